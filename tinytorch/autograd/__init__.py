@@ -1,0 +1,23 @@
+"""Automatic differentiation: `backward` and `grad` over the history that `dispatch.apply` records."""
+
+from tinytorch import decompositions as _decompositions  # noqa: F401 - attaches to the op table
+from tinytorch import gradients as _gradients  # noqa: F401 - attaches to the op table
+from tinytorch.autograd.checkpoint import checkpoint
+from tinytorch.autograd.engine import backward, grad
+from tinytorch.autograd.function import Function
+from tinytorch.autograd.gradcheck import gradcheck, gradgradcheck
+from tinytorch.autograd.modes import enable_grad, no_grad, set_grad_enabled
+from tinytorch.dispatch import is_grad_enabled
+
+__all__ = [
+    "Function",
+    "backward",
+    "checkpoint",
+    "enable_grad",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "is_grad_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]

@@ -1,0 +1,274 @@
+"""`backward` and `grad`: gradients by walking the recorded history from results to leaves.
+
+Reverse-mode automatic differentiation. Source: A. Griewank, A. Walther, "Evaluating derivatives",
+2nd edition, 2008, section 3.2.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import Record, apply, grad_mode, owner_of, phase, wrap, write_clock
+from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.functions.reductions import sum_to
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+Source = Any  # what a gradient belongs to: a Record, or a leaf Tensor
+
+_leaf_lock = threading.Lock()
+
+
+def backward(
+    tensor: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+) -> None:
+    """Add the gradient of `tensor` to `.grad` of every leaf that it was computed from.
+
+    Args:
+        gradient: the gradient of `tensor` itself; may be left out for a single element, where it
+            is 1.
+        retain_graph: keep the values that gradients read, so that backward can be called again.
+            As `create_graph` unless given.
+        create_graph: record the computation of the gradients, so that they can be differentiated.
+
+    Raises:
+        AutogradError: nothing here needs a gradient; the tensor has several elements and no
+            gradient is given; the history was freed by an earlier backward; or a value that a
+            gradient reads was overwritten in place.
+
+    >>> import tinytorch
+    >>> x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    gradients = _propagate([tensor], [gradient], retain_graph, create_graph, None)
+    shared = {id(owner_of(gradient._data))} if gradient is not None else set()
+    for leaf, g in gradients.values():
+        _accumulate(leaf, g, shared, create_graph)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of the sum of `outputs` for `inputs`; no `.grad` is changed.
+
+    Args:
+        grad_outputs: the gradient of each output; None for 1 (outputs of one element).
+        allow_unused: give None for an input that the outputs do not depend on.
+
+    Returns:
+        One gradient for each input, of its shape.
+
+    Raises:
+        AutogradError: as `backward`; or an input was not used and `allow_unused` is False.
+    """
+    many_outputs = [outputs] if not isinstance(outputs, Sequence) else list(outputs)
+    many_inputs = [inputs] if not isinstance(inputs, Sequence) else list(inputs)
+    if grad_outputs is None:
+        seeds: list[Tensor | None] = [None] * len(many_outputs)
+    else:
+        seeds = [grad_outputs] if not isinstance(grad_outputs, Sequence) else list(grad_outputs)
+    for i, tensor in enumerate(many_inputs):
+        if not tensor.requires_grad:
+            raise AutogradError(f"grad: input {i} (shape {tensor.shape}) does not require grad")
+    wanted = {id(_source(t)) for t in many_inputs}
+    found = _propagate(many_outputs, seeds, retain_graph, create_graph, wanted)
+    result: list[Tensor | None] = []
+    for i, tensor in enumerate(many_inputs):
+        entry = found.get(id(_source(tensor)))
+        if entry is None and not allow_unused:
+            raise AutogradError(
+                f"grad: input {i} (shape {tensor.shape}) was not used to compute the outputs; pass "
+                f"allow_unused=True to get None for it"
+            )
+        result.append(None if entry is None else entry[1])
+    return tuple(result)
+
+
+def _source(tensor: Tensor) -> Source:
+    return tensor.history or tensor
+
+
+def _propagate(
+    outputs: list[Tensor],
+    seeds: list[Tensor | None],
+    retain_graph: bool | None,
+    create_graph: bool,
+    wanted: set[int] | None,
+) -> dict[int, tuple[Source, Tensor]]:
+    """Gradients of the leaves, or of the sources in `wanted`, by id."""
+    if len(seeds) != len(outputs):
+        raise AutogradError(f"{len(outputs)} outputs need as many gradients, not {len(seeds)}")
+    pending: dict[int, Tensor] = {}
+    with grad_mode(create_graph), phase("backward"):
+        for output, seed in zip(outputs, seeds, strict=True):
+            _add(pending, _source(output), _seed(output, seed))
+        order = _topological_order([_source(t) for t in outputs])
+        found: dict[int, tuple[Source, Tensor]] = {}
+        relevant = None if wanted is None else _leading_to(order, wanted)
+        for source in reversed(order):
+            g = pending.pop(id(source), None)
+            if g is None or (relevant is not None and id(source) not in relevant):
+                continue
+            g = _call_hooks(source, g)
+            is_leaf = not isinstance(source, Record)
+            if is_leaf if wanted is None else id(source) in wanted:
+                found[id(source)] = (source, g)
+            if not is_leaf:
+                _step(source, g, pending, relevant)
+                if not (create_graph if retain_graph is None else retain_graph):
+                    source.inputs = None
+                    source.output = None
+    return found
+
+
+def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
+    if not output.requires_grad:
+        raise AutogradError(
+            "backward: this tensor has no history: nothing that it was computed from requires a "
+            "gradient, or it was computed under no_grad()"
+        )
+    if seed is None:
+        if output.meta.size != 1:
+            raise AutogradError(
+                f"backward: a gradient is only implied for a single element, and this tensor has "
+                f"shape {output.shape}; reduce it first (loss.mean()) or pass gradient="
+            )
+        return apply(ops.full, shape=output.shape, value=1.0, dtype=output.dtype)
+    if seed.shape != output.shape:
+        raise ShapeError(
+            f"backward: the gradient has shape {seed.shape}, the tensor {output.shape}"
+        )
+    return seed.to(output.dtype)
+
+
+def _topological_order(roots: list[Source]) -> list[Source]:
+    """Every source before those computed from it. A loop, so depth is no limit."""
+    order: list[Source] = []
+    seen: set[int] = set()
+    stack: list[tuple[Source, bool]] = [(root, False) for root in roots]
+    while stack:
+        source, done = stack.pop()
+        if done:
+            order.append(source)
+            continue
+        if id(source) in seen:
+            continue
+        seen.add(id(source))
+        if isinstance(source, Record):
+            stack.append((source, True))
+            for edge in source.edges:
+                if edge is not None and id(edge) not in seen:
+                    stack.append((edge, False))
+        else:
+            order.append(source)
+    return order
+
+
+def _leading_to(order: list[Source], wanted: set[int]) -> set[int]:
+    """The sources through which a wanted one is reached."""
+    relevant: set[int] = set()
+    for source in order:
+        if id(source) in wanted or (
+            isinstance(source, Record)
+            and any(edge is not None and id(edge) in relevant for edge in source.edges)
+        ):
+            relevant.add(id(source))
+    return relevant
+
+
+def _step(
+    record: Record, g: Tensor, pending: dict[int, Tensor], relevant: set[int] | None
+) -> None:
+    """Hand the gradient of a result on to the inputs."""
+    if record.inputs is None:
+        raise AutogradError(
+            f"backward: the history of {record.op.name} was freed by an earlier backward; pass "
+            f"retain_graph=True to that one to call it twice"
+        )
+    if record.clock != write_clock.now:
+        _check_unwritten(record)
+    for i, edge in enumerate(record.edges):
+        if edge is None or (relevant is not None and id(edge) not in relevant):
+            continue
+        gradient = _input_gradient(record, i, g)
+        if gradient is not None:
+            _add(pending, edge, gradient)
+
+
+def _input_gradient(record: Record, index: int, g: Tensor) -> Tensor | None:
+    op = record.op
+    assert op.vjps is not None
+    vjp = op.vjps[index if len(op.vjps) > index else -1]  # the last stands for all of a variadic op
+    if vjp is None:
+        return None
+    output = None
+    if op.saves_output:
+        output = wrap(record.output, record.meta)
+        output.requires_grad = True
+        output.history = record
+    gradient: Tensor | None = vjp(g, record, output, index)
+    if gradient is not None and op.kind == "elementwise":
+        return sum_to(gradient, record.metas[index].shape)
+    return gradient
+
+
+def _add(pending: dict[int, Tensor], source: Source, g: Tensor) -> None:
+    key = id(source)
+    before = pending.get(key)
+    pending[key] = g if before is None else before + g
+
+
+def _check_unwritten(record: Record) -> None:
+    """Every value that the gradient reads is still what the op saw."""
+    saved = [t._data for t in record.inputs or () if hasattr(t, "_data")]
+    for data in [*saved, record.output]:
+        if isinstance(data, np.ndarray) and write_clock.last_write(data) > record.clock:
+            raise AutogradError(
+                f"backward: a value of shape {data.shape} that the gradient of {record.op.name} "
+                f"needs was overwritten in place after it was used; write into a copy, or call "
+                f"backward before writing"
+            )
+
+
+def _call_hooks(source: Source, g: Tensor) -> Tensor:
+    for hook in list(source.hooks or ()):
+        replacement = hook(g)
+        if replacement is not None:
+            if replacement.shape != g.shape:
+                raise ShapeError(
+                    f"a hook returned a gradient of shape {replacement.shape} for {g.shape}"
+                )
+            g = replacement
+    return g
+
+
+def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -> None:
+    """leaf.grad += g, and never an array that something else holds too."""
+    with _leaf_lock:
+        if leaf.grad is not None:
+            with grad_mode(create_graph):
+                leaf.grad = leaf.grad + g
+            return
+        if isinstance(g._data, np.ndarray) and not create_graph:
+            owner = owner_of(g._data)
+            if id(owner) in shared or owner.size != g._data.size or 0 in g._data.strides:
+                g = wrap(np.array(g._data), g.meta)
+            shared.add(id(owner))
+        leaf.grad = g
+

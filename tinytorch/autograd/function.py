@@ -1,0 +1,137 @@
+"""`Function`: an op of the user's own, with its own gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tinytorch.dispatch import Record, grad_mode, is_grad_enabled, wrap, write_clock
+from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.op import Op
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+class Context:
+    """Carries what `forward` saves to `backward`.
+
+    Attributes:
+        saved_tensors: what `save_for_backward` was given.
+        needs_input_grad: for each argument of `forward`, whether its gradient is wanted.
+    """
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Tensor, ...] = ()
+        self.cache: tuple[Tensor, tuple[Any, ...]] | None = None
+
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        """Keep tensors; backward then notices if one was overwritten in place."""
+        self.saved_tensors = tensors
+
+
+class Function:
+    """A computation with a gradient given by hand. Derive, write both methods, call `apply`.
+
+        class Cube(Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x * x
+
+            @staticmethod
+            def backward(ctx, g):
+                (x,) = ctx.saved_tensors
+                return g * 3 * x * x
+
+        y = Cube.apply(x)
+
+    `forward` runs without recording. `backward` returns one gradient for each argument of `forward`
+    (None for those that have none); if it is made of differentiable functions it can itself be
+    differentiated.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Tensor:
+        """The result. Override."""
+        raise NotImplementedError("a Function needs a forward(ctx, ...)")
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        """Gradients for the arguments of forward, given that of its result. Override."""
+        raise NotImplementedError("a Function needs a backward(ctx, g)")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Tensor:
+        """Run `forward` and record that `backward` is its gradient.
+
+        Raises:
+            TypeError: forward does not return a Tensor.
+        """
+        from tinytorch.tensor import Tensor  # its methods call this module
+
+        needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        ctx = Context(needs)
+        with grad_mode(False):
+            out = cls.forward(ctx, *args, **kwargs)
+        if not isinstance(out, Tensor):
+            raise TypeError(f"{cls.__name__}.forward must return a Tensor, not {type(out)}")
+        result = wrap(out._data, out.meta)
+        if is_grad_enabled() and any(needs):
+            result.requires_grad = True
+            result.history = _record(cls, ctx, args, result)
+        return result
+
+
+def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], out: Tensor) -> Record:
+    record = Record.__new__(Record)
+    record.op = _op_of(cls, len(args))
+    record.params = {"ctx": ctx}
+    record.edges = tuple(
+        (a.history or a) if needed else None
+        for a, needed in zip(args, ctx.needs_input_grad, strict=True)
+    )
+    record.inputs = ctx.saved_tensors
+    record.metas = tuple(getattr(a, "meta", None) for a in args)
+    record.meta = out.meta
+    record.output = None
+    record.clock = write_clock.now
+    record.hooks = None
+    return record
+
+
+def _op_of(cls: type[Function], arguments: int) -> Op:
+    """A row for a Function, outside of the table: only autograd ever sees it."""
+
+    def no_rule(*_: Any) -> Any:
+        raise AssertionError("a Function is not dispatched")
+
+    op = Op(cls.__name__, " ".join(f"arg{i}" for i in range(arguments)), "function",
+            no_rule, no_rule, no_rule)  # fmt: skip
+
+    def vjp(g: Tensor, record: Record, output: Tensor | None, position: int) -> Any:
+        return _gradients(cls, record.params["ctx"], g, record)[position]
+
+    op.vjps = (vjp,) * arguments
+    return op
+
+
+def _gradients(cls: type[Function], ctx: Context, g: Tensor, record: Record) -> tuple[Any, ...]:
+    """What `backward` returns, checked; called once for all inputs."""
+    if ctx.cache is not None and ctx.cache[0] is g:
+        return ctx.cache[1]
+    result = cls.backward(ctx, g)
+    gradients = result if isinstance(result, tuple) else (result,)
+    if len(gradients) != len(record.edges):
+        raise AutogradError(
+            f"{cls.__name__}.backward returned {len(gradients)} gradients, forward took "
+            f"{len(record.edges)} arguments"
+        )
+    for i, (gradient, meta) in enumerate(zip(gradients, record.metas, strict=True)):
+        if gradient is not None and meta is not None and gradient.shape != meta.shape:
+            raise ShapeError(
+                f"{cls.__name__}.backward returned a gradient of shape {gradient.shape} for "
+                f"argument {i} of shape {meta.shape}"
+            )
+    ctx.cache = (g, gradients)
+    return gradients

@@ -1,0 +1,46 @@
+"""`no_grad` and `enable_grad`: contexts, and decorators too."""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+from typing import Any
+
+from tinytorch.dispatch import grad_mode
+
+
+class set_grad_enabled(ContextDecorator):  # noqa: N801 - PyTorch's name
+    """Record history inside the block, or do not."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+        self._open: list[Any] = []
+
+    def _recreate_cm(self) -> set_grad_enabled:
+        # a decorated function may run in several threads at once: each call has its own
+        return set_grad_enabled(self.mode)
+
+    def __enter__(self) -> None:
+        context = grad_mode(self.mode)
+        context.__enter__()
+        self._open.append(context)
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.pop().__exit__(*error)
+
+
+class no_grad(set_grad_enabled):  # noqa: N801 - PyTorch's name
+    """Do not record history inside the block.
+
+        with tinytorch.no_grad():
+            w -= lr * w.grad
+    """
+
+    def __init__(self) -> None:
+        super().__init__(False)
+
+
+class enable_grad(set_grad_enabled):  # noqa: N801 - PyTorch's name
+    """Record history inside the block, although it stands in a `no_grad`."""
+
+    def __init__(self) -> None:
+        super().__init__(True)

@@ -1,0 +1,115 @@
+"""Backends by name: register one, set one for the process, or use one for a block.
+
+    tinytorch.register_backend("mine", MyBackend)
+    tinytorch.set_backend("mine")
+    with tinytorch.using_backend("numpy"): ...
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable
+
+from tinytorch.backends.base import ComputeBackend
+from tinytorch.errors import BackendError, missing_extra
+
+__all__ = [
+    "ComputeBackend",
+    "default",
+    "find_backend",
+    "get_backend",
+    "list_backends",
+    "register_backend",
+    "set_backend",
+]
+
+Factory = Callable[[], ComputeBackend]
+
+DEFAULT_BACKEND = "naive"  # what a learner reads
+
+_factories: dict[str, Factory] = {}
+_instances: dict[str, ComputeBackend] = {}
+current: ComputeBackend | None = None  # the process-wide one; `default()` makes it on first use
+
+
+def register_backend(name: str, factory: Factory, *, replace: bool = False) -> None:
+    """Make a backend known under a name. It is made, by calling `factory`, on first use.
+
+    Args:
+        name: the name that `set_backend` takes.
+        factory: a ComputeBackend subclass, or a function that returns an instance.
+        replace: allow a name that is taken.
+
+    Raises:
+        BackendError: the name is taken.
+    """
+    if name in _factories and not replace:
+        raise BackendError(f"there is a backend {name!r} already; pass replace=True to replace it")
+    _factories[name] = factory
+    _instances.pop(name, None)
+
+
+def list_backends() -> list[str]:
+    """Names of all registered backends."""
+    return sorted(_factories)
+
+
+def find_backend(backend: str | ComputeBackend) -> ComputeBackend:
+    """The backend of this name; an instance is returned as it is.
+
+    Raises:
+        BackendError: no such name, or the factory does not make a ComputeBackend.
+        MissingExtraError: the backend needs a package that is not installed.
+    """
+    if isinstance(backend, ComputeBackend):
+        return backend
+    if backend not in _instances:
+        if backend not in _factories:
+            known = ", ".join(list_backends())
+            raise BackendError(f"there is no backend {backend!r}; there are {known}")
+        instance = _factories[backend]()
+        if not isinstance(instance, ComputeBackend):
+            raise BackendError(
+                f"backend {backend!r}: {type(instance).__name__} is not a ComputeBackend; derive it "
+                f"from one, for example NumpyBackend"
+            )
+        _instances[backend] = instance
+    return _instances[backend]
+
+
+def set_backend(backend: str | ComputeBackend) -> None:
+    """Switch the whole process to a backend.
+
+    Raises:
+        BackendError: as `find_backend`; the backend in force then stays.
+    """
+    global current
+    current = find_backend(backend)
+
+
+def default() -> ComputeBackend:
+    """The backend of the process."""
+    global current
+    if current is None:
+        current = find_backend(DEFAULT_BACKEND)
+    return current
+
+
+get_backend = default
+
+
+def _built_in(module: str, cls: str, needs_numba: bool) -> Factory:
+    def make() -> ComputeBackend:
+        if needs_numba and importlib.util.find_spec("numba") is None:
+            raise missing_extra("numba", "fast", f"the {module} backend")
+        loaded = importlib.import_module(f"tinytorch.backends.{module}")
+        return getattr(loaded, cls)()  # type: ignore[no-any-return]
+
+    return make
+
+
+register_backend("naive", _built_in("naive", "NaiveBackend", False))
+register_backend("numpy", _built_in("numpy", "NumpyBackend", False))
+register_backend("blocked", _built_in("blocked", "BlockedBackend", True))
+register_backend("optimized", _built_in("optimized", "OptimizedBackend", True))

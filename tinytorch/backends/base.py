@@ -1,0 +1,105 @@
+"""`ComputeBackend`: what executes ops. The contract, and how a kernel is found."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from tinytorch.backends import reference
+from tinytorch.dtypes import Array
+from tinytorch.op import Op
+
+Kernel = Callable[..., Any]
+
+
+class _KernelTable(dict[Op, Kernel]):
+    """Op -> kernel, filled as ops are first met."""
+
+    def __init__(self, backend: ComputeBackend) -> None:
+        self.backend = backend
+
+    def __missing__(self, op: Op) -> Kernel:
+        kernel = self[op] = self.backend.find_kernel(op)
+        return kernel
+
+
+class ComputeBackend(ABC):
+    """Executes ops on NumPy arrays.
+
+    A kernel is a method with the name of the op: arrays by position (or Python scalars, in
+    elementwise ops), parameters by keyword; it returns a new array of the shape and dtype that the
+    op's rules promise. Shapes are checked and dtypes are converted before it is called.
+
+    Only the heavy ops are abstract. For every other op the kernel is looked for in three places: a
+    method named as the op; a method named as its kind (`elementwise(op, *arrays)`,
+    `reduction(op, array, *, dims, keepdim)`); the NumPy reference.
+
+        class MyBackend(NumpyBackend):
+            def matmul(self, a, b):
+                return my_kernel(a, b)
+
+        tinytorch.register_backend("mine", MyBackend)
+        tinytorch.set_backend("mine")
+    """
+
+    kernels: dict[Op, Kernel]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> ComputeBackend:
+        # here and not in __init__, so that a subclass may forget super().__init__()
+        self = super().__new__(cls)
+        self.kernels = _KernelTable(self)
+        return self
+
+    @abstractmethod
+    def matmul(self, a: Array, b: Array) -> Array:
+        """(..., m, k) times (..., k, n); the batch dimensions broadcast."""
+
+    @abstractmethod
+    def conv2d(
+        self,
+        x: Array,
+        w: Array,
+        b: Array | None = None,
+        *,
+        stride: tuple[int, int],
+        padding: tuple[int, int],
+        dilation: tuple[int, int],
+        groups: int,
+    ) -> Array:
+        """x (n, c, h, w) with weight (o, c / groups, kh, kw) and bias (o,) -> (n, o, oh, ow)."""
+
+    def conv2d_input(self, g: Array, w: Array, **params: Any) -> Array:
+        """The gradient of `conv2d` for its input, computed with this backend's own `conv2d`."""
+        return reference.conv2d_input_by(self.conv2d, g, w, **params)
+
+    def conv2d_weight(self, x: Array, g: Array, **params: Any) -> Array:
+        """The gradient of `conv2d` for its weight, computed with this backend's own `conv2d`."""
+        return reference.conv2d_weight_by(self.conv2d, x, g, **params)
+
+    def find_kernel(self, op: Op) -> Kernel:
+        """The kernel that runs `op`: own method, method for its kind, NumPy reference.
+
+        Raises:
+            NotImplementedError: there is none.
+        """
+        own = getattr(self, op.name, None)
+        if own is not None:
+            return own  # type: ignore[no-any-return]
+        family = getattr(self, op.kind, None)
+        if family is not None:
+            return lambda *arrays, **params: family(op, *arrays, **params)
+        kernel = reference.find_kernel(op)
+        if kernel is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no kernel for {op.name}: write a method "
+                f"{op.name}({', '.join(op.inputs)}, ...)"
+            )
+        return kernel
+
+    def has_kernel(self, op: Op) -> bool:
+        """Whether a fused op runs as one kernel here; otherwise its decomposition runs."""
+        return getattr(self, op.name, None) is not None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"

@@ -1,0 +1,25 @@
+"""`NumpyBackend`: NumPy for everything; the oracle that the other backends are tested against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinytorch.backends import reference
+from tinytorch.backends.base import ComputeBackend
+from tinytorch.dtypes import Array
+
+
+class NumpyBackend(ComputeBackend):
+    """Every op by NumPy: matrix products by its BLAS, convolution as im2col and a product."""
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        return reference.matmul(a, b)
+
+    def conv2d(self, x: Array, w: Array, b: Array | None = None, **params: Any) -> Array:
+        return reference.conv2d(x, w, b, **params)
+
+    def conv2d_input(self, g: Array, w: Array, **params: Any) -> Array:
+        return reference.conv2d_input(g, w, **params)
+
+    def conv2d_weight(self, x: Array, g: Array, **params: Any) -> Array:
+        return reference.conv2d_weight(x, g, **params)

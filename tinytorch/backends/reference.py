@@ -1,0 +1,308 @@
+"""The meaning of every op as a NumPy function: what backends fall back to and are tested against."""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.reference_conv import (
+    avg_pool2d,
+    avg_pool2d_backward,
+    conv2d,
+    conv2d_input,
+    conv2d_input_by,
+    conv2d_weight,
+    conv2d_weight_by,
+    max_pool2d,
+    max_pool2d_backward,
+    max_pool2d_select,
+)
+from tinytorch.dtypes import Array, DType, Shape
+from tinytorch.op import Op
+
+Dims = tuple[int, ...]
+
+
+# -- elementwise -----------------------------------------------------------------------------------
+
+
+class _Silence(threading.local):
+    """For each thread a context in which NumPy does not warn of division by zero or overflow.
+
+    The results are what IEEE 754 says, infinities and NaN. Entering a prepared context costs a tenth
+    of what `with np.errstate(...)` does.
+    """
+
+    def __init__(self) -> None:
+        context = contextvars.copy_context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+_silence = _Silence()
+
+
+def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arrays, **params: _silence.run(function, *arrays, **params)
+
+
+def _sigmoid(a: Array) -> Array:
+    t = np.exp(-np.abs(a))
+    return np.where(a >= 0, 1 / (1 + t), t / (1 + t))
+
+
+def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy answers 0 to an integer divided by zero; that would be a wrong number."""
+
+    def safe(a: Any, b: Any) -> Any:
+        if np.result_type(a, b).kind == "i" and not np.all(b):
+            raise ZeroDivisionError("integer division by zero")
+        return function(a, b)
+
+    return safe
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _erf_array(a: Array) -> Array:
+    return np.asarray(_erf(a), dtype=a.dtype)
+
+
+def _relu_backward(g: Array, out: Array) -> Array:
+    return np.where(out > 0, g, np.zeros((), np.result_type(g, out)))
+
+
+def _where(condition: Any, a: Any, b: Any) -> Array:
+    return np.where(condition, a, b)
+
+
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "neg": np.negative,
+    "abs": np.absolute,
+    "sign": np.sign,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "erf": _erf_array,
+    "relu": lambda a: np.maximum(a, 0),
+    "floor": np.floor,
+    "round": np.round,
+    "logical_not": np.logical_not,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "floor_divide": _integer_safe(np.floor_divide),
+    "remainder": _integer_safe(np.remainder),
+    "pow": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "relu_backward": _relu_backward,
+    "where": _where,
+    "clip": lambda a, low, high: np.minimum(np.maximum(a, low), high),
+}
+
+# These never warn, so their kernel is the ufunc itself: nothing stands between it and the door.
+_SILENT = frozenset(
+    "neg abs sign floor round relu maximum minimum eq ne lt le logical_not logical_and logical_or "
+    "where relu_backward clip".split()
+)
+
+
+# -- reductions ------------------------------------------------------------------------------------
+
+
+def sum(a: Array, *, dims: Dims, keepdim: bool) -> Array:
+    return np.add.reduce(a, axis=dims, keepdims=keepdim)
+
+
+def amax(a: Array, *, dims: Dims, keepdim: bool) -> Array:
+    return np.maximum.reduce(a, axis=dims, keepdims=keepdim)
+
+
+def amin(a: Array, *, dims: Dims, keepdim: bool) -> Array:
+    return np.minimum.reduce(a, axis=dims, keepdims=keepdim)
+
+
+def argmax(a: Array, *, dim: int, keepdim: bool) -> Array:
+    return np.argmax(a, axis=dim, keepdims=keepdim)
+
+
+def argmin(a: Array, *, dim: int, keepdim: bool) -> Array:
+    return np.argmin(a, axis=dim, keepdims=keepdim)
+
+
+def argsort(a: Array, *, dim: int, descending: bool) -> Array:
+    if not descending:
+        return np.argsort(a, axis=dim, kind="stable")
+    # reversed before and after, so that equal elements keep their order
+    order = np.argsort(np.flip(a, dim), axis=dim, kind="stable")
+    return np.ascontiguousarray(a.shape[dim] - 1 - np.flip(order, dim))
+
+
+def cumsum(a: Array, *, dim: int) -> Array:
+    return np.cumsum(a, axis=dim)
+
+
+# -- movement --------------------------------------------------------------------------------------
+
+
+def _slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
+    # a negative stop means "past the first element", which a Python slice writes as None
+    return tuple(
+        slice(start, stop if stop >= 0 else None, step)
+        if len(range(start, stop, step))
+        else slice(0, 0)
+        for start, stop, step in bounds
+    )
+
+
+def reshape(a: Array, *, shape: Shape) -> Array:
+    return a.reshape(shape)
+
+
+def permute(a: Array, *, dims: Dims) -> Array:
+    return a.transpose(dims)
+
+
+def expand(a: Array, *, shape: Shape) -> Array:
+    return np.broadcast_to(a, shape)
+
+
+def slice_(a: Array, *, bounds: tuple[tuple[int, int, int], ...]) -> Array:
+    return a[(*_slices(bounds), ...)]
+
+
+def unslice(a: Array, *, shape: Shape, bounds: tuple[tuple[int, int, int], ...]) -> Array:
+    """Zeros of `shape` in which `slice` with the same bounds finds `a`."""
+    out = np.zeros(shape, a.dtype)
+    out[(*_slices(bounds), ...)] = a
+    return out
+
+
+def unfold(a: Array, *, size: int, step: int) -> Array:
+    windows = np.lib.stride_tricks.sliding_window_view(a, size, axis=-1)
+    return windows[..., ::step, :]
+
+
+def fold(a: Array, *, length: int, step: int) -> Array:
+    """Windows added back to where `unfold` took them."""
+    out = np.zeros((*a.shape[:-2], length), a.dtype)
+    for i in range(a.shape[-2]):
+        out[..., i * step : i * step + a.shape[-1]] += a[..., i, :]
+    return out
+
+
+def cat(*arrays: Array, dim: int) -> Array:
+    return np.concatenate(arrays, axis=dim)
+
+
+def detach(a: Array) -> Array:
+    return a.view()
+
+
+def copy(a: Array) -> Array:
+    return np.array(a, order="C", copy=True)
+
+
+def cast(a: Array, *, dtype: DType) -> Array:
+    with np.errstate(all="ignore"):
+        return a.astype(dtype.dtype)
+
+
+# -- indexing, creation ----------------------------------------------------------------------------
+
+
+def take(a: Array, index: Array) -> Array:
+    return np.take(a, index, axis=0)
+
+
+def scatter_add(a: Array, index: Array, *, length: int) -> Array:
+    out = np.zeros((length, *a.shape[index.ndim :]), a.dtype)
+    np.add.at(out, index, a)
+    return out
+
+
+def full(*, shape: Shape, value: Any, dtype: DType) -> Array:
+    return np.full(shape, value, dtype.dtype)
+
+
+def arange(*, start: float, stop: float, step: float, dtype: DType) -> Array:
+    return np.arange(start, stop, step, dtype=dtype.dtype)
+
+
+def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
+    """Numbers in [0, 1): element i is the i-th output of SplitMix64 started at `seed`.
+
+    Every backend gives the same bits, in any order of evaluation. Source: G. Steele, D. Lea,
+    C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, figure 17.
+    """
+    size = int(np.prod(shape, dtype=np.int64))
+    with np.errstate(over="ignore"):
+        z = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        z += seed.astype(np.uint64)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    bits = 53 if dtype.name == "float64" else 24  # as many as the type's mantissa holds
+    values = (z >> np.uint64(64 - bits)).astype(dtype.dtype) * dtype.dtype.type(2.0**-bits)
+    return values.reshape(shape)
+
+
+# -- contractions ----------------------------------------------------------------------------------
+
+
+def matmul(a: Array, b: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.matmul(a, b)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: f if name in _SILENT else _quiet(f) for name, f in ELEMENTWISE.items()},
+    "slice": slice_,
+    "sum": _quiet(sum),
+    "cumsum": _quiet(cumsum),
+    **{
+        f.__name__: f
+        for f in (
+            *(amax, amin, argmax, argmin, argsort),
+            *(reshape, permute, expand, unslice, unfold, fold, cat, detach, copy, cast),
+            *(take, scatter_add, full, arange, uniform, matmul),
+            *(conv2d, conv2d_input, conv2d_weight, max_pool2d, max_pool2d_backward),
+            *(max_pool2d_select, avg_pool2d, avg_pool2d_backward),
+        )
+    },
+}
+
+__all__ = ["conv2d_input_by", "conv2d_weight_by", "find_kernel"]
+
+
+def find_kernel(op: Op) -> Callable[..., Any] | None:
+    """The NumPy function of this op, or None.
+
+    An elementwise op that a user added has only its scalar definition; NumPy then loops over that.
+    """
+    if op.name in _FUNCTIONS:
+        return _FUNCTIONS[op.name]
+    if op.kind == "elementwise":
+        assert op.scalar is not None
+        return np.vectorize(op.scalar)
+    return None

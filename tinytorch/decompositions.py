@@ -1,0 +1,188 @@
+"""What each fused op means, in terms of the other ops.
+
+A backend that has a kernel for a fused op runs that; on any other, and wherever a graph is wanted in
+primitives, the function here runs. Importing this module attaches them to the op table by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tinytorch import ops
+from tinytorch.dispatch import apply
+from tinytorch.functions import indexing
+from tinytorch.op import find_op
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+SQRT_HALF = math.sqrt(0.5)
+SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+GELU_CUBIC = 0.044715
+
+
+def _decomposition(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    find_op(function.__name__).decomposition = function
+    return function
+
+
+@_decomposition
+def linear(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
+    """x @ w.T + b; the batch dimensions are merged, so that it is one matrix product."""
+    out = apply(ops.matmul, x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.t())
+    if b is not None:
+        out = apply(ops.add, out, b)
+    return out if x.ndim == 2 else out.reshape(*x.shape[:-1], w.shape[0])
+
+
+@_decomposition
+def softmax(x: Tensor, *, dim: int) -> Tensor:
+    """exp(x - max) / sum(exp(x - max)). The shift by the maximum prevents overflow."""
+    if x.ndim == 0 or x.shape[dim] == 0:
+        return x * 0 + 1.0
+    e = (x - x.amax(dim, keepdim=True).detach()).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
+@_decomposition
+def log_softmax(x: Tensor, *, dim: int) -> Tensor:
+    """x - max - log(sum(exp(x - max)))"""
+    if x.ndim == 0 or x.shape[dim] == 0:
+        return x * 0
+    shifted = x - x.amax(dim, keepdim=True).detach()
+    return shifted - shifted.exp().sum(dim, keepdim=True).log()
+
+
+@_decomposition
+def softmax_backward(g: Tensor, out: Tensor, *, dim: int) -> Tensor:
+    """out * (g - sum(g * out))"""
+    if g.ndim == 0:
+        return g * 0
+    return out * (g - (g * out).sum(dim, keepdim=True))
+
+
+@_decomposition
+def log_softmax_backward(g: Tensor, out: Tensor, *, dim: int) -> Tensor:
+    """g - softmax(x) * sum(g)"""
+    if g.ndim == 0:
+        return g * 0
+    return g - out.exp() * g.sum(dim, keepdim=True)
+
+
+@_decomposition
+def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    """Mean over the rows of -log_softmax(x)[target]."""
+    logp = apply(ops.log_softmax, x, dim=1)
+    return -indexing.gather(logp, 1, target.unsqueeze(1)).mean()
+
+
+@_decomposition
+def cross_entropy_backward(g: Tensor, x: Tensor, target: Tensor) -> Tensor:
+    """g / n * (softmax(x) - one_hot(target))"""
+    probabilities = apply(ops.softmax, x, dim=1)
+    target_row = indexing.one_hot(target, x.shape[1]).to(x.dtype)
+    return (probabilities - target_row) * (g / x.shape[0])
+
+
+@_decomposition
+def gelu(x: Tensor, *, approximate: str) -> Tensor:
+    """x times the normal distribution function at x, or its approximation with tanh.
+
+    Source: D. Hendrycks, K. Gimpel, "Gaussian error linear units", 2016, section 2.
+    """
+    if approximate == "tanh":
+        inner = (x + x * x * x * GELU_CUBIC) * SQRT_2_OVER_PI
+        return x * 0.5 * (inner.tanh() + 1.0)
+    return x * 0.5 * ((x * SQRT_HALF).erf() + 1.0)
+
+
+@_decomposition
+def gelu_backward(g: Tensor, x: Tensor, *, approximate: str) -> Tensor:
+    """g times the derivative of gelu at x."""
+    if approximate == "tanh":
+        t = ((x + x * x * x * GELU_CUBIC) * SQRT_2_OVER_PI).tanh()
+        slope = (x * x * (3 * GELU_CUBIC) + 1.0) * SQRT_2_OVER_PI
+        return g * 0.5 * (t + 1.0 + x * (1.0 - t * t) * slope)
+    density = (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
+    return g * (((x * SQRT_HALF).erf() + 1.0) * 0.5 + x * density)
+
+
+# -- normalization: the two ops differ only in which dimensions they average over -------------------
+
+
+def _shape_of(x: Tensor, channels: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The dimensions averaged over, and the shape in which weight and bias meet x."""
+    if not channels:
+        return (x.ndim - 1,), (x.shape[-1],)
+    dims = tuple(i for i in range(x.ndim) if i != 1)
+    return dims, (x.shape[1], *(1,) * (x.ndim - 2))
+
+
+def _standardized(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
+    """(x - mean) / sqrt(var + eps), and 1 / sqrt(var + eps)."""
+    centred = x - x.mean(dims, keepdim=True)
+    scale = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
+    return centred * scale, scale
+
+
+def _normalize(x: Tensor, w: Tensor, b: Tensor, eps: float, channels: bool) -> Tensor:
+    dims, shape = _shape_of(x, channels)
+    return _standardized(x, dims, eps)[0] * w.reshape(shape) + b.reshape(shape)
+
+
+def _normalize_backward(g: Tensor, x: Tensor, w: Tensor, eps: float, channels: bool) -> Tensor:
+    dims, shape = _shape_of(x, channels)
+    xhat, scale = _standardized(x, dims, eps)
+    gw = g * w.reshape(shape)
+    along = (gw * xhat).mean(dims, keepdim=True)
+    return (gw - gw.mean(dims, keepdim=True) - xhat * along) * scale
+
+
+def _normalize_weight(g: Tensor, x: Tensor, eps: float, channels: bool) -> Tensor:
+    dims, _ = _shape_of(x, channels)
+    kept = 1 if channels else x.ndim - 1
+    return (g * _standardized(x, dims, eps)[0]).sum(tuple(i for i in range(x.ndim) if i != kept))
+
+
+@_decomposition
+def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
+    """Each row to mean 0 and variance 1, then w * x + b.
+
+    Source: J. Ba, J. Kiros, G. Hinton, "Layer normalization", 2016.
+    """
+    return _normalize(x, w, b, eps, channels=False)
+
+
+@_decomposition
+def layer_norm_backward(g: Tensor, x: Tensor, w: Tensor, *, eps: float) -> Tensor:
+    """Gradient of `layer_norm` for x."""
+    return _normalize_backward(g, x, w, eps, channels=False)
+
+
+@_decomposition
+def layer_norm_weight(g: Tensor, x: Tensor, *, eps: float) -> Tensor:
+    """Gradient of `layer_norm` for w."""
+    return _normalize_weight(g, x, eps, channels=False)
+
+
+@_decomposition
+def batch_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
+    """Each channel to mean 0 and variance 1 over the batch, then w * x + b.
+
+    Source: S. Ioffe, C. Szegedy, "Batch normalization", 2015, algorithm 1.
+    """
+    return _normalize(x, w, b, eps, channels=True)
+
+
+@_decomposition
+def batch_norm_backward(g: Tensor, x: Tensor, w: Tensor, *, eps: float) -> Tensor:
+    """Gradient of `batch_norm` for x."""
+    return _normalize_backward(g, x, w, eps, channels=True)
+
+
+@_decomposition
+def batch_norm_weight(g: Tensor, x: Tensor, *, eps: float) -> Tensor:
+    """Gradient of `batch_norm` for w."""
+    return _normalize_weight(g, x, eps, channels=True)

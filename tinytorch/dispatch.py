@@ -1,0 +1,475 @@
+"""`apply`: the one door through which every op passes.
+
+    apply(op, *inputs, **params)
+        1. the op's rules check shapes and dtypes (remembered per op, so usually a dictionary look-up)
+        2. the innermost active mode computes the result; with none, the current backend does
+        3. the result is wrapped as a Tensor
+        4. if gradients are on and an input needs one, the result remembers where it came from
+
+What stands at step 2 is chosen by context: `with backends.using_backend("naive")`, `with mode`. The
+context belongs to the thread or coroutine that opened it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch import backends
+from tinytorch.backends.base import ComputeBackend
+from tinytorch.dtypes import Array, DType, TensorMeta, meta_of_array
+from tinytorch.errors import AutogradError, BackendError, ShapeError
+from tinytorch.op import Op, Params, Plan
+from tinytorch.ops import cast
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+Input = Any  # a Tensor or a Python scalar
+SCALAR_TYPES = frozenset((float, int, bool))
+ndarray = np.ndarray
+
+
+class Mode:
+    """A listener on, or a replacement of, what executes ops. Use it as a context.
+
+    Override `run`; `self.below(...)` passes the op on to the next mode or to the backend. Modes nest,
+    and while one runs, the ops that it applies itself go to what is below it.
+
+        class CountOps(Mode):
+            def __init__(self): self.count = 0
+            def run(self, op, inputs, params, plan):
+                self.count += 1
+                return self.below(op, inputs, params, plan)
+
+        with CountOps() as counter:
+            (x * y).sum()
+    """
+
+    #: Whether fused ops reach the mode in parts. None: only those the backend has no kernel for.
+    decompose: bool | None = None
+
+    def run(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
+        """The data of the op's result. `inputs` are Tensors and scalars, cast as the plan says."""
+        return self.below(op, inputs, params, plan)
+
+    def write(self, target: Tensor, data: Any) -> None:
+        """Carry out an in-place write of `data` into `target`."""
+        _write_below(target, data)
+
+    def below(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
+        """Pass the op on."""
+        return _execute(op, inputs, params, plan)
+
+    def __enter__(self) -> Any:
+        state = _STATE.get()
+        _STATE.set(_State(self, state, state.backend, state.grad, state.phase))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        below = _STATE.get().below
+        assert below is not None
+        _STATE.set(below)
+
+
+class _State:
+    """What a thread or coroutine has in force. Never changed, only replaced."""
+
+    __slots__ = ("backend", "below", "grad", "mode", "phase")
+
+    def __init__(
+        self,
+        mode: Mode | None,
+        below: _State | None,
+        backend: ComputeBackend | None,
+        grad: bool,
+        phase: str,
+    ) -> None:
+        self.mode = mode
+        self.below = below  # the state outside of `mode`
+        self.backend = backend  # None: the process-wide one
+        self.grad = grad
+        self.phase = phase
+
+
+_STATE: ContextVar[_State] = ContextVar("tinytorch", default=_State(None, None, None, True, "forward"))
+
+
+@contextmanager
+def _state(**changes: Any) -> Iterator[None]:
+    old = _STATE.get()
+    fields = {name: changes.get(name, getattr(old, name)) for name in _State.__slots__}
+    token = _STATE.set(_State(**fields))
+    try:
+        yield
+    finally:
+        _STATE.reset(token)
+
+
+def using_backend(backend: str | ComputeBackend) -> Any:
+    """Run a block on another backend, in this thread or coroutine only.
+
+        with tinytorch.using_backend("optimized"):
+            y = model(x)
+
+    Raises:
+        BackendError: no backend has this name; the message lists those there are.
+    """
+    return _state(backend=backends.find_backend(backend))
+
+
+def current_backend() -> ComputeBackend:
+    """The backend that ops run on here."""
+    return _STATE.get().backend or backends.get_backend()
+
+
+def grad_mode(enabled: bool) -> Any:
+    """Record history, or not, inside the block."""
+    return _state(grad=enabled)
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops are being recorded for `backward`."""
+    return _STATE.get().grad
+
+
+def phase(name: str) -> Any:
+    """Mark the ops of a block as "forward", "backward" or "optimizer", for modes that listen."""
+    return _state(phase=name)
+
+
+def current_phase() -> str:
+    """The phase in force: "forward", "backward" or "optimizer"."""
+    return _STATE.get().phase
+
+
+# -- history ---------------------------------------------------------------------------------------
+
+
+class Record:
+    """Where a tensor came from. Points only at inputs, so reference counting alone frees it.
+
+    Attributes:
+        op: the op that made the tensor.
+        params: its parameters.
+        edges: for each input its Record, or the tensor itself if it is a leaf that needs a gradient,
+            or None.
+        inputs: for each input the tensor or scalar if the gradient reads its value, else None. The
+            whole is None after `backward` has freed it.
+        metas: for each input its `TensorMeta`, or the scalar's type.
+        output: the result's array, if the gradient reads it.
+        clock: the write clock when the op ran; in-place writes after it are found by `last_write`.
+        hooks: functions to call with the gradient.
+    """
+
+    __slots__ = ("clock", "edges", "hooks", "inputs", "meta", "metas", "op", "output", "params")
+
+    op: Op
+    params: Params
+    edges: tuple[Any, ...]
+    inputs: tuple[Any, ...] | None
+    metas: tuple[Any, ...]
+    meta: TensorMeta
+    output: Any
+    clock: int
+    hooks: list[Any] | None
+
+
+class WriteClock:
+    """Counts in-place writes, and knows for each array the last one.
+
+    An op's record keeps the time; `backward` compares. So a value that was overwritten after the op
+    ran is noticed without a version number on every tensor.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._ticks = count(1)
+        self._last: dict[int, tuple[Any, int]] = {}
+
+    def write(self, array: Array) -> None:
+        """Note a write into `array`, and so into every view of the same memory."""
+        owner = owner_of(array)
+        key = id(owner)
+        self.now = next(self._ticks)
+        self._last[key] = (weakref.ref(owner, lambda _: self._last.pop(key, None)), self.now)
+
+    def last_write(self, array: Array) -> int:
+        """When the memory of `array` was last written in place; 0 for never."""
+        entry = self._last.get(id(owner_of(array)))
+        return entry[1] if entry is not None else 0
+
+
+def owner_of(array: Array) -> Array:
+    """The array that owns the memory which `array` views."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+write_clock = WriteClock()
+
+
+# -- the door --------------------------------------------------------------------------------------
+
+_tensor_class: type[Tensor]
+_new: Any = object.__new__
+
+
+def set_tensor_class(cls: type[Tensor]) -> None:
+    """Tell the door what to wrap results in. `tensor.py` calls it once."""
+    global _tensor_class
+    _tensor_class = cls
+
+
+def wrap(data: Any, meta: TensorMeta) -> Tensor:
+    """A Tensor without history around `data`."""
+    out = _tensor_class.__new__(_tensor_class)
+    out._data = data
+    out.meta = meta
+    out.requires_grad = False
+    out.grad = None
+    out.history = None
+    return out
+
+
+def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
+    """Run an op: tensors (and Python scalars) by position, everything else by keyword.
+
+    Raises:
+        ShapeError, DTypeError: by the op's rules, before any kernel runs.
+        BackendError: the kernel returned something else than the rules promise.
+    """
+    # The hot path of eager mode: unrolled for one and two inputs, as every line is paid by every op.
+    state = _STATE.get()
+    count = len(inputs)
+    try:
+        if count == 2:
+            a, b = inputs
+            ta, tb = type(a), type(b)
+            if ta in SCALAR_TYPES:
+                metas: Any = (ta, b.meta)
+                data: Any = (a, b._data)
+                needs_grad = b.requires_grad
+            elif tb in SCALAR_TYPES:
+                metas = (a.meta, tb)
+                data = (a._data, b)
+                needs_grad = a.requires_grad
+            else:
+                metas = (a.meta, b.meta)
+                data = (a._data, b._data)
+                needs_grad = a.requires_grad or b.requires_grad
+        elif count == 1:
+            (a,) = inputs
+            metas = (a.meta,)
+            data = (a._data,)
+            needs_grad = a.requires_grad
+        else:
+            tensors = [t for t in inputs if type(t) not in SCALAR_TYPES]
+            metas = tuple([type(t) if type(t) in SCALAR_TYPES else t.meta for t in inputs])
+            data = [t if type(t) in SCALAR_TYPES else t._data for t in inputs]
+            needs_grad = any([t.requires_grad for t in tensors])
+    except AttributeError:
+        return apply(op, *[_as_input(op, t) for t in inputs], **params)
+
+    plan = op.plans.get((metas, *params.items()) if params else metas)
+    if plan is None:
+        plan = op.plan((metas, *params.items()) if params else metas, metas, params)
+    if not plan.direct:
+        if plan.casts is not None:
+            return apply(op, *_cast(inputs, plan.casts), **params)
+        assert op.decomposition is not None
+        if _decomposes(op, state, needs_grad):
+            return op.decomposition(*inputs, **params)  # type: ignore[no-any-return]
+
+    meta = plan.meta
+    if state.mode is None:
+        backend = state.backend or backends.current or backends.default()
+        kernel = backend.kernels[op]
+        result = kernel(*data, **params) if params else kernel(*data)
+        if (
+            type(result) is not ndarray
+            or result.shape != meta.shape
+            or result.dtype is not meta.dtype.dtype
+        ):
+            result = _checked(op, result, plan, backend)
+    else:
+        result = _run_mode(state, op, inputs, params, plan)
+
+    out = _new(_tensor_class)
+    out._data = result
+    out.meta = meta
+    out.grad = None
+    if not needs_grad or not state.grad or op.vjps is None:
+        out.requires_grad = False
+        out.history = None
+        return out  # type: ignore[no-any-return]
+    out.requires_grad = True
+    out.history = record = _new(Record)
+    record.op = op
+    record.params = params
+    record.metas = metas
+    record.meta = meta
+    if count == 2:
+        record.edges = (
+            None if ta in SCALAR_TYPES else a.history or (a if a.requires_grad else None),
+            None if tb in SCALAR_TYPES else b.history or (b if b.requires_grad else None),
+        )
+    else:
+        record.edges = tuple([_edge(t) for t in inputs])
+    saved = op.saved_inputs
+    if not saved:
+        record.inputs = ()
+    elif len(saved) == count:
+        record.inputs = inputs
+    else:
+        record.inputs = tuple([t if i in saved else None for i, t in enumerate(inputs)])
+    record.output = result if op.saves_output else None
+    record.clock = write_clock.now
+    record.hooks = None
+    return out  # type: ignore[no-any-return]
+
+
+def _edge(t: Input) -> Any:
+    """What a record keeps of an input to find the way back; see `Record.edges`."""
+    if type(t) in SCALAR_TYPES:
+        return None
+    return t.history or (t if t.requires_grad else None)
+
+
+def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
+    """Run an op and store its result in `target` in place, cast to its dtype.
+
+    Raises:
+        AutogradError: a history that is being recorded needs the old values.
+        ShapeError: the result does not have the target's shape.
+    """
+    _check_writable(target, op, inputs)
+    with grad_mode(False):
+        value = apply(op, *inputs, **params)
+        if value.meta.dtype is not target.meta.dtype:
+            value = apply(cast, value, dtype=target.meta.dtype)
+    if value.meta is not target.meta and value.meta.shape != target.meta.shape:
+        raise ShapeError(
+            f"in-place {op.name}: a result of shape {value.meta.shape} does not fit into a tensor "
+            f"of shape {target.meta.shape}"
+        )
+    _write_below(target, value._data)
+
+
+def _check_writable(target: Tensor, op: Op, inputs: tuple[Input, ...]) -> None:
+    if not _STATE.get().grad:
+        return
+    needs = any(type(t) not in SCALAR_TYPES and t.requires_grad for t in (target, *inputs))
+    if needs:
+        kind = "a leaf that requires a gradient" if target.history is None else "a recorded result"
+        raise AutogradError(
+            f"in-place {op.name} on {kind} (shape {target.meta.shape}) would falsify the recorded "
+            f"history; write `t = t + x` instead, or update it under `with no_grad():`"
+        )
+
+
+def _write_below(target: Tensor, data: Any) -> None:
+    state = _STATE.get()
+    if state.mode is None:
+        array = target._data
+        if not array.flags.writeable:
+            raise AutogradError(
+                f"this tensor of shape {target.meta.shape} is a broadcast or read-only view and "
+                f"cannot be written in place; write into a copy: t = t.clone()"
+            )
+        np.copyto(array, data)
+        write_clock.write(array)
+        return
+    with _outside(state):
+        state.mode.write(target, data)
+
+
+def _execute(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
+    state = _STATE.get()
+    return (_run_kernel if state.mode is None else _run_mode)(state, op, inputs, params, plan)
+
+
+def _run_mode(
+    state: _State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
+) -> Any:
+    assert state.mode is not None
+    with _outside(state):
+        return state.mode.run(op, inputs, params, plan)
+
+
+@contextmanager
+def _outside(state: _State) -> Iterator[None]:
+    """The state below the innermost mode, with everything else as it is."""
+    below = state.below
+    assert below is not None
+    token = _STATE.set(_State(below.mode, below.below, state.backend, state.grad, state.phase))
+    try:
+        yield
+    finally:
+        _STATE.reset(token)
+
+
+def _run_kernel(
+    state: _State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
+) -> Array:
+    backend = state.backend or backends.current or backends.default()
+    kernel = backend.kernels[op]
+    arrays = [t if type(t) in SCALAR_TYPES else t._data for t in inputs]
+    data = kernel(*arrays, **params) if params else kernel(*arrays)
+    if (
+        type(data) is not ndarray
+        or data.shape != plan.meta.shape
+        or data.dtype is not plan.meta.dtype.dtype
+    ):
+        return _checked(op, data, plan, backend)
+    return data
+
+
+def _checked(op: Op, data: Any, plan: Plan, backend: ComputeBackend) -> Array:
+    """NumPy scalars become 0-d arrays; anything else that differs from the plan is an error."""
+    meta = plan.meta
+    array = np.asarray(data)
+    if array.shape != meta.shape or array.dtype != meta.dtype.dtype:
+        raise BackendError(
+            f"{type(backend).__name__}.{op.name} returned {array.dtype}{list(array.shape)}, but "
+            f"the op's rules say {meta}"
+        )
+    return array
+
+
+def _decomposes(op: Op, state: _State, needs_grad: bool) -> bool:
+    """Whether a fused op runs in parts.
+
+    It does where the mode wants that, or the backend has no kernel for it; and where it must be
+    differentiated but has no gradient of its own.
+    """
+    if state.mode is not None and state.mode.decompose is not None:
+        return state.mode.decompose
+    if op.vjps is None and state.grad and needs_grad:
+        return True
+    return not (state.backend or backends.default()).has_kernel(op)
+
+
+def _as_input(op: Op, value: Any) -> Input:
+    """NumPy's arrays and numbers are taken like tensors and numbers; nothing else is."""
+    if isinstance(value, (_tensor_class, bool, int, float)):
+        return float(value) if type(value) not in SCALAR_TYPES | {_tensor_class} else value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return wrap(value, meta_of_array(value))
+    raise TypeError(f"{op.name} takes tensors, NumPy arrays and numbers, not {type(value).__name__}")
+
+
+def _cast(inputs: tuple[Input, ...], casts: tuple[DType | None, ...]) -> list[Input]:
+    return [
+        t if dtype is None else apply(cast, t, dtype=dtype)
+        for t, dtype in zip(inputs, casts, strict=True)
+    ]

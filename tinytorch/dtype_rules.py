@@ -1,0 +1,128 @@
+"""Dtype rules: which types an op's kernel is given, and which it returns.
+
+A rule takes the op's name, its operands and its parameters; it returns the dtype that each operand is
+to be cast to and the dtype of the result. Kernels therefore never convert.
+"""
+
+from __future__ import annotations
+
+from tinytorch.dtypes import (
+    DEFAULT_FLOAT,
+    DEFAULT_INT,
+    SCALAR_DTYPES,
+    DType,
+    bool_,
+    float16,
+    promote,
+)
+from tinytorch.errors import DTypeError
+from tinytorch.op import DTypeRule, Operand, Params
+
+Types = tuple[list[DType], DType]
+
+def _common(name: str, operands: list[Operand]) -> DType:
+    dtype = promote(*operands)
+    if dtype is float16:
+        raise DTypeError(f"{name}: float16 is for storage only; compute on x.float()")
+    return dtype
+
+
+def promoted(name: str, operands: list[Operand], params: Params) -> Types:
+    """All inputs in their common type, and so the result."""
+    dtype = _common(name, operands)
+    return [dtype] * len(operands), dtype
+
+
+def numeric(name: str, operands: list[Operand], params: Params) -> Types:
+    """As `promoted`, but bool is refused: the op has no meaning for it."""
+    dtype = _common(name, operands)
+    if dtype is bool_:
+        raise DTypeError(f"{name} is not defined for bool; use logical ops, or x.int()")
+    return [dtype] * len(operands), dtype
+
+
+def floating(name: str, operands: list[Operand], params: Params) -> Types:
+    """Integers and bool become the default float."""
+    dtype = _common(name, operands)
+    dtype = dtype if dtype.is_floating_point else DEFAULT_FLOAT
+    return [dtype] * len(operands), dtype
+
+
+def only_floating(name: str, operands: list[Operand], params: Params) -> Types:
+    """Floating point only: integers are refused rather than converted."""
+    dtype = _common(name, operands)
+    if not dtype.is_floating_point:
+        raise DTypeError(f"{name} takes floating-point tensors, not {dtype.name}; use x.float()")
+    return [dtype] * len(operands), dtype
+
+
+def comparing(name: str, operands: list[Operand], params: Params) -> Types:
+    """Compared in the common type; the answer is bool."""
+    return [_common(name, operands)] * len(operands), bool_
+
+
+def logical(name: str, operands: list[Operand], params: Params) -> Types:
+    """Read as truth values; the answer is bool."""
+    return [bool_] * len(operands), bool_
+
+
+def accumulating(name: str, operands: list[Operand], params: Params) -> Types:
+    """Integers and bool accumulate in the default integer."""
+    dtype = _common(name, operands)
+    dtype = dtype if dtype.is_floating_point else DEFAULT_INT
+    return [dtype] * len(operands), dtype
+
+
+def ordering(name: str, operands: list[Operand], params: Params) -> Types:
+    """Any type in; positions out."""
+    dtype = _common(name, operands)
+    return [dtype] * len(operands), DEFAULT_INT
+
+
+def any_type(name: str, operands: list[Operand], params: Params) -> Types:
+    """Moved as it is, float16 included."""
+    dtype = promote(*operands)
+    return [dtype] * len(operands), dtype
+
+
+def indexed(position: int) -> DTypeRule:
+    """The input at `position` holds int64 positions; the others are moved as they are."""
+
+    def rule(name: str, operands: list[Operand], params: Params) -> Types:
+        index = operands[position]
+        given = SCALAR_DTYPES[index] if isinstance(index, type) else index.dtype
+        if given.is_floating_point or given is bool_:
+            raise DTypeError(f"{name}: an index must be int32 or int64, not {given.name}")
+        values = [o for i, o in enumerate(operands) if i != position]
+        dtype = promote(*values)
+        return [DEFAULT_INT if i == position else dtype for i in range(len(operands))], dtype
+
+    return rule
+
+
+def selecting(name: str, operands: list[Operand], params: Params) -> Types:
+    """A condition, then two values in their common type."""
+    dtype = promote(*operands[1:])
+    return [bool_, dtype, dtype], dtype
+
+
+def bounded(name: str, operands: list[Operand], params: Params) -> Types:
+    """The bounds given as parameters take part in the promotion."""
+    bounds: list[Operand] = [type(v) for v in (params["min"], params["max"]) if v is not None]
+    dtype = _common(name, operands + bounds)
+    return [dtype], dtype
+
+
+def converting(name: str, operands: list[Operand], params: Params) -> Types:
+    """Any type in; the type asked for out."""
+    return [promote(*operands)], params["dtype"]
+
+
+def created(name: str, operands: list[Operand], params: Params) -> Types:
+    """No tensor in; the type asked for out."""
+    return [], params["dtype"]
+
+
+def seeded(name: str, operands: list[Operand], params: Params) -> Types:
+    """An int64 seed in; the type asked for out."""
+    return [DEFAULT_INT], params["dtype"]

@@ -1,0 +1,74 @@
+"""Reading of `dim` and shape arguments."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+from tinytorch.dtypes import Shape
+from tinytorch.errors import ShapeError
+
+
+def normalize_dim(dim: int, ndim: int, what: str = "dim") -> int:
+    """A dimension counted from the front.
+
+    Raises:
+        IndexError: there is no such dimension; the message gives the range.
+    """
+    dim = operator.index(dim)
+    extent = max(ndim, 1)  # as in PyTorch, a 0-d tensor may be asked for dim 0 or -1
+    if not -extent <= dim < extent:
+        raise IndexError(
+            f"{what} {dim} is out of range: a tensor of {ndim} dimensions has {-extent} to "
+            f"{extent - 1}"
+        )
+    return dim % extent
+
+
+def normalize_dims(dim: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
+    """Dimensions counted from the front, ascending; None means all.
+
+    Raises:
+        IndexError: there is no such dimension.
+        ValueError: a dimension is named twice.
+    """
+    if dim is None:
+        return tuple(range(ndim))
+    if type(dim) is int:
+        if -ndim <= dim < ndim:
+            return (dim % ndim,)
+        return (normalize_dim(dim, ndim),) if ndim else _none_of_0d(dim)
+    dims = sorted([normalize_dim(d, ndim) for d in dim])  # type: ignore[union-attr]
+    if len(set(dims)) != len(dims):
+        raise ValueError(f"dim {tuple(dim)} names a dimension twice")
+    return tuple(dims) if ndim else ()
+
+
+def _none_of_0d(dim: int) -> tuple[int, ...]:
+    normalize_dim(dim, 0)
+    return ()
+
+
+def shape_arguments(sizes: Sequence[Any]) -> Shape:
+    """`(2, 3)` from `f(2, 3)` and from `f((2, 3))`."""
+    if len(sizes) == 1 and type(sizes[0]) is not int and isinstance(sizes[0], Iterable):
+        sizes = sizes[0]  # type: ignore[assignment]
+    return tuple([operator.index(s) for s in sizes])
+
+
+def infer_size(shape: Shape, elements: int) -> Shape:
+    """The shape with its -1, if any, replaced by what makes it hold `elements`.
+
+    Raises:
+        ShapeError: there are two -1, or no whole number fits.
+    """
+    if -1 not in shape:
+        return shape
+    if shape.count(-1) > 1:
+        raise ShapeError(f"only one size may be -1, not two as in {shape}")
+    rest = prod(s for s in shape if s != -1)
+    if rest == 0 or elements % rest:
+        raise ShapeError(f"{elements} elements do not fit into shape {shape}")
+    return tuple(elements // rest if s == -1 else s for s in shape)

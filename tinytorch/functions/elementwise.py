@@ -1,0 +1,302 @@
+"""Elementwise functions. Operands are tensors or Python numbers and broadcast, as in PyTorch."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import apply
+from tinytorch.dtypes import bool_
+from tinytorch.errors import DTypeError
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+Operand = "Tensor | float"
+
+
+def add(a: Tensor | float, b: Tensor | float, *, alpha: float = 1) -> Tensor:
+    """a + alpha * b"""
+    return apply(ops.add, a, b if alpha == 1 else apply(ops.mul, b, alpha))
+
+
+def sub(a: Tensor | float, b: Tensor | float, *, alpha: float = 1) -> Tensor:
+    """a - alpha * b"""
+    return apply(ops.sub, a, b if alpha == 1 else apply(ops.mul, b, alpha))
+
+
+def mul(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a * b"""
+    return apply(ops.mul, a, b)
+
+
+def div(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a / b; integers become float32."""
+    return apply(ops.div, a, b)
+
+
+def floor_divide(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a / b, rounded down.
+
+    Raises:
+        ZeroDivisionError: an integer is divided by zero.
+    """
+    return apply(ops.floor_divide, a, b)
+
+
+def remainder(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a - b * floor(a / b): the sign is b's.
+
+    Raises:
+        ZeroDivisionError: an integer is divided by zero.
+    """
+    return apply(ops.remainder, a, b)
+
+
+def pow(a: Tensor | float, exponent: Tensor | float) -> Tensor:
+    """a to the power of `exponent`."""
+    if exponent == 2 and isinstance(exponent, (int, float)):
+        return apply(ops.mul, a, a)
+    return apply(ops.pow_, a, exponent)
+
+
+def neg(a: Tensor) -> Tensor:
+    """-a"""
+    return apply(ops.neg, a)
+
+
+def positive(a: Tensor) -> Tensor:
+    """a"""
+    return a
+
+
+def maximum(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """The larger of a and b; NaN if either is. Where they are equal each gets half the gradient."""
+    return apply(ops.maximum, a, b)
+
+
+def minimum(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """The smaller of a and b; NaN if either is. Where they are equal each gets half the gradient."""
+    return apply(ops.minimum, a, b)
+
+
+def eq(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a == b"""
+    return apply(ops.eq, a, b)
+
+
+def ne(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a != b"""
+    return apply(ops.ne, a, b)
+
+
+def lt(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a < b"""
+    return apply(ops.lt, a, b)
+
+
+def le(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a <= b"""
+    return apply(ops.le, a, b)
+
+
+def gt(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a > b"""
+    return apply(ops.lt, b, a)
+
+
+def ge(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a >= b"""
+    return apply(ops.le, b, a)
+
+
+def logical_and(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+    """Both are true (not zero)."""
+    return apply(ops.logical_and, a, b)
+
+
+def logical_or(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+    """One or both are true (not zero)."""
+    return apply(ops.logical_or, a, b)
+
+
+def logical_not(a: Tensor) -> Tensor:
+    """It is false (zero)."""
+    return apply(ops.logical_not, a)
+
+
+def _only_bool(symbol: str, *operands: Tensor | bool) -> None:
+    for x in operands:
+        if not isinstance(x, bool) and x.dtype is not bool_:
+            raise DTypeError(
+                f"{symbol} is for bool tensors, not {x.dtype.name}; use logical_and, logical_or, "
+                f"logical_not, which read a number as true if it is not zero"
+            )
+
+
+def bitwise_and(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+    """a & b, for bool."""
+    _only_bool("&", a, b)
+    return apply(ops.logical_and, a, b)
+
+
+def bitwise_or(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+    """a | b, for bool."""
+    _only_bool("|", a, b)
+    return apply(ops.logical_or, a, b)
+
+
+def bitwise_xor(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+    """a ^ b, for bool."""
+    _only_bool("^", a, b)
+    return apply(ops.ne, a, b)
+
+
+def bitwise_not(a: Tensor) -> Tensor:
+    """~a, for bool."""
+    _only_bool("~", a)
+    return apply(ops.logical_not, a)
+
+
+def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a where the condition is true, b elsewhere."""
+    return apply(ops.where, condition, a, b)
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
+    """x, with `value` where the mask is true."""
+    return apply(ops.where, mask, value, x)
+
+
+def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
+    """x limited to [min, max]. The gradient passes at the bounds.
+
+    Raises:
+        ValueError: neither bound is given.
+    """
+    if min is None and max is None:
+        raise ValueError("clip needs min, max or both")
+    low, high = (
+        (-math.inf, math.inf)
+        if x.dtype.is_floating_point
+        else (int(np.iinfo(x.dtype.dtype).min), int(np.iinfo(x.dtype.dtype).max))
+    )
+    return apply(ops.clip, x, low if min is None else min, high if max is None else max)
+
+
+def abs(a: Tensor) -> Tensor:
+    """|a|; the gradient at 0 is 0."""
+    return apply(ops.abs_, a)
+
+
+def sign(a: Tensor) -> Tensor:
+    """-1, 0 or 1."""
+    return apply(ops.sign, a)
+
+
+def exp(a: Tensor) -> Tensor:
+    """e to the power of a."""
+    return apply(ops.exp, a)
+
+
+def expm1(a: Tensor) -> Tensor:
+    """exp(a) - 1, exact near 0."""
+    return apply(ops.expm1, a)
+
+
+def log(a: Tensor) -> Tensor:
+    """Natural logarithm."""
+    return apply(ops.log, a)
+
+
+def log1p(a: Tensor) -> Tensor:
+    """log(1 + a), exact near 0."""
+    return apply(ops.log1p, a)
+
+
+def log2(a: Tensor) -> Tensor:
+    """Logarithm to base 2."""
+    return apply(ops.div, apply(ops.log, a), math.log(2))
+
+
+def sqrt(a: Tensor) -> Tensor:
+    """Square root."""
+    return apply(ops.sqrt, a)
+
+
+def rsqrt(a: Tensor) -> Tensor:
+    """1 / sqrt(a)"""
+    return apply(ops.div, 1.0, apply(ops.sqrt, a))
+
+
+def square(a: Tensor) -> Tensor:
+    """a * a"""
+    return apply(ops.mul, a, a)
+
+
+def reciprocal(a: Tensor) -> Tensor:
+    """1 / a"""
+    return apply(ops.div, 1.0, a)
+
+
+def sin(a: Tensor) -> Tensor:
+    """Sine of an angle in radians."""
+    return apply(ops.sin, a)
+
+
+def cos(a: Tensor) -> Tensor:
+    """Cosine of an angle in radians."""
+    return apply(ops.cos, a)
+
+
+def tanh(a: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return apply(ops.tanh, a)
+
+
+def sigmoid(a: Tensor) -> Tensor:
+    """1 / (1 + exp(-a))"""
+    return apply(ops.sigmoid, a)
+
+
+def erf(a: Tensor) -> Tensor:
+    """Error function."""
+    return apply(ops.erf, a)
+
+
+def relu(a: Tensor) -> Tensor:
+    """max(a, 0); the gradient at 0 is 0."""
+    return apply(ops.relu, a)
+
+
+def floor(a: Tensor) -> Tensor:
+    """The largest whole number not above a."""
+    return apply(ops.floor, a)
+
+
+def ceil(a: Tensor) -> Tensor:
+    """The smallest whole number not below a."""
+    return apply(ops.neg, apply(ops.floor, apply(ops.neg, a)))
+
+
+def round(a: Tensor) -> Tensor:
+    """The nearest whole number; halves go to the even one."""
+    return apply(ops.round_, a)
+
+
+def isnan(a: Tensor) -> Tensor:
+    """It is NaN: the one value that differs from itself."""
+    return apply(ops.ne, a, a)
+
+
+def isinf(a: Tensor) -> Tensor:
+    """It is plus or minus infinity."""
+    return apply(ops.eq, apply(ops.abs_, a), math.inf)
+
+
+def isfinite(a: Tensor) -> Tensor:
+    """It is neither NaN nor an infinity."""
+    return apply(ops.lt, apply(ops.abs_, a), math.inf)

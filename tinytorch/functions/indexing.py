@@ -1,0 +1,310 @@
+"""Indexing: everything that `x[...]`, `gather` and `take` mean.
+
+An index is read in three steps. Ints, slices, None and Ellipsis become one `slice` and one
+`reshape`. Boolean arrays become the positions of their true elements. Integer arrays become one
+`take` of rows, after the dimensions that they index have been moved to the front and merged.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import apply, wrap
+from tinytorch.dtypes import Shape, bool_, meta_of_array
+from tinytorch.errors import ShapeError
+from tinytorch.functions.dims import normalize_dim
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+def take_rows(x: Tensor, index: Tensor) -> Tensor:
+    """x[index] along the first dimension, for an integer tensor of any shape.
+
+    Raises:
+        IndexError: an index is out of range; the message gives it. (Not checked in a trace.)
+    """
+    check_range(index, x.shape[0] if x.ndim else 0)
+    return apply(ops.take, x, index)
+
+
+def check_range(index: Tensor, extent: int, what: str = "index") -> None:
+    """Raise IndexError unless all of `index` is in [0, extent)."""
+    data = index._data
+    if isinstance(data, np.ndarray) and data.size:
+        low, high = data.min(), data.max()
+        if low < 0 or high >= extent:
+            raise IndexError(
+                f"{what} {int(low if low < 0 else high)} is out of range: there are {extent}"
+            )
+
+
+def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Slices along `dim` at the positions of a 1-d integer tensor."""
+    dim = normalize_dim(dim, x.ndim)
+    return x[(slice(None),) * dim + (index,)]
+
+
+def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """out[i][j][k] = x[index[i][j][k]][j][k] (for dim 0): one element per element of `index`.
+
+    Raises:
+        ShapeError: `index` has other dimensions, or is larger than x in one other than `dim`.
+        IndexError: an index is out of range.
+    """
+    dim = normalize_dim(dim, x.ndim)
+    _check_gather("gather", x.shape, index.shape, dim)
+    check_range(index, x.shape[dim])
+    return take_rows(x.reshape(-1), _flat_index(x.shape, dim, index))
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """x, with each source[i][j][k] added at [index[i][j][k]][j][k] (for dim 0).
+
+    Raises:
+        ShapeError, IndexError: as `gather`; and `source` must have the shape of `index`.
+    """
+    dim = normalize_dim(dim, x.ndim)
+    _check_gather("scatter_add", x.shape, index.shape, dim)
+    if source.shape != index.shape:
+        raise ShapeError(f"scatter_add: source {source.shape} and index {index.shape} differ")
+    check_range(index, x.shape[dim])
+    flat = _flat_index(x.shape, dim, index).reshape(-1)
+    added = apply(ops.scatter_add, source.reshape(-1), flat, length=x.numel())
+    return x + added.reshape(x.shape)
+
+
+def _check_gather(name: str, shape: Shape, index: Shape, dim: int) -> None:
+    fits = len(shape) == len(index) and all(
+        i == dim or n <= s for i, (n, s) in enumerate(zip(index, shape, strict=True))
+    )
+    if not fits:
+        raise ShapeError(
+            f"{name}: index {index} must have as many dimensions as {shape}, and be no larger in "
+            f"any but dim {dim}"
+        )
+
+
+def _flat_index(shape: Shape, dim: int, index: Tensor) -> Tensor:
+    """Positions in the flattened tensor: the index along `dim`, its own place along the others."""
+    stride = int(np.prod(shape[dim + 1 :], dtype=np.int64))
+    places = np.zeros(index.shape, np.int64)
+    for i, extent in enumerate(index.shape):
+        if i != dim:
+            step = int(np.prod(shape[i + 1 :], dtype=np.int64))
+            places += (np.arange(extent) * step).reshape(-1, *(1,) * (index.ndim - i - 1))
+    return index * stride + wrap(places, meta_of_array(places))
+
+
+# -- x[...] ----------------------------------------------------------------------------------------
+
+
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """x[index], as in NumPy and PyTorch.
+
+    Raises:
+        IndexError: too many indices, one out of range, or a mask of another shape.
+        TypeError: something that is not an index.
+    """
+    entries = _read(x, index)
+    x, arrays = _basic(x, entries)
+    return _advanced(x, arrays) if arrays else x
+
+
+def numpy_index(index: Any) -> Any:
+    """The same index with tensors as NumPy arrays, for writing in place."""
+    if isinstance(index, tuple):
+        return tuple(numpy_index(i) for i in index)
+    return index if _is_basic(index) or isinstance(index, (list, np.ndarray)) else index.numpy()
+
+
+def _is_basic(entry: Any) -> bool:
+    return (
+        entry is None
+        or entry is Ellipsis
+        or isinstance(entry, (slice, int, np.integer))
+        and not isinstance(entry, bool)
+    )
+
+
+def _read(x: Tensor, index: Any) -> list[Any]:
+    """One entry per dimension of x (plus the Nones): ints, slices and integer tensors."""
+    entries: list[Any] = []
+    for entry in index if isinstance(index, tuple) else (index,):
+        entries += [entry] if _is_basic(entry) else _positions(x, entry)
+    used = sum(1 for e in entries if e is not None and e is not Ellipsis)
+    if sum(1 for e in entries if e is Ellipsis) > 1:
+        raise IndexError("an index can have only one Ellipsis")
+    if used > x.ndim:
+        raise IndexError(f"{used} indices are too many for shape {x.shape}")
+    if Ellipsis not in [e for e in entries if e is Ellipsis]:
+        entries.append(Ellipsis)
+    at = next(i for i, e in enumerate(entries) if e is Ellipsis)
+    entries[at : at + 1] = [slice(None)] * (x.ndim - used)
+    _check_masks(x, index)
+    return entries
+
+
+def _positions(x: Tensor, entry: Any) -> list[Tensor]:
+    """An array used as index: itself if it is of integers, the places of True if it is of bool."""
+    if isinstance(entry, (list, bool, np.bool_)):
+        entry = np.asarray(entry)
+        entry = entry.astype(np.int64) if entry.size == 0 else entry
+    if isinstance(entry, np.ndarray):
+        entry = wrap(entry, meta_of_array(entry))
+    if not isinstance(entry, type(x)):
+        raise TypeError(
+            f"{type(entry).__name__} is not an index; use ints, slices, None, ..., or integer or "
+            f"boolean tensors"
+        )
+    if entry.dtype is bool_:
+        return [wrap(p, meta_of_array(p)) for p in np.nonzero(entry.numpy())]
+    if entry.dtype.is_floating_point:
+        raise IndexError(f"an index must be of integers or bool, not {entry.dtype.name}")
+    return [entry]
+
+
+def _check_masks(x: Tensor, index: Any) -> None:
+    """A boolean mask has the sizes of the dimensions that it stands for."""
+    dim = 0
+    entries = index if isinstance(index, tuple) else (index,)
+    for place, entry in enumerate(entries):
+        if entry is Ellipsis:
+            rest = [e for e in entries[place + 1 :] if e is not None]
+            dim = x.ndim - sum(max(1, np.ndim(e)) if _mask(e) else 1 for e in rest)
+        elif _mask(entry):
+            shape = tuple(np.shape(entry))
+            if shape != x.shape[dim : dim + len(shape)]:
+                raise IndexError(
+                    f"a mask of shape {shape} does not fit dimensions {dim} to "
+                    f"{dim + len(shape) - 1} of shape {x.shape}"
+                )
+            dim += len(shape)
+        elif entry is not None:
+            dim += 1
+
+
+def _mask(entry: Any) -> bool:
+    dtype = getattr(entry, "dtype", None)
+    return dtype is bool_ or dtype == np.bool_ or isinstance(entry, bool)
+
+
+def _basic(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[tuple[int, Tensor]]]:
+    """Apply ints, slices and None; return what is left, with the integer tensors and their dims."""
+    bounds: list[tuple[int, int, int]] = []
+    shape: list[int] = []
+    arrays: list[tuple[int, Tensor]] = []
+    for entry in entries:
+        if entry is None:
+            shape.append(1)
+            continue
+        extent = x.shape[len(bounds)]
+        if isinstance(entry, slice):
+            bound = _slice_bound(entry, extent)
+            shape.append(len(range(*bound)))
+        elif isinstance(entry, (int, np.integer)):
+            at = operator.index(entry)
+            if not -extent <= at < extent:
+                raise IndexError(
+                    f"index {at} is out of range for dimension {len(bounds)} of size {extent}"
+                )
+            at %= extent
+            bound = (at, at + 1, 1)
+        else:
+            bound = (0, extent, 1)
+            arrays.append((len(shape), entry))
+            shape.append(extent)
+        bounds.append(bound)
+    if any(b != (0, n, 1) for b, n in zip(bounds, x.shape, strict=True)):
+        x = apply(ops.slice_, x, bounds=tuple(bounds))
+    if tuple(shape) != x.shape:
+        x = apply(ops.reshape, x, shape=tuple(shape))
+    return x, arrays
+
+
+def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
+    if entry.step is not None and operator.index(entry.step) < 1:
+        raise ValueError(f"a slice's step must be positive, not {entry.step}; use flip")
+    return entry.indices(extent)
+
+
+def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
+    """Apply integer tensors, which broadcast against each other.
+
+    As in NumPy the result's index dimensions stand where the arrays stood if those were adjacent,
+    and in front otherwise.
+    """
+    dims = [dim for dim, _ in arrays]
+    rest = [d for d in range(x.ndim) if d not in dims]
+    rows = x.permute(*dims, *rest) if dims != list(range(len(dims))) else x
+    sizes = rows.shape[: len(dims)]
+    flat: Tensor | None = None
+    for (dim, index), size in zip(arrays, sizes, strict=True):
+        index = _from_front(index, size, dim)
+        flat = index if flat is None else flat * size + index
+    assert flat is not None
+    if len(dims) > 1:
+        rows = rows.reshape(int(np.prod(sizes, dtype=np.int64)), *rows.shape[len(dims) :])
+    result = take_rows(rows, flat)
+    adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
+    if not adjacent or dims[0] == 0:
+        return result
+    before = dims[0]
+    order = [flat.ndim + i for i in range(before)]
+    order += list(range(flat.ndim))
+    order += [flat.ndim + i for i in range(before, len(rest))]
+    return result.permute(*order)
+
+
+def _from_front(index: Tensor, size: int, dim: int) -> Tensor:
+    """Negative indices count from the end."""
+    data = index._data
+    if isinstance(data, np.ndarray) and data.size:
+        low, high = data.min(), data.max()
+        if low < -size or high >= size:
+            raise IndexError(
+                f"index {int(low if low < -size else high)} is out of range for dimension {dim} of "
+                f"size {size}"
+            )
+        if low >= 0:
+            return index
+    return apply(ops.where, index < 0, index + size, index)
+
+
+def one_hot(labels: Tensor, num_classes: int) -> Tensor:
+    """int64 tensor with a last dimension of `num_classes`: 1 at the label, 0 elsewhere."""
+    check_range(labels, num_classes, "class")
+    classes = np.arange(num_classes)
+    hit = apply(ops.eq, labels.unsqueeze(-1), wrap(classes, meta_of_array(classes)))
+    return hit.long()
+
+
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Zero above the diagonal (of the last two dimensions)."""
+    return apply(ops.where, _below(x.shape, diagonal), x, 0)
+
+
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Zero below the diagonal (of the last two dimensions)."""
+    return apply(ops.where, _below(x.shape, diagonal - 1), 0, x)
+
+
+def _below(shape: Sequence[int], diagonal: int) -> Tensor:
+    mask = np.tri(shape[-2], shape[-1], diagonal, dtype=bool)
+    return wrap(mask, meta_of_array(mask))
+
+
+def diagonal(x: Tensor, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements whose indices along two dimensions are equal, as a new last dimension."""
+    dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
+    rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
+    length = min(x.shape[dim1], x.shape[dim2])
+    places = np.arange(length)
+    index = wrap(places, meta_of_array(places))
+    picked = x.permute(dim1, dim2, *rest)[index, index]
+    return picked.permute(*range(1, picked.ndim), 0)

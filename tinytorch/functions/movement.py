@@ -1,0 +1,222 @@
+"""Functions that move values without changing them. Where they can, results are views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tinytorch import ops
+from tinytorch.dispatch import apply
+from tinytorch.dtypes import Shape, as_dtype
+from tinytorch.errors import ShapeError
+from tinytorch.functions.dims import infer_size, normalize_dim, normalize_dims, shape_arguments
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+def reshape(x: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape; one size may be -1.
+
+    Raises:
+        ShapeError: the numbers of elements differ.
+    """
+    sizes = infer_size(shape_arguments(shape), x.numel())
+    return x if sizes == x.shape else apply(ops.reshape, x, shape=sizes)
+
+
+def view_as(x: Tensor, other: Tensor) -> Tensor:
+    """`x` in the shape of `other`."""
+    return reshape(x, other.shape)
+
+
+def permute(x: Tensor, *dims: Any) -> Tensor:
+    """The dimensions in the order given."""
+    order = tuple(normalize_dim(d, x.ndim) for d in shape_arguments(dims))
+    return apply(ops.permute, x, dims=order)
+
+
+def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions exchanged."""
+    if x.ndim == 0:
+        return x
+    dim0, dim1 = normalize_dim(dim0, x.ndim), normalize_dim(dim1, x.ndim)
+    order = list(range(x.ndim))
+    order[dim0], order[dim1] = dim1, dim0
+    return apply(ops.permute, x, dims=tuple(order))
+
+
+def t(x: Tensor) -> Tensor:
+    """Transpose of a matrix; a vector stays as it is.
+
+    Raises:
+        ShapeError: there are more than two dimensions.
+    """
+    if x.ndim > 2:
+        raise ShapeError(f"t() is for at most 2 dimensions, not {x.shape}; use transpose or .mT")
+    return x if x.ndim < 2 else transpose(x, 0, 1)
+
+
+def expand(x: Tensor, *shape: Any) -> Tensor:
+    """Broadcast to a shape without copying; -1 keeps a size."""
+    sizes = shape_arguments(shape)
+    new = len(sizes) - x.ndim
+    if any(s == -1 for s in sizes[: max(new, 0)]):
+        raise ShapeError(f"expand: -1 cannot stand for a new dimension, as in {sizes}")
+    sizes = tuple(x.shape[i - new] if s == -1 else s for i, s in enumerate(sizes))
+    return x if sizes == x.shape else apply(ops.expand, x, shape=sizes)
+
+
+def expand_as(x: Tensor, other: Tensor) -> Tensor:
+    """Broadcast to the shape of `other`."""
+    return expand(x, other.shape)
+
+
+def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
+    """Broadcast to a shape without copying."""
+    return expand(x, shape)
+
+
+def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Without the dimensions of size 1: all of them, or those of `dim` that are."""
+    drop = [d for d in normalize_dims(dim, x.ndim) if x.shape[d] == 1]
+    return reshape(x, tuple(s for i, s in enumerate(x.shape) if i not in drop))
+
+
+def unsqueeze(x: Tensor, dim: int) -> Tensor:
+    """With a new dimension of size 1 at `dim`."""
+    dim = normalize_dim(dim, x.ndim + 1)
+    return apply(ops.reshape, x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
+
+
+def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The dimensions from `start_dim` to `end_dim` made into one."""
+    if x.ndim == 0:
+        return reshape(x, (1,))
+    start, end = normalize_dim(start_dim, x.ndim), normalize_dim(end_dim, x.ndim)
+    if start > end:
+        raise ShapeError(f"flatten: start_dim {start_dim} stands behind end_dim {end_dim}")
+    merged = 1
+    for extent in x.shape[start : end + 1]:
+        merged *= extent
+    return reshape(x, (*x.shape[:start], merged, *x.shape[end + 1 :]))
+
+
+def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Dimension `dim` split into several."""
+    dim = normalize_dim(dim, x.ndim)
+    split = infer_size(tuple(sizes), x.shape[dim])
+    return reshape(x, (*x.shape[:dim], *split, *x.shape[dim + 1 :]))
+
+
+def flip(x: Tensor, *dims: Any) -> Tensor:
+    """Reversed along the dimensions given."""
+    reverse = normalize_dims(shape_arguments(dims), x.ndim)
+    bounds = tuple((n - 1, -1, -1) if i in reverse else (0, n, 1) for i, n in enumerate(x.shape))
+    return apply(ops.slice_, x, bounds=bounds)
+
+
+def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` elements from `start` on, along `dim`."""
+    dim = normalize_dim(dim, x.ndim)
+    if not (0 <= start and 0 <= length and start + length <= x.shape[dim]):
+        raise IndexError(
+            f"narrow: {length} elements from {start} are not within size {x.shape[dim]}"
+        )
+    bounds = tuple(
+        (start, start + length, 1) if i == dim else (0, n, 1) for i, n in enumerate(x.shape)
+    )
+    return apply(ops.slice_, x, bounds=bounds)
+
+
+def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Pieces of `size` (the last may be smaller), or of the sizes listed.
+
+    Raises:
+        ValueError: the sizes listed do not add up.
+    """
+    extent = x.shape[normalize_dim(dim, x.ndim)]
+    if isinstance(size, int):
+        if size < 1:
+            raise ValueError(f"split: size must be at least 1, not {size}")
+        sizes = [min(size, extent - i) for i in range(0, extent, size)] or [0]
+    else:
+        sizes = list(size)
+        if sum(sizes) != extent:
+            raise ValueError(f"split: sizes {sizes} add up to {sum(sizes)}, not to {extent}")
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    return tuple(narrow(x, dim, start, n) for start, n in zip(starts, sizes, strict=True))
+
+
+def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` pieces of equal size, the last perhaps smaller."""
+    extent = x.shape[normalize_dim(dim, x.ndim)]
+    return split(x, max(1, -(-extent // chunks)), dim)
+
+
+def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along `dim`, without it."""
+    return tuple(squeeze(piece, dim) for piece in split(x, 1, dim)) if x.shape[dim] else ()
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Joined along an existing dimension.
+
+    Raises:
+        ShapeError: another dimension differs.
+    """
+    if not tensors:
+        raise ValueError("cat needs at least one tensor")
+    return apply(ops.cat, *tensors, dim=normalize_dim(dim, tensors[0].ndim))
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Joined along a new dimension."""
+    return cat([unsqueeze(x, dim) for x in tensors], dim)
+
+
+def repeat(x: Tensor, *repeats: Any) -> Tensor:
+    """Copied `repeats` times along each dimension; more repeats than dimensions add new ones."""
+    counts = shape_arguments(repeats)
+    new = len(counts) - x.ndim
+    if new < 0:
+        raise ShapeError(f"repeat: {counts} has fewer entries than shape {x.shape}")
+    shape = (1,) * new + x.shape
+    spread = tuple(extent for pair in zip(counts, shape, strict=True) for extent in pair)
+    doubled = tuple(extent for s in shape for extent in (1, s))
+    merged = tuple(c * s for c, s in zip(counts, shape, strict=True))
+    return reshape(expand(reshape(x, doubled), spread), merged)
+
+
+def pad(x: Tensor, padding: Sequence[int], value: float = 0) -> Tensor:
+    """A border of `value`. As in PyTorch, `padding` is (before, after) of the last dimension, then
+    of the one before it, and so on.
+
+    Raises:
+        ValueError: padding is negative, has an odd length or is longer than the dimensions.
+    """
+    if len(padding) % 2 or len(padding) > 2 * x.ndim or min(padding, default=0) < 0:
+        raise ValueError(f"pad: {tuple(padding)} is not (before, after) pairs for shape {x.shape}")
+    pairs = [(0, 0)] * (x.ndim - len(padding) // 2)
+    pairs += [(padding[i], padding[i + 1]) for i in range(len(padding) - 2, -1, -2)]
+    shape = tuple(a + n + b for (a, b), n in zip(pairs, x.shape, strict=True))
+    bounds = tuple((a, a + n, 1) for (a, _), n in zip(pairs, x.shape, strict=True))
+    padded = apply(ops.unslice, x, shape=shape, bounds=bounds)
+    if value == 0:
+        return padded
+    inside = apply(ops.full, shape=x.shape, value=True, dtype=as_dtype(bool))
+    return apply(ops.where, apply(ops.unslice, inside, shape=shape, bounds=bounds), padded, value)
+
+
+def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    """Windows of `size` every `step` along `dim`; the window is a new last dimension."""
+    dim = normalize_dim(dim, x.ndim)
+    moved = apply(ops.unfold, transpose(x, dim, -1), size=size, step=step)
+    return transpose(moved, dim, -2)
+
+
+def roll(x: Tensor, shifts: int, dim: int) -> Tensor:
+    """Shifted along `dim`; what leaves at the end comes back at the front."""
+    extent = x.shape[normalize_dim(dim, x.ndim)]
+    cut = (-shifts) % extent if extent else 0
+    return cat([narrow(x, dim, cut, extent - cut), narrow(x, dim, 0, cut)], dim)

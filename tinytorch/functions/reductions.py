@@ -1,0 +1,228 @@
+"""Reductions: over all dimensions, over one or over several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tinytorch import ops
+from tinytorch.dispatch import apply
+from tinytorch.dtypes import Shape, bool_
+from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.functions import elementwise, indexing, movement
+from tinytorch.functions.dims import normalize_dim, normalize_dims
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+Dim = int | Sequence[int] | None
+
+
+class ValuesAndIndices(NamedTuple):
+    """Result of `max` and `min` along a dimension, `sort` and `topk`."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def sum(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Sum of elements; integers and bool give int64."""
+    return apply(ops.sum, x, dims=normalize_dims(dim, x.ndim), keepdim=keepdim)
+
+
+def mean(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Arithmetic mean.
+
+    Raises:
+        DTypeError: the tensor is not floating-point.
+    """
+    if not x.dtype.is_floating_point:
+        raise DTypeError(f"mean takes floating-point tensors, not {x.dtype.name}; use x.float()")
+    dims = normalize_dims(dim, x.ndim)
+    total = apply(ops.sum, x, dims=dims, keepdim=keepdim)
+    return apply(ops.div, total, math.prod(x.shape[d] for d in dims))
+
+
+def amax(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Largest element. Equal largest elements share the gradient."""
+    return apply(ops.amax, x, dims=normalize_dims(dim, x.ndim), keepdim=keepdim)
+
+
+def amin(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Smallest element. Equal smallest elements share the gradient."""
+    return apply(ops.amin, x, dims=normalize_dims(dim, x.ndim), keepdim=keepdim)
+
+
+def max(
+    x: Tensor, dim: int | Tensor | None = None, keepdim: bool = False
+) -> Tensor | ValuesAndIndices:
+    """Largest element; along `dim` with its index; or with another tensor, `maximum`.
+
+    Over all elements the largest share the gradient; along `dim` it goes to the index returned.
+    """
+    if dim is None:
+        return amax(x)
+    if not isinstance(dim, int):
+        return elementwise.maximum(x, dim)
+    return _at(x, argmax(x, dim, keepdim=True), dim, keepdim)
+
+
+def min(
+    x: Tensor, dim: int | Tensor | None = None, keepdim: bool = False
+) -> Tensor | ValuesAndIndices:
+    """Smallest element; along `dim` with its index; or with another tensor, `minimum`."""
+    if dim is None:
+        return amin(x)
+    if not isinstance(dim, int):
+        return elementwise.minimum(x, dim)
+    return _at(x, argmin(x, dim, keepdim=True), dim, keepdim)
+
+
+def _at(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
+    values = indexing.gather(x, dim, index) if x.ndim else x
+    if keepdim or not x.ndim:
+        return ValuesAndIndices(values, index)
+    return ValuesAndIndices(movement.squeeze(values, dim), movement.squeeze(index, dim))
+
+
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Index of the first largest element, along `dim` or in the flattened tensor."""
+    return _arg(ops.argmax, x, dim, keepdim)
+
+
+def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Index of the first smallest element, along `dim` or in the flattened tensor."""
+    return _arg(ops.argmin, x, dim, keepdim)
+
+
+def _arg(op: ops.Op, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    if dim is None or x.ndim == 0:
+        flat = apply(op, movement.reshape(x, (-1,)), dim=0, keepdim=False)
+        return movement.reshape(flat, (1,) * x.ndim) if keepdim else flat
+    return apply(op, x, dim=normalize_dim(dim, x.ndim), keepdim=keepdim)
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> ValuesAndIndices:
+    """Elements in order along `dim`, with where they stood; equal ones keep their order."""
+    index = argsort(x, dim, descending)
+    return ValuesAndIndices(indexing.gather(x, dim, index), index)
+
+
+def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
+    """Indices that would sort along `dim`; equal elements keep their order."""
+    return apply(ops.argsort, x, dim=normalize_dim(dim, x.ndim), descending=descending)
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True) -> ValuesAndIndices:
+    """The k largest (or smallest) elements along `dim`, in order, with their indices."""
+    extent = x.shape[normalize_dim(dim, x.ndim)]
+    if not 0 <= k <= extent:
+        raise ShapeError(f"topk: k={k} is not within 0 and {extent}, the size of dim {dim}")
+    index = movement.narrow(argsort(x, dim, descending=largest), dim, 0, k)
+    return ValuesAndIndices(indexing.gather(x, dim, index), index)
+
+
+def prod(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Product of elements, by multiplying halves; so gradients are right where elements are 0."""
+    if dim is None or x.ndim == 0:
+        product = _prod_last(movement.reshape(x, (-1,)))
+        return movement.reshape(product, (1,) * x.ndim) if keepdim else product
+    dim = normalize_dim(dim, x.ndim)
+    product = _prod_last(movement.transpose(x, dim, -1))
+    # what was last now stands at `dim`
+    product = movement.unsqueeze(product, -1)
+    product = movement.transpose(product, dim, -1)
+    return product if keepdim else movement.squeeze(product, dim)
+
+
+def _prod_last(x: Tensor) -> Tensor:
+    if x.dtype is bool_:
+        x = x.long()
+    if x.shape[-1] == 0:
+        return apply(ops.full, shape=x.shape[:-1], value=1, dtype=x.dtype)
+    while (n := x.shape[-1]) > 1:
+        half = n // 2
+        rest = movement.narrow(x, -1, 2 * half, n - 2 * half)
+        x = movement.narrow(x, -1, 0, half) * movement.narrow(x, -1, half, half)
+        if n % 2:
+            x = movement.cat([x, rest], -1)
+    return movement.squeeze(x, -1)
+
+
+def var(x: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+    """Mean squared deviation from the mean, with `n - correction` in the denominator."""
+    dims = normalize_dims(dim, x.ndim)
+    deviation = x - mean(x, dims, keepdim=True)
+    total = sum(deviation * deviation, dims, keepdim)
+    count = math.prod(x.shape[d] for d in dims) - correction
+    return apply(ops.div, total, float(count if count > 0 else 0))
+
+
+def std(x: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+    """Square root of `var`."""
+    return apply(ops.sqrt, var(x, dim, correction, keepdim))
+
+
+def all(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """Every element is true (not zero)."""
+    # over no elements `all` is true: count the false ones
+    false = sum(apply(ops.logical_not, x), dim, keepdim)
+    return apply(ops.eq, false, 0)
+
+
+def any(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """At least one element is true (not zero)."""
+    return apply(ops.ne, sum(apply(ops.ne, x, 0), dim, keepdim), 0)
+
+
+def cumsum(x: Tensor, dim: int) -> Tensor:
+    """Sums of the elements up to each place along `dim`."""
+    if x.ndim == 0:
+        return sum(x)
+    return apply(ops.cumsum, x, dim=normalize_dim(dim, x.ndim))
+
+
+def logsumexp(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))), computed without overflow."""
+    dims = normalize_dims(dim, x.ndim)
+    largest = amax(x, dims, keepdim=True).detach()
+    # an infinite largest element must not be subtracted from itself
+    shift = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
+    total = elementwise.log(sum(elementwise.exp(x - shift), dims, keepdim=True)) + shift
+    return total if keepdim else movement.reshape(total, _without(x.shape, dims))
+
+
+def _without(shape: Shape, dims: tuple[int, ...]) -> Shape:
+    return tuple(n for i, n in enumerate(shape) if i not in dims)
+
+
+def softmax(x: Tensor, dim: int) -> Tensor:
+    """exp(x) / sum(exp(x)) along `dim`."""
+    return apply(ops.softmax, x, dim=normalize_dim(dim, x.ndim))
+
+
+def log_softmax(x: Tensor, dim: int) -> Tensor:
+    """log(softmax(x)) along `dim`, computed without overflow."""
+    return apply(ops.log_softmax, x, dim=normalize_dim(dim, x.ndim))
+
+
+def norm(x: Tensor, p: float = 2, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """(sum |x|^p)^(1/p); p may be 1, 2, infinity or another positive number."""
+    if p == 2:
+        return elementwise.sqrt(sum(x * x, dim, keepdim))
+    magnitude = elementwise.abs(x)
+    if p == 1:
+        return sum(magnitude, dim, keepdim)
+    if p == math.inf:
+        return amax(magnitude, dim, keepdim)
+    return elementwise.pow(sum(elementwise.pow(magnitude, p), dim, keepdim), 1 / p)
+
+
+def sum_to(x: Tensor, shape: Shape) -> Tensor:
+    """Summed to a shape that broadcasts to x's: the adjoint of broadcasting."""
+    if x.shape == shape:
+        return x
+    new = x.ndim - len(shape)
+    dims = tuple(i for i in range(x.ndim) if i < new or (shape[i - new] == 1 and x.shape[i] != 1))
+    return movement.reshape(sum(x, dims), shape)

@@ -1,0 +1,330 @@
+"""The gradient of every op, one line an input.
+
+    gradient("mul", a=lambda g, b: g * b, b=lambda g, a: g * a)
+
+says: where `g` is the gradient of the result, the gradient of input `a` is `g * b`. What a formula
+names in its parameters is what is kept for it, and nothing else is:
+
+    g                   the gradient of the result (always the first)
+    out                 the result
+    a, b, ...           the inputs, by the names in the op's row
+    a_shape, a_dtype    shape or dtype of an input, without keeping its values
+    dims, bounds, ...   the op's parameters; `params` for all of them
+    position, metas     of an op with any number of inputs: which one, and what all of them were
+
+Gradients of elementwise ops are summed over what broadcasting repeated, without being asked. They
+are made of ops, so they can be differentiated again. A fused op without formulas (the backward of a
+fused op) is differentiated through its decomposition.
+
+Source of the notation: tools/autograd/derivatives.yaml of PyTorch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tinytorch import ops
+from tinytorch.dispatch import Record, apply
+from tinytorch.dtypes import Shape, TensorMeta
+from tinytorch.functions.elementwise import where
+from tinytorch.functions.movement import expand, flip, narrow, permute, reshape
+from tinytorch.functions.reductions import sum as sum_
+from tinytorch.functions.reductions import sum_to
+from tinytorch.op import Op, Params, find_op
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+Formula = Callable[..., Any]
+
+TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
+
+
+def gradient(name: str, **formulas: Formula | None) -> None:
+    """Attach to an op the gradient of each input. None: the input has no gradient (an index).
+
+    Raises:
+        TypeError: an input of the op is missing, or a formula asks for what there is not.
+    """
+    op = find_op(name)
+    if set(formulas) != set(op.inputs):
+        raise TypeError(f"the gradient of {name} needs a formula for each of {op.inputs}")
+    vjps = [formula and Vjp(op, formula) for formula in map(formulas.get, op.inputs)]
+    asked = [vjp for vjp in vjps if vjp is not None]
+    op.vjps = tuple(vjps)
+    op.saved_inputs = frozenset(i for vjp in asked for i in vjp.saved_inputs)
+    op.saves_output = any(vjp.reads_output for vjp in asked)
+
+
+class Vjp:
+    """A gradient formula, and where its arguments are found: a vector-Jacobian product."""
+
+    __slots__ = ("_getters", "formula", "reads_output", "saved_inputs")
+
+    def __init__(self, op: Op, formula: Formula) -> None:
+        self.formula = formula
+        names = list(inspect.signature(formula).parameters)[1:]
+        self.reads_output = "out" in names
+        self.saved_inputs = [op.inputs.index(name) for name in names if name in op.inputs]
+        self._getters = [_getter(op, name) for name in names]
+
+    def __call__(self, g: Tensor, record: Record, output: Tensor | None, position: int) -> Any:
+        """The gradient of the input at `position`, given that of the result."""
+        return self.formula(g, *[get(record, output, position) for get in self._getters])
+
+
+def _getter(op: Op, name: str) -> Callable[[Record, Any, int], Any]:
+    """How an argument of a formula is found."""
+    if name == "out":
+        return lambda record, output, position: output
+    if name in ("params", "metas"):
+        return lambda record, output, position: getattr(record, name)
+    if name == "position":
+        return lambda record, output, position: position
+    if name in op.inputs:
+        index = op.inputs.index(name)
+        return lambda record, output, position: record.inputs[index]  # type: ignore[index]
+    stem, _, what = name.rpartition("_")
+    if stem in op.inputs and what in ("shape", "dtype"):
+        index = op.inputs.index(stem)
+        return lambda record, output, position: getattr(record.metas[index], what)
+    return lambda record, output, position: record.params[name]
+
+
+def _zeros(g: Tensor) -> Tensor:
+    return apply(ops.full, shape=g.shape, value=0.0, dtype=g.dtype)
+
+
+# -- elementwise -----------------------------------------------------------------------------------
+
+gradient("neg", a=lambda g: -g)
+gradient("abs", a=lambda g, a: g * a.sign())
+gradient("sign", a=_zeros)
+gradient("exp", a=lambda g, out: g * out)
+gradient("expm1", a=lambda g, out: g * (out + 1.0))
+gradient("log", a=lambda g, a: g / a)
+gradient("log1p", a=lambda g, a: g / (a + 1.0))
+gradient("sqrt", a=lambda g, out: g / (out * 2.0))
+gradient("sin", a=lambda g, a: g * a.cos())
+gradient("cos", a=lambda g, a: -g * a.sin())
+gradient("tanh", a=lambda g, out: g * (1.0 - out * out))
+gradient("sigmoid", a=lambda g, out: g * (out * (1.0 - out)))
+gradient("erf", a=lambda g, a: g * (-a * a).exp() * TWO_OVER_SQRT_PI)
+gradient("relu", a=lambda g, out: apply(ops.relu_backward, g, out))
+gradient("relu_backward", grad=lambda g, y: apply(ops.relu_backward, g, y), y=None)
+gradient("floor", a=_zeros)
+gradient("round", a=_zeros)
+
+gradient("add", a=lambda g: g, b=lambda g: g)
+gradient("sub", a=lambda g: g, b=lambda g: -g)
+gradient("mul", a=lambda g, b: g * b, b=lambda g, a: g * a)
+gradient("div", a=lambda g, b: g / b, b=lambda g, a, b: -g * ((a / b) / b))
+gradient("remainder", a=lambda g: g, b=lambda g, a, b: -g * (a / b).floor())
+gradient("floor_divide", a=_zeros, b=_zeros)
+
+
+def _pow_base(g: Tensor, a: Any, b: Any) -> Tensor:
+    """b * a^(b - 1), and 0 for b = 0, also where a is 0."""
+    if isinstance(b, (int, float)):
+        return _zeros(g) if b == 0 else g * (a ** (b - 1) * b)
+    return where(b == 0, 0.0, g * (a ** (b - 1) * b))
+
+
+def _pow_exponent(g: Tensor, a: Any, b: Any, out: Tensor) -> Tensor:
+    """a^b * log(a), and 0 where a is 0 and b is not negative."""
+    if isinstance(a, (int, float)):
+        if a == 0:
+            return where(b >= 0, 0.0, g * out * -math.inf)
+        return g * (out * (math.log(a) if a > 0 else math.nan))
+    return where((a == 0) & (b >= 0), 0.0, g * (out * a.log()))
+
+
+gradient("pow", a=_pow_base, b=_pow_exponent)
+
+
+def _winner(g: Tensor, mine: Any, other: Any, sign: int) -> Tensor:
+    """The larger (sign 1) or smaller (-1) takes the gradient; equals share it; NaN takes it."""
+    loses = mine < other if sign > 0 else other < mine
+    return where(mine == other, g * 0.5, where(loses, 0.0, g))
+
+
+gradient(
+    "maximum",
+    a=lambda g, a, b: _winner(g, a, b, 1),
+    b=lambda g, a, b: _winner(g, b, a, 1),
+)
+gradient(
+    "minimum",
+    a=lambda g, a, b: _winner(g, a, b, -1),
+    b=lambda g, a, b: _winner(g, b, a, -1),
+)
+gradient(
+    "where",
+    condition=None,
+    a=lambda g, condition: where(condition, g, 0.0),
+    b=lambda g, condition: where(condition, 0.0, g),
+)
+gradient(
+    "clip",
+    a=lambda g, a, low, high: where((a >= low) & (a <= high), g, 0.0),
+    low=lambda g, a, low, high: where((a < low) & (low < high), g, 0.0),
+    high=lambda g, a, low, high: where((a > high) | (high < low), g, 0.0),
+)
+
+# -- reductions ------------------------------------------------------------------------------------
+
+
+def _unreduce(g: Tensor, dims: tuple[int, ...], keepdim: bool, ndim: int) -> Tensor:
+    """g with the reduced dimensions back in place, of size 1."""
+    if keepdim or not dims:
+        return g
+    left = iter(g.shape)
+    return reshape(g, tuple(1 if i in dims else next(left) for i in range(ndim)))
+
+
+def _sum(g: Tensor, a_shape: Shape, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    return expand(_unreduce(g, dims, keepdim, len(a_shape)), a_shape)
+
+
+def _extremum(g: Tensor, a: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    """Elements equal to the extremum share the gradient; if that is NaN, those that are NaN."""
+    kept = _unreduce(out, dims, keepdim, a.ndim)
+    chosen = ((a == kept) | (a != a)).to(g.dtype)
+    share = chosen / chosen.sum(dims, keepdim=True)
+    return _unreduce(g, dims, keepdim, a.ndim) * share
+
+
+gradient("sum", a=_sum)
+gradient("amax", a=_extremum)
+gradient("amin", a=_extremum)
+gradient("cumsum", a=lambda g, dim: flip(flip(g, dim).cumsum(dim), dim))
+
+# -- movement and indexing: pairs of adjoints ------------------------------------------------------
+
+
+def _invert(dims: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(dims.index(i) for i in range(len(dims)))
+
+
+gradient("reshape", a=lambda g, a_shape: reshape(g, a_shape))
+gradient("permute", a=lambda g, dims: permute(g, _invert(dims)))
+gradient("expand", a=lambda g, a_shape: sum_to(g, a_shape))
+gradient("slice", a=lambda g, a_shape, bounds: apply(ops.unslice, g, shape=a_shape, bounds=bounds))
+gradient("unslice", a=lambda g, bounds: apply(ops.slice_, g, bounds=bounds))
+gradient("unfold", a=lambda g, a_shape, step: apply(ops.fold, g, length=a_shape[-1], step=step))
+gradient("fold", a=lambda g, a_shape, step: apply(ops.unfold, g, size=a_shape[-1], step=step))
+gradient("copy", a=lambda g: g)
+gradient("cast", a=lambda g, a_dtype: apply(ops.cast, g, dtype=a_dtype))
+gradient(
+    "take",
+    a=lambda g, a_shape, index: apply(ops.scatter_add, g, index, length=a_shape[0]),
+    index=None,
+)
+gradient("scatter_add", a=lambda g, index: apply(ops.take, g, index), index=None)
+
+
+def _cat(g: Tensor, metas: tuple[TensorMeta, ...], position: int, dim: int) -> Tensor:
+    start = sum(meta.shape[dim] for meta in metas[:position])
+    return narrow(g, dim, start, metas[position].shape[dim])
+
+
+gradient("cat", **{"*": _cat})
+
+# -- contractions and pooling ----------------------------------------------------------------------
+
+
+def _fitting(params: Params, **others: Any) -> dict[str, Any]:
+    """The parameters that all convolutions share, and others."""
+    shared = {k: params[k] for k in ("stride", "padding", "dilation", "groups")}
+    return {**shared, **others}
+
+
+gradient(
+    "matmul",
+    a=lambda g, a_shape, b: sum_to(apply(ops.matmul, g, b.mT), a_shape),
+    b=lambda g, a, b_shape: sum_to(apply(ops.matmul, a.mT, g), b_shape),
+)
+gradient(
+    "conv2d",
+    x=lambda g, w, x_shape, params: apply(
+        ops.conv2d_input, g, w, **_fitting(params, input_size=x_shape[2:])
+    ),
+    w=lambda g, x, w_shape, params: apply(
+        ops.conv2d_weight, x, g, **_fitting(params, kernel_size=w_shape[2:])
+    ),
+    b=lambda g: sum_(g, (0, 2, 3)),
+)
+gradient(
+    "conv2d_input",
+    grad=lambda g, w, params: apply(ops.conv2d, g, w, **_fitting(params)),
+    w=lambda g, grad, w_shape, params: apply(
+        ops.conv2d_weight, g, grad, **_fitting(params, kernel_size=w_shape[2:])
+    ),
+)
+gradient(
+    "conv2d_weight",
+    x=lambda g, grad, x_shape, params: apply(
+        ops.conv2d_input, grad, g, **_fitting(params, input_size=x_shape[2:])
+    ),
+    grad=lambda g, x, params: apply(ops.conv2d, x, g, **_fitting(params)),
+)
+gradient("max_pool2d", x=lambda g, x, params: apply(ops.max_pool2d_backward, g, x, **params))
+gradient(
+    "max_pool2d_backward",
+    grad=lambda g, x, params: apply(ops.max_pool2d_select, g, x, **params),
+    x=None,
+)
+gradient(
+    "max_pool2d_select",
+    values=lambda g, x, params: apply(ops.max_pool2d_backward, g, x, **params),
+    x=None,
+)
+gradient(
+    "avg_pool2d",
+    x=lambda g, x_shape, params: apply(
+        ops.avg_pool2d_backward, g, input_size=x_shape[2:], **params
+    ),
+)
+gradient(
+    "avg_pool2d_backward",
+    grad=lambda g, kernel_size, stride, padding: apply(
+        ops.avg_pool2d, g, kernel_size=kernel_size, stride=stride, padding=padding
+    ),
+)
+
+# -- fused -----------------------------------------------------------------------------------------
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x if x.ndim == 2 else reshape(x, (-1, x.shape[-1]))
+
+
+gradient(
+    "linear",
+    x=lambda g, x_shape, w: reshape(apply(ops.matmul, _rows(g), w), x_shape),
+    w=lambda g, x: apply(ops.matmul, _rows(g).mT, _rows(x)),
+    b=lambda g: sum_(_rows(g), 0),
+)
+gradient("softmax", x=lambda g, out, dim: apply(ops.softmax_backward, g, out, dim=dim))
+gradient("log_softmax", x=lambda g, out, dim: apply(ops.log_softmax_backward, g, out, dim=dim))
+gradient(
+    "cross_entropy",
+    x=lambda g, x, target: apply(ops.cross_entropy_backward, g, x, target),
+    target=None,
+)
+gradient("gelu", x=lambda g, x, params: apply(ops.gelu_backward, g, x, **params))
+gradient(
+    "layer_norm",
+    x=lambda g, x, w, eps: apply(ops.layer_norm_backward, g, x, w, eps=eps),
+    w=lambda g, x, eps: apply(ops.layer_norm_weight, g, x, eps=eps),
+    b=lambda g: sum_(_rows(g), 0),
+)
+gradient(
+    "batch_norm",
+    x=lambda g, x, w, eps: apply(ops.batch_norm_backward, g, x, w, eps=eps),
+    w=lambda g, x, eps: apply(ops.batch_norm_weight, g, x, eps=eps),
+    b=lambda g: sum_(g, tuple(i for i in range(g.ndim) if i != 1)),
+)

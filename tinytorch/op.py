@@ -1,0 +1,172 @@
+"""`Op`: one row of the op table, and the table itself. The rows stand in `tinytorch/ops.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from tinytorch.dtypes import DType, Shape, TensorMeta, tensor_meta
+
+Params = Mapping[str, Any]
+Operand = TensorMeta | type  # a tensor's meta, or the type of a Python scalar
+ShapeRule = Callable[[str, list[Shape], Params], Shape]
+DTypeRule = Callable[[str, list[Operand], Params], tuple[list[DType], DType]]
+FlopCount = Callable[[list[Shape], Shape, Params], int]
+
+PLANS_PER_OP = 4096
+
+
+class Plan:
+    """What an op will do with operands of given shapes and dtypes: worked out once, then looked up.
+
+    Attributes:
+        meta: shape and dtype of the result.
+        casts: for each input the dtype it must be cast to first; None if all are right already.
+        direct: nothing to cast and nothing to decompose: a kernel can run at once.
+    """
+
+    __slots__ = ("casts", "direct", "meta")
+
+    def __init__(
+        self, meta: TensorMeta, casts: tuple[DType | None, ...] | None, direct: bool
+    ) -> None:
+        self.meta = meta
+        self.casts = casts
+        self.direct = direct
+
+
+class Op:
+    """One row of the op table.
+
+    Attributes:
+        name: also the name of its kernel on a backend.
+        inputs: names of its tensor inputs, which its gradient refers to.
+        kind: elementwise, reduction, movement, contraction, pooling, index, creation, fused.
+        scalar: for an elementwise op, its meaning: a function of Python scalars. For a reduction,
+            the function that folds the next element into the accumulator.
+        initial: for a reduction, where the accumulator starts; None means at the first element.
+        optional: how many of the last inputs may be left out (a bias).
+        commutative: operands may be swapped.
+        random: not a function of its inputs' values alone; never merge or fold two of them.
+        view: the result shares memory with the input.
+    """
+
+    __slots__ = (
+        "_dtype_rule",
+        "_flops",
+        "_shape_rule",
+        "commutative",
+        "decomposition",
+        "inputs",
+        "initial",
+        "kind",
+        "name",
+        "optional",
+        "plans",
+        "random",
+        "saved_inputs",
+        "saves_output",
+        "scalar",
+        "vjps",
+        "view",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        inputs: str,
+        kind: str,
+        shape_rule: ShapeRule,
+        dtype_rule: DTypeRule,
+        flops: FlopCount,
+        *,
+        scalar: Callable[..., Any] | None = None,
+        initial: float | None = None,
+        optional: int = 0,
+        commutative: bool = False,
+        random: bool = False,
+        view: bool = False,
+    ) -> None:
+        self.name = name
+        self.inputs = tuple(inputs.split())
+        self.kind = kind
+        self._shape_rule = shape_rule
+        self._dtype_rule = dtype_rule
+        self._flops = flops
+        self.scalar = scalar
+        self.initial = initial
+        self.optional = optional
+        self.commutative = commutative
+        self.random = random
+        self.view = view
+        self.plans: dict[Hashable, Plan] = {}
+        # Attached by name from gradients.py and decompositions.py.
+        self.vjps: tuple[Callable[..., Any] | None, ...] | None = None
+        self.saved_inputs: frozenset[int] = frozenset()
+        self.saves_output = False
+        self.decomposition: Callable[..., Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (find_op, (self.name,))
+
+    def plan(self, key: Hashable, operands: Sequence[Operand], params: Params) -> Plan:
+        """Check shapes and dtypes by the op's rules, and remember the answer under `key`.
+
+        Raises:
+            ShapeError, DTypeError: the operands do not fit; the message says how.
+        """
+        least = len(self.inputs) - self.optional
+        if self.inputs != ("*",) and not least <= len(operands) <= len(self.inputs):
+            raise TypeError(f"{self.name} takes {least} inputs, not {len(operands)}")
+        wanted, dtype = self._dtype_rule(self.name, list(operands), params)
+        shapes = [() if isinstance(o, type) else o.shape for o in operands]
+        shape = self._shape_rule(self.name, shapes, params)
+        casts = tuple(
+            want if isinstance(have, TensorMeta) and have.dtype is not want else None
+            for have, want in zip(operands, wanted, strict=True)
+        )
+        needs_cast = any(casts)
+        direct = not needs_cast and self.decomposition is None
+        plan = Plan(tensor_meta(shape, dtype), casts if needs_cast else None, direct)
+        if len(self.plans) >= PLANS_PER_OP:
+            self.plans.clear()
+        self.plans[key] = plan
+        return plan
+
+    def flops(self, shapes: list[Shape], out: Shape, params: Params) -> int:
+        """Floating-point operations for inputs of `shapes`; a multiply-add counts as two."""
+        return self._flops(shapes, out, params)
+
+    def bytes_moved(self, inputs: list[TensorMeta], out: TensorMeta) -> int:
+        """Bytes read and written at the least: every input once, the output once; a view none."""
+        return 0 if self.view else sum(m.nbytes for m in inputs) + out.nbytes
+
+
+OPS: dict[str, Op] = {}
+
+
+def register_op(op: Op) -> Op:
+    """Enter a row into the table.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if op.name in OPS:
+        raise ValueError(f"there is an op {op.name!r} already")
+    OPS[op.name] = op
+    return op
+
+
+def find_op(name: str) -> Op:
+    """The row of this name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    try:
+        return OPS[name]
+    except KeyError:
+        raise KeyError(f"there is no op {name!r}; the table has {', '.join(sorted(OPS))}") from None

@@ -1,0 +1,430 @@
+"""The op table: every op that TinyTorch has, once.
+
+A row says an op's name, its meaning (for an elementwise op: a function of Python scalars), its shape
+and dtype rule and its cost. Gradients are attached by name in `gradients.py`, decompositions of fused
+ops in `decompositions.py`. To add an op, add its row here; a test then names every other line that is
+still missing.
+
+The scalar functions are the meaning of the op on every backend: the naive backend loops over them,
+the compiled ones compile them. They return what IEEE 754 says where Python would raise (division by
+zero, overflow, the square root of a negative number), and NaN goes in and out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tinytorch import dtype_rules, shapes, shapes_conv
+from tinytorch.dtypes import Shape
+from tinytorch.op import DTypeRule, FlopCount, Op, Params, ShapeRule, register_op
+
+INF = math.inf
+NAN = math.nan
+
+
+def _per_output(shapes_in: list[Shape], out: Shape, params: Params) -> int:
+    return math.prod(out)
+
+
+def _per_input(shapes_in: list[Shape], out: Shape, params: Params) -> int:
+    return math.prod(shapes_in[0])
+
+
+def _free(shapes_in: list[Shape], out: Shape, params: Params) -> int:
+    return 0
+
+
+def elementwise(
+    dtypes: DTypeRule, *, commutative: bool = False, flops: int = 1
+) -> Callable[[Callable[..., Any]], Op]:
+    """Enter a scalar function as an elementwise op; its parameters name the op's inputs."""
+
+    def enter(scalar: Callable[..., Any]) -> Op:
+        inputs = " ".join(scalar.__code__.co_varnames[: scalar.__code__.co_argcount])
+        return register_op(
+            Op(
+                scalar.__name__.rstrip("_"),
+                inputs,
+                "elementwise",
+                shapes.broadcast,
+                dtypes,
+                lambda _, out, __: flops * math.prod(out),
+                scalar=scalar,
+                commutative=commutative,
+            )
+        )
+
+    return enter
+
+
+def _row(
+    name: str,
+    inputs: str,
+    kind: str,
+    shape: ShapeRule,
+    dtypes: DTypeRule,
+    flops: FlopCount = _free,
+    **flags: Any,
+) -> Op:
+    return register_op(Op(name, inputs, kind, shape, dtypes, flops, **flags))
+
+
+# -- elementwise, one input ------------------------------------------------------------------------
+
+
+@elementwise(dtype_rules.numeric)
+def neg(a):  # type: ignore[no-untyped-def]
+    return -a
+
+
+@elementwise(dtype_rules.numeric)
+def abs_(a):  # type: ignore[no-untyped-def]
+    return abs(a)
+
+
+@elementwise(dtype_rules.numeric)
+def sign(a):  # type: ignore[no-untyped-def]
+    return (a > 0) - (a < 0)
+
+
+@elementwise(dtype_rules.floating)
+def exp(a):  # type: ignore[no-untyped-def]
+    return INF if a > 709.782712893384 else math.exp(a)
+
+
+@elementwise(dtype_rules.floating)
+def expm1(a):  # type: ignore[no-untyped-def]
+    return INF if a > 709.782712893384 else math.expm1(a)
+
+
+@elementwise(dtype_rules.floating)
+def log(a):  # type: ignore[no-untyped-def]
+    return math.log(a) if a > 0 else (-INF if a == 0 else NAN)
+
+
+@elementwise(dtype_rules.floating)
+def log1p(a):  # type: ignore[no-untyped-def]
+    return math.log1p(a) if a > -1 else (-INF if a == -1 else NAN)
+
+
+@elementwise(dtype_rules.floating)
+def sqrt(a):  # type: ignore[no-untyped-def]
+    return math.sqrt(a) if a >= 0 else NAN
+
+
+@elementwise(dtype_rules.floating)
+def sin(a):  # type: ignore[no-untyped-def]
+    return math.sin(a) if a - a == 0 else NAN
+
+
+@elementwise(dtype_rules.floating)
+def cos(a):  # type: ignore[no-untyped-def]
+    return math.cos(a) if a - a == 0 else NAN
+
+
+@elementwise(dtype_rules.floating)
+def tanh(a):  # type: ignore[no-untyped-def]
+    return math.tanh(a)
+
+
+@elementwise(dtype_rules.floating, flops=3)
+def sigmoid(a):  # type: ignore[no-untyped-def]
+    # exp of a negative number never overflows
+    t = math.exp(-abs(a))
+    return 1.0 / (1.0 + t) if a >= 0 else t / (1.0 + t)
+
+
+@elementwise(dtype_rules.floating)
+def erf(a):  # type: ignore[no-untyped-def]
+    return math.erf(a)
+
+
+@elementwise(dtype_rules.numeric)
+def relu(a):  # type: ignore[no-untyped-def]
+    return max(a, 0)  # in this order NaN stays NaN
+
+
+@elementwise(dtype_rules.numeric)
+def floor(a):  # type: ignore[no-untyped-def]
+    return math.floor(a) if a - a == 0 else a
+
+
+@elementwise(dtype_rules.numeric)
+def round_(a):  # type: ignore[no-untyped-def]
+    return round(a) if a - a == 0 else a
+
+
+@elementwise(dtype_rules.logical)
+def logical_not(a):  # type: ignore[no-untyped-def]
+    return not a
+
+
+# -- elementwise, two inputs -----------------------------------------------------------------------
+
+
+@elementwise(dtype_rules.promoted, commutative=True)
+def add(a, b):  # type: ignore[no-untyped-def]
+    return a + b
+
+
+@elementwise(dtype_rules.numeric)
+def sub(a, b):  # type: ignore[no-untyped-def]
+    return a - b
+
+
+@elementwise(dtype_rules.promoted, commutative=True)
+def mul(a, b):  # type: ignore[no-untyped-def]
+    return a * b
+
+
+@elementwise(dtype_rules.floating)
+def div(a, b):  # type: ignore[no-untyped-def]
+    if b != 0:
+        return a / b
+    return NAN if a == 0 or a != a else math.copysign(INF, a) * math.copysign(1.0, b)
+
+
+@elementwise(dtype_rules.numeric)
+def floor_divide(a, b):  # type: ignore[no-untyped-def]
+    if b != 0:
+        return a // b
+    return NAN if a == 0 or a != a else math.copysign(INF, a) * math.copysign(1.0, b)
+
+
+@elementwise(dtype_rules.numeric)
+def remainder(a, b):  # type: ignore[no-untyped-def]
+    # the sign is the divisor's, as with Python's %
+    return a % b if b != 0 and a - a == 0 else NAN
+
+
+@elementwise(dtype_rules.numeric)
+def pow_(a, b):  # type: ignore[no-untyped-def]
+    if isinstance(a, int) and isinstance(b, int):
+        if b < 0:
+            raise ValueError("integers to negative integer powers are not allowed")
+        return a**b
+    if b == 0 or a == 1:
+        return 1.0
+    odd = b - b == 0 and b % 2 == 1
+    if a == 0 or a - a != 0 or b - b != 0:
+        magnitude = abs(a)
+        if magnitude != magnitude or b != b:
+            return NAN
+        if magnitude == 1:
+            return 1.0
+        result = 0.0 if (magnitude < 1) == (b > 0) else INF
+        return math.copysign(result, a) if odd else result
+    if a < 0 and b % 1 != 0:
+        return NAN
+    if b * math.log(abs(a)) > 709.782712893384:
+        return -INF if a < 0 and odd else INF
+    return math.pow(a, b)
+
+
+@elementwise(dtype_rules.promoted, commutative=True)
+def maximum(a, b):  # type: ignore[no-untyped-def]
+    return a if a >= b or a != a else b
+
+
+@elementwise(dtype_rules.promoted, commutative=True)
+def minimum(a, b):  # type: ignore[no-untyped-def]
+    return a if a <= b or a != a else b
+
+
+@elementwise(dtype_rules.comparing, commutative=True)
+def eq(a, b):  # type: ignore[no-untyped-def]
+    return a == b
+
+
+@elementwise(dtype_rules.comparing, commutative=True)
+def ne(a, b):  # type: ignore[no-untyped-def]
+    return a != b
+
+
+@elementwise(dtype_rules.comparing)
+def lt(a, b):  # type: ignore[no-untyped-def]
+    return a < b
+
+
+@elementwise(dtype_rules.comparing)
+def le(a, b):  # type: ignore[no-untyped-def]
+    return a <= b
+
+
+@elementwise(dtype_rules.logical, commutative=True)
+def logical_and(a, b):  # type: ignore[no-untyped-def]
+    return a and b
+
+
+@elementwise(dtype_rules.logical, commutative=True)
+def logical_or(a, b):  # type: ignore[no-untyped-def]
+    return a or b
+
+
+@elementwise(dtype_rules.numeric)
+def relu_backward(grad, y):  # type: ignore[no-untyped-def]
+    return grad if y > 0 else 0
+
+
+# -- elementwise, three inputs ---------------------------------------------------------------------
+
+
+@elementwise(dtype_rules.selecting)
+def where(condition, a, b):  # type: ignore[no-untyped-def]
+    return a if condition else b
+
+
+@elementwise(dtype_rules.numeric)
+def clip(a, low, high):  # type: ignore[no-untyped-def]
+    raised = low if a < low or low != low else a
+    return high if raised > high or high != high else raised
+
+
+# -- reductions ------------------------------------------------------------------------------------
+
+sum = _row(
+    "sum", "a", "reduction", shapes.reduced, dtype_rules.accumulating, _per_input,
+    scalar=add.scalar, initial=0,
+)  # fmt: skip
+amax = _row(
+    "amax", "a", "reduction", shapes.reduced_nonempty, dtype_rules.promoted, _per_input,
+    scalar=maximum.scalar,
+)  # fmt: skip
+amin = _row(
+    "amin", "a", "reduction", shapes.reduced_nonempty, dtype_rules.promoted, _per_input,
+    scalar=minimum.scalar,
+)  # fmt: skip
+argmax = _row("argmax", "a", "index", shapes.arg_reduced, dtype_rules.ordering, _per_input)
+argmin = _row("argmin", "a", "index", shapes.arg_reduced, dtype_rules.ordering, _per_input)
+argsort = _row("argsort", "a", "index", shapes.same, dtype_rules.ordering, _per_input)
+cumsum = _row("cumsum", "a", "scan", shapes.same, dtype_rules.accumulating, _per_input)
+
+# -- movement: the result is a view, or a placement of the same values -----------------------------
+
+reshape = _row("reshape", "a", "movement", shapes.reshaped, dtype_rules.any_type, view=True)
+permute = _row("permute", "a", "movement", shapes.permuted, dtype_rules.any_type, view=True)
+expand = _row("expand", "a", "movement", shapes.expanded, dtype_rules.any_type, view=True)
+slice_ = _row("slice", "a", "movement", shapes.sliced, dtype_rules.any_type, view=True)
+unslice = _row("unslice", "a", "movement", shapes.given, dtype_rules.any_type)
+unfold = _row("unfold", "a", "movement", shapes.windowed, dtype_rules.any_type, view=True)
+fold = _row("fold", "a", "movement", shapes.folded, dtype_rules.numeric, _per_input)
+cat = _row("cat", "*", "movement", shapes.concatenated, dtype_rules.any_type)
+detach = _row("detach", "a", "movement", shapes.same, dtype_rules.any_type, view=True)
+copy = _row("copy", "a", "movement", shapes.same, dtype_rules.any_type)
+cast = _row("cast", "a", "movement", shapes.same, dtype_rules.converting)
+
+# -- indexing: a pair of adjoints ------------------------------------------------------------------
+
+take = _row("take", "a index", "index", shapes.taken, dtype_rules.indexed(1))
+scatter_add = _row(
+    "scatter_add", "a index", "index", shapes.scattered, dtype_rules.indexed(1), _per_input
+)
+
+# -- contractions ----------------------------------------------------------------------------------
+
+
+def _matmul_flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
+    return 2 * math.prod(out) * shapes_in[0][-1]
+
+
+def _conv_flops(output: int, weight: int) -> FlopCount:
+    """Two per output element and weight element that meets it; the arguments say where both stand.
+
+    -1 stands for the result.
+    """
+
+    def flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
+        everything = [*shapes_in, out]
+        y, w = everything[output], everything[weight]
+        return 2 * math.prod(y) * math.prod(w[1:])
+
+    return flops
+
+
+matmul = _row("matmul", "a b", "contraction", shapes.matmul, dtype_rules.numeric, _matmul_flops)
+conv2d = _row(
+    "conv2d", "x w b", "contraction", shapes_conv.conv2d, dtype_rules.only_floating,
+    _conv_flops(-1, 1), optional=1,
+)  # fmt: skip
+conv2d_input = _row(
+    "conv2d_input", "grad w", "contraction", shapes_conv.conv2d_input, dtype_rules.only_floating,
+    _conv_flops(0, 1),
+)  # fmt: skip
+conv2d_weight = _row(
+    "conv2d_weight", "x grad", "contraction", shapes_conv.conv2d_weight, dtype_rules.only_floating,
+    _conv_flops(1, -1),
+)  # fmt: skip
+
+
+def _window_flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
+    return min(math.prod(out), math.prod(shapes_in[0])) * math.prod(params["kernel_size"])
+
+
+def _pooling(name: str, inputs: str, shape: ShapeRule) -> Op:
+    return _row(name, inputs, "pooling", shape, dtype_rules.only_floating, _window_flops)
+
+
+max_pool2d = _pooling("max_pool2d", "x", shapes_conv.pooled)
+max_pool2d_backward = _pooling("max_pool2d_backward", "grad x", shapes_conv.unpooled)
+max_pool2d_select = _pooling("max_pool2d_select", "values x", shapes_conv.selected)
+avg_pool2d = _pooling("avg_pool2d", "x", shapes_conv.pooled)
+avg_pool2d_backward = _pooling("avg_pool2d_backward", "grad", shapes_conv.avg_unpooled)
+
+# -- creation --------------------------------------------------------------------------------------
+
+full = _row("full", "", "creation", shapes.given, dtype_rules.created)
+arange = _row("arange", "", "creation", shapes.ranged, dtype_rules.created)
+uniform = _row(
+    "uniform", "seed", "creation", shapes.given, dtype_rules.seeded, _per_output, random=True
+)
+
+# -- fused: each has a decomposition into the ops above, and may have a kernel of its own ----------
+
+
+def _fused(name: str, inputs: str, shape: ShapeRule, dtypes: DTypeRule, each: int, **kw: Any) -> Op:
+    return _row(
+        name, inputs, "fused", shape, dtypes,
+        lambda shapes_in, out, _: each * max(math.prod(s) for s in [*shapes_in, out]), **kw,
+    )  # fmt: skip
+
+
+def _linear_flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
+    return 2 * math.prod(out) * shapes_in[1][1]
+
+
+linear = _row(
+    "linear", "x w b", "fused", shapes.linear, dtype_rules.only_floating, _linear_flops, optional=1
+)
+softmax = _fused("softmax", "x", shapes.same, dtype_rules.only_floating, 5)
+log_softmax = _fused("log_softmax", "x", shapes.same, dtype_rules.only_floating, 5)
+softmax_backward = _fused(
+    "softmax_backward", "grad y", shapes.equal, dtype_rules.only_floating, 4
+)
+log_softmax_backward = _fused(
+    "log_softmax_backward", "grad y", shapes.equal, dtype_rules.only_floating, 4
+)
+cross_entropy = _fused("cross_entropy", "x target", shapes.labelled, dtype_rules.indexed(1), 6)
+cross_entropy_backward = _fused(
+    "cross_entropy_backward", "grad x target", shapes.labelled_gradient, dtype_rules.indexed(2), 6
+)
+gelu = _fused("gelu", "x", shapes.same, dtype_rules.only_floating, 8)
+gelu_backward = _fused("gelu_backward", "grad x", shapes.equal, dtype_rules.only_floating, 12)
+
+
+def _normalization(name: str, dim: int) -> tuple[Op, Op, Op]:
+    """The op, its gradient for the input and its gradient for the weight."""
+    return (
+        _fused(name, "x w b", shapes.normalized(dim), dtype_rules.only_floating, 8),
+        _fused(
+            f"{name}_backward", "grad x w", shapes.normalized(dim, 2), dtype_rules.only_floating, 14
+        ),
+        _fused(
+            f"{name}_weight", "grad x", shapes.normalized_weight(dim), dtype_rules.only_floating, 8
+        ),
+    )
+
+
+layer_norm, layer_norm_backward, layer_norm_weight = _normalization("layer_norm", -1)
+batch_norm, batch_norm_backward, batch_norm_weight = _normalization("batch_norm", 1)

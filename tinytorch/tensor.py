@@ -1,0 +1,622 @@
+"""`Tensor`: an array, and operators that call ops through the door.
+
+The methods are the functions of `tinytorch/functions`, taken into the class by name. What stands here
+is what only a tensor has: construction, its slots, exchange with other libraries, in-place writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.autograd.engine import backward
+from tinytorch.dispatch import apply, is_grad_enabled, set_tensor_class, wrap, write, write_clock
+from tinytorch.dtypes import (
+    Array,
+    DType,
+    Shape,
+    TensorMeta,
+    as_dtype,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+    meta_of_array,
+)
+from tinytorch.errors import AutogradError, DTypeError, ShapeError
+from tinytorch.functions import elementwise, indexing, linalg, movement, reductions
+
+Hook = Callable[["Tensor"], "Tensor | None"]
+
+
+class Tensor:
+    """A multi-dimensional array of one number type, which may remember where it came from.
+
+    Args:
+        data: a number, a nested list, a NumPy array or a tensor; it is copied.
+        dtype: by default float32 for Python floats, int64 for ints, bool for bools, and what it is
+            for an array.
+        requires_grad: whether `backward` is to find the gradient for this tensor.
+
+    Raises:
+        ShapeError: a nested list is ragged.
+        DTypeError: the numbers cannot be held, or a gradient is asked of an integer tensor.
+
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> y = (x @ x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([[ 7., 11.],
+            [ 9., 13.]])
+    """
+
+    __slots__ = ("__weakref__", "_data", "_hooks", "grad", "history", "meta", "requires_grad")
+
+    #: NumPy leaves `array + tensor` to the tensor.
+    __array_ufunc__ = None
+
+    _data: Any
+    meta: TensorMeta
+    requires_grad: bool
+    grad: Tensor | None
+    history: Any
+
+    def __init__(self, data: Any, dtype: Any = None, requires_grad: bool = False) -> None:
+        array = _array_of(data, None if dtype is None else as_dtype(dtype))
+        self._data = array
+        self.meta = meta_of_array(array)
+        self.requires_grad = False
+        self.grad = None
+        self.history = None
+        if requires_grad:
+            self.requires_grad_()
+
+    @classmethod
+    def from_numpy(cls, array: Array) -> Tensor:
+        """A tensor that shares memory with the array.
+
+        Raises:
+            TypeError: it is no NumPy array.
+            DTypeError: its dtype is not one of TinyTorch's.
+        """
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"from_numpy takes a NumPy array, not {type(array).__name__}")
+        if not array.dtype.isnative:
+            raise DTypeError(f"from_numpy: {array.dtype} is not in this machine's byte order")
+        return wrap(array, meta_of_array(array))
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the dimensions."""
+        return self.meta.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Number type of the elements."""
+        return self.meta.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.meta.shape)
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return len(self.meta.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return self.meta.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements take."""
+        return self.meta.nbytes
+
+    def is_floating_point(self) -> bool:
+        """The dtype is a float."""
+        return self.dtype.is_floating_point
+
+    @property
+    def is_leaf(self) -> bool:
+        """It was not computed from something that requires a gradient."""
+        return self.history is None
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """The dimensions in reverse order."""
+        return movement.permute(self, *reversed(range(self.ndim)))
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
+        """The last two dimensions exchanged."""
+        if self.ndim < 2:
+            raise ShapeError(f".mT needs at least two dimensions, not shape {self.shape}")
+        return movement.transpose(self, -1, -2)
+
+    # -- gradients ---------------------------------------------------------------------------------
+
+    backward = backward
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Ask for a gradient, or no longer.
+
+        Raises:
+            DTypeError: the tensor is not floating-point.
+            AutogradError: it is not a leaf.
+        """
+        if requires_grad and not self.dtype.is_floating_point:
+            raise DTypeError(f"only floating-point tensors have gradients, not {self.dtype.name}")
+        if self.history is not None and not requires_grad:
+            raise AutogradError("this tensor was computed; use t.detach() to cut its history")
+        self.requires_grad = requires_grad
+        return self
+
+    def detach(self) -> Tensor:
+        """The same values, sharing memory, without history."""
+        return apply(ops.detach, self)
+
+    @property
+    def data(self) -> Tensor:
+        """The same values, sharing memory, without history."""
+        return apply(ops.detach, self)
+
+    def register_hook(self, hook: Hook) -> Callable[[], None]:
+        """Call `hook(gradient)` when this tensor's gradient is known; what it returns replaces it.
+
+        Returns:
+            A function that removes the hook.
+        """
+        if not self.requires_grad:
+            raise AutogradError("register_hook: this tensor does not require a gradient")
+        holder = self if self.history is None else self.history
+        if holder.hooks is None:
+            holder.hooks = []
+        hooks = holder.hooks
+        hooks.append(hook)
+        return lambda: hooks.remove(hook)
+
+    @property
+    def hooks(self) -> list[Hook] | None:
+        """Hooks of a leaf; those of a computed tensor belong to its history."""
+        return getattr(self, "_hooks", None)
+
+    @hooks.setter
+    def hooks(self, hooks: list[Hook]) -> None:
+        self._hooks = hooks
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of a computed tensor in `.grad`, as leaves do."""
+        if self.history is None:
+            return
+        import weakref
+
+        this = weakref.ref(self)  # the history must not hold its own result
+
+        def keep(g: Tensor) -> None:
+            tensor = this()
+            if tensor is not None:
+                tensor.grad = g.clone() if tensor.grad is None else tensor.grad + g
+
+        self.register_hook(keep)
+
+    # -- other libraries ---------------------------------------------------------------------------
+
+    def numpy(self) -> Array:
+        """A NumPy array that shares memory.
+
+        Raises:
+            AutogradError: the tensor requires a gradient; use t.detach().numpy().
+        """
+        if self.requires_grad:
+            raise AutogradError(
+                "numpy() on a tensor that requires a gradient would lose it; use "
+                "t.detach().numpy()"
+            )
+        return self._concrete("numpy")
+
+    def _concrete(self, asked: str) -> Array:
+        """The values as an array; a traced tensor has none and says so."""
+        data = self._data
+        if isinstance(data, np.ndarray):
+            return data
+        return data.concrete(asked)  # type: ignore[no-any-return]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = self.numpy()
+        if copy is False and dtype is not None and np.dtype(dtype) != array.dtype:
+            raise ValueError(f"{self.dtype.name} cannot become {dtype} without a copy")
+        return array.astype(dtype or array.dtype, copy=bool(copy))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.numpy().__dlpack_device__()
+
+    def item(self) -> Any:
+        """The one element as a Python number.
+
+        Raises:
+            ShapeError: there is not exactly one.
+        """
+        if self.meta.size != 1:
+            raise ShapeError(f"item() needs exactly one element, not shape {self.shape}")
+        return self._concrete("item").item()
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return self._concrete("tolist").tolist()
+
+    # -- conversion and copies ---------------------------------------------------------------------
+
+    def to(self, dtype: Any) -> Tensor:
+        """In another dtype; itself if it has that already."""
+        kind = as_dtype(dtype)
+        return self if kind is self.dtype else apply(ops.cast, self, dtype=kind)
+
+    def float(self) -> Tensor:
+        """As float32."""
+        return self.to(float32)
+
+    def double(self) -> Tensor:
+        """As float64."""
+        return self.to(float64)
+
+    def half(self) -> Tensor:
+        """As float16, which can be stored and converted, not computed with."""
+        return self.to(float16)
+
+    def int(self) -> Tensor:
+        """As int32."""
+        return self.to(int32)
+
+    def long(self) -> Tensor:
+        """As int64."""
+        return self.to(int64)
+
+    def bool(self) -> Tensor:
+        """As bool."""
+        return self.to(bool_)
+
+    def clone(self) -> Tensor:
+        """A copy with memory of its own; the gradient passes through."""
+        return apply(ops.copy, self)
+
+    def contiguous(self) -> Tensor:
+        """Itself, or a copy if its elements do not stand in memory in order."""
+        data = self._data
+        return self if isinstance(data, np.ndarray) and data.flags.c_contiguous else self.clone()
+
+    def is_contiguous(self) -> Any:
+        """Its elements stand in memory in order."""
+        return self._concrete("is_contiguous").flags.c_contiguous
+
+    # -- in place ----------------------------------------------------------------------------------
+
+    def copy_(self, source: Any) -> Tensor:
+        """Take over the values of `source`, which broadcasts."""
+        if isinstance(source, Tensor):
+            write(self, ops.expand, source, shape=self.shape)
+        elif isinstance(source, np.ndarray):
+            write(self, ops.expand, wrap(source, meta_of_array(source)), shape=self.shape)
+        else:
+            self.fill_(source)
+        return self
+
+    def fill_(self, value: Any) -> Tensor:
+        """Every element becomes `value`."""
+        write(self, ops.full, shape=self.shape, value=value, dtype=self.dtype)
+        return self
+
+    def zero_(self) -> Tensor:
+        """Every element becomes 0."""
+        return self.fill_(0)
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """self += alpha * other"""
+        write(self, ops.add, self, other if alpha == 1 else elementwise.mul(other, alpha))
+        return self
+
+    def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
+        """self -= alpha * other"""
+        write(self, ops.sub, self, other if alpha == 1 else elementwise.mul(other, alpha))
+        return self
+
+    def mul_(self, other: Any) -> Tensor:
+        """self *= other"""
+        write(self, ops.mul, self, other)
+        return self
+
+    def div_(self, other: Any) -> Tensor:
+        """self /= other"""
+        if not self.dtype.is_floating_point:
+            raise DTypeError(f"in-place division would round {self.dtype.name}; use t = t / other")
+        write(self, ops.div, self, other)
+        return self
+
+    def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
+        """Limited to [min, max]."""
+        return self._update(elementwise.clip(self.detach(), min, max))
+
+    def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
+        """`value` where the mask is true."""
+        write(self, ops.where, mask, value, self)
+        return self
+
+    def uniform_(self, low: Any = 0.0, high: Any = 1.0, *, generator: Any = None) -> Tensor:
+        """Random numbers evenly distributed over [low, high)."""
+        from tinytorch.random import rand_like
+
+        return self._update(rand_like(self, generator=generator) * (high - low) + low)
+
+    def normal_(self, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Tensor:
+        """Random numbers of a normal distribution."""
+        from tinytorch.random import randn_like
+
+        return self._update(randn_like(self, generator=generator) * std + mean)
+
+    def _update(self, value: Tensor) -> Tensor:
+        return self.copy_(value)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        recorded = self.requires_grad or (isinstance(value, Tensor) and value.requires_grad)
+        if is_grad_enabled() and recorded:
+            raise AutogradError(
+                f"t[...] = value on a tensor of shape {self.shape} would falsify the recorded "
+                f"history; use where(mask, value, t), or write under `with no_grad():`"
+            )
+        array = self._concrete("assignment to an index")
+        values = value._concrete("assignment") if isinstance(value, Tensor) else value
+        array[indexing.numpy_index(index)] = values
+        write_clock.write(array)
+
+    def _in_place(self, other: Any, operation: Callable[..., Tensor], method: str) -> Tensor:
+        """`t += x`: in place where nothing is recorded; otherwise a new tensor, as history is not
+        rewritten."""
+        recorded = self.requires_grad or (isinstance(other, Tensor) and other.requires_grad)
+        if not (is_grad_enabled() and recorded):
+            return getattr(self, method)(other)  # type: ignore[no-any-return]
+        if self.requires_grad and self.history is None:
+            raise AutogradError(
+                f"in-place {method} on a leaf that requires a gradient (shape {self.shape}); "
+                f"update it under `with no_grad():`"
+            )
+        return operation(self, other)
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return self._in_place(other, elementwise.add, "add_")
+
+    def __isub__(self, other: Any) -> Tensor:
+        return self._in_place(other, elementwise.sub, "sub_")
+
+    def __imul__(self, other: Any) -> Tensor:
+        return self._in_place(other, elementwise.mul, "mul_")
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return self._in_place(other, elementwise.div, "div_")
+
+    # -- Python's operators ------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Tensor:
+        return apply(ops.add, self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return apply(ops.add, other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return apply(ops.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return apply(ops.sub, other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return apply(ops.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return apply(ops.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return apply(ops.div, self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return apply(ops.div, other, self)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return apply(ops.floor_divide, other, self)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return apply(ops.remainder, other, self)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return apply(ops.pow_, other, self)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return linalg.matmul(Tensor(other), self)
+
+    def __matmul__(self, other: Any) -> Tensor:
+        return linalg.matmul(self, other if isinstance(other, Tensor) else Tensor(other))
+
+    __floordiv__ = elementwise.floor_divide
+    __mod__ = elementwise.remainder
+    __pow__ = elementwise.pow
+    __neg__ = elementwise.neg
+    __pos__ = elementwise.positive
+    __abs__ = elementwise.abs
+    __and__ = __rand__ = elementwise.bitwise_and
+    __or__ = __ror__ = elementwise.bitwise_or
+    __xor__ = __rxor__ = elementwise.bitwise_xor
+    __invert__ = elementwise.bitwise_not
+    __lt__ = elementwise.lt
+    __le__ = elementwise.le
+    __gt__ = elementwise.gt
+    __ge__ = elementwise.ge
+    __eq__ = elementwise.eq  # type: ignore[assignment]
+    __ne__ = elementwise.ne  # type: ignore[assignment]
+    __getitem__ = indexing.getitem
+    __hash__ = object.__hash__
+
+    def __len__(self) -> Any:
+        if not self.shape:
+            raise TypeError("a 0-d tensor has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.shape:
+            raise TypeError("a 0-d tensor cannot be iterated over")
+        return iter(movement.unbind(self, 0))
+
+    def __bool__(self) -> Any:
+        if self.meta.size != 1:
+            raise ShapeError(
+                f"the truth of a tensor of shape {self.shape} is ambiguous; use t.all() or t.any()"
+            )
+        return bool(self._concrete("bool"))
+
+    def __float__(self) -> Any:
+        return _python_float(self.item())
+
+    def __int__(self) -> Any:
+        return _python_int(self.item())
+
+    def __index__(self) -> Any:
+        if self.dtype.is_floating_point:
+            raise TypeError(f"a {self.dtype.name} tensor is not an index")
+        return _python_int(self.item())
+
+    def __repr__(self) -> str:
+        from tinytorch.formatting import format_tensor
+
+        return format_tensor(self)
+
+    def __reduce__(self) -> Any:
+        if self.history is not None:
+            raise AutogradError("a tensor with history cannot be pickled; use t.detach()")
+        return (_rebuild, (np.array(self._concrete("pickle")), self.requires_grad))
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        if self.history is not None:
+            raise AutogradError("a tensor with history cannot be deep-copied; use t.detach()")
+        copy = type(self)(self._concrete("deepcopy"), requires_grad=self.requires_grad)
+        memo[id(self)] = copy
+        if self.grad is not None:
+            copy.grad = self.grad.detach().clone()
+        return copy
+
+    # -- methods that are functions elsewhere ------------------------------------------------------
+
+    add, sub, mul, div = elementwise.add, elementwise.sub, elementwise.mul, elementwise.div
+    pow, neg, remainder = elementwise.pow, elementwise.neg, elementwise.remainder
+    floor_divide = elementwise.floor_divide
+    maximum, minimum, clip = elementwise.maximum, elementwise.minimum, elementwise.clip
+    clamp = elementwise.clip
+    eq, ne, lt, le = elementwise.eq, elementwise.ne, elementwise.lt, elementwise.le
+    gt, ge = elementwise.gt, elementwise.ge
+    logical_and, logical_or = elementwise.logical_and, elementwise.logical_or
+    logical_not, masked_fill = elementwise.logical_not, elementwise.masked_fill
+    abs, sign, exp, expm1 = elementwise.abs, elementwise.sign, elementwise.exp, elementwise.expm1
+    log, log1p, log2, sqrt = elementwise.log, elementwise.log1p, elementwise.log2, elementwise.sqrt
+    rsqrt, square, sin, cos = (
+        elementwise.rsqrt,
+        elementwise.square,
+        elementwise.sin,
+        elementwise.cos,
+    )
+    tanh, sigmoid, erf = elementwise.tanh, elementwise.sigmoid, elementwise.erf
+    relu, floor, ceil = elementwise.relu, elementwise.floor, elementwise.ceil
+    round, reciprocal, isnan = elementwise.round, elementwise.reciprocal, elementwise.isnan
+    isinf, isfinite = elementwise.isinf, elementwise.isfinite
+
+    sum, mean, prod = reductions.sum, reductions.mean, reductions.prod
+    max, min, amax, amin = reductions.max, reductions.min, reductions.amax, reductions.amin
+    argmax, argmin, argsort = reductions.argmax, reductions.argmin, reductions.argsort
+    sort, topk, cumsum = reductions.sort, reductions.topk, reductions.cumsum
+    var, std, norm, all, any = (
+        reductions.var,
+        reductions.std,
+        reductions.norm,
+        reductions.all,
+        reductions.any,
+    )
+    logsumexp, softmax = reductions.logsumexp, reductions.softmax
+    log_softmax = reductions.log_softmax
+
+    reshape, permute, transpose = movement.reshape, movement.permute, movement.transpose
+    t, expand, expand_as = movement.t, movement.expand, movement.expand_as
+    broadcast_to, view_as = movement.broadcast_to, movement.view_as
+    squeeze, unsqueeze, flatten = movement.squeeze, movement.unsqueeze, movement.flatten
+    unflatten, flip, narrow = movement.unflatten, movement.flip, movement.narrow
+    split, chunk, unbind = movement.split, movement.chunk, movement.unbind
+    repeat, unfold, roll = movement.repeat, movement.unfold, movement.roll
+
+    def view(self, *shape: Any) -> Tensor:
+        """`reshape` that shares memory.
+
+        Raises:
+            ShapeError: the elements would have to be copied.
+        """
+        out = movement.reshape(self, *shape)
+        source, result = self._data, out._data
+        if isinstance(result, np.ndarray) and not np.may_share_memory(source, result):
+            if self.meta.size:
+                raise ShapeError(
+                    f"view: shape {self.shape} cannot become {out.shape} without copying, as its "
+                    f"elements do not stand in order; use reshape"
+                )
+        return out
+
+    gather, scatter_add = indexing.gather, indexing.scatter_add
+    index_select, tril, triu = indexing.index_select, indexing.tril, indexing.triu
+    diagonal = indexing.diagonal
+
+    matmul, dot, outer = linalg.matmul, linalg.dot, linalg.outer
+
+
+# Inside the class these names mean its methods.
+_python_float, _python_int = float, int
+
+
+def _rebuild(array: Array, requires_grad: bool) -> Tensor:
+    return Tensor(array, requires_grad=requires_grad)
+
+
+def _array_of(data: Any, dtype: DType | None) -> Array:
+    """A new array with the values of anything that can be made a tensor."""
+    if isinstance(data, Tensor):
+        data = data._concrete("tensor")
+    given = isinstance(data, (np.ndarray, np.generic))
+    if isinstance(data, (list, tuple)):
+        data = _without_tensors(data)
+    try:
+        array = np.array(data, copy=True)
+    except ValueError as error:
+        raise ShapeError(f"a tensor's rows must be equally long: {error}") from None
+    if dtype is None and not given:
+        dtype = {"f": float32, "i": int64, "u": int64, "b": bool_}.get(array.dtype.kind)
+    if array.dtype.kind not in "fiub":
+        raise DTypeError(f"a tensor holds numbers, not {array.dtype} ({data!r:.60})")
+    target = as_dtype(array.dtype if dtype is None else dtype).dtype
+    return np.ascontiguousarray(array, dtype=target).reshape(array.shape)
+
+
+def _without_tensors(data: Any) -> Any:
+    """Nested lists with the values of the tensors in them."""
+    if isinstance(data, Tensor):
+        return data._concrete("tensor")
+    if isinstance(data, (list, tuple)):
+        return [_without_tensors(d) for d in data]
+    return data
+
+
+set_tensor_class(Tensor)
