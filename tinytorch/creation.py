@@ -83,7 +83,9 @@ def ones_like(x: Tensor, *, dtype: Any = None) -> Tensor:
     return _like(x, 1, dtype)
 
 
-def arange(start: float, stop: float | None = None, step: float = 1, *, dtype: Any = None) -> Tensor:
+def arange(
+    start: float, stop: float | None = None, step: float = 1, *, dtype: Any = None
+) -> Tensor:
     """start, start + step, ... up to but without stop; `arange(n)` counts from 0."""
     if stop is None:
         start, stop = 0, start

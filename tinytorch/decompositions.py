@@ -1,7 +1,7 @@
 """What each fused op means, in terms of the other ops.
 
-A backend that has a kernel for a fused op runs that; on any other, and wherever a graph is wanted in
-primitives, the function here runs. Importing this module attaches them to the op table by name.
+A backend that has a kernel for a fused op runs that; on any other, and wherever a graph is wanted
+in primitives, the function here runs. Importing this module attaches them to the op table by name.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def gelu_backward(g: Tensor, x: Tensor, *, approximate: str) -> Tensor:
     return g * (((x * SQRT_HALF).erf() + 1.0) * 0.5 + x * density)
 
 
-# -- normalization: the two ops differ only in which dimensions they average over -------------------
+# -- normalization: the two ops differ only in which dimensions they average over ------------------
 
 
 def _shape_of(x: Tensor, channels: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,22 +1,17 @@
 """`apply`: the one door through which every op passes.
 
     apply(op, *inputs, **params)
-        1. the op's rules check shapes and dtypes (remembered per op, so usually a dictionary look-up)
+        1. the op's rules check shapes and dtypes (remembered, so usually a dictionary look-up)
         2. the innermost active mode computes the result; with none, the current backend does
         3. the result is wrapped as a Tensor
         4. if gradients are on and an input needs one, the result remembers where it came from
 
-What stands at step 2 is chosen by context: `with backends.using_backend("naive")`, `with mode`. The
-context belongs to the thread or coroutine that opened it.
+What stands at step 2 is chosen by context: `with using_backend("naive")`, `with mode`. The context
+belongs to the thread or coroutine that opened it.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +20,21 @@ from tinytorch import backends
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import Array, DType, TensorMeta, meta_of_array
 from tinytorch.errors import AutogradError, BackendError, ShapeError
+from tinytorch.history import Record, owner_of as owner_of, write_clock
 from tinytorch.op import Op, Params, Plan
 from tinytorch.ops import cast
+from tinytorch.state import (
+    STATE,
+    State,
+    StateContext,
+    current_backend as current_backend,
+    current_phase as current_phase,
+    grad_mode as grad_mode,
+    is_grad_enabled as is_grad_enabled,
+    no_mode_active as no_mode_active,
+    phase as phase,
+    using_backend as using_backend,
+)
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -39,8 +47,8 @@ ndarray = np.ndarray
 class Mode:
     """A listener on, or a replacement of, what executes ops. Use it as a context.
 
-    Override `run`; `self.below(...)` passes the op on to the next mode or to the backend. Modes nest,
-    and while one runs, the ops that it applies itself go to what is below it.
+    Override `run`; `self.below(...)` passes the op on to the next mode or to the backend. Modes
+    nest, and while one runs, the ops that it applies itself go to what is below it.
 
         class CountOps(Mode):
             def __init__(self): self.count = 0
@@ -68,152 +76,14 @@ class Mode:
         return _execute(op, inputs, params, plan)
 
     def __enter__(self) -> Any:
-        state = _STATE.get()
-        _STATE.set(_State(self, state, state.backend, state.grad, state.phase))
+        state = STATE.get()
+        STATE.set(State(self, state, state.backend, state.grad, state.phase))
         return self
 
     def __exit__(self, *error: object) -> None:
-        below = _STATE.get().below
+        below = STATE.get().below
         assert below is not None
-        _STATE.set(below)
-
-
-class _State:
-    """What a thread or coroutine has in force. Never changed, only replaced."""
-
-    __slots__ = ("backend", "below", "grad", "mode", "phase")
-
-    def __init__(
-        self,
-        mode: Mode | None,
-        below: _State | None,
-        backend: ComputeBackend | None,
-        grad: bool,
-        phase: str,
-    ) -> None:
-        self.mode = mode
-        self.below = below  # the state outside of `mode`
-        self.backend = backend  # None: the process-wide one
-        self.grad = grad
-        self.phase = phase
-
-
-_STATE: ContextVar[_State] = ContextVar("tinytorch", default=_State(None, None, None, True, "forward"))
-
-
-@contextmanager
-def _state(**changes: Any) -> Iterator[None]:
-    old = _STATE.get()
-    fields = {name: changes.get(name, getattr(old, name)) for name in _State.__slots__}
-    token = _STATE.set(_State(**fields))
-    try:
-        yield
-    finally:
-        _STATE.reset(token)
-
-
-def using_backend(backend: str | ComputeBackend) -> Any:
-    """Run a block on another backend, in this thread or coroutine only.
-
-        with tinytorch.using_backend("optimized"):
-            y = model(x)
-
-    Raises:
-        BackendError: no backend has this name; the message lists those there are.
-    """
-    return _state(backend=backends.find_backend(backend))
-
-
-def current_backend() -> ComputeBackend:
-    """The backend that ops run on here."""
-    return _STATE.get().backend or backends.get_backend()
-
-
-def grad_mode(enabled: bool) -> Any:
-    """Record history, or not, inside the block."""
-    return _state(grad=enabled)
-
-
-def is_grad_enabled() -> bool:
-    """Whether ops are being recorded for `backward`."""
-    return _STATE.get().grad
-
-
-def phase(name: str) -> Any:
-    """Mark the ops of a block as "forward", "backward" or "optimizer", for modes that listen."""
-    return _state(phase=name)
-
-
-def current_phase() -> str:
-    """The phase in force: "forward", "backward" or "optimizer"."""
-    return _STATE.get().phase
-
-
-# -- history ---------------------------------------------------------------------------------------
-
-
-class Record:
-    """Where a tensor came from. Points only at inputs, so reference counting alone frees it.
-
-    Attributes:
-        op: the op that made the tensor.
-        params: its parameters.
-        edges: for each input its Record, or the tensor itself if it is a leaf that needs a gradient,
-            or None.
-        inputs: for each input the tensor or scalar if the gradient reads its value, else None. The
-            whole is None after `backward` has freed it.
-        metas: for each input its `TensorMeta`, or the scalar's type.
-        output: the result's array, if the gradient reads it.
-        clock: the write clock when the op ran; in-place writes after it are found by `last_write`.
-        hooks: functions to call with the gradient.
-    """
-
-    __slots__ = ("clock", "edges", "hooks", "inputs", "meta", "metas", "op", "output", "params")
-
-    op: Op
-    params: Params
-    edges: tuple[Any, ...]
-    inputs: tuple[Any, ...] | None
-    metas: tuple[Any, ...]
-    meta: TensorMeta
-    output: Any
-    clock: int
-    hooks: list[Any] | None
-
-
-class WriteClock:
-    """Counts in-place writes, and knows for each array the last one.
-
-    An op's record keeps the time; `backward` compares. So a value that was overwritten after the op
-    ran is noticed without a version number on every tensor.
-    """
-
-    def __init__(self) -> None:
-        self.now = 0
-        self._ticks = count(1)
-        self._last: dict[int, tuple[Any, int]] = {}
-
-    def write(self, array: Array) -> None:
-        """Note a write into `array`, and so into every view of the same memory."""
-        owner = owner_of(array)
-        key = id(owner)
-        self.now = next(self._ticks)
-        self._last[key] = (weakref.ref(owner, lambda _: self._last.pop(key, None)), self.now)
-
-    def last_write(self, array: Array) -> int:
-        """When the memory of `array` was last written in place; 0 for never."""
-        entry = self._last.get(id(owner_of(array)))
-        return entry[1] if entry is not None else 0
-
-
-def owner_of(array: Array) -> Array:
-    """The array that owns the memory which `array` views."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
-write_clock = WriteClock()
+        STATE.set(below)
 
 
 # -- the door --------------------------------------------------------------------------------------
@@ -246,8 +116,8 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
         ShapeError, DTypeError: by the op's rules, before any kernel runs.
         BackendError: the kernel returned something else than the rules promise.
     """
-    # The hot path of eager mode: unrolled for one and two inputs, as every line is paid by every op.
-    state = _STATE.get()
+    # The hot path of eager mode, unrolled for one and two inputs: every op pays for every line.
+    state = STATE.get()
     count = len(inputs)
     try:
         if count == 2:
@@ -364,7 +234,7 @@ def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
 
 
 def _check_writable(target: Tensor, op: Op, inputs: tuple[Input, ...]) -> None:
-    if not _STATE.get().grad:
+    if not STATE.get().grad:
         return
     needs = any(type(t) not in SCALAR_TYPES and t.requires_grad for t in (target, *inputs))
     if needs:
@@ -376,7 +246,7 @@ def _check_writable(target: Tensor, op: Op, inputs: tuple[Input, ...]) -> None:
 
 
 def _write_below(target: Tensor, data: Any) -> None:
-    state = _STATE.get()
+    state = STATE.get()
     if state.mode is None:
         array = target._data
         if not array.flags.writeable:
@@ -387,37 +257,32 @@ def _write_below(target: Tensor, data: Any) -> None:
         np.copyto(array, data)
         write_clock.write(array)
         return
-    with _outside(state):
+    with _Outside(state):
         state.mode.write(target, data)
 
 
 def _execute(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
-    state = _STATE.get()
+    state = STATE.get()
     return (_run_kernel if state.mode is None else _run_mode)(state, op, inputs, params, plan)
 
 
-def _run_mode(
-    state: _State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
-) -> Any:
+def _run_mode(state: State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
     assert state.mode is not None
-    with _outside(state):
+    with _Outside(state):
         return state.mode.run(op, inputs, params, plan)
 
 
-@contextmanager
-def _outside(state: _State) -> Iterator[None]:
+class _Outside(StateContext):
     """The state below the innermost mode, with everything else as it is."""
-    below = state.below
-    assert below is not None
-    token = _STATE.set(_State(below.mode, below.below, state.backend, state.grad, state.phase))
-    try:
-        yield
-    finally:
-        _STATE.reset(token)
+
+    def __init__(self, state: State) -> None:
+        below = state.below
+        assert below is not None
+        self.state = State(below.mode, below.below, state.backend, state.grad, state.phase)
 
 
 def _run_kernel(
-    state: _State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
+    state: State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
 ) -> Array:
     backend = state.backend or backends.current or backends.default()
     kernel = backend.kernels[op]
@@ -444,7 +309,7 @@ def _checked(op: Op, data: Any, plan: Plan, backend: ComputeBackend) -> Array:
     return array
 
 
-def _decomposes(op: Op, state: _State, needs_grad: bool) -> bool:
+def _decomposes(op: Op, state: State, needs_grad: bool) -> bool:
     """Whether a fused op runs in parts.
 
     It does where the mode wants that, or the backend has no kernel for it; and where it must be
@@ -465,7 +330,9 @@ def _as_input(op: Op, value: Any) -> Input:
         return value.item()
     if isinstance(value, np.ndarray):
         return wrap(value, meta_of_array(value))
-    raise TypeError(f"{op.name} takes tensors, NumPy arrays and numbers, not {type(value).__name__}")
+    raise TypeError(
+        f"{op.name} takes tensors, NumPy arrays and numbers, not {type(value).__name__}"
+    )
 
 
 def _cast(inputs: tuple[Input, ...], casts: tuple[DType | None, ...]) -> list[Input]:

@@ -1,7 +1,7 @@
 """Dtype rules: which types an op's kernel is given, and which it returns.
 
-A rule takes the op's name, its operands and its parameters; it returns the dtype that each operand is
-to be cast to and the dtype of the result. Kernels therefore never convert.
+A rule takes the op's name, its operands and its parameters; it returns the dtype that each operand
+is to be cast to and the dtype of the result. Kernels therefore never convert.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tinytorch.errors import DTypeError
 from tinytorch.op import DTypeRule, Operand, Params
 
 Types = tuple[list[DType], DType]
+
 
 def _common(name: str, operands: list[Operand]) -> DType:
     dtype = promote(*operands)

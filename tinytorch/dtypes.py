@@ -1,4 +1,4 @@
-"""Number types, how they promote, and `TensorMeta`: what is known of a tensor without its values."""
+"""Number types, how they promote, and `TensorMeta`: a tensor without its values."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _dtype_of(meta: TensorMeta | type) -> DType:
 
 
 class TensorMeta:
-    """Shape and dtype of a tensor. Made by `tensor_meta`, which returns equal ones as one object."""
+    """Shape and dtype of a tensor. Made by `tensor_meta`: equal ones are one object."""
 
     __slots__ = ("dtype", "nbytes", "ndim", "shape", "size")
 

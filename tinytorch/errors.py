@@ -1,4 +1,4 @@
-"""The errors that TinyTorch raises on purpose; each also is the built-in error a Python user expects."""
+"""The errors that TinyTorch raises on purpose. Each is also the built-in error one expects."""
 
 from __future__ import annotations
 

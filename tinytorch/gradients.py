@@ -27,12 +27,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tinytorch import ops
-from tinytorch.dispatch import Record, apply
+from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, TensorMeta
 from tinytorch.functions.elementwise import where
 from tinytorch.functions.movement import expand, flip, narrow, permute, reshape
-from tinytorch.functions.reductions import sum as sum_
-from tinytorch.functions.reductions import sum_to
+from tinytorch.functions.reductions import cumsum, sum as sum_, sum_to
+from tinytorch.history import Record
 from tinytorch.op import Op, Params, find_op
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _extremum(g: Tensor, a: Tensor, out: Tensor, dims: tuple[int, ...], keepdim:
 gradient("sum", a=_sum)
 gradient("amax", a=_extremum)
 gradient("amin", a=_extremum)
-gradient("cumsum", a=lambda g, dim: flip(flip(g, dim).cumsum(dim), dim))
+gradient("cumsum", a=lambda g, dim: flip(cumsum(flip(g, dim), dim), dim))
 
 # -- movement and indexing: pairs of adjoints ------------------------------------------------------
 

@@ -57,8 +57,8 @@ class Op:
         "_shape_rule",
         "commutative",
         "decomposition",
-        "inputs",
         "initial",
+        "inputs",
         "kind",
         "name",
         "optional",
@@ -67,8 +67,8 @@ class Op:
         "saved_inputs",
         "saves_output",
         "scalar",
-        "vjps",
         "view",
+        "vjps",
     )
 
     def __init__(

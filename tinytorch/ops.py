@@ -1,9 +1,9 @@
 """The op table: every op that TinyTorch has, once.
 
-A row says an op's name, its meaning (for an elementwise op: a function of Python scalars), its shape
-and dtype rule and its cost. Gradients are attached by name in `gradients.py`, decompositions of fused
-ops in `decompositions.py`. To add an op, add its row here; a test then names every other line that is
-still missing.
+A row says an op's name, its meaning (for an elementwise op: a function of Python scalars), its
+shape and dtype rule and its cost. Gradients are attached by name in `gradients.py`, decompositions
+of fused ops in `decompositions.py`. To add an op, add its row here; a test then names every other
+line that is still missing.
 
 The scalar functions are the meaning of the op on every backend: the naive backend loops over them,
 the compiled ones compile them. They return what IEEE 754 says where Python would raise (division by
@@ -188,7 +188,7 @@ def div(a, b):  # type: ignore[no-untyped-def]
 
 @elementwise(dtype_rules.numeric)
 def floor_divide(a, b):  # type: ignore[no-untyped-def]
-    if b != 0:
+    if b != 0 or isinstance(b, int):  # integers: Python's ZeroDivisionError, not a wrong number
         return a // b
     return NAN if a == 0 or a != a else math.copysign(INF, a) * math.copysign(1.0, b)
 
@@ -196,6 +196,8 @@ def floor_divide(a, b):  # type: ignore[no-untyped-def]
 @elementwise(dtype_rules.numeric)
 def remainder(a, b):  # type: ignore[no-untyped-def]
     # the sign is the divisor's, as with Python's %
+    if isinstance(b, int):
+        return a % b
     return a % b if b != 0 and a - a == 0 else NAN
 
 
@@ -255,12 +257,12 @@ def le(a, b):  # type: ignore[no-untyped-def]
 
 @elementwise(dtype_rules.logical, commutative=True)
 def logical_and(a, b):  # type: ignore[no-untyped-def]
-    return a and b
+    return bool(a and b)
 
 
 @elementwise(dtype_rules.logical, commutative=True)
 def logical_or(a, b):  # type: ignore[no-untyped-def]
-    return a or b
+    return bool(a or b)
 
 
 @elementwise(dtype_rules.numeric)
@@ -399,9 +401,7 @@ linear = _row(
 )
 softmax = _fused("softmax", "x", shapes.same, dtype_rules.only_floating, 5)
 log_softmax = _fused("log_softmax", "x", shapes.same, dtype_rules.only_floating, 5)
-softmax_backward = _fused(
-    "softmax_backward", "grad y", shapes.equal, dtype_rules.only_floating, 4
-)
+softmax_backward = _fused("softmax_backward", "grad y", shapes.equal, dtype_rules.only_floating, 4)
 log_softmax_backward = _fused(
     "log_softmax_backward", "grad y", shapes.equal, dtype_rules.only_floating, 4
 )

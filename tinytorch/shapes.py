@@ -1,7 +1,7 @@
 """Shape rules: the shape of an op's result, or an error that says what does not fit and what would.
 
-A rule takes the op's name (for its messages), the shapes of its inputs and its parameters. It speaks
-before any kernel, so every backend fails with the same words.
+A rule takes the op's name (for its messages), the shapes of its inputs and its parameters. It
+speaks before any kernel, so every backend fails with the same words.
 """
 
 from __future__ import annotations
@@ -68,18 +68,15 @@ def reduced(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 def reduced_nonempty(name: str, shapes: list[Shape], params: Params) -> Shape:
     """As `reduced`, for reductions that have no value over no elements."""
-    if any(shapes[0][d] == 0 for d in params["dims"]) and prod(
-        n for i, n in enumerate(shapes[0]) if i not in params["dims"]
-    ):
+    kept: list[int] = [n for i, n in enumerate(shapes[0]) if i not in params["dims"]]
+    if any(shapes[0][d] == 0 for d in params["dims"]) and prod(kept):
         raise ShapeError(f"{name}: shape {shapes[0]} has no elements along {params['dims']}")
     return reduced(name, shapes, params)
 
 
 def arg_reduced(name: str, shapes: list[Shape], params: Params) -> Shape:
     """One dimension `dim` less."""
-    return reduced_nonempty(
-        name, shapes, {"dims": (params["dim"],), "keepdim": params["keepdim"]}
-    )
+    return reduced_nonempty(name, shapes, {"dims": (params["dim"],), "keepdim": params["keepdim"]})
 
 
 def reshaped(name: str, shapes: list[Shape], params: Params) -> Shape:
@@ -108,7 +105,7 @@ def expanded(name: str, shapes: list[Shape], params: Params) -> Shape:
     shape = given(name, shapes, params)
     have = shapes[0]
     fits = len(have) <= len(shape) and all(
-        h in (1, s) for h, s in zip(reversed(have), reversed(shape), strict=False)
+        h == 1 or h == s for h, s in zip(reversed(have), reversed(shape), strict=False)
     )
     if not fits:
         raise ShapeError(

@@ -88,7 +88,18 @@ def pooled(name: str, shapes: list[Shape], params: Params) -> Shape:
     _positive(name, params)
     if any(2 * p > k for p, k in zip(padding, kernel, strict=True)):
         raise ShapeError(f"{name}: padding {padding} must be at most half the window {kernel}")
-    return (*x[:2], *_spatial(name, x[2:], kernel, params))
+    size = _spatial(name, x[2:], kernel, params)
+    if any(_misses(x[2 + d], size[d], d, params) for d in range(2)):
+        raise ShapeError(f"{name}: a window of {kernel} lies wholly in the padding of input {x}")
+    return (*x[:2], *size)
+
+
+def _misses(extent: int, positions: int, dim: int, params: Params) -> bool:
+    """Whether a window, at one of its positions along `dim`, has no element of the input."""
+    step = params.get("dilation", (1, 1))[dim]
+    starts = [i * params["stride"][dim] - params["padding"][dim] for i in range(positions)]
+    reach = params["kernel_size"][dim] * step
+    return not all(any(0 <= p < extent for p in range(s, s + reach, step)) for s in starts)
 
 
 def unpooled(name: str, shapes: list[Shape], params: Params) -> Shape:

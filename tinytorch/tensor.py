@@ -1,7 +1,8 @@
 """`Tensor`: an array, and operators that call ops through the door.
 
-The methods are the functions of `tinytorch/functions`, taken into the class by name. What stands here
-is what only a tensor has: construction, its slots, exchange with other libraries, in-place writes.
+The methods are the functions of `tinytorch/functions`, taken into the class by name. What stands
+here is what only a tensor has: construction, its slots, exchange with other libraries, in-place
+writes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.autograd.engine import backward
-from tinytorch.dispatch import apply, is_grad_enabled, set_tensor_class, wrap, write, write_clock
+from tinytorch.dispatch import apply, set_tensor_class, wrap
 from tinytorch.dtypes import (
     Array,
     DType,
@@ -21,15 +22,20 @@ from tinytorch.dtypes import (
     TensorMeta,
     as_dtype,
     bool_,
-    float16,
     float32,
-    float64,
-    int32,
     int64,
     meta_of_array,
 )
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
-from tinytorch.functions import elementwise, indexing, linalg, movement, reductions
+from tinytorch.functions import (
+    conversion,
+    elementwise,
+    indexing,
+    inplace,
+    linalg,
+    movement,
+    reductions,
+)
 
 Hook = Callable[["Tensor"], "Tensor | None"]
 
@@ -134,12 +140,12 @@ class Tensor:
         return self.history is None
 
     @property
-    def T(self) -> Tensor:  # noqa: N802 - PyTorch's name
+    def T(self) -> Tensor:
         """The dimensions in reverse order."""
         return movement.permute(self, *reversed(range(self.ndim)))
 
     @property
-    def mT(self) -> Tensor:  # noqa: N802 - PyTorch's name
+    def mT(self) -> Tensor:
         """The last two dimensions exchanged."""
         if self.ndim < 2:
             raise ShapeError(f".mT needs at least two dimensions, not shape {self.shape}")
@@ -162,10 +168,6 @@ class Tensor:
             raise AutogradError("this tensor was computed; use t.detach() to cut its history")
         self.requires_grad = requires_grad
         return self
-
-    def detach(self) -> Tensor:
-        """The same values, sharing memory, without history."""
-        return apply(ops.detach, self)
 
     @property
     def data(self) -> Tensor:
@@ -221,8 +223,7 @@ class Tensor:
         """
         if self.requires_grad:
             raise AutogradError(
-                "numpy() on a tensor that requires a gradient would lose it; use "
-                "t.detach().numpy()"
+                "numpy() on a tensor that requires a gradient would lose it; use t.detach().numpy()"
             )
         return self._concrete("numpy")
 
@@ -245,6 +246,10 @@ class Tensor:
     def __dlpack_device__(self) -> Any:
         return self.numpy().__dlpack_device__()
 
+    def is_contiguous(self) -> Any:
+        """Its elements stand in memory in order."""
+        return self._concrete("is_contiguous").flags.c_contiguous
+
     def item(self) -> Any:
         """The one element as a Python number.
 
@@ -258,154 +263,6 @@ class Tensor:
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
         return self._concrete("tolist").tolist()
-
-    # -- conversion and copies ---------------------------------------------------------------------
-
-    def to(self, dtype: Any) -> Tensor:
-        """In another dtype; itself if it has that already."""
-        kind = as_dtype(dtype)
-        return self if kind is self.dtype else apply(ops.cast, self, dtype=kind)
-
-    def float(self) -> Tensor:
-        """As float32."""
-        return self.to(float32)
-
-    def double(self) -> Tensor:
-        """As float64."""
-        return self.to(float64)
-
-    def half(self) -> Tensor:
-        """As float16, which can be stored and converted, not computed with."""
-        return self.to(float16)
-
-    def int(self) -> Tensor:
-        """As int32."""
-        return self.to(int32)
-
-    def long(self) -> Tensor:
-        """As int64."""
-        return self.to(int64)
-
-    def bool(self) -> Tensor:
-        """As bool."""
-        return self.to(bool_)
-
-    def clone(self) -> Tensor:
-        """A copy with memory of its own; the gradient passes through."""
-        return apply(ops.copy, self)
-
-    def contiguous(self) -> Tensor:
-        """Itself, or a copy if its elements do not stand in memory in order."""
-        data = self._data
-        return self if isinstance(data, np.ndarray) and data.flags.c_contiguous else self.clone()
-
-    def is_contiguous(self) -> Any:
-        """Its elements stand in memory in order."""
-        return self._concrete("is_contiguous").flags.c_contiguous
-
-    # -- in place ----------------------------------------------------------------------------------
-
-    def copy_(self, source: Any) -> Tensor:
-        """Take over the values of `source`, which broadcasts."""
-        if isinstance(source, Tensor):
-            write(self, ops.expand, source, shape=self.shape)
-        elif isinstance(source, np.ndarray):
-            write(self, ops.expand, wrap(source, meta_of_array(source)), shape=self.shape)
-        else:
-            self.fill_(source)
-        return self
-
-    def fill_(self, value: Any) -> Tensor:
-        """Every element becomes `value`."""
-        write(self, ops.full, shape=self.shape, value=value, dtype=self.dtype)
-        return self
-
-    def zero_(self) -> Tensor:
-        """Every element becomes 0."""
-        return self.fill_(0)
-
-    def add_(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """self += alpha * other"""
-        write(self, ops.add, self, other if alpha == 1 else elementwise.mul(other, alpha))
-        return self
-
-    def sub_(self, other: Any, *, alpha: Any = 1) -> Tensor:
-        """self -= alpha * other"""
-        write(self, ops.sub, self, other if alpha == 1 else elementwise.mul(other, alpha))
-        return self
-
-    def mul_(self, other: Any) -> Tensor:
-        """self *= other"""
-        write(self, ops.mul, self, other)
-        return self
-
-    def div_(self, other: Any) -> Tensor:
-        """self /= other"""
-        if not self.dtype.is_floating_point:
-            raise DTypeError(f"in-place division would round {self.dtype.name}; use t = t / other")
-        write(self, ops.div, self, other)
-        return self
-
-    def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
-        """Limited to [min, max]."""
-        return self._update(elementwise.clip(self.detach(), min, max))
-
-    def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
-        """`value` where the mask is true."""
-        write(self, ops.where, mask, value, self)
-        return self
-
-    def uniform_(self, low: Any = 0.0, high: Any = 1.0, *, generator: Any = None) -> Tensor:
-        """Random numbers evenly distributed over [low, high)."""
-        from tinytorch.random import rand_like
-
-        return self._update(rand_like(self, generator=generator) * (high - low) + low)
-
-    def normal_(self, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = None) -> Tensor:
-        """Random numbers of a normal distribution."""
-        from tinytorch.random import randn_like
-
-        return self._update(randn_like(self, generator=generator) * std + mean)
-
-    def _update(self, value: Tensor) -> Tensor:
-        return self.copy_(value)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        recorded = self.requires_grad or (isinstance(value, Tensor) and value.requires_grad)
-        if is_grad_enabled() and recorded:
-            raise AutogradError(
-                f"t[...] = value on a tensor of shape {self.shape} would falsify the recorded "
-                f"history; use where(mask, value, t), or write under `with no_grad():`"
-            )
-        array = self._concrete("assignment to an index")
-        values = value._concrete("assignment") if isinstance(value, Tensor) else value
-        array[indexing.numpy_index(index)] = values
-        write_clock.write(array)
-
-    def _in_place(self, other: Any, operation: Callable[..., Tensor], method: str) -> Tensor:
-        """`t += x`: in place where nothing is recorded; otherwise a new tensor, as history is not
-        rewritten."""
-        recorded = self.requires_grad or (isinstance(other, Tensor) and other.requires_grad)
-        if not (is_grad_enabled() and recorded):
-            return getattr(self, method)(other)  # type: ignore[no-any-return]
-        if self.requires_grad and self.history is None:
-            raise AutogradError(
-                f"in-place {method} on a leaf that requires a gradient (shape {self.shape}); "
-                f"update it under `with no_grad():`"
-            )
-        return operation(self, other)
-
-    def __iadd__(self, other: Any) -> Tensor:
-        return self._in_place(other, elementwise.add, "add_")
-
-    def __isub__(self, other: Any) -> Tensor:
-        return self._in_place(other, elementwise.sub, "sub_")
-
-    def __imul__(self, other: Any) -> Tensor:
-        return self._in_place(other, elementwise.mul, "mul_")
-
-    def __itruediv__(self, other: Any) -> Tensor:
-        return self._in_place(other, elementwise.div, "div_")
 
     # -- Python's operators ------------------------------------------------------------------------
 
@@ -464,7 +321,13 @@ class Tensor:
     __ge__ = elementwise.ge
     __eq__ = elementwise.eq  # type: ignore[assignment]
     __ne__ = elementwise.ne  # type: ignore[assignment]
-    __getitem__ = indexing.getitem
+    __getitem__, __setitem__ = indexing.getitem, inplace.setitem
+    __iadd__, __isub__, __imul__, __itruediv__ = (
+        inplace.iadd,
+        inplace.isub,
+        inplace.imul,
+        inplace.itruediv,
+    )
     __hash__ = object.__hash__
 
     def __len__(self) -> Any:
@@ -515,6 +378,19 @@ class Tensor:
         return copy
 
     # -- methods that are functions elsewhere ------------------------------------------------------
+
+    to, float, double, half = (
+        conversion.to,
+        conversion.to_float,
+        conversion.to_double,
+        conversion.to_half,
+    )
+    int, long, bool = conversion.to_int, conversion.to_long, conversion.to_bool
+    detach, clone, contiguous = conversion.detach, conversion.clone, conversion.contiguous
+
+    copy_, fill_, zero_, clamp_ = inplace.copy_, inplace.fill_, inplace.zero_, inplace.clamp_
+    add_, sub_, mul_, div_ = inplace.add_, inplace.sub_, inplace.mul_, inplace.div_
+    masked_fill_, uniform_, normal_ = inplace.masked_fill_, inplace.uniform_, inplace.normal_
 
     add, sub, mul, div = elementwise.add, elementwise.sub, elementwise.mul, elementwise.div
     pow, neg, remainder = elementwise.pow, elementwise.neg, elementwise.remainder
@@ -568,12 +444,12 @@ class Tensor:
         """
         out = movement.reshape(self, *shape)
         source, result = self._data, out._data
-        if isinstance(result, np.ndarray) and not np.may_share_memory(source, result):
-            if self.meta.size:
-                raise ShapeError(
-                    f"view: shape {self.shape} cannot become {out.shape} without copying, as its "
-                    f"elements do not stand in order; use reshape"
-                )
+        copied = isinstance(result, np.ndarray) and not np.may_share_memory(source, result)
+        if copied and self.meta.size:
+            raise ShapeError(
+                f"view: shape {self.shape} cannot become {out.shape} without copying, as its "
+                f"elements do not stand in order; use reshape"
+            )
         return out
 
     gather, scatter_add = indexing.gather, indexing.scatter_add

@@ -1,13 +1,16 @@
-"""Automatic differentiation: `backward` and `grad` over the history that `dispatch.apply` records."""
+"""Automatic differentiation: `backward` and `grad` over the history that `apply` records."""
 
-from tinytorch import decompositions as _decompositions  # noqa: F401 - attaches to the op table
-from tinytorch import gradients as _gradients  # noqa: F401 - attaches to the op table
+# imported for their effect: they attach to the op table
+from tinytorch import (
+    decompositions as _decompositions,  # noqa: F401
+    gradients as _gradients,  # noqa: F401
+)
 from tinytorch.autograd.checkpoint import checkpoint
 from tinytorch.autograd.engine import backward, grad
 from tinytorch.autograd.function import Function
 from tinytorch.autograd.gradcheck import gradcheck, gradgradcheck
 from tinytorch.autograd.modes import enable_grad, no_grad, set_grad_enabled
-from tinytorch.dispatch import is_grad_enabled
+from tinytorch.state import is_grad_enabled
 
 __all__ = [
     "Function",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinytorch.autograd.engine import backward as run_backward
 from tinytorch.autograd.function import Function
-from tinytorch.dispatch import grad_mode
+from tinytorch.state import grad_mode
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -58,4 +58,3 @@ def checkpoint(function: Callable[..., Tensor], *args: Any) -> Tensor:
         function: takes `args` and returns one Tensor.
     """
     return _Checkpoint.apply(function, *args)
-

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import Record, apply, grad_mode, owner_of, phase, wrap, write_clock
+from tinytorch.dispatch import apply, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
+from tinytorch.history import Record, owner_of, write_clock
+from tinytorch.state import grad_mode, phase
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -192,9 +194,7 @@ def _leading_to(order: list[Source], wanted: set[int]) -> set[int]:
     return relevant
 
 
-def _step(
-    record: Record, g: Tensor, pending: dict[int, Tensor], relevant: set[int] | None
-) -> None:
+def _step(record: Record, g: Tensor, pending: dict[int, Tensor], relevant: set[int] | None) -> None:
     """Hand the gradient of a result on to the inputs."""
     if record.inputs is None:
         raise AutogradError(
@@ -271,4 +271,3 @@ def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -
                 g = wrap(np.array(g._data), g.meta)
             shared.add(id(owner))
         leaf.grad = g
-

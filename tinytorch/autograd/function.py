@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tinytorch.dispatch import Record, grad_mode, is_grad_enabled, wrap, write_clock
+from tinytorch.dispatch import wrap
 from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.history import Record, write_clock
 from tinytorch.op import Op
+from tinytorch.state import grad_mode, is_grad_enabled
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor

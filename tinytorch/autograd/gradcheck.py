@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch.autograd.engine import grad
-from tinytorch.dispatch import grad_mode, wrap
+from tinytorch.dispatch import wrap
 from tinytorch.dtypes import Array, float64
 from tinytorch.errors import AutogradError
+from tinytorch.state import grad_mode
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -91,8 +92,7 @@ def _gradient_function(
         out = function(*xs)
         found = grad(out, [xs[i] for i in checked], weight, create_graph=True, allow_unused=True)
         flat = [
-            (xs[i] * 0 if g is None else g).reshape(-1)
-            for i, g in zip(checked, found, strict=True)
+            (xs[i] * 0 if g is None else g).reshape(-1) for i, g in zip(checked, found, strict=True)
         ]
         return cat(flat)
 

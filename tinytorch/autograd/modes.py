@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import ContextDecorator
 from typing import Any
 
-from tinytorch.dispatch import grad_mode
+from tinytorch.state import StateContext, grad_mode
 
 
-class set_grad_enabled(ContextDecorator):  # noqa: N801 - PyTorch's name
+class set_grad_enabled(ContextDecorator):
     """Record history inside the block, or do not."""
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
-        self._open: list[Any] = []
+        self._open: list[StateContext] = []
 
     def _recreate_cm(self) -> set_grad_enabled:
         # a decorated function may run in several threads at once: each call has its own
@@ -28,18 +28,18 @@ class set_grad_enabled(ContextDecorator):  # noqa: N801 - PyTorch's name
         self._open.pop().__exit__(*error)
 
 
-class no_grad(set_grad_enabled):  # noqa: N801 - PyTorch's name
+class no_grad(set_grad_enabled):
     """Do not record history inside the block.
 
-        with tinytorch.no_grad():
-            w -= lr * w.grad
+    with tinytorch.no_grad():
+        w -= lr * w.grad
     """
 
     def __init__(self) -> None:
         super().__init__(False)
 
 
-class enable_grad(set_grad_enabled):  # noqa: N801 - PyTorch's name
+class enable_grad(set_grad_enabled):
     """Record history inside the block, although it stands in a `no_grad`."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Backends by name: register one, set one for the process, or use one for a block.
 
-    tinytorch.register_backend("mine", MyBackend)
-    tinytorch.set_backend("mine")
-    with tinytorch.using_backend("numpy"): ...
+tinytorch.register_backend("mine", MyBackend)
+tinytorch.set_backend("mine")
+with tinytorch.using_backend("numpy"): ...
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def find_backend(backend: str | ComputeBackend) -> ComputeBackend:
         instance = _factories[backend]()
         if not isinstance(instance, ComputeBackend):
             raise BackendError(
-                f"backend {backend!r}: {type(instance).__name__} is not a ComputeBackend; derive it "
-                f"from one, for example NumpyBackend"
+                f"backend {backend!r}: {type(instance).__name__} is not a ComputeBackend; derive "
+                f"it from one, for example NumpyBackend"
             )
         _instances[backend] = instance
     return _instances[backend]
@@ -104,7 +104,7 @@ def _built_in(module: str, cls: str, needs_numba: bool) -> Factory:
         if needs_numba and importlib.util.find_spec("numba") is None:
             raise missing_extra("numba", "fast", f"the {module} backend")
         loaded = importlib.import_module(f"tinytorch.backends.{module}")
-        return getattr(loaded, cls)()  # type: ignore[no-any-return]
+        return getattr(loaded, cls)()
 
     return make
 

@@ -85,7 +85,7 @@ class ComputeBackend(ABC):
         """
         own = getattr(self, op.name, None)
         if own is not None:
-            return own  # type: ignore[no-any-return]
+            return own
         family = getattr(self, op.kind, None)
         if family is not None:
             return lambda *arrays, **params: family(op, *arrays, **params)

@@ -102,8 +102,7 @@ def conv2d_input(
             rows = slice(top, top + (oh - 1) * stride[0] + 1, stride[0])
             cols = slice(left, left + (ow - 1) * stride[1] + 1, stride[1])
             out[..., rows, cols] += spread[..., i, j]
-    out = out.reshape(n, groups * cg, h, wd)
-    return _unpad(out, padding)
+    return _unpad(out.reshape(n, groups * cg, h, wd), padding)
 
 
 def _unpad(x: Array, padding: Pair) -> Array:
@@ -187,8 +186,7 @@ def conv2d_weight_by(
 ) -> Array:
     """`conv2d_weight` as a convolution: of the input with the gradient as a kernel, the batch in
     the place of the channels, stride and dilation exchanged."""
-    n, c = x.shape[:2]
-    o, cg = g.shape[1], c // groups
+    o, cg = g.shape[1], x.shape[1] // groups
     padded = pad2d(x, padding)
     swapped = g.transpose(1, 0, 2, 3)
     parts = []
@@ -211,18 +209,17 @@ def conv2d_weight_by(
 # -- pooling ---------------------------------------------------------------------------------------
 
 
-def _max_positions(
-    x: Array, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair
-) -> Array:
+def _max_positions(x: Array, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Array:
     """Flat position in (h, w) of the first maximum of every window: (n, c, oh, ow)."""
-    n, c, h, w = x.shape
+    h, w = x.shape[2:]
     windows = windows2d(pad2d(x, padding, -np.inf), kernel, stride, dilation)
     best = windows.reshape(*windows.shape[:4], -1).argmax(-1)
     # where all is -inf the border would win; the first element inside wins instead
     inside = windows2d(pad2d(np.ones((1, 1, h, w), bool), padding), kernel, stride, dilation)
     inside = inside.reshape(*inside.shape[2:4], -1)
-    won = np.take_along_axis(np.broadcast_to(inside, (*best.shape, inside.shape[-1])),
-                             best[..., None], -1)[..., 0]
+    won = np.take_along_axis(
+        np.broadcast_to(inside, (*best.shape, inside.shape[-1])), best[..., None], -1
+    )[..., 0]
     best = np.where(won, best, inside.argmax(-1))
     i, j = np.divmod(best, kernel[1])
     rows = np.arange(best.shape[2])[:, None] * stride[0] - padding[0] + i * dilation[0]
@@ -269,9 +266,9 @@ def avg_pool2d_backward(
     g: Array, *, input_size: Pair, kernel_size: Pair, stride: Pair, padding: Pair
 ) -> Array:
     """Every output element spreads evenly over its window."""
-    n, c, oh, ow = g.shape
+    oh, ow = g.shape[2:]
     h, w = (s + 2 * p for s, p in zip(input_size, padding, strict=True))
-    out = np.zeros((n, c, h, w), g.dtype)
+    out = np.zeros((*g.shape[:2], h, w), g.dtype)
     share = g / (kernel_size[0] * kernel_size[1])
     for i in range(kernel_size[0]):
         for j in range(kernel_size[1]):

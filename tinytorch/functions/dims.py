@@ -36,11 +36,11 @@ def normalize_dims(dim: int | Iterable[int] | None, ndim: int) -> tuple[int, ...
     """
     if dim is None:
         return tuple(range(ndim))
-    if type(dim) is int:
+    if isinstance(dim, int):
         if -ndim <= dim < ndim:
             return (dim % ndim,)
         return (normalize_dim(dim, ndim),) if ndim else _none_of_0d(dim)
-    dims = sorted([normalize_dim(d, ndim) for d in dim])  # type: ignore[union-attr]
+    dims = sorted([normalize_dim(d, ndim) for d in dim])
     if len(set(dims)) != len(dims):
         raise ValueError(f"dim {tuple(dim)} names a dimension twice")
     return tuple(dims) if ndim else ()

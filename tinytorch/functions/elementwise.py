@@ -9,7 +9,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import bool_
+from tinytorch.dtypes import bool_, promote
 from tinytorch.errors import DTypeError
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def maximum(a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def minimum(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """The smaller of a and b; NaN if either is. Where they are equal each gets half the gradient."""
+    """The smaller of a and b; NaN if either is. Where they are equal, each gets half of the
+    gradient."""
     return apply(ops.minimum, a, b)
 
 
@@ -163,6 +164,9 @@ def bitwise_not(a: Tensor) -> Tensor:
 
 def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
     """a where the condition is true, b elsewhere."""
+    if isinstance(a, (bool, int, float)) and isinstance(b, (bool, int, float)):
+        # two numbers do not say which dtype of their category they have: the default one
+        a = apply(ops.full, shape=(), value=a, dtype=promote(type(a), type(b)))
     return apply(ops.where, condition, a, b)
 
 

@@ -127,8 +127,7 @@ def _is_basic(entry: Any) -> bool:
     return (
         entry is None
         or entry is Ellipsis
-        or isinstance(entry, (slice, int, np.integer))
-        and not isinstance(entry, bool)
+        or (isinstance(entry, (slice, int, np.integer)) and not isinstance(entry, bool))
     )
 
 

@@ -89,7 +89,9 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], 
     unused = [c for c in string.ascii_uppercase + string.ascii_lowercase if c not in equation]
     widest = 0
     for part, operand in zip(parts, operands, strict=True):
-        widest = max(widest, operand.ndim - len(part.replace("...", ""))) if "..." in part else widest
+        widest = (
+            max(widest, operand.ndim - len(part.replace("...", ""))) if "..." in part else widest
+        )
     batch = unused[:widest]
     terms = [_expand(p, o, batch, equation) for p, o in zip(parts, operands, strict=True)]
     if arrow:

@@ -119,7 +119,7 @@ def flip(x: Tensor, *dims: Any) -> Tensor:
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements from `start` on, along `dim`."""
     dim = normalize_dim(dim, x.ndim)
-    if not (0 <= start and 0 <= length and start + length <= x.shape[dim]):
+    if not (start >= 0 and length >= 0 and start + length <= x.shape[dim]):
         raise IndexError(
             f"narrow: {length} elements from {start} are not within size {x.shape[dim]}"
         )

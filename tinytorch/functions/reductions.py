@@ -12,6 +12,7 @@ from tinytorch.dtypes import Shape, bool_
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import elementwise, indexing, movement
 from tinytorch.functions.dims import normalize_dim, normalize_dims
+from tinytorch.op import Op
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -96,7 +97,7 @@ def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     return _arg(ops.argmin, x, dim, keepdim)
 
 
-def _arg(op: ops.Op, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+def _arg(op: Op, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     if dim is None or x.ndim == 0:
         flat = apply(op, movement.reshape(x, (-1,)), dim=0, keepdim=False)
         return movement.reshape(flat, (1,) * x.ndim) if keepdim else flat

@@ -1,0 +1,256 @@
+"""backward and grad: what is found, what is freed, what is refused."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+import tinytorch
+from tinytorch.autograd import grad
+
+
+@pytest.fixture(autouse=True)
+def _numpy() -> Any:
+    with tinytorch.using_backend("numpy"):
+        yield
+
+
+def test_gradients_add_up_over_paths_and_over_calls() -> None:
+    x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
+    (x * x + x).sum().backward()
+    assert x.grad.tolist() == [3.0, 5.0]
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [5.0, 7.0]
+
+
+def test_a_chain_of_100_000_ops() -> None:
+    x = tinytorch.tensor([1.0], requires_grad=True)
+    y = x
+    for _ in range(100_000):
+        y = y + 1.0
+    y.backward()
+    assert x.grad.tolist() == [1.0]
+
+
+def test_the_third_derivative() -> None:
+    x = tinytorch.tensor(2.0, dtype="float64", requires_grad=True)
+    y = x**5
+    (first,) = grad(y, x, create_graph=True)
+    (second,) = grad(first, x, create_graph=True)
+    (third,) = grad(second, x)
+    assert [first.item(), second.item(), third.item()] == [80.0, 160.0, 240.0]
+
+
+def test_history_makes_no_reference_cycles() -> None:
+    def step() -> None:
+        w = tinytorch.ones(3, requires_grad=True)
+        loss = (w * tinytorch.ones(3)).tanh().sum()
+        loss.backward()
+
+    step()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(50):
+            step()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_values_that_no_gradient_reads_are_not_kept() -> None:
+    import weakref
+
+    w = tinytorch.ones(1000, requires_grad=True)
+    middle = w * 2.0
+    watched = weakref.ref(middle._data)
+    out = middle + 1.0  # the gradient of an addition reads nothing
+    del middle
+    assert watched() is None
+    out.sum().backward()
+    assert w.grad.tolist() == [2.0] * 1000
+
+
+def test_backward_frees_and_retain_graph_keeps() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad.tolist() == [4.0, 4.0]
+    with pytest.raises(tinytorch.AutogradError) as error:
+        y.backward()
+    assert str(error.value) == (
+        "backward: the history of sum was freed by an earlier backward; pass retain_graph=True to "
+        "that one to call it twice"
+    )
+    assert x.grad.tolist() == [4.0, 4.0]
+
+
+def test_backward_needs_a_single_element_or_a_gradient() -> None:
+    x = tinytorch.ones(2, 3, requires_grad=True)
+    y = x * 2
+    with pytest.raises(tinytorch.AutogradError) as error:
+        y.backward()
+    assert str(error.value) == (
+        "backward: a gradient is only implied for a single element, and this tensor has shape "
+        "(2, 3); reduce it first (loss.mean()) or pass gradient="
+    )
+    with pytest.raises(tinytorch.ShapeError, match=r"gradient has shape \(3,\), the tensor \(2, 3"):
+        y.backward(tinytorch.ones(3))
+    y.backward(tinytorch.ones(2, 3))
+    assert x.grad.tolist() == [[2.0] * 3] * 2
+
+
+def test_backward_needs_a_history() -> None:
+    with pytest.raises(tinytorch.AutogradError, match="this tensor has no history"):
+        tinytorch.ones(1).backward()
+
+
+@pytest.mark.parametrize(
+    ("use", "fails"),
+    [
+        (lambda w, a: w * a, True),  # the gradient for w reads a
+        (lambda w, a: w * a[::2][:2], True),  # it reads a view of a
+        (lambda w, a: w + a, False),  # it reads nothing
+    ],
+)
+def test_an_overwritten_value_is_noticed_only_where_it_is_needed(use: Any, fails: bool) -> None:
+    w = tinytorch.ones(4, 1, requires_grad=True)
+    a = tinytorch.ones(4)
+    y = use(w, a).sum()
+    a.add_(1)
+    if fails:
+        with pytest.raises(tinytorch.AutogradError, match="overwritten in place after it was used"):
+            y.backward()
+        assert w.grad is None
+    else:
+        y.backward()
+        assert w.grad.tolist() == [[4.0]] * 4
+
+
+def test_an_overwritten_output_is_noticed() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+    y = x.exp()
+    with tinytorch.no_grad():
+        y.detach().zero_()
+    with pytest.raises(tinytorch.AutogradError) as error:
+        y.sum().backward()
+    assert str(error.value) == (
+        "backward: a value of shape (2,) that the gradient of exp needs was overwritten in place "
+        "after it was used; write into a copy, or call backward before writing"
+    )
+
+
+def test_an_optimizer_step_between_two_forwards_is_fine() -> None:
+    w = tinytorch.ones(2, requires_grad=True)
+    for _ in range(3):
+        (w * w).sum().backward()
+        with tinytorch.no_grad():
+            w -= w.grad * 0.1
+        w.grad = None
+    assert w.tolist() == pytest.approx([0.512] * 2)
+
+
+def test_grad_changes_no_grad_attribute_and_says_what_is_unused() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+    z = tinytorch.ones(2, requires_grad=True)
+    (gx,) = grad((x * 3).sum(), x)
+    assert gx.tolist() == [3.0, 3.0]
+    assert x.grad is None
+    with pytest.raises(tinytorch.AutogradError, match=r"input 1 \(shape \(2,\)\) was not used"):
+        grad((x * 3).sum(), [x, z])
+    assert grad((x * 3).sum(), [x, z], allow_unused=True)[1] is None
+    with pytest.raises(tinytorch.AutogradError, match="input 0 .* does not require grad"):
+        grad((x * 3).sum(), tinytorch.ones(2))
+
+
+def test_grad_of_a_computed_tensor() -> None:
+    x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    z = (y * y).sum()
+    gy, gx = grad(z, [y, x])
+    assert gy.tolist() == [2.0, 8.0]
+    assert gx.tolist() == [4.0, 32.0]
+
+
+def test_hooks_see_and_replace_gradients_and_can_be_removed() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+    seen: list[Any] = []
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    remove = x.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    assert seen == [[1.0, 1.0]]
+    assert x.grad.tolist() == [20.0, 20.0]
+    remove()
+    x.grad = None
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+    x.register_hook(lambda g: tinytorch.ones(5))
+    with pytest.raises(tinytorch.ShapeError, match=r"hook returned a gradient of shape \(5,\)"):
+        (x * 2).sum().backward()
+
+
+def test_retain_grad_keeps_the_gradient_of_a_computed_tensor() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [6.0, 6.0]
+    assert x.grad.tolist() == [18.0, 18.0]
+
+
+def test_two_leaves_never_share_the_memory_of_their_gradients() -> None:
+    a = tinytorch.ones(2, requires_grad=True)
+    b = tinytorch.ones(2, requires_grad=True)
+    seed = tinytorch.ones(2)
+    (a + b).backward(seed)
+    a.grad.mul_(10)
+    assert b.grad.tolist() == [1.0, 1.0]
+    assert seed.tolist() == [1.0, 1.0]
+    c = tinytorch.ones(3, requires_grad=True)
+    c.sum().backward()  # the gradient of a sum is a broadcast view
+    c.grad.mul_(2)
+    assert c.grad.tolist() == [2.0] * 3
+
+
+def test_many_threads_at_once() -> None:
+    shared = tinytorch.ones(4, requires_grad=True)
+    errors: list[BaseException] = []
+
+    def work(i: int) -> None:
+        try:
+            own = tinytorch.full((4,), float(i), requires_grad=True)
+            for _ in range(50):
+                own.grad = None
+                (own * own).sum().backward()
+                assert own.grad.tolist() == [2.0 * i] * 4
+                (shared * 1.0).sum().backward()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert shared.grad.tolist() == [400.0] * 4
+
+
+def test_no_grad_records_nothing() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+    with tinytorch.no_grad():
+        assert (x * 2).history is None
+    assert (x.detach() * 2).history is None
+
+
+def test_casts_give_the_gradient_in_the_inputs_dtype() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+    w = tinytorch.ones(2, dtype="float64", requires_grad=True)
+    (x * w).sum().backward()
+    assert x.grad.dtype is tinytorch.float32
+    assert w.grad.dtype is tinytorch.float64

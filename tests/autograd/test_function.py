@@ -1,0 +1,141 @@
+"""Function, checkpoint and gradcheck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tinytorch
+from tinytorch.autograd import Function, checkpoint, grad, gradcheck, gradgradcheck
+
+
+@pytest.fixture(autouse=True)
+def _numpy() -> Any:
+    with tinytorch.using_backend("numpy"):
+        yield
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, scale: float = 1.0) -> Any:
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        return x * x * x * scale
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * 3 * ctx.scale * x * x, None
+
+
+def test_a_function_with_its_own_gradient_of_any_order() -> None:
+    x = tinytorch.randn(4, dtype="float64", requires_grad=True)
+    assert gradcheck(lambda x: Cube.apply(x, 2.0), [x], order=3)
+
+
+def test_what_is_wrong_with_a_function_is_said() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+
+    class TooFew(Cube):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g
+
+    with pytest.raises(tinytorch.AutogradError, match="returned 1 gradients, forward took 2"):
+        TooFew.apply(x, 1.0).sum().backward()
+
+    class WrongShape(Cube):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g.sum(), None
+
+    with pytest.raises(tinytorch.ShapeError, match=r"of shape \(\) for argument 0 of shape \(2,\)"):
+        WrongShape.apply(x, 1.0).sum().backward()
+
+    class NoTensor(Cube):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return 1
+
+    with pytest.raises(TypeError, match="forward must return a Tensor"):
+        NoTensor.apply(x)
+
+
+def test_a_functions_saved_value_may_not_be_overwritten() -> None:
+    x = tinytorch.ones(2)
+    w = tinytorch.ones(2, requires_grad=True)
+
+    class Times(Function):
+        @staticmethod
+        def forward(ctx: Any, w: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return w * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * ctx.saved_tensors[0], None
+
+    y = Times.apply(w, x).sum()
+    x.zero_()
+    with pytest.raises(tinytorch.AutogradError, match="overwritten in place"):
+        y.backward()
+
+
+def test_checkpoint_gives_the_same_gradients_and_keeps_less() -> None:
+    calls = []
+
+    def block(x: Any, w: Any) -> Any:
+        calls.append(1)
+        return ((x @ w).tanh() @ w).tanh()
+
+    x = tinytorch.randn(3, 3, dtype="float64", requires_grad=True)
+    w = tinytorch.randn(3, 3, dtype="float64", requires_grad=True)
+    plain = grad(block(x, w).sum(), [x, w])
+    calls.clear()
+    again = grad(checkpoint(block, x, w).sum(), [x, w])
+    assert len(calls) == 2
+    for a, b in zip(plain, again, strict=True):
+        assert a.tolist() == b.tolist()
+
+
+def test_checkpoint_draws_the_same_random_numbers_again() -> None:
+    x = tinytorch.ones(1000, requires_grad=True)
+    y = checkpoint(lambda x: x * tinytorch.rand(1000), x)
+    y.sum().backward()
+    assert x.grad.tolist() == y.tolist()
+
+
+def test_checkpoint_reaches_parameters_that_are_not_arguments() -> None:
+    w = tinytorch.ones(2, requires_grad=True)
+    x = tinytorch.ones(2, requires_grad=True)
+    checkpoint(lambda x: x * w * 3, x).sum().backward()
+    assert w.grad.tolist() == [3.0, 3.0]
+
+
+def test_gradcheck_finds_a_wrong_first_derivative_and_a_wrong_second() -> None:
+    x = tinytorch.randn(3, dtype="float64", requires_grad=True)
+
+    class WrongFirst(Cube):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return g * 2 * x * x, None
+
+    with pytest.raises(tinytorch.AutogradError, match="central differences say"):
+        gradcheck(lambda x: WrongFirst.apply(x, 1.0), [x])
+
+    class WrongSecond(Cube):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return g * 3 * x.detach() * x, None
+
+    assert gradcheck(lambda x: WrongSecond.apply(x, 1.0), [x])
+    with pytest.raises(tinytorch.AutogradError, match=r"\(order 1 to go\)"):
+        gradgradcheck(lambda x: WrongSecond.apply(x, 1.0), [x])
+
+
+def test_gradcheck_wants_float64() -> None:
+    with pytest.raises(tinytorch.AutogradError, match="float64 inputs that require a gradient"):
+        gradcheck(lambda x: x, [tinytorch.ones(2, requires_grad=True)])

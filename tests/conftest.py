@@ -1,0 +1,31 @@
+"""Each test has a seed of its own, made from its name: no test depends on which ran before it."""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import tinytorch
+
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def _seed(node: pytest.Item) -> int:
+    return zlib.crc32(node.nodeid.encode())
+
+
+@pytest.fixture(autouse=True)
+def _global_seed(request: pytest.FixtureRequest) -> None:
+    tinytorch.manual_seed(_seed(request.node))
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """A NumPy generator with the test's own seed."""
+    return np.random.default_rng(_seed(request.node))

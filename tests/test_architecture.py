@@ -1,0 +1,123 @@
+"""What the design promises of the code itself: direction of imports, cheap import, size."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "tinytorch"
+
+# A file may import what stands in its own layer or above it in this list.
+LAYERS = [
+    ["errors"],
+    ["dtypes", "op", "dtype_rules", "shapes", "shapes_conv", "ops"],
+    ["backends"],
+    ["state", "history", "dispatch"],
+    ["functions", "decompositions", "gradients"],
+    ["autograd"],
+    ["tensor", "formatting", "creation", "random"],
+    ["nn", "optim", "data", "bench"],
+    ["training"],
+]
+# Imports at run time, inside a function, that close a circle on purpose.
+LATE = {
+    ("functions/inplace.py", "random"),
+    ("autograd/function.py", "tensor"),
+    ("autograd/checkpoint.py", "random"),
+}
+CODE_LINES = 9_500
+
+
+def _layer(name: str) -> int:
+    for i, layer in enumerate(LAYERS):
+        if name in layer:
+            return i
+    pytest.fail(f"tinytorch/{name} stands in no layer: add it to LAYERS where the design has it")
+
+
+def _imports(path: Path) -> set[str]:
+    """Names directly below `tinytorch` that a file imports, but for type checking."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        child
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for child in ast.walk(node)
+    }
+    names = set()
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "tinytorch":
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tinytorch."):
+            names.add(node.module.split(".")[1])
+        elif isinstance(node, ast.Import):
+            names |= {a.name.split(".")[1] for a in node.names if a.name.startswith("tinytorch.")}
+    return names
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.stem)
+def test_imports_run_one_way(path: Path) -> None:
+    relative = path.relative_to(PACKAGE)
+    if relative == Path("__init__.py"):
+        return
+    own = _layer(relative.parts[0].removesuffix(".py"))
+    for name in _imports(path):
+        is_module = (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()
+        if is_module and (str(relative), name) not in LATE:
+            assert _layer(name) <= own, (
+                f"{relative} imports tinytorch.{name}, which stands above it"
+            )
+
+
+@pytest.mark.parametrize("module", ["numba", "torch", "matplotlib", "rich", "typer", "safetensors"])
+def test_import_brings_nothing_but_numpy(module: str) -> None:
+    code = f"import sys, tinytorch; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def _code_lines(path: Path) -> int:
+    """Lines that hold code: no blank lines, comments or docstrings."""
+    docstrings = {
+        line
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)
+        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
+    }
+    with path.open("rb") as file:
+        lines = {
+            line
+            for token in tokenize.tokenize(file.readline)
+            if token.type
+            not in (
+                tokenize.COMMENT,
+                tokenize.NL,
+                tokenize.NEWLINE,
+                tokenize.INDENT,
+                tokenize.DEDENT,
+                tokenize.ENCODING,
+                tokenize.ENDMARKER,
+            )
+            for line in range(token.start[0], token.end[0] + 1)
+        }
+    return len(lines - docstrings)
+
+
+def test_the_framework_stays_small() -> None:
+    total = sum(_code_lines(path) for path in PACKAGE.rglob("*.py"))
+    assert total <= CODE_LINES, f"{total} lines of code; the budget is {CODE_LINES}"
+
+
+def test_no_file_has_grown_a_second_subject() -> None:
+    long = {
+        str(path.relative_to(PACKAGE)): count
+        for path in PACKAGE.rglob("*.py")
+        if (count := len(path.read_text().splitlines())) > 520
+    }
+    assert long == {}

@@ -1,0 +1,76 @@
+"""What a tensor remembers of where it came from, and how overwritten values are noticed."""
+
+from __future__ import annotations
+
+import weakref
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.op import Op, Params
+
+
+class Record:
+    """Where a tensor came from. Points only at inputs, so reference counting alone frees it.
+
+    Attributes:
+        op: the op that made the tensor.
+        params: its parameters.
+        edges: for each input its Record, or the tensor itself if it is a leaf that needs a
+            gradient, or None.
+        inputs: for each input the tensor or scalar if the gradient reads its value, else None. The
+            whole is None after `backward` has freed it.
+        metas: for each input its `TensorMeta`, or the scalar's type.
+        output: the result's array, if the gradient reads it.
+        clock: the write clock when the op ran; in-place writes after it are found by `last_write`.
+        hooks: functions to call with the gradient.
+    """
+
+    __slots__ = ("clock", "edges", "hooks", "inputs", "meta", "metas", "op", "output", "params")
+
+    op: Op
+    params: Params
+    edges: tuple[Any, ...]
+    inputs: tuple[Any, ...] | None
+    metas: tuple[Any, ...]
+    meta: TensorMeta
+    output: Any
+    clock: int
+    hooks: list[Any] | None
+
+
+class WriteClock:
+    """Counts in-place writes, and knows for each array the last one.
+
+    An op's record keeps the time; `backward` compares. So a value that was overwritten after the op
+    ran is noticed without a version number on every tensor.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._ticks = count(1)
+        self._last: dict[int, tuple[Any, int]] = {}
+
+    def write(self, array: Array) -> None:
+        """Note a write into `array`, and so into every view of the same memory."""
+        owner = owner_of(array)
+        key = id(owner)
+        self.now = next(self._ticks)
+        self._last[key] = (weakref.ref(owner, lambda _: self._last.pop(key, None)), self.now)
+
+    def last_write(self, array: Array) -> int:
+        """When the memory of `array` was last written in place; 0 for never."""
+        entry = self._last.get(id(owner_of(array)))
+        return entry[1] if entry is not None else 0
+
+
+def owner_of(array: Array) -> Array:
+    """The array that owns the memory which `array` views."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+write_clock = WriteClock()

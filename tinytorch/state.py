@@ -1,0 +1,103 @@
+"""What is in force here: modes, backend, whether gradients are recorded, the phase.
+
+It belongs to the thread or coroutine that set it (a context variable), and is never changed, only
+replaced; so it is safe in threads, and leaving a block restores exactly what was before.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING
+
+from tinytorch import backends
+from tinytorch.backends.base import ComputeBackend
+
+if TYPE_CHECKING:
+    from tinytorch.dispatch import Mode
+
+
+class State:
+    """What a thread or coroutine has in force."""
+
+    __slots__ = ("backend", "below", "grad", "mode", "phase")
+
+    def __init__(
+        self,
+        mode: Mode | None,
+        below: State | None,
+        backend: ComputeBackend | None,
+        grad: bool,
+        phase: str,
+    ) -> None:
+        self.mode = mode
+        self.below = below  # the state outside of `mode`
+        self.backend = backend  # None: the process-wide one
+        self.grad = grad
+        self.phase = phase
+
+
+_INITIAL = State(None, None, None, True, "forward")
+STATE: ContextVar[State] = ContextVar("tinytorch", default=_INITIAL)
+
+
+class StateContext:
+    """Puts a state in force for a block. For one use: `__enter__` once."""
+
+    __slots__ = ("_token", "state")
+
+    _token: Token[State]
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def __enter__(self) -> None:
+        self._token = STATE.set(self.state)
+
+    def __exit__(self, *error: object) -> None:
+        STATE.reset(self._token)
+
+
+def using_backend(backend: str | ComputeBackend) -> StateContext:
+    """Run a block on another backend, in this thread or coroutine only.
+
+        with tinytorch.using_backend("optimized"):
+            y = model(x)
+
+    Raises:
+        BackendError: no backend has this name; the message lists those there are.
+    """
+    old = STATE.get()
+    chosen = backends.find_backend(backend)
+    return StateContext(State(old.mode, old.below, chosen, old.grad, old.phase))
+
+
+def current_backend() -> ComputeBackend:
+    """The backend that ops run on here."""
+    return STATE.get().backend or backends.get_backend()
+
+
+def grad_mode(enabled: bool) -> StateContext:
+    """Record history, or not, inside the block."""
+    old = STATE.get()
+    return StateContext(State(old.mode, old.below, old.backend, enabled, old.phase))
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops are being recorded for `backward`."""
+    return STATE.get().grad
+
+
+def phase(name: str) -> StateContext:
+    """Mark the ops of a block as "forward", "backward" or "optimizer", for modes that listen."""
+    old = STATE.get()
+    return StateContext(State(old.mode, old.below, old.backend, old.grad, name))
+
+
+def no_mode_active() -> bool:
+    """Ops go straight to the backend: nothing would miss what bypasses `apply`."""
+    return STATE.get().mode is None
+
+
+def current_phase() -> str:
+    """The phase in force: "forward", "backward" or "optimizer"."""
+    return STATE.get().phase
