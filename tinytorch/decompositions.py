@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.functions import indexing
+from tinytorch.functions import indexing, movement
 from tinytorch.op import find_op
 
 if TYPE_CHECKING:
@@ -31,10 +31,16 @@ def _decomposition(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @_decomposition
 def linear(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
     """x @ w.T + b; the batch dimensions are merged, so that it is one matrix product."""
-    out = apply(ops.matmul, x if x.ndim == 2 else x.reshape(-1, x.shape[-1]), w.t())
+    out = apply(ops.matmul, movement.rows(x), w.t())
     if b is not None:
         out = apply(ops.add, out, b)
-    return out if x.ndim == 2 else out.reshape(*x.shape[:-1], w.shape[0])
+    return out if x.ndim == 2 else out.reshape((*x.shape[:-1], w.shape[0]))
+
+
+@_decomposition
+def linear_weight(grad: Tensor, x: Tensor) -> Tensor:
+    """grad.T @ x over all rows: the gradient of `linear` for its weight."""
+    return apply(ops.matmul, movement.rows(grad).mT, movement.rows(x))
 
 
 @_decomposition

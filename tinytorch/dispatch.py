@@ -12,13 +12,14 @@ belongs to the thread or coroutine that opened it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinytorch import backends
 from tinytorch.backends.base import ComputeBackend
-from tinytorch.dtypes import Array, DType, TensorMeta, meta_of_array
+from tinytorch.dtypes import Array, DType, TensorMeta, int64, meta_of_array, tensor_meta
 from tinytorch.errors import AutogradError, BackendError, ShapeError
 from tinytorch.history import Record, owner_of as owner_of, write_clock
 from tinytorch.op import Op, Params, Plan
@@ -37,6 +38,7 @@ from tinytorch.state import (
 )
 
 if TYPE_CHECKING:
+    from tinytorch.random import Generator
     from tinytorch.tensor import Tensor
 
 Input = Any  # a Tensor or a Python scalar
@@ -70,6 +72,14 @@ class Mode:
     def write(self, target: Tensor, data: Any) -> None:
         """Carry out an in-place write of `data` into `target`."""
         _write_below(target, data)
+
+    def seed(self, generator: Generator) -> Any:
+        """The data of the 0-d int64 tensor with the generator's next seed."""
+        return _seed_below(generator)
+
+    def scalar(self, read: Callable[[], float], dtype: DType, key: Hashable) -> Any:
+        """The data of a 0-d tensor with the number that `read` gives now."""
+        return _scalar_below(read, dtype, key)
 
     def below(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
         """Pass the op on."""
@@ -146,7 +156,7 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
             data = [t if type(t) in SCALAR_TYPES else t._data for t in inputs]
             needs_grad = any([t.requires_grad for t in tensors])
     except AttributeError:
-        return apply(op, *[_as_input(op, t) for t in inputs], **params)
+        return apply(op, *_as_inputs(op, inputs), **params)
 
     plan = op.plans.get((metas, *params.items()) if params else metas)
     if plan is None:
@@ -161,7 +171,7 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     meta = plan.meta
     if state.mode is None:
         backend = state.backend or backends.current or backends.default()
-        kernel = backend.kernels[op]
+        kernel = backend.kernels[plan]
         result = kernel(*data, **params) if params else kernel(*data)
         if (
             type(result) is not ndarray
@@ -176,7 +186,7 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     out._data = result
     out.meta = meta
     out.grad = None
-    if not needs_grad or not state.grad or op.vjps is None:
+    if not needs_grad or not state.grad or not plan.differentiable:
         out.requires_grad = False
         out.history = None
         return out  # type: ignore[no-any-return]
@@ -261,6 +271,42 @@ def _write_below(target: Tensor, data: Any) -> None:
         state.mode.write(target, data)
 
 
+def live_scalar(read: Callable[[], float], dtype: DType, key: Hashable = None) -> Input:
+    """`read()`: a number that changes between the calls of a function, such as a learning rate.
+
+    In a trace it becomes an input, a 0-d tensor, that is read anew at every call of the graph.
+
+    Args:
+        read: gives the number; called once for each call of the function.
+        dtype: of the tensors that the number meets.
+        key: two numbers of the same key (not None) are the same input.
+    """
+    if no_mode_active():
+        return read()
+    return wrap(_scalar_below(read, dtype, key), tensor_meta((), dtype))
+
+
+def live_seed(generator: Generator) -> Tensor:
+    """The generator's next seed: a 0-d int64 tensor, in a trace an input drawn at every call."""
+    return wrap(_seed_below(generator), tensor_meta((), int64))
+
+
+def _seed_below(generator: Generator) -> Any:
+    state = STATE.get()
+    if state.mode is None:
+        return np.array(generator.draw_seed(), np.int64)
+    with _Outside(state):
+        return state.mode.seed(generator)
+
+
+def _scalar_below(read: Callable[[], float], dtype: DType, key: Hashable) -> Any:
+    state = STATE.get()
+    if state.mode is None:
+        return np.array(read(), dtype.dtype)
+    with _Outside(state):
+        return state.mode.scalar(read, dtype, key)
+
+
 def _execute(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
     state = STATE.get()
     return (_run_kernel if state.mode is None else _run_mode)(state, op, inputs, params, plan)
@@ -285,7 +331,7 @@ def _run_kernel(
     state: State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
 ) -> Array:
     backend = state.backend or backends.current or backends.default()
-    kernel = backend.kernels[op]
+    kernel = backend.kernels[plan]
     arrays = [t if type(t) in SCALAR_TYPES else t._data for t in inputs]
     data = kernel(*arrays, **params) if params else kernel(*arrays)
     if (
@@ -322,10 +368,19 @@ def _decomposes(op: Op, state: State, needs_grad: bool) -> bool:
     return not (state.backend or backends.default()).has_kernel(op)
 
 
+def _as_inputs(op: Op, values: tuple[Any, ...]) -> list[Input]:
+    inputs = [_as_input(op, value) for value in values]
+    if all(type(x) in SCALAR_TYPES for x in inputs):
+        raise op.no_tensor()
+    return inputs
+
+
 def _as_input(op: Op, value: Any) -> Input:
     """NumPy's arrays and numbers are taken like tensors and numbers; nothing else is."""
-    if isinstance(value, (_tensor_class, bool, int, float)):
-        return float(value) if type(value) not in SCALAR_TYPES | {_tensor_class} else value
+    if isinstance(value, _tensor_class):  # a subclass too, such as nn.Parameter
+        return value
+    if isinstance(value, (bool, int, float)):
+        return value if type(value) in SCALAR_TYPES else float(value)
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

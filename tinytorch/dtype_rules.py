@@ -86,8 +86,8 @@ def any_type(name: str, operands: list[Operand], params: Params) -> Types:
     return [dtype] * len(operands), dtype
 
 
-def indexed(position: int) -> DTypeRule:
-    """The input at `position` holds int64 positions; the others are moved as they are."""
+def indexed(position: int, values_rule: DTypeRule = any_type) -> DTypeRule:
+    """The input at `position` holds int64 positions; the others follow a rule of their own."""
 
     def rule(name: str, operands: list[Operand], params: Params) -> Types:
         index = operands[position]
@@ -95,8 +95,8 @@ def indexed(position: int) -> DTypeRule:
         if given.is_floating_point or given is bool_:
             raise DTypeError(f"{name}: an index must be int32 or int64, not {given.name}")
         values = [o for i, o in enumerate(operands) if i != position]
-        dtype = promote(*values)
-        return [DEFAULT_INT if i == position else dtype for i in range(len(operands))], dtype
+        wanted, dtype = values_rule(name, values, params)
+        return [*wanted[:position], DEFAULT_INT, *wanted[position:]], dtype
 
     return rule
 

@@ -21,16 +21,16 @@ Source of the notation: tools/autograd/derivatives.yaml of PyTorch.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, TensorMeta
 from tinytorch.functions.elementwise import where
-from tinytorch.functions.movement import expand, flip, narrow, permute, reshape
+from tinytorch.functions.movement import expand, flip, narrow, permute, reshape, rows
 from tinytorch.functions.reductions import cumsum, sum as sum_, sum_to
 from tinytorch.history import Record
 from tinytorch.op import Op, Params, find_op
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 Formula = Callable[..., Any]
+Getter = Callable[[Record, Any, int], Any]
 
 TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
@@ -52,31 +53,31 @@ def gradient(name: str, **formulas: Formula | None) -> None:
     op = find_op(name)
     if set(formulas) != set(op.inputs):
         raise TypeError(f"the gradient of {name} needs a formula for each of {op.inputs}")
-    vjps = [formula and Vjp(op, formula) for formula in map(formulas.get, op.inputs)]
-    asked = [vjp for vjp in vjps if vjp is not None]
-    op.vjps = tuple(vjps)
-    op.saved_inputs = frozenset(i for vjp in asked for i in vjp.saved_inputs)
-    op.saves_output = any(vjp.reads_output for vjp in asked)
+    asked = [list(signature(f).parameters)[1:] if f else [] for f in map(formulas.get, op.inputs)]
+    op.vjps = tuple(
+        formula and _bind(formula, [_getter(op, name) for name in names])
+        for formula, names in zip(map(formulas.get, op.inputs), asked, strict=True)
+    )
+    named = {name for names in asked for name in names}
+    op.saved_inputs = frozenset(i for i, name in enumerate(op.inputs) if name in named)
+    op.saves_output = "out" in named
+    op.plans.clear()  # they say whether there is a gradient
 
 
-class Vjp:
-    """A gradient formula, and where its arguments are found: a vector-Jacobian product."""
-
-    __slots__ = ("_getters", "formula", "reads_output", "saved_inputs")
-
-    def __init__(self, op: Op, formula: Formula) -> None:
-        self.formula = formula
-        names = list(inspect.signature(formula).parameters)[1:]
-        self.reads_output = "out" in names
-        self.saved_inputs = [op.inputs.index(name) for name in names if name in op.inputs]
-        self._getters = [_getter(op, name) for name in names]
-
-    def __call__(self, g: Tensor, record: Record, output: Tensor | None, position: int) -> Any:
-        """The gradient of the input at `position`, given that of the result."""
-        return self.formula(g, *[get(record, output, position) for get in self._getters])
+def _bind(formula: Formula, getters: list[Getter]) -> Formula:
+    """The formula as autograd calls it: with the gradient of the result, the result's record, the
+    result itself if the op saves it, and the position of the input whose gradient is wanted."""
+    if not getters:
+        return lambda g, record, output, position: formula(g)
+    if len(getters) == 1:  # written out, as this runs for every op of every backward
+        (get,) = getters
+        return lambda g, record, output, position: formula(g, get(record, output, position))
+    return lambda g, record, output, position: formula(
+        g, *[get(record, output, position) for get in getters]
+    )
 
 
-def _getter(op: Op, name: str) -> Callable[[Record, Any, int], Any]:
+def _getter(op: Op, name: str) -> Getter:
     """How an argument of a formula is found."""
     if name == "out":
         return lambda record, output, position: output
@@ -122,7 +123,7 @@ gradient("add", a=lambda g: g, b=lambda g: g)
 gradient("sub", a=lambda g: g, b=lambda g: -g)
 gradient("mul", a=lambda g, b: g * b, b=lambda g, a: g * a)
 gradient("div", a=lambda g, b: g / b, b=lambda g, a, b: -g * ((a / b) / b))
-gradient("remainder", a=lambda g: g, b=lambda g, a, b: -g * (a / b).floor())
+gradient("remainder", a=lambda g: g, b=lambda g, a, b: -g * (a // b))
 gradient("floor_divide", a=_zeros, b=_zeros)
 
 
@@ -298,15 +299,15 @@ gradient(
 # -- fused -----------------------------------------------------------------------------------------
 
 
-def _rows(x: Tensor) -> Tensor:
-    return x if x.ndim == 2 else reshape(x, (-1, x.shape[-1]))
+def _sum_of_rows(g: Tensor) -> Tensor:
+    return apply(ops.sum, g, dims=tuple(range(g.ndim - 1)), keepdim=False)
 
 
 gradient(
     "linear",
-    x=lambda g, x_shape, w: reshape(apply(ops.matmul, _rows(g), w), x_shape),
-    w=lambda g, x: apply(ops.matmul, _rows(g).mT, _rows(x)),
-    b=lambda g: sum_(_rows(g), 0),
+    x=lambda g, x_shape, w: reshape(apply(ops.matmul, rows(g), w), x_shape),
+    w=lambda g, x: apply(ops.linear_weight, g, x),
+    b=_sum_of_rows,
 )
 gradient("softmax", x=lambda g, out, dim: apply(ops.softmax_backward, g, out, dim=dim))
 gradient("log_softmax", x=lambda g, out, dim: apply(ops.log_softmax_backward, g, out, dim=dim))
@@ -320,7 +321,7 @@ gradient(
     "layer_norm",
     x=lambda g, x, w, eps: apply(ops.layer_norm_backward, g, x, w, eps=eps),
     w=lambda g, x, eps: apply(ops.layer_norm_weight, g, x, eps=eps),
-    b=lambda g: sum_(_rows(g), 0),
+    b=_sum_of_rows,
 )
 gradient(
     "batch_norm",

@@ -23,16 +23,27 @@ class Plan:
         meta: shape and dtype of the result.
         casts: for each input the dtype it must be cast to first; None if all are right already.
         direct: nothing to cast and nothing to decompose: a kernel can run at once.
+        differentiable: the op has a gradient, and its result is floating-point.
+        op, operands, params: what the plan is for; an operand is a meta or a scalar's type.
     """
 
-    __slots__ = ("casts", "direct", "meta")
+    __slots__ = ("casts", "differentiable", "direct", "meta", "op", "operands", "params")
 
     def __init__(
-        self, meta: TensorMeta, casts: tuple[DType | None, ...] | None, direct: bool
+        self,
+        op: Op,
+        operands: Sequence[Operand],
+        params: Params,
+        meta: TensorMeta,
+        casts: tuple[DType | None, ...] | None,
     ) -> None:
+        self.op = op
+        self.operands = operands
+        self.params = params
         self.meta = meta
         self.casts = casts
-        self.direct = direct
+        self.direct = casts is None and op.decomposition is None
+        self.differentiable = op.vjps is not None and meta.dtype.is_floating_point
 
 
 class Op:
@@ -121,6 +132,8 @@ class Op:
         least = len(self.inputs) - self.optional
         if self.inputs != ("*",) and not least <= len(operands) <= len(self.inputs):
             raise TypeError(f"{self.name} takes {least} inputs, not {len(operands)}")
+        if operands and all(isinstance(o, type) for o in operands):
+            raise self.no_tensor()
         wanted, dtype = self._dtype_rule(self.name, list(operands), params)
         shapes = [() if isinstance(o, type) else o.shape for o in operands]
         shape = self._shape_rule(self.name, shapes, params)
@@ -128,13 +141,16 @@ class Op:
             want if isinstance(have, TensorMeta) and have.dtype is not want else None
             for have, want in zip(operands, wanted, strict=True)
         )
-        needs_cast = any(casts)
-        direct = not needs_cast and self.decomposition is None
-        plan = Plan(tensor_meta(shape, dtype), casts if needs_cast else None, direct)
+        meta = tensor_meta(shape, dtype)
+        plan = Plan(self, operands, params, meta, casts if any(casts) else None)
         if len(self.plans) >= PLANS_PER_OP:
             self.plans.clear()
         self.plans[key] = plan
         return plan
+
+    def no_tensor(self) -> TypeError:
+        """The error for a call with Python numbers only: they do not say the dtype."""
+        return TypeError(f"{self.name} needs at least one tensor, not only Python numbers")
 
     def flops(self, shapes: list[Shape], out: Shape, params: Params) -> int:
         """Floating-point operations for inputs of `shapes`; a multiply-add counts as two."""

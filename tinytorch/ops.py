@@ -267,7 +267,7 @@ def logical_or(a, b):  # type: ignore[no-untyped-def]
 
 @elementwise(dtype_rules.numeric)
 def relu_backward(grad, y):  # type: ignore[no-untyped-def]
-    return grad if y > 0 else 0
+    return 0 if y <= 0 else grad  # in this order it passes where y is NaN
 
 
 # -- elementwise, three inputs ---------------------------------------------------------------------
@@ -399,16 +399,24 @@ def _linear_flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
 linear = _row(
     "linear", "x w b", "fused", shapes.linear, dtype_rules.only_floating, _linear_flops, optional=1
 )
+linear_weight = _row(
+    "linear_weight", "grad x", "fused", shapes.linear_weight, dtype_rules.only_floating,
+    lambda shapes_in, out, _: 2 * math.prod(shapes_in[0]) * shapes_in[1][-1],
+)  # fmt: skip
 softmax = _fused("softmax", "x", shapes.same, dtype_rules.only_floating, 5)
 log_softmax = _fused("log_softmax", "x", shapes.same, dtype_rules.only_floating, 5)
 softmax_backward = _fused("softmax_backward", "grad y", shapes.equal, dtype_rules.only_floating, 4)
 log_softmax_backward = _fused(
     "log_softmax_backward", "grad y", shapes.equal, dtype_rules.only_floating, 4
 )
-cross_entropy = _fused("cross_entropy", "x target", shapes.labelled, dtype_rules.indexed(1), 6)
+cross_entropy = _fused(
+    "cross_entropy", "x target", shapes.labelled,
+    dtype_rules.indexed(1, dtype_rules.only_floating), 6,
+)  # fmt: skip
 cross_entropy_backward = _fused(
-    "cross_entropy_backward", "grad x target", shapes.labelled_gradient, dtype_rules.indexed(2), 6
-)
+    "cross_entropy_backward", "grad x target", shapes.labelled_gradient,
+    dtype_rules.indexed(2, dtype_rules.only_floating), 6,
+)  # fmt: skip
 gelu = _fused("gelu", "x", shapes.same, dtype_rules.only_floating, 8)
 gelu_backward = _fused("gelu_backward", "grad x", shapes.equal, dtype_rules.only_floating, 12)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply, wrap
-from tinytorch.dtypes import DEFAULT_FLOAT, as_dtype, int64, tensor_meta
+from tinytorch.dispatch import apply, live_seed
+from tinytorch.dtypes import DEFAULT_FLOAT, as_dtype
 from tinytorch.functions.dims import shape_arguments
 from tinytorch.tensor import Tensor
 
@@ -78,8 +78,7 @@ def draw_seed() -> int:
 
 def seed_tensor(generator: Generator | None = None) -> Tensor:
     """The next seed, as the 0-d int64 tensor that the `uniform` op takes."""
-    seed = (generator or default_generator).draw_seed()
-    return wrap(np.array(seed, np.int64), tensor_meta((), int64))
+    return live_seed(generator or default_generator)
 
 
 def rand(

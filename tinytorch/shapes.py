@@ -68,9 +68,10 @@ def reduced(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 def reduced_nonempty(name: str, shapes: list[Shape], params: Params) -> Shape:
     """As `reduced`, for reductions that have no value over no elements."""
-    kept: list[int] = [n for i, n in enumerate(shapes[0]) if i not in params["dims"]]
-    if any(shapes[0][d] == 0 for d in params["dims"]) and prod(kept):
-        raise ShapeError(f"{name}: shape {shapes[0]} has no elements along {params['dims']}")
+    dims: tuple[int, ...] = params["dims"]
+    kept = [n for i, n in enumerate(shapes[0]) if i not in dims]
+    if any(shapes[0][d] == 0 for d in dims) and 0 not in kept:
+        raise ShapeError(f"{name}: shape {shapes[0]} has no elements along {dims}")
     return reduced(name, shapes, params)
 
 
@@ -191,6 +192,14 @@ def linear(name: str, shapes: list[Shape], params: Params) -> Shape:
     if len(shapes) == 3 and shapes[2] != (w[0],):
         raise ShapeError(f"{name}: bias {shapes[2]} must have shape {(w[0],)}")
     return (*x[:-1], w[0])
+
+
+def linear_weight(name: str, shapes: list[Shape], params: Params) -> Shape:
+    """A gradient (..., out) and an input (..., in) give the weight's (out, in)."""
+    g, x = shapes
+    if not g or not x or g[:-1] != x[:-1]:
+        raise ShapeError(f"{name}: gradient {g} and input {x} must agree but in the last dimension")
+    return (g[-1], x[-1])
 
 
 def labelled(name: str, shapes: list[Shape], params: Params) -> Shape:

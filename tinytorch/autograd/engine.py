@@ -22,7 +22,8 @@ from tinytorch.state import grad_mode, phase
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
-Source = Any  # what a gradient belongs to: a Record, or a leaf Tensor
+# What a gradient belongs to: a Record, or a leaf Tensor. Hashed by identity.
+Source = Any
 
 _leaf_lock = threading.Lock()
 
@@ -55,7 +56,7 @@ def backward(
     """
     gradients = _propagate([tensor], [gradient], retain_graph, create_graph, None)
     shared = {id(owner_of(gradient._data))} if gradient is not None else set()
-    for leaf, g in gradients.values():
+    for leaf, g in gradients.items():
         _accumulate(leaf, g, shared, create_graph)
 
 
@@ -88,17 +89,18 @@ def grad(
     for i, tensor in enumerate(many_inputs):
         if not tensor.requires_grad:
             raise AutogradError(f"grad: input {i} (shape {tensor.shape}) does not require grad")
-    wanted = {id(_source(t)) for t in many_inputs}
-    found = _propagate(many_outputs, seeds, retain_graph, create_graph, wanted)
+    found = _propagate(
+        many_outputs, seeds, retain_graph, create_graph, {_source(t) for t in many_inputs}
+    )
     result: list[Tensor | None] = []
     for i, tensor in enumerate(many_inputs):
-        entry = found.get(id(_source(tensor)))
-        if entry is None and not allow_unused:
+        g = found.get(_source(tensor))
+        if g is None and not allow_unused:
             raise AutogradError(
                 f"grad: input {i} (shape {tensor.shape}) was not used to compute the outputs; pass "
                 f"allow_unused=True to get None for it"
             )
-        result.append(None if entry is None else entry[1])
+        result.append(g)
     return tuple(result)
 
 
@@ -111,29 +113,32 @@ def _propagate(
     seeds: list[Tensor | None],
     retain_graph: bool | None,
     create_graph: bool,
-    wanted: set[int] | None,
-) -> dict[int, tuple[Source, Tensor]]:
-    """Gradients of the leaves, or of the sources in `wanted`, by id."""
+    wanted: set[Source] | None,
+) -> dict[Source, Tensor]:
+    """Gradients of the leaves, or of the sources in `wanted`."""
     if len(seeds) != len(outputs):
         raise AutogradError(f"{len(outputs)} outputs need as many gradients, not {len(seeds)}")
-    pending: dict[int, Tensor] = {}
+    free = not (create_graph if retain_graph is None else retain_graph)
+    pending: dict[Source, Tensor] = {}
+    found: dict[Source, Tensor] = {}
     with grad_mode(create_graph), phase("backward"):
         for output, seed in zip(outputs, seeds, strict=True):
-            _add(pending, _source(output), _seed(output, seed))
+            source, g = _source(output), _seed(output, seed)
+            pending[source] = pending[source] + g if source in pending else g
         order = _topological_order([_source(t) for t in outputs])
-        found: dict[int, tuple[Source, Tensor]] = {}
         relevant = None if wanted is None else _leading_to(order, wanted)
         for source in reversed(order):
-            g = pending.pop(id(source), None)
-            if g is None or (relevant is not None and id(source) not in relevant):
+            if source not in pending or (relevant is not None and source not in relevant):
                 continue
-            g = _call_hooks(source, g)
-            is_leaf = not isinstance(source, Record)
-            if is_leaf if wanted is None else id(source) in wanted:
-                found[id(source)] = (source, g)
+            g = pending.pop(source)
+            if source.hooks:
+                g = _call_hooks(source, g)
+            is_leaf = type(source) is not Record
+            if is_leaf if wanted is None else source in wanted:
+                found[source] = g
             if not is_leaf:
                 _step(source, g, pending, relevant)
-                if not (create_graph if retain_graph is None else retain_graph):
+                if free:
                     source.inputs = None
                     source.output = None
     return found
@@ -162,39 +167,35 @@ def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
 def _topological_order(roots: list[Source]) -> list[Source]:
     """Every source before those computed from it. A loop, so depth is no limit."""
     order: list[Source] = []
-    seen: set[int] = set()
-    stack: list[tuple[Source, bool]] = [(root, False) for root in roots]
+    seen: set[Source] = set()
+    stack: list[Source | None] = list(roots)
     while stack:
-        source, done = stack.pop()
-        if done:
-            order.append(source)
-            continue
-        if id(source) in seen:
-            continue
-        seen.add(id(source))
-        if isinstance(source, Record):
-            stack.append((source, True))
-            for edge in source.edges:
-                if edge is not None and id(edge) not in seen:
-                    stack.append((edge, False))
-        else:
-            order.append(source)
+        source = stack.pop()
+        if source is None:  # all inputs of the record below it are done
+            order.append(stack.pop())
+        elif source not in seen:
+            seen.add(source)
+            if type(source) is Record:
+                stack += (source, None)
+                stack += [edge for edge in source.edges if edge is not None and edge not in seen]
+            else:
+                order.append(source)
     return order
 
 
-def _leading_to(order: list[Source], wanted: set[int]) -> set[int]:
+def _leading_to(order: list[Source], wanted: set[Source]) -> set[Source]:
     """The sources through which a wanted one is reached."""
-    relevant: set[int] = set()
+    relevant: set[Source] = set()
     for source in order:
-        if id(source) in wanted or (
-            isinstance(source, Record)
-            and any(edge is not None and id(edge) in relevant for edge in source.edges)
-        ):
-            relevant.add(id(source))
+        edges = source.edges if type(source) is Record else ()
+        if source in wanted or any(edge is not None and edge in relevant for edge in edges):
+            relevant.add(source)
     return relevant
 
 
-def _step(record: Record, g: Tensor, pending: dict[int, Tensor], relevant: set[int] | None) -> None:
+def _step(
+    record: Record, g: Tensor, pending: dict[Source, Tensor], relevant: set[Source] | None
+) -> None:
     """Hand the gradient of a result on to the inputs."""
     if record.inputs is None:
         raise AutogradError(
@@ -203,42 +204,38 @@ def _step(record: Record, g: Tensor, pending: dict[int, Tensor], relevant: set[i
         )
     if record.clock != write_clock.now:
         _check_unwritten(record)
-    for i, edge in enumerate(record.edges):
-        if edge is None or (relevant is not None and id(edge) not in relevant):
-            continue
-        gradient = _input_gradient(record, i, g)
-        if gradient is not None:
-            _add(pending, edge, gradient)
-
-
-def _input_gradient(record: Record, index: int, g: Tensor) -> Tensor | None:
     op = record.op
-    assert op.vjps is not None
-    vjp = op.vjps[index if len(op.vjps) > index else -1]  # the last stands for all of a variadic op
-    if vjp is None:
-        return None
-    output = None
-    if op.saves_output:
-        output = wrap(record.output, record.meta)
-        output.requires_grad = True
-        output.history = record
-    gradient: Tensor | None = vjp(g, record, output, index)
-    if gradient is not None and op.kind == "elementwise":
-        return sum_to(gradient, record.metas[index].shape)
-    return gradient
+    vjps = op.vjps
+    assert vjps is not None
+    output = _output_of(record) if op.saves_output else None
+    for i, edge in enumerate(record.edges):
+        if edge is None or (relevant is not None and edge not in relevant):
+            continue
+        vjp = vjps[i if len(vjps) > i else -1]  # the last stands for all inputs of a variadic op
+        if vjp is None:
+            continue
+        gradient = vjp(g, record, output, i)
+        if gradient is None:
+            continue
+        if op.kind == "elementwise" and gradient.meta is not record.metas[i]:
+            gradient = sum_to(gradient, record.metas[i].shape)
+        before = pending.get(edge)
+        pending[edge] = gradient if before is None else before + gradient
 
 
-def _add(pending: dict[int, Tensor], source: Source, g: Tensor) -> None:
-    key = id(source)
-    before = pending.get(key)
-    pending[key] = g if before is None else before + g
+def _output_of(record: Record) -> Tensor:
+    """The result that a record made. It does not hold the tensor, which would make a cycle."""
+    output = wrap(record.output, record.meta)
+    output.requires_grad = True
+    output.history = record
+    return output
 
 
 def _check_unwritten(record: Record) -> None:
     """Every value that the gradient reads is still what the op saw."""
     saved = [t._data for t in record.inputs or () if hasattr(t, "_data")]
     for data in [*saved, record.output]:
-        if isinstance(data, np.ndarray) and write_clock.last_write(data) > record.clock:
+        if data is not None and write_clock.last_write(data) > record.clock:
             raise AutogradError(
                 f"backward: a value of shape {data.shape} that the gradient of {record.op.name} "
                 f"needs was overwritten in place after it was used; write into a copy, or call "
@@ -247,7 +244,7 @@ def _check_unwritten(record: Record) -> None:
 
 
 def _call_hooks(source: Source, g: Tensor) -> Tensor:
-    for hook in list(source.hooks or ()):
+    for hook in list(source.hooks):
         replacement = hook(g)
         if replacement is not None:
             if replacement.shape != g.shape:

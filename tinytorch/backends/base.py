@@ -8,19 +8,23 @@ from typing import Any
 
 from tinytorch.backends import reference
 from tinytorch.dtypes import Array
-from tinytorch.op import Op
+from tinytorch.op import Op, Plan
 
 Kernel = Callable[..., Any]
 
+KERNELS = 16_384  # plans whose kernel is remembered
 
-class _KernelTable(dict[Op, Kernel]):
-    """Op -> kernel, filled as ops are first met."""
+
+class _KernelTable(dict[Plan, Kernel]):
+    """Plan -> kernel, filled as plans are first run."""
 
     def __init__(self, backend: ComputeBackend) -> None:
         self.backend = backend
 
-    def __missing__(self, op: Op) -> Kernel:
-        kernel = self[op] = self.backend.find_kernel(op)
+    def __missing__(self, plan: Plan) -> Kernel:
+        if len(self) >= KERNELS:
+            self.clear()
+        kernel = self[plan] = self.backend.specialize(plan)
         return kernel
 
 
@@ -43,7 +47,7 @@ class ComputeBackend(ABC):
         tinytorch.set_backend("mine")
     """
 
-    kernels: dict[Op, Kernel]
+    kernels: dict[Plan, Kernel]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ComputeBackend:
         # here and not in __init__, so that a subclass may forget super().__init__()
@@ -96,6 +100,13 @@ class ComputeBackend(ABC):
                 f"{op.name}({', '.join(op.inputs)}, ...)"
             )
         return kernel
+
+    def specialize(self, plan: Plan) -> Kernel:
+        """The kernel for operands of the plan's shapes and dtypes: it is called with no others.
+
+        Override to choose by shape once, instead of at every call.
+        """
+        return self.find_kernel(plan.op)
 
     def has_kernel(self, op: Op) -> bool:
         """Whether a fused op runs as one kernel here; otherwise its decomposition runs."""

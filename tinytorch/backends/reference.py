@@ -79,7 +79,7 @@ def _erf_array(a: Array) -> Array:
 
 
 def _relu_backward(g: Array, out: Array) -> Array:
-    return np.where(out > 0, g, np.zeros((), np.result_type(g, out)))
+    return np.where(out <= 0, np.zeros((), np.result_type(g, out)), g)
 
 
 def _where(condition: Any, a: Any, b: Any) -> Array:
@@ -141,6 +141,7 @@ _max: Any = np.maximum.reduce
 _min: Any = np.minimum.reduce
 
 
+@np.errstate(all="ignore")
 def sum(a: Array, *, dims: Dims, keepdim: bool) -> Array:
     return _sum(a, dims, None, None, keepdim)
 
@@ -169,6 +170,7 @@ def argsort(a: Array, *, dim: int, descending: bool) -> Array:
     return np.ascontiguousarray(a.shape[dim] - 1 - np.flip(order, dim))
 
 
+@np.errstate(all="ignore")
 def cumsum(a: Array, *, dim: int) -> Array:
     return np.cumsum(a, axis=dim)
 
@@ -216,6 +218,7 @@ def unfold(a: Array, *, size: int, step: int) -> Array:
     return windows[..., ::step, :]
 
 
+@np.errstate(all="ignore")
 def fold(a: Array, *, length: int, step: int) -> Array:
     """Windows added back to where `unfold` took them."""
     out = np.zeros((*a.shape[:-2], length), a.dtype)
@@ -236,9 +239,9 @@ def copy(a: Array) -> Array:
     return np.array(a, order="C", copy=True)
 
 
+@np.errstate(all="ignore")
 def cast(a: Array, *, dtype: DType) -> Array:
-    with np.errstate(all="ignore"):
-        return a.astype(dtype.dtype)
+    return a.astype(dtype.dtype)
 
 
 # -- indexing, creation ----------------------------------------------------------------------------
@@ -248,6 +251,7 @@ def take(a: Array, index: Array) -> Array:
     return np.take(a, index, axis=0)
 
 
+@np.errstate(all="ignore")
 def scatter_add(a: Array, index: Array, *, length: int) -> Array:
     out = np.zeros((length, *a.shape[index.ndim :]), a.dtype)
     np.add.at(out, index, a)
@@ -283,9 +287,9 @@ def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
 # -- contractions ----------------------------------------------------------------------------------
 
 
+@np.errstate(all="ignore")
 def matmul(a: Array, b: Array) -> Array:
-    with np.errstate(all="ignore"):
-        return np.matmul(a, b)
+    return np.matmul(a, b)
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

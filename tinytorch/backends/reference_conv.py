@@ -49,6 +49,7 @@ def _positions(g: Array, groups: int) -> Array:
     return split.transpose(1, 0, 3, 4, 2).reshape(groups, n * oh * ow, o // groups)
 
 
+@np.errstate(all="ignore")
 def conv2d(
     x: Array,
     w: Array,
@@ -70,8 +71,7 @@ def conv2d(
         for i in range(2)
     )
     columns = _columns(x, w.shape[2:], stride, padding, dilation, groups)
-    with np.errstate(all="ignore"):
-        out = columns @ w.reshape(groups, o // groups, columns.shape[2]).transpose(0, 2, 1)
+    out = columns @ w.reshape(groups, o // groups, columns.shape[2]).transpose(0, 2, 1)
     out = out.reshape(groups, n, oh, ow, o // groups).transpose(1, 0, 4, 2, 3)
     out = np.ascontiguousarray(out.reshape(n, o, oh, ow))
     if b is not None:
@@ -79,6 +79,7 @@ def conv2d(
     return out
 
 
+@np.errstate(all="ignore")
 def conv2d_input(
     g: Array,
     w: Array,
@@ -110,6 +111,7 @@ def _unpad(x: Array, padding: Pair) -> Array:
     return np.ascontiguousarray(x[:, :, ph : x.shape[2] - ph, pw : x.shape[3] - pw])
 
 
+@np.errstate(all="ignore")
 def conv2d_weight(
     x: Array,
     g: Array,
@@ -213,7 +215,7 @@ def _max_positions(x: Array, kernel: Pair, stride: Pair, padding: Pair, dilation
     """Flat position in (h, w) of the first maximum of every window: (n, c, oh, ow)."""
     h, w = x.shape[2:]
     windows = windows2d(pad2d(x, padding, -np.inf), kernel, stride, dilation)
-    best = windows.reshape(*windows.shape[:4], -1).argmax(-1)
+    best = windows.reshape(*windows.shape[:4], kernel[0] * kernel[1]).argmax(-1)
     # where all is -inf the border would win; the first element inside wins instead
     inside = windows2d(pad2d(np.ones((1, 1, h, w), bool), padding), kernel, stride, dilation)
     inside = inside.reshape(*inside.shape[2:4], -1)
@@ -234,13 +236,14 @@ def max_pool2d(
     return windows.max((-2, -1))
 
 
+@np.errstate(all="ignore")
 def max_pool2d_backward(g: Array, x: Array, **params: Any) -> Array:
     """The gradient goes to the first maximum of each window."""
     n, c, h, w = x.shape
     positions = _max_positions(x, *_pool_params(params))
     out = np.zeros((n * c, h * w), g.dtype)
-    images = np.arange(n * c)[:, None]
-    np.add.at(out, (images, positions.reshape(n * c, -1)), g.reshape(n * c, -1))
+    planes = (n * c, g.shape[2] * g.shape[3])
+    np.add.at(out, (np.arange(n * c)[:, None], positions.reshape(planes)), g.reshape(planes))
     return out.reshape(x.shape)
 
 
@@ -248,7 +251,8 @@ def max_pool2d_select(v: Array, x: Array, **params: Any) -> Array:
     """The elements of `v` where `x` has the first maximum of each window."""
     n, c, h, w = x.shape
     positions = _max_positions(x, *_pool_params(params))
-    flat = np.take_along_axis(v.reshape(n * c, h * w), positions.reshape(n * c, -1), 1)
+    planes = (n * c, positions.shape[2] * positions.shape[3])
+    flat = np.take_along_axis(v.reshape(n * c, h * w), positions.reshape(planes), 1)
     return flat.reshape(positions.shape)
 
 
@@ -256,12 +260,14 @@ def _pool_params(params: dict[str, Any]) -> tuple[Pair, Pair, Pair, Pair]:
     return params["kernel_size"], params["stride"], params["padding"], params["dilation"]
 
 
+@np.errstate(all="ignore")
 def avg_pool2d(x: Array, *, kernel_size: Pair, stride: Pair, padding: Pair) -> Array:
     """Means of windows; the zero border counts."""
     windows = windows2d(pad2d(x, padding), kernel_size, stride, (1, 1))
     return np.asarray(windows.mean((-2, -1)))
 
 
+@np.errstate(all="ignore")
 def avg_pool2d_backward(
     g: Array, *, input_size: Pair, kernel_size: Pair, stride: Pair, padding: Pair
 ) -> Array:

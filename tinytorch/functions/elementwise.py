@@ -58,7 +58,8 @@ def remainder(a: Tensor | float, b: Tensor | float) -> Tensor:
 
 def pow(a: Tensor | float, exponent: Tensor | float) -> Tensor:
     """a to the power of `exponent`."""
-    if exponent == 2 and isinstance(exponent, (int, float)):
+    square = type(exponent) is int and exponent == 2
+    if square and not isinstance(a, (int, float)) and a.dtype is not bool_:
         return apply(ops.mul, a, a)
     return apply(ops.pow_, a, exponent)
 
@@ -180,9 +181,12 @@ def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | Non
 
     Raises:
         ValueError: neither bound is given.
+        DTypeError: x is bool.
     """
     if min is None and max is None:
         raise ValueError("clip needs min, max or both")
+    if x.dtype is bool_:
+        raise DTypeError("clip is not defined for bool; use logical ops, or x.int()")
     low, high = (
         (-math.inf, math.inf)
         if x.dtype.is_floating_point

@@ -151,12 +151,14 @@ def _read(x: Tensor, index: Any) -> list[Any]:
 
 def _positions(x: Tensor, entry: Any) -> list[Tensor]:
     """An array used as index: itself if it is of integers, the places of True if it is of bool."""
+    from tinytorch.tensor import Tensor  # its methods are functions of this module
+
     if isinstance(entry, (list, bool, np.bool_)):
         entry = np.asarray(entry)
         entry = entry.astype(np.int64) if entry.size == 0 else entry
     if isinstance(entry, np.ndarray):
         entry = wrap(entry, meta_of_array(entry))
-    if not isinstance(entry, type(x)):
+    if not isinstance(entry, Tensor):
         raise TypeError(
             f"{type(entry).__name__} is not an index; use ints, slices, None, ..., or integer or "
             f"boolean tensors"

@@ -118,9 +118,11 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
             f"t[...] = value on a tensor of shape {x.shape} would falsify the recorded history; "
             f"use where(mask, value, t), or write under `with no_grad():`"
         )
+    from tinytorch.tensor import Tensor  # its methods are functions of this module
+
     array = x._concrete("assignment to an index")
     array[indexing.numpy_index(index)] = (
-        value._concrete("assignment") if isinstance(value, type(x)) else value
+        value._concrete("assignment") if isinstance(value, Tensor) else value
     )
     write_clock.write(array)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,20 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     Raises:
         ShapeError: the numbers of elements differ.
     """
-    sizes = infer_size(shape_arguments(shape), x.numel())
-    return x if sizes == x.shape else apply(ops.reshape, x, shape=sizes)
+    have = x.meta.shape
+    if len(shape) == 1 and shape[0] == have:  # before anything is read: gradients often ask so
+        return x
+    sizes = infer_size(shape_arguments(shape), x.meta.size)
+    return x if sizes == have else apply(ops.reshape, x, shape=sizes)
 
 
 def view_as(x: Tensor, other: Tensor) -> Tensor:
-    """`x` in the shape of `other`."""
-    return reshape(x, other.shape)
+    """`x` in the shape of `other`, sharing memory.
+
+    Raises:
+        ShapeError: the elements would have to be copied.
+    """
+    return x.view(other.shape)
 
 
 def permute(x: Tensor, *dims: Any) -> Tensor:
@@ -96,10 +104,13 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     start, end = normalize_dim(start_dim, x.ndim), normalize_dim(end_dim, x.ndim)
     if start > end:
         raise ShapeError(f"flatten: start_dim {start_dim} stands behind end_dim {end_dim}")
-    merged = 1
-    for extent in x.shape[start : end + 1]:
-        merged *= extent
+    merged = math.prod(x.shape[start : end + 1])
     return reshape(x, (*x.shape[:start], merged, *x.shape[end + 1 :]))
+
+
+def rows(x: Tensor) -> Tensor:
+    """As a matrix: all dimensions but the last made into one."""
+    return x if x.ndim == 2 else reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
@@ -149,13 +160,22 @@ def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, .
 
 
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of equal size, the last perhaps smaller."""
+    """At most `chunks` pieces of equal size, the last perhaps smaller.
+
+    Raises:
+        ValueError: `chunks` is not positive.
+    """
+    if chunks < 1:
+        raise ValueError(f"chunk: chunks must be at least 1, not {chunks}")
     extent = x.shape[normalize_dim(dim, x.ndim)]
+    if extent == 0:
+        return split(x, [0] * chunks, dim)
     return split(x, max(1, -(-extent // chunks)), dim)
 
 
 def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along `dim`, without it."""
+    dim = normalize_dim(dim, x.ndim)
     return tuple(squeeze(piece, dim) for piece in split(x, 1, dim)) if x.shape[dim] else ()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Shape, bool_
+from tinytorch.dtypes import Shape, int64
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import elementwise, indexing, movement
 from tinytorch.functions.dims import normalize_dim, normalize_dims
@@ -106,12 +106,14 @@ def _arg(op: Op, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> ValuesAndIndices:
     """Elements in order along `dim`, with where they stood; equal ones keep their order."""
-    index = argsort(x, dim, descending)
-    return ValuesAndIndices(indexing.gather(x, dim, index), index)
+    return _at(x, argsort(x, dim, descending), dim, keepdim=True)
 
 
 def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
-    """Indices that would sort along `dim`; equal elements keep their order."""
+    """Indices that would sort along `dim`; equal elements keep their order, NaN is the largest."""
+    if x.ndim == 0:
+        normalize_dim(dim, 0)
+        return apply(ops.full, shape=(), value=0, dtype=int64)
     return apply(ops.argsort, x, dim=normalize_dim(dim, x.ndim), descending=descending)
 
 
@@ -138,10 +140,10 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 
 
 def _prod_last(x: Tensor) -> Tensor:
-    if x.dtype is bool_:
+    if not x.dtype.is_floating_point:
         x = x.long()
     if x.shape[-1] == 0:
-        return apply(ops.full, shape=x.shape[:-1], value=1, dtype=x.dtype)
+        return sum(x, -1) + 1
     while (n := x.shape[-1]) > 1:
         half = n // 2
         rest = movement.narrow(x, -1, 2 * half, n - 2 * half)
