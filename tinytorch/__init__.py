@@ -198,7 +198,7 @@ clamp = clip
 
 __version__ = "0.1.0"
 
-_LAZY_MODULES = ("bench", "data", "nn", "optim", "training")
+_LAZY_MODULES = ("bench", "data", "graph", "nn", "optim", "training")
 _LAZY_NAMES = {"benchmark": "tinytorch.bench"}
 
 

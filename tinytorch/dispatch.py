@@ -12,15 +12,22 @@ belongs to the thread or coroutine that opened it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from tinytorch import backends
-from tinytorch.backends.base import ComputeBackend
-from tinytorch.dtypes import Array, DType, TensorMeta, int64, meta_of_array, tensor_meta
-from tinytorch.errors import AutogradError, BackendError, ShapeError
+from tinytorch.dtypes import (
+    Array,
+    DType,
+    TensorMeta,
+    int64,
+    is_narrower,
+    meta_of_array,
+    tensor_meta,
+)
+from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.history import Record, owner_of as owner_of, write_clock
 from tinytorch.op import Op, Params, Plan
 from tinytorch.ops import cast
@@ -43,7 +50,6 @@ if TYPE_CHECKING:
 
 Input = Any  # a Tensor or a Python scalar
 SCALAR_TYPES = frozenset((float, int, bool))
-ndarray = np.ndarray
 
 
 class Mode:
@@ -74,12 +80,15 @@ class Mode:
         _write_below(target, data)
 
     def seed(self, generator: Generator) -> Any:
-        """The data of the 0-d int64 tensor with the generator's next seed."""
-        return _seed_below(generator)
+        """Data that stands for the generator's next seed; None to draw it."""
+        return None
 
     def scalar(self, read: Callable[[], float], dtype: DType, key: Hashable) -> Any:
-        """The data of a 0-d tensor with the number that `read` gives now."""
-        return _scalar_below(read, dtype, key)
+        """Data that stands for the number that `read` gives; None to read it."""
+        return None
+
+    def values_asked(self, tensor: Tensor, asked: str) -> None:
+        """Called when code asks for the values of a tensor that has them; may raise."""
 
     def below(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
         """Pass the op on."""
@@ -108,6 +117,11 @@ def set_tensor_class(cls: type[Tensor]) -> None:
     _tensor_class = cls
 
 
+def is_tensor(value: Any) -> TypeGuard[Tensor]:
+    """Whether it is a Tensor; for modules below `tensor.py`, which cannot import it."""
+    return isinstance(value, _tensor_class)
+
+
 def wrap(data: Any, meta: TensorMeta) -> Tensor:
     """A Tensor without history around `data`."""
     out = _tensor_class.__new__(_tensor_class)
@@ -124,7 +138,7 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
 
     Raises:
         ShapeError, DTypeError: by the op's rules, before any kernel runs.
-        BackendError: the kernel returned something else than the rules promise.
+        BackendError: a user's kernel returned something else than the rules promise.
     """
     # The hot path of eager mode, unrolled for one and two inputs: every op pays for every line.
     state = STATE.get()
@@ -132,15 +146,14 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     try:
         if count == 2:
             a, b = inputs
-            ta, tb = type(a), type(b)
-            if ta in SCALAR_TYPES:
-                metas: Any = (ta, b.meta)
-                data: Any = (a, b._data)
-                needs_grad = b.requires_grad
-            elif tb in SCALAR_TYPES:
-                metas = (a.meta, tb)
-                data = (a._data, b)
+            if type(b) in SCALAR_TYPES:
+                metas: Any = (a.meta, type(b))
+                data: Any = (a._data, b)
                 needs_grad = a.requires_grad
+            elif type(a) in SCALAR_TYPES:
+                metas = (type(a), b.meta)
+                data = (a, b._data)
+                needs_grad = b.requires_grad
             else:
                 metas = (a.meta, b.meta)
                 data = (a._data, b._data)
@@ -170,15 +183,8 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
 
     meta = plan.meta
     if state.mode is None:
-        backend = state.backend or backends.current or backends.default()
-        kernel = backend.kernels[plan]
+        kernel = (state.backend or backends.current or backends.default()).kernels[plan]
         result = kernel(*data, **params) if params else kernel(*data)
-        if (
-            type(result) is not ndarray
-            or result.shape != meta.shape
-            or result.dtype is not meta.dtype.dtype
-        ):
-            result = _checked(op, result, plan, backend)
     else:
         result = _run_mode(state, op, inputs, params, plan)
 
@@ -196,13 +202,15 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     record.params = params
     record.metas = metas
     record.meta = meta
-    if count == 2:
-        record.edges = (
-            None if ta in SCALAR_TYPES else a.history or (a if a.requires_grad else None),
-            None if tb in SCALAR_TYPES else b.history or (b if b.requires_grad else None),
-        )
+    if count == 1:
+        record.edges = (a.history or a,)
     else:
-        record.edges = tuple([_edge(t) for t in inputs])
+        record.edges = tuple(
+            [
+                None if type(t) in SCALAR_TYPES else t.history or (t if t.requires_grad else None)
+                for t in inputs
+            ]
+        )
     saved = op.saved_inputs
     if not saved:
         record.inputs = ()
@@ -216,24 +224,23 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     return out  # type: ignore[no-any-return]
 
 
-def _edge(t: Input) -> Any:
-    """What a record keeps of an input to find the way back; see `Record.edges`."""
-    if type(t) in SCALAR_TYPES:
-        return None
-    return t.history or (t if t.requires_grad else None)
-
-
 def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
     """Run an op and store its result in `target` in place, cast to its dtype.
 
     Raises:
         AutogradError: a history that is being recorded needs the old values.
         ShapeError: the result does not have the target's shape.
+        DTypeError: the op gives floats, or the like, for a target that holds integers or bool.
     """
     _check_writable(target, op, inputs)
     with grad_mode(False):
         value = apply(op, *inputs, **params)
         if value.meta.dtype is not target.meta.dtype:
+            if op.kind == "elementwise" and is_narrower(target.meta.dtype, value.meta.dtype):
+                raise DTypeError(
+                    f"in-place {op.name}: a {value.meta.dtype.name} result does not fit into a "
+                    f"{target.meta.dtype.name} tensor; compute a new tensor, or use t.to(dtype)"
+                )
             value = apply(cast, value, dtype=target.meta.dtype)
     if value.meta is not target.meta and value.meta.shape != target.meta.shape:
         raise ShapeError(
@@ -259,16 +266,30 @@ def _write_below(target: Tensor, data: Any) -> None:
     state = STATE.get()
     if state.mode is None:
         array = target._data
-        if not array.flags.writeable:
-            raise AutogradError(
-                f"this tensor of shape {target.meta.shape} is a broadcast or read-only view and "
-                f"cannot be written in place; write into a copy: t = t.clone()"
-            )
+        check_not_read_only(array)
         np.copyto(array, data)
         write_clock.write(array)
         return
     with _Outside(state):
         state.mode.write(target, data)
+
+
+def check_not_read_only(array: Array) -> None:
+    """Raise AutogradError if the array of a tensor cannot be written in place."""
+    if not array.flags.writeable:
+        raise AutogradError(
+            f"this tensor of shape {array.shape} is a broadcast or read-only view and cannot be "
+            f"written in place; write into a copy: t = t.clone()"
+        )
+
+
+def active_modes() -> Iterator[Mode]:
+    """The modes in force, the innermost first."""
+    state = STATE.get()
+    while state.mode is not None:
+        yield state.mode
+        assert state.below is not None
+        state = state.below
 
 
 def live_scalar(read: Callable[[], float], dtype: DType, key: Hashable = None) -> Input:
@@ -281,30 +302,20 @@ def live_scalar(read: Callable[[], float], dtype: DType, key: Hashable = None) -
         dtype: of the tensors that the number meets.
         key: two numbers of the same key (not None) are the same input.
     """
-    if no_mode_active():
-        return read()
-    return wrap(_scalar_below(read, dtype, key), tensor_meta((), dtype))
+    for mode in active_modes():
+        data = mode.scalar(read, dtype, key)
+        if data is not None:
+            return wrap(data, tensor_meta((), dtype))
+    return read()
 
 
 def live_seed(generator: Generator) -> Tensor:
     """The generator's next seed: a 0-d int64 tensor, in a trace an input drawn at every call."""
-    return wrap(_seed_below(generator), tensor_meta((), int64))
-
-
-def _seed_below(generator: Generator) -> Any:
-    state = STATE.get()
-    if state.mode is None:
-        return np.array(generator.draw_seed(), np.int64)
-    with _Outside(state):
-        return state.mode.seed(generator)
-
-
-def _scalar_below(read: Callable[[], float], dtype: DType, key: Hashable) -> Any:
-    state = STATE.get()
-    if state.mode is None:
-        return np.array(read(), dtype.dtype)
-    with _Outside(state):
-        return state.mode.scalar(read, dtype, key)
+    for mode in active_modes():
+        data = mode.seed(generator)
+        if data is not None:
+            return wrap(data, tensor_meta((), int64))
+    return wrap(np.array(generator.draw_seed(), np.int64), tensor_meta((), int64))
 
 
 def _execute(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
@@ -330,29 +341,8 @@ class _Outside(StateContext):
 def _run_kernel(
     state: State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
 ) -> Array:
-    backend = state.backend or backends.current or backends.default()
-    kernel = backend.kernels[plan]
-    arrays = [t if type(t) in SCALAR_TYPES else t._data for t in inputs]
-    data = kernel(*arrays, **params) if params else kernel(*arrays)
-    if (
-        type(data) is not ndarray
-        or data.shape != plan.meta.shape
-        or data.dtype is not plan.meta.dtype.dtype
-    ):
-        return _checked(op, data, plan, backend)
-    return data
-
-
-def _checked(op: Op, data: Any, plan: Plan, backend: ComputeBackend) -> Array:
-    """NumPy scalars become 0-d arrays; anything else that differs from the plan is an error."""
-    meta = plan.meta
-    array = np.asarray(data)
-    if array.shape != meta.shape or array.dtype != meta.dtype.dtype:
-        raise BackendError(
-            f"{type(backend).__name__}.{op.name} returned {array.dtype}{list(array.shape)}, but "
-            f"the op's rules say {meta}"
-        )
-    return array
+    kernel = (state.backend or backends.default()).kernels[plan]
+    return kernel(*[t if type(t) in SCALAR_TYPES else t._data for t in inputs], **params)  # type: ignore[no-any-return]
 
 
 def _decomposes(op: Op, state: State, needs_grad: bool) -> bool:

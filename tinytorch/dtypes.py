@@ -67,6 +67,8 @@ def as_dtype(dtype: Any) -> DType:
     if isinstance(dtype, type) and dtype in SCALAR_DTYPES:
         return SCALAR_DTYPES[dtype]
     try:
+        if dtype is None:  # NumPy would take that for float64
+            raise TypeError
         return _BY_NUMPY[np.dtype(dtype)]
     except (KeyError, TypeError):
         raise DTypeError(
@@ -76,6 +78,11 @@ def as_dtype(dtype: Any) -> DType:
 
 def _category(dtype: DType) -> int:
     return 2 if dtype.is_floating_point else min(dtype.rank, 1)
+
+
+def is_narrower(dtype: DType, other: DType) -> bool:
+    """Of a lower category (bool < integer < float): it cannot hold what the other can."""
+    return _category(dtype) < _category(other)
 
 
 def promote(*metas: TensorMeta | type) -> DType:

@@ -58,7 +58,12 @@ class WriteClock:
         owner = owner_of(array)
         key = id(owner)
         self.now = next(self._ticks)
-        self._last[key] = (weakref.ref(owner, lambda _: self._last.pop(key, None)), self.now)
+        known = self._last.get(key)
+        if known is not None and known[0]() is owner:
+            alive = known[0]
+        else:
+            alive = weakref.ref(owner, lambda _: self._last.pop(key, None))
+        self._last[key] = (alive, self.now)
 
     def last_write(self, array: Array) -> int:
         """When the memory of `array` was last written in place; 0 for never."""

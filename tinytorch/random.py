@@ -6,7 +6,7 @@ on every backend and in a replayed graph, and the state of a generator is two in
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 from typing import Any
 
@@ -32,7 +32,7 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         self._lock = threading.Lock()
-        self.manual_seed(secrets.randbits(63) if seed is None else seed)
+        self.manual_seed(int.from_bytes(os.urandom(8)) >> 1 if seed is None else seed)
 
     def manual_seed(self, seed: int) -> Generator:
         """Start over from `seed`."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.autograd.engine import backward
-from tinytorch.dispatch import apply, set_tensor_class, wrap
+from tinytorch.dispatch import active_modes, apply, set_tensor_class, wrap
 from tinytorch.dtypes import (
     Array,
     DType,
@@ -231,6 +231,8 @@ class Tensor:
         """The values as an array; a traced tensor has none and says so."""
         data = self._data
         if isinstance(data, np.ndarray):
+            for mode in active_modes():
+                mode.values_asked(self, asked)
             return data
         return data.concrete(asked)  # type: ignore[no-any-return]
 
@@ -483,7 +485,12 @@ def _array_of(data: Any, dtype: DType | None) -> Array:
     if array.dtype.kind not in "fiub":
         raise DTypeError(f"a tensor holds numbers, not {array.dtype} ({data!r:.60})")
     target = as_dtype(array.dtype if dtype is None else dtype).dtype
-    return np.ascontiguousarray(array, dtype=target).reshape(array.shape)
+    converted = np.ascontiguousarray(array, dtype=target).reshape(array.shape)
+    if not given and array.dtype.kind in "iu" and target.kind == "i":
+        lost = array[converted != array]
+        if lost.size:
+            raise OverflowError(f"{lost.flat[0]} does not fit into {target}")
+    return converted
 
 
 def _without_tensors(data: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tinytorch.dispatch import wrap
+from tinytorch.dispatch import is_tensor, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.history import Record, write_clock
 from tinytorch.op import Op
@@ -70,13 +70,11 @@ class Function:
         Raises:
             TypeError: forward does not return a Tensor.
         """
-        from tinytorch.tensor import Tensor  # its methods call this module
-
-        needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        needs = tuple(is_tensor(a) and a.requires_grad for a in args)
         ctx = Context(needs)
         with grad_mode(False):
             out = cls.forward(ctx, *args, **kwargs)
-        if not isinstance(out, Tensor):
+        if not is_tensor(out):
             raise TypeError(f"{cls.__name__}.forward must return a Tensor, not {type(out)}")
         result = wrap(out._data, out.meta)
         if is_grad_enabled() and any(needs):

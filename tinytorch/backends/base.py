@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from tinytorch.backends import reference
 from tinytorch.dtypes import Array
+from tinytorch.errors import BackendError
 from tinytorch.op import Op, Plan
 
 Kernel = Callable[..., Any]
@@ -24,8 +27,30 @@ class _KernelTable(dict[Plan, Kernel]):
     def __missing__(self, plan: Plan) -> Kernel:
         if len(self) >= KERNELS:
             self.clear()
-        kernel = self[plan] = self.backend.specialize(plan)
+        kernel = self.backend.specialize(plan)
+        if "trusted" not in vars(type(self.backend)) or not plan.meta.shape:
+            kernel = _checking(kernel, plan, self.backend)
+        self[plan] = kernel
         return kernel
+
+
+def _checking(kernel: Kernel, plan: Plan, backend: ComputeBackend) -> Kernel:
+    """The kernel, with its result held to what the op's rules promise.
+
+    NumPy gives a scalar where a 0-d array is meant; that becomes one.
+    """
+    meta = plan.meta
+
+    def checked(*inputs: Any, **params: Any) -> Array:
+        array = np.asarray(kernel(*inputs, **params))
+        if array.shape != meta.shape or array.dtype != meta.dtype.dtype:
+            raise BackendError(
+                f"{type(backend).__name__}.{plan.op.name} returned "
+                f"{array.dtype}{list(array.shape)}, but the op's rules say {meta}"
+            )
+        return array
+
+    return checked
 
 
 class ComputeBackend(ABC):
@@ -48,6 +73,10 @@ class ComputeBackend(ABC):
     """
 
     kernels: dict[Plan, Kernel]
+
+    #: A class that says `trusted = True` itself (it is not inherited) is not checked at every call.
+    #: Only backends that the conformance suite covers do.
+    trusted: ClassVar[bool]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ComputeBackend:
         # here and not in __init__, so that a subclass may forget super().__init__()

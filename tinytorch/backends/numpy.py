@@ -12,6 +12,8 @@ from tinytorch.dtypes import Array
 class NumpyBackend(ComputeBackend):
     """Every op by NumPy: matrix products by its BLAS, convolution as im2col and a product."""
 
+    trusted = True
+
     def matmul(self, a: Array, b: Array) -> Array:
         return reference.matmul(a, b)
 

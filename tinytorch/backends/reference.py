@@ -309,7 +309,14 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     },
 }
 
-__all__ = ["conv2d_input_by", "conv2d_weight_by", "find_kernel"]
+__all__ = [
+    "conv2d",
+    "conv2d_input",
+    "conv2d_input_by",
+    "conv2d_weight",
+    "conv2d_weight_by",
+    "find_kernel",
+]
 
 
 def find_kernel(op: Op) -> Callable[..., Any] | None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply, wrap
-from tinytorch.dtypes import Shape, bool_, meta_of_array
+from tinytorch.dispatch import apply, is_tensor, wrap
+from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions.dims import normalize_dim
 
@@ -116,11 +116,29 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     return _advanced(x, arrays) if arrays else x
 
 
-def numpy_index(index: Any) -> Any:
-    """The same index with tensors as NumPy arrays, for writing in place."""
-    if isinstance(index, tuple):
-        return tuple(numpy_index(i) for i in index)
-    return index if _is_basic(index) or isinstance(index, (list, np.ndarray)) else index.numpy()
+def in_two_steps(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The index for NumPy, as `array[first][second]` with tensors as arrays.
+
+    `first` has the ints, slices, None and Ellipsis and gives a view; `second` has the arrays. In
+    one step NumPy would count an int among the arrays and order the dimensions differently.
+    """
+    first: list[Any] = []
+    second: list[Any] = []
+    for entry in index if isinstance(index, tuple) else (index,):
+        if _is_basic(entry):
+            first.append(entry)
+            if not isinstance(entry, (int, np.integer)):
+                second.append(entry if entry is Ellipsis else slice(None))
+            continue
+        values = _array_of(entry)
+        if values.ndim:
+            first += [slice(None)] * (values.ndim if values.dtype == np.bool_ else 1)
+            second.append(values)
+        else:
+            first.append(operator.index(values.item()))
+    if not any(entry is Ellipsis for entry in first):
+        first.append(Ellipsis)
+    return tuple(first), tuple(second)
 
 
 def _is_basic(entry: Any) -> bool:
@@ -151,23 +169,32 @@ def _read(x: Tensor, index: Any) -> list[Any]:
 
 def _positions(x: Tensor, entry: Any) -> list[Tensor]:
     """An array used as index: itself if it is of integers, the places of True if it is of bool."""
-    from tinytorch.tensor import Tensor  # its methods are functions of this module
-
-    if isinstance(entry, (list, bool, np.bool_)):
-        entry = np.asarray(entry)
-        entry = entry.astype(np.int64) if entry.size == 0 else entry
-    if isinstance(entry, np.ndarray):
+    if isinstance(entry, (list, bool, np.bool_, np.ndarray)):
+        entry = _array_of(entry)
         entry = wrap(entry, meta_of_array(entry))
-    if not isinstance(entry, Tensor):
+    if not is_tensor(entry):
         raise TypeError(
             f"{type(entry).__name__} is not an index; use ints, slices, None, ..., or integer or "
             f"boolean tensors"
         )
     if entry.dtype is bool_:
+        _refuse_bare_bool(entry.ndim)
         return [wrap(p, meta_of_array(p)) for p in np.nonzero(entry.numpy())]
     if entry.dtype.is_floating_point:
         raise IndexError(f"an index must be of integers or bool, not {entry.dtype.name}")
     return [entry]
+
+
+def _array_of(entry: Any) -> Array:
+    array = np.asarray(entry)
+    if array.dtype == np.bool_:
+        _refuse_bare_bool(array.ndim)
+    return array.astype(np.int64) if isinstance(entry, list) and not entry else array
+
+
+def _refuse_bare_bool(ndim: int) -> None:
+    if ndim == 0:
+        raise TypeError("a single bool is not an index; use None for a new dimension, or where()")
 
 
 def _check_masks(x: Tensor, index: Any) -> None:
@@ -237,8 +264,8 @@ def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
 def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     """Apply integer tensors, which broadcast against each other.
 
-    As in NumPy the result's index dimensions stand where the arrays stood if those were adjacent,
-    and in front otherwise.
+    The result's index dimensions stand where the arrays stood if those were adjacent, and in front
+    otherwise. As in PyTorch, a 0-d array counts as an int and has no place.
     """
     dims = [dim for dim, _ in arrays]
     rest = [d for d in range(x.ndim) if d not in dims]
@@ -252,10 +279,13 @@ def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     if len(dims) > 1:
         rows = rows.reshape(int(np.prod(sizes, dtype=np.int64)), *rows.shape[len(dims) :])
     result = take_rows(rows, flat)
-    adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
-    if not adjacent or dims[0] == 0:
+    single = [dim for dim, index in arrays if index.ndim == 0]
+    placed = [dim - sum(s < dim for s in single) for dim in dims if dim not in single]
+    if not placed or placed != list(range(placed[0], placed[0] + len(placed))):
         return result
-    before = dims[0]
+    before = placed[0]
+    if before == 0:
+        return result
     order = [flat.ndim + i for i in range(before)]
     order += list(range(flat.ndim))
     order += [flat.ndim + i for i in range(before, len(rest))]

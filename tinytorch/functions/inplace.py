@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import SCALAR_TYPES, wrap, write
+from tinytorch.dispatch import SCALAR_TYPES, check_not_read_only, is_tensor, wrap, write
 from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import AutogradError, DTypeError
 from tinytorch.functions import elementwise, indexing
@@ -111,19 +111,19 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     """x[index] = value
 
     Raises:
-        AutogradError: x or value is part of a recorded history.
+        AutogradError: x or value is part of a recorded history, or x is a read-only view.
+        IndexError, TypeError: as `x[index]`.
+        ValueError: the value does not broadcast to `x[index]`.
     """
     if is_grad_enabled() and (x.requires_grad or _requires_grad(value)):
         raise AutogradError(
             f"t[...] = value on a tensor of shape {x.shape} would falsify the recorded history; "
             f"use where(mask, value, t), or write under `with no_grad():`"
         )
-    from tinytorch.tensor import Tensor  # its methods are functions of this module
-
     array = x._concrete("assignment to an index")
-    array[indexing.numpy_index(index)] = (
-        value._concrete("assignment") if isinstance(value, Tensor) else value
-    )
+    check_not_read_only(array)
+    first, second = indexing.in_two_steps(index)
+    array[first][second] = value._concrete("assignment") if is_tensor(value) else value
     write_clock.write(array)
 
 

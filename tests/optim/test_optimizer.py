@@ -1,0 +1,293 @@
+"""What all optimizers share: groups, state, gradients that do not fit, modes that listen."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tinytorch import AutogradError, DTypeError, Mode, ShapeError, Tensor, dispatch
+from tinytorch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
+
+MAKERS = [
+    lambda params: SGD(params, lr=0.1),
+    lambda params: SGD(params, lr=0.1, momentum=0.9, dampening=0.5),
+    lambda params: Adam(params, lr=0.1),
+    lambda params: AdamW(params, lr=0.1, amsgrad=True),
+    lambda params: RMSprop(params, lr=0.1, momentum=0.9, centered=True),
+]
+each_optimizer = pytest.mark.parametrize("make", MAKERS)
+
+
+def parameters(dtype: str = "float64") -> list[Tensor]:
+    rng = np.random.default_rng(0)
+    shapes = [(2, 3), (3,)]
+    return [tinytorch.tensor(rng.normal(size=s), dtype, requires_grad=True) for s in shapes]
+
+
+def train(params: list[Tensor], optimizer: Optimizer, steps: int, seed: int = 1) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(steps):
+        x = tinytorch.tensor(rng.normal(size=(4, 2)), params[0].dtype)
+        optimizer.zero_grad()
+        ((x @ params[0] + params[1]).tanh() ** 2).sum().backward()
+        optimizer.step()
+
+
+def values(params: list[Tensor]) -> list[Any]:
+    return [p.tolist() for p in params]
+
+
+@each_optimizer
+def test_a_step_changes_the_same_tensors_in_place(make: Any) -> None:
+    params = parameters()
+    arrays, before = [p._data for p in params], values(params)
+    train(params, make(params), 1)
+    assert all(p._data is array for p, array in zip(params, arrays, strict=True))
+    assert all(p.requires_grad and p.history is None for p in params)
+    assert values(params) != before
+
+
+@each_optimizer
+def test_parameters_without_gradient_stay(make: Any) -> None:
+    params = parameters()
+    optimizer = make(params)
+    before = values(params)
+    optimizer.step()
+    assert values(params) == before
+    assert len(optimizer.state) == 0
+
+
+@each_optimizer
+def test_a_saved_state_continues_bit_for_bit(make: Any) -> None:
+    params = parameters()
+    optimizer = make(params)
+    train(params, optimizer, 3)
+    others = [p.detach().clone().requires_grad_() for p in params]
+    other = make(others)
+    other.load_state_dict(optimizer.state_dict())
+    train(params, optimizer, 5, seed=2)
+    train(others, other, 5, seed=2)
+    assert values(others) == values(params)
+
+
+@each_optimizer
+def test_a_loaded_state_is_a_copy(make: Any) -> None:
+    params = parameters()
+    optimizer = make(params)
+    train(params, optimizer, 2)
+    other = make(parameters())
+    other.load_state_dict(optimizer.state_dict())
+    taken = [{k: str(v) for k, v in s.items()} for s in other.state_dict()["state"]]
+    train(params, optimizer, 1)
+    assert [{k: str(v) for k, v in s.items()} for s in other.state_dict()["state"]] == taken
+
+
+def test_state_of_a_parameter_that_was_never_updated_is_empty() -> None:
+    p, q = parameters()
+    optimizer = Adam([p, q])
+    p.sum().backward()
+    optimizer.step()
+    state = optimizer.state_dict()["state"]
+    assert sorted(state[0]) == ["exp_avg", "exp_avg_sq", "step"] and state[1] == {}
+    other = Adam(parameters())
+    other.load_state_dict(optimizer.state_dict())
+    assert other.state_dict()["state"][1] == {}
+
+
+def test_options_survive_json() -> None:
+    optimizer = Adam([tinytorch.zeros(2)], lr=0.5, betas=(0.5, 0.75))
+    other = Adam([tinytorch.zeros(2)])
+    other.load_state_dict(json.loads(json.dumps(optimizer.state_dict())))
+    assert other.param_groups[0]["betas"] == (0.5, 0.75)
+    assert other.param_groups[0]["lr"] == 0.5
+
+
+def test_a_state_that_does_not_fit_changes_nothing() -> None:
+    params = parameters()
+    optimizer = Adam(params)
+    train(params, optimizer, 1)
+    good = optimizer.state_dict()
+    bad = optimizer.state_dict()
+    del bad["state"][0]["exp_avg"]
+    bad["state"][0]["step"] = "one"
+    bad["state"][1]["exp_avg"] = tinytorch.zeros(4)
+    bad["state"][1]["velocity"] = 3
+    bad["param_groups"][0] = {**bad["param_groups"][0], "lr": 7.0}
+    del bad["param_groups"][0]["eps"]
+    with pytest.raises(ValueError) as error:
+        optimizer.load_state_dict(bad)
+    assert str(error.value).splitlines() == [
+        "this state does not fit this Adam, which stays as it was:",
+        "  group 0: missing options ['eps'], unknown options []",
+        "  parameter 0: missing state ['exp_avg'], unknown state []",
+        "  parameter 0: step is 'one', expected a whole number",
+        "  parameter 1: missing state [], unknown state ['velocity']",
+        "  parameter 1: exp_avg is float32[4], expected float64[3]",
+        "  parameter 1: velocity is 3, expected a tensor",
+    ]
+    assert str(optimizer.state_dict()) == str(good)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"state": []}, "it has no param_groups"),
+        ({"state": [], "param_groups": []}, "groups of [] parameters, expected groups of [2]"),
+        (
+            {"state": [{}], "param_groups": [{"params": [0, 1]}]},
+            "the state of 1 parameters, expected 2",
+        ),
+        (SGD(parameters()).state_dict(), "missing options ['amsgrad', 'betas', 'eps'], unknown"),
+    ],
+)
+def test_a_state_of_another_shape_is_refused(state: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Adam(parameters()).load_state_dict(state)
+
+
+def test_groups_have_their_own_options() -> None:
+    p, q = (tinytorch.ones(1, requires_grad=True) for _ in range(2))
+    optimizer = SGD([{"params": [p], "lr": 0.5}, {"params": q}], lr=0.25)
+    (p + q).sum().backward()
+    optimizer.step()
+    assert (p.item(), q.item()) == (0.5, 0.75)
+    assert repr(optimizer).splitlines()[1].startswith("  1 parameters, lr=0.5, momentum=0.0")
+
+
+def test_a_generator_of_parameters_is_taken() -> None:
+    assert len(SGD(p for p in parameters()).param_groups[0]["params"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ([], ValueError, "an optimizer needs at least one parameter, got none"),
+        (tinytorch.zeros(2), TypeError, "for one tensor t write [t]"),
+        ([3.0], TypeError, "parameter 0 is not a tensor but float"),
+        ([tinytorch.arange(3)], DTypeError, "parameter 0 (shape (3,)) is int64; only floats"),
+        ([parameters()[0] * 2], AutogradError, "was computed from other tensors; optimize those"),
+        ([tinytorch.zeros(2)] * 2, ValueError, "parameter 1 (shape (2,)) is given twice"),
+        (
+            [{"params": [tinytorch.zeros(1)], "lrate": 1}],
+            ValueError,
+            "SGD has no option lrate; it has lr, momentum, dampening",
+        ),
+    ],
+)
+def test_parameters_that_cannot_be_optimized(params: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        SGD(params)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: SGD(p, lr=-1.0), "lr must be at least 0, got -1.0"),
+        (lambda p: SGD(p, lr=float("nan")), "lr must be at least 0, got nan"),
+        (lambda p: SGD(p, weight_decay=-1.0), "weight_decay must be at least 0, got -1.0"),
+        (lambda p: SGD(p, momentum=-0.5), "momentum must be at least 0, got -0.5"),
+        (lambda p: SGD(p, nesterov=True), "nesterov needs momentum above 0 and dampening 0"),
+        (lambda p: Adam(p, betas=(0.9, 1.0)), "betas must be two numbers in [0, 1), got (0.9, 1"),
+        (lambda p: AdamW(p, eps=-1.0), "eps must be at least 0, got -1.0"),
+        (lambda p: RMSprop(p, alpha=1.5), "alpha must be in [0, 1], got 1.5"),
+        (lambda p: RMSprop(p, momentum=-1.0), "momentum must be at least 0, got -1.0"),
+    ],
+)
+def test_options_out_of_range(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(parameters())
+
+
+def test_a_gradient_that_does_not_fit_changes_no_parameter() -> None:
+    params = parameters()
+    before = values(params)
+    optimizer = SGD(params, lr=1.0)
+    params[0].grad = tinytorch.ones(2, 3, dtype="float64")
+    params[1].grad = tinytorch.ones(1, dtype="float64")
+    message = "the gradient of a parameter of shape (3,) has shape (1,); set p.grad to a tensor"
+    with pytest.raises(ShapeError, match=re.escape(message)):
+        optimizer.step()
+    params[1].grad = tinytorch.ones(3)
+    with pytest.raises(DTypeError, match=r"the gradient of a float64 parameter of .* float32"):
+        optimizer.step()
+    assert values(params) == before
+
+
+def test_a_parameter_converted_after_the_optimizer_was_made() -> None:
+    (p,) = params = [tinytorch.ones(2, requires_grad=True)]
+    optimizer = Adam(params)
+    p.sum().backward()
+    optimizer.step()
+    double = p.detach().double()
+    p._data, p.meta = double._data, double.meta
+    p.grad = tinytorch.ones(2, dtype="float64")
+    message = "exp_avg is float32[2], but its parameter has become float64[2]; make the optimizer"
+    with pytest.raises(DTypeError, match=re.escape(message)):
+        optimizer.step()
+
+
+def test_zero_grad_forgets_gradients() -> None:
+    params = parameters()
+    train(params, SGD(params), 1)
+    assert all(p.grad is not None for p in params)
+    SGD(params).zero_grad()
+    assert all(p.grad is None for p in params)
+
+
+def test_step_with_a_closure_records_and_returns_its_loss() -> None:
+    p = tinytorch.ones(1, requires_grad=True)
+    optimizer = SGD([p], lr=0.25)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with tinytorch.no_grad():
+        loss = optimizer.step(closure)
+    assert loss is not None and loss.item() == 1.0
+    assert p.item() == 0.5
+
+
+class Listener(Mode):
+    def __init__(self) -> None:
+        self.phases: set[str] = set()
+        self.written: list[Tensor] = []
+
+    def run(self, op: Any, inputs: Any, params: Any, plan: Any) -> Any:
+        self.phases.add(dispatch.current_phase())
+        return self.below(op, inputs, params, plan)
+
+    def write(self, target: Tensor, data: Any) -> None:
+        self.written.append(target)
+        super().write(target, data)
+
+
+@each_optimizer
+def test_a_mode_sees_the_whole_update(make: Any) -> None:
+    params = parameters()
+    optimizer = make(params)
+    (params[0].sum() + params[1].sum()).backward()
+    with Listener() as listener:
+        optimizer.step()
+    assert listener.phases == {"optimizer"}
+    changed = [*params, *(t for s in optimizer.state.values() for t in s.values())]
+    tensors = {id(t) for t in changed if isinstance(t, Tensor)}
+    assert {id(t) for t in listener.written} == tensors
+
+
+@each_optimizer
+def test_an_update_between_forward_and_backward_is_noticed(make: Any) -> None:
+    p = tinytorch.ones(3, requires_grad=True)
+    optimizer = make([p])
+    loss = (p * p).sum()
+    p.grad = tinytorch.ones(3)
+    optimizer.step()
+    with pytest.raises(AutogradError):
+        loss.backward()

@@ -1,0 +1,118 @@
+"""Stochastic gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from tinytorch.dtypes import Array
+from tinytorch.history import write_clock
+from tinytorch.optim.optimizer import (
+    Group,
+    Kernel,
+    Optimizer,
+    Parameters,
+    State,
+    buffer_of,
+    learning_rate,
+)
+from tinytorch.tensor import Tensor
+
+
+class SGD(Optimizer):
+    """p <- p - lr v  with  v <- momentum v + (1 - dampening) (g + weight_decay p)
+
+    At the first step v is the gradient itself. With `nesterov`, the step is not along v but along
+    g + momentum v, the gradient seen from where the momentum leads.
+
+    Args:
+        params: tensors, or dicts of groups of tensors with options of their own.
+        lr: learning rate.
+        momentum: how much of the last direction remains.
+        dampening: how much less the gradient counts once there is momentum.
+        weight_decay: strength of the penalty weight_decay / 2 |p|^2.
+        nesterov: Nesterov's momentum.
+        maximize: go up instead of down.
+
+    Raises:
+        ValueError: an option is out of range; nesterov without momentum or with dampening.
+
+    >>> import tinytorch
+    >>> p = tinytorch.tensor([1.0, -2.0], requires_grad=True)
+    >>> (p * p).sum().backward()
+    >>> _ = SGD([p], lr=0.25).step()
+    >>> p
+    tensor([ 0.5, -1. ], requires_grad=True)
+
+    Source: I. Sutskever et al., "On the importance of initialization and momentum in deep
+    learning", 2013, in the form of PyTorch (lr multiplies v and does not enter it).
+    """
+
+    optional_state = ("momentum_buffer",)
+
+    def __init__(
+        self,
+        params: Parameters,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "dampening": dampening,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+                "maximize": maximize,
+            },
+        )
+
+    def check_options(self, group: Group) -> None:
+        super().check_options(group)
+        if not group["momentum"] >= 0:
+            raise ValueError(f"momentum must be at least 0, got {group['momentum']}")
+        if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
+            raise ValueError(
+                f"nesterov needs momentum above 0 and dampening 0, got momentum "
+                f"{group['momentum']} and dampening {group['dampening']}"
+            )
+
+    def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        if group["maximize"]:
+            g = -g
+        if group["weight_decay"]:
+            g = g + p * group["weight_decay"]
+        if group["momentum"]:
+            g = self._direction(p, g, state, group)
+        p.sub_(g * learning_rate(group, p))
+
+    def _direction(self, p: Tensor, g: Tensor, state: State, group: Group) -> Tensor:
+        momentum = group["momentum"]
+        dampening = group["dampening"] if "momentum_buffer" in state else 0
+        v = buffer_of(state, "momentum_buffer", p)
+        v.mul_(momentum).add_(g, alpha=1 - dampening)
+        return g + v * momentum if group["nesterov"] else v
+
+    def kernel_name(self, group: Group) -> str | None:
+        return None if group["maximize"] else "sgd_step"
+
+    def update_fused(self, kernel: Kernel, p: Tensor, g: Array, state: State, group: Group) -> None:
+        buffer = None
+        first = "momentum_buffer" not in state
+        if group["momentum"]:
+            buffer = buffer_of(state, "momentum_buffer", p)._data
+            write_clock.write(buffer)
+        kernel(
+            p._data,
+            g,
+            buffer,
+            lr=group["lr"],
+            momentum=group["momentum"],
+            dampening=group["dampening"],
+            weight_decay=group["weight_decay"],
+            nesterov=group["nesterov"],
+            first=first,
+        )

@@ -1,0 +1,125 @@
+"""The whole state of a training run: out of a trainer, and into one that is to continue it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from tinytorch.errors import DataError
+from tinytorch.random import Generator, default_generator
+from tinytorch.tensor import Tensor
+from tinytorch.training.callbacks import Callback
+from tinytorch.training.checkpoint import copy_tree
+
+if TYPE_CHECKING:
+    from tinytorch.training.trainer import Trainer
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A loader that can say where it stands, such as `DataLoader`."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Where it stands."""
+
+    def load_state_dict(self, state: Any) -> None:
+        """Continue from there."""
+
+
+def capture(trainer: Trainer) -> dict[str, Any]:
+    """The state as a tree; its tensors are the trainer's own, not copies."""
+    loaders = {
+        name: dict(loader.state_dict())
+        for name, loader in trainer.loaders.items()
+        if isinstance(loader, Resumable)
+    }
+    return {
+        "model": trainer.model.state_dict(),
+        "optimizer": trainer.optimizer.state_dict(),
+        "callbacks": [
+            {"callback": type(callback).__name__, "state": callback.state_dict()}
+            for callback in _stateful(trainer)
+        ],
+        "generator": trainer.pending.get("generator") or default_generator.get_state(),
+        "loaders": loaders | trainer.pending.get("loaders", {}),
+        "progress": {
+            "epoch": trainer.epoch,
+            "step": trainer.step,
+            "batch": trainer.batch,
+            "averages": trainer.averages.state_dict(),
+        },
+        "history": trainer.history.records,
+    }
+
+
+def restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
+    """Bring the trainer to a state, or, if it does not fit, leave it as it is.
+
+    Raises:
+        DataError, ValueError: it does not fit.
+    """
+    missing = sorted(capture(trainer).keys() - state.keys())
+    if missing:
+        raise DataError(f"this is no state of a Trainer: it lacks {', '.join(missing)}")
+    before = copy_tree(capture(trainer))
+    try:
+        _restore(trainer, state)
+    except Exception:
+        _restore(trainer, before)
+        raise
+    # These follow at the next `fit`: a loader that is made before it draws a seed.
+    trainer.pending = {"generator": dict(state["generator"]), "loaders": dict(state["loaders"])}
+
+
+def _restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
+    _check_dtypes(trainer, state["model"])
+    own = [type(callback).__name__ for callback in _stateful(trainer)]
+    given = [entry["callback"] for entry in state["callbacks"]]
+    if own != given:
+        raise DataError(f"the state is of a trainer with the callbacks {given}, this one has {own}")
+    trainer.model.load_state_dict(state["model"])
+    trainer.optimizer.load_state_dict(state["optimizer"])
+    for callback, entry in zip(_stateful(trainer), state["callbacks"], strict=True):
+        callback.load_state_dict(entry["state"])
+    Generator().set_state(state["generator"])  # raises if it is none
+    progress = state["progress"]
+    trainer.averages.load_state_dict(progress["averages"])
+    trainer.epoch, trainer.step = progress["epoch"], progress["step"]
+    trainer.batch = progress["batch"]
+    trainer.history.records[:] = [dict(record) for record in state["history"]]
+
+
+def _check_dtypes(trainer: Trainer, saved: Mapping[str, Tensor]) -> None:
+    """A Module would convert what it loads, and the run would not continue as it was."""
+    own = trainer.model.state_dict()
+    wrong = [
+        f"{name} is {tensor.dtype.name}, must be {own[name].dtype.name}"
+        for name, tensor in saved.items()
+        if name in own and tensor.dtype is not own[name].dtype
+    ]
+    if wrong:
+        raise DataError(f"the state is of a model of other dtypes: {'; '.join(wrong)}")
+
+
+def _stateful(trainer: Trainer) -> list[Callback]:
+    return [callback for callback in trainer.callbacks if callback.state_dict()]
+
+
+def attach(trainer: Trainer, loaders: Mapping[str, Any]) -> None:
+    """Take the loaders of a `fit`, by name, and bring them to where a loaded state stands.
+
+    Raises:
+        DataError: a loader cannot go on from there.
+    """
+    states, training = trainer.pending.get("loaders", {}), loaders["training"]
+    if trainer.batch and not ("training" in states and isinstance(training, Resumable)):
+        raise DataError(
+            f"epoch {trainer.epoch + 1} was left after batch {trainer.batch}, and "
+            f"{type(training).__name__} cannot go on from there; use a DataLoader"
+        )
+    for name, loader in loaders.items():
+        if name in states and isinstance(loader, Resumable):
+            loader.load_state_dict(states[name])
+    if trainer.pending:
+        default_generator.set_state(trainer.pending["generator"])
+    trainer.loaders, trainer.pending = dict(loaders), {}

@@ -1,0 +1,314 @@
+"""`Trainer`: the training loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinytorch.autograd import no_grad
+from tinytorch.errors import ShapeError, TinyTorchError
+from tinytorch.nn import Module
+from tinytorch.optim import Optimizer, clip_grad_norm_
+from tinytorch.tensor import Tensor
+from tinytorch.training.callbacks import Callback
+from tinytorch.training.checkpoint import copy_tree, load_checkpoint, save_checkpoint
+from tinytorch.training.history import VALIDATION, History, Record
+from tinytorch.training.interrupt import Interrupt, deferred_interrupt
+from tinytorch.training.metrics import Averages, Metric
+from tinytorch.training.progress import make_progress
+from tinytorch.training.resume import attach, capture, restore
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Loader = Iterable[Any]
+
+INTERRUPTED = 130  # exit status of a program that Ctrl-C ended: 128 + SIGINT
+
+
+class NonFiniteError(TinyTorchError, ArithmeticError):
+    """The loss or a weight became NaN or infinite."""
+
+
+class Trainer:
+    """Trains a model: p <- step(p, gradient of the loss), batch for batch.
+
+        trainer = Trainer(model, nn.CrossEntropyLoss(), optimizer, metrics={"accuracy": accuracy})
+        history = trainer.fit(loader, validation=test_loader, epochs=10)
+
+    To be able to continue an interrupted run, bit for bit, in another process:
+
+        trainer = Trainer(..., callbacks=[Checkpoint("run.safetensors")])
+        if Path("run.safetensors").exists():
+            trainer.load("run.safetensors")
+        trainer.fit(loader, epochs=10)
+
+    A batch is a pair (inputs, targets); override `forward` for others.
+
+    Args:
+        model: the Module.
+        loss: a function of (outputs, targets), the mean over the samples of a batch, 0-d.
+        optimizer: of the model's parameters.
+        metrics: name -> function of (outputs, targets); see `tinytorch.training.metrics`.
+        callbacks: what else is to happen; see `tinytorch.training.callbacks`.
+        clip_norm: the largest norm of the gradients of one step; None for any.
+        progress: "auto", "bar", "plain" or "quiet".
+
+    Attributes:
+        epoch: how many epochs are complete.
+        step: how many updates were made, in all.
+        batch: how many batches of the epoch under way are done.
+        epochs: how many epochs there are to be, in all.
+        history: a record of each complete epoch.
+        should_stop: no further epoch begins.
+
+    Raises:
+        ValueError: a metric has the name of something else that the history records; or the
+            optimizer is of another model.
+    """
+
+    def __init__(
+        self,
+        model: Module,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        metrics: Mapping[str, Metric] | None = None,
+        callbacks: Sequence[Callback] = (),
+        clip_norm: float | None = None,
+        progress: str = "auto",
+    ) -> None:
+        self.model = model
+        self.loss = loss
+        self.optimizer = optimizer
+        self.metrics = dict(metrics or {})
+        taken = self.metrics.keys() & {"epoch", "step", "loss", "lr", "seconds"}
+        if taken:
+            raise ValueError(f"a metric cannot have the name {', '.join(sorted(taken))}")
+        trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if trained.isdisjoint(id(p) for p in model.parameters()):
+            raise ValueError("the optimizer has none of the model's parameters: make it of them")
+        self.clip_norm = clip_norm
+        self._progress = make_progress(progress)
+        self.callbacks: list[Callback] = [self._progress, *callbacks]
+        self.history = History()
+        self.epoch = self.step = self.batch = self.epochs = 0
+        self.should_stop = False
+        self.batches_per_epoch: int | None = None
+        self.averages = Averages()
+        self.loaders: dict[str, Any] = {}
+        self.pending: dict[str, Any] = {}  # of a loaded state: what the next `fit` is to restore
+        self._snapshots: deque[dict[str, Any]] = deque(maxlen=2)
+
+    # -- the loop ----------------------------------------------------------------------------------
+
+    def fit(self, loader: Loader, *, validation: Loader | None = None, epochs: int) -> History:
+        """Train until `epochs` epochs are complete, counting those of earlier calls and loads.
+
+        Args:
+            loader: batches to train on; each iteration over it is an epoch.
+            validation: batches to evaluate on after each epoch.
+            epochs: the number of epochs in all, so that the same call continues a loaded run.
+
+        Returns:
+            The history.
+
+        Raises:
+            NonFiniteError: the loss or a weight became NaN or infinite; the trainer is then as it
+                was at the start of the last epoch that began well.
+            SystemExit: Ctrl-C was pressed and a `Checkpoint` has saved the state.
+        """
+        attach(self, {"training": loader, "validation": validation})
+        self.batches_per_epoch = len(loader) if isinstance(loader, Sized) else None
+        self.epochs, self.should_stop = epochs, False
+        self._snapshots.clear()
+        patient = any(callback.handles_interrupt for callback in self.callbacks)
+        try:
+            self._call("on_fit_start")
+            if self.epoch >= epochs:
+                self.report(f"{self.epoch} of {epochs} epochs are complete: nothing to do")
+            with deferred_interrupt(patient) as interrupt:
+                while self.epoch < epochs and not self.should_stop:
+                    self._run_epoch(loader, validation, interrupt)
+        finally:
+            self._call("on_fit_end")
+            self._snapshots.clear()
+        return self.history
+
+    def evaluate(self, loader: Loader) -> dict[str, float]:
+        """Means of the loss and of the metrics over all batches, in evaluation mode.
+
+        Raises:
+            ValueError: there are no batches.
+        """
+        averages = Averages()
+        modes = [(module, module.training) for module in self.model.modules()]
+        self.model.eval()
+        try:
+            with no_grad():
+                for batch in loader:
+                    outputs, targets = self.forward(batch)
+                    loss = self._loss(outputs, targets).item()
+                    self._measure(averages, loss, outputs, targets)
+        finally:
+            for module, training in modes:
+                module.training = training
+        return averages.means() or _no_batches()
+
+    def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """(outputs, targets) of a batch, which both go to the loss and to the metrics. Override it
+        for batches that are not pairs.
+        """
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            what = f"{len(batch)} fields" if isinstance(batch, (tuple, list)) else type(batch)
+            raise TypeError(
+                f"a batch must be a pair (inputs, targets), not {what}; override Trainer.forward"
+            )
+        inputs, targets = batch
+        return self.model(inputs), targets
+
+    def _run_epoch(self, loader: Loader, validation: Loader | None, interrupt: Interrupt) -> None:
+        started = time.perf_counter()
+        if not self.batch:
+            self.averages = Averages()
+        self._snapshots.append(copy_tree(self.state_dict()))
+        self.model.train()
+        self._call("on_epoch_start")
+        first_step = self.step
+        for batch in loader:
+            loss = self._train_on(batch, began_well=self.step > first_step)
+            self._call("on_step_end", loss)
+            if interrupt.pressed:
+                self._exit()
+        self._check_weights()
+        record = self._record(validation, started)
+        self.history.records.append(record)
+        self.epoch, self.batch = self.epoch + 1, 0
+        self._call("on_epoch_end", record)
+        self._call("after_epoch", record)
+        if interrupt.pressed:
+            self._exit()
+
+    def _train_on(self, batch: Any, began_well: bool) -> float:
+        """One update; its loss."""
+        self.optimizer.zero_grad()
+        outputs, targets = self.forward(batch)
+        loss = self._loss(outputs, targets)
+        value: float = loss.item()
+        if not math.isfinite(value):
+            self._fail(f"the training loss is {value}{_blame(batch)}", began_well)
+        loss.backward()
+        if self.clip_norm is not None:
+            clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        self.optimizer.step()
+        self.step += 1
+        self.batch += 1
+        with no_grad():
+            self._measure(self.averages, value, outputs, targets)
+        return value
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        loss = self.loss(outputs, targets)
+        if loss.shape != ():
+            raise ShapeError(
+                f"the loss must be one number, the mean over the batch, not of shape {loss.shape}"
+            )
+        return loss
+
+    def _measure(self, averages: Averages, loss: float, outputs: Tensor, targets: Tensor) -> None:
+        values = {name: metric(outputs, targets) for name, metric in self.metrics.items()}
+        averages.add({"loss": loss, **values}, targets.shape[0] if targets.ndim else 1)
+
+    def _record(self, validation: Loader | None, started: float) -> Record:
+        lr = self.optimizer.param_groups[0]["lr"]
+        record: Record = {"epoch": self.epoch + 1, "step": self.step}
+        record |= self.averages.means() or _no_batches()
+        if validation is not None:
+            measured = self.evaluate(validation)
+            if not math.isfinite(measured["loss"]):
+                self._fail(f"the validation loss is {measured['loss']}", began_well=True)
+            record |= {VALIDATION + name: value for name, value in measured.items()}
+        return record | {"lr": lr, "seconds": time.perf_counter() - started}
+
+    # -- what can go wrong -------------------------------------------------------------------------
+
+    def _fail(self, what: str, began_well: bool) -> None:
+        """Go back to the start of this epoch, or of the one before if this one did not begin well:
+        the weights that it began with are then those that are no good."""
+        where = f"epoch {self.epoch + 1}, step {self.step + 1} (batch {self.batch + 1})"
+        lr = self.optimizer.param_groups[0]["lr"]
+        self.load_state_dict(self._snapshots[-1 if began_well else 0])
+        clip = "" if self.clip_norm is not None else " or pass clip_norm=1.0,"
+        raise NonFiniteError(
+            f"{what} at {where}. Model and optimizer are again as they were after step "
+            f"{self.step}. Lower the learning rate (it is {lr:.4g}),{clip} or look for NaN in the "
+            f"data"
+        )
+
+    def _check_weights(self) -> None:
+        for name, p in self.model.named_parameters():
+            if not _is_finite(p):
+                self._fail(f"{name} is no longer finite", began_well=True)
+
+    def _exit(self) -> None:
+        self._check_weights()
+        self._call("on_interrupt")
+        raise SystemExit(INTERRUPTED)
+
+    # -- state -------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write all that is needed to continue to a file, atomically; see `save_checkpoint`."""
+        save_checkpoint(path, self.state_dict())
+
+    def load(self, path: str | Path) -> None:
+        """Continue from a file that `save` or a `Checkpoint` wrote.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            DataError, ValueError: it is damaged, or of another model, optimizer or set of
+                callbacks. The trainer is then as it was.
+        """
+        self.load_state_dict(load_checkpoint(path))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Model, optimizer, callbacks, random numbers, loaders, progress and history, as a tree."""
+        return capture(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from where `state_dict` was taken; loaders and random numbers at the next `fit`.
+
+        Raises:
+            DataError, ValueError: it does not fit; everything is then as it was.
+        """
+        restore(self, state)
+
+    # -- reports -----------------------------------------------------------------------------------
+
+    def report(self, text: str) -> None:
+        """Show a line where the progress is shown."""
+        self._progress.message(text)
+
+    def _call(self, moment: str, *args: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, moment)(self, *args)
+
+
+def _no_batches() -> dict[str, float]:
+    raise ValueError("the loader gave no batches")
+
+
+def _blame(batch: Any) -> str:
+    """Whether the batch itself has numbers that are not finite."""
+    fields = batch if isinstance(batch, (tuple, list)) else [batch]
+    if all(_is_finite(field) for field in fields if isinstance(field, Tensor)):
+        return ""
+    return ", as the batch itself has NaN or infinity in it,"
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return bool(np.isfinite(tensor.detach().numpy()).all())
