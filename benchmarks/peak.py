@@ -1,0 +1,75 @@
+"""What this core can do at most: multiply-adds per second, and bytes per second from memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized.buffers import workspace
+from tinytorch.backends.optimized.cpu import host_vector_unit
+from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.llvm import VectorEmitter, vector_intrinsic
+
+CHAINS = 16  # independent sums: enough to hide the latency of a multiply-add
+ROUNDS = 200_000
+TRIES = 15
+TRIAD_BYTES = 192 * 1024**2  # three arrays, together well beyond the last cache
+
+
+def _no_twin(*arguments: Any) -> None:
+    raise RuntimeError("the peak cannot be measured with NUMBA_DISABLE_JIT=1: unset it")
+
+
+@vector_intrinsic(_no_twin)
+def _multiply_adds(e: VectorEmitter, rounds: Any, address: Any) -> None:
+    """CHAINS sums of x * y, all in registers. The numbers come from memory, and the sums go there:
+    the compiler can neither compute nor drop them."""
+    pointer = e.pointer(address)
+    x, y = e.load(pointer), e.load(e.at(pointer, e.register_bytes))
+
+    def add_up(sums: Sequence[Any]) -> list[Any]:
+        return [e.fma(x, y, total) for total in sums]
+
+    sums = e.loop(rounds, [x] * CHAINS, add_up)
+    for i, total in enumerate(sums):
+        e.store(total, e.at(pointer, (2 + i) * e.register_bytes))
+
+
+@kernel
+def _run_multiply_adds(rounds: int, address: int) -> None:
+    _multiply_adds(np.float32, rounds, address)
+
+
+@kernel
+def _triad(a: Any, b: Any, c: Any) -> None:
+    for i in range(a.size):
+        a[i] = b[i] + np.float32(3) * c[i]
+
+
+def _least_seconds(function: Callable[[], object]) -> float:
+    function()
+    best = float("inf")
+    for _ in range(TRIES):
+        start = time.thread_time()
+        function()
+        best = min(best, time.thread_time() - start)
+    return best
+
+
+def multiply_add_peak() -> float:
+    """Floating-point operations per second of one core in float32; a multiply-add counts as two."""
+    unit = host_vector_unit()
+    memory = workspace((2 + CHAINS, unit.register_bytes // 4), np.dtype(np.float32))
+    memory[...] = 1e-9
+    seconds = _least_seconds(lambda: _run_multiply_adds(ROUNDS, memory.ctypes.data))
+    return 2 * ROUNDS * CHAINS * (unit.register_bytes // 4) / seconds
+
+
+def memory_bandwidth() -> float:
+    """Bytes per second of a[i] = b[i] + 3 c[i] on one core, from main memory."""
+    count = TRIAD_BYTES // 3 // 4
+    a, b, c = (np.ones(count, np.float32) for _ in range(3))
+    return 3 * 4 * count / _least_seconds(lambda: _triad(a, b, c))

@@ -1,0 +1,195 @@
+"""Measures contestants side by side, says when the machine was not ours alone, and reports.
+
+A round takes one sample of every contestant (A B A B ...), so that all see the same machine. After
+the rounds, the kernel's own accounts say how much CPU time other processes had meanwhile: if they
+had more than a little, the case is measured again, and, if it never gets quiet, marked with "!".
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tinytorch.bench import format_seconds, format_table
+
+CLOCKS = {"cpu": time.thread_time, "wall": time.perf_counter}
+ROUNDS = 9
+SAMPLE_SECONDS = 0.004
+ATTEMPTS = 3
+MOST_FOREIGN = 0.15  # cores that other processes may use during a measurement
+
+Function = Callable[[], object]
+Remote = Callable[[int, str], float]  # calls, clock -> seconds per call, in another process
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure.
+
+    Attributes:
+        group, name: what it is.
+        contestants: functions by name; "ours" is one.
+        remote: contestants in other processes, by name. Of several with the same name before a
+            colon, `blas:Haswell` and `blas:Zen`, the fastest counts.
+        flops, nbytes: what one call does at the least, where that makes sense.
+    """
+
+    group: str
+    name: str
+    contestants: Mapping[str, Function]
+    remote: Mapping[str, Remote] = field(default_factory=dict)
+    flops: float | None = None
+    nbytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds per call of every contestant (the fastest sample, and the lower quartile)."""
+
+    group: str
+    name: str
+    seconds: dict[str, float]
+    quartile: dict[str, float]
+    ratios: dict[str, float]
+    flops: float | None
+    nbytes: float | None
+    disturbed: bool
+
+
+def foreign_cores(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
+    """How many cores other processes used between two `accounts`."""
+    wall, busy, own = (b - a for a, b in zip(before, after, strict=True))
+    return max(0.0, (busy - own) / wall) if wall else 0.0
+
+
+def accounts(workers: Sequence[int] = ()) -> tuple[float, float, float]:
+    """Wall time, CPU time of all processes and of our own; only zeros where /proc is missing."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return (0.0, 0.0, 0.0)
+    tick = os.sysconf("SC_CLK_TCK")
+    user, nice, system, _, _, irq, softirq, steal = map(int, stat.read_text().split()[1:9])
+    own = time.process_time()
+    for pid in workers:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        own += (int(fields[11]) + int(fields[12])) / tick
+    return time.perf_counter(), (user + nice + system + irq + softirq + steal) / tick, own
+
+
+def measure(case: Case, *, clock: str, rounds: int = ROUNDS, workers: Sequence[int] = ()) -> Result:
+    """Time the contestants of a case in interleaved rounds; again if something disturbed them."""
+    result = None
+    for _ in range(ATTEMPTS):
+        before = accounts(workers)
+        samples = _samples(case, clock, rounds)
+        disturbed = foreign_cores(before, accounts(workers)) > MOST_FOREIGN
+        if result is None or not disturbed:
+            result = _evaluate(case, samples, disturbed)
+        if not disturbed:
+            break
+    assert result is not None
+    return result
+
+
+def _samples(case: Case, clock: str, rounds: int) -> dict[str, list[float]]:
+    now = CLOCKS[clock]
+    calls: dict[str, int] = {}
+    for name, function in case.contestants.items():
+        function()
+        calls[name] = _calls_lasting(function, SAMPLE_SECONDS)
+    slowest = min(calls.values())
+    samples: dict[str, list[float]] = {n: [] for n in (*case.contestants, *case.remote)}
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for name, function in case.contestants.items():
+                function()
+                start = now()
+                for _ in range(calls[name]):
+                    function()
+                samples[name].append((now() - start) / calls[name])
+            for name, remote in case.remote.items():
+                samples[name].append(remote(slowest, clock))
+    finally:
+        gc.enable()
+    return samples
+
+
+def _calls_lasting(function: Function, seconds: float) -> int:
+    start = time.perf_counter()
+    function()
+    once = max(time.perf_counter() - start, 1e-7)
+    return max(1, int(seconds / once))
+
+
+def _evaluate(case: Case, samples: Mapping[str, list[float]], disturbed: bool) -> Result:
+    fastest = {name: min(values) for name, values in samples.items()}
+    quartile = {n: statistics.quantiles(v, n=4)[0] for n, v in samples.items()}
+    for name in case.remote:  # the best of a family speaks for it
+        family = name.partition(":")[0]
+        best = min(
+            (n for n in case.remote if n.partition(":")[0] == family), key=fastest.__getitem__
+        )
+        fastest[family], quartile[family] = fastest[best], quartile[best]
+    families = [n for n in fastest if ":" not in n]
+    return Result(
+        case.group, case.name,
+        {n: fastest[n] for n in families},
+        {n: quartile[n] for n in families},
+        {n: fastest[n] / fastest["ours"] for n in families if n != "ours"},
+        case.flops, case.nbytes, disturbed,
+    )  # fmt: skip
+
+
+def report(results: Sequence[Result], *, peak: float, bandwidth: float) -> None:
+    """Print one table for each group: times, rates, and how many times longer the others take."""
+    print(f"peak of one core {peak / 1e9:.0f} Gflop/s float32, memory {bandwidth / 1e9:.0f} GB/s")
+    for group in dict.fromkeys(r.group for r in results):
+        rows = [r for r in results if r.group == group]
+        others = list(dict.fromkeys(name for r in rows for name in r.ratios))
+        columns = [group, "ours", "Gflop/s", "% peak", "GB/s", *(f"{o}/ours" for o in others)]
+        table = [_row(r, others, peak) for r in rows]
+        _print_table(columns, table)
+    if any(r.disturbed for r in results):
+        print('"!": other processes were running; measure these again on a quiet machine')
+
+
+def _row(result: Result, others: Sequence[str], peak: float) -> list[str]:
+    ours = result.seconds["ours"]
+    rate = result.flops / ours if result.flops else None
+    return [
+        result.name + (" !" if result.disturbed else ""),
+        format_seconds(ours),
+        f"{rate / 1e9:.1f}" if rate else "",
+        f"{100 * rate / peak:.0f}" if rate else "",
+        f"{result.nbytes / ours / 1e9:.1f}" if result.nbytes else "",
+        *(f"{result.ratios[o]:.2f}" if o in result.ratios else "" for o in others),
+    ]
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if not sys.stdout.isatty():
+        print("\n" + format_table(columns, rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def as_json(results: Sequence[Result], **facts: Any) -> str:
+    """Everything that was measured, for a machine."""
+    return json.dumps({**facts, "results": [asdict(r) for r in results]}, indent=2)

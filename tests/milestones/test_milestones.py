@@ -1,0 +1,84 @@
+"""Each milestone passes as it is, and fails at the right gate when its mechanism is broken."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.milestones.conftest import ROOT, Replay
+
+FOLDERS = sorted(path.parent.name for path in (ROOT / "milestones").glob("*/main.py"))
+CNN = "04_1998_cnn"
+
+IDLE_SGD = "import tinytorch.optim as o; o.SGD.step = lambda self: None"
+IDLE_ADAM = "import tinytorch.optim as o; o.Adam.step = lambda self: None"
+IDLE_ADD = "import tinytorch as t; t.Tensor.add_ = lambda self, other: self"
+NO_TANH = "import tinytorch.nn as nn; nn.Tanh = nn.Identity"
+WRONG_TANH_GRADIENT = """
+from tinytorch import ops
+right = ops.tanh.vjps[0]
+ops.tanh.vjps = (lambda *arguments: right(*arguments) * 1.01,)
+"""
+ONE_EPOCH = "import network; network.EPOCHS = 1\n"
+NO_FILTER_GRADIENT = """
+from tinytorch.backends.numpy import NumpyBackend as B
+right = B.conv2d_weight
+B.conv2d_weight = lambda *a, **k: right(*a, **k) * 0
+"""
+SMALL_FILTER_GRADIENT = NO_FILTER_GRADIENT.replace("* 0", "* 0.99")
+TURNED_CONVOLUTION = """
+from tinytorch.backends.numpy import NumpyBackend as B
+right = B.conv2d
+B.conv2d = lambda self, x, w, *a, **k: right(self, x, w[:, :, ::-1], *a, **k)
+"""
+
+FAULTS = [
+    ("01_1958_perceptron", IDLE_ADD, "weight moved"),
+    ("02_1969_xor", IDLE_ADAM, "0.weight moved"),
+    ("02_1969_xor", NO_TANH, "a hidden layer solves it"),
+    ("03_1986_mlp", IDLE_SGD, "2.bias moved"),
+    ("03_1986_mlp", WRONG_TANH_GRADIENT, "gradient of 0.weight"),
+    (CNN, ONE_EPOCH + IDLE_ADAM, "conv1.weight moved"),
+    (CNN, ONE_EPOCH + NO_FILTER_GRADIENT, "each filter of conv1.weight has a gradient"),
+    (CNN, ONE_EPOCH + SMALL_FILTER_GRADIENT, "gradient of conv2.weight"),
+    (CNN, ONE_EPOCH + TURNED_CONVOLUTION, "loss equals NumPy's"),
+]
+
+
+@pytest.mark.parametrize(
+    "folder", [f if f != CNN else pytest.param(f, marks=pytest.mark.slow) for f in FOLDERS]
+)
+def test_all_gates_hold(folder: str, replay: Replay) -> None:
+    result = replay(folder, "", "--json")
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["passed"] and all(gate["passed"] for gate in report["gates"])
+    assert "budget" in result.stderr.splitlines()[1]
+
+
+@pytest.mark.parametrize(("folder", "fault", "gate"), FAULTS)
+def test_a_broken_mechanism_fails_its_gate(
+    folder: str, fault: str, gate: str, replay: Replay
+) -> None:
+    result = replay(folder, fault, "--backend", "numpy")
+    assert result.returncode == 1
+    assert re.search(rf"^gate FAILED  {re.escape(gate)}:", result.stdout, re.MULTILINE), (
+        result.stdout + result.stderr
+    )
+
+
+@pytest.mark.slow
+def test_the_demo_notices_backends_that_disagree(replay: Replay) -> None:
+    fault = ONE_EPOCH + TURNED_CONVOLUTION
+    result = replay(CNN, fault, "--backend", "numpy", name="demo.py")
+    assert result.returncode == 1
+    assert "gate FAILED  losses agree on naive and numpy" in result.stdout
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_readme_tells_the_history_with_its_source(folder: str) -> None:
+    text = (ROOT / "milestones" / folder / "README.md").read_text(encoding="utf-8")
+    assert "Source:" in text
+    assert f"tito milestone run {folder[:2]}" in text

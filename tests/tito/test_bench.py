@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tito import bench, scripts
+from tito.cli import app
+
+runner = CliRunner()
+
+SCRIPT = '''"""Measures {name}.
+
+More.
+"""
+import json, sys
+if __name__ == "__main__":
+    sys.exit({code}) if {code} else print(json.dumps({{"name": "{name}", "got": sys.argv[1:]}}))
+'''
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with two benchmarks and a helper."""
+    folder = tmp_path / "benchmarks"
+    folder.mkdir()
+    for name in ("first", "second"):
+        (folder / f"{name}.py").write_text(SCRIPT.format(name=name, code=0))
+    (folder / "runner.py").write_text("VALUE = 1\n")
+    monkeypatch.setattr(scripts, "ROOT", tmp_path)
+    return folder
+
+
+def test_the_real_benchmarks_are_found() -> None:
+    assert {"dispatch", "training"} <= set(bench.benchmarks())
+
+
+def test_helpers_are_not_benchmarks(shelf: Path) -> None:
+    result = runner.invoke(app, ["bench", "--list", "--json"])
+    titles = {"first": "Measures first.", "second": "Measures second."}
+    assert json.loads(result.output) == titles
+    assert "first   Measures first." in runner.invoke(app, ["bench", "--list"]).output
+
+
+def test_without_a_name_all_run_into_one_report(shelf: Path) -> None:
+    result = runner.invoke(app, ["bench", "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.output) == {
+        name: {"name": name, "got": ["--json"]} for name in ("first", "second")
+    }
+
+
+def test_other_options_reach_the_script(shelf: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = runner.invoke(app, ["bench", "first", "--rounds", "3", "--json"])
+    assert result.exit_code == 0
+    assert json.loads(capfd.readouterr().out)["got"] == ["--rounds", "3", "--json"]
+
+
+def test_a_failing_benchmark_is_a_failure_of_the_command(shelf: Path) -> None:
+    (shelf / "second.py").write_text(SCRIPT.format(name="second", code=3))
+    result = runner.invoke(app, ["bench", "--json"])
+    assert result.exit_code == 3
+    assert list(json.loads(result.output)) == ["first"]
+
+
+def test_an_unknown_benchmark_suggests_and_lists(shelf: Path) -> None:
+    result = runner.invoke(app, ["bench", "frist"])
+    assert result.exit_code == 2
+    assert "there is no benchmark 'frist'. Did you mean 'first'?" in result.output

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import tinytorch
+from tito.cli import app
+
+ROOT = Path(__file__).parents[2]
+runner = CliRunner()
+HEAVY = ("numpy", "tinytorch", "numba", "torch", "matplotlib")
+SECONDS_FOR_HELP = 0.25
+
+
+def commands(group: typer.Typer, *path: str) -> Iterator[tuple[str, ...]]:
+    """The paths of all commands below a group."""
+    for command in group.registered_commands:
+        yield (*path, command.name or command.callback.__name__.replace("_", "-"))  # type: ignore[union-attr]
+    for child in group.registered_groups:
+        yield from commands(child.typer_instance, *path, str(child.name))  # type: ignore[arg-type]
+
+
+def test_help_lists_the_commands() -> None:
+    result = runner.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    for command in ("bench", "cache", "demo", "doctor", "milestone"):
+        assert re.search(rf"^  {command} ", result.output, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", list(commands(app)), ids=" ".join)
+def test_every_command_shows_an_example_of_itself(path: tuple[str, ...]) -> None:
+    result = runner.invoke(app, [*path, "--help"])
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert f"tito {' '.join(path)}" in result.output.split("Example")[1]
+
+
+def test_help_is_quick() -> None:
+    """CPU time of the whole process, the best of five: the machine may have other work."""
+    probe = (
+        "import sys, time\n"
+        "from tito.cli import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: print(time.process_time(), file=sys.stderr)\n"
+    )
+    seconds = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
+            ).stderr
+        )
+        for _ in range(5)
+    ]
+    assert min(seconds) < SECONDS_FOR_HELP
+
+
+def test_help_loads_nothing_heavy() -> None:
+    probe = f"import sys, tito.cli; print([m for m in {HEAVY} if m in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+def test_an_unknown_command_suggests_the_nearest() -> None:
+    result = runner.invoke(app, ["milestones"])
+    assert result.exit_code == 2
+    assert "No such command 'milestones'. Did you mean 'milestone'?" in result.output
+
+
+def test_version() -> None:
+    result = runner.invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"tinytorch {tinytorch.__version__}\n")
+
+
+def test_output_in_a_pipe_is_plain() -> None:
+    for arguments in (["--help"], ["milestone", "list"]):
+        result = subprocess.run(
+            [sys.executable, "-m", "tito", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "TERM": "xterm-256color"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "\x1b" not in result.stdout
+        assert not set(result.stdout) & set("│─╭╮")
+
+
+def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(name='typer')")
+    result = subprocess.run(
+        [sys.executable, "-m", "tito"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1
+    expected = "tito needs typer, which is not installed: pip install 'tinytorch[cli]'"
+    assert result.stderr.strip() == expected

@@ -1,0 +1,33 @@
+"""Measuring: what a block took, where its time goes, and how two functions compare.
+
+with tinytorch.benchmark() as b: ...            time, memory, ops, FLOPs, bytes of a block
+with tinytorch.bench.Profiler() as p: ...       a row per op, a Chrome trace
+tinytorch.bench.time_callables({...})           functions side by side, interleaved
+"""
+
+from tinytorch.bench.counters import Cost, OpCounter, OpStats, cost_of
+from tinytorch.bench.measure import Benchmark, benchmark
+from tinytorch.bench.memory import LiveMemory
+from tinytorch.bench.profiler import Event, Profiler
+from tinytorch.bench.timer import Timing, ratio, time_callable, time_callables
+from tinytorch.bench.units import format_bytes, format_count, format_seconds, format_table
+
+__all__ = [
+    "Benchmark",
+    "Cost",
+    "Event",
+    "LiveMemory",
+    "OpCounter",
+    "OpStats",
+    "Profiler",
+    "Timing",
+    "benchmark",
+    "cost_of",
+    "format_bytes",
+    "format_count",
+    "format_seconds",
+    "format_table",
+    "ratio",
+    "time_callable",
+    "time_callables",
+]

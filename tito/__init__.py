@@ -1,0 +1,1 @@
+"""`tito`, the command line of TinyTorch. `tito --help` lists the commands."""

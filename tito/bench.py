@@ -1,0 +1,63 @@
+"""`tito bench`: run the benchmarks of the repository."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tito import console, scripts
+
+
+def benchmarks() -> dict[str, Path]:
+    """The scripts in benchmarks/ that can be run, by name; helper modules have no main part."""
+    files = sorted(scripts.folder("benchmarks").glob("*.py"))
+    return {p.stem: p for p in files if 'if __name__ == "__main__":' in p.read_text("utf-8")}
+
+
+def _title(script: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
+def bench(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(help="Which benchmark; without a name all of them.")
+    ] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the benchmarks.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on stdout; progress goes to stderr.")
+    ] = False,
+) -> None:
+    """Measure TinyTorch side by side with NumPy and PyTorch.
+
+    Other options go to the benchmark itself; ask it with: tito bench NAME -- --help
+    """
+    known = benchmarks()
+    if show_list:
+        titles = {each: _title(path) for each, path in known.items()}
+        if as_json:
+            console.print_json(titles)
+        else:
+            console.print_rows(["name", "what"], list(titles.items()))
+        return
+    if name is not None and name not in known:
+        raise typer.BadParameter(console.unknown("benchmark", name, list(known)))
+    chosen = known if name is None else {name: known[name]}
+    arguments = [*context.args, "--json"] if as_json else context.args
+    results = {}
+    worst = 0
+    for each, path in chosen.items():
+        if name is None and not as_json:
+            console.out.rule(each)
+        code, text = scripts.run_script(path, arguments, capture=as_json and name is None)
+        worst = max(worst, code)
+        if text and not code:
+            results[each] = json.loads(text)
+    if as_json and name is None:
+        console.print_json(results)
+    raise typer.Exit(worst)

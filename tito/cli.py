@@ -1,0 +1,60 @@
+"""The tree of commands. Heavy modules load inside the commands, so that `tito --help` is quick."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+try:
+    import rich  # noqa: F401 - console.py needs it
+    import typer
+except ModuleNotFoundError as error:
+    sys.exit(f"tito needs {error.name}, which is not installed: pip install 'tinytorch[cli]'")
+
+from tito import bench, cache, demo, doctor, milestone
+
+app = typer.Typer(
+    name="tito",
+    help="The command line of TinyTorch, a deep-learning framework to learn from by building it.",
+    epilog="Examples:\n\ntito demo\n\ntito milestone run cnn\n\ntito COMMAND --help",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import tinytorch
+
+        print(f"tinytorch {tinytorch.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tito(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command(epilog="Example: tito demo")(demo.demo)
+app.command(epilog="Examples:\n\ntito doctor\n\ntito doctor --json")(doctor.doctor)
+app.command(
+    epilog="Examples:\n\ntito bench dispatch\n\ntito bench training --json\n\ntito bench --list",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(bench.bench)
+app.command(epilog="Examples:\n\ntito cache\n\ntito cache --clear")(cache.cache)
+app.add_typer(milestone.app, name="milestone")
+
+
+def main() -> None:
+    """The entry point of the command `tito`."""
+    app(prog_name="tito")

@@ -1,0 +1,46 @@
+"""What `tito` prints: coloured on a terminal, plain text otherwise, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_WIDTH = 200  # of lines that nobody's terminal limits
+COLOURS = {"ok": "green", "missing": "yellow", "broken": "bold red"}
+
+out = Console()
+errors = Console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout, with nothing around it."""
+    print(json.dumps(value, indent=2))
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns of text, flush left, under their names."""
+    if not out.is_terminal:
+        out.width = PLAIN_WIDTH
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(cell, style=COLOURS.get(cell, "")) for cell in row])
+    out.print(table)
+
+
+def unknown(kind: str, given: str, known: Sequence[str]) -> str:
+    """The sentence for a name that does not exist: the nearest ones, then all.
+
+    >>> unknown("milestone", "cnm", ["xor", "cnn"])
+    "there is no milestone 'cnm'. Did you mean 'cnn'? There are: xor, cnn"
+    """
+    close = get_close_matches(given, known)
+    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return f"there is no {kind} {given!r}.{hint} There are: {', '.join(known)}"

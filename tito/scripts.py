@@ -1,0 +1,51 @@
+"""The scripts of the repository, and how `tito` runs them: each in a fresh process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def folder(name: str) -> Path:
+    """A folder of the repository that is not part of the installed package.
+
+    Raises:
+        typer.BadParameter: TinyTorch was installed without its repository.
+    """
+    path = ROOT / name
+    if not path.is_dir():
+        raise typer.BadParameter(
+            f"the folder {name}/ comes with the repository and is not at {path}: clone TinyTorch, "
+            f"then run `pip install -e '.[dev]'` in the clone"
+        )
+    return path
+
+
+def run_script(path: Path, arguments: Sequence[str], *, capture: bool = False) -> tuple[int, str]:
+    """Run a Python script to its end with this interpreter and this TinyTorch.
+
+    Args:
+        capture: return what it prints on stdout instead of passing it on.
+
+    Returns:
+        Its exit code (128 + n if signal n ended it), and its output if captured.
+    """
+    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    try:
+        finished = subprocess.run(
+            [sys.executable, str(path), *arguments],
+            env={**os.environ, "PYTHONPATH": search},
+            stdout=subprocess.PIPE if capture else None,
+            text=True,
+        )
+    except KeyboardInterrupt:
+        return 130, ""
+    code = finished.returncode
+    return code if code >= 0 else 128 - code, finished.stdout or ""
