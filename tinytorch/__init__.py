@@ -31,9 +31,11 @@ from tinytorch.autograd import (
 from tinytorch.backends import (
     ComputeBackend as ComputeBackend,
     get_backend as get_backend,
+    get_num_threads as get_num_threads,
     list_backends as list_backends,
     register_backend as register_backend,
     set_backend as set_backend,
+    set_num_threads as set_num_threads,
 )
 from tinytorch.creation import (
     arange as arange,

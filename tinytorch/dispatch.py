@@ -29,7 +29,7 @@ from tinytorch.dtypes import (
 )
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.history import Record, owner_of as owner_of, write_clock
-from tinytorch.op import Op, Params, Plan
+from tinytorch.op import ALL, NONE, Op, Params, Plan
 from tinytorch.ops import cast
 from tinytorch.state import (
     STATE,
@@ -171,9 +171,11 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     except AttributeError:
         return apply(op, *_as_inputs(op, inputs), **params)
 
-    plan = op.plans.get((metas, *params.items()) if params else metas)
-    if plan is None:
-        plan = op.plan((metas, *params.items()) if params else metas, metas, params)
+    key = (metas, *params.items()) if params else metas
+    try:
+        plan = op.plans[key]
+    except KeyError:
+        plan = op.plan(key, metas, params)
     if not plan.direct:
         if plan.casts is not None:
             return apply(op, *_cast(inputs, plan.casts), **params)
@@ -183,7 +185,11 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
 
     meta = plan.meta
     if state.mode is None:
-        kernel = (state.backend or backends.current or backends.default()).kernels[plan]
+        backend = state.backend or backends.current or backends.default()
+        try:
+            kernel = backend.kernels[plan]
+        except KeyError:
+            kernel = backend.add_kernel(plan)
         result = kernel(*data, **params) if params else kernel(*data)
     else:
         result = _run_mode(state, op, inputs, params, plan)
@@ -202,26 +208,30 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     record.params = params
     record.metas = metas
     record.meta = meta
-    if count == 1:
-        record.edges = (a.history or a,)
-    else:
-        record.edges = tuple(
-            [
-                None if type(t) in SCALAR_TYPES else t.history or (t if t.requires_grad else None)
-                for t in inputs
-            ]
+    if count == 2 and plan.only_tensors:
+        record.edges = (
+            a.history or (a if a.requires_grad else None),
+            b.history or (b if b.requires_grad else None),
         )
-    saved = op.saved_inputs
-    if not saved:
-        record.inputs = ()
-    elif len(saved) == count:
-        record.inputs = inputs
     else:
-        record.inputs = tuple([t if i in saved else None for i, t in enumerate(inputs)])
+        record.edges = tuple([_edge(t) for t in inputs])
+    if plan.saves is ALL:
+        record.inputs = inputs
+    elif plan.saves is NONE:
+        record.inputs = ()
+    else:
+        record.inputs = tuple([t if i in op.saved_inputs else None for i, t in enumerate(inputs)])
     record.output = result if op.saves_output else None
     record.clock = write_clock.now
     record.hooks = None
     return out  # type: ignore[no-any-return]
+
+
+def _edge(t: Input) -> Any:
+    """What a record keeps of an input to find the way back; see `Record.edges`."""
+    if type(t) in SCALAR_TYPES:
+        return None
+    return t.history or (t if t.requires_grad else None)
 
 
 def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
@@ -341,7 +351,8 @@ class _Outside(StateContext):
 def _run_kernel(
     state: State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
 ) -> Array:
-    kernel = (state.backend or backends.default()).kernels[plan]
+    backend = state.backend or backends.default()
+    kernel = backend.kernels.get(plan) or backend.add_kernel(plan)
     return kernel(*[t if type(t) in SCALAR_TYPES else t._data for t in inputs], **params)  # type: ignore[no-any-return]
 
 

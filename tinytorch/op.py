@@ -15,6 +15,8 @@ FlopCount = Callable[[list[Shape], Shape, Params], int]
 
 PLANS_PER_OP = 4096
 
+NONE, SOME, ALL = "none", "some", "all"  # of the inputs: how many an op's gradient reads
+
 
 class Plan:
     """What an op will do with operands of given shapes and dtypes: worked out once, then looked up.
@@ -27,7 +29,17 @@ class Plan:
         op, operands, params: what the plan is for; an operand is a meta or a scalar's type.
     """
 
-    __slots__ = ("casts", "differentiable", "direct", "meta", "op", "operands", "params")
+    __slots__ = (
+        "casts",
+        "differentiable",
+        "direct",
+        "meta",
+        "only_tensors",
+        "op",
+        "operands",
+        "params",
+        "saves",
+    )
 
     def __init__(
         self,
@@ -44,6 +56,9 @@ class Plan:
         self.casts = casts
         self.direct = casts is None and op.decomposition is None
         self.differentiable = op.vjps is not None and meta.dtype.is_floating_point
+        self.only_tensors = all(isinstance(o, TensorMeta) for o in operands)
+        saved = len(op.saved_inputs)
+        self.saves = NONE if saved == 0 else ALL if saved == len(operands) else SOME
 
 
 class Op:

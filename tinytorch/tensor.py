@@ -39,6 +39,8 @@ from tinytorch.functions import (
 
 Hook = Callable[["Tensor"], "Tensor | None"]
 
+_add, _sub, _mul, _div = ops.add, ops.sub, ops.mul, ops.div  # looked up once, not at every `+`
+
 
 class Tensor:
     """A multi-dimensional array of one number type, which may remember where it came from.
@@ -269,25 +271,25 @@ class Tensor:
     # -- Python's operators ------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Tensor:
-        return apply(ops.add, self, other)
+        return apply(_add, self, other)
 
     def __radd__(self, other: Any) -> Tensor:
         return apply(ops.add, other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return apply(ops.sub, self, other)
+        return apply(_sub, self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
         return apply(ops.sub, other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return apply(ops.mul, self, other)
+        return apply(_mul, self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
         return apply(ops.mul, other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return apply(ops.div, self, other)
+        return apply(_div, self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
         return apply(ops.div, other, self)

@@ -95,7 +95,8 @@ def _gradient_function(
             (xs[i] * 0 if g is None else g).reshape(-1) for i, g in zip(checked, found, strict=True)
         ]
         # so that it can be differentiated also where all gradients are constant
-        return cat(flat) + (weight * 0.0).sum()
+        result: Tensor = cat(flat) + (weight * 0.0).sum()
+        return result
 
     return gradients
 

@@ -19,9 +19,11 @@ __all__ = [
     "default",
     "find_backend",
     "get_backend",
+    "get_num_threads",
     "list_backends",
     "register_backend",
     "set_backend",
+    "set_num_threads",
 ]
 
 Factory = Callable[[], ComputeBackend]
@@ -99,10 +101,40 @@ def default() -> ComputeBackend:
 get_backend = default
 
 
+def set_num_threads(count: int) -> None:
+    """Let large kernels of the compiled backends use `count` threads; 1 makes all of them serial.
+
+    Raises:
+        ValueError: not a positive number, or more than numba was started with.
+        MissingExtraError: numba is not installed.
+    """
+    _need_numba("set_num_threads")
+    from tinytorch.backends.optimized import threads
+
+    threads.set_num_threads(count)
+
+
+def get_num_threads() -> int:
+    """How many threads large kernels of the compiled backends may use.
+
+    Raises:
+        MissingExtraError: numba is not installed.
+    """
+    _need_numba("get_num_threads")
+    from tinytorch.backends.optimized import threads
+
+    return threads.get_num_threads()
+
+
+def _need_numba(purpose: str) -> None:
+    if importlib.util.find_spec("numba") is None:
+        raise missing_extra("numba", "fast", purpose)
+
+
 def _built_in(module: str, cls: str, needs_numba: bool) -> Factory:
     def make() -> ComputeBackend:
-        if needs_numba and importlib.util.find_spec("numba") is None:
-            raise missing_extra("numba", "fast", f"the {module} backend")
+        if needs_numba:
+            _need_numba(f"the {module} backend")
         loaded = importlib.import_module(f"tinytorch.backends.{module}")
         return getattr(loaded, cls)()
 

@@ -18,22 +18,6 @@ Kernel = Callable[..., Any]
 KERNELS = 16_384  # plans whose kernel is remembered
 
 
-class _KernelTable(dict[Plan, Kernel]):
-    """Plan -> kernel, filled as plans are first run."""
-
-    def __init__(self, backend: ComputeBackend) -> None:
-        self.backend = backend
-
-    def __missing__(self, plan: Plan) -> Kernel:
-        if len(self) >= KERNELS:
-            self.clear()
-        kernel = self.backend.specialize(plan)
-        if "trusted" not in vars(type(self.backend)) or not plan.meta.shape:
-            kernel = _checking(kernel, plan, self.backend)
-        self[plan] = kernel
-        return kernel
-
-
 def _checking(kernel: Kernel, plan: Plan, backend: ComputeBackend) -> Kernel:
     """The kernel, with its result held to what the op's rules promise.
 
@@ -72,6 +56,7 @@ class ComputeBackend(ABC):
         tinytorch.set_backend("mine")
     """
 
+    #: The kernel of each plan that has run.
     kernels: dict[Plan, Kernel]
 
     #: A class that says `trusted = True` itself (it is not inherited) is not checked at every call.
@@ -81,7 +66,7 @@ class ComputeBackend(ABC):
     def __new__(cls, *args: Any, **kwargs: Any) -> ComputeBackend:
         # here and not in __init__, so that a subclass may forget super().__init__()
         self = super().__new__(cls)
-        self.kernels = _KernelTable(self)
+        self.kernels = {}
         return self
 
     @abstractmethod
@@ -128,6 +113,16 @@ class ComputeBackend(ABC):
                 f"{type(self).__name__} has no kernel for {op.name}: write a method "
                 f"{op.name}({', '.join(op.inputs)}, ...)"
             )
+        return kernel
+
+    def add_kernel(self, plan: Plan) -> Kernel:
+        """Find the kernel for a plan that is run for the first time, and remember it."""
+        if len(self.kernels) >= KERNELS:
+            self.kernels.clear()
+        kernel = self.specialize(plan)
+        if "trusted" not in vars(type(self)) or not plan.meta.shape:
+            kernel = _checking(kernel, plan, self)
+        self.kernels[plan] = kernel
         return kernel
 
     def specialize(self, plan: Plan) -> Kernel:

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch.nn.functional as TF
+from hypothesis import assume, given, settings, strategies as st
+
+import tinytorch
+import tinytorch.nn.functional as F
+from tinytorch.errors import ShapeError
+from tinytorch.shapes_conv import window_positions
+
+pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
+
+
+@st.composite
+def cases(draw, dilations=pairs):
+    """An image and a window that fits into it."""
+    kernel, stride, dilation = draw(pairs), draw(pairs), draw(dilations)
+    padding = tuple(draw(st.integers(0, k // 2)) for k in kernel)
+    # from 3 on no window lies wholly in the padding, which PyTorch allows and our rule refuses
+    size = draw(st.tuples(st.integers(3, 8), st.integers(3, 8)))
+    geometry = list(zip(size, kernel, stride, padding, dilation, strict=True))
+    assume(all(window_positions(*g) >= 1 for g in geometry))
+    return (*draw(st.tuples(st.integers(1, 2), st.integers(1, 2))), *size), (
+        kernel,
+        stride,
+        padding,
+        dilation,
+    )
+
+
+@given(case=cases(), ties=st.booleans(), seed=st.integers(0, 999))
+@settings(max_examples=60)
+def test_max_pool2d_equals_pytorch(agree, case, ties, seed):
+    shape, params = case
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-2, 2, shape).astype(float) if ties else rng.standard_normal(shape)
+    agree(lambda x: F.max_pool2d(x, *params), lambda x: TF.max_pool2d(x, *params), x)
+
+
+@given(case=cases(dilations=st.just((1, 1))), seed=st.integers(0, 999))
+@settings(max_examples=60)
+def test_avg_pool2d_equals_pytorch(agree, case, seed):
+    shape, (kernel, stride, padding, _) = case
+    x = np.random.default_rng(seed).standard_normal(shape)
+    agree(
+        lambda x: F.avg_pool2d(x, kernel, stride, padding),
+        lambda x: TF.avg_pool2d(x, kernel, stride, padding),
+        x,
+    )
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d"])
+def test_infinity_and_nan(agree, rng, name, value):
+    x = rng.standard_normal((1, 1, 4, 4))
+    x[0, 0, 1, 2] = value
+    if not np.isnan(value):  # of several NaN the first takes the gradient, in PyTorch the last
+        x[0, 0, 2:] = value
+    agree(lambda x: getattr(F, name)(x, 2), lambda x: getattr(TF, name)(x, 2), x)
+
+
+@pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d"])
+def test_one_image_and_an_empty_batch(agree, rng, name):
+    ours, theirs = getattr(F, name), getattr(TF, name)
+    agree(lambda x: ours(x, 2), lambda x: theirs(x, 2), rng.standard_normal((3, 4, 4)))
+    agree(lambda x: ours(x, 2), lambda x: theirs(x, 2), np.zeros((0, 3, 4, 4)))
+
+
+def test_derivatives(check_twice, rng):
+    x = rng.standard_normal((2, 2, 5, 6))
+    check_twice(lambda x: F.max_pool2d(x, 3, 2, 1), x)
+    check_twice(lambda x: F.max_pool2d(x, 2, 1, 0, 2) ** 2, x)
+    check_twice(lambda x: F.avg_pool2d(x, (2, 3), 2, 1) ** 2, x)
+    check_twice(lambda x: F.adaptive_avg_pool2d(x, (2, 4)) ** 2, x)
+
+
+@given(
+    size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    output=st.tuples(
+        st.one_of(st.none(), st.integers(1, 10)), st.one_of(st.none(), st.integers(1, 10))
+    ),
+)
+@settings(max_examples=60)
+def test_adaptive_avg_pool2d_equals_pytorch(agree, size, output):
+    x = np.random.default_rng(size[0]).standard_normal((2, 3, *size))
+    agree(
+        lambda x: F.adaptive_avg_pool2d(x, output), lambda x: TF.adaptive_avg_pool2d(x, output), x
+    )
+
+
+def test_adaptive_avg_pool2d_keeps_infinity_in_its_window(agree, rng):
+    x = rng.standard_normal((1, 2, 7, 5))
+    x[0, 0, 0, 0], x[0, 1, 6, 4] = np.inf, np.nan
+    agree(lambda x: F.adaptive_avg_pool2d(x, 3), lambda x: TF.adaptive_avg_pool2d(x, 3), x)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (
+            lambda x: F.max_pool2d(x, 6),
+            ShapeError,
+            r"max_pool2d: a window of \(6, 6\) .* does not fit into \(5, 5\)",
+        ),
+        (
+            lambda x: F.max_pool2d(x, 2, padding=2),
+            ShapeError,
+            r"padding \(2, 2\) must be at most half the window \(2, 2\)",
+        ),
+        (
+            lambda x: F.avg_pool2d(x[0, 0], 2),
+            ShapeError,
+            r"the input must be \(n, channels, height, width\), not \(5, 5\)",
+        ),
+        (
+            lambda x: F.avg_pool2d(x, (2, 2, 2)),
+            ValueError,
+            r"kernel_size must be one number or two, not \(2, 2, 2\)",
+        ),
+        (
+            lambda x: F.adaptive_avg_pool2d(x, (0, 1)),
+            ValueError,
+            r"output_size must be one or two numbers from 1 on, not \(0, 1\)",
+        ),
+        (
+            lambda x: F.adaptive_avg_pool2d(x[0, 0], 1),
+            ShapeError,
+            r"adaptive_avg_pool2d: the input must be \(\.\.\., h, w\), not \(5, 5\)",
+        ),
+    ],
+)
+def test_errors(call, error, text):
+    with pytest.raises(error, match=text):
+        call(tinytorch.ones(1, 1, 5, 5))

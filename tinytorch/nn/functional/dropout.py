@@ -1,0 +1,66 @@
+"""Dropout."""
+
+from __future__ import annotations
+
+from tinytorch.dtypes import Shape
+from tinytorch.errors import ShapeError
+from tinytorch.random import Generator, rand
+from tinytorch.tensor import Tensor
+
+
+def dropout(
+    x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None
+) -> Tensor:
+    """Every element is 0 with probability p, and x / (1 - p) otherwise; out of training, x.
+
+    Args:
+        x: of any shape.
+        p: from 0 to 1.
+        generator: of the random numbers; by default the one that `manual_seed` seeds.
+
+    Returns:
+        As x.
+
+    Raises:
+        ValueError: p is not a probability.
+
+    Source: N. Srivastava et al., "Dropout: a simple way to prevent neural networks from
+    overfitting", 2014 (in its inverted form, which leaves evaluation untouched).
+    """
+    return _drop(x, x.shape, p, training, generator)
+
+
+def dropout2d(
+    x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None
+) -> Tensor:
+    """As `dropout`, but a channel of an image is dropped as a whole.
+
+    Args:
+        x: (n, channels, h, w)
+
+    Raises:
+        ShapeError: x has another number of dimensions.
+        ValueError: p is not a probability.
+
+    Source: J. Tompson et al., "Efficient object localization using convolutional networks", 2015.
+    """
+    if x.ndim != 4:
+        raise ShapeError(f"dropout2d: the input must be (n, channels, h, w), not {x.shape}")
+    return _drop(x, (*x.shape[:2], 1, 1), p, training, generator)
+
+
+def check_probability(p: float) -> float:
+    """p itself; raises ValueError if it is not a probability."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout: p must be from 0 to 1, not {p}")
+    return p
+
+
+def _drop(x: Tensor, shape: Shape, p: float, training: bool, generator: Generator | None) -> Tensor:
+    check_probability(p)
+    if not training or p == 0:
+        return x
+    if p == 1:
+        return x * 0.0
+    keep = rand(shape, dtype=x.dtype, generator=generator) >= p
+    return x * (keep.to(x.dtype) * (1 / (1 - p)))

@@ -1,0 +1,219 @@
+"""Normalization: to mean 0 and variance 1, over a row, a group of channels or a batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.autograd import no_grad
+from tinytorch.creation import ones, zeros
+from tinytorch.dispatch import apply
+from tinytorch.errors import ShapeError
+from tinytorch.functions.elementwise import rsqrt
+from tinytorch.functions.movement import reshape
+from tinytorch.functions.reductions import mean
+from tinytorch.tensor import Tensor
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias, mean and variance over the last dimensions.
+
+    Args:
+        x: (..., *normalized_shape)
+        normalized_shape: the sizes of the dimensions to normalize over.
+        weight, bias: of shape normalized_shape; None for ones and zeros.
+
+    Returns:
+        As x.
+
+    Raises:
+        ShapeError: x does not end with normalized_shape, or weight or bias do not have it.
+
+    Source: J. Ba, J. Kiros, G. Hinton, "Layer normalization", 2016.
+    """
+    shape = tuple(normalized_shape)
+    _check_normalized("layer_norm", x, shape, weight, bias)
+    size = math.prod(shape)
+    w = ones(size, dtype=x.dtype) if weight is None else reshape(weight, (size,))
+    b = zeros(size, dtype=x.dtype) if bias is None else reshape(bias, (size,))
+    rows = reshape(x, (*x.shape[: x.ndim - len(shape)], size))
+    return reshape(apply(ops.layer_norm, rows, w, b, eps=eps), x.shape)
+
+
+def rms_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """x / sqrt(mean(x^2) + eps) * weight, the mean over the last dimensions.
+
+    Args:
+        x: (..., *normalized_shape)
+        normalized_shape: the sizes of the dimensions to normalize over.
+        weight: of shape normalized_shape; None for ones.
+        eps: None for the distance from 1 to the next number of x's dtype.
+
+    Returns:
+        As x.
+
+    Raises:
+        ShapeError: x does not end with normalized_shape, or weight does not have it.
+
+    Source: B. Zhang, R. Sennrich, "Root mean square layer normalization", 2019.
+    """
+    shape = tuple(normalized_shape)
+    _check_normalized("rms_norm", x, shape, weight)
+    dims = tuple(range(x.ndim - len(shape), x.ndim))
+    added = float(np.finfo(x.dtype.dtype).eps) if eps is None else eps
+    out = x * rsqrt(mean(x * x, dims, keepdim=True) + added)
+    return out if weight is None else out * weight
+
+
+def _check_normalized(name: str, x: Tensor, shape: tuple[int, ...], *affine: Tensor | None) -> None:
+    if not shape or x.shape[-len(shape) :] != shape:
+        raise ShapeError(f"{name}: input {x.shape} must end with normalized_shape {shape}")
+    for tensor in affine:
+        if tensor is not None and tensor.shape != shape:
+            raise ShapeError(f"{name}: weight and bias must have shape {shape}, not {tensor.shape}")
+
+
+def group_norm(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias, mean and variance over a group of channels.
+
+    Args:
+        x: (n, channels, ...)
+        num_groups: how many groups the channels make.
+        weight, bias: (channels,); None for ones and zeros.
+
+    Returns:
+        As x.
+
+    Raises:
+        ShapeError: the channels do not split into num_groups, or weight or bias do not fit.
+
+    Source: Y. Wu, K. He, "Group normalization", 2018.
+    """
+    _check_channels("group_norm", x, weight, bias)
+    if num_groups < 1 or x.shape[1] % num_groups:
+        raise ShapeError(
+            f"group_norm: the {x.shape[1]} channels of input {x.shape} do not split into "
+            f"{num_groups} groups"
+        )
+    size = math.prod(x.shape[1:]) // num_groups
+    groups = layer_norm(reshape(x, (x.shape[0], num_groups, size)), (size,), eps=eps)
+    out = reshape(groups, x.shape)
+    if weight is not None:
+        out = out * _per_channel(weight, x)
+    return out if bias is None else out + _per_channel(bias, x)
+
+
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias, mean and variance of each channel.
+
+    In training they are those of the batch, and the running ones move towards them; otherwise they
+    are the running ones.
+
+    Args:
+        x: (n, channels, ...)
+        running_mean, running_var: (channels,), written in place in training; None in training to
+            keep none.
+        weight, bias: (channels,); None for ones and zeros.
+        momentum: how far the running ones move, from 0 (stay) to 1 (become those of the batch).
+
+    Returns:
+        As x.
+
+    Raises:
+        ShapeError: x has fewer than two dimensions, or a vector is not as long as the channels.
+        ValueError: training on a single value for each channel, whose variance is 0; or neither
+            training nor running statistics.
+
+    Source: S. Ioffe, C. Szegedy, "Batch normalization", 2015, algorithms 1 and 2.
+    """
+    _check_channels("batch_norm", x, running_mean, running_var, weight, bias)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ValueError("batch_norm: running_mean and running_var are needed out of training")
+        return _normalize_by(x, running_mean, running_var, weight, bias, eps)
+    channels = x.shape[1]
+    if math.prod(x.shape) == channels:
+        raise ValueError(
+            f"batch_norm: training needs more than one value for each channel, not shape "
+            f"{x.shape}; use a larger batch, or eval()"
+        )
+    if running_mean is not None and running_var is not None:
+        _update_running(x, running_mean, running_var, momentum)
+    w = ones(channels, dtype=x.dtype) if weight is None else weight
+    b = zeros(channels, dtype=x.dtype) if bias is None else bias
+    return apply(ops.batch_norm, x, w, b, eps=eps)
+
+
+def _normalize_by(
+    x: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """x * scale + shift: both are vectors, so x is read twice and not four times."""
+    scale = rsqrt(running_var + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -running_mean * scale
+    shift = shift if bias is None else shift + bias
+    return x * _per_channel(scale, x) + _per_channel(shift, x)
+
+
+def _update_running(
+    x: Tensor, running_mean: Tensor, running_var: Tensor, momentum: float | Tensor
+) -> None:
+    """Move the running statistics towards those of the batch; the variance without its bias."""
+    dims = tuple(i for i in range(x.ndim) if i != 1)
+    count = math.prod(x.shape[i] for i in dims)
+    with no_grad():
+        centre = mean(x, dims, keepdim=True)
+        deviation = x - centre
+        var = mean(deviation * deviation, dims) * (count / (count - 1))
+        running_mean.mul_(1 - momentum).add_(reshape(centre, running_mean.shape) * momentum)
+        running_var.mul_(1 - momentum).add_(var * momentum)
+
+
+def _check_channels(name: str, x: Tensor, *vectors: Tensor | None) -> None:
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: the input must be (n, channels, ...), not {x.shape}")
+    for vector in vectors:
+        if vector is not None and vector.shape != (x.shape[1],):
+            raise ShapeError(
+                f"{name}: input {x.shape} needs vectors of shape ({x.shape[1]},), one number for "
+                f"each channel, not {vector.shape}"
+            )
+
+
+def _per_channel(vector: Tensor, x: Tensor) -> Tensor:
+    """A vector (channels,) in the shape in which it meets x (n, channels, ...)."""
+    return reshape(vector, (x.shape[1], *(1,) * (x.ndim - 2)))

@@ -1,0 +1,184 @@
+"""Initial values of parameters. Each function writes into a tensor, in place, and returns it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinytorch.autograd import no_grad
+from tinytorch.dtypes import Shape
+from tinytorch.errors import ShapeError
+from tinytorch.random import Generator, randn
+from tinytorch.tensor import Tensor
+
+_GAINS = {
+    "linear": 1.0,
+    "conv1d": 1.0,
+    "conv2d": 1.0,
+    "sigmoid": 1.0,
+    "tanh": 5 / 3,
+    "relu": math.sqrt(2),
+    "selu": 3 / 4,
+}
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor that keeps the variance of a signal through a nonlinearity.
+
+    Args:
+        nonlinearity: linear, conv1d, conv2d, sigmoid, tanh, relu, selu or leaky_relu.
+        param: the negative slope of leaky_relu, by default 0.01.
+
+    Raises:
+        ValueError: it is none of these.
+
+    >>> calculate_gain("leaky_relu", 1.0)
+    1.0
+    """
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        known = ", ".join(sorted([*_GAINS, "leaky_relu"]))
+        raise ValueError(f"no gain is known for {nonlinearity!r}; there are {known}")
+    return _GAINS[nonlinearity]
+
+
+def fan_in_and_fan_out(shape: Shape) -> tuple[int, int]:
+    """How many inputs meet in one output, and how many outputs one input reaches.
+
+    Args:
+        shape: of a weight, (out, in) or (out, in, height, width).
+
+    Raises:
+        ShapeError: there are fewer than two dimensions.
+
+    >>> fan_in_and_fan_out((16, 3, 5, 5))
+    (75, 400)
+    """
+    if len(shape) < 2:
+        raise ShapeError(f"fan in and fan out need at least two dimensions, not shape {shape}")
+    field = math.prod(shape[2:])
+    return shape[1] * field, shape[0] * field
+
+
+def uniform_(
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """Evenly distributed over [a, b)."""
+    with no_grad():
+        return tensor.uniform_(a, b, generator=generator)
+
+
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """Normally distributed."""
+    with no_grad():
+        return tensor.normal_(mean, std, generator=generator)
+
+
+def constant_(tensor: Tensor, value: float) -> Tensor:
+    """Every element is `value`."""
+    with no_grad():
+        return tensor.fill_(value)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Every element is 0."""
+    return constant_(tensor, 0)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """Every element is 1."""
+    return constant_(tensor, 1)
+
+
+def xavier_uniform_(
+    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
+) -> Tensor:
+    """Uniform over +-gain * sqrt(6 / (fan_in + fan_out)).
+
+    Source: X. Glorot, Y. Bengio, "Understanding the difficulty of training deep feedforward neural
+    networks", 2010, equation 16.
+    """
+    bound = gain * math.sqrt(6 / sum(fan_in_and_fan_out(tensor.shape)))
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Normal with standard deviation gain * sqrt(2 / (fan_in + fan_out)).
+
+    Source: Glorot and Bengio 2010, equation 12.
+    """
+    std = gain * math.sqrt(2 / sum(fan_in_and_fan_out(tensor.shape)))
+    return normal_(tensor, 0.0, std, generator)
+
+
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Uniform over +-gain * sqrt(3 / fan).
+
+    Args:
+        a: negative slope of the leaky_relu that follows; 0 means relu.
+        mode: "fan_in" keeps the variance forward, "fan_out" backward.
+        nonlinearity: what follows; see `calculate_gain`.
+
+    Source: K. He et al., "Delving deep into rectifiers", 2015, equation 10.
+    """
+    bound = math.sqrt(3) * _kaiming_std(tensor.shape, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal with standard deviation gain / sqrt(fan); arguments as for `kaiming_uniform_`.
+
+    Source: He et al. 2015, equation 10.
+    """
+    std = _kaiming_std(tensor.shape, a, mode, nonlinearity)
+    return normal_(tensor, 0.0, std, generator)
+
+
+def _kaiming_std(shape: Shape, a: float, mode: str, nonlinearity: str) -> float:
+    fans = dict(zip(("fan_in", "fan_out"), fan_in_and_fan_out(shape), strict=True))
+    if mode not in fans:
+        raise ValueError(f"mode must be 'fan_in' or 'fan_out', not {mode!r}")
+    return calculate_gain(nonlinearity, a) / math.sqrt(max(fans[mode], 1))
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """A matrix (first dimension, all others) with orthonormal rows or columns, times `gain`.
+
+    Source: A. Saxe, J. McClelland, S. Ganguli, "Exact solutions to the nonlinear dynamics of
+    learning in deep linear neural networks", 2014.
+    """
+    if tensor.ndim < 2:
+        raise ShapeError(f"orthogonal_ needs at least two dimensions, not shape {tensor.shape}")
+    rows, columns = tensor.shape[0], math.prod(tensor.shape[1:])
+    drawn = randn(max(rows, columns), min(rows, columns), dtype="float64", generator=generator)
+    q, r = np.linalg.qr(drawn.numpy())
+    q *= np.sign(np.diag(r))  # makes the factorization unique, so q evenly distributed
+    matrix = q if rows >= columns else q.T
+    with no_grad():
+        return tensor.copy_(gain * matrix.reshape(tensor.shape))
+
+
+def reset_weight_and_bias(weight: Tensor, bias: Tensor | None) -> None:
+    """What linear and convolution layers start from: uniform over +-1 / sqrt(fan_in), both."""
+    fan_in, _ = fan_in_and_fan_out(weight.shape)
+    bound = 1 / math.sqrt(max(fan_in, 1))
+    uniform_(weight, -bound, bound)
+    if bias is not None:
+        uniform_(bias, -bound, bound)

@@ -1,0 +1,336 @@
+"""`Module`: parameters, buffers and other modules as attributes, and a `forward` that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Self
+
+from tinytorch.dtypes import DType, as_dtype
+from tinytorch.errors import DTypeError
+from tinytorch.history import write_clock
+from tinytorch.nn.hooks import ForwardHook, Hooks, PreHook, RemovableHandle
+from tinytorch.nn.parameter import Parameter
+from tinytorch.nn.state import IncompatibleKeys, load_state_dict, state_dict
+from tinytorch.nn.summary import format_module
+from tinytorch.tensor import Tensor
+
+
+class Module:
+    """A model or a part of one. Derive, assign what it is made of, and write `forward`.
+
+        class MLP(Module):
+            def __init__(self):
+                super().__init__()
+                self.hidden = Linear(64, 32)
+                self.out = Linear(32, 10)
+
+            def forward(self, x):
+                return self.out(relu(self.hidden(x)))
+
+    What an attribute is, is told by its type: a `Parameter` is trained, a `Module` is a child. A
+    tensor that is neither trained nor temporary is registered by `register_buffer`. A module keeps
+    no other tables, so nothing breaks if `super().__init__()` is forgotten.
+
+    Attributes:
+        training: True in training mode, False in evaluation mode; `train()` and `eval()` set it.
+    """
+
+    training: bool = True
+    _buffers: Mapping[str, bool] = MappingProxyType({})  # name -> whether state_dict has it
+    _hooks: Hooks | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The result. Override."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no forward: write `def forward(self, x): ...` in it"
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._hooks is None:
+            return self.forward(*args, **kwargs)
+        return self._hooks.call(self, args, kwargs)
+
+    # -- what it is made of ------------------------------------------------------------------------
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules that are attributes of this one, with their names."""
+        return iter([(k, v) for k, v in vars(self).items() if isinstance(v, Module)])
+
+    def children(self) -> Iterator[Module]:
+        """The modules that are attributes of this one, each once."""
+        seen: set[int] = set()
+        for _, module in self.named_children():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield module
+
+    def named_modules(
+        self, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it, parents first, with dotted names.
+
+        Args:
+            prefix: stands in front of all names.
+            remove_duplicate: give a module that is reached by several names only once.
+
+        Raises:
+            ValueError: a module contains itself, so that its names have no end.
+        """
+        seen: set[int] = set()
+        stack: list[tuple[str, Module, tuple[int, ...]]] = [(prefix, self, ())]
+        while stack:
+            name, module, above = stack.pop()
+            if remove_duplicate and id(module) in seen:
+                continue
+            if id(module) in above:
+                raise ValueError(f"module {name!r} contains itself: {type(module).__name__}")
+            seen.add(id(module))
+            yield name, module
+            dot, path = f"{name}." if name else "", (*above, id(module))
+            stack += [(dot + n, m, path) for n, m in module.named_children()][::-1]
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, each once, parents first."""
+        return (module for _, module in self.named_modules())
+
+    def own_parameters(self) -> list[tuple[str, Parameter]]:
+        """The parameters that are attributes of this very module, with their names."""
+        return [(k, v) for k, v in vars(self).items() if isinstance(v, Parameter)]
+
+    def own_buffers(self, persistent: bool = False) -> list[tuple[str, Tensor]]:
+        """The buffers of this very module, with their names.
+
+        Args:
+            persistent: only those that belong to the `state_dict`.
+        """
+        names = [name for name, kept in self._buffers.items() if kept or not persistent]
+        return [(k, v) for k in names if (v := vars(self).get(k)) is not None]
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """All parameters with dotted names, a module's own before its children's.
+
+        Args:
+            prefix: stands in front of all names.
+            recurse: also those of the modules below.
+            remove_duplicate: give a shared parameter only once, by its first name.
+        """
+        return self._named(Module.own_parameters, prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters, each once: what an optimizer takes."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with dotted names; the arguments are those of `named_parameters`."""
+        return self._named(Module.own_buffers, prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, each once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def _named(
+        self,
+        own: Callable[[Module], list[tuple[str, Any]]],
+        prefix: str,
+        recurse: bool,
+        remove_duplicate: bool,
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        modules = self.named_modules(prefix, remove_duplicate) if recurse else [(prefix, self)]
+        for path, module in modules:
+            for name, tensor in own(module):
+                if not (remove_duplicate and id(tensor) in seen):
+                    seen.add(id(tensor))
+                    yield f"{path}.{name}" if path else name, tensor
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of a dotted name; "" is this module.
+
+        Raises:
+            AttributeError: there is none; the message lists those there are where the path ends.
+        """
+        module = self
+        for name in target.split(".") if target else []:
+            children = dict(module.named_children())
+            if name not in children:
+                raise AttributeError(
+                    f"{type(self).__name__} has no module {target!r}: {type(module).__name__} has "
+                    f"{', '.join(children) or 'no modules'}"
+                )
+            module = children[name]
+        return module
+
+    # -- making it ---------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        held = vars(self).get(name)
+        if held is not None and value is not None:
+            if isinstance(held, Parameter) and not isinstance(value, (Parameter, Module)):
+                raise TypeError(
+                    f"{type(self).__name__}.{name} is a Parameter, and {type(value).__name__} "
+                    f"would take it from the optimizer: assign a Parameter, or write into it by "
+                    f"{name}.copy_(...) under no_grad()"
+                )
+            if name in self._buffers and not isinstance(value, Tensor):
+                raise TypeError(
+                    f"{type(self).__name__}.{name} is a buffer: assign a Tensor or None, not "
+                    f"{type(value).__name__}"
+                )
+        super().__setattr__(name, value)
+
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
+        """As `self.name = parameter`; None stands for a parameter that this module goes without.
+
+        Raises:
+            TypeError: it is no Parameter.
+            ValueError: the name is taken, or cannot be part of a dotted name.
+        """
+        if parameter is not None and not isinstance(parameter, Parameter):
+            raise TypeError(f"parameter {name!r} must be a Parameter, not {_kind(parameter)}")
+        self._check_new(name)
+        setattr(self, name, parameter)
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Keep a tensor that is part of the module but not trained, as attribute `name`.
+
+        Args:
+            tensor: or None, for a buffer that this module goes without.
+            persistent: whether it belongs to the `state_dict`.
+
+        Raises:
+            TypeError: it is no Tensor.
+            ValueError: the name is taken, or cannot be part of a dotted name.
+        """
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"buffer {name!r} must be a Tensor, not {_kind(tensor)}")
+        self._check_new(name)
+        self._buffers = {**self._buffers, name: persistent}
+        setattr(self, name, tensor)
+
+    def add_module(self, name: str, module: Module) -> None:
+        """As `self.name = module`.
+
+        Raises:
+            TypeError: it is no Module.
+            ValueError: the name is taken, or cannot be part of a dotted name.
+        """
+        if not isinstance(module, Module):
+            raise TypeError(f"module {name!r} must be a Module, not {_kind(module)}")
+        self._check_new(name)
+        setattr(self, name, module)
+
+    def _check_new(self, name: str) -> None:
+        if not name or "." in name:
+            raise ValueError(f"a name must not be empty or have a dot in it: {name!r}")
+        if hasattr(self, name):
+            raise ValueError(f"{type(self).__name__} has an attribute {name!r} already")
+
+    # -- changing all of it ------------------------------------------------------------------------
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, here and in all modules below: dropout drops, batch norm measures."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Evaluation mode, here and in all modules below."""
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Train all parameters, or freeze them."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+        for _, module in self.named_modules():
+            for _, parameter in module.own_parameters():
+                parameter.grad = None
+
+    def apply(self, function: Callable[[Module], Any]) -> Self:
+        """Call `function` on every module, children before parents; for initialization."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    def to(self, dtype: Any) -> Self:
+        """Convert the floating-point parameters and buffers. The objects stay the same ones.
+
+        Raises:
+            DTypeError: `dtype` is not a floating-point type.
+        """
+        kind = as_dtype(dtype)
+        if not kind.is_floating_point:
+            raise DTypeError(f"a module's dtype must be floating-point, not {kind.name}")
+        for tensor in (*self.parameters(), *self.buffers()):
+            if tensor.dtype.is_floating_point and tensor.dtype is not kind:
+                _convert(tensor, kind)
+        return self
+
+    def float(self) -> Self:
+        """Convert to float32."""
+        return self.to("float32")
+
+    def double(self) -> Self:
+        """Convert to float64."""
+        return self.to("float64")
+
+    # -- state, hooks, text ------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All parameters and persistent buffers by dotted name; the tensors share memory."""
+        return state_dict(self)
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+        """Copy values into the parameters and buffers, by dotted name.
+
+        Args:
+            state: tensors or NumPy arrays by name.
+            strict: names that are missing or unexpected are errors; otherwise they are returned.
+
+        Raises:
+            StateDictError: names or shapes do not fit; all are listed, and nothing was loaded.
+        """
+        return load_state_dict(self, state, strict)
+
+    def register_forward_pre_hook(self, hook: PreHook) -> RemovableHandle:
+        """Call `hook(module, args)` before `forward`; what it returns replaces the arguments."""
+        return RemovableHandle(self._own_hooks().before, hook)
+
+    def register_forward_hook(self, hook: ForwardHook) -> RemovableHandle:
+        """Call `hook(module, args, out)` after `forward`; what it returns replaces the result."""
+        return RemovableHandle(self._own_hooks().after, hook)
+
+    def _own_hooks(self) -> Hooks:
+        if self._hooks is None:
+            self._hooks = Hooks()
+        return self._hooks
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses in the text form. Override."""
+        return ""
+
+    def __repr__(self) -> str:
+        return format_module(self)
+
+
+def _convert(tensor: Tensor, dtype: DType) -> None:
+    """Give a tensor that others hold too another dtype."""
+    old, new = tensor._concrete("to"), tensor.detach().to(dtype)
+    tensor._data, tensor.meta = new._data, new.meta
+    tensor.grad = None if tensor.grad is None else tensor.grad.to(dtype)
+    # a history that was recorded before would give gradients of the old dtype
+    write_clock.write(old)
+    write_clock.write(new._data)
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__

@@ -1,0 +1,84 @@
+"""`state_dict` and `load_state_dict`: a module's values by name, out and in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tinytorch.autograd import no_grad
+from tinytorch.errors import TinyTorchError
+from tinytorch.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tinytorch.nn.module import Module
+
+
+class StateDictError(TinyTorchError, ValueError):
+    """A state that does not fit the module. The message lists every name that does not."""
+
+
+class IncompatibleKeys(NamedTuple):
+    """Names that a load with `strict=False` passed over."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def _entries(module: Module) -> dict[str, Tensor]:
+    """The tensors themselves; one that is shared stands under each of its names.
+
+    Raises:
+        ValueError: two have one name: an attribute of a container is named as one of its items.
+    """
+    entries: dict[str, Tensor] = {}
+    for path, part in module.named_modules(remove_duplicate=False):
+        for name, tensor in (*part.own_parameters(), *part.own_buffers(persistent=True)):
+            key = f"{path}.{name}" if path else name
+            if key in entries:
+                raise ValueError(f"{type(module).__name__}: two tensors are named {key!r}")
+            entries[key] = tensor
+    return entries
+
+
+def state_dict(module: Module) -> dict[str, Tensor]:
+    """All parameters and persistent buffers by dotted name, without history, sharing memory."""
+    return {name: tensor.detach() for name, tensor in _entries(module).items()}
+
+
+def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> IncompatibleKeys:
+    """Copy `state` into the module, all of it or nothing.
+
+    Raises:
+        StateDictError: the two do not fit.
+    """
+    entries = _entries(module)
+    missing = [name for name in entries if name not in state]
+    unexpected = [name for name in state if name not in entries]
+    shared = [name for name in entries if name in state]
+    problems = [p for name in shared if (p := _misfit(name, entries[name], state[name]))]
+    if strict:
+        problems += [f"missing: {name} {entries[name].shape}" for name in missing]
+        problems += [f"unexpected: {name}" for name in unexpected]
+    if problems:
+        raise StateDictError(
+            f"the state does not fit {type(module).__name__}; nothing was loaded:\n  "
+            + "\n  ".join(problems)
+        )
+    with no_grad():
+        for name in shared:
+            entries[name].copy_(state[name])
+    return IncompatibleKeys(missing, unexpected)
+
+
+def _misfit(name: str, own: Tensor, given: Any) -> str | None:
+    """Why `given` cannot be copied into `own`, if so."""
+    if not isinstance(given, (Tensor, np.ndarray)):
+        return f"wrong type: {name} is {type(given).__name__}, must be a Tensor or NumPy array"
+    if given.shape != own.shape:
+        return f"wrong shape: {name} is {given.shape}, must be {own.shape}"
+    floating = np.dtype(given.dtype).kind == "f"
+    if floating and not own.dtype.is_floating_point:
+        return f"wrong dtype: {name} is {np.dtype(given.dtype)}, must be {own.dtype.name}"
+    return None
