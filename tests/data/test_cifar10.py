@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinytorch.data import cifar10 as module
-from tinytorch.data import datasets
+from tinytorch.data import cifar10 as module, datasets
 from tinytorch.data.cifar10 import read_batches
 from tinytorch.data.download import RemoteFile
 from tinytorch.dtypes import Array

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinytorch.data import datasets
-from tinytorch.data import mnist as module
+from tinytorch.data import datasets, mnist as module
 from tinytorch.data.download import RemoteFile
 from tinytorch.data.mnist import read_idx
 from tinytorch.dtypes import Array

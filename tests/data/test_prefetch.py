@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tinytorch.data.prefetch import prefetch
 

@@ -47,14 +47,19 @@ def as_tensors(tree: Any) -> Any:
 
 
 def comparable(tree: Any) -> Any:
-    """With bits in place of numbers, so that NaN equals itself and -0.0 is not 0.0."""
+    """With bits in place of numbers, so that NaN equals itself and -0.0 is not 0.0.
+
+    A Python number passes through JSON, which has one NaN only.
+    """
     if isinstance(tree, Tensor):
         return ("tensor", tree.meta, tree.numpy().tobytes())
     if isinstance(tree, dict):
         return {key: comparable(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
         return [comparable(value) for value in tree]
-    return np.float64(tree).tobytes() if isinstance(tree, float) else tree
+    if isinstance(tree, float):
+        return "nan" if tree != tree else np.float64(tree).tobytes()
+    return tree
 
 
 @pytest.fixture(scope="module")

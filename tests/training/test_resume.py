@@ -20,6 +20,11 @@ from tinytorch.random import default_generator
 from tinytorch.training import Callback, Checkpoint, Trainer
 
 
+@pytest.fixture(autouse=True)
+def _files_go_to_a_folder_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def trained(epochs: int, **options: Any) -> Trainer:
     tinytorch.manual_seed(7)
     trainer = make_trainer(**options)
