@@ -107,8 +107,8 @@ def check(tree: Path, fault: Fault) -> bool:
     started = time.perf_counter()
     result = run_tests(tree)
     shutil.copy(ROOT / "tinytorch" / fault.file, path)
-    caught = result.returncode == 1  # 1: tests failed; anything else is no test result
     failures = [line for line in result.stdout.splitlines() if line.startswith("FAILED")]
+    caught = result.returncode != 0 and bool(failures)  # a run that breaks off is no catch
     how = failures[0].split(" - ")[0] if failures else result.stdout[-500:] + result.stderr[-500:]
     seconds = time.perf_counter() - started
     print(

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from tinytorch.backends.optimized import buffers
+from tinytorch.backends.optimized.buffers import BufferPool
+
+F32 = np.dtype(np.float32)
+
+
+def address(x):
+    return x.__array_interface__["data"][0]
+
+
+@pytest.fixture
+def pool():
+    return BufferPool(limit=1 << 24)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (7, 5), (1000, 300)])
+def test_arrays_are_aligned_and_contiguous(pool, shape):
+    x = pool.empty(shape, F32)
+    assert x.shape == shape and x.dtype == F32
+    assert x.flags.c_contiguous and x.flags.writeable
+    assert address(x) % buffers.ALIGNMENT == 0
+
+
+def test_memory_is_used_again_when_its_array_is_gone(pool):
+    x = pool.empty((100, 100), F32)
+    first = address(x)
+    del x
+    assert address(pool.empty((99, 100), F32)) == first
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda x: x,
+        lambda x: x[3:],
+        lambda x: x[1:].T[2:][::-1],
+        lambda x: x.reshape(-1).view(np.int32),
+        lambda x: memoryview(x),
+        lambda x: np.frombuffer(memoryview(x).cast("B"), np.uint8)[4:],
+        lambda x: np.broadcast_to(x[0], (5, 100)),
+        lambda x: x[0].__array_interface__ and x.flat,
+    ],
+    ids=["array", "slice", "views", "view", "memoryview", "frombuffer", "broadcast", "flat"],
+)
+def test_memory_is_not_used_again_while_somebody_holds_it(pool, hold):
+    x = pool.empty((100, 100), F32)
+    first = address(x)
+    held = hold(x)
+    del x
+    for _ in range(3):
+        other = pool.empty((100, 100), F32)
+        assert address(other) != first
+        del other
+    del held
+    gc.collect()
+    # within as many looks as there are blocks, the first one turns up again
+    kept = [pool.empty((100, 100), F32) for _ in range(2)]
+    assert first in map(address, kept)
+
+
+def test_torch_holds_memory_too(pool):
+    torch = pytest.importorskip("torch")
+    x = pool.empty((64, 64), F32)
+    first = address(x)
+    tensor = torch.from_numpy(x)[1:]
+    del x
+    assert address(pool.empty((64, 64), F32)) != first
+    assert tensor.shape == (63, 64)
+
+
+def test_the_pool_is_bounded():
+    pool = BufferPool(limit=1 << 20)
+    arrays = [pool.empty((1 << 16,), F32) for _ in range(20)]  # 256 KiB each
+    assert pool.held <= 1 << 20
+    assert len({address(x) for x in arrays}) == 20  # beyond the limit: ordinary memory
+    del arrays
+    big = pool.empty((1 << 18,), F32)  # free blocks of another size make room
+    assert pool.held <= 1 << 20
+    first = address(big)
+    del big
+    assert address(pool.empty((1 << 18,), F32)) == first
+
+
+def test_an_array_above_the_limit_is_not_kept():
+    pool = BufferPool(limit=1000)
+    assert pool.empty((10_000,), F32).size == 10_000
+    assert pool.held == 0
+
+
+def test_clear(pool):
+    x = pool.empty((100, 100), F32)
+    x[...] = 5
+    pool.clear()
+    assert pool.held == 0
+    assert (x == 5).all()
+
+
+def test_threads_never_share_a_block(pool):
+    failures = []
+
+    def work(value):
+        for _ in range(2000):
+            x = pool.empty((64,), F32)
+            x.fill(value)
+            if not (x == value).all():
+                failures.append(value)
+            del x
+
+    many = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in many:
+        t.start()
+    for t in many:
+        t.join()
+    assert not failures
+
+
+def test_size_classes_waste_little():
+    for nbytes in [1, 1000, 1025, 5000, 65536, 65537, 10**6, 10**8 + 1]:
+        size = buffers.size_class(nbytes)
+        assert size >= nbytes and size % 64 == 0
+        assert size <= max(1024, 1.25 * nbytes + 256)
+
+
+def test_entry_functions():
+    x = np.zeros((300, 300), np.float32).T
+    for y in (buffers.empty((300, 300), F32), buffers.empty_like(x), buffers.aligned(x)):
+        assert y.shape == (300, 300) and y.dtype == F32 and y.flags.c_contiguous
+    assert buffers.empty_like(x[:2]).flags.c_contiguous  # np.empty_like would keep the layout
+    assert buffers.workspace((3,), F32).shape == (3,)

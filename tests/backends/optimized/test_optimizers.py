@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.optimizers import adam_step, sgd_step
+
+torch = pytest.importorskip("torch")
+STEPS = 20
+
+
+def run(optimizer, update, rng, dtype):
+    """The parameters after some steps, ours and PyTorch's, from the same gradients."""
+    start = rng.standard_normal((5, 7)).astype(dtype)
+    ours, theirs = start.copy(), torch.from_numpy(start.copy()).requires_grad_()
+    reference = optimizer([theirs])
+    for step in range(1, STEPS + 1):
+        g = rng.standard_normal(start.shape).astype(dtype)
+        update(ours, g, step)
+        theirs.grad = torch.from_numpy(g)
+        reference.step()
+    return ours, theirs.detach().numpy()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "momentum, dampening, nesterov",
+    [(0, 0, False), (0.9, 0, False), (0.9, 0, True), (0.8, 0.3, False)],
+)
+@pytest.mark.parametrize("weight_decay", [0.0, 0.05])
+def test_sgd_equals_torch(momentum, dampening, nesterov, weight_decay, dtype, rng):
+    options = dict(
+        lr=0.1, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov
+    )
+    buf = np.full((5, 7), np.nan, dtype) if momentum else None
+    ours, theirs = run(
+        lambda p: torch.optim.SGD(p, **options),
+        lambda p, g, step: sgd_step(p, g, buf, first=step == 1, **options),
+        rng,
+        dtype,
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=100 * np.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.05])
+def test_adam_equals_torch(decoupled, weight_decay, dtype, rng):
+    m, v = np.zeros((5, 7), dtype), np.zeros((5, 7), dtype)
+    kind = torch.optim.AdamW if decoupled else torch.optim.Adam
+    ours, theirs = run(
+        lambda p: kind(p, lr=0.01, betas=(0.8, 0.95), eps=1e-7, weight_decay=weight_decay),
+        lambda p, g, step: adam_step(
+            p, g, m, v, step=step, lr=0.01, beta1=0.8, beta2=0.95, eps=1e-7,
+            weight_decay=weight_decay, decoupled=decoupled,
+        ),
+        rng,
+        dtype,
+    )  # fmt: skip
+    np.testing.assert_allclose(ours, theirs, rtol=100 * np.finfo(dtype).eps, atol=1e-6)
+
+
+def test_parameters_must_be_contiguous():
+    p = np.zeros((4, 6))[:, ::2]
+    with pytest.raises(ValueError, match=r"shape \(4, 3\) has strides \(48, 16\)"):
+        sgd_step(
+            p, p, None, lr=1, momentum=0, dampening=0, weight_decay=0, nesterov=False, first=True
+        )
+
+
+def test_gradients_may_be_views_and_threads_share(monkeypatch, rng):
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
+    monkeypatch.setattr(threads._State, "num_threads", 2)
+    p, g = np.ones((6, 5)), rng.standard_normal((5, 6)).T
+    sgd_step(
+        p, g, None, lr=0.5, momentum=0, dampening=0, weight_decay=0, nesterov=False, first=True
+    )
+    np.testing.assert_allclose(p, 1 - 0.5 * g)
+
+
+def test_nan_gradients_show():
+    p, m, v = np.ones(3, np.float32), np.zeros(3, np.float32), np.zeros(3, np.float32)
+    g = np.array([1, np.nan, 1], np.float32)
+    adam_step(
+        p, g, m, v, step=1, lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0,
+        decoupled=False,
+    )  # fmt: skip
+    np.testing.assert_array_equal(np.isnan(p), [False, True, False])

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.library import JIT
+
+needs_jit = pytest.mark.skipif(not JIT, reason="NUMBA_DISABLE_JIT is set")
+
+PARALLEL = """
+import os, sys, threading
+import numpy as np
+from numba import prange
+from tinytorch.backends.optimized import threads
+{setup}
+from tinytorch.backends.optimized.library import kernel
+
+@kernel(parallel=True)
+def parallel(count, x, y):
+    for t in prange(count):
+        for i in range(x.size * t // count, x.size * (t + 1) // count):
+            y[i] = 2 * x[i]
+
+@kernel
+def serial(x, y):
+    for i in range(x.size):
+        y[i] = 2 * x[i]
+
+def once():
+    x, y = np.arange(1000.0), np.zeros(1000)
+    threads.run_parallel(parallel, serial, 2, x, y)
+    assert (y == 2 * x).all()
+"""
+WITHOUT_TBB = "threads._load_tbb = lambda: False"
+FORK = """
+once()
+pid = os.fork()
+if pid == 0:
+    once()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+once()
+"""
+CONCURRENT = """
+once()
+many = [threading.Thread(target=lambda: [once() for _ in range(300)]) for _ in range(4)]
+[t.start() for t in many]
+[t.join() for t in many]
+"""
+
+
+@needs_jit
+@pytest.mark.parametrize("setup", ["", WITHOUT_TBB], ids=["best", "without-tbb"])
+@pytest.mark.parametrize("body", [FORK, CONCURRENT], ids=["fork", "concurrent"])
+def test_parallel_kernels_survive(setup, body):
+    done = subprocess.run(
+        [sys.executable, "-c", PARALLEL.format(setup=setup) + body],
+        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@needs_jit
+def test_tbb_is_found_where_pip_puts_it():
+    pytest.importorskip("importlib.metadata").version("tbb")
+    assert threads._load_tbb()
+    assert threads.select_layer() == "tbb"
+
+
+def test_number_of_threads_is_checked(monkeypatch):
+    monkeypatch.setattr(threads._State, "num_threads", None)
+    most = threads.get_num_threads()
+    threads.set_num_threads(1)
+    assert threads.get_num_threads() == 1
+    for wrong in (0, -1, most + 1):
+        with pytest.raises(ValueError, match=f"between 1 and {most}, not {wrong}"):
+            threads.set_num_threads(wrong)
+
+
+def test_small_work_is_serial(monkeypatch):
+    monkeypatch.setattr(threads._State, "num_threads", 2)
+    assert threads.threads_for(threads.SERIAL_BELOW - 1) == 1
+    assert threads.threads_for(threads.SERIAL_BELOW) == 2
+
+
+def test_workqueue_has_one_caller_at_a_time(monkeypatch):
+    monkeypatch.setattr(threads, "select_layer", lambda: "workqueue")
+    inside, release, used = threading.Event(), threading.Event(), []
+
+    def slow(count):
+        used.append("parallel")
+        inside.set()
+        release.wait(10)
+
+    first = threading.Thread(target=threads.run_parallel, args=(slow, None, 2))
+    first.start()
+    inside.wait(10)
+    threads.run_parallel(slow, lambda: used.append("serial"), 2)
+    release.set()
+    first.join()
+    assert used == ["parallel", "serial"]
+    threads.run_parallel(lambda count: used.append("again"), None, 2)
+    assert used[-1] == "again"
+
+
+def test_one_thread_runs_the_serial_version():
+    out = threads.run_parallel(None, np.add, 1, 1, 2)
+    assert out == 3

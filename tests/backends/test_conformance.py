@@ -1,0 +1,34 @@
+"""Every registered backend, on every op of the table, over generated shapes, layouts and values."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from tests.backends.conformance import all_backends, assert_conforms, load
+from tests.op_samples import admitted_dtypes, draw_sample
+from tinytorch.op import OPS
+
+_dtypes = cache(admitted_dtypes)
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=OPS)
+@pytest.mark.parametrize("backend", [b for b in all_backends() if b != "numpy"])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(random=st.randoms(use_true_random=False))
+def test_conforms(backend, op, random):
+    sample = draw_sample(op.name, random, "edges", random.choice(_dtypes(op.name)))
+    assert_conforms(load(backend), op, sample)
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=OPS)
+def test_op_has_samples_of_its_dtypes(op):
+    assert admitted_dtypes(op.name), f"no dtype of the samples of {op.name} is admitted"
+
+
+def test_an_op_without_samples_fails_with_a_clear_sentence():
+    with pytest.raises(LookupError, match=r"the op 'nosuch' has no sample generator: add one to "):
+        draw_sample("nosuch", Random(0), "edges")

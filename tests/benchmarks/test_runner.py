@@ -1,0 +1,100 @@
+"""The runner of the kernel benchmark, and the benchmark itself on one small case."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import runner
+
+    return runner
+
+
+def busy(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_a_ratio_says_how_many_times_longer_the_other_takes(runner):
+    case = runner.Case(
+        "group",
+        "name",
+        {"ours": lambda: busy(0.001), "other": lambda: busy(0.003)},
+        {"blas:A": lambda calls, clock: 0.004, "blas:B": lambda calls, clock: 0.002},
+        flops=1e6,
+    )
+    result = runner.measure(case, clock="cpu", rounds=3)
+    assert 2 < result.ratios["other"] < 4
+    assert result.seconds["blas"] == 0.002  # the fastest of a family
+    assert set(result.ratios) == {"other", "blas"}
+
+
+def test_work_of_other_processes_is_noticed_and_ours_is_not(runner):
+    before = runner.accounts()
+    if before == (0.0, 0.0, 0.0):
+        pytest.skip("no /proc here")
+    busy(0.1)
+    wall, everybody, own = (b - a for a, b in zip(before, runner.accounts(), strict=True))
+    assert own >= 0.1 and wall >= 0.1 and everybody >= 0.05
+    # seconds of the wall, of all processes, of ours
+    assert runner.foreign_cores((0.0, 0.0, 0.0), (2.0, 3.0, 2.0)) == 0.5
+    assert runner.foreign_cores((0.0, 0.0, 0.0), (2.0, 1.9, 2.0)) == 0
+
+
+def test_a_disturbed_measurement_is_repeated_then_marked(runner, monkeypatch):
+    taken = []
+    case = runner.Case("group", "name", {"ours": lambda: taken.append(1)})
+    monkeypatch.setattr(runner, "foreign_cores", lambda before, after: 1.0)
+    monkeypatch.setattr(runner, "SAMPLE_SECONDS", 0.0)
+    assert runner.measure(case, clock="cpu", rounds=2).disturbed
+    once = len(taken)
+    monkeypatch.setattr(runner, "foreign_cores", lambda before, after: 0.0)
+    taken.clear()
+    assert not runner.measure(case, clock="cpu", rounds=2).disturbed
+    assert once == runner.ATTEMPTS * len(taken)
+
+
+def test_report_is_plain_where_there_is_no_terminal(runner, capsys):
+    result = runner.Result(
+        "GEMM", "64x64", {"ours": 1e-6, "numpy": 2e-6}, {}, {"numpy": 2.0}, 5e4, 1e3, True
+    )
+    runner.report([result], peak=1e11, bandwidth=1e10)
+    out = capsys.readouterr().out
+    assert "64x64 !" in out and "50.0" in out and "2.00" in out and "other processes" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.slow
+def test_benchmark_of_kernels_as_json_and_picture(tmp_path):
+    done = subprocess.run(
+        [
+            *(sys.executable, "benchmarks/kernels.py", "--only", "gemm,memory", "--match", "32x"),
+            *("--rounds", "2", "--json", "--plot", str(tmp_path / "roofline.png")),
+        ],
+        cwd=BENCHMARKS.parent,
+        env={**os.environ, "PYTHONPATH": str(BENCHMARKS.parent)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["peak_flops"] > 1e9 and answer["bandwidth"] > 1e8 and answer["threads"] == 1
+    names = {r["name"] for r in answer["results"]}
+    assert {"softmax 32x128", "32x784x128 NN"} <= names
+    products = [r for r in answer["results"] if r["group"] == "GEMM"]
+    assert all({"numpy", "torch", "blas"} <= set(r["ratios"]) for r in products)
+    assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+
+import tinytorch
+from tests.torch_compare import assert_like_torch
+from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.tensor import Tensor
+
+X = np.arange(60.0).reshape(3, 4, 5)
+
+INDICES: dict[str, Any] = {
+    "int": 1,
+    "negative int": -1,
+    "ints": (1, -2, 3),
+    "slice": slice(1, 3),
+    "steps": (slice(None, None, 2), slice(-3, None)),
+    "empty slice": slice(2, 1),
+    "None": None,
+    "Nones": (None, slice(None), None, 1),
+    "Ellipsis": ...,
+    "Ellipsis end": (..., 2),
+    "Ellipsis start": (0, ...),
+    "Ellipsis none": (0, 1, ..., 2),
+    "Ellipsis None": (..., None),
+    "nothing": (),
+    "list": [0, 2, 2],
+    "empty list": [],
+    "array": np.array([[0, 1], [2, -1]]),
+    "int32 array": np.array([0, 1], np.int32),
+    "array second": (slice(None), np.array([3, 0])),
+    "arrays": (np.array([0, 1]), np.array([2, 3])),
+    "arrays broadcast": (np.array([[0], [1]]), np.array([2, 3])),
+    "arrays apart": (np.array([0, 1]), slice(None), np.array([2, 3])),
+    "arrays last": (slice(None), np.array([0, 1]), np.array([2, 3])),
+    "array and int": (np.array([0, 1]), 2),
+    "int and array": (1, np.array([0, 1])),
+    "int, slice, array": (1, slice(1, 3), np.array([0, 1])),
+    "array, slice, int": (np.array([0, 2]), slice(None), 1),
+    "array and None": (None, np.array([0, 1]), None),
+    "0-d array": np.array(2),
+    "0-d array and slice": (slice(1, 2), np.array(-1)),
+    "mask": np.arange(60).reshape(3, 4, 5) % 7 == 0,
+    "mask of rows": np.array([True, False, True]),
+    "mask of two dims": np.arange(12).reshape(3, 4) % 5 == 0,
+    "mask in the middle": (1, np.array([True, False, True, True])),
+    "mask after Ellipsis": (..., np.array([True, False, True, False, True])),
+    "mask and array": (np.array([True, False, True]), np.array([1, 2])),
+    "mask of nothing": np.zeros(3, bool),
+}
+
+
+@pytest.mark.parametrize("index", INDICES.values(), ids=INDICES)
+def test_like_pytorch_with_gradients(index):
+    theirs = torch_index(index)
+    assert_like_torch(lambda x: x[index], lambda x: x[theirs], X)
+
+
+def torch_index(index: Any) -> Any:
+    if isinstance(index, tuple):
+        return tuple(map(torch_index, index))
+    return torch.from_numpy(index) if isinstance(index, np.ndarray) else index
+
+
+def test_like_numpy():
+    for name, index in INDICES.items():
+        if name != "int, slice, array":  # NumPy counts the int as an array, PyTorch does not
+            np.testing.assert_array_equal(tinytorch.tensor(X)[index].numpy(), X[index])
+
+
+def test_tensors_as_indices():
+    x, index = tinytorch.tensor(X), tinytorch.tensor([0, 2])
+    np.testing.assert_array_equal(x[index].numpy(), X[[0, 2]])
+    np.testing.assert_array_equal(x[:, index.int()].numpy(), X[:, [0, 2]])
+    np.testing.assert_array_equal(x[x > 30].numpy(), X[X > 30])
+    np.testing.assert_array_equal(x[tinytorch.tensor(1)].numpy(), X[1])
+
+
+@st.composite
+def indices(draw: Any) -> tuple[tuple[int, ...], Any]:
+    """A shape, and an index of every kind that fits it."""
+    shape = tuple(draw(st.lists(st.integers(0, 4), min_size=1, max_size=4)))
+    common = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))  # of all arrays in the index
+    entries: list[Any] = []
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    used = 0
+    count = draw(st.integers(0, len(shape)))
+    while used < count:
+        n = shape[used]
+        kinds = ["slice", "None", "mask"] + (["int", "array"] if n else [])
+        kind = draw(st.sampled_from(kinds))
+        if kind == "None":
+            entries.append(None)
+            if len(entries) > 6:
+                break
+            continue
+        used += 1
+        if kind == "slice":
+            edge = st.none() | st.integers(-n - 1, n + 1)
+            entries.append(slice(draw(edge), draw(edge), draw(st.sampled_from([None, 1, 2, 3]))))
+        elif kind == "int":
+            entries.append(draw(st.integers(-n, n - 1)))
+        elif kind == "array":
+            ones = tuple(1 if draw(st.booleans()) else c for c in common)
+            entries.append(np.asarray(rng.integers(-n, n, () if draw(st.booleans()) else ones)))
+        else:
+            mask = np.zeros(n, bool)  # one True, so that it broadcasts with every array
+            mask[: min(n, 1)] = True
+            entries.append(rng.permutation(mask))
+    if draw(st.booleans()):
+        entries.append(...)
+    return shape, tuple(entries)
+
+
+@given(indices())
+def test_any_index(case):
+    shape, index = case
+    x = np.arange(float(np.prod(shape))).reshape(shape)
+    try:
+        torch.from_numpy(x)[torch_index(index)]
+    except (IndexError, RuntimeError):  # an empty mask beside arrays does not broadcast
+        with pytest.raises((IndexError, ShapeError)):
+            tinytorch.tensor(x)[index]
+        return
+    assert_like_torch(lambda x: x[index], lambda x: x[torch_index(index)], x)
+
+
+@given(indices(), st.booleans())
+def test_assignment_to_any_index(case, scalar):
+    shape, index = case
+    x = np.arange(float(np.prod(shape))).reshape(shape)
+    ours, theirs = Tensor(x), torch.from_numpy(x.copy())
+    try:
+        picked = theirs[torch_index(index)]
+    except (IndexError, RuntimeError):
+        return
+    value = np.asarray(-np.arange(float(picked.numel())).reshape(picked.shape))
+    if scalar or len(picked.unique()) < picked.numel():  # two values for one place: either may win
+        value = np.array(-1.0)
+    theirs[torch_index(index)] = torch.from_numpy(value)
+    ours[index] = Tensor(value)
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_basic_indices_are_views():
+    x = tinytorch.zeros(3, 4)
+    for index in (0, slice(1, 3), (..., 1), (None, slice(None, None, 2)), (2, 3)):
+        assert np.shares_memory(x[index].numpy(), x.numpy())
+    x[1].fill_(3)
+    assert x.sum().item() == 12
+    assert not np.shares_memory(x[[0, 1]].numpy(), x.numpy())
+
+
+@pytest.mark.parametrize(
+    "index, error, text",
+    [
+        (3, IndexError, "index 3 is out of range for dimension 0 of size 3"),
+        ((0, -5), IndexError, "index -5 is out of range for dimension 1 of size 4"),
+        ((0, 0, 0, 0), IndexError, "4 indices are too many for shape (3, 4, 5)"),
+        ((..., 0, ...), IndexError, "an index can have only one Ellipsis"),
+        ([0, 3], IndexError, "index 3 is out of range for dimension 0 of size 3"),
+        ((slice(None), [-5]), IndexError, "index -5 is out of range for dimension 1 of size 4"),
+        (np.zeros(4, bool), IndexError, "a mask of shape (4,) does not fit dimensions 0 to 0"),
+        ((0, np.zeros((4, 4), bool)), IndexError, "a mask of shape (4, 4) does not fit dimensions"),
+        ((..., np.zeros(4, bool)), IndexError, "a mask of shape (4,) does not fit dimensions 2"),
+        (np.zeros(3), IndexError, "an index must be of integers or bool, not float64"),
+        ("a", TypeError, "str is not an index; use ints, slices, None, ..., or integer"),
+        (1.5, TypeError, "float is not an index"),
+        (slice(None, None, -1), ValueError, "a slice's step must be positive, not -1; use flip"),
+        (True, TypeError, "a single bool is not an index; use None for a new dimension"),
+        (np.array(True), TypeError, "a single bool is not an index"),
+        (([0, 1], [0, 1, 2]), ValueError, "do not broadcast"),
+    ],
+)
+def test_errors(index, error, text):
+    with pytest.raises(error) as caught:
+        tinytorch.tensor(X)[index]
+    assert text in str(caught.value)
+
+
+def test_assignment_errors():
+    x = tinytorch.zeros(3, requires_grad=True)
+    with pytest.raises(AutogradError, match=r"t\[...\] = value on a tensor of shape \(3,\) would"):
+        x[0] = 1.0
+    with pytest.raises(AutogradError, match="would falsify the recorded history"):
+        tinytorch.zeros(3)[0] = x.sum()
+    with tinytorch.no_grad():
+        x[0] = 1.0
+    assert x.tolist() == [1, 0, 0]
+    with pytest.raises(ValueError, match=r"could not broadcast .* shape \(2,\) into shape \(3,\)"):
+        tinytorch.zeros(3)[:] = tinytorch.ones(2)
+    with pytest.raises(AutogradError, match=r"shape \(2, 3\) is a broadcast or read-only view"):
+        tinytorch.zeros(3).expand(2, 3)[0] = 1.0
+    with pytest.raises(TypeError, match="a single bool is not an index"):
+        tinytorch.zeros(3)[True] = 1.0
+    with pytest.raises(IndexError, match="out of bounds"):
+        tinytorch.zeros(3)[5] = 1.0
+
+
+# -- by functions ----------------------------------------------------------------------------------
+
+
+def test_gather_and_scatter_add(rng):
+    x = rng.standard_normal((3, 4))
+    for dim, shape in ((0, (5, 4)), (1, (3, 6)), (-1, (2, 3)), (0, (0, 4))):
+        index = rng.integers(0, x.shape[dim], shape)
+        assert_like_torch(lambda x, i, d=dim: x.gather(d, i), None, x, index)
+    for dim, shape in ((0, (5, 4)), (1, (3, 6)), (1, (2, 2))):
+        index, source = rng.integers(0, x.shape[dim], shape), rng.standard_normal(shape)
+        assert_like_torch(lambda x, i, s, d=dim: x.scatter_add(d, i, s), None, x, index, source)
+    for call, text in [
+        (lambda t: t.gather(0, tinytorch.zeros(2, dtype="int64")), "must have as many dimensions"),
+        (lambda t: t.gather(0, tinytorch.zeros(2, 5, dtype="int64")), "no larger in any but dim 0"),
+    ]:
+        with pytest.raises(ShapeError, match=text):
+            call(tinytorch.tensor(x))
+    with pytest.raises(IndexError, match="index 3 is out of range: there are 3"):
+        tinytorch.tensor(x).gather(0, tinytorch.tensor([[3, 0]]))
+    with pytest.raises(ShapeError, match=r"source \(1, 3\) and index \(1, 2\) differ"):
+        tinytorch.tensor(x).scatter_add(0, tinytorch.tensor([[0, 0]]), tinytorch.zeros(1, 3))
+
+
+def test_index_select(rng):
+    index = np.array([2, 0, 0])
+    for dim in (0, 1, -1):
+        assert_like_torch(lambda x, i, d=dim: x.index_select(d, i), None, X[:, :3], index)
+
+
+def test_triangles_and_diagonals():
+    for k in (-2, 0, 1):
+        assert_like_torch(lambda x, k=k: x.tril(k), None, X)
+        assert_like_torch(lambda x, k=k: x.triu(k), None, X)
+    assert_like_torch(lambda x: x.tril(), None, np.arange(9).reshape(3, 3))
+    assert_like_torch(lambda x: x.diagonal(), None, X[0])
+    assert_like_torch(lambda x: x.diagonal(dim1=1, dim2=2), None, X)
+    assert_like_torch(lambda x: x.diagonal(dim1=-1, dim2=0), None, X)
+
+
+def test_one_hot():
+    labels = np.array([[0, 2], [1, 2]])
+    got = tinytorch.functions.indexing.one_hot(tinytorch.tensor(labels), 3)
+    wanted = torch.nn.functional.one_hot(torch.from_numpy(labels), 3)
+    np.testing.assert_array_equal(got.numpy(), wanted.numpy())
+    with pytest.raises(IndexError, match="class 2 is out of range: there are 2"):
+        tinytorch.functions.indexing.one_hot(tinytorch.tensor(labels), 2)

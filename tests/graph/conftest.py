@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tinytorch.dispatch import using_backend
+
+
+@pytest.fixture
+def numpy_backend() -> Iterator[None]:
+    with using_backend("numpy"):
+        yield

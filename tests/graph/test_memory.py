@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import tinytorch
+from tests.graph.programs import Program
+from tinytorch import nn, optim
+from tinytorch.graph import PassManager, TracedFunction, trace
+from tinytorch.graph.interpret import Profiler
+from tinytorch.graph.memory import (
+    BufferPlan,
+    lifetimes,
+    plan_buffers,
+    plot_memory,
+    timeline,
+)
+from tinytorch.graph.passes import Recompute
+from tinytorch.graph.recompute import choose_exact, choose_greedy, rewrite
+from tinytorch.graph.text import parse_graph
+from tinytorch.nn import functional as F
+from tinytorch.tensor import Tensor
+
+pytestmark = pytest.mark.usefixtures("numpy_backend")
+
+CHAIN = """
+    %x : float32[256] = placeholder[x]
+    %a : float32[256] = exp(%x)
+    %b : float32[256] = neg(%a)
+    %v : float32[16, 16] = reshape(%b, shape=(16, 16))
+    %c : float32[16, 1] = sum(%v, dims=(1,), keepdim=True)
+    %d : float32[16, 16] = mul(%v, %c)
+    return (%d,)
+"""
+
+
+def deep_step(blocks: int, width: int = 64) -> TracedFunction:
+    """The training step of a deep multi-layer perceptron with its activations."""
+    layers = [m for _ in range(blocks) for m in (nn.Linear(width, width), nn.Tanh(), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(width, 4))
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = tinytorch.rand(256, width)
+    return trace(step, x, tinytorch.zeros(256, dtype="int64"), keep_grads=False)
+
+
+def test_lifetimes_follow_views():
+    found = {t.node.name: t for t in lifetimes(parse_graph(CHAIN))}
+    assert set(found) == {"a", "b", "c", "d"}
+    assert (found["a"].first, found["a"].last) == (1, 2)
+    assert (found["b"].first, found["b"].last) == (2, 5)  # through its view %v
+    assert found["d"].is_result and not found["b"].is_result
+    assert found["c"].nbytes == 64
+
+
+def test_timeline_and_witness():
+    line = timeline(parse_graph(CHAIN))
+    assert line.live == [0, 1024, 2048, 1024, 1024 + 64, 2048 + 64, 1024]
+    assert line.peak == 2112 and line.peak_node.name == "d"
+    assert [t.node.name for t in line.witness] == ["b", "d", "c"]
+    assert line.total == 3 * 1024 + 64
+    assert str(line).startswith("peak 0.00 MiB of 0.00 at d")
+
+
+def test_the_timeline_is_what_a_run_holds():
+    def f(x):
+        return ((x.exp() + 1.0).log() * x.sum()).tanh() + x  # x lives to the end
+
+    x = tinytorch.ones(64, 64)
+    graph = trace(f, x).graph
+    profiler = Profiler(graph)
+    profiler.run(x)
+    measured = [p.live - x.nbytes for p in profiler.profiles]
+    predicted = dict(zip(timeline(graph).nodes, timeline(graph).live, strict=True))
+    assert measured == [predicted[p.node] for p in profiler.profiles]
+
+
+def check_plan(graph: Any, plan: BufferPlan) -> None:
+    """No two values overlap in time and place, but where one takes over from the other."""
+    values = [t for t in lifetimes(graph) if t.node in plan.offsets]
+    for i, a in enumerate(values):
+        assert plan.offsets[a.node] + a.nbytes <= plan.size
+        for b in values[i + 1 :]:
+            in_time = a.first <= b.last and b.first <= a.last
+            start, end = plan.offsets[a.node], plan.offsets[a.node] + a.nbytes
+            in_place = start < plan.offsets[b.node] + b.nbytes and plan.offsets[b.node] < end
+            if in_time and in_place and a.nbytes and b.nbytes:
+                assert plan.in_place.get(b.node) is a.node and a.last == b.first
+
+
+def test_plan():
+    graph = parse_graph(CHAIN)
+    plan = plan_buffers(graph)
+    check_plan(graph, plan)
+    assert {n.name: old.name for n, old in plan.in_place.items()} == {"b": "a"}
+    assert plan.size == 1024 + 64 and plan.unplanned == 2 * 1024 + 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%b : float32[2, 2] = mul(%a, %t)",  # reads %a in two orders
+        "%b : float32[2, 2] = sub(%t, %a)",
+        "%b : bool[2, 2] = lt(%a, 0.0)",  # elements of another size
+        "%b : bool[2, 2] = lt(%d, %y)",  # as many bytes, but fewer elements
+    ],
+)
+def test_not_everything_can_be_written_in_place(line: str):
+    graph = parse_graph(f"""
+        %x : float32[2, 2] = placeholder[x]
+        %y : float32[2, 2] = placeholder[y]
+        %z : float32[1] = placeholder[z]
+        %a : float32[2, 2] = exp(%x)
+        %d : float32[1] = exp(%z)
+        %t : float32[2, 2] = permute(%a, dims=(1, 0))
+        {line}
+        %end : float32[2, 2] = exp(%b)
+        return (%end,)
+    """)
+    graph.lint()
+    assert "b" not in {node.name for node in plan_buffers(graph).in_place}
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32))
+def test_plans_of_random_programs_are_sound(seed: int):
+    program = Program(seed, length=20)
+    inputs = [Tensor(x, requires_grad=True) for x in program.inputs]
+    graph = trace(program.with_backward(), *inputs).graph
+    plan = plan_buffers(graph)
+    check_plan(graph, plan)
+    # each value is rounded up to a cache line
+    assert plan.size <= plan.unplanned + 64 * len(plan.offsets)
+
+
+def test_a_training_step_needs_a_fraction_of_its_values():
+    graph = deep_step(4).graph
+    plan = plan_buffers(graph)
+    check_plan(graph, plan)
+    assert plan.size <= 0.6 * plan.unplanned
+
+
+# -- recomputation ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choose", [choose_greedy, choose_exact])
+def test_recomputation_fits_the_budget_and_changes_no_number(choose):
+    traced = deep_step(6)
+    before = timeline(traced.graph).peak
+    plan = choose(traced.graph, int(before * 0.75))
+    assert plan.names and plan.peak <= 0.75 * before
+    each = Recompute(budget=0.75, exact_choice=choose is choose_exact)
+    graph, report = PassManager([each, "cse", "dce"]).run(traced.graph)
+    assert not report.failures, report
+    assert report.results[0].changed
+    assert timeline(graph).peak == plan.peak  # no pass undoes it
+    made = [n for n in graph.nodes if n.meta.get("recomputed")]
+    assert made and all(n.meta["phase"] == "backward" for n in made)
+
+
+def test_nothing_is_recomputed_within_the_budget():
+    traced = deep_step(2)
+    plan = choose_greedy(traced.graph, timeline(traced.graph).peak)
+    assert plan.names == [] and plan.extra_flops == 0
+    assert not Recompute(budget=1.0).run(traced.graph)
+
+
+def test_a_budget_out_of_reach_gives_the_lowest_peak():
+    traced = deep_step(3)
+    plan = choose_greedy(traced.graph, 1)
+    assert plan.peak < timeline(traced.graph).peak
+
+
+def test_the_exact_choice_costs_no_more():
+    traced = deep_step(5)
+    budget = int(timeline(traced.graph).peak * 0.8)
+    greedy, exact = choose_greedy(traced.graph, budget), choose_exact(traced.graph, budget)
+    assert greedy.peak <= budget and exact.peak <= budget
+    assert exact.extra_flops <= greedy.extra_flops * 1.05
+
+
+def test_half_the_peak_of_a_twelve_block_model_at_a_third_more_flops():
+    traced = deep_step(12)
+    before = timeline(traced.graph).peak
+    plan = choose_greedy(traced.graph, before // 2)
+    assert plan.peak <= before / 2
+    assert plan.extra_flops < 0.35
+
+
+def test_what_is_computed_again_stands_before_its_first_use():
+    traced = deep_step(2)
+    plan = choose_greedy(traced.graph, 1)
+    made = rewrite(traced.graph, plan.names)
+    traced.graph.lint()
+    assert all(node.users for node in made)
+    for node in made:
+        assert all(user.meta["phase"] == "backward" for user in node.users)
+
+
+def test_plot(tmp_path):
+    pytest.importorskip("matplotlib")
+    line = timeline(deep_step(2).graph)
+    plot_memory({"all kept": line}, tmp_path / "memory.svg", budget=2**20)
+    text = (tmp_path / "memory.svg").read_text()
+    assert "<svg" in text
+    with pytest.raises(FileNotFoundError):
+        plot_memory({"all kept": line}, tmp_path / "nowhere" / "memory.svg")
+    assert np.all(np.array(line.live) >= 0)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies as st
+
+import tinytorch
+from tinytorch.errors import DTypeError, ShapeError
+
+
+def assert_same(ours, theirs):
+    assert ours.shape == tuple(theirs.shape)
+    assert str(theirs.dtype) == f"torch.{ours.dtype.name}"
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [1, 2.5, True, [], [1, 2], [1.0, 2], [True, False], [[1, 2], [3, 4]], [[]], [[1.5], [2.5]],
+     [1, True], [[1, 2.5], [True, 0]]],
+)  # fmt: skip
+def test_tensor_of_python_data_like_pytorch(data):
+    assert_same(tinytorch.tensor(data), torch.tensor(data))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float16", "float32", "float64"])
+def test_tensor_of_an_array_keeps_its_dtype(dtype):
+    array = np.array([[0, 1], [2, 3]]).astype(dtype)
+    assert_same(tinytorch.tensor(array), torch.tensor(array))
+    assert tinytorch.tensor([0, 1], dtype=dtype).dtype.name == dtype
+    assert tinytorch.tensor(array.dtype.type(1)).dtype.name == dtype
+
+
+def test_tensor_of_tensors():
+    x = tinytorch.tensor([1.0, 2.0])
+    assert tinytorch.tensor([x, x]).tolist() == [[1, 2], [1, 2]]
+    assert tinytorch.tensor([x[0], 3.0]).tolist() == [1, 3]
+    assert not np.shares_memory(tinytorch.tensor(x).numpy(), x.numpy())
+
+
+def test_tensor_errors():
+    with pytest.raises(ShapeError, match="a tensor's rows must be equally long"):
+        tinytorch.tensor([[1, 2], [3]])
+    with pytest.raises(DTypeError, match="a tensor holds numbers, not "):
+        tinytorch.tensor(["a"])
+    with pytest.raises(DTypeError, match="a tensor holds numbers, not complex128"):
+        tinytorch.tensor([1j])
+    with pytest.raises(DTypeError, match="is not a TinyTorch dtype; there are bool, int32, int64"):
+        tinytorch.tensor(np.zeros(2, np.uint8))
+    with pytest.raises(DTypeError, match=r"a tensor holds numbers, not object \(\[1180591620717"):
+        tinytorch.tensor([2**70])
+    for value, dtype in ((2**40, "int32"), (2**63, None)):
+        with pytest.raises(OverflowError, match=f"{value} does not fit into int"):
+            tinytorch.tensor([[value]], dtype=dtype)
+
+
+def test_as_tensor_shares_where_it_can():
+    array = np.ones(3)
+    assert np.shares_memory(tinytorch.as_tensor(array).numpy(), array)
+    x = tinytorch.zeros(2)
+    assert tinytorch.as_tensor(x) is x
+    assert tinytorch.as_tensor(x, dtype="int64").dtype is tinytorch.int64
+    assert tinytorch.as_tensor([1, 2]).dtype is tinytorch.int64
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0), (2, 3)])
+@pytest.mark.parametrize("backend", ["naive", "numpy"])
+def test_filled(shape, backend):
+    with tinytorch.using_backend(backend):
+        for name in ("zeros", "ones"):
+            assert_same(getattr(tinytorch, name)(shape), getattr(torch, name)(shape))
+            assert_same(getattr(tinytorch, name)(*shape), getattr(torch, name)(shape))
+        for value in (True, 3, 2.5, float("inf")):
+            assert_same(tinytorch.full(shape, value), torch.full(shape, value))
+        x, y = tinytorch.full(shape, 2, dtype="int32"), torch.full(shape, 2, dtype=torch.int32)
+        assert_same(tinytorch.zeros_like(x), torch.zeros_like(y))
+        assert_same(tinytorch.ones_like(x, dtype="float64"), torch.ones_like(y).double())
+        assert_same(tinytorch.full_like(x, 7), torch.full_like(y, 7))
+    assert tinytorch.ones(2, requires_grad=True).requires_grad
+    with pytest.raises(ShapeError, match=r"full: a shape cannot have negative sizes: \(-1,\)"):
+        tinytorch.zeros(-1)
+
+
+@given(
+    start=st.integers(-20, 20), stop=st.integers(-20, 20), step=st.sampled_from([1, 2, 3, -1, -4])
+)
+def test_arange_of_integers(start, stop, step):
+    assert tinytorch.arange(start, stop, step).tolist() == list(range(start, stop, step))
+
+
+@pytest.mark.parametrize("args", [(5,), (2.5,), (1, 2, 0.25), (0, 1, 0.1), (1, -1, -0.5), (3, 3)])
+def test_arange_like_pytorch(args):
+    assert_same(tinytorch.arange(*args), torch.arange(*args))
+
+
+def test_arange_errors():
+    for step in (0, float("nan")):
+        with pytest.raises(ShapeError, match=r"arange: start 0, stop 3, step .* is not a range"):
+            tinytorch.arange(0, 3, step)
+
+
+def test_linspace_and_eye():
+    assert_same(tinytorch.linspace(-1, 1, 7), torch.linspace(-1, 1, 7))
+    assert_same(tinytorch.linspace(0, 1, 1), torch.linspace(0, 1, 1))
+    assert_same(tinytorch.eye(3), torch.eye(3))
+    assert_same(tinytorch.eye(2, 4), torch.eye(2, 4))

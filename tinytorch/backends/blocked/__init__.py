@@ -1,0 +1,55 @@
+"""`BlockedBackend`: fast kernels that a student can write, in plain numba."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends import reference
+from tinytorch.backends.blocked import conv, elementwise, matmul
+from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.dtypes import Array
+from tinytorch.op import Op
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class BlockedBackend(NumpyBackend):
+    """Blocked matrix product, im2col convolution and compiled elementwise ops; the rest by NumPy.
+
+    Its kernels are for float32 and float64; other dtypes go to NumPy.
+    """
+
+    trusted = True
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        if a.dtype not in _FLOATS:
+            return super().matmul(a, b)
+        return matmul.matmul(a, b)
+
+    def conv2d(self, x: Array, w: Array, b: Array | None = None, **params: Any) -> Array:
+        if x.dtype not in _FLOATS:
+            return super().conv2d(x, w, b, **params)
+        return conv.conv2d(x, w, b, **params)
+
+    def conv2d_input(self, g: Array, w: Array, **params: Any) -> Array:
+        return conv.conv2d_input(g, w, **params)
+
+    def conv2d_weight(self, x: Array, g: Array, **params: Any) -> Array:
+        return conv.conv2d_weight(x, g, **params)
+
+    def elementwise(self, op: Op, *operands: Any) -> Array:
+        if not _computes_floats(op, operands):
+            return reference.find_kernel(op)(*operands)  # type: ignore[misc]
+        return elementwise.compile_op(op)(*operands)
+
+
+def _computes_floats(op: Op, operands: tuple[Any, ...]) -> bool:
+    """Whether all arrays are float32 or float64 (a condition may be bool), and so is the result."""
+    dtypes = [x.dtype for x in operands if isinstance(x, np.ndarray)]
+    if op.name == "where":
+        dtypes = dtypes[1:]
+    ones = [1.0] * len(op.inputs)
+    answers = not isinstance(op.scalar(*ones), bool)  # type: ignore[misc]
+    return answers and bool(dtypes) and all(d in _FLOATS for d in dtypes)

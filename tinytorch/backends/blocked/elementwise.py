@@ -1,0 +1,115 @@
+"""Elementwise ops compiled from their definition in the op table, one by one or fused.
+
+An op of the table is a function of Python scalars. Compiled, it becomes a machine-code function,
+and a loop around it a kernel. The loop of a *fused* kernel calls one such function with the result
+of another: what NumPy does in two passes over memory, with an intermediate array as large as the
+data, it does in one pass with the intermediate value in a register.
+
+    relu_of_sum = fuse(OPS["relu"], OPS["add"])      # relu(a + b), a and b read once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.threads import run_parallel, threads_for
+from tinytorch.dtypes import Array
+from tinytorch.op import Op
+
+Scalar = Callable[..., Any]
+
+
+def _loops(scalar: Scalar, arity: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    """A loop over flat arrays that calls the compiled `scalar`, and one for several threads."""
+    if arity == 1:
+
+        @kernel
+        def loop(a: Array, out: Array) -> None:
+            for i in range(out.size):
+                out[i] = scalar(a[i])
+
+        @kernel(parallel=True)
+        def shared(threads: int, a: Array, out: Array) -> None:
+            for t in prange(threads):
+                part = slice(out.size * t // threads, out.size * (t + 1) // threads)
+                loop(a[part], out[part])
+
+        return loop, shared
+    if arity == 2:
+
+        @kernel
+        def loop2(a: Array, b: Array, out: Array) -> None:
+            for i in range(out.size):
+                out[i] = scalar(a[i], b[i])
+
+        @kernel(parallel=True)
+        def shared2(threads: int, a: Array, b: Array, out: Array) -> None:
+            for t in prange(threads):
+                part = slice(out.size * t // threads, out.size * (t + 1) // threads)
+                loop2(a[part], b[part], out[part])
+
+        return loop2, shared2
+
+    @kernel
+    def loop3(a: Array, b: Array, c: Array, out: Array) -> None:
+        for i in range(out.size):
+            out[i] = scalar(a[i], b[i], c[i])
+
+    @kernel(parallel=True)
+    def shared3(threads: int, a: Array, b: Array, c: Array, out: Array) -> None:
+        for t in prange(threads):
+            part = slice(out.size * t // threads, out.size * (t + 1) // threads)
+            loop3(a[part], b[part], c[part], out[part])
+
+    return loop3, shared3
+
+
+def _over_arrays(scalar: Scalar, arity: int) -> Callable[..., Array]:
+    """A function of arrays that broadcast, from a compiled function of scalars."""
+    serial, parallel = _loops(scalar, arity)
+
+    def run(*operands: Any) -> Array:
+        dtype = np.result_type(*(x for x in operands if getattr(x, "dtype", None) != np.bool_))
+        shape = np.broadcast_shapes(*(np.shape(x) for x in operands))
+        out = np.empty(shape, dtype)
+        # One loop for all cases: an operand of another shape is first written out in full.
+        flat = [np.ascontiguousarray(np.broadcast_to(x, shape)).reshape(-1) for x in operands]
+        run_parallel(parallel, serial, threads_for(out.size), *flat, out.reshape(-1))
+        return out
+
+    return run
+
+
+def _compiled(op: Op) -> Scalar:
+    if op.scalar is None:
+        raise ValueError(f"{op.name} is not an elementwise op: it has no scalar definition")
+    return kernel(op.scalar)
+
+
+@cache
+def compile_op(op: Op) -> Callable[..., Array]:
+    """The kernel of an elementwise op of one to three inputs, for arrays of one float dtype."""
+    return _over_arrays(_compiled(op), len(op.inputs))
+
+
+@cache
+def fuse(outer: Op, inner: Op) -> Callable[..., Array]:
+    """The kernel of `outer(inner(...))` in one pass; `outer` has one input.
+
+    Raises:
+        ValueError: `outer` has more inputs than one.
+    """
+    if len(outer.inputs) != 1:
+        raise ValueError(f"{outer.name} has {len(outer.inputs)} inputs; fuse an op of one around")
+    last, first, arity = _compiled(outer), _compiled(inner), len(inner.inputs)
+    if arity == 1:
+        return _over_arrays(kernel(lambda a: last(first(a))), 1)
+    if arity == 2:
+        return _over_arrays(kernel(lambda a, b: last(first(a, b))), 2)
+    return _over_arrays(kernel(lambda a, b, c: last(first(a, b, c))), 3)

@@ -1,0 +1,133 @@
+"""`OptimizedBackend`: which kernel runs which op."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinytorch.backends import reference
+from tinytorch.backends.base import Kernel
+from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.backends.optimized import (
+    activations,
+    batch_norm,
+    conv,
+    conv_backward,
+    cross_entropy,
+    elementwise,
+    embedding,
+    gemm,
+    layer_norm,
+    optimizers,
+    pooling,
+    reductions,
+    softmax,
+)
+from tinytorch.dtypes import Array
+from tinytorch.op import Plan
+
+_F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
+
+# Elementwise ops whose result is not a float, or whose definition branches too much for a vector
+# unit to gain: NumPy runs them.
+_BY_NUMPY = frozenset(
+    (
+        *("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or"),
+        *("sign", "floor", "round", "floor_divide", "remainder", "pow", "erf"),
+    )
+)
+
+
+class OptimizedBackend(NumpyBackend):
+    """Kernels for this machine's CPU, in float32 and float64; the rest by NumPy."""
+
+    trusted = True
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        if a.dtype is _F32 or a.dtype is _F64:
+            return gemm.matmul(a, b)
+        return reference.matmul(a, b)
+
+    linear = staticmethod(gemm.linear)
+
+    @staticmethod
+    def linear_weight(g: Array, x: Array) -> Array:
+        """g.T @ x over all rows."""
+        return gemm.matmul(_rows(g).T, _rows(x))
+
+    conv2d = staticmethod(conv.conv2d)  # type: ignore[assignment]
+    conv2d_input = staticmethod(conv_backward.conv2d_input)  # type: ignore[assignment]
+    conv2d_weight = staticmethod(conv_backward.conv2d_weight)  # type: ignore[assignment]
+    max_pool2d = staticmethod(pooling.max_pool2d)
+    max_pool2d_backward = staticmethod(pooling.max_pool2d_backward)
+    max_pool2d_select = staticmethod(pooling.max_pool2d_select)
+    avg_pool2d = staticmethod(pooling.avg_pool2d)
+    avg_pool2d_backward = staticmethod(pooling.avg_pool2d_backward)
+
+    # In each group the op named as its module comes last: from there on the name is the op.
+    softmax_backward = staticmethod(softmax.softmax_backward)
+    log_softmax = staticmethod(softmax.log_softmax)
+    log_softmax_backward = staticmethod(softmax.log_softmax_backward)
+    softmax = staticmethod(softmax.softmax)
+    cross_entropy_backward = staticmethod(cross_entropy.cross_entropy_backward)
+    cross_entropy = staticmethod(cross_entropy.cross_entropy)
+    gelu = staticmethod(activations.gelu)
+    gelu_backward = staticmethod(activations.gelu_backward)
+    layer_norm_backward = staticmethod(layer_norm.layer_norm_backward)
+    layer_norm_weight = staticmethod(layer_norm.layer_norm_weight)
+    layer_norm = staticmethod(layer_norm.layer_norm)
+    batch_norm_backward = staticmethod(batch_norm.batch_norm_backward)
+    batch_norm_weight = staticmethod(batch_norm.batch_norm_weight)
+    batch_norm = staticmethod(batch_norm.batch_norm)
+
+    sgd_step = staticmethod(optimizers.sgd_step)
+    adam_step = staticmethod(optimizers.adam_step)
+
+    def sum(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
+        """Sum over `dims`."""
+        kernel = reductions.sum if _is_float(a) else reference.sum
+        return kernel(a, dims=dims, keepdim=keepdim)
+
+    def amax(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
+        """Maximum over `dims`."""
+        kernel = reductions.amax if _is_float(a) else reference.amax
+        return kernel(a, dims=dims, keepdim=keepdim)
+
+    def amin(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
+        """Minimum over `dims`."""
+        kernel = reductions.amin if _is_float(a) else reference.amin
+        return kernel(a, dims=dims, keepdim=keepdim)
+
+    def take(self, a: Array, index: Array) -> Array:
+        """Rows of `a`."""
+        return (embedding.take if _is_float(a) else reference.take)(a, index)
+
+    def scatter_add(self, a: Array, index: Array, *, length: int) -> Array:
+        """Rows of `a` added up at `index`."""
+        kernel = embedding.scatter_add if _is_float(a) else reference.scatter_add
+        return kernel(a, index, length=length)
+
+    def specialize(self, plan: Plan) -> Kernel:
+        """Elementwise ops are compiled from their definition, and by shape; others as usual."""
+        op = plan.op
+        overridden = getattr(self, op.name, None) or getattr(self, op.kind, None)
+        dtype = plan.meta.dtype
+        if (
+            op.kind != "elementwise"
+            or op.name in _BY_NUMPY
+            or overridden is not None
+            or dtype.dtype not in (_F32, _F64)
+        ):
+            return super().specialize(plan)
+        assert op.scalar is not None
+        shapes = tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
+        return elementwise.specialize(op.scalar, dtype.dtype, shapes)
+
+
+def _is_float(a: Array) -> bool:
+    return a.dtype is _F32 or a.dtype is _F64
+
+
+def _rows(a: Array) -> Array:
+    return a if a.ndim == 2 else a.reshape(math.prod(a.shape[:-1]), a.shape[-1])

@@ -1,0 +1,141 @@
+"""Buffers: aligned memory for results and scratch, recycled instead of asked from the system again.
+
+A fresh array of a megabyte or more costs a page fault for every 4 KiB of it, often more than the
+kernel that fills it. So memory that nobody looks at any more is used again. Whether somebody does,
+Python knows: every view of a block, and every view of a view, holds a reference to the block, so a
+block to which only the pool refers is free.
+
+    out = empty((1024, 1024), np.dtype(np.float32))   # recycled once `out` and all its views died
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
+POOLED_FROM = 64 * 1024  # bytes; below, malloc has warm memory at hand and costs less than a look
+DEFAULT_LIMIT = 1024**3  # bytes of memory that the pool may refer to
+LOOKS = 8  # blocks of the right size to look at before taking a new one
+
+
+def _count_of_an_unshared_array() -> int:
+    """What `sys.getrefcount` says of an array that only a local variable refers to."""
+    block = np.empty(1)
+    return sys.getrefcount(block)
+
+
+_UNSHARED = _count_of_an_unshared_array()
+
+
+def size_class(nbytes: int) -> int:
+    """`nbytes` rounded up to 1, 1.25, 1.5 or 1.75 times a power of two, at least 1 KiB.
+
+    Few classes make it likely that a free block fits; at most a fifth of a block is waste.
+    """
+    step = 1 << max(nbytes.bit_length() - 3, 8)
+    return max(-(-nbytes // step) * step, 1024)
+
+
+class BufferPool:
+    """Blocks of memory by size class, handed out again when nobody else refers to them.
+
+    Args:
+        limit: the most bytes to keep hold of. What is needed beyond it is ordinary memory.
+    """
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self.limit = limit
+        self.held = 0
+        self._classes: dict[int, deque[tuple[Array, int]]] = {}
+        self._lock = threading.Lock()
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """An aligned C-contiguous array with arbitrary contents."""
+        size = size_class(math.prod(shape) * dtype.itemsize)
+        blocks = self._classes.get(size)
+        for _ in range(min(LOOKS, len(blocks)) if blocks else 0):
+            try:
+                # Outside the deque the block belongs to this thread. Back in it, the local
+                # variable still counts as a reference, so no other thread takes it for free.
+                block, offset = blocks.popleft()  # type: ignore[union-attr]
+            except IndexError:
+                break  # other threads are looking at all of them
+            is_free = sys.getrefcount(block) == _UNSHARED
+            blocks.append((block, offset))  # type: ignore[union-attr]
+            if is_free:
+                return np.ndarray(shape, dtype, block, offset)
+        # The block must own its memory: views of views refer to the owner, not to what they view.
+        block = np.empty(size + ALIGNMENT, np.uint8)
+        offset = -block.ctypes.data % ALIGNMENT
+        self._keep(size, block, offset)
+        return np.ndarray(shape, dtype, block, offset)
+
+    def _keep(self, size: int, block: Array, offset: int) -> None:
+        """Remember a new block, in place of free ones of other sizes if the limit is reached."""
+        with self._lock:
+            if self.held + size > self.limit:
+                self._forget(self.held + size - self.limit)
+            if self.held + size <= self.limit:
+                self.held += size
+                self._classes.setdefault(size, deque()).append((block, offset))
+
+    def _forget(self, excess: int) -> None:
+        """Give free blocks back to the system until `excess` bytes have gone, or none is left."""
+        for size, blocks in self._classes.items():
+            for _ in range(len(blocks)):
+                if excess <= 0:
+                    return
+                try:
+                    block, offset = blocks.popleft()
+                except IndexError:
+                    break
+                if sys.getrefcount(block) == _UNSHARED:
+                    self.held -= size
+                    excess -= size
+                else:
+                    blocks.append((block, offset))
+
+    def clear(self) -> None:
+        """Let go of all blocks. Memory in use goes back to the system when its last view dies."""
+        with self._lock:
+            self._classes = {}
+            self.held = 0
+
+
+pool = BufferPool()
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A C-contiguous array with arbitrary contents, for a kernel's result.
+
+    Large ones are pooled and aligned, small ones are what `np.empty` gives.
+    """
+    if math.prod(shape) * dtype.itemsize < POOLED_FROM:
+        return np.empty(shape, dtype)
+    return pool.empty(shape, dtype)
+
+
+def empty_like(x: Array) -> Array:
+    """A C-contiguous array with the shape and dtype of `x`, and arbitrary contents."""
+    return np.empty(x.shape, x.dtype) if x.nbytes < POOLED_FROM else pool.empty(x.shape, x.dtype)
+
+
+def workspace(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Aligned scratch memory of any size; it is free again when the caller drops it."""
+    return pool.empty(shape, dtype)
+
+
+def aligned(x: Array) -> Array:
+    """A copy of `x` that is C-contiguous and starts on a cache line."""
+    copy = pool.empty(x.shape, x.dtype)
+    copy[...] = x
+    return copy

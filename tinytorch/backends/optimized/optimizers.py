@@ -1,0 +1,127 @@
+"""One step of an optimizer as one pass over the parameters.
+
+Written with array operations, a step of Adam passes over memory a dozen times; the numbers it needs
+for one parameter all fit in registers. Parameters and state are updated in place.
+
+Sources: D. Kingma, J. Ba, "Adam", ICLR 2015, algorithm 1; I. Loshchilov, F. Hutter, "Decoupled
+weight decay regularization", ICLR 2019; I. Sutskever et al., ICML 2013 (momentum as in PyTorch).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinytorch.backends.optimized.buffers import Array
+from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.rows import shared
+
+
+@kernel
+def _sgd(p: Array, g: Array, lr: float, weight_decay: float) -> None:
+    real = p.dtype.type
+    rate, decay = real(lr), real(weight_decay)
+    for i in range(p.size):
+        p[i] -= rate * (g[i] + decay * p[i])
+
+
+@kernel
+def _momentum(
+    p: Array, g: Array, buf: Array, lr: float, momentum: float, fresh: float,
+    weight_decay: float, nesterov: bool,
+) -> None:  # fmt: skip
+    """buf = momentum buf + fresh g; the step goes along buf, or along g + momentum buf."""
+    real = p.dtype.type
+    rate, kept, new, decay = real(lr), real(momentum), real(fresh), real(weight_decay)
+    for i in range(p.size):
+        gradient = g[i] + decay * p[i]
+        velocity = kept * buf[i] + new * gradient
+        buf[i] = velocity
+        p[i] -= rate * (gradient + kept * velocity if nesterov else velocity)
+
+
+@kernel
+def _adam(
+    p: Array, g: Array, m: Array, v: Array, lr: float, beta1: float, beta2: float, eps: float,
+    l2: float, kept: float, scale1: float, scale2: float,
+) -> None:  # fmt: skip
+    """`kept` is what decoupled weight decay leaves of p; the scales correct the bias of m and v."""
+    real = p.dtype.type
+    old1, new1, old2, new2 = real(beta1), real(1 - beta1), real(beta2), real(1 - beta2)
+    rate, root_scale, tiny = real(lr * scale1), real(scale2), real(eps)
+    decay, rest = real(l2), real(kept)
+    for i in range(p.size):
+        gradient = g[i] + decay * p[i]
+        first = old1 * m[i] + new1 * gradient
+        second = old2 * v[i] + new2 * gradient * gradient
+        m[i], v[i] = first, second
+        p[i] = rest * p[i] - rate * first / (np.sqrt(second) * root_scale + tiny)
+
+
+_run_sgd = shared(_sgd, "p[:], g[:], lr, weight_decay")
+_run_momentum = shared(_momentum, "p[:], g[:], buf[:], lr, momentum, fresh, weight_decay, nesterov")
+_run_adam = shared(_adam, "p[:], g[:], m[:], v[:], lr, beta1, beta2, eps, l2, kept, scale1, scale2")
+
+ADAM_STEPS = 4  # elementary steps per parameter, for the decision about threads
+
+
+def _flat(x: Array) -> Array:
+    """A one-dimensional view, for an update in place.
+
+    Raises:
+        ValueError: `x` is not contiguous; a copy would take the update and be lost.
+    """
+    if not x.flags.c_contiguous:
+        raise ValueError(
+            f"an optimizer updates parameters in place and needs them contiguous; one of shape "
+            f"{x.shape} has strides {x.strides}: make it so with np.ascontiguousarray"
+        )
+    return x.reshape(-1)
+
+
+def sgd_step(
+    p: Array, g: Array, buf: Array | None, *, lr: float, momentum: float, dampening: float,
+    weight_decay: float, nesterov: bool, first: bool,
+) -> None:  # fmt: skip
+    """p -= lr d, with d the gradient (with weight_decay p added) or its running sum `buf`.
+
+    Args:
+        p: parameters, updated in place.
+        g: gradient, of the shape of p.
+        buf: velocity, updated in place; None without momentum.
+        lr, momentum, dampening, weight_decay, nesterov: as in PyTorch.
+        first: this is the first step: buf starts as the gradient itself.
+    """
+    flat, gradient = _flat(p), np.ascontiguousarray(g).reshape(-1)
+    if buf is None:
+        _run_sgd(p.size, flat, gradient, lr, weight_decay)
+        return
+    fresh = 1.0 if first else 1.0 - dampening
+    if first:
+        buf[...] = 0
+    _run_momentum(
+        2 * p.size, flat, gradient, _flat(buf), lr, momentum, fresh, weight_decay, nesterov
+    )  # fmt: skip
+
+
+def adam_step(
+    p: Array, g: Array, m: Array, v: Array, *, step: int, lr: float, beta1: float, beta2: float,
+    eps: float, weight_decay: float, decoupled: bool,
+) -> None:  # fmt: skip
+    """Adam, or AdamW if `decoupled`:  p -= lr mhat / (sqrt(vhat) + eps).
+
+    Args:
+        p: parameters, updated in place.
+        g: gradient, of the shape of p.
+        m, v: running means of the gradient and of its square, updated in place.
+        step: the number of this step, from 1.
+        weight_decay: added to the gradient (as L2), or, if decoupled, taken off the parameters.
+    """
+    l2 = 0.0 if decoupled else weight_decay
+    kept = 1.0 - lr * weight_decay if decoupled else 1.0
+    _run_adam(
+        ADAM_STEPS * p.size, _flat(p), np.ascontiguousarray(g).reshape(-1), _flat(m), _flat(v),
+        lr, beta1, beta2, eps, l2, kept,
+        1.0 / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step),
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""Compile the kernel library, or load it from its cache, at once instead of at first use.
+
+Kernels are compiled when first called; that is right for a script that uses three of them. A
+benchmark or a service wants no pause later: `load_library` calls the kernels that models use most on
+a few numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized import (
+    activations,
+    batch_norm,
+    cross_entropy,
+    embedding,
+    layer_norm,
+    optimizers,
+    pooling,
+    reductions,
+    softmax,
+)
+from tinytorch.backends.optimized.elementwise import specialize
+from tinytorch.backends.optimized.library import load_library, warm_up
+from tinytorch.op import OPS, Op
+
+__all__ = ["load_library"]
+
+X = np.ones((2, 4), np.float32)
+ROW = np.ones(4, np.float32)
+IMAGE = np.ones((1, 1, 4, 4), np.float32)
+EPS = 1e-5
+
+
+@warm_up
+def rows() -> None:
+    """Kernels over rows."""
+    target, g = np.zeros(2, np.int64), np.ones((), np.float32)
+    for forward, backward in (
+        (softmax.softmax, softmax.softmax_backward),
+        (softmax.log_softmax, softmax.log_softmax_backward),
+    ):
+        backward(X, forward(X, dim=1), dim=1)
+    cross_entropy.cross_entropy(X, target)
+    cross_entropy.cross_entropy_backward(g, X, target)
+    layer_norm.layer_norm(X, ROW, ROW, eps=EPS)
+    layer_norm.layer_norm_backward(X, X, ROW, eps=EPS)
+    layer_norm.layer_norm_weight(X, X, eps=EPS)
+    batch_norm.batch_norm(X, ROW, ROW, eps=EPS)
+    batch_norm.batch_norm_backward(X, X, ROW, eps=EPS)
+    batch_norm.batch_norm_weight(X, X, eps=EPS)
+    for dim in (0, 1):
+        reductions.sum(X, dims=(dim,), keepdim=False)
+    embedding.scatter_add(X, target, length=3)
+
+
+@warm_up
+def images() -> None:
+    """Pooling."""
+    params: dict[str, Any] = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0)}
+    out = pooling.max_pool2d(IMAGE, **params, dilation=(1, 1))
+    pooling.max_pool2d_backward(out, IMAGE, **params, dilation=(1, 1))
+
+
+@warm_up
+def steps() -> None:
+    """Optimizers."""
+    p = np.ones(4, np.float32)
+    for buf in (None, p.copy()):
+        optimizers.sgd_step(
+            p, p, buf, lr=0.1, momentum=0.9, dampening=0.0, weight_decay=0.0, nesterov=False,
+            first=True,
+        )  # fmt: skip
+    optimizers.adam_step(
+        p, p, p.copy(), p.copy(), step=1, lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8,
+        weight_decay=0.0, decoupled=False,
+    )  # fmt: skip
+
+
+@warm_up
+def elementwise() -> None:
+    """The elementwise ops that models use most, on matrices, with a row and with a number."""
+    f32 = X.dtype
+    for name in ("exp", "tanh", "sigmoid", "relu"):
+        specialize(_scalar(OPS[name]), f32, (X.shape,))(X)
+    for name in ("add", "sub", "mul", "relu_backward"):
+        specialize(_scalar(OPS[name]), f32, (X.shape, X.shape))(X, X)
+    for name in ("add", "mul"):
+        specialize(_scalar(OPS[name]), f32, (X.shape, None))(X, 2.0)
+        specialize(_scalar(OPS[name]), f32, (X.shape, ROW.shape))(X, ROW)
+    activations.gelu_backward(X, activations.gelu(X, approximate="none"), approximate="none")
+
+
+def _scalar(op: Op) -> Any:
+    return op.scalar

@@ -1,0 +1,79 @@
+"""What kernels over rows share: their layout, their threads, and a row's largest element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.buffers import Array
+from tinytorch.backends.optimized.library import compile_source, kernel
+from tinytorch.backends.optimized.math import from_order_key, order_key
+
+
+def as_rows(x: Array, dim: int) -> Array:
+    """`x` as a contiguous (rows, x.shape[dim]); a view if `dim` is the last and memory allows."""
+    last = x.ndim - 1
+    if last == 1 == dim and x.flags.c_contiguous:
+        return x
+    moved = x if dim == last else np.moveaxis(x, dim, -1)
+    # the number of rows is given, not -1: there may be no elements
+    return np.ascontiguousarray(moved).reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
+
+
+def from_rows(rows: Array, like: Array, dim: int) -> Array:
+    """The inverse of `as_rows`: a contiguous array with the shape of `like`."""
+    last = like.ndim - 1
+    if dim == last:
+        return rows if last == 1 else rows.reshape(like.shape)
+    moved = rows.reshape(np.moveaxis(like, dim, -1).shape)
+    return np.ascontiguousarray(np.moveaxis(moved, -1, dim))
+
+
+@kernel(force_inline=True)
+def largest(row: Any) -> Any:
+    """The largest element. If there is a NaN, the result is a NaN or any element."""
+    best = order_key(row[0])
+    for j in range(1, row.size):
+        key = order_key(row[j])
+        best = key if key > best else best
+    return from_order_key(best)
+
+
+def shared(serial: Callable[..., None], parameters: str) -> Callable[..., None]:
+    """A kernel over rows, with the rows shared out among threads where the work pays for it.
+
+        _run = shared(_scale, "x[:], factor, out[:]")
+        _run(x.size, x, 2.0, out)      # the number of elementary steps, then the arguments
+
+    Args:
+        serial: the kernel; its rows do not depend on each other.
+        parameters: its parameters; those of which a thread gets only its rows end in `[:]`. The
+            first one must.
+    """
+    names = parameters.replace("[:]", "")
+    first = names.split(",")[0]
+    source = (
+        f"def parallel(threads, {names}):\n"
+        "    for t in prange(threads):\n"
+        f"        begin_ = {first}.shape[0] * t // threads\n"
+        f"        end_ = {first}.shape[0] * (t + 1) // threads\n"
+        f"        serial({parameters.replace('[:]', '[begin_:end_]')})\n"
+    )
+    compiled: list[Callable[..., None]] = []
+
+    def run(work: float, *arguments: Any) -> None:
+        count = threads.threads_for(work)
+        if count == 1:
+            serial(*arguments)
+            return
+        if not compiled:
+            scope = {"prange": prange, "serial": serial}
+            compiled.append(compile_source("parallel", source, scope, parallel=True))
+        threads.run_parallel(compiled[0], serial, count, *arguments)
+
+    return run
