@@ -89,7 +89,7 @@ def rand(
 ) -> Tensor:
     """Numbers evenly distributed over [0, 1).
 
-    >>> tinytorch.rand(2, 3, generator=tinytorch.Generator(0)).shape
+    >>> rand(2, 3, generator=Generator(0)).shape
     (2, 3)
     """
     sizes = shape_arguments(shape)

@@ -1,10 +1,10 @@
 """The expert rung: kernels emitted as LLVM vector IR through numba, chosen for this machine's CPU.
 
-    llvm, cpu, library, cache       how kernels are written, compiled and kept
-    gemm_kernel, gemm, gemv         the matrix product: a tile in registers, and the loops around it
-    conv, conv_backward, winograd   convolution through the same tile
-    math, elementwise, reductions   exp and its kin; loops over memory
-    threads, buffers                who runs, and on what memory
+llvm, cpu, library, cache       how kernels are written, compiled and kept
+gemm_kernel, gemm, gemv         the matrix product: a tile in registers, and the loops around it
+conv, conv_backward, winograd   convolution through the same tile
+math, elementwise, reductions   exp and its kin; loops over memory
+threads, buffers                who runs, and on what memory
 """
 
 from __future__ import annotations

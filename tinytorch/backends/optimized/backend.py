@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from tinytorch.backends.optimized import (
     reductions,
     softmax,
 )
+from tinytorch.backends.optimized.winograd import MATRICES, conv2d_winograd
 from tinytorch.dtypes import Array
 from tinytorch.op import Plan
 
@@ -40,9 +43,26 @@ _BY_NUMPY = frozenset(
 
 
 class OptimizedBackend(NumpyBackend):
-    """Kernels for this machine's CPU, in float32 and float64; the rest by NumPy."""
+    """Kernels for this machine's CPU, in float32 and float64; the rest by NumPy.
+
+    Args:
+        winograd: None for exact convolution; 4 or 2 to run 3x3 convolutions of stride 1 and padding
+            1 forward by Winograd's F(4, 3) or F(2, 3): fewer multiplications, larger rounding
+            errors (`winograd.py` says how large).
+
+    Raises:
+        ValueError: there is no such Winograd transform.
+
+        tinytorch.set_backend(OptimizedBackend(winograd=4))
+    """
 
     trusted = True
+
+    def __init__(self, *, winograd: int | None = None) -> None:
+        if winograd is not None:
+            if winograd not in MATRICES:
+                raise ValueError(f"winograd must be None or one of {sorted(MATRICES)}: {winograd}")
+            self.conv2d = partial(_winograd_where_it_fits, winograd)
 
     def matmul(self, a: Array, b: Array) -> Array:
         if a.dtype is _F32 or a.dtype is _F64:
@@ -123,6 +143,13 @@ class OptimizedBackend(NumpyBackend):
         assert op.scalar is not None
         shapes = tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
         return elementwise.specialize(op.scalar, dtype.dtype, shapes)
+
+
+def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, **p: Any) -> Array:
+    fits = w.shape[2:] == (3, 3) and p["groups"] == 1 and p["padding"] == (1, 1)
+    if fits and p["stride"] == (1, 1) and p["dilation"] == (1, 1):
+        return conv2d_winograd(x, w, b, m=m)
+    return conv.conv2d(x, w, b, **p)
 
 
 def _is_float(a: Array) -> bool:

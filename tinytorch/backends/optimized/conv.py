@@ -104,9 +104,7 @@ def by_vectors(
 # images than threads. `scratch` is this thread's: the padded image, then the results of a panel.
 
 
-def _make_positions(
-    dtype: Any, tile: Callable[..., None], pack: Callable[..., None]
-) -> Entries:
+def _make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
     @kernel
     def panel_of_image(
         itemsize: int, x: int, w: int, bias: int, table: Array, phases: Array, geometry: Array,
@@ -217,9 +215,7 @@ def _make_positions(
     )
 
 
-def _make_vectors(
-    dtype: Any, tile: Callable[..., None], pack: Callable[..., None]
-) -> Entries:
+def _make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
     @kernel
     def items(
         x: Array, w: Array, bias: Array, y: Array, table: Array, places: Array, geometry: Array,
@@ -328,8 +324,7 @@ def _plan(
     """Lay out the convolution of one group, and choose the micro-kernel."""
     axes = list(zip(size, stride, padding, dilation, strict=True))
     height, width = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, (k, s, p, d) in zip(image, axes, strict=True)
+        (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, (k, s, p, d) in zip(image, axes, strict=True)
     )
     lanes = host_vector_unit().register_bytes // itemsize
     vectors = correlation(
@@ -338,17 +333,13 @@ def _plan(
     in_place = is_product(lanes, image, size, stride, padding)
     if in_place or not prefer_positions(lanes, out_channels, height * width, vectors):
         return _Plan((height, width), None, vectors, in_place)
-    positions = forward_positions(
-        itemsize, channels, image, size, stride, padding, dilation
-    )
+    positions = forward_positions(itemsize, channels, image, size, stride, padding, dilation)
     return _Plan((height, width), positions, vectors, padding == (0, 0))
 
 
 def is_product(lanes: int, image: Pair, size: Pair, stride: Pair, padding: Pair) -> bool:
     """Whether a convolution is a matrix product of whole vectors: images serve as they are."""
-    return (
-        size == stride == (1, 1) and padding == (0, 0) and image[0] * image[1] % lanes == 0
-    )
+    return size == stride == (1, 1) and padding == (0, 0) and image[0] * image[1] % lanes == 0
 
 
 def prefer_positions(lanes: int, channels: int, area: int, plan: Correlation) -> bool:

@@ -34,9 +34,7 @@ from tinytorch.backends.optimized.llvm import (
 )
 
 
-def _emit_conv_tile(
-    e: VectorEmitter, arguments: Sequence[Value], rows: int, vectors: int
-) -> None:
+def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vectors: int) -> None:
     """One tile size."""
     taps, w, ldw, x, table, places, parts, y, ldy, bias, relu = arguments
     build = e.builder
@@ -123,9 +121,7 @@ def conv_tile_f32(
         bias: address of a value for each output channel, or 0.
         relu: not 0: store max(value, 0).
     """
-    _conv_tile(
-        np.float32, rows, columns, taps, w, ldw, x, table, places, parts, y, ldy, bias, relu
-    )
+    _conv_tile(np.float32, rows, columns, taps, w, ldw, x, table, places, parts, y, ldy, bias, relu)
 
 
 @export("tinytorch_conv_tile_f64", _SIGNATURE)
@@ -134,6 +130,4 @@ def conv_tile_f64(
     parts: int, y: int, ldy: int, bias: int, relu: int,
 ) -> None:  # fmt: skip
     """`conv_tile_f32` in float64."""
-    _conv_tile(
-        np.float64, rows, columns, taps, w, ldw, x, table, places, parts, y, ldy, bias, relu
-    )
+    _conv_tile(np.float64, rows, columns, taps, w, ldw, x, table, places, parts, y, ldy, bias, relu)

@@ -101,9 +101,7 @@ def forward_positions(
 ) -> Positions:  # fmt: skip
     """Every output is a sum over all taps of the padded image."""
     layout = padded(itemsize, image, padding, padding)
-    rows, columns = (
-        [k * d for k in range(n)] for n, d in zip(size, dilation, strict=True)
-    )
+    rows, columns = ([k * d for k in range(n)] for n, d in zip(size, dilation, strict=True))
     table = _offsets(layout, itemsize, channels, rows, columns)
     phases = np.array([[0, table.size, 0, 0]])
     return Positions(layout, table, phases, np.array([*layout, *stride, 1, 1]))

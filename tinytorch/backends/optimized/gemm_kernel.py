@@ -115,9 +115,7 @@ def _emit_gemm_tile(
 
     def from_memory() -> list[Value]:
         return [
-            e.load(at(start, ld_start, r, j), masks[j])
-            for r in range(rows)
-            for j in range(vectors)
+            e.load(at(start, ld_start, r, j), masks[j]) for r in range(rows) for j in range(vectors)
         ]
 
     def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
@@ -162,9 +160,7 @@ def _indirect_tile_twin(
     )  # fmt: skip
 
 
-def _emit_table(
-    e: VectorEmitter, rows: Value, arguments: Sequence[Value], indirect: bool
-) -> None:
+def _emit_table(e: VectorEmitter, rows: Value, arguments: Sequence[Value], indirect: bool) -> None:
     columns = arguments[0]
 
     def emit(rows: int, vectors: int) -> None:
@@ -213,9 +209,7 @@ def gemm_tile_f32(
         c, ldc: address of C and its row stride; rows are contiguous.
         relu: not 0: store max(value, 0).
     """
-    _gemm_tile(
-        np.float32, rows, columns, k, a, rsa, csa, b, ldb, start, ld_start, c, ldc, relu
-    )
+    _gemm_tile(np.float32, rows, columns, k, a, rsa, csa, b, ldb, start, ld_start, c, ldc, relu)
 
 
 @export("tinytorch_gemm_tile_f64", _SIGNATURE)
@@ -224,9 +218,7 @@ def gemm_tile_f64(
     ld_start: int, c: int, ldc: int, relu: int,
 ) -> None:  # fmt: skip
     """`gemm_tile_f32` in float64."""
-    _gemm_tile(
-        np.float64, rows, columns, k, a, rsa, csa, b, ldb, start, ld_start, c, ldc, relu
-    )
+    _gemm_tile(np.float64, rows, columns, k, a, rsa, csa, b, ldb, start, ld_start, c, ldc, relu)
 
 
 @export("tinytorch_indirect_tile_f32", _SIGNATURE)

@@ -1,8 +1,8 @@
 """Compile the kernel library, or load it from its cache, at once instead of at first use.
 
 Kernels are compiled when first called; that is right for a script that uses three of them. A
-benchmark or a service wants no pause later: `load_library` calls the kernels that models use most on
-a few numbers.
+benchmark or a service wants no pause later: `load_library` calls the kernels that models use most
+on a few numbers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import numpy as np
 from tinytorch.backends.optimized import (
     activations,
     batch_norm,
+    conv,
+    conv_backward,
     cross_entropy,
     embedding,
+    gemm,
     layer_norm,
     optimizers,
     pooling,
@@ -31,6 +34,8 @@ __all__ = ["load_library"]
 X = np.ones((2, 4), np.float32)
 ROW = np.ones(4, np.float32)
 IMAGE = np.ones((1, 1, 4, 4), np.float32)
+KERNEL = np.ones((1, 1, 3, 3), np.float32)
+ONE = np.ones(1, np.float32)
 EPS = 1e-5
 
 
@@ -54,6 +59,18 @@ def rows() -> None:
     for dim in (0, 1):
         reductions.sum(X, dims=(dim,), keepdim=False)
     embedding.scatter_add(X, target, length=3)
+
+
+@warm_up
+def products() -> None:
+    """Matrix products and convolutions."""
+    gemm.matmul(X, X.T)
+    gemm.linear(X, X, ROW[:2])
+    shared: dict[str, Any] = {"padding": (0, 0), "dilation": (1, 1), "groups": 1}
+    for stride in ((1, 1), (2, 2)):
+        g = conv.conv2d(IMAGE, KERNEL, ONE, stride=stride, **shared)
+        conv_backward.conv2d_input(g, KERNEL, input_size=(4, 4), stride=stride, **shared)
+        conv_backward.conv2d_weight(IMAGE, g, kernel_size=(3, 3), stride=stride, **shared)
 
 
 @warm_up

@@ -1,0 +1,49 @@
+"""Which kernel the optimized backend chooses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tinytorch import ops
+from tinytorch.backends.optimized import OptimizedBackend
+from tinytorch.dispatch import apply
+
+
+@pytest.mark.parametrize("m", [4, 2])
+def test_winograd_is_used_where_asked_for_and_where_it_fits(m: int) -> None:
+    x, w = tinytorch.randn(2, 8, 12, 12), tinytorch.randn(8, 8, 3, 3)
+    params = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    exact = OptimizedBackend()
+    quick = OptimizedBackend(winograd=m)
+
+    def both(**changes: object) -> tuple[np.ndarray, np.ndarray]:
+        results = []
+        for backend in (exact, quick):
+            with tinytorch.using_backend(backend):
+                results.append(apply(ops.conv2d, x, w, **{**params, **changes}).numpy())
+        return results[0], results[1]
+
+    direct, winograd = both()
+    assert np.abs(direct - winograd).max() < 1e-3
+    assert (direct != winograd).any()  # other rounding: it did run
+    for changes in ({"stride": (2, 2)}, {"padding": (0, 0)}, {"dilation": (2, 2)}):
+        direct, same = both(**changes)
+        assert (direct == same).all()
+
+
+def test_there_are_only_two_winograd_transforms() -> None:
+    with pytest.raises(ValueError, match=r"winograd must be None or one of \[2, 4\]: 3"):
+        OptimizedBackend(winograd=3)
+
+
+def test_threads_are_set_through_the_package() -> None:
+    before = tinytorch.get_num_threads()
+    try:
+        tinytorch.set_num_threads(1)
+        assert tinytorch.get_num_threads() == 1
+        with pytest.raises(ValueError, match="the number of threads must be between 1 and"):
+            tinytorch.set_num_threads(0)
+    finally:
+        tinytorch.set_num_threads(before)
