@@ -213,6 +213,8 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
             a.history or (a if a.requires_grad else None),
             b.history or (b if b.requires_grad else None),
         )
+    elif count == 1:
+        record.edges = (a.history or a,)
     else:
         record.edges = tuple([_edge(t) for t in inputs])
     if plan.saves is ALL:

@@ -102,7 +102,7 @@ def _params(graph: Graph, n: dict[str, Node]) -> None:
 @pytest.mark.parametrize(
     ("breaking", "message"),
     [
-        (_early, "uses mul before it is defined; move it up with prepend"),
+        (_early, "uses mul, which is defined only later; move it up with prepend"),
         (_cycle, "uses exp, which depends on mul itself: a cycle"),
         (_erased, "uses exp, which has been erased"),
         (_foreign, "uses mul, a node of another graph; copy it with node_copy"),

@@ -150,6 +150,25 @@ def test_a_training_step_needs_a_fraction_of_its_values():
     assert plan.size <= 0.6 * plan.unplanned
 
 
+def test_a_convolutional_step_needs_a_fraction_of_its_values():
+    model = nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(400, 84), nn.ReLU(), nn.Linear(84, 10),
+    )  # fmt: skip
+    optimizer = optim.Adam(model.parameters())
+
+    def step(x: Tensor, y: Tensor) -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    x, y = tinytorch.zeros(8, 1, 28, 28), tinytorch.zeros(8, dtype="int64")
+    graph = trace(step, x, y, keep_grads=False).graph
+    plan = plan_buffers(graph)
+    check_plan(graph, plan)
+    assert plan.size <= 0.6 * plan.unplanned
+
+
 # -- recomputation ---------------------------------------------------------------------------------
 
 

@@ -351,6 +351,17 @@ def test_live_scalars_are_read_at_every_call():
     assert len(traced.graph.find_nodes(op="placeholder")) == 2
 
 
+def test_a_mode_that_only_listens_changes_no_number():
+    def drawn_and_read():
+        tinytorch.manual_seed(1)
+        return tinytorch.rand(3).tolist(), live_scalar(lambda: 0.1, tinytorch.float32)
+
+    expected = drawn_and_read()
+    with Mode(), Mode():
+        assert drawn_and_read() == expected
+    assert expected[1] == 0.1  # a number, not rounded to float32
+
+
 # -- what cannot be traced -------------------------------------------------------------------------
 
 
@@ -539,6 +550,41 @@ def test_gradients_accumulate_as_in_eager(rng):
     second(x)
     second(x)
     assert np.allclose(w.grad.numpy(), 3 * x.numpy())
+
+
+def test_gradients_have_memory_of_their_own(rng):
+    a, b = floats(rng, 2, 3).requires_grad_(), floats(rng, 2, 3).requires_grad_()
+
+    def f(x):
+        total = a + b
+        (total * x).sum().backward()
+        total.detach().sum()
+
+    x = floats(rng, 2, 3)
+    trace(f, x)(x)
+    for p in (a, b):
+        with tinytorch.no_grad():
+            p.grad.mul_(2.0)
+    assert same(a.grad, x * 2.0) and same(b.grad, x * 2.0)
+
+
+def test_values_of_one_name_are_told_apart(rng):
+    def scaled_by(scale):
+        def scaled(x):
+            return x * scale
+
+        def rescale(value):
+            nonlocal scale
+            scale = value
+
+        return scaled, rescale
+
+    (first, _), (second, rescale) = scaled_by(2.0), scaled_by(3.0)
+    x = floats(rng, 3)
+    traced = trace(lambda x: first(x) + second(x), x)
+    rescale(4.0)
+    with pytest.raises(GraphError, match=r"scale \(2\) is 4\.0, and was 3\.0"):
+        traced(x)
 
 
 def test_gradients_can_be_dropped(rng):

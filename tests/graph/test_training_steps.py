@@ -96,6 +96,38 @@ def test_replayed_steps_equal_eager_ones(model: str, optimizer: str, transform: 
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
+def test_a_traced_step_can_be_traced_again():
+    tinytorch.manual_seed(1)
+    model = mlp()
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+
+    def step(x: tinytorch.Tensor, y: tinytorch.Tensor) -> tinytorch.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x, y = tinytorch.rand(6, 12), tinytorch.zeros(6, dtype="int64")
+    once = trace(step, x, y)
+    twice = trace(once, x, y)
+    names = [[n.target.name for n in t.graph.find_nodes(op="call_function")] for t in (once, twice)]
+    # putting state back in place shows as an expand or copy of what is put back
+    assert [n for n in names[1] if n not in ("expand", "copy")] == [
+        n for n in names[0] if n not in ("expand", "copy")
+    ]
+    start = {k: v.clone() for k, v in model.state_dict().items()}
+    random = tinytorch.random.default_generator.get_state()
+    first = once(x, y).item()
+    after = {k: v.clone() for k, v in model.state_dict().items()}
+    model.load_state_dict(start)
+    optimizer.state.clear()
+    tinytorch.random.default_generator.set_state(random)
+    assert trace(trace(step, x, y), x, y)(x, y).item() == first
+    for name, value in model.state_dict().items():
+        assert np.array_equal(value.numpy(), after[name].numpy()), name
+
+
 def test_a_schedule_does_not_retrace():
     run = Run("mlp", "adam", lambda t: t, steps=6)
     assert run.step.reasons == ["first call"]

@@ -89,9 +89,7 @@ def test_strides_paddings_dilations_and_groups(rng, dtype, shape, out_channels, 
             m + 2 * q >= e * (k - 1) + 1 for m, q, e, k in zip(shape[2:], p, d, size, strict=True)
         )
         if fits and shape[1] % groups == 0 and out_channels % groups == 0:
-            check(
-                rng, dtype, shape, out_channels, size, groups, stride=s, padding=p, dilation=d
-            )
+            check(rng, dtype, shape, out_channels, size, groups, stride=s, padding=p, dilation=d)
 
 
 pair = st.tuples(st.integers(1, 3), st.integers(1, 3))

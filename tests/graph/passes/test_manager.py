@@ -201,7 +201,7 @@ class Raises(Broken):
     ("each", "message"),
     [
         (Misfits, "cannot run: matmul: shapes"),
-        (UsesTooEarly, "uses sub before it is defined"),
+        (UsesTooEarly, "uses sub, which is defined only later"),
         (DropsAResult, "1 outputs where there were 2"),
         (AddsAnInput, "broken changed the inputs from ['x', 'y'] to ['z', 'x', 'y']"),
         (ChangesDtype, "output 0 is float64[2, 3], and was float32[2, 3]"),

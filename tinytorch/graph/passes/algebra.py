@@ -1,0 +1,139 @@
+"""Algebraic simplification: identities, double movements, cheaper ops for the same numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinytorch.graph.passes.base import OptimizationPass, register_pass
+from tinytorch.graph.passes.rules import Rule
+from tinytorch.graph.semantics import TINYTORCH, AnyGraph, AnyNode, Semantics
+
+INHERITED = ("phase", "stack_trace")
+
+
+def _power_of_two(b: float) -> bool:
+    """Dividing by b and multiplying by 1 / b are the same to the last bit."""
+    return 2.0**-60 <= abs(b) <= 2.0**60 and float(abs(b)).hex().startswith("0x1.0000000000000p")
+
+
+EXACT = [
+    Rule("x * 1 -> x"),
+    Rule("x / 1 -> x"),
+    Rule("x - 0 -> x"),
+    Rule("x + -0.0 -> x"),
+    Rule("x + 0 -> x", when=lambda x: not x.dtype.is_floating_point),  # -0.0 + 0 is 0.0
+    Rule("x * -1 -> -x"),
+    Rule("-(-x) -> x"),
+    Rule("x + (-y) -> x - y"),
+    Rule("x - (-y) -> x + y"),
+    Rule("(-x) * (-y) -> x * y"),
+    Rule("x / b -> x * (1 / b)", when=_power_of_two),
+    Rule("where(c, x, x) -> x"),
+    Rule("maximum(x, x) -> x"),
+    Rule("minimum(x, x) -> x"),
+    Rule("relu(relu(x)) -> relu(x)"),
+    Rule("abs(abs(x)) -> abs(x)"),
+    Rule("abs(-x) -> abs(x)"),
+    Rule("floor(floor(x)) -> floor(x)"),
+    Rule("detach(detach(x)) -> detach(x)"),
+    Rule("cast(x, dtype=d) -> x", when=lambda x, d: x.dtype is d),
+    Rule("permute(x, dims=p) -> x", when=lambda p: list(p) == sorted(p)),
+    Rule("permute(permute(x, dims=p), dims=q) -> permute(x, dims=tuple([p[i] for i in q]))"),
+    Rule("reshape(x, shape=s) -> x", when=lambda x, s: x.shape == s),
+    Rule("reshape(reshape(x, shape=r), shape=s) -> reshape(x, shape=s)"),
+    Rule("expand(x, shape=s) -> x", when=lambda x, s: x.shape == s),
+    Rule("expand(expand(x, shape=r), shape=s) -> expand(x, shape=s)"),
+    Rule(
+        "slice(x, bounds=s) -> x",
+        when=lambda x, s: all(b == (0, n, 1) for b, n in zip(s, x.shape, strict=True)),
+    ),
+]
+FAST = [
+    Rule("x + 0 -> x"),
+    Rule("x / b -> x * (1 / b)", when=lambda b: b != 0),
+    Rule("(x * a) * b -> x * (a * b)"),
+    Rule("(x + a) + b -> x + (a + b)"),
+    Rule("(x - a) - b -> x - (a + b)"),
+    Rule("x ** 2 -> x * x"),
+    Rule("x ** 0.5 -> sqrt(x)"),
+    Rule("x ** -1 -> 1.0 / x"),
+    Rule("sqrt(x) * sqrt(x) -> x"),
+    Rule("1 / (1 / x) -> x"),
+    Rule("log(exp(x)) -> x"),
+    Rule("exp(log(x)) -> x"),
+]
+
+
+@register_pass
+class AlgebraicSimplification(OptimizationPass):
+    """Applies rules wherever they match, until none does.
+
+    Args:
+        fast_math: also rules that change rounding, or NaN and infinities.
+        rules: others than those of this file.
+    """
+
+    name = "algebra"
+
+    def __init__(
+        self,
+        semantics: Semantics = TINYTORCH,
+        fast_math: bool = False,
+        rules: list[Rule] | None = None,
+    ) -> None:
+        super().__init__(semantics)
+        self.rules = rules if rules is not None else EXACT + FAST if fast_math else EXACT
+        self.exact = not fast_math  # type: ignore[misc]
+
+    def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, Rule]]:
+        """Where which rule matches now; what follows from a rewrite shows only after it."""
+        return [
+            (node, rule)
+            for node in graph.nodes
+            for rule in self.rules
+            if rule.match(node, self.semantics) is not None
+        ]
+
+    def transform(self, graph: AnyGraph, found: list[tuple[AnyNode, Rule]]) -> bool:
+        changed = False
+        pending = list(dict.fromkeys(node for node, _ in found))
+        while pending:
+            node = pending.pop(0)
+            new = self._rewrite(graph, node) if node.users else None
+            if new is not None:
+                changed = True
+                pending += [new, *new.users]
+        return changed
+
+    def _rewrite(self, graph: AnyGraph, node: AnyNode) -> AnyNode | None:
+        """Apply the first rule that matches and fits; the node that took the place."""
+        for rule in self.rules:
+            bound = rule.match(node, self.semantics)
+            if bound is None:
+                continue
+            before, made = node.prev, []
+            with graph.inserting_before(node):
+                new = rule.build(graph, bound, self.semantics)
+            while before.next is not node:
+                before = before.next
+                made.append(before)
+            if self._fits(node, new, new not in made):
+                for each in made:
+                    each.meta.update({k: v for k, v in node.meta.items() if k in INHERITED})
+                node.replace_all_uses_with(new)
+                graph.erase_node(node)
+                return new
+            for each in reversed(made):
+                graph.erase_node(each)
+        return None
+
+    def _fits(self, node: AnyNode, new: Any, is_old: bool) -> bool:
+        """Same shape and dtype; and no result becomes one tensor with an input or other result."""
+        if not self.semantics.is_node(new):
+            return False
+        a, b = self.semantics.meta(node), self.semantics.meta(new)
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return False
+        is_result = any(user.op == "output" for user in node.users)
+        shared = new.op != "call_function" or any(user.op == "output" for user in new.users)
+        return not (is_old and is_result and shared)

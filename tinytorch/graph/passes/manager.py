@@ -1,0 +1,217 @@
+"""`PassManager`: applies passes to a copy, checks each, and takes back what breaks the graph."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tinytorch.dtypes import Array
+from tinytorch.graph.ir import GraphError
+from tinytorch.graph.passes.base import OptimizationPass, get_pass_by_name
+from tinytorch.graph.semantics import TINYTORCH, AnyGraph, Semantics
+
+#: (rtol, atol) for |a - b| <= atol + rtol |b|, where a pass may change rounding; all else is equal.
+TOLERANCES = {"float16": (1e-2, 1e-3), "float32": (1e-4, 1e-5), "float64": (1e-9, 1e-11)}
+
+
+@dataclass
+class PassResult:
+    """What became of one application of a pass.
+
+    Attributes:
+        name: of the pass.
+        changed: the graph is another one now.
+        error: why the pass was rolled back; None if it was not.
+        seconds: of the pass alone, without the checks.
+        before, after: the printed graph; `after` is what the pass made of it, kept or not.
+    """
+
+    name: str
+    changed: bool
+    error: str | None
+    seconds: float
+    before: str
+    after: str
+
+    def diff(self) -> str:
+        """The lines that changed."""
+        lines = difflib.unified_diff(
+            self.before.splitlines(), self.after.splitlines(), "before", "after", lineterm="", n=1
+        )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        nodes = [text.count(" = ") for text in (self.before, self.after)]
+        state = "rolled back" if self.error else "changed" if self.changed else "no change"
+        time = f"{self.seconds * 1e3:8.2f} ms"
+        line = f"{self.name:12} {state:12} {nodes[0]:5} -> {nodes[1]:5} {time}"
+        return f"{line}\n    {self.error}" if self.error else line
+
+
+@dataclass
+class Report:
+    """What a `PassManager` did, in order."""
+
+    results: list[PassResult] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[PassResult]:
+        """The applications that were rolled back."""
+        return [r for r in self.results if r.error is not None]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.results))
+
+
+class PassManager:
+    """Runs passes in order, each checked against the original graph.
+
+        graph, report = PassManager(["algebra", "cse", "dce"]).run(traced.graph)
+
+    After each pass the graph is linted, run on several generated inputs and compared: outputs,
+    and for a graph without a backward of its own gradients too. A pass that fails any of this, or
+    raises, is rolled back; the graph goes on as it was before it.
+
+    Args:
+        passes: passes, or their names.
+        semantics: of the graphs' world.
+        rounds: apply all passes again, at most so often, until none changes anything.
+        trials: how many inputs to compare on; the first is the example of the trace. 0: only lint.
+    """
+
+    def __init__(
+        self,
+        passes: Sequence[OptimizationPass | str],
+        semantics: Semantics = TINYTORCH,
+        rounds: int = 1,
+        trials: int = 3,
+    ) -> None:
+        self.semantics = semantics
+        self.passes = [get_pass_by_name(p)(semantics) if isinstance(p, str) else p for p in passes]
+        self.rounds = rounds
+        self.trials = trials
+
+    def run(self, graph: AnyGraph) -> tuple[AnyGraph, Report]:
+        """The improved copy of a graph, and what was done. The graph itself stays as it is."""
+        original = _Reference(self.semantics, graph, self.trials)
+        report = Report()
+        for _ in range(self.rounds):
+            changed = False
+            for each in self.passes:
+                graph, result = self._apply(each, graph, original)
+                report.results.append(result)
+                changed |= result.changed
+            if not changed:
+                break
+        return graph, report
+
+    def _apply(
+        self, each: OptimizationPass, graph: AnyGraph, original: _Reference
+    ) -> tuple[AnyGraph, PassResult]:
+        candidate = self.semantics.copy(graph)
+        start = perf_counter()
+        error, changed = None, False
+        try:
+            changed = each.run(candidate)
+        except Exception as raised:  # whatever a pass raises, it must not take the graph with it
+            error = f"{type(raised).__name__}: {raised}"
+        seconds = perf_counter() - start
+        if error is None and (changed or str(candidate) != str(graph)):
+            changed = True
+            error = self._problem(each, graph, candidate, original)
+        result = PassResult(
+            each.name, changed and error is None, error, seconds, str(graph), str(candidate)
+        )
+        return (candidate if result.changed else graph), result
+
+    def _problem(
+        self, each: OptimizationPass, before: AnyGraph, after: AnyGraph, original: _Reference
+    ) -> str | None:
+        """What is wrong with the graph that a pass made; None if nothing is."""
+        try:
+            after.lint()
+            each.verify(before, after)
+            original.compare(after, each.exact)
+        except Exception as error:  # a broken graph may fail in any way when it runs
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+class _Reference:
+    """The results of a graph on generated inputs, to compare other graphs with."""
+
+    def __init__(self, semantics: Semantics, graph: AnyGraph, trials: int) -> None:
+        self.semantics = semantics
+        self.inputs = [semantics.sample(graph, seed) for seed in range(trials)]
+        self.outputs = [self._run(graph, trial) for trial in range(trials)]
+        # a graph with its own backward has its gradients among its outputs
+        forward = all(n.meta.get("phase", "forward") == "forward" for n in graph.nodes)
+        self.gradients = [self._gradients(graph, i) for i in range(trials)] if forward else []
+        self._rounded = False
+
+    def _run(self, graph: AnyGraph, trial: int) -> list[Any]:
+        try:
+            return self.semantics.run(graph, self.inputs[trial])
+        except Exception as error:
+            raise GraphError(
+                f"the graph itself fails on generated input {trial}, so passes cannot be compared "
+                f"with it ({type(error).__name__}: {error}); give fewer trials, 0 for none"
+            ) from error
+
+    def _gradients(self, graph: AnyGraph, trial: int) -> list[Any]:
+        return self.semantics.gradients(graph, self.inputs[trial], trial)
+
+    def compare(self, graph: AnyGraph, exact: bool) -> None:
+        """Raises GraphError at the first result that differs."""
+        # once a pass has changed rounding, those after it cannot be held to the last bit
+        self._rounded |= not exact
+        for trial, expected in enumerate(self.outputs):
+            results = self.semantics.run(graph, self.inputs[trial])
+            _compare("output", results, expected, trial, exact=not self._rounded)
+        for trial, expected in enumerate(self.gradients):
+            gradients = self._gradients(graph, trial)  # sums in another order are rounded otherwise
+            _compare("gradient", gradients, expected, trial, exact=False)
+
+
+def _compare(
+    what: str, results: Sequence[Any], expected: Sequence[Any], trial: int, exact: bool
+) -> None:
+    if len(results) != len(expected):
+        raise GraphError(f"{len(results)} {what}s where there were {len(expected)}")
+    for i, (a, b) in enumerate(zip(results, expected, strict=True)):
+        if a is None or b is None or not isinstance(b, np.ndarray):
+            if a is not b and a != b:
+                raise GraphError(f"{what} {i} is {a!r:.60}, and was {b!r:.60}")
+        elif (a.shape, a.dtype) != (b.shape, b.dtype):
+            kinds = [f"{x.dtype}{list(x.shape)}" for x in (a, b)]
+            raise GraphError(f"{what} {i} is {kinds[0]}, and was {kinds[1]}")
+        elif not (_identical(a, b) if exact else _close(a, b)):
+            with np.errstate(all="ignore"):
+                worst = np.nanmax(np.abs(np.subtract(a, b, dtype=float)), initial=0.0)
+            kind = "to the last bit" if exact else "within rounding"
+            raise GraphError(
+                f"{what} {i} ({b.dtype}{list(b.shape)}) is not the same {kind} on generated input "
+                f"{trial}: it differs by up to {worst:.3g}"
+            )
+
+
+def _identical(a: Array, b: Array) -> bool:
+    """Equal; NaN equals NaN, and 0.0 does not equal -0.0."""
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    same_zero = np.signbit(a) == np.signbit(b)
+    return np.array_equal(a, b, equal_nan=True) and bool(np.all(same_zero | (a != 0)))
+
+
+def _close(a: Array, b: Array) -> bool:
+    """Within the tolerance of the dtype, which grows with the largest value there is."""
+    if a.dtype.kind != "f":
+        return np.array_equal(a, b)
+    rtol, atol = TOLERANCES[a.dtype.name]
+    finite = np.abs(b[np.isfinite(b)])
+    return np.allclose(a, b, rtol, atol * max(1.0, finite.max(initial=0.0)), equal_nan=True)

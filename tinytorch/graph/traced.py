@@ -1,0 +1,179 @@
+"""`TracedFunction`: a graph, and how it is called in place of the function it was traced from."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch.dtypes import TensorMeta
+from tinytorch.graph.bindings import Binding, Environment
+from tinytorch.graph.interpret import Interpreter
+from tinytorch.graph.ir import Graph, GraphError
+from tinytorch.graph.pytree import TreeSpec, tree_flatten, tree_unflatten
+from tinytorch.history import owner_of
+from tinytorch.state import STATE, grad_mode
+from tinytorch.tensor import Tensor
+
+
+@dataclass
+class Signature:
+    """What a traced function takes, reads, returns and changes.
+
+    Attributes:
+        inputs: where the value of each placeholder comes from.
+        updates: where each result beyond the function's own is put.
+        clears: `.grad`s that the function set to None.
+        in_spec, in_leaves: form of the arguments; what each leaf must be (see `describe`).
+        out_spec, out_leaves: form of the result; each leaf as it is, or TENSOR.
+        watched: Python values that went into the graph as constants, by name.
+        optimizer_state: which tensors optimizers' states have.
+        first_call_differs: tracing made that state, and with it the function does something else.
+        grads: for tensors whose `.grad` was met, whether it was None.
+        differentiable: the graph has no backward of its own and overwrites no leaf that requires a
+            gradient, so calls can be differentiated.
+    """
+
+    inputs: list[Binding]
+    updates: list[Binding]
+    clears: list[Binding]
+    in_spec: TreeSpec
+    in_leaves: list[Any]
+    out_spec: TreeSpec
+    out_leaves: list[Any]
+    watched: dict[str, Any]
+    optimizer_state: list[tuple[int, str, int]]
+    grads: list[tuple[str, Binding, bool]]
+    differentiable: bool
+    first_call_differs: bool = False
+
+
+TENSOR = object()
+
+
+def describe(leaf: Any) -> Any:
+    """What a trace is specialised on: shape, dtype and requires_grad; of a Python value, itself."""
+    return (leaf.meta, leaf.requires_grad) if isinstance(leaf, Tensor) else leaf
+
+
+class TracedFunction:
+    """A graph that is called like the function it was traced from.
+
+    A call reads parameters, buffers, seeds and the like where they are now, runs the graph, puts
+    state back in place, and returns what the function would.
+
+    Attributes:
+        graph: what runs.
+        signature: what its inputs and results are bound to.
+    """
+
+    def __init__(self, graph: Graph, signature: Signature, environment: Environment) -> None:
+        self.graph = graph
+        self.signature = signature
+        self._environment = environment
+        self._was_called = False
+        self.__signature__ = environment.signature  # for inspect.signature, and so for trace
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the function; but one that computes gradients, or writes into leaves that have them,
+        returns values without history, so that a `backward()` on them is an error.
+
+        Raises:
+            GraphError: the graph was not traced for such a call; the message says why.
+        """
+        leaves, spec = tree_flatten((args, kwargs))
+        reason = self.why_not(leaves, spec)
+        if reason is not None:
+            raise GraphError(f"this trace does not fit the call: {reason}; trace again")
+        return self.execute(leaves)
+
+    def why_not(self, leaves: Sequence[Any], spec: TreeSpec) -> str | None:
+        """Why the graph is not right for these arguments, here and now; None if it is."""
+        s = self.signature
+        if spec != s.in_spec:
+            return "the arguments are nested otherwise"
+        for i, (leaf, expected) in enumerate(zip(leaves, s.in_leaves, strict=True)):
+            given = describe(leaf)
+            if differs(given, expected):
+                return f"argument {i} is {_text(given)}, and was {_text(expected)}"
+        for name, value in self._environment.watched_values().items():
+            if differs(value, s.watched[name]):
+                return f"{name} is {_text(value)}, and was {_text(s.watched[name])}"
+        if self._environment.optimizer_state() != s.optimizer_state:
+            return "an optimizer's state has other tensors now"
+        if s.first_call_differs and self._was_called:
+            return "the first call made an optimizer's state, and those after it differ from it"
+        for name, binding, was_none in s.grads:
+            if (binding.read(list(leaves)).grad is None) is not was_none:
+                return f"{name}.grad is {'set' if was_none else 'None'}, and was not"
+        return None
+
+    def execute(self, leaves: list[Any]) -> Any:
+        """Run the graph on arguments that fit, and put state where it belongs."""
+        s, self._was_called = self.signature, True
+        inputs = [binding.read(leaves) for binding in s.inputs]
+        kept = [b.read(leaves)._data for b in s.updates if b.writes_in_place]
+        kept += self.graph.constants.values()
+        with grad_mode(s.differentiable and STATE.get().grad):
+            values = list(Interpreter(self.graph).run(*inputs))
+        # an update must not change what a later one still reads, nor a caller a constant
+        values = [_apart(value, kept) for value in values]
+        results = values[: len(values) - len(s.updates)]
+        held = {id(owner_of(t._data)) for t in [*inputs, *results]}
+        for binding, value in zip(s.updates, values[len(results) :], strict=True):
+            binding.write(leaves, value if binding.writes_in_place else _own(value, held))
+        for binding in s.clears:
+            binding.write(leaves, None)
+        rest = iter(results)
+        return tree_unflatten(
+            [next(rest) if leaf is TENSOR else leaf for leaf in s.out_leaves], s.out_spec
+        )
+
+    def with_graph(self, graph: Graph) -> TracedFunction:
+        """The same function with another graph of the same inputs and results."""
+        new = copy.copy(self)
+        new.graph = graph
+        return new
+
+    def __str__(self) -> str:
+        return str(self.graph)
+
+
+def _own(value: Tensor, held: set[int]) -> Tensor:
+    """A gradient to keep: a copy if somebody holds its memory too, or it is spread out of less."""
+    data = value._data
+    if isinstance(data, np.ndarray):
+        owner = owner_of(data)
+        if id(owner) in held or owner.size != data.size or 0 in data.strides:
+            return value.clone()
+        held.add(id(owner))
+    return value
+
+
+def _apart(value: Tensor, kept: list[Any]) -> Tensor:
+    """The value; a copy if it stands in memory that is about to be written, or must never be."""
+    data = value._data
+    if not isinstance(data, np.ndarray):  # in a trace of this call
+        return value.clone() if kept else value
+    for other in kept:
+        if isinstance(other, np.ndarray) and np.may_share_memory(data, other):
+            return value.clone()
+    return value
+
+
+def differs(a: Any, b: Any) -> bool:
+    """They are not the same Python value, or not the same tensor."""
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return a is not b
+    return a is not b and (type(a) is not type(b) or bool(a != b))
+
+
+def _text(given: Any) -> str:
+    if isinstance(given, Tensor):
+        return f"the {given.meta} tensor at {id(given):#x}"
+    if isinstance(given, tuple) and given and isinstance(given[0], TensorMeta):
+        return f"{given[0]}{' with gradient' if given[1] else ''}"
+    return repr(given)
