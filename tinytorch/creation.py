@@ -29,7 +29,11 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
-    """A tensor of `data` without copying if it is a tensor or an array of the right dtype."""
+    """A tensor of `data`, without copying if it is a tensor or an array of the right dtype.
+
+    Raises:
+        ShapeError, DTypeError: as `tensor`.
+    """
     if isinstance(data, Tensor):
         return data if dtype is None else data.to(dtype)
     if isinstance(data, np.ndarray) and dtype in (None, data.dtype):
@@ -38,7 +42,17 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
 
 
 def from_numpy(array: Array) -> Tensor:
-    """A tensor that shares memory with the array."""
+    """A tensor that shares memory with the array.
+
+    Raises:
+        TypeError: it is no NumPy array.
+        DTypeError: its dtype is not one of TinyTorch's, or not in this machine's byte order.
+
+    >>> array = np.zeros(2)
+    >>> x = from_numpy(array)
+    >>> array[0] = 1.0; x
+    tensor([1., 0.], dtype=float64)
+    """
     return Tensor.from_numpy(array)
 
 
@@ -48,19 +62,27 @@ def from_dlpack(source: Any) -> Tensor:
 
 
 def full(shape: Any, value: float, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Every element is `value`; the dtype is the value's unless given."""
+    """Every element is `value`; the dtype is the value's unless given.
+
+    Raises:
+        ShapeError: a size is negative.
+        DTypeError: a gradient is asked of integers.
+
+    >>> full((2,), 7), full((2,), 7.0)
+    (tensor([7, 7]), tensor([7., 7.]))
+    """
     kind = as_dtype(dtype if dtype is not None else type(value))
     sizes = shape_arguments((shape,))
     return apply(ops.full, shape=sizes, value=value, dtype=kind).requires_grad_(requires_grad)
 
 
 def zeros(*shape: Any, dtype: Any = DEFAULT_FLOAT, requires_grad: bool = False) -> Tensor:
-    """Every element is 0."""
+    """Every element is 0: `zeros(2, 3)` or `zeros((2, 3))`."""
     return full(shape_arguments(shape), 0, dtype=dtype, requires_grad=requires_grad)
 
 
 def ones(*shape: Any, dtype: Any = DEFAULT_FLOAT, requires_grad: bool = False) -> Tensor:
-    """Every element is 1."""
+    """Every element is 1: `ones(2, 3)` or `ones((2, 3))`."""
     return full(shape_arguments(shape), 1, dtype=dtype, requires_grad=requires_grad)
 
 
@@ -86,7 +108,16 @@ def ones_like(x: Tensor, *, dtype: Any = None) -> Tensor:
 def arange(
     start: float, stop: float | None = None, step: float = 1, *, dtype: Any = None
 ) -> Tensor:
-    """start, start + step, ... up to but without stop; `arange(n)` counts from 0."""
+    """start, start + step, ... up to but without stop; `arange(n)` counts from 0.
+
+    The dtype, unless given, is int64 if all three are ints, and float32 otherwise.
+
+    Raises:
+        ShapeError: step is 0, or an argument is not finite.
+
+    >>> arange(3), arange(0, 1, 0.25)
+    (tensor([0, 1, 2]), tensor([0.  , 0.25, 0.5 , 0.75]))
+    """
     if stop is None:
         start, stop = 0, start
     whole = all(isinstance(v, int) for v in (start, stop, step))
@@ -95,10 +126,22 @@ def arange(
 
 
 def linspace(start: float, stop: float, steps: int, *, dtype: Any = DEFAULT_FLOAT) -> Tensor:
-    """`steps` evenly spaced numbers from start to stop, both included."""
+    """`steps` evenly spaced numbers from start to stop, both included.
+
+    Raises:
+        ValueError: steps is negative.
+
+    >>> linspace(0, 1, 5)
+    tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
     return Tensor(np.linspace(start, stop, steps), dtype=dtype)
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = DEFAULT_FLOAT) -> Tensor:
-    """The identity matrix (n, m): 1 on the diagonal."""
+    """The identity matrix (n, m), m = n unless given: 1 on the diagonal, 0 elsewhere.
+
+    >>> eye(2, 3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     return Tensor(np.eye(n, m, dtype=as_dtype(dtype).dtype))

@@ -58,14 +58,17 @@ class Mode:
     Override `run`; `self.below(...)` passes the op on to the next mode or to the backend. Modes
     nest, and while one runs, the ops that it applies itself go to what is below it.
 
-        class CountOps(Mode):
-            def __init__(self): self.count = 0
-            def run(self, op, inputs, params, plan):
-                self.count += 1
-                return self.below(op, inputs, params, plan)
-
-        with CountOps() as counter:
-            (x * y).sum()
+    >>> import tinytorch
+    >>> class CountOps(Mode):
+    ...     count = 0
+    ...     def run(self, op, inputs, params, plan):
+    ...         self.count += 1
+    ...         return self.below(op, inputs, params, plan)
+    >>> x = tinytorch.ones(3)
+    >>> with CountOps() as counter:
+    ...     _ = (x * x).sum()
+    >>> counter.count
+    2
     """
 
     #: Whether fused ops reach the mode in parts. None: only those the backend has no kernel for.
@@ -91,7 +94,7 @@ class Mode:
         """Called when code asks for the values of a tensor that has them; may raise."""
 
     def below(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
-        """Pass the op on."""
+        """Pass the op on to the next mode or to the backend; returns the data of its result."""
         return _execute(op, inputs, params, plan)
 
     def __enter__(self) -> Any:
@@ -123,7 +126,7 @@ def is_tensor(value: Any) -> TypeGuard[Tensor]:
 
 
 def wrap(data: Any, meta: TensorMeta) -> Tensor:
-    """A Tensor without history around `data`."""
+    """A Tensor without history around `data`, which is not copied or checked against `meta`."""
     out = _tensor_class.__new__(_tensor_class)
     out._data = data
     out.meta = meta
@@ -138,7 +141,12 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
 
     Raises:
         ShapeError, DTypeError: by the op's rules, before any kernel runs.
+        TypeError: an input is no tensor, array or number, or none is a tensor.
         BackendError: a user's kernel returned something else than the rules promise.
+
+    >>> from tinytorch import ops, tensor
+    >>> apply(ops.sum, tensor([[1, 2], [3, 4]]), dims=(0,), keepdim=False)
+    tensor([4, 6])
     """
     # The hot path of eager mode, unrolled for one and two inputs: every op pays for every line.
     state = STATE.get()
@@ -243,6 +251,11 @@ def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
         AutogradError: a history that is being recorded needs the old values.
         ShapeError: the result does not have the target's shape.
         DTypeError: the op gives floats, or the like, for a target that holds integers or bool.
+
+    >>> from tinytorch import ops, tensor
+    >>> x = tensor([1.0, 2.0])
+    >>> write(x, ops.mul, x, 3.0); x
+    tensor([3., 6.])
     """
     _check_writable(target, op, inputs)
     with grad_mode(False):

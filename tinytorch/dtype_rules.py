@@ -125,5 +125,11 @@ def created(name: str, operands: list[Operand], params: Params) -> Types:
 
 
 def seeded(name: str, operands: list[Operand], params: Params) -> Types:
-    """An int64 seed in; the type asked for out."""
-    return [DEFAULT_INT], params["dtype"]
+    """An int64 seed in; the floating-point type asked for out."""
+    dtype: DType = params["dtype"]
+    if not dtype.is_floating_point or dtype is float16:
+        raise DTypeError(
+            f"{name}: random numbers in [0, 1) are float32 or float64, not {dtype.name}; for whole "
+            f"numbers use randint"
+        )
+    return [DEFAULT_INT], dtype

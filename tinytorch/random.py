@@ -42,7 +42,11 @@ class Generator:
         return self
 
     def draw_seed(self) -> int:
-        """The next seed: an int64 that no earlier call returned (but for a chance of 2^-64)."""
+        """The next seed: an int64 that no earlier call since `manual_seed` returned.
+
+        Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", 2014
+        (SplitMix64).
+        """
         with self._lock:
             self._drawn += 1
             z = (self.seed * 0xD1342543DE82EF95 + self._drawn * 0x9E3779B97F4A7C15) & _MASK
@@ -58,7 +62,14 @@ class Generator:
             return {"seed": self.seed, "drawn": self._drawn}
 
     def set_state(self, state: dict[str, int]) -> None:
-        """Continue from where `get_state` was taken."""
+        """Continue from where `get_state` was taken.
+
+        >>> g = Generator(0)
+        >>> state, seed = g.get_state(), g.draw_seed()
+        >>> g.set_state(state)
+        >>> g.draw_seed() == seed
+        True
+        """
         with self._lock:
             self.seed, self._drawn = int(state["seed"]), int(state["drawn"])
 
@@ -89,6 +100,9 @@ def rand(
 ) -> Tensor:
     """Numbers evenly distributed over [0, 1).
 
+    Element i is the i-th output of SplitMix64 (see `draw_seed`), started at the generator's next
+    seed.
+
     >>> rand(2, 3, generator=Generator(0)).shape
     (2, 3)
     """
@@ -103,7 +117,7 @@ def randn(
     generator: Generator | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers of the standard normal distribution.
+    """Numbers of the standard normal distribution: sqrt(-2 log(1 - u)) cos(2 pi v), u and v `rand`.
 
     Source: G. Box, M. Muller, "A note on the generation of random normal deviates", 1958.
     """
@@ -118,6 +132,9 @@ def randint(low: int, high: int, shape: Any, *, generator: Generator | None = No
 
     Raises:
         ValueError: there is no number between low and high.
+
+    >>> randint(0, 10, (5,), generator=Generator(0))
+    tensor([6, 7, 3, 6, 7])
     """
     if high <= low:
         raise ValueError(f"randint: there is no whole number from {low} to below {high}")
@@ -126,12 +143,16 @@ def randint(low: int, high: int, shape: Any, *, generator: Generator | None = No
 
 
 def randperm(n: int, *, generator: Generator | None = None) -> Tensor:
-    """The numbers 0, ..., n - 1 in random order, as int64."""
+    """The numbers 0, ..., n - 1 in random order, as int64.
+
+    >>> randperm(5, generator=Generator(0))
+    tensor([2, 0, 3, 1, 4])
+    """
     return rand(n, dtype="float64", generator=generator).argsort()
 
 
 def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """1 with probability p, otherwise 0, in p's dtype."""
+    """1 with probability p, otherwise 0, in p's shape and dtype."""
     return (rand(p.shape, dtype=p.dtype, generator=generator) < p).to(p.dtype)
 
 

@@ -157,6 +157,10 @@ def scattered(name: str, shapes: list[Shape], params: Params) -> Shape:
 def windowed(name: str, shapes: list[Shape], params: Params) -> Shape:
     """Sliding windows of `size` every `step` along the last dimension, as a new last dimension."""
     *front, extent = shapes[0]
+    if params["size"] < 1 or params["step"] < 1:
+        raise ShapeError(
+            f"{name}: size {params['size']} and step {params['step']} must be at least 1"
+        )
     if params["size"] > extent:
         raise ShapeError(f"{name}: a window of {params['size']} is longer than {extent}")
     return (*front, (extent - params["size"]) // params["step"] + 1, params["size"])

@@ -60,11 +60,15 @@ class StateContext:
 def using_backend(backend: str | ComputeBackend) -> StateContext:
     """Run a block on another backend, in this thread or coroutine only.
 
-        with tinytorch.using_backend("optimized"):
-            y = model(x)
+    Args:
+        backend: its name, or the backend itself.
 
     Raises:
         BackendError: no backend has this name; the message lists those there are.
+
+    >>> with using_backend("naive"):
+    ...     type(current_backend()).__name__
+    'NaiveBackend'
     """
     old = STATE.get()
     chosen = backends.find_backend(backend)
@@ -72,12 +76,17 @@ def using_backend(backend: str | ComputeBackend) -> StateContext:
 
 
 def current_backend() -> ComputeBackend:
-    """The backend that ops run on here."""
+    """The backend that ops run on here: that of the innermost `using_backend`, or the default."""
     return STATE.get().backend or backends.get_backend()
 
 
 def grad_mode(enabled: bool) -> StateContext:
-    """Record history, or not, inside the block."""
+    """Record history, or not, inside the block. (`no_grad` and `enable_grad` are made of it.)
+
+    >>> with grad_mode(False):
+    ...     is_grad_enabled()
+    False
+    """
     old = STATE.get()
     return StateContext(State(old.mode, old.below, old.backend, enabled, old.phase))
 
@@ -88,7 +97,12 @@ def is_grad_enabled() -> bool:
 
 
 def phase(name: str) -> StateContext:
-    """Mark the ops of a block as "forward", "backward" or "optimizer", for modes that listen."""
+    """Mark the ops of a block as "forward", "backward" or "optimizer", for modes that listen.
+
+    >>> with phase("optimizer"):
+    ...     current_phase()
+    'optimizer'
+    """
     old = STATE.get()
     return StateContext(State(old.mode, old.below, old.backend, old.grad, name))
 

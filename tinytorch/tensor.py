@@ -120,7 +120,7 @@ class Tensor:
         return len(self.meta.shape)
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one dimension."""
+        """The shape, or the size of dimension `dim`."""
         return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> int:
@@ -148,7 +148,7 @@ class Tensor:
 
     @property
     def mT(self) -> Tensor:
-        """The last two dimensions exchanged."""
+        """(..., m, n) as (..., n, m); ShapeError for fewer dimensions than two."""
         if self.ndim < 2:
             raise ShapeError(f".mT needs at least two dimensions, not shape {self.shape}")
         return movement.transpose(self, -1, -2)
@@ -181,6 +181,15 @@ class Tensor:
 
         Returns:
             A function that removes the hook.
+
+        Raises:
+            AutogradError: the tensor does not require a gradient.
+
+        >>> x = Tensor([1.0], requires_grad=True)
+        >>> remove = x.register_hook(lambda gradient: 10 * gradient)
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([10.])
         """
         if not self.requires_grad:
             raise AutogradError("register_hook: this tensor does not require a gradient")
@@ -251,7 +260,7 @@ class Tensor:
         return self.numpy().__dlpack_device__()
 
     def is_contiguous(self) -> Any:
-        """Its elements stand in memory in order."""
+        """Its elements stand in memory in row-major order, without gaps."""
         return self._concrete("is_contiguous").flags.c_contiguous
 
     def item(self) -> Any:

@@ -15,7 +15,18 @@ if TYPE_CHECKING:
 
 
 def to(x: Tensor, dtype: Any) -> Tensor:
-    """In another dtype; x itself if it has that already."""
+    """In another dtype; x itself if it has that already. Floats become integers by truncation.
+
+    Args:
+        dtype: a `DType`, its name, a NumPy dtype or a Python number type.
+
+    Raises:
+        DTypeError: it is not one of TinyTorch's.
+
+    >>> from tinytorch import tensor
+    >>> to(tensor([1.7, -1.7]), "int32")
+    tensor([ 1, -1], dtype=int32)
+    """
     kind = as_dtype(dtype)
     return x if kind is x.dtype else apply(ops.cast, x, dtype=kind)
 
@@ -51,7 +62,7 @@ def to_bool(x: Tensor) -> Tensor:
 
 
 def detach(x: Tensor) -> Tensor:
-    """The same values, sharing memory, without history."""
+    """The same values, sharing memory, without history: no gradient passes."""
     return apply(ops.detach, x)
 
 

@@ -1,4 +1,8 @@
-"""Elementwise functions. Operands are tensors or Python numbers and broadcast, as in PyTorch."""
+"""Elementwise functions. Operands are tensors or Python numbers and broadcast, as in PyTorch.
+
+Shapes that do not broadcast raise ShapeError. Functions that compute raise DTypeError for float16,
+which is for storage, and for bool where they have no meaning for it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import bool_, promote
+from tinytorch.dtypes import as_dtype, bool_, promote
 from tinytorch.errors import DTypeError
 
 if TYPE_CHECKING:
@@ -34,15 +38,19 @@ def mul(a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def div(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """a / b; integers become float32."""
+    """a / b; integers become float32. Division by 0 gives an infinity or NaN, as IEEE 754 says."""
     return apply(ops.div, a, b)
 
 
 def floor_divide(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """a / b, rounded down.
+    """floor(a / b).
 
     Raises:
         ZeroDivisionError: an integer is divided by zero.
+
+    >>> from tinytorch import tensor
+    >>> floor_divide(tensor([-3, 3]), 2)
+    tensor([-2,  1])
     """
     return apply(ops.floor_divide, a, b)
 
@@ -52,12 +60,20 @@ def remainder(a: Tensor | float, b: Tensor | float) -> Tensor:
 
     Raises:
         ZeroDivisionError: an integer is divided by zero.
+
+    >>> from tinytorch import tensor
+    >>> remainder(tensor([-3, 3]), tensor([2, -2]))
+    tensor([ 1, -1])
     """
     return apply(ops.remainder, a, b)
 
 
 def pow(a: Tensor | float, exponent: Tensor | float) -> Tensor:
-    """a to the power of `exponent`."""
+    """a to the power of `exponent`; NaN for a negative a and an exponent that is not whole.
+
+    Raises:
+        ValueError: an integer is raised to a negative integer; use a.float().
+    """
     square = type(exponent) is int and exponent == 2
     if square and not isinstance(a, (int, float)) and a.dtype is not bool_:
         return apply(ops.mul, a, a)
@@ -75,13 +91,12 @@ def positive(a: Tensor) -> Tensor:
 
 
 def maximum(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """The larger of a and b; NaN if either is. Where they are equal each gets half the gradient."""
+    """The larger of a and b; NaN if either is. Equal ones get half of the gradient each."""
     return apply(ops.maximum, a, b)
 
 
 def minimum(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """The smaller of a and b; NaN if either is. Where they are equal, each gets half of the
-    gradient."""
+    """The smaller of a and b; NaN if either is. Equal ones get half of the gradient each."""
     return apply(ops.minimum, a, b)
 
 
@@ -116,55 +131,62 @@ def ge(a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def logical_and(a: Tensor | bool, b: Tensor | bool) -> Tensor:
-    """Both are true (not zero)."""
+    """True where both are true (not zero)."""
     return apply(ops.logical_and, a, b)
 
 
 def logical_or(a: Tensor | bool, b: Tensor | bool) -> Tensor:
-    """One or both are true (not zero)."""
+    """True where one or both are true (not zero)."""
     return apply(ops.logical_or, a, b)
 
 
 def logical_not(a: Tensor) -> Tensor:
-    """It is false (zero)."""
+    """True where a is false (zero)."""
     return apply(ops.logical_not, a)
 
 
 def _only_bool(symbol: str, *operands: Tensor | bool) -> None:
     for x in operands:
-        if not isinstance(x, bool) and x.dtype is not bool_:
+        kind = as_dtype(getattr(x, "dtype", type(x)))
+        if kind is not bool_:
             raise DTypeError(
-                f"{symbol} is for bool tensors, not {x.dtype.name}; use logical_and, logical_or, "
+                f"{symbol} is for bool tensors, not {kind.name}; use logical_and, logical_or, "
                 f"logical_not, which read a number as true if it is not zero"
             )
 
 
 def bitwise_and(a: Tensor | bool, b: Tensor | bool) -> Tensor:
-    """a & b, for bool."""
+    """a & b, for bool; a tensor of numbers raises DTypeError."""
     _only_bool("&", a, b)
     return apply(ops.logical_and, a, b)
 
 
 def bitwise_or(a: Tensor | bool, b: Tensor | bool) -> Tensor:
-    """a | b, for bool."""
+    """a | b, for bool; a tensor of numbers raises DTypeError."""
     _only_bool("|", a, b)
     return apply(ops.logical_or, a, b)
 
 
 def bitwise_xor(a: Tensor | bool, b: Tensor | bool) -> Tensor:
-    """a ^ b, for bool."""
+    """a ^ b, for bool; a tensor of numbers raises DTypeError."""
     _only_bool("^", a, b)
     return apply(ops.ne, a, b)
 
 
 def bitwise_not(a: Tensor) -> Tensor:
-    """~a, for bool."""
+    """~a, for bool; a tensor of numbers raises DTypeError."""
     _only_bool("~", a)
     return apply(ops.logical_not, a)
 
 
 def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
-    """a where the condition is true, b elsewhere."""
+    """a where the condition is true (not zero), b elsewhere; the three broadcast.
+
+    >>> from tinytorch import tensor
+    >>> x = tensor([-1.0, 2.0])
+    >>> where(x > 0, x, 0.0)
+    tensor([0., 2.])
+    """
     if isinstance(a, (bool, int, float)) and isinstance(b, (bool, int, float)):
         # two numbers do not say which dtype of their category they have: the default one
         a = apply(ops.full, shape=(), value=a, dtype=promote(type(a), type(b)))
@@ -172,16 +194,25 @@ def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
-    """x, with `value` where the mask is true."""
+    """x, with `value` where the mask, which broadcasts, is true.
+
+    >>> from tinytorch import tensor
+    >>> masked_fill(tensor([1.0, 2.0]), tensor([True, False]), -math.inf)
+    tensor([-inf,   2.])
+    """
     return apply(ops.where, mask, value, x)
 
 
 def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
-    """x limited to [min, max]. The gradient passes at the bounds.
+    """x limited to [min, max]: minimum(maximum(x, min), max). The gradient passes at the bounds.
 
     Raises:
         ValueError: neither bound is given.
         DTypeError: x is bool.
+
+    >>> from tinytorch import tensor
+    >>> clip(tensor([-2.0, 0.5, 3.0]), 0, 1)
+    tensor([0. , 0.5, 1. ])
     """
     if min is None and max is None:
         raise ValueError("clip needs min, max or both")
@@ -211,27 +242,33 @@ def exp(a: Tensor) -> Tensor:
 
 
 def expm1(a: Tensor) -> Tensor:
-    """exp(a) - 1, exact near 0."""
+    """exp(a) - 1, accurate near 0, where exp(a) rounds to 1.
+
+    >>> from tinytorch import tensor
+    >>> x = tensor([1e-8])
+    >>> expm1(x), exp(x) - 1
+    (tensor([1.e-08]), tensor([0.]))
+    """
     return apply(ops.expm1, a)
 
 
 def log(a: Tensor) -> Tensor:
-    """Natural logarithm."""
+    """Natural logarithm; -inf at 0, NaN below."""
     return apply(ops.log, a)
 
 
 def log1p(a: Tensor) -> Tensor:
-    """log(1 + a), exact near 0."""
+    """log(1 + a), accurate near 0, where 1 + a rounds to 1."""
     return apply(ops.log1p, a)
 
 
 def log2(a: Tensor) -> Tensor:
-    """Logarithm to base 2."""
+    """Logarithm to base 2: log(a) / log(2)."""
     return apply(ops.div, apply(ops.log, a), math.log(2))
 
 
 def sqrt(a: Tensor) -> Tensor:
-    """Square root."""
+    """Square root; NaN below 0."""
     return apply(ops.sqrt, a)
 
 
@@ -261,17 +298,20 @@ def cos(a: Tensor) -> Tensor:
 
 
 def tanh(a: Tensor) -> Tensor:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent: (exp(a) - exp(-a)) / (exp(a) + exp(-a))."""
     return apply(ops.tanh, a)
 
 
 def sigmoid(a: Tensor) -> Tensor:
-    """1 / (1 + exp(-a))"""
+    """1 / (1 + exp(-a)), computed without overflow."""
     return apply(ops.sigmoid, a)
 
 
 def erf(a: Tensor) -> Tensor:
-    """Error function."""
+    """Error function: 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to a.
+
+    Source: M. Abramowitz, I. Stegun, "Handbook of mathematical functions", 1964, 7.1.1.
+    """
     return apply(ops.erf, a)
 
 
@@ -291,20 +331,25 @@ def ceil(a: Tensor) -> Tensor:
 
 
 def round(a: Tensor) -> Tensor:
-    """The nearest whole number; halves go to the even one."""
+    """The nearest whole number; halves go to the even one.
+
+    >>> from tinytorch import tensor
+    >>> round(tensor([0.5, 1.5, 2.5]))
+    tensor([0., 2., 2.])
+    """
     return apply(ops.round_, a)
 
 
 def isnan(a: Tensor) -> Tensor:
-    """It is NaN: the one value that differs from itself."""
+    """True where a is NaN: the one value that differs from itself."""
     return apply(ops.ne, a, a)
 
 
 def isinf(a: Tensor) -> Tensor:
-    """It is plus or minus infinity."""
+    """True where a is plus or minus infinity."""
     return apply(ops.eq, apply(ops.abs_, a), math.inf)
 
 
 def isfinite(a: Tensor) -> Tensor:
-    """It is neither NaN nor an infinity."""
+    """True where a is neither NaN nor an infinity."""
     return apply(ops.lt, apply(ops.abs_, a), math.inf)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 def take_rows(x: Tensor, index: Tensor) -> Tensor:
     """x[index] along the first dimension, for an integer tensor of any shape.
 
+    The result has the shape (*index.shape, *x.shape[1:]). Indices do not count from the end.
+
     Raises:
         IndexError: an index is out of range; the message gives it. (Not checked in a trace.)
     """
@@ -34,7 +36,7 @@ def take_rows(x: Tensor, index: Tensor) -> Tensor:
 
 
 def check_range(index: Tensor, extent: int, what: str = "index") -> None:
-    """Raise IndexError unless all of `index` is in [0, extent)."""
+    """Raise IndexError unless all of `index` is in [0, extent). (Not checked in a trace.)"""
     data = index._data
     if isinstance(data, np.ndarray) and data.size:
         low, high = data.min(), data.max()
@@ -45,7 +47,16 @@ def check_range(index: Tensor, extent: int, what: str = "index") -> None:
 
 
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Slices along `dim` at the positions of a 1-d integer tensor."""
+    """Slices along `dim` at the positions of a 1-d integer tensor.
+
+    Raises:
+        IndexError: an index is out of range. (Not checked in a trace.)
+
+    >>> from tinytorch import tensor
+    >>> index_select(tensor([[1, 2], [3, 4]]), 1, tensor([1, 1, 0]))
+    tensor([[2, 2, 1],
+            [4, 4, 3]])
+    """
     dim = normalize_dim(dim, x.ndim)
     return x[(slice(None),) * dim + (index,)]
 
@@ -55,7 +66,12 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
     Raises:
         ShapeError: `index` has other dimensions, or is larger than x in one other than `dim`.
-        IndexError: an index is out of range.
+        IndexError: an index is negative or out of range. (Not checked in a trace.)
+
+    >>> from tinytorch import tensor
+    >>> gather(tensor([[1, 2], [3, 4]]), 1, tensor([[1], [0]]))  # one of each row
+    tensor([[2],
+            [3]])
     """
     dim = normalize_dim(dim, x.ndim)
     _check_gather("gather", x.shape, index.shape, dim)
@@ -66,8 +82,14 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
 def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """x, with each source[i][j][k] added at [index[i][j][k]][j][k] (for dim 0).
 
+    The adjoint of `gather`: places named several times add up. x itself is not changed.
+
     Raises:
         ShapeError, IndexError: as `gather`; and `source` must have the shape of `index`.
+
+    >>> from tinytorch import tensor, zeros
+    >>> scatter_add(zeros(3), 0, tensor([0, 2, 0]), tensor([1.0, 2.0, 3.0]))
+    tensor([4., 0., 2.])
     """
     dim = normalize_dim(dim, x.ndim)
     _check_gather("scatter_add", x.shape, index.shape, dim)
@@ -105,11 +127,17 @@ def _flat_index(shape: Shape, dim: int, index: Tensor) -> Tensor:
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """x[index], as in NumPy and PyTorch.
+    """x[index], as in NumPy and PyTorch: a view for ints, slices, None and Ellipsis.
 
     Raises:
         IndexError: too many indices, one out of range, or a mask of another shape.
         TypeError: something that is not an index.
+        ValueError: a slice's step is not positive.
+
+    >>> from tinytorch import tensor
+    >>> x = tensor([[1, 2], [3, 4]])
+    >>> x[:, -1], x[[1, 0]].tolist(), x[x > 2]
+    (tensor([2, 4]), [[3, 4], [1, 2]], tensor([3, 4]))
     """
     entries = _read(x, index)
     x, arrays = _basic(x, entries)
@@ -308,7 +336,16 @@ def _from_front(index: Tensor, size: int, dim: int) -> Tensor:
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
-    """int64 tensor with a last dimension of `num_classes`: 1 at the label, 0 elsewhere."""
+    """int64 tensor with a last dimension of `num_classes`: 1 at the label, 0 elsewhere.
+
+    Raises:
+        IndexError: a label is not in [0, num_classes). (Not checked in a trace.)
+
+    >>> from tinytorch import tensor
+    >>> one_hot(tensor([2, 0]), 3)
+    tensor([[0, 0, 1],
+            [1, 0, 0]])
+    """
     check_range(labels, num_classes, "class")
     classes = np.arange(num_classes)
     hit = apply(ops.eq, labels.unsqueeze(-1), wrap(classes, meta_of_array(classes)))
@@ -316,23 +353,38 @@ def one_hot(labels: Tensor, num_classes: int) -> Tensor:
 
 
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Zero above the diagonal (of the last two dimensions)."""
+    """out[..., i, j] = x[..., i, j] if j <= i + diagonal, else 0: zero above the diagonal.
+
+    >>> from tinytorch import ones
+    >>> tril(ones(2, 3))
+    tensor([[1., 0., 0.],
+            [1., 1., 0.]])
+    """
     return apply(ops.where, _below(x.shape, diagonal), x, 0)
 
 
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Zero below the diagonal (of the last two dimensions)."""
+    """out[..., i, j] = x[..., i, j] if j >= i + diagonal, else 0: zero below the diagonal."""
     return apply(ops.where, _below(x.shape, diagonal - 1), 0, x)
 
 
 def _below(shape: Sequence[int], diagonal: int) -> Tensor:
+    if len(shape) < 2:
+        raise ShapeError(f"tril and triu need at least two dimensions, not shape {tuple(shape)}")
     mask = np.tri(shape[-2], shape[-1], diagonal, dtype=bool)
     return wrap(mask, meta_of_array(mask))
 
 
 def diagonal(x: Tensor, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The elements whose indices along two dimensions are equal, as a new last dimension."""
+    """The elements whose indices along two dimensions are equal, as a new last dimension.
+
+    >>> from tinytorch import tensor
+    >>> diagonal(tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
+    if dim1 == dim2:
+        raise ShapeError(f"diagonal needs two different dimensions, not {dim1} twice")
     rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
     length = min(x.shape[dim1], x.shape[dim2])
     places = np.arange(length)

@@ -3,6 +3,10 @@
 Every write goes through `dispatch.write`, so modes see it and `backward` notices when a value that
 it needs is gone. On a tensor that is part of a recorded history the methods refuse; the operators
 `+= -= *= /=` then make a new tensor, since history is not rewritten.
+
+The methods return x. They raise AutogradError where that would falsify a recorded history or x is a
+read-only view, and ShapeError if the result does not have x's shape; `add_`, `sub_`, `mul_` and
+`masked_fill_` raise DTypeError if its dtype does not fit into x's.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ Operand = Any  # a tensor, a NumPy array or a number
 
 
 def copy_(x: Tensor, source: Operand) -> Tensor:
-    """Take over the values of `source`, which broadcasts."""
+    """Take over the values of `source`, which broadcasts, cast to x's dtype."""
     if type(source) in SCALAR_TYPES:
         return fill_(x, source)
     if isinstance(source, np.ndarray):
@@ -38,7 +42,7 @@ def copy_(x: Tensor, source: Operand) -> Tensor:
 
 
 def fill_(x: Tensor, value: float) -> Tensor:
-    """Every element becomes `value`."""
+    """Every element becomes `value`, cast to x's dtype."""
     write(x, ops.full, shape=x.shape, value=value, dtype=x.dtype)
     return x
 
@@ -49,7 +53,14 @@ def zero_(x: Tensor) -> Tensor:
 
 
 def add_(x: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """x += alpha * other"""
+    """x += alpha * other
+
+    >>> from tinytorch import no_grad, tensor
+    >>> w = tensor([1.0, 2.0], requires_grad=True)
+    >>> with no_grad():
+    ...     w.add_(tensor([1.0, 1.0]), alpha=-0.5)
+    tensor([0.5, 1.5], requires_grad=True)
+    """
     write(x, ops.add, x, other if alpha == 1 else elementwise.mul(other, alpha))
     return x
 
@@ -79,12 +90,16 @@ def div_(x: Tensor, other: Operand) -> Tensor:
 
 
 def clamp_(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
-    """Limited to [min, max]."""
+    """Limited to [min, max], as by `clip`.
+
+    Raises:
+        ValueError: neither bound is given.
+    """
     return copy_(x, elementwise.clip(x, min, max))
 
 
 def masked_fill_(x: Tensor, mask: Tensor, value: float) -> Tensor:
-    """`value` where the mask is true."""
+    """`value` where the mask, which broadcasts, is true."""
     write(x, ops.where, mask, value, x)
     return x
 
@@ -92,7 +107,7 @@ def masked_fill_(x: Tensor, mask: Tensor, value: float) -> Tensor:
 def uniform_(
     x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Random numbers evenly distributed over [low, high)."""
+    """Random numbers evenly distributed over [low, high); see `tinytorch.rand`."""
     from tinytorch.random import rand_like
 
     return copy_(x, rand_like(x, generator=generator) * (high - low) + low)
@@ -101,7 +116,7 @@ def uniform_(
 def normal_(
     x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Random numbers of a normal distribution."""
+    """Random numbers of a normal distribution; see `tinytorch.randn`."""
     from tinytorch.random import randn_like
 
     return copy_(x, randn_like(x, generator=generator) * std + mean)
@@ -114,6 +129,12 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
         AutogradError: x or value is part of a recorded history, or x is a read-only view.
         IndexError, TypeError: as `x[index]`.
         ValueError: the value does not broadcast to `x[index]`.
+
+    >>> from tinytorch import tensor
+    >>> x = tensor([1, 2, 3])
+    >>> x[x > 1] = 0
+    >>> x
+    tensor([1, 0, 0])
     """
     if is_grad_enabled() and (x.requires_grad or _requires_grad(value)):
         raise AutogradError(

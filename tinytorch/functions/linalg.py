@@ -22,6 +22,10 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
     Raises:
         ShapeError: the inner dimensions differ, or an operand is 0-d.
+
+    >>> from tinytorch import ones
+    >>> matmul(ones(5, 2, 3), ones(3, 4)).shape, matmul(ones(5, 2, 3), ones(3)).shape
+    ((5, 2, 4), (5, 2))
     """
     if a.ndim >= 2 and b.ndim >= 2:
         return apply(ops.matmul, a, b)
@@ -41,14 +45,22 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Inner product of two vectors."""
+    """Inner product of two vectors: the sum of a[i] * b[i].
+
+    Raises:
+        ShapeError: an operand is not 1-d, or their sizes differ.
+    """
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"dot: shapes {a.shape} and {b.shape} must be 1-d; use matmul")
     return matmul(a, b)
 
 
 def outer(a: Tensor, b: Tensor) -> Tensor:
-    """All products of an element of one vector and one of the other: (n, m)."""
+    """out[i, j] = a[i] * b[j]: (n,) and (m,) give (n, m).
+
+    Raises:
+        ShapeError: an operand is not 1-d.
+    """
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"outer: shapes {a.shape} and {b.shape} must be 1-d")
     return movement.unsqueeze(a, 1) * movement.unsqueeze(b, 0)
@@ -64,6 +76,11 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     Raises:
         ValueError: the equation cannot be read, or does not have as many terms as operands.
         ShapeError: a letter stands for two different sizes.
+
+    >>> from tinytorch import tensor
+    >>> x = tensor([[1, 2], [3, 4]])
+    >>> einsum("ij,j->i", x, tensor([1, 10])), einsum("ii->", x)
+    (tensor([21, 43]), tensor(5))
     """
     terms, result = _parse(equation, operands)
     sizes = _sizes(terms, operands)

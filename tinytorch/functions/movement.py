@@ -1,4 +1,7 @@
-"""Functions that move values without changing them. Where they can, results are views."""
+"""Functions that move values without changing them. Where they can, results are views.
+
+A dimension counts from the end if negative; one that x does not have raises IndexError.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,15 @@ if TYPE_CHECKING:
 
 
 def reshape(x: Tensor, *shape: Any) -> Tensor:
-    """The same elements in another shape; one size may be -1.
+    """The same elements, in row-major order, in another shape; one size may be -1.
 
     Raises:
         ShapeError: the numbers of elements differ.
+
+    >>> from tinytorch import arange
+    >>> reshape(arange(6), 2, -1)
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
     """
     have = x.meta.shape
     if len(shape) == 1 and shape[0] == have:  # before anything is read: gradients often ask so
@@ -39,7 +47,15 @@ def view_as(x: Tensor, other: Tensor) -> Tensor:
 
 
 def permute(x: Tensor, *dims: Any) -> Tensor:
-    """The dimensions in the order given."""
+    """The dimensions in the order given: out.shape[i] = x.shape[dims[i]].
+
+    Raises:
+        ShapeError: a dimension is missing or named twice.
+
+    >>> from tinytorch import zeros
+    >>> permute(zeros(2, 3, 4), 2, 0, 1).shape
+    (4, 2, 3)
+    """
     order = tuple(normalize_dim(d, x.ndim) for d in shape_arguments(dims))
     return apply(ops.permute, x, dims=order)
 
@@ -66,7 +82,16 @@ def t(x: Tensor) -> Tensor:
 
 
 def expand(x: Tensor, *shape: Any) -> Tensor:
-    """Broadcast to a shape without copying; -1 keeps a size."""
+    """Broadcast to a shape without copying; -1 keeps a size.
+
+    Raises:
+        ShapeError: a size differs and is not 1, or -1 stands for a new dimension.
+
+    >>> from tinytorch import tensor
+    >>> expand(tensor([[1], [2]]), -1, 3)
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
     sizes = shape_arguments(shape)
     new = len(sizes) - x.ndim
     if any(s == -1 for s in sizes[: max(new, 0)]):
@@ -76,29 +101,42 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
 
 
 def expand_as(x: Tensor, other: Tensor) -> Tensor:
-    """Broadcast to the shape of `other`."""
+    """Broadcast to the shape of `other`, as by `expand`."""
     return expand(x, other.shape)
 
 
 def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
-    """Broadcast to a shape without copying."""
+    """Broadcast to a shape without copying: `expand`."""
     return expand(x, shape)
 
 
 def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """Without the dimensions of size 1: all of them, or those of `dim` that are."""
+    """Without the dimensions of size 1: all of them, or those of `dim` that are.
+
+    >>> from tinytorch import zeros
+    >>> squeeze(zeros(1, 3, 1)).shape, squeeze(zeros(1, 3, 1), (0, 1)).shape
+    ((3,), (3, 1))
+    """
     drop = [d for d in normalize_dims(dim, x.ndim) if x.shape[d] == 1]
     return reshape(x, tuple(s for i, s in enumerate(x.shape) if i not in drop))
 
 
 def unsqueeze(x: Tensor, dim: int) -> Tensor:
-    """With a new dimension of size 1 at `dim`."""
+    """With a new dimension of size 1, which is dimension `dim` of the result."""
     dim = normalize_dim(dim, x.ndim + 1)
     return apply(ops.reshape, x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """The dimensions from `start_dim` to `end_dim` made into one."""
+    """The dimensions from `start_dim` to `end_dim` (included) made into one.
+
+    Raises:
+        ShapeError: `start_dim` stands behind `end_dim`.
+
+    >>> from tinytorch import zeros
+    >>> flatten(zeros(2, 3, 4), 1).shape
+    (2, 12)
+    """
     if x.ndim == 0:
         return reshape(x, (1,))
     start, end = normalize_dim(start_dim, x.ndim), normalize_dim(end_dim, x.ndim)
@@ -109,12 +147,20 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 def rows(x: Tensor) -> Tensor:
-    """As a matrix: all dimensions but the last made into one."""
+    """(..., n) as a matrix (m, n): all dimensions but the last made into one."""
     return x if x.ndim == 2 else reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """Dimension `dim` split into several."""
+    """Dimension `dim` split into several; one size may be -1. The inverse of `flatten`.
+
+    Raises:
+        ShapeError: the product of the sizes is not that of the dimension.
+
+    >>> from tinytorch import zeros
+    >>> unflatten(zeros(2, 12), 1, (3, -1)).shape
+    (2, 3, 4)
+    """
     dim = normalize_dim(dim, x.ndim)
     split = infer_size(tuple(sizes), x.shape[dim])
     return reshape(x, (*x.shape[:dim], *split, *x.shape[dim + 1 :]))
@@ -128,7 +174,11 @@ def flip(x: Tensor, *dims: Any) -> Tensor:
 
 
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements from `start` on, along `dim`."""
+    """`length` elements from `start` on, along `dim`.
+
+    Raises:
+        IndexError: x does not have all of them.
+    """
     dim = normalize_dim(dim, x.ndim)
     if not (start >= 0 and length >= 0 and start + length <= x.shape[dim]):
         raise IndexError(
@@ -141,10 +191,14 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Pieces of `size` (the last may be smaller), or of the sizes listed.
+    """Pieces of `size` along `dim` (the last may be smaller), or of the sizes listed.
 
     Raises:
-        ValueError: the sizes listed do not add up.
+        ValueError: the sizes listed do not add up, or `size` is not positive.
+
+    >>> from tinytorch import arange
+    >>> split(arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
     extent = x.shape[normalize_dim(dim, x.ndim)]
     if isinstance(size, int):
@@ -160,10 +214,14 @@ def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, .
 
 
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` pieces of equal size, the last perhaps smaller.
+    """At most `chunks` pieces of equal size along `dim`, the last perhaps smaller.
 
     Raises:
         ValueError: `chunks` is not positive.
+
+    >>> from tinytorch import arange
+    >>> chunk(arange(5), 4)  # pieces of 1 would be five
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
     if chunks < 1:
         raise ValueError(f"chunk: chunks must be at least 1, not {chunks}")
@@ -174,16 +232,21 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The slices along `dim`, without it."""
+    """The slices along `dim`, each without it."""
     dim = normalize_dim(dim, x.ndim)
     return tuple(squeeze(piece, dim) for piece in split(x, 1, dim)) if x.shape[dim] else ()
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Joined along an existing dimension.
+    """Joined along an existing dimension, in the common dtype.
 
     Raises:
         ShapeError: another dimension differs.
+        ValueError: there is no tensor.
+
+    >>> from tinytorch import zeros
+    >>> cat([zeros(2, 3), zeros(1, 3)]).shape
+    (3, 3)
     """
     if not tensors:
         raise ValueError("cat needs at least one tensor")
@@ -191,12 +254,30 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Joined along a new dimension."""
+    """Joined along a new dimension, which is dimension `dim` of the result.
+
+    Raises:
+        ShapeError: the shapes differ.
+        ValueError: there is no tensor.
+
+    >>> from tinytorch import zeros
+    >>> stack([zeros(3), zeros(3)], -1).shape
+    (3, 2)
+    """
     return cat([unsqueeze(x, dim) for x in tensors], dim)
 
 
 def repeat(x: Tensor, *repeats: Any) -> Tensor:
-    """Copied `repeats` times along each dimension; more repeats than dimensions add new ones."""
+    """Copied `repeats` times along each dimension; more repeats than dimensions add new ones.
+
+    Raises:
+        ShapeError: there are fewer repeats than dimensions.
+
+    >>> from tinytorch import tensor
+    >>> repeat(tensor([1, 2]), 2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
     counts = shape_arguments(repeats)
     new = len(counts) - x.ndim
     if new < 0:
@@ -214,6 +295,11 @@ def pad(x: Tensor, padding: Sequence[int], value: float = 0) -> Tensor:
 
     Raises:
         ValueError: padding is negative, has an odd length or is longer than the dimensions.
+
+    >>> from tinytorch import tensor
+    >>> pad(tensor([[1, 2]]), (1, 0, 0, 1), value=9)
+    tensor([[9, 1, 2],
+            [9, 9, 9]])
     """
     if len(padding) % 2 or len(padding) > 2 * x.ndim or min(padding, default=0) < 0:
         raise ValueError(f"pad: {tuple(padding)} is not (before, after) pairs for shape {x.shape}")
@@ -229,14 +315,30 @@ def pad(x: Tensor, padding: Sequence[int], value: float = 0) -> Tensor:
 
 
 def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
-    """Windows of `size` every `step` along `dim`; the window is a new last dimension."""
+    """Windows of `size` every `step` along `dim`, as a view; the window is a new last dimension.
+
+    Dimension `dim`, of n elements, becomes (n - size) // step + 1 windows.
+
+    Raises:
+        ShapeError: `size` is larger than n.
+
+    >>> from tinytorch import arange
+    >>> unfold(arange(5), 0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
     dim = normalize_dim(dim, x.ndim)
     moved = apply(ops.unfold, transpose(x, dim, -1), size=size, step=step)
     return transpose(moved, dim, -2)
 
 
 def roll(x: Tensor, shifts: int, dim: int) -> Tensor:
-    """Shifted along `dim`; what leaves at the end comes back at the front."""
+    """Shifted along `dim`; what leaves at the end comes back at the front.
+
+    >>> from tinytorch import arange
+    >>> roll(arange(5), 2, 0)
+    tensor([3, 4, 0, 1, 2])
+    """
     extent = x.shape[normalize_dim(dim, x.ndim)]
     cut = (-shifts) % extent if extent else 0
     return cat([narrow(x, dim, cut, extent - cut), narrow(x, dim, 0, cut)], dim)
