@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinytorch.autograd.engine import backward as run_backward
 from tinytorch.autograd.function import Function
+from tinytorch.dispatch import is_tensor
 from tinytorch.state import grad_mode
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class _Checkpoint(Function):
 
         ctx.function, ctx.args = function, args
         ctx.random_state = default_generator.get_state()
-        ctx.save_for_backward(*[a for a in args if hasattr(a, "_data")])
+        ctx.save_for_backward(*filter(is_tensor, args))
         return function(*args)
 
     @staticmethod
@@ -41,7 +42,7 @@ class _Checkpoint(Function):
 
 def _leaf(argument: Any) -> Any:
     """The same values without their history, so that backward stops here."""
-    if not hasattr(argument, "_data") or not argument.requires_grad:
+    if not is_tensor(argument) or not argument.requires_grad:
         return argument
     return argument.detach().requires_grad_()
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply, wrap
+from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, write_clock
@@ -233,7 +233,7 @@ def _output_of(record: Record) -> Tensor:
 
 def _check_unwritten(record: Record) -> None:
     """Every value that the gradient reads is still what the op saw."""
-    saved = [t._data for t in record.inputs or () if hasattr(t, "_data")]
+    saved = [t._data for t in record.inputs or () if is_tensor(t)]
     for data in [*saved, record.output]:
         if data is not None and write_clock.last_write(data) > record.clock:
             raise AutogradError(
