@@ -37,7 +37,7 @@ def test_a_ratio_says_how_many_times_longer_the_other_takes(runner):
         flops=1e6,
     )
     result = runner.measure(case, clock="cpu", rounds=3)
-    assert 2 < result.ratios["other"] < 4
+    assert 1.5 < result.ratios["other"] < 6
     assert result.seconds["blas"] == 0.002  # the fastest of a family
     assert set(result.ratios) == {"other", "blas"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 
 import numpy as np
@@ -158,57 +157,3 @@ def test_what_a_lesson_does_is_not_warned_of(fresh):
         warnings.simplefilter("error")
         backend.matmul(np.ones((32, 64)), np.ones((64, 32)))
         assert not cost._warned
-
-
-# -- fast enough to learn with ---------------------------------------------------------------------
-
-
-def _seconds(call, repeats=3):
-    """Least CPU time of this thread."""
-    times = []
-    for _ in range(repeats):
-        start = time.thread_time()
-        call()
-        times.append(time.thread_time() - start)
-    return min(times)
-
-
-def test_speed_of_a_multiply_add():
-    # about 20 ns on a machine of today; an index per element would take ten times as long
-    a = np.ones((64, 64), np.float32)
-    assert _seconds(lambda: backend.matmul(a, a)) / 64**3 < 100e-9
-    x, w = np.ones((8, 8, 8, 8), np.float32), np.ones((16, 8, 3, 3), np.float32)
-    p = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
-    g = backend.conv2d(x, w, **p)
-    count = g.size * w[0].size
-    assert _seconds(lambda: backend.conv2d(x, w, **p)) / count < 120e-9
-    assert _seconds(lambda: backend.conv2d_input(g, w, input_size=(8, 8), **p)) / count < 200e-9
-    assert _seconds(lambda: backend.conv2d_weight(x, g, kernel_size=(3, 3), **p)) / count < 120e-9
-
-
-def test_an_epoch_of_a_digits_mlp():
-    """1437 images of 8x8 in batches of 32 through 64-32-10, with SGD: about a second."""
-    rng = np.random.default_rng(0)
-    images = tinytorch.tensor(rng.random((1437, 64)), dtype="float32")
-    targets = tinytorch.tensor(rng.integers(0, 10, 1437))
-    sizes = [(32, 64), (32,), (10, 32), (10,)]
-    parameters = [
-        tinytorch.tensor(rng.standard_normal(s) * 0.1, dtype="float32", requires_grad=True)
-        for s in sizes
-    ]
-
-    def epoch():
-        w1, b1, w2, b2 = parameters
-        for i in range(0, 1437, 32):
-            x, y = images[i : i + 32], targets[i : i + 32]
-            hidden = tinytorch.apply(OPS["linear"], x, w1, b1).relu()
-            logits = tinytorch.apply(OPS["linear"], hidden, w2, b2)
-            tinytorch.apply(OPS["cross_entropy"], logits, y).backward()
-            with tinytorch.no_grad():
-                for p in parameters:
-                    p -= p.grad * 0.1
-                    p.grad = None
-
-    with tinytorch.using_backend(backend):
-        seconds = _seconds(epoch, 1)
-    assert seconds < 5, f"{seconds:.1f} s"
