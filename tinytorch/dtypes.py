@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tinytorch.errors import DTypeError
 
 Scalar = bool | int | float
 Shape = tuple[int, ...]
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+else:
+    Array = np.ndarray  # numpy.typing is not free to import
 
 
 class DType:

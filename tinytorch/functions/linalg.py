@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -103,7 +102,9 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], 
         raise ValueError(
             f"einsum: {equation!r} has {len(parts)} terms for {len(operands)} operands"
         )
-    unused = [c for c in string.ascii_uppercase + string.ascii_lowercase if c not in equation]
+    unused = [
+        c for c in map(chr, (*range(65, 91), *range(97, 123))) if c not in equation
+    ]  # A-Z a-z
     widest = 0
     for part, operand in zip(parts, operands, strict=True):
         widest = (
