@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from tests.op_samples import draw_sample
 from tests.torch_ops import TORCH
 from tinytorch.autograd import grad, gradcheck
-from tinytorch.dispatch import apply, using_backend
+from tinytorch.dispatch import apply
 from tinytorch.gradients import gradient
 from tinytorch.op import OPS
+from tinytorch.state import using_backend
 from tinytorch.tensor import Tensor
 
 DIFFERENTIABLE = [op for op in OPS.values() if op.vjps is not None or op.decomposition is not None]

@@ -55,7 +55,6 @@ from tinytorch.creation import (
 from tinytorch.dispatch import (
     Mode as Mode,
     apply as apply,
-    using_backend as using_backend,
 )
 from tinytorch.dtypes import (
     DType as DType,
@@ -190,6 +189,9 @@ from tinytorch.random import (
     randn as randn,
     randn_like as randn_like,
     randperm as randperm,
+)
+from tinytorch.state import (
+    using_backend as using_backend,
 )
 from tinytorch.tensor import (
     Tensor as Tensor,

@@ -28,21 +28,10 @@ from tinytorch.dtypes import (
     tensor_meta,
 )
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
-from tinytorch.history import Record, owner_of as owner_of, write_clock
+from tinytorch.history import Record, write_clock
 from tinytorch.op import ALL, NONE, Op, Params, Plan
 from tinytorch.ops import cast
-from tinytorch.state import (
-    STATE,
-    State,
-    StateContext,
-    current_backend as current_backend,
-    current_phase as current_phase,
-    grad_mode as grad_mode,
-    is_grad_enabled as is_grad_enabled,
-    no_mode_active as no_mode_active,
-    phase as phase,
-    using_backend as using_backend,
-)
+from tinytorch.state import STATE, State, StateContext, grad_mode
 
 if TYPE_CHECKING:
     from tinytorch.random import Generator

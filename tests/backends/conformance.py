@@ -12,8 +12,9 @@ import numpy as np
 
 from tests.op_samples import Sample
 from tinytorch.backends import ComputeBackend, find_backend
-from tinytorch.dispatch import apply, using_backend
+from tinytorch.dispatch import apply
 from tinytorch.op import Op
+from tinytorch.state import using_backend
 
 # Sums of products: the error is within eps times their length times the sum of absolute values.
 SUMS = {

@@ -12,9 +12,9 @@ import tinytorch
 from tests.backends.conformance import load
 from tinytorch import backends
 from tinytorch.backends import ComputeBackend, find_backend, reference
-from tinytorch.dispatch import current_backend
 from tinytorch.errors import BackendError, MissingExtraError
 from tinytorch.op import OPS, Op
+from tinytorch.state import current_backend
 
 
 @pytest.fixture(autouse=True)

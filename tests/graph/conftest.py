@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tinytorch.dispatch import using_backend
+from tinytorch.state import using_backend
 
 
 @pytest.fixture

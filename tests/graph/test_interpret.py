@@ -17,6 +17,7 @@ from tinytorch.graph import (
     parse_graph,
     trace,
 )
+from tinytorch.state import current_phase
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 
@@ -70,7 +71,7 @@ def test_every_opcode_has_its_method():
 def test_phases_reach_the_modes():
     class Phases(Mode):
         def run(self, op, inputs, params, plan):
-            phases.append((op.name, tinytorch.dispatch.current_phase()))
+            phases.append((op.name, current_phase()))
             return self.below(op, inputs, params, plan)
 
     phases: list[tuple[str, str]] = []

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.graph.programs import Program
-from tinytorch.dispatch import using_backend
 from tinytorch.graph import BackendChecker, PassManager, list_passes, parse_graph, trace
 from tinytorch.graph.passes import AlgebraicSimplification
+from tinytorch.state import using_backend
 from tinytorch.tensor import Tensor
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tinytorch import AutogradError, DTypeError, Mode, ShapeError, Tensor, dispatch
+from tinytorch import AutogradError, DTypeError, Mode, ShapeError, Tensor
 from tinytorch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
+from tinytorch.state import current_phase
 
 MAKERS = [
     lambda params: SGD(params, lr=0.1),
@@ -261,7 +262,7 @@ class Listener(Mode):
         self.written: list[Tensor] = []
 
     def run(self, op: Any, inputs: Any, params: Any, plan: Any) -> Any:
-        self.phases.add(dispatch.current_phase())
+        self.phases.add(current_phase())
         return self.below(op, inputs, params, plan)
 
     def write(self, target: Tensor, data: Any) -> None:

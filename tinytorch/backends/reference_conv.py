@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.dtypes import Array
+from tinytorch.shapes_conv import window_positions
 
 Pair = tuple[int, int]
 
@@ -23,8 +24,8 @@ def pad2d(x: Array, padding: Pair, value: float = 0) -> Array:
 def windows2d(x: Array, kernel: Pair, stride: Pair, dilation: Pair) -> Array:
     """Every window of `x` (n, c, h, w), as a view (n, c, oh, ow, kh, kw); copies nothing."""
     n, c, h, w = x.shape
-    oh = (h - dilation[0] * (kernel[0] - 1) - 1) // stride[0] + 1
-    ow = (w - dilation[1] * (kernel[1] - 1) - 1) // stride[1] + 1
+    oh = window_positions(h, kernel[0], stride[0], 0, dilation[0])
+    ow = window_positions(w, kernel[1], stride[1], 0, dilation[1])
     sn, sc, sh, sw = x.strides
     return np.lib.stride_tricks.as_strided(
         x,
@@ -67,7 +68,7 @@ def conv2d(
     """
     n, o = x.shape[0], w.shape[0]
     oh, ow = (
-        (x.shape[i + 2] + 2 * padding[i] - dilation[i] * (w.shape[i + 2] - 1) - 1) // stride[i] + 1
+        window_positions(x.shape[i + 2], w.shape[i + 2], stride[i], padding[i], dilation[i])
         for i in range(2)
     )
     columns = _columns(x, w.shape[2:], stride, padding, dilation, groups)

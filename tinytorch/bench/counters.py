@@ -19,8 +19,9 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tinytorch.dispatch import SCALAR_TYPES, Input, Mode, current_phase
+from tinytorch.dispatch import SCALAR_TYPES, Input, Mode
 from tinytorch.op import Op, Params, Plan
+from tinytorch.state import current_phase
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.dispatch import SCALAR_TYPES, Input, owner_of
+from tinytorch.dispatch import SCALAR_TYPES, Input
 from tinytorch.dtypes import Array
+from tinytorch.history import owner_of
 
 
 class LiveMemory:

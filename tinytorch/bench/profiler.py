@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tinytorch.bench.counters import Cost, OpCounter
 from tinytorch.bench.measure import OP_COLUMNS, op_cells
 from tinytorch.bench.units import format_seconds, format_table
-from tinytorch.dispatch import current_phase
+from tinytorch.state import current_phase
 
 
 class Event(NamedTuple):

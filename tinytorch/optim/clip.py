@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from tinytorch.autograd import no_grad
 from tinytorch.creation import zeros
-from tinytorch.dispatch import phase
 from tinytorch.functions.elementwise import clip
 from tinytorch.functions.movement import stack
 from tinytorch.functions.reductions import norm
+from tinytorch.state import phase
 from tinytorch.tensor import Tensor
 
 

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tinytorch.autograd import enable_grad, no_grad
-from tinytorch.dispatch import Input, current_backend, live_scalar, no_mode_active, phase, wrap
+from tinytorch.dispatch import Input, live_scalar, wrap
 from tinytorch.dtypes import Array
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.history import write_clock
+from tinytorch.state import current_backend, no_mode_active, phase
 from tinytorch.tensor import Tensor
 
 Group = dict[str, Any]

@@ -26,6 +26,7 @@ from tinytorch.backends.blocked.matmul import matmul_blocked
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.threads import run_parallel, threads_for
 from tinytorch.dtypes import Array
+from tinytorch.shapes_conv import window_positions
 
 Pair = tuple[int, int]
 
@@ -163,8 +164,7 @@ def _backward_input_parallel(
 def output_size(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
     """How many positions a window takes along each of the two dimensions."""
     rows, columns = (
-        (size[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
-        for i in range(2)
+        window_positions(size[i], kernel[i], stride[i], padding[i], dilation[i]) for i in range(2)
     )
     return rows, columns
 

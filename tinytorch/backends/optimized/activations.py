@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.elementwise import compile_elementwise
+from tinytorch.dtypes import Array
 
 SQRT_HALF = math.sqrt(0.5)
 DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)

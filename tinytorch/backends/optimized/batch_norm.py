@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import kernel
+from tinytorch.dtypes import Array
 
 
 @kernel(force_inline=True)

@@ -17,9 +17,8 @@ from collections import deque
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from tinytorch.dtypes import Array
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 POOLED_FROM = 64 * 1024  # bytes; below, malloc has warm memory at hand and costs less than a look

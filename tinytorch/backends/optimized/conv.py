@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import prange, types
-from numpy.typing import NDArray
 
 from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.buffers import empty, workspace
@@ -52,9 +51,7 @@ from tinytorch.backends.optimized.gemm_kernel import indirect_tile_f32, indirect
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.llvm import address
 from tinytorch.backends.optimized.packing import pack_f32, pack_f64
-
-Array = NDArray[Any]
-
+from tinytorch.dtypes import Array
 
 # -- loops over one image -------------------------------------------------------------------------
 

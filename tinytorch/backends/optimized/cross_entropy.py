@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.math import exp_of_negative, log
 from tinytorch.backends.optimized.rows import as_rows, largest, shared
 from tinytorch.backends.optimized.softmax import EXP_STEPS
+from tinytorch.dtypes import Array
 
 
 @kernel

@@ -24,10 +24,10 @@ import numpy as np
 from numba import prange
 
 from tinytorch.backends.optimized import buffers, threads
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import compile_source
 from tinytorch.backends.optimized.math import EXACT
 from tinytorch.backends.optimized.scalars import compile_scalar
+from tinytorch.dtypes import Array
 
 Scalar = Callable[..., Any]
 Shape = tuple[int, ...]

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import kernel
+from tinytorch.dtypes import Array
 
 
 @kernel

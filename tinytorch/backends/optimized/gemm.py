@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 from numba import prange, types
-from numpy.typing import NDArray
 
 from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.buffers import empty, workspace
@@ -43,8 +42,7 @@ from tinytorch.backends.optimized.gemv import GEMV_ROWS, sum_of_rows_f32, sum_of
 from tinytorch.backends.optimized.library import export, kernel
 from tinytorch.backends.optimized.llvm import address
 from tinytorch.backends.optimized.packing import pack_f32, pack_f64
-
-Array = NDArray[Any]
+from tinytorch.dtypes import Array
 
 _UNIT = host_vector_unit()
 REGISTER_BYTES = _UNIT.register_bytes

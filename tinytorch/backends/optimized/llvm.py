@@ -20,12 +20,11 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 from tinytorch.backends.optimized.cpu import host_vector_unit
 from tinytorch.backends.optimized.library import JIT
+from tinytorch.dtypes import Array
 
-Array = NDArray[Any]
 Value = Any
 """An LLVM value (llvmlite has no type annotations)."""
 

@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.rows import shared
+from tinytorch.dtypes import Array
 
 
 @kernel

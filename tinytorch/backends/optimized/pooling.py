@@ -14,9 +14,9 @@ import numpy as np
 
 from tinytorch.backends.blocked.conv import _first_and_last, output_size
 from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.rows import shared
+from tinytorch.dtypes import Array
 
 Pair = tuple[int, int]
 

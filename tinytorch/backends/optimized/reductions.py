@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.math import from_order_key, order_key
 from tinytorch.backends.optimized.rows import shared
+from tinytorch.dtypes import Array
 
 BLOCK = 4096  # elements of a row summed in the array's own dtype
 COLUMN_BLOCK = 128  # rows

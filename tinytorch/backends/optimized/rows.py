@@ -10,9 +10,9 @@ import numpy as np
 from numba import prange
 
 from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import compile_source, kernel
 from tinytorch.backends.optimized.math import from_order_key, order_key
+from tinytorch.dtypes import Array
 
 
 def as_rows(x: Array, dim: int) -> Array:

@@ -11,10 +11,10 @@ Source: Goodfellow, Bengio, Courville, "Deep learning", 2016, section 4.1.
 from __future__ import annotations
 
 from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.buffers import Array
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.math import exp, exp_of_negative, log
 from tinytorch.backends.optimized.rows import as_rows, from_rows, largest, shared
+from tinytorch.dtypes import Array
 
 EXP_STEPS = 8  # an exp costs about as much as this many additions
 

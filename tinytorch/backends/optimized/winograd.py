@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numba import prange, types
-from numpy.typing import NDArray
 
 from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.buffers import empty, workspace
@@ -47,8 +46,7 @@ from tinytorch.backends.optimized.llvm import (
     vector_intrinsic,
 )
 from tinytorch.backends.optimized.packing import pack_f32, pack_f64
-
-Array = NDArray[Any]
+from tinytorch.dtypes import Array
 
 CHUNK_BYTES = 512 * 1024
 """Of transformed tiles that are multiplied together: they stay in the second-level cache."""
