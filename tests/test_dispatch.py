@@ -118,6 +118,28 @@ def test_fused_ops_are_decomposed_where_a_mode_wants_it() -> None:
     assert [name for name, _ in parts.seen] == ["amax", "detach", "sub", "exp", "sum", "div"]
 
 
+def test_a_fused_op_without_a_gradient_is_differentiated_whatever_the_mode_wants() -> None:
+    class Whole(Mode):
+        decompose = False
+
+    def double_backward() -> tinytorch.Tensor:
+        x = tinytorch.tensor([[0.5, -1.0, 2.0]], dtype="float64", requires_grad=True)
+        (first,) = tinytorch.autograd.grad(x.softmax(1)[0, 0], x, create_graph=True)
+        return tinytorch.autograd.grad(first[0, 1], x)[0]
+
+    class Fusing(NumpyBackend):
+        def softmax(self, x: Any, *, dim: int) -> Any:
+            e = np.exp(x - x.max(dim, keepdims=True))
+            return e / e.sum(dim, keepdims=True)
+
+        def softmax_backward(self, g: Any, out: Any, *, dim: int) -> Any:
+            return out * (g - (g * out).sum(dim, keepdims=True))
+
+    expected = double_backward().tolist()
+    with tinytorch.using_backend(Fusing()), Whole():
+        assert double_backward().tolist() == [pytest.approx(row) for row in expected]
+
+
 def test_phase_and_grad_mode_are_restored() -> None:
     with phase("optimizer"), grad_mode(False):
         assert current_phase() == "optimizer"

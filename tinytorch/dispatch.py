@@ -363,13 +363,13 @@ def _run_kernel(
 def _decomposes(op: Op, state: State, needs_grad: bool) -> bool:
     """Whether a fused op runs in parts.
 
-    It does where the mode wants that, or the backend has no kernel for it; and where it must be
-    differentiated but has no gradient of its own.
+    It does where it must be differentiated but has no gradient of its own; otherwise where the mode
+    wants that, or the backend has no kernel for it.
     """
-    if state.mode is not None and state.mode.decompose is not None:
-        return state.mode.decompose
     if op.vjps is None and state.grad and needs_grad:
         return True
+    if state.mode is not None and state.mode.decompose is not None:
+        return state.mode.decompose
     return not (state.backend or backends.default()).has_kernel(op)
 
 
