@@ -27,6 +27,14 @@ class DataError(TinyTorchError, ValueError):
     """A data file that is missing, truncated or corrupt."""
 
 
+class StateDictError(TinyTorchError, ValueError):
+    """A state that does not fit the module. The message lists every name that does not."""
+
+
+class NonFiniteError(TinyTorchError, ArithmeticError):
+    """The loss or a weight became NaN or infinite."""
+
+
 class MissingExtraError(TinyTorchError, ImportError):
     """An optional dependency is not installed. The message names the extra that brings it."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tinytorch.data.download import RemoteFile, atomic_write, cache_dir, fetch
+from tinytorch.data.download import RemoteFile, fetch
 from tinytorch.errors import DataError
 
 CONTENT = bytes(range(256)) * 1000
@@ -145,32 +145,13 @@ def test_two_fetches_at_once(server: Server, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["data.bin"]
 
 
-def test_the_cache_is_where_the_system_says(
+def test_without_a_root_the_file_is_looked_for_in_the_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / "tinytorch"
-    (tmp_path / "tinytorch" / "bytes").mkdir(parents=True)
-    (tmp_path / "tinytorch" / "bytes" / "data.bin").write_bytes(CONTENT)
-    assert fetch(remote(), None, "bytes") == tmp_path / "tinytorch" / "bytes" / "data.bin"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / ".cache" / "tinytorch"
-
-
-def test_atomic_write_keeps_the_old_file_on_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    with pytest.raises(RuntimeError, match="half way"), atomic_write(path) as stream:
-        stream.write(b"new, but")
-        raise RuntimeError("half way")
-    assert path.read_bytes() == b"old"
-    with atomic_write(path) as stream:
-        stream.write(b"new")
-        stream.flush()
-        assert path.read_bytes() == b"old"
-    assert path.read_bytes() == b"new"
-    assert list(tmp_path.iterdir()) == [path]
+    monkeypatch.setenv("TINYTORCH_CACHE_DIR", str(tmp_path))
+    (tmp_path / "bytes").mkdir()
+    (tmp_path / "bytes" / "data.bin").write_bytes(CONTENT)
+    assert fetch(remote(), None, "bytes") == tmp_path / "bytes" / "data.bin"
 
 
 def test_progress_is_shown_on_a_terminal_only(

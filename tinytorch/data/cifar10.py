@@ -48,7 +48,7 @@ def cifar10(
     Args:
         split: "train" (50,000 images) or "test" (10,000).
         flatten: give images as (N, 3072) instead of (N, 3, 32, 32).
-        root: where the archive is kept; by default `cache_dir() / "cifar10"`.
+        root: where the archive is kept; by default `cache_root() / "cifar10"`.
 
     Returns:
         A dataset of (image, label): float32 in [0, 1], and int64 indices of `cifar10.CLASSES`.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO
 
 from tinytorch.errors import DataError
+from tinytorch.files import atomic_write, cache_root
 
 TIMEOUT_SECONDS = 30
 CHUNK_BYTES = 1 << 16
@@ -29,24 +27,18 @@ class RemoteFile:
     sha256: str
 
 
-def cache_dir() -> Path:
-    """The folder that holds downloaded data: `$XDG_CACHE_HOME/tinytorch`, or under ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tinytorch"
-
-
 def fetch(file: RemoteFile, root: str | Path | None, dataset: str) -> Path:
     """The path of `file` on this machine, downloaded from the first URL that works.
 
     Args:
         file: what to fetch.
-        root: the folder to keep it in; None means `cache_dir() / dataset`.
+        root: the folder to keep it in; None means `cache_root() / dataset`.
         dataset: the dataset's name.
 
     Raises:
         DataError: no URL gave the file, or the one in the folder is not the expected one.
     """
-    path = (Path(root) if root is not None else cache_dir() / dataset) / file.name
+    path = (Path(root) if root is not None else cache_root() / dataset) / file.name
     if path.exists():
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256")
@@ -63,24 +55,6 @@ def fetch(file: RemoteFile, root: str | Path | None, dataset: str) -> Path:
         f"cannot download {file.name} ({'; '.join(failures)}). Without a network, put the file "
         f"at {path} by hand, or use datasets.digits(), which is part of TinyTorch"
     )
-
-
-@contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """A stream to a new file that takes the place of `path` at the end, if there was no error.
-
-    Whoever opens `path` sees the old file or the new one, and never a part.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("xb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _download(url: str, file: RemoteFile, path: Path) -> None:

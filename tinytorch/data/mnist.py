@@ -63,7 +63,7 @@ def mnist(
     Args:
         split: "train" (60,000 images) or "test" (10,000).
         flatten: give images as (N, 784) instead of (N, 1, 28, 28).
-        root: where the files are kept; by default `cache_dir() / "mnist"`.
+        root: where the files are kept; by default `cache_root() / "mnist"`.
 
     Returns:
         A dataset of (image, label): float32 in [0, 1], and int64 0..9. Train takes 188 MB.

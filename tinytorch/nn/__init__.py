@@ -8,6 +8,7 @@ What a PyTorch user types:
     loss = nn.CrossEntropyLoss()(model(x), labels)
 """
 
+from tinytorch.errors import StateDictError
 from tinytorch.nn import functional, init
 from tinytorch.nn.activations import (
     ELU,
@@ -49,7 +50,7 @@ from tinytorch.nn.module import Module
 from tinytorch.nn.norm import BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RMSNorm
 from tinytorch.nn.parameter import Parameter
 from tinytorch.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
-from tinytorch.nn.state import IncompatibleKeys, StateDictError
+from tinytorch.nn.state import IncompatibleKeys
 
 __all__ = [
     "ELU",

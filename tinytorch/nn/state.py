@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tinytorch.autograd import no_grad
-from tinytorch.errors import TinyTorchError
+from tinytorch.errors import StateDictError
 from tinytorch.tensor import Tensor
 
 if TYPE_CHECKING:
     from tinytorch.nn.module import Module
-
-
-class StateDictError(TinyTorchError, ValueError):
-    """A state that does not fit the module. The message lists every name that does not."""
 
 
 class IncompatibleKeys(NamedTuple):

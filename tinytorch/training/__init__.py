@@ -1,5 +1,6 @@
 """The training loop, and what belongs to it: metrics, history, callbacks, checkpoints."""
 
+from tinytorch.errors import NonFiniteError
 from tinytorch.training.callbacks import Callback, Checkpoint, EarlyStopping, ScheduleLR
 from tinytorch.training.checkpoint import load_checkpoint, save_checkpoint
 from tinytorch.training.history import History
@@ -9,7 +10,7 @@ from tinytorch.training.metrics import (
     mean_absolute_error,
     top_k_accuracy,
 )
-from tinytorch.training.trainer import NonFiniteError, Trainer
+from tinytorch.training.trainer import Trainer
 
 __all__ = [
     "Callback",

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from tinytorch.creation import from_numpy
-from tinytorch.data.download import atomic_write
 from tinytorch.dtypes import Array
 from tinytorch.errors import DataError, missing_extra
+from tinytorch.files import atomic_write
 from tinytorch.tensor import Tensor
 
 FORMAT = "1"  # in the header, under "tinytorch.checkpoint"

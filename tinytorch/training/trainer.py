@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.autograd import no_grad
-from tinytorch.errors import ShapeError, TinyTorchError
+from tinytorch.errors import NonFiniteError, ShapeError
 from tinytorch.nn import Module
 from tinytorch.optim import Optimizer, clip_grad_norm_
 from tinytorch.tensor import Tensor
@@ -28,10 +28,6 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Loader = Iterable[Any]
 
 INTERRUPTED = 130  # exit status of a program that Ctrl-C ended: 128 + SIGINT
-
-
-class NonFiniteError(TinyTorchError, ArithmeticError):
-    """The loss or a weight became NaN or infinite."""
 
 
 class Trainer:

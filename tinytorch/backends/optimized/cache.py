@@ -39,20 +39,11 @@ from numba import types
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from tinytorch.files import cache_root
+
 DIGEST_BYTES = hashlib.sha256().digest_size
 KEPT_LIBRARIES = 4  # older library keys are removed when a new one is begun
 SHOW_AFTER_SECONDS = 1.0  # compiling that takes longer shows a progress line
-
-
-def cache_root() -> Path:
-    """Where TinyTorch keeps what it can make again: TINYTORCH_CACHE_DIR or the user's cache."""
-    if chosen := os.environ.get("TINYTORCH_CACHE_DIR"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local")) / "tinytorch"
-    if sys.platform == "darwin":
-        return Path.home() / "Library/Caches/tinytorch"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tinytorch"
 
 
 def kernel_sources() -> list[Path]:

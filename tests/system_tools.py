@@ -1,0 +1,23 @@
+"""Programs that tests need and pip does not bring: `scripts/install-system-packages` does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+POSTGRESQL = "/usr/lib/postgresql"  # Debian keeps the server's programs off the PATH
+
+
+def require_tool(name: str) -> Path:
+    """The path of a program; without it the test is skipped, or fails where all must be there."""
+    servers = [str(path) for path in sorted(Path(POSTGRESQL).glob("*/bin"), reverse=True)]
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *servers]))
+    if found is not None:
+        return Path(found)
+    reason = f"{name} is not installed: run scripts/install-system-packages"
+    if os.environ.get("TINYTORCH_REQUIRE_TOOLS"):  # set by .ci/run
+        pytest.fail(reason)
+    pytest.skip(reason)

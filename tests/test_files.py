@@ -1,0 +1,44 @@
+"""Files that are never half written, and where the cache is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinytorch.files import atomic_write, cache_root
+
+
+def test_cache_root_is_chosen_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYTORCH_CACHE_DIR", str(tmp_path / "chosen"))
+    assert cache_root() == tmp_path / "chosen"
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="the rule of freedesktop.org")
+def test_cache_root_follows_the_desktop_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TINYTORCH_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_root() == tmp_path / "tinytorch"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_root() == tmp_path / ".cache" / "tinytorch"
+
+
+def test_atomic_write_keeps_the_old_file_on_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(RuntimeError, match="half way"), atomic_write(path) as stream:
+        stream.write(b"new, but")
+        raise RuntimeError("half way")
+    assert path.read_bytes() == b"old"
+    with atomic_write(path) as stream:
+        stream.write(b"new")
+        stream.flush()
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
