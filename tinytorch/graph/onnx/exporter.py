@@ -1,0 +1,177 @@
+"""`export_onnx`: a traced function or a graph as an ONNX model.
+
+Parameters and buffers become initializers, arguments become inputs, state that the function writes
+becomes further outputs. Fused ops are written as their decompositions; each of the others has its
+line in `lowerings.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinytorch.creation import zeros
+from tinytorch.dtypes import DType, TensorMeta
+from tinytorch.files import atomic_write
+from tinytorch.graph.bindings import StateBinding
+from tinytorch.graph.interpret import Interpreter
+from tinytorch.graph.ir import Graph, Node
+from tinytorch.graph.onnx.errors import UnsupportedOnnxError
+from tinytorch.graph.onnx.library import code_of, onnx_package
+from tinytorch.graph.onnx.lowerings import LOWERINGS
+from tinytorch.graph.trace import trace
+from tinytorch.graph.traced import TracedFunction
+
+OPSET = 18
+
+
+class OnnxWriter:
+    """Collects the nodes and initializers of a model; what lowerings write to."""
+
+    def __init__(self) -> None:
+        self._onnx = onnx_package()
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+        self._constants: dict[Any, str] = {}
+        self._count = 0
+
+    def node(
+        self, op_type: str, inputs: Sequence[str], output: str | None = None, **attributes: Any
+    ) -> str:
+        """Add a node with one result; returns the result's name."""
+        if output is None:
+            self._count += 1
+            output = f"value_{self._count}"
+        self.nodes.append(self._onnx.helper.make_node(op_type, inputs, [output], **attributes))
+        return output
+
+    def second(self, op_type: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add a node with two results; returns the second one's name."""
+        self._count += 1
+        unused, wanted = f"unused_{self._count}", f"value_{self._count}"
+        node = self._onnx.helper.make_node(op_type, inputs, [unused, wanted], **attributes)
+        self.nodes.append(node)
+        return wanted
+
+    def constant(self, values: Any, dtype: DType | None = None) -> str:
+        """A constant by value, written down once; without a dtype int64, as shapes are."""
+        array = np.asarray(values, np.int64 if dtype is None else dtype.dtype)
+        key = (array.dtype, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self.initializer(f"constant_{len(self._constants)}", array)
+        return self._constants[key]
+
+    def initializer(self, name: str, array: Any) -> str:
+        """A value that is stored in the model."""
+        contiguous = np.array(array, order="C")
+        self.initializers.append(self._onnx.numpy_helper.from_array(contiguous, name))
+        return name
+
+    def cast(self, name: str, dtype: DType) -> str:
+        """The value in another dtype."""
+        return self.node("Cast", [name], to=code_of(dtype))
+
+
+def _operands(writer: OnnxWriter, node: Node, names: dict[Node, str]) -> list[str]:
+    """Names of a node's operands, cast as the op's rule says, with numbers as constants."""
+    given = [a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args]
+    key = ("onnx", tuple(given), repr(node.kwargs))
+    casts = node.target.plan(key, given, node.kwargs).casts or (None,) * len(given)
+    common = None
+    for meta, cast in zip(given, casts, strict=True):
+        if isinstance(meta, TensorMeta):
+            common = cast or meta.dtype  # a number takes the dtype of the tensors beside it
+    result = []
+    for argument, cast in zip(node.args, casts, strict=True):
+        if not isinstance(argument, Node):
+            result.append(writer.constant(argument, common))
+        else:
+            name = names[argument]
+            result.append(name if cast is None else writer.cast(name, cast))
+    return result
+
+
+def _write_graph(writer: OnnxWriter, graph: Graph, names: dict[Node, str]) -> list[str]:
+    """Write the nodes of a graph whose placeholders are in `names`; returns its results' names."""
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            names[node] = writer.constant(
+                graph.constants[node.target], node.meta["tensor_meta"].dtype
+            )
+        elif node.op == "call_function":
+            lowering = LOWERINGS.get(node.target.name)
+            if lowering is None:
+                raise UnsupportedOnnxError(
+                    f"op {node.target.name} (of {node.stack_trace or node.name}) cannot be said in "
+                    f"ONNX"
+                )
+            operands = _operands(writer, node, names)
+            names[node] = lowering(writer, node, *operands, **node.kwargs)
+    return [names[value] for value in graph.output_node().args[0]]
+
+
+def _in_primitives(graph: Graph) -> Graph:
+    """The graph with every fused op replaced by its decomposition."""
+    if not any(n.op == "call_function" and n.target.decomposition for n in graph.nodes):
+        return graph
+    metas = [n.meta["tensor_meta"] for n in graph.find_nodes(op="placeholder")]
+    examples = [zeros(meta.shape, dtype=meta.dtype) for meta in metas]
+    return trace(Interpreter(graph).run, *examples).graph
+
+
+def _value_info(name: str, meta: TensorMeta) -> Any:
+    return onnx_package().helper.make_tensor_value_info(name, code_of(meta.dtype), meta.shape)
+
+
+def export_onnx(
+    traced: TracedFunction | Graph, path: str | Path | None = None, name: str = "tinytorch"
+) -> Any:
+    """Write a traced function, or a graph, as an ONNX model.
+
+    Args:
+        traced: what `trace` returned. Of a Graph all placeholders become inputs.
+        path: where to; None to write no file.
+        name: of the model's graph.
+
+    Returns:
+        The `onnx.ModelProto`, checked by onnx itself. Inputs have the names of the arguments,
+        outputs are `output_0`, `output_1`, ...
+
+    Raises:
+        UnsupportedOnnxError: an op has no counterpart in ONNX (a generator of random numbers).
+        MissingExtraError: onnx is not installed.
+    """
+    onnx = onnx_package()
+    given = traced.graph if isinstance(traced, TracedFunction) else traced
+    graph = _in_primitives(given)
+    writer = OnnxWriter()
+    names: dict[Node, str] = {}
+    inputs = []
+    bindings = traced.signature.inputs if isinstance(traced, TracedFunction) else ()
+    own = [n.name for n in given.find_nodes(op="placeholder")]
+    for i, node in enumerate(graph.find_nodes(op="placeholder")):
+        input_name = names[node] = own[i]
+        binding = bindings[i] if bindings else None
+        if isinstance(binding, StateBinding):
+            writer.initializer(input_name, binding.tensor.detach().numpy())
+        else:
+            inputs.append(_value_info(input_name, node.meta["tensor_meta"]))
+    results = _write_graph(writer, graph, names)
+    outputs = []
+    for i, (value, node) in enumerate(zip(results, graph.output_node().args[0], strict=True)):
+        writer.node("Identity", [value], f"output_{i}")
+        outputs.append(_value_info(f"output_{i}", node.meta["tensor_meta"]))
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(writer.nodes, name, inputs, outputs, writer.initializers),
+        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+        ir_version=8,
+        producer_name="tinytorch",
+    )
+    onnx.checker.check_model(model, full_check=True)
+    if path is not None:
+        with atomic_write(Path(path)) as stream:
+            stream.write(model.SerializeToString())
+    return model
