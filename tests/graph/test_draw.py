@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from tests.system_tools import require_tool
 from tinytorch.errors import MissingExtraError
 from tinytorch.graph import parse_graph
 from tinytorch.graph.draw import draw, node_color, to_dot, to_mermaid
@@ -83,3 +84,13 @@ def test_pictures_are_made_by_dot(tmp_path, monkeypatch):
     ((command,), options) = calls[0]
     assert command == ["/bin/dot", "-Tpng", "-o", str(tmp_path / "graph.png")]
     assert options == {"input": DOT, "text": True, "check": True}
+
+
+def test_graphviz_takes_what_is_drawn(tmp_path):
+    require_tool("dot")
+    graph = parse_graph(TEXT)
+    draw(graph, tmp_path / "graph.svg")
+    picture = (tmp_path / "graph.svg").read_text()
+    assert all(f"<title>{node.name}</title>" in picture for node in graph.nodes)
+    draw(graph, tmp_path / "graph.png", {graph.output_node().prev: 1.0})
+    assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")

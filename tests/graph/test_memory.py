@@ -69,7 +69,7 @@ def test_timeline_and_witness():
     assert line.peak == 2112 and line.peak_node.name == "d"
     assert [t.node.name for t in line.witness] == ["b", "d", "c"]
     assert line.total == 3 * 1024 + 64
-    assert str(line).startswith("peak 0.00 MiB of 0.00 at d")
+    assert str(line).startswith("peak 2.06 KiB of 3.06 KiB at d")
 
 
 def test_the_timeline_is_what_a_run_holds():
