@@ -1,5 +1,9 @@
 """`python -m tito`"""
 
-from tito.cli import main
+from tito import leave_out_workspaces
+
+leave_out_workspaces()
+
+from tito.cli import main  # noqa: E402
 
 main()

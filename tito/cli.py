@@ -11,10 +11,25 @@ try:
 except ModuleNotFoundError as error:
     sys.exit(f"tito needs {error.name}, which is not installed: pip install 'tinytorch[cli]'")
 
-from tito import bench, cache, demo, doctor, milestone
+from tito import (
+    bench,
+    cache,
+    demo,
+    doctor,
+    graph,
+    init,
+    leave_out_workspaces,
+    milestone,
+    module,
+    status,
+)
+from tito.course import commands as course
+from tito.lessons import commands as lessons
+from tito.suggest import SuggestingGroup
 
 app = typer.Typer(
     name="tito",
+    cls=SuggestingGroup,
     help="The command line of TinyTorch, a deep-learning framework to learn from by building it.",
     epilog="Examples:\n\ntito demo\n\ntito milestone run cnn\n\ntito COMMAND --help",
     no_args_is_help=True,
@@ -52,9 +67,18 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(bench.bench)
 app.command(epilog="Examples:\n\ntito cache\n\ntito cache --clear")(cache.cache)
+app.command(epilog="Examples:\n\ntito init my-tinytorch\n\ntito init my-tinytorch --format py")(
+    init.init
+)
+app.command(epilog="Examples:\n\ntito status\n\ntito status --json")(status.status)
+app.add_typer(module.app, name="module")
+app.add_typer(graph.app, name="graph")
 app.add_typer(milestone.app, name="milestone")
+app.add_typer(lessons.app, name="lessons")
+app.add_typer(course.app, name="course")
 
 
 def main() -> None:
     """The entry point of the command `tito`."""
+    leave_out_workspaces()
     app(prog_name="tito")

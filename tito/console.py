@@ -35,6 +35,23 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     out.print(table)
 
 
+def print_beside(title: str, rows: Sequence[tuple[str, str, bool]]) -> None:
+    """Two texts beside each other; in a row of lines that differ a mark stands between them."""
+    if not out.is_terminal:
+        out.width = PLAIN_WIDTH
+    out.print(Text(f"\n{title}", style="bold"))
+    if not rows:
+        out.print("the same as ours")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("yours", "", "ours"):
+        table.add_column(column, overflow="fold")
+    for left, right, differs in rows:
+        style = "yellow" if differs else ""
+        table.add_row(Text(left, style=style), "|" if differs else "", Text(right, style=style))
+    out.print(table)
+
+
 def unknown(kind: str, given: str, known: Sequence[str]) -> str:
     """The sentence for a name that does not exist: the nearest ones, then all.
 

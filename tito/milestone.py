@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tito import console, scripts
+from tito.module import plainly
 
 app = typer.Typer(no_args_is_help=True, help="Replay the history of neural networks.")
 
@@ -75,8 +76,9 @@ def list_milestones(
 @app.command(
     "run",
     epilog="Examples:\n\ntito milestone run 04\n\ntito milestone run cnn --backend optimized\n\n"
-    "tito milestone run xor --json",
+    "tito milestone run xor --json\n\ntito milestone run mlp --require-all-mine",
 )
+@plainly
 def run_milestone(
     name: Annotated[str, typer.Argument(help="Number, name or year: 04, cnn, 1998.")],
     backend: Annotated[
@@ -85,12 +87,31 @@ def run_milestone(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object on stdout; progress goes to stderr.")
     ] = False,
+    all_mine: Annotated[
+        bool,
+        typer.Option(
+            "--require-all-mine",
+            help="In a workspace: fail if a part ran that is yet to be written by you.",
+        ),
+    ] = False,
 ) -> None:
     """Run a milestone in a fresh process and check its gates.
 
-    Exits with 0 if every gate holds, and with 1 if one fails.
+    In a workspace it runs on your tinytorch, and says how much of what ran was yours. Exits with 0
+    if every gate holds, and with 1 if one fails.
     """
+    from tito.workspace.folder import WorkspaceError, find as find_workspace
+
     arguments = ["--backend", backend] if backend is not None else []
     arguments += ["--json"] if as_json else []
-    code, _ = scripts.run_script(find(name).script, arguments)
-    raise typer.Exit(code)
+    milestone, workspace = find(name), find_workspace()
+    if workspace is None:
+        if all_mine:
+            raise WorkspaceError("--require-all-mine is for a workspace: cd to yours")
+        code, _ = scripts.run_script(milestone.script, arguments)
+        raise typer.Exit(code)
+    from tito.workspace import own
+
+    raise typer.Exit(
+        own.run_script(workspace, milestone.script, arguments, as_json=as_json, all_mine=all_mine)
+    )

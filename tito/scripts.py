@@ -28,16 +28,20 @@ def folder(name: str) -> Path:
     return path
 
 
-def run_script(path: Path, arguments: Sequence[str], *, capture: bool = False) -> tuple[int, str]:
+def run_script(
+    path: Path, arguments: Sequence[str], *, capture: bool = False, package: Path = ROOT
+) -> tuple[int, str]:
     """Run a Python script to its end with this interpreter and this TinyTorch.
 
     Args:
         capture: return what it prints on stdout instead of passing it on.
+        package: the folder whose `tinytorch/` the script imports.
 
     Returns:
         Its exit code (128 + n if signal n ended it), and its output if captured.
     """
-    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    places = dict.fromkeys([str(package), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    search = os.pathsep.join(filter(None, places))
     try:
         finished = subprocess.run(
             [sys.executable, str(path), *arguments],

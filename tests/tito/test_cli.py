@@ -16,7 +16,7 @@ from tito.cli import app
 
 ROOT = Path(__file__).parents[2]
 runner = CliRunner()
-HEAVY = ("numpy", "tinytorch", "numba", "torch", "matplotlib")
+HEAVY = ("numpy", "tinytorch", "numba", "torch", "matplotlib", "yaml", "jupytext", "nbgrader")
 
 
 def commands(group: typer.Typer, *path: str) -> Iterator[tuple[str, ...]]:
@@ -30,7 +30,7 @@ def commands(group: typer.Typer, *path: str) -> Iterator[tuple[str, ...]]:
 def test_help_lists_the_commands() -> None:
     result = runner.invoke(app, ["--help"])
     assert result.exit_code == 0
-    for command in ("bench", "cache", "demo", "doctor", "milestone"):
+    for command in ("bench", "cache", "demo", "doctor", "init", "milestone", "module", "status"):
         assert re.search(rf"^  {command} ", result.output, re.MULTILINE)
 
 
@@ -56,10 +56,21 @@ def test_help_loads_nothing_heavy() -> None:
     assert result.stderr.strip() == "[]"
 
 
-def test_an_unknown_command_suggests_the_nearest() -> None:
-    result = runner.invoke(app, ["milestones"])
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["milestones"], "No such command 'milestones'. Did you mean 'milestone'"),
+        (["start", "02"], "No such command 'start'. Did you mean 'module start'?"),
+        (["complte"], "No such command 'complte'. Did you mean 'module complete'?"),
+        (["module", "tset", "02"], "No such command 'tset'. Did you mean 'test'"),
+        (["qqq"], "No such command 'qqq'.\n"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_unknown_command_suggests_the_nearest(given: list[str], meant: str) -> None:
+    result = runner.invoke(app, given)
     assert result.exit_code == 2
-    assert "No such command 'milestones'. Did you mean 'milestone'?" in result.output
+    assert meant in result.output
 
 
 def test_version() -> None:

@@ -1,0 +1,103 @@
+"""Wrong solutions that a student would plausibly write, and the points they lose."""
+
+from tito.lessons.mistake import Mistake
+
+MISTAKES = [
+    Mistake(
+        exercise="count-from-the-end",
+        name="wraps what is out of range",
+        source="""
+def normalize_dim(dim, ndim, what="dim"):
+    return operator.index(dim) % max(ndim, 1)
+""",
+        loses={"count-from-the-end-errors": 1},
+    ),
+    Mistake(
+        exercise="count-from-the-end",
+        name="forgets 0-d tensors",
+        source="""
+def normalize_dim(dim, ndim, what="dim"):
+    dim = operator.index(dim)
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"{what} {dim} is out of range {-ndim} to {ndim - 1}")
+    return dim % ndim
+""",
+        loses={"count-from-the-end-edges": 1},
+    ),
+    Mistake(
+        exercise="count-from-the-end",
+        name="counts from 1",
+        source="""
+def normalize_dim(dim, ndim, what="dim"):
+    dim = operator.index(dim)
+    extent = max(ndim, 1)
+    if not -extent < dim <= extent:
+        raise IndexError(f"{what} {dim} is out of range {-extent} to {extent - 1}")
+    return dim % extent
+""",
+        loses={
+            "count-from-the-end-values": 2,
+            "count-from-the-end-errors": 1,
+            "count-from-the-end-edges": 1,
+        },
+    ),
+    Mistake(
+        exercise="size-of-minus-one",
+        name="divides without looking at the remainder",
+        source="""
+def infer_size(shape, elements):
+    if shape.count(-1) > 1:
+        raise ShapeError(f"only one size may be -1: {shape}")
+    rest = prod(s for s in shape if s != -1)
+    return tuple(elements // rest if s == -1 else s for s in shape)
+""",
+        loses={"size-of-minus-one-errors": 2},
+    ),
+    Mistake(
+        exercise="size-of-minus-one",
+        name="multiplies the -1 in",
+        source="""
+def infer_size(shape, elements):
+    if -1 not in shape:
+        return shape
+    if shape.count(-1) > 1:
+        raise ShapeError(f"only one size may be -1: {shape}")
+    rest = prod(shape)
+    if rest == 0 or elements % rest:
+        raise ShapeError(f"{elements} elements do not fit into {shape}")
+    return tuple(elements // rest if s == -1 else s for s in shape)
+""",
+        loses={"size-of-minus-one-values": 2},
+    ),
+    Mistake(
+        exercise="two-spellings",
+        name="knows one spelling only",
+        source="""
+def shape_arguments(sizes):
+    return tuple(operator.index(s) for s in sizes)
+""",
+        loses={"two-spellings-values": 2},
+    ),
+    Mistake(
+        exercise="two-spellings",
+        name="takes the sizes as they are",
+        source="""
+def shape_arguments(sizes):
+    if len(sizes) == 1 and isinstance(sizes[0], Iterable):
+        sizes = sizes[0]
+    return tuple(sizes)
+""",
+        loses={"two-spellings-types": 2},
+    ),
+    Mistake(
+        exercise="two-spellings",
+        name="converts with int",
+        source="""
+def shape_arguments(sizes):
+    if len(sizes) == 1 and isinstance(sizes[0], Iterable):
+        sizes = sizes[0]
+    return tuple(int(s) for s in sizes)
+""",
+        loses={"two-spellings-types": 2},
+    ),
+]

@@ -1,0 +1,153 @@
+"""TinyTorch graphs in PyTorch: every op of the table, models, whole training steps."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tinytorch
+from tests.op_samples import admitted_dtypes, draw_sample
+from tinytorch import nn, optim
+from tinytorch.dispatch import apply
+from tinytorch.fx.to_torch import ConversionError, to_torch
+from tinytorch.fx.torch_ops import TORCH_OPS
+from tinytorch.graph import trace
+from tinytorch.graph.ir import Graph
+from tinytorch.nn import functional as F
+from tinytorch.op import OPS, Op
+from tinytorch.tensor import Tensor
+
+SAMPLES = 8
+
+
+@pytest.fixture(autouse=True)
+def _numpy_backend() -> Any:
+    with tinytorch.using_backend("numpy"):
+        yield
+
+
+def test_every_op_can_be_said_in_torch() -> None:
+    primitives = {name for name, op in OPS.items() if op.decomposition is None}
+    assert primitives <= TORCH_OPS.keys() <= OPS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(TORCH_OPS))
+def test_every_op_means_the_same_in_torch(name: str) -> None:
+    random, checked = Random(name), 0
+    for _ in range(SAMPLES):
+        for dtype in admitted_dtypes(name):
+            sample = draw_sample(name, random, style="finite", dtype=dtype)
+            given = sample.tensors()
+            if "pool" in name and any(t.shape[1] == 0 for t in given):
+                continue  # PyTorch refuses images without channels
+            tensors = [t for t in given if isinstance(t, Tensor)]
+
+            def call(*values: Tensor, given: Any = given, sample: Any = sample) -> Tensor:
+                rest = iter(values)
+                args = [next(rest) if isinstance(t, Tensor) else t for t in given]
+                return apply(OPS[name], *args, **sample.params)
+
+            expected = call(*tensors).numpy()
+            module = to_torch(trace(call, *tensors, decompose=None))
+            (actual,) = module(*[torch.from_numpy(np.array(t.numpy())) for t in tensors])
+            assert actual.numpy().dtype == expected.dtype
+            assert tuple(actual.shape) == expected.shape
+            tolerance = 1e-2 if dtype == "float16" else 1e-4
+            np.testing.assert_allclose(
+                actual.numpy(), expected, rtol=tolerance, atol=tolerance, err_msg=f"{sample}"
+            )
+            checked += 1
+    assert checked
+
+
+def small_model() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(64, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+def test_a_model_has_its_parameters_and_its_gradients(rng: np.random.Generator) -> None:
+    model = small_model().eval()
+    x = rng.standard_normal((2, 1, 8, 8)).astype(np.float32)
+    module = to_torch(trace(model, tinytorch.tensor(x)))
+    assert sum(p.numel() for p in module.parameters()) == sum(p.numel() for p in model.parameters())
+    (out,) = module(torch.from_numpy(x))
+    expected = model(tinytorch.tensor(x))
+    np.testing.assert_allclose(out.detach(), expected.detach().numpy(), rtol=1e-4, atol=1e-5)
+    out.square().sum().backward()
+    (expected * expected).sum().backward()
+    theirs = sorted((p.grad for p in module.parameters()), key=lambda g: (g.shape, g.sum().item()))
+    ours = sorted(
+        (p.grad.numpy() for p in model.parameters()), key=lambda g: (g.shape, float(g.sum()))
+    )
+    for a, b in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_a_training_step_runs_in_torch(rng: np.random.Generator) -> None:
+    model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 3))
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = tinytorch.tensor(rng.standard_normal((4, 5)).astype(np.float32))
+    y = tinytorch.tensor(np.array([0, 2, 1, 1]))
+    step(x, y)  # makes the optimizer's state
+    traced = trace(step, x, y, keep_grads=False)
+    module = to_torch(traced)
+    leaves = [x, y]
+    inputs = [binding.read(leaves) for binding in traced.signature.inputs]
+    names = [node.target for node in module.graph.find_nodes(op="placeholder")]
+    placeholders = traced.graph.find_nodes(op="placeholder")
+    given = {
+        node.name: torch.from_numpy(np.array(value.detach().numpy()))
+        for node, value in zip(placeholders, inputs, strict=True)
+    }
+    loss, *updated = module(*[given[name] for name in names])
+    values = traced.graph and tinytorch.graph.Interpreter(traced.graph).run(*inputs)
+    np.testing.assert_allclose(loss.detach(), values[0].detach().numpy(), rtol=1e-5)
+    for ours, theirs in zip(values[1:], updated, strict=True):
+        np.testing.assert_allclose(theirs.detach(), ours.detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_torch_compile_takes_the_module(rng: np.random.Generator) -> None:
+    model = small_model().eval()
+    x = rng.standard_normal((2, 1, 8, 8)).astype(np.float32)
+    module = to_torch(trace(model, tinytorch.tensor(x)))
+    (out,) = torch.compile(module, fullgraph=True)(torch.from_numpy(x))
+    expected = model(tinytorch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(out.detach(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_op_without_a_counterpart_is_named() -> None:
+    row = OPS["neg"]
+    foreign = Op("cube", "a", "elementwise", row._shape_rule, row._dtype_rule, row._flops)
+    graph = Graph()
+    x = graph.placeholder("x")
+    x.meta["tensor_meta"] = tinytorch.ones(2).meta
+    cube = graph.call_function(foreign, (x,))
+    cube.meta["tensor_meta"] = x.meta["tensor_meta"]
+    graph.output((cube,))
+    with pytest.raises(ConversionError, match=r"op cube \(of cube\) has no counterpart"):
+        to_torch(graph)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_model_runs_on_cuda(rng: np.random.Generator) -> None:
+    model = small_model().eval()
+    x = rng.standard_normal((2, 1, 8, 8)).astype(np.float32)
+    module = to_torch(trace(model, tinytorch.tensor(x)), device="cuda")
+    (out,) = module(torch.from_numpy(x).cuda())
+    expected = model(tinytorch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(out.detach().cpu(), expected, rtol=1e-3, atol=1e-4)

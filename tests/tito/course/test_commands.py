@@ -1,0 +1,95 @@
+"""`tito course` as it is typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tito.course.conftest import ASSIGNMENT, needs_sandbox, submission, write
+from tito import sandbox
+from tito.cli import app
+from tito.course import commands
+
+COMMANDS = ("init", "generate", "release", "collect", "grade", "feedback", "export")
+
+
+def tito(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["course", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_examples(command: str) -> None:
+    result = tito(command, "--help")
+    assert result.exit_code == 0
+    assert f"tito course {command}" in result.output.partition("Example")[2]
+
+
+def test_the_group_has_these_commands_and_no_others() -> None:
+    names = [c.name or c.callback.__name__ for c in commands.app.registered_commands if c.callback]
+    assert tuple(names) == COMMANDS
+
+
+@needs_sandbox
+def test_from_init_to_export(course_root: Path, tmp_path: Path) -> None:
+    here = ("--course", course_root)
+    assert tito("generate", ASSIGNMENT, *here).output.startswith("small: 10 points in 3 tests")
+    assert tito("release", ASSIGNMENT, "--to", tmp_path / "out", *here).exit_code == 0
+    box = tmp_path / "box"
+    box.mkdir()
+    (box / "ada.ipynb").write_text(submission(), encoding="utf-8")
+    (box / "bob.ipynb").write_text(submission(write("double", "pass")), encoding="utf-8")
+    assert tito("collect", ASSIGNMENT, "--from", box, *here).exit_code == 0
+    result = tito("grade", ASSIGNMENT, *here)
+    assert result.exit_code == 0
+    assert "10 of 10" in result.output
+    assert "8 of 10" in result.output
+    assert "nothing new to grade" in tito("grade", ASSIGNMENT, *here).output
+    assert "2 pages" in tito("feedback", *here).output
+    table = json.loads(tito("export", "--json", *here).output)
+    assert {row["student"]: row["score"] for row in table} == {"ada": 10, "bob": 8}
+    assert tito("export", *here).output.startswith("assignment,student,state,score")
+    assert "2 files" in tito("export", "--format", "gradescope", *here).output
+
+
+@needs_sandbox
+def test_exit_codes_say_what_happened(
+    course_root: Path, hand_in: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = ("--course", course_root)
+    assert tito("grade", ASSIGNMENT, *here).exit_code == 1
+    assert tito("export", "--format", "xml", *here).exit_code == 2
+    assert tito("generate", *here).exit_code == 2
+    assert tito("init", course_root).exit_code == 1
+    tito("generate", ASSIGNMENT, *here)
+    hand_in("ada", submission())
+    from tito.course import pool
+
+    monkeypatch.setattr(pool, "run_text", lambda *a: json.dumps({"infrastructure": "no disk"}))
+    result = tito("grade", ASSIGNMENT, *here, "--json")
+    assert result.exit_code == commands.INCOMPLETE
+    assert json.loads(result.output)[0]["score"] is None
+
+
+def test_without_a_sandbox_nothing_is_graded_unless_told(
+    course_root: Path, hand_in: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "unavailable", lambda: "the sandbox needs bwrap: apt-get install")
+    here = ("--course", course_root)
+    refused = tito("generate", ASSIGNMENT, *here)
+    assert refused.exit_code == 1
+    assert "apt-get install" in refused.output
+    assert tito("generate", ASSIGNMENT, "--without-sandbox", *here).exit_code == 0
+    hand_in("ada", submission())
+    assert tito("grade", ASSIGNMENT, *here).exit_code == 1
+    done = tito("grade", ASSIGNMENT, "--without-sandbox", "--json", *here)
+    assert [(row["score"], row["level"][:4]) for row in json.loads(done.output)] == [(10, "none")]
+
+
+def test_a_name_that_is_almost_right(course_root: Path) -> None:
+    result = tito("generate", "tensro", "--course", course_root)
+    assert result.exit_code == 1
+    assert "Did you mean 'tensor'" in result.output

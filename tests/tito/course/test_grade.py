@@ -1,0 +1,196 @@
+"""A batch from end to end on a small course: grades, states, resuming, pages, tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tito.course.conftest import ASSIGNMENT, needs_sandbox, submission, write
+from tito.course import grade, states
+from tito.course.config import CONFIG, Course, CourseError, create
+from tito.course.export import Row, rows, to_csv, to_gradescope
+from tito.course.feedback import feedback
+from tito.course.generate import generate
+from tito.course.grade import Grader
+from tito.course.handout import release
+from tito.course.instrument import InstrumentError
+from tito.course.job import Job, Transcript
+from tito.course.pool import LocalPool
+from tito.course.states import State, States
+
+pytestmark = needs_sandbox
+HandIn = Callable[..., Path]
+
+
+@pytest.fixture
+def course(course_root: Path) -> Course:
+    return Course.load(course_root)
+
+
+def graded(course: Course, pool: Any = None, **options: Any) -> dict[str, State]:
+    told: list[State | None] = []
+    reached = Grader(course, ASSIGNMENT, **options).run(
+        pool or LocalPool(2), lambda state, total: told.append(state)
+    )
+    assert told == [None, *reached]
+    return {state.student: state for state in reached}
+
+
+def scores(course: Course) -> dict[str, float | None]:
+    return {row.student: row.score for row in rows(course)}
+
+
+def test_generating_clears_solutions_and_hidden_tests(course: Course, tmp_path: Path) -> None:
+    made = generate(course, ASSIGNMENT)
+    assert (made.points, made.tests) == (10.0, 3)
+    folder, archive = release(course, ASSIGNMENT, tmp_path / "handout")
+    text = (folder / f"{ASSIGNMENT}.ipynb").read_text("utf-8")
+    assert "return 2 * x" not in text
+    assert "-41" not in text
+    assert "double(4), 8" in text
+    assert archive.is_file()
+
+
+def test_a_reference_that_fails_its_own_tests_is_refused(course: Course) -> None:
+    path = course.root / "source" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    path.write_text(submission(write("clamp", "def clamp(x):\n    return x")), encoding="utf-8")
+    with pytest.raises(InstrumentError, match="the reference fails in test cell 'clamp-values'"):
+        generate(course, ASSIGNMENT)
+
+
+def test_a_batch_with_everything_in_it(course: Course, hand_in: HandIn, tmp_path: Path) -> None:
+    hand_in("right", submission())
+    hand_in("half", submission(write("clamp", "raise NotImplementedError")))
+    hand_in("warns", submission(write("double", "import sys\ndef double(x):\n"
+        "    print('careful', file=sys.stderr)\n    return x * 2")))  # fmt: skip
+    hand_in("tells", submission(write("clamp", "def clamp(x):\n    raise ValueError(f'tell {x}')")))
+    hand_in("broken", "{")
+    hand_in("linked", submission()).with_name("other.txt").symlink_to("/etc/hostname")
+    found = graded(course)
+    assert [s.detail for s in found.values() if s.state == states.FAILED] == []
+    assert {name: state.state for name, state in found.items()} == {
+        "right": states.GRADED, "half": states.GRADED, "warns": states.GRADED,
+        "tells": states.GRADED, "broken": states.UNREADABLE, "linked": states.UNREADABLE,
+    }  # fmt: skip
+    assert scores(course) == {
+        "right": 10, "half": 2, "warns": 10, "tells": 2, "broken": 0, "linked": 0,
+    }  # fmt: skip
+
+    pages = {s.student: feedback(course, s) for s in found.values()}
+    text = {name: page.read_text("utf-8") for name, page in pages.items() if page is not None}
+    assert set(text) == set(found)
+    assert "could not be read: it is not JSON" in text["broken"]
+    assert "hidden test: it checks whole numbers" in text["half"]
+    assert "nothing below zero" in text["tells"]
+    assert not [name for name, page in text.items() if "-41" in page]
+
+    table = list(csv.DictReader(io.StringIO(to_csv(rows(course)))))
+    assert {line["student"]: line["state"] for line in table}["broken"] == "unreadable"
+    files = to_gradescope(course, rows(course), tmp_path)
+    assert len(files) == len(found)
+    half = json.loads((tmp_path / ASSIGNMENT / "half" / "results.json").read_text("utf-8"))
+    assert half["score"] == 2
+    assert [test["status"] for test in half["tests"]] == ["failed", "failed", "passed"]
+    assert "-41" not in json.dumps(half)
+
+
+def test_the_next_run_does_what_is_new(course: Course, hand_in: HandIn) -> None:
+    hand_in("ada", submission())
+    hand_in("bob", submission())
+    assert set(graded(course)) == {"ada", "bob"}
+    assert graded(course) == {}
+    hand_in("bob", submission(write("double", "")))
+    assert set(graded(course)) == {"bob"}
+    assert scores(course) == {"ada": 10, "bob": 8}
+    assert set(graded(course, force=True, students=["ada"])) == {"ada"}
+
+
+class LosingPool(LocalPool):
+    """The machine of one student fails, and the run is stopped before the last."""
+
+    def run(self, jobs: Iterator[tuple[Any, Job]]) -> Iterator[tuple[Any, Transcript | Exception]]:
+        for count, (name, answer) in enumerate(super().run(jobs)):
+            if count == 2:
+                raise KeyboardInterrupt
+            yield name, OSError("worker lost") if name[0] == "ada" else answer
+
+
+def test_a_failure_of_the_machine_is_no_zero(course: Course, hand_in: HandIn) -> None:
+    for student in ("ada", "bob", "cleo"):
+        hand_in(student, submission())
+    with pytest.raises(KeyboardInterrupt):
+        graded(course, LosingPool(1))
+    with course.gradebook() as gradebook:
+        known = {s.student: s for s in States(gradebook.engine).all().values()}
+    assert known["ada"].state == states.FAILED
+    assert "worker lost" in known["ada"].detail
+    assert scores(course) == {"ada": None, "bob": 10, "cleo": None}
+    assert "ada,infrastructure,,10.0" in to_csv(rows(course))
+    assert feedback(course, known["ada"]) is None
+    assert set(graded(course)) == {"ada", "cleo"}
+    assert scores(course) == {"ada": 10, "bob": 10, "cleo": 10}
+
+
+def test_what_goes_wrong_in_the_grader_is_no_zero_either(
+    course: Course, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_in("ada", submission())
+
+    def fail(*arguments: Any) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(grade, "with_outputs", fail)
+    assert graded(course)["ada"].state == states.FAILED
+    assert scores(course) == {"ada": None}
+
+
+def test_a_helper_file_of_the_course_replaces_the_students(course: Course, hand_in: HandIn) -> None:
+    (course.root / "source" / ASSIGNMENT / "data.txt").write_text("2")
+    uses = "def double(x):\n    return x * int(open('data.txt').read())"
+    hand_in("ada", submission(write("double", uses))).with_name("data.txt").write_text("3")
+    graded(course)
+    assert scores(course) == {"ada": 10}
+
+
+def test_a_source_that_has_changed_has_to_be_generated_again(course: Course) -> None:
+    path = course.root / "source" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    changed = write("double-values", "from tito.checks import equal\nequal(double(1), 2)")
+    path.write_text(submission(changed), encoding="utf-8")
+    with pytest.raises(CourseError, match="has changed since the assignment was made"):
+        graded(course)
+
+
+def test_what_is_not_there_is_told(course: Course, tmp_path: Path) -> None:
+    with pytest.raises(CourseError, match="is not generated"):
+        Grader(course, "other").run(LocalPool(1), lambda state, total: None)
+    with pytest.raises(CourseError, match="nothing was submitted for small by eve"):
+        graded(course, students=["eve"])
+    with pytest.raises(CourseError, match="there is no course in"):
+        Course.load(tmp_path)
+    with pytest.raises(CourseError, match="there is a course in"):
+        create(course.root)
+    with pytest.raises(CourseError, match="the gradebook does not answer"):
+        create(tmp_path / "new", db_url="postgresql+psycopg://nobody@127.0.0.1:1/none")
+    assert not (tmp_path / "new" / CONFIG).exists()
+
+
+def test_settings_are_checked(course: Course) -> None:
+    path = course.root / CONFIG
+    path.write_text(path.read_text("utf-8") + "\nc.TinyTorch.cell_second = 3\n", encoding="utf-8")
+    with pytest.raises(CourseError, match=r"no such setting: TinyTorch\.cell_second; known"):
+        Course.load(course.root)
+
+
+def test_a_table_is_no_place_for_formulas(course: Course) -> None:
+    assert rows(course) == []
+    made = Row("a", "+cmd", "graded", 1.0, 2.0, 0.0, False, "", "=1+1", 0.0)
+    line = to_csv([replace(made, score=None)]).splitlines()[1]
+    assert line.startswith("a,'+cmd,graded,,2.0")
+    assert "'=1+1" in line

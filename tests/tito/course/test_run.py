@@ -1,0 +1,181 @@
+"""One notebook in the sandbox: what is heard of it, whatever it does."""
+
+from __future__ import annotations
+
+import base64
+import re
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.tito.course.conftest import needs_sandbox
+from tito import sandbox
+from tito.course import run
+from tito.course.job import Budget, InfrastructureError, Job, Question, Transcript, Unit
+from tito.course.run import run_job
+from tito.course.values import decode
+
+pytestmark = needs_sandbox
+BUDGET = Budget(cell_seconds=0.75, seconds=60.0, memory_bytes=1 << 30)
+ASKED = Question("test", "__tito__.got(0, f(2))", visible=True)
+
+
+def go(*sources: str, tests: tuple[Question, ...] = (ASKED,), **options: Any) -> Transcript:
+    """Run cells, with the place of the tests behind the last."""
+    units = [Unit(str(i), source) for i, source in enumerate(sources)]
+    places = [Unit(f"place of {t.id}", None, t.id) for t in tests]
+    options = {"budget": BUDGET, **options}
+    return run_job(Job((*units, *places), tests, **options))
+
+
+def claimed(said: Transcript, test: str = "test") -> list[Any]:
+    return [decode(c["got"]) for c in said.tests[test]["claims"]]
+
+
+def test_cells_run_in_one_namespace_and_tests_send_values() -> None:
+    said = go("import numpy as np", "def f(x):\n    return np.int8(x)", "print('hi')\nf(3)")
+    assert claimed(said) == [2]
+    assert said.cells["2"]["text"] == "hi\n"
+    assert said.cells["2"]["shown"] == [{"text/plain": "np.int8(3)"}]
+    assert (said.ended, said.attempts) == ({}, 1)
+    assert said.level.startswith("bubblewrap")
+
+
+def test_a_test_sees_the_names_as_they_stood_at_its_place() -> None:
+    units = (Unit("0", "def f(x): return x"), Unit("1", None, "test"), Unit("2", "f = None"))
+    said = run_job(Job(units, (ASKED,), BUDGET))
+    assert claimed(said) == [2]
+
+
+def test_what_one_test_imports_the_next_one_has() -> None:
+    first = Question("first", "import math\n__tito__.got(0, math.pi)", True)
+    second = Question("second", "__tito__.got(0, math.e)", True)
+    said = go("pass", tests=(first, second))
+    assert (len(claimed(said, "first")), len(claimed(said, "second"))) == (1, 1)
+
+
+def test_every_test_starts_from_the_same_seed() -> None:
+    draw = "__tito__.got(0, (np.random.rand(), random.random(), tinytorch.rand(1).item()))"
+    tests = tuple(Question(name, draw, True) for name in ("one", "two"))
+    said = go("import random, numpy as np, tinytorch\nnp.random.rand()", tests=tests)
+    assert claimed(said, "one") == claimed(said, "two")
+
+
+def test_hidden_tests_come_after_all_that_is_visible() -> None:
+    told = "__tito__.got(0, seen)\nseen.append('{}')"
+    tests = (Question("hidden", told.format("hidden"), False), ASKED)
+    said = go("seen = []\ndef f(x):\n    seen.append('visible')", tests=tests)
+    assert claimed(said, "hidden") == [["visible"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("while True: pass", "did not finish in 0.75 s"),
+        ("import time; time.sleep(1000)", "did not finish in 0.75 s"),
+        ("import os; os._exit(3)", r"ended by itself \(exit code 3\)"),
+        ("import os; os.kill(os.getpid(), 9)", "was killed"),
+        ("import os\nfor _ in range(5): os.fork()\nblock = b'x' * (200 << 20)\nwhile True: pass",
+         "more than 1024 MiB"),
+    ],
+)  # fmt: skip
+def test_a_cell_that_ends_the_process_is_left_out(code: str, reason: str) -> None:
+    said = go(code, "def f(x): return x")
+    assert claimed(said) == [2]
+    assert list(said.ended) == ["0"]
+    assert re.search(reason, said.ended["0"])
+
+
+def test_an_unlucky_kill_is_forgiven_once() -> None:
+    said = go("import os\nif not os.path.exists('x'): os.kill(os.getpid(), 9)\ndef f(x): return x")
+    assert said.attempts == 3  # forgiven, then the cell is left out
+    assert said.tests["test"]["error"]["type"] == "NameError"
+
+
+def test_a_visible_test_that_hangs_is_not_waited_for_twice() -> None:
+    units = (Unit("0", "def f(x):\n    while True: pass"), Unit("1", "f(2)", "test", False))
+    said = run_job(Job(units, (ASKED,), BUDGET))
+    assert set(said.ended) == {"1", "test"}
+    assert said.attempts == 2
+
+
+def test_all_is_told_when_the_time_is_over() -> None:
+    budget = Budget(cell_seconds=5.0, seconds=1.0)
+    said = go("while True: pass", "while True: pass", budget=budget)
+    assert "did not finish in 1 s" in said.ended["0"]
+    assert "took all of the time" in said.ended["test"]
+
+
+def test_forged_and_broken_messages_are_no_answers() -> None:
+    forge = (
+        "import gc\n"
+        "pipe = [x for x in gc.get_objects() if type(x).__name__ == 'Pipe'][0]\n"
+        "def f(x):\n"
+        "    pipe.tell(end='another')\n"
+        "    return x\n"
+    )
+    said = go(forge)
+    assert said.ended["test"] == "it interfered with its own grading"
+    noise = (
+        "import os\n"
+        "for fd in range(3, 30):\n"
+        "    try: os.write(fd, b'\\n{}\\n\\xff')\n"
+        "    except OSError: pass"
+    )
+    assert claimed(go(noise, "def f(x): return x")) == [2]
+
+
+def test_halves_of_characters_and_floods_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = go("print('a\\ud800b')\nprint('\\N{SNOWMAN}')", "def f(x): return '\\ud800'")
+    assert said.cells["0"]["text"] == "a?b\n\N{SNOWMAN}\n"
+    assert claimed(said) == ["?"]
+    monkeypatch.setattr(run, "MOST_BYTES", 1 << 20)
+    flood = "def f(x):\n    return ['x' * 1000] * 2000"
+    assert "more than the grader takes" in go(flood).ended["test"]
+
+
+def test_files_beside_the_notebook_are_there() -> None:
+    content = base64.b64encode(b"def g(): return 5").decode()
+    said = go(
+        "import sys; sys.path.insert(0, '')\nfrom helper import g\ndef f(x): return g()",
+        files={"helper.py": content},
+    )
+    assert claimed(said) == [5]
+
+
+def test_magics_and_errors_are_those_of_a_notebook() -> None:
+    said = go("%matplotlib inline\n!echo from the shell", "1/0", "def f(x:", "f = abs")
+    assert "from the shell" in said.cells["0"]["text"]
+    assert said.cells["1"]["error"]["type"] == "ZeroDivisionError"
+    assert said.cells["2"]["error"]["type"] == "SyntaxError"
+    assert claimed(said) == [2]
+
+
+def test_without_a_sandbox_nothing_runs_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "unavailable", lambda: "bwrap is not installed")
+    with pytest.raises(InfrastructureError, match="bwrap is not installed"):
+        go("def f(x): return x")
+    said = go("def f(x): return x", confined=False)
+    assert claimed(said) == [2]
+    assert said.level.startswith("none")
+
+
+def test_a_kernel_that_does_not_start_is_no_fault_of_the_student(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "HARNESS", run.HARNESS.with_name("no_such_file.py"))
+    with pytest.raises(InfrastructureError, match=r"did not start: .*no_such_file"):
+        go("pass")
+
+
+def test_a_run_can_be_stopped() -> None:
+    stop = Event()
+    stop.set()
+    with pytest.raises(InfrastructureError, match="stopped"):
+        run_job(Job((Unit("0", "while True: pass"),), (), BUDGET), stop)
+
+
+def test_a_job_travels_as_json() -> None:
+    job = Job((Unit("0", "x = 1", None, False),), (ASKED,), BUDGET, False, {"a": "YQ=="})
+    assert Job.from_json(job.to_json()) == job

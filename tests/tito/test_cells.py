@@ -1,0 +1,84 @@
+"""Cells in a fresh process; what they may do to it is in workspace/test_broken.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tito.cells import Cell, Outcome, run_cells
+from tito.limits import Limits
+
+LIMITS = Limits(seconds=20)
+
+
+def run(tmp_path: Path, *sources: str, seconds: float = 10) -> list[Outcome]:
+    cells = [Cell(f"cell {i}", source, seconds) for i, source in enumerate(sources)]
+    return run_cells(cells, cwd=tmp_path, path=[tmp_path], limits=LIMITS)
+
+
+def test_one_namespace_and_an_error_stops_nothing(tmp_path: Path) -> None:
+    first, second, third = run(tmp_path, "x = 1", "x = 2; y", "print(x)")
+    assert first.ok and third.ok
+    assert second.failure is not None
+    assert (second.failure.type, second.failure.message) == (
+        "NameError",
+        "name 'y' is not defined",
+    )
+    assert third.output == "2\n"
+
+
+def test_frames_name_cells_and_show_their_lines(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "def f(x):\n    return 1 / x", "f(0)")[1]
+    assert outcome.failure is not None
+    frames = [(f.cell, f.line, f.function, f.code) for f in outcome.failure.frames]
+    assert frames == [
+        ("cell 1", 1, "<module>", "f(0)"),
+        ("cell 0", 2, "f", "return 1 / x"),
+    ]
+
+
+def test_futures_hold_for_later_cells(tmp_path: Path) -> None:
+    code = "def f(x: Unknown): pass\nprint(f.__annotations__)"
+    assert run(tmp_path, "from __future__ import annotations", code)[1].output == (
+        "{'x': 'Unknown'}\n"
+    )
+    assert run(tmp_path, code)[0].failure is not None
+
+
+def test_it_is_main_in_the_folder_with_the_path_given(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("WHERE = __file__")
+    (outcome,) = run(tmp_path, "import mine, os; print(__name__, mine.WHERE, os.getcwd())")
+    assert outcome.output == f"__main__ {tmp_path}/mine.py {tmp_path}\n"
+
+
+def test_classes_can_be_pickled(tmp_path: Path) -> None:
+    code = "import pickle\nclass A: pass\nassert type(pickle.loads(pickle.dumps(A()))) is A"
+    assert run(tmp_path, code)[0].ok
+
+
+def test_a_timeout_stops_its_cell_only(tmp_path: Path) -> None:
+    first, second = run(tmp_path, "while True: pass", "print('next')", seconds=0.3)
+    assert first.failure is not None
+    assert (first.failure.type, first.failure.message) == (
+        "CellTimeout",
+        "not finished after 0.3 s",
+    )
+    assert second.output == "next\n"
+
+
+def test_a_process_that_ends_is_the_outcome_of_its_cell(tmp_path: Path) -> None:
+    outcomes = run(tmp_path, "x = 1", "import os; os._exit(7)", "x = 2")
+    assert [outcome.ran for outcome in outcomes] == [True, True, False]
+    assert outcomes[1].failure is not None
+    assert outcomes[1].failure.message == "the process ended by itself with exit code 7"
+
+
+def test_threads_left_behind_hold_up_nothing(tmp_path: Path) -> None:
+    code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()"
+    (outcome,) = run(tmp_path, code)
+    assert outcome.ok
+
+
+def test_of_a_long_output_the_end_is_kept(tmp_path: Path) -> None:
+    (outcome,) = run(tmp_path, "print('x' * 10_000); print('last')")
+    assert outcome.output.endswith("x\nlast\n")
+    assert len(outcome.output) == 4_000

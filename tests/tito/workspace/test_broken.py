@@ -1,0 +1,238 @@
+"""Whatever is in a student's file: tito says what is wrong, and no work is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tito.workspace.conftest import COUNT, FIRST_ANSWERS, SIZE, Student
+from tito.limits import Limits
+from tito.workspace import course, folder, notebook, run, show, state
+from tito.workspace.run import Result
+
+QUICK = Limits(seconds=6, memory_bytes=2 << 30)
+
+
+def answered(student: Student, code: str, limits: Limits = QUICK) -> tuple[Result, str]:
+    """The result of the first exercise's tests with `code` in its cell, and the words for it."""
+    student.write("01_first.ipynb", {"count": code, "size": SIZE})
+    workspace = folder.require(student.root)
+    path = student.file("01_first.ipynb")
+    result = run.run_tests(workspace, course.find("1"), path, limits, cell_seconds=1)
+    return result, "\n".join(show.result_lines(result))
+
+
+def change(student: Student, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Edit the notebook as JSON."""
+    path = student.file("01_first.ipynb")
+    notebook = json.loads(path.read_text())
+    edit(notebook)
+    path.write_text(json.dumps(notebook))
+
+
+def test_a_syntax_error(student: Student) -> None:
+    result, text = answered(student, "def normalize_dim(dim, ndim)\n    return 1\n")
+    assert result.points == 2  # the other exercise has its points
+    assert "count: the cell itself fails" in text
+    assert "SyntaxError: expected ':'" in text
+    assert "in your cell, line 1: def normalize_dim(dim, ndim)" in text
+
+
+def test_an_endless_loop(student: Student) -> None:
+    code = "def normalize_dim(dim, ndim, what=''):\n    while True:\n        pass\n"
+    result, text = answered(student, code)
+    assert result.points == 2
+    assert "not finished after 1 s" in text
+    assert "in your cell, line" in text
+
+
+def test_a_loop_that_swallows_everything(student: Student) -> None:
+    code = (
+        "def normalize_dim(dim, ndim, what=''):\n    import signal\n"
+        "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    while True:\n        pass\n"
+    )
+    result, text = answered(student, code, Limits(seconds=3))
+    assert result.points == 0
+    assert "the process was stopped after 3 s: is there an endless loop?" in text
+    assert "size: size-values (2 points) fails" in text
+    assert "it was not reached" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import os\nos._exit(0)", "the process ended by itself with exit code 0"),
+        ("raise SystemExit", "SystemExit"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "crashed with SIGSEGV"),
+        ("x = bytearray(8 << 30)", "MemoryError"),
+        ("def normalize_dim(dim, ndim):\n    return normalize_dim(dim, ndim)", "RecursionError"),
+        ("class E(Exception):\n    def __str__(self): 1 / 0\nraise E", "cannot be shown"),
+    ],
+    ids=["os._exit", "SystemExit", "crash", "memory", "recursion", "message"],
+)
+def test_code_that_ends_the_process_or_fails_oddly(student: Student, code: str, words: str) -> None:
+    result, text = answered(student, code)
+    assert not result.passed
+    assert words in text
+
+
+def test_what_they_print_does_not_matter(student: Student) -> None:
+    assert answered(student, f"print('x' * 10_000_000)\n{COUNT}")[0].passed
+    odd = (
+        "def normalize_dim(dim, ndim):\n    print('\\ud800\\x00')\n    raise ValueError('\\ud800')"
+    )
+    _, text = answered(student, odd)
+    assert "ValueError: ?" in text
+    assert text.encode()
+
+
+def test_their_own_cells_may_fail(student: Student) -> None:
+    own = {"cell_type": "code", "metadata": {}, "source": "%timeit 1\nx = undefined"}
+    student.write("01_first.ipynb", FIRST_ANSWERS)
+    change(student, lambda notebook: notebook["cells"].append(own))
+    result = student.tito("module", "test", "1")
+    assert result.exit_code == 0
+    assert "one of your own, fails; that costs no points" in result.output
+    assert "NameError: name 'undefined' is not defined" in result.output
+
+
+def test_demonstrations_of_the_lesson_are_not_run_again(student: Student) -> None:
+    assert run.only_definitions("import a\nslow()\ndef f():\n    return 1") == (
+        "import a\ndef f():\n    return 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is no notebook: it is not JSON (line 1"),
+        (b'{"cells": [{"cell_ty', "is no notebook: it is not JSON"),
+        (b"[1, 2]", "it has no list of cells"),
+        (b'{"cells": 3}', "it has no list of cells"),
+        (b'{"cells": [{"source": 3}]}', "it has no list of cells"),
+        (b"\xff\xfe\x00", "is no text in UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_notebook(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "01_first.ipynb"
+    path.write_bytes(content)
+    with pytest.raises(folder.WorkspaceError) as error:
+        notebook.read(path)
+    assert words in str(error.value)
+
+
+def test_a_broken_file_is_theirs_and_stays_until_they_reset_it(student: Student) -> None:
+    path = student.file("01_first.ipynb")
+    path.write_bytes(b"\x00 not JSON")
+    for command in ("test", "complete"):
+        result = student.tito("module", command, "1")
+        assert result.exit_code == 1
+        assert "01_first.ipynb is no notebook" in result.output
+    assert student.tito("status").exit_code == 0
+    assert student.tito("module", "start", "1").exit_code == 0
+    assert path.read_bytes() == b"\x00 not JSON"
+    assert student.tito("module", "reset", "1").exit_code == 0
+    (kept,) = (student.root / ".tito/backups").rglob("01_first.ipynb")
+    assert kept.read_bytes() == b"\x00 not JSON"
+
+
+def test_a_cell_that_was_deleted(student: Student) -> None:
+    student.write("01_first.ipynb", FIRST_ANSWERS)
+    change(student, lambda notebook: notebook.update(cells=without(notebook, "count")))
+    output = student.tito("module", "test", "1").output
+    assert "its cell is missing" in output
+    assert "2 of 6 points" in output
+
+
+def without(notebook: dict[str, Any], id: str) -> list[Any]:
+    return [c for c in notebook["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") != id]
+
+
+def test_tests_that_were_deleted_or_weakened_run_all_the_same(student: Student) -> None:
+    student.write("01_first.ipynb", {"count": "def normalize_dim(dim, ndim):\n    return 0\n"})
+    change(student, lambda notebook: notebook.update(cells=without(notebook, "count-values")))
+    student.write("01_first.ipynb", {"count-errors": "pass"})
+    output = student.tito("module", "test", "1").output
+    assert "count-values (3 points) fails" in output
+    assert "count-errors (1 point) fails" in output
+
+
+def test_a_cell_that_was_copied(student: Student) -> None:
+    change(student, lambda notebook: notebook["cells"].append(notebook["cells"][-2]))
+    result = student.tito("module", "test", "1")
+    assert result.exit_code == 1
+    assert "has the cell 'size' twice" in result.output
+
+
+def test_the_file_is_gone(student: Student) -> None:
+    student.file("01_first.ipynb").unlink()
+    result = student.tito("module", "test", "1")
+    assert result.exit_code == 1
+    assert "begin with `tito module start 01`" in result.output
+    assert student.tito("module", "start", "1").exit_code == 0
+    assert student.file("01_first.ipynb").exists()
+
+
+DAMAGED = (
+    "",
+    "{",
+    "[]",
+    '{"modules": 3, "format": "ipynb"}',
+    '{"modules": {"first": {"hints": 3}}, "format": "ipynb"}',
+    '{"modules": {"first": {"unknown": 3}}, "format": "ipynb"}',
+    '{"modules": {}, "format": "doc"}',
+)
+
+
+def test_a_damaged_state_is_kept_and_begun_anew(student: Student) -> None:
+    student.complete("first", FIRST_ANSWERS)
+    workspace = folder.require(student.root)
+    for content in DAMAGED:
+        workspace.state.write_text(content)
+        assert state.load(workspace) == state.State()
+    kept = workspace.backups.rglob("state.json")
+    assert sorted(path.read_text() for path in kept) == sorted(DAMAGED)
+    report = json.loads(student.tito("status", "--json").stdout)
+    assert report["modules"][0]["status"] == "completed"  # of that nothing is lost
+
+
+def test_a_completed_module_that_is_damaged_is_named(student: Student) -> None:
+    student.complete("first", FIRST_ANSWERS)
+    (student.root / ".tito/completed/first.json").write_text("{")
+    result = student.tito("status")
+    assert result.exit_code == 1
+    assert "first.json is damaged" in result.output
+    assert "tito module complete first" in result.output
+
+
+def test_a_package_that_was_edited_by_hand_is_kept(student: Student) -> None:
+    path = student.root / "tinytorch/shapes.py"
+    reference = path.read_text()
+    path.write_text("mine")
+    result = student.tito("module", "test", "1")
+    assert "a file of tinytorch/ was changed by hand; it is now" in result.output
+    assert path.read_text() == reference
+    (kept,) = (student.root / ".tito/backups").rglob("shapes.py")
+    assert kept.read_text() == "mine"
+
+
+def test_tito_imports_nothing_from_a_workspace(student: Student, repository: Path) -> None:
+    """Neither from the current folder, as with `python -m`, nor from PYTHONPATH."""
+    for name in ("typer", "rich", "json", "tinytorch/files", "tinytorch/__init__"):
+        (student.root / f"{name}.py").write_text("raise RuntimeError('a student was imported')\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(student.root)])}
+    environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[3])
+    for command in (["status"], ["module", "hint", "1"], ["--version"]):
+        result = subprocess.run(
+            [sys.executable, "-m", "tito", *command],
+            cwd=student.root, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        assert "a student was imported" not in result.stderr
+        assert "Traceback" not in result.stderr

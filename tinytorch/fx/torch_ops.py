@@ -1,0 +1,334 @@
+"""Every op of the table in PyTorch: what `to_torch` makes nodes of.
+
+A function takes torch tensors of the dtypes that the op's rule asks for (numbers as they are) and
+the op's parameters; it runs on any device, under autograd, and through `torch.compile`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch.nn.grad
+from torch import Tensor
+
+from tinytorch.dtypes import DType
+
+Pair = tuple[int, int]
+Dims = tuple[int, ...]
+
+conv_grad: Any = torch.nn.grad  # it comes without types
+
+DTYPES: dict[str, torch.dtype] = {
+    "bool": torch.bool, "int32": torch.int32, "int64": torch.int64, "float16": torch.float16,
+    "float32": torch.float32, "float64": torch.float64,
+}  # fmt: skip
+
+
+def _like(number: Any, tensor: Tensor) -> Tensor:
+    """A number as a tensor beside another; a tensor as it is."""
+    return number if isinstance(number, Tensor) else tensor.new_full((), number)
+
+
+def _both(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """For PyTorch's functions that take no Python numbers."""
+
+    def call(a: Any, b: Any) -> Tensor:
+        tensor = a if isinstance(a, Tensor) else b
+        return function(_like(a, tensor), _like(b, tensor))
+
+    call.__name__ = function.__name__
+    return call
+
+
+# -- elementwise -----------------------------------------------------------------------------------
+
+
+def relu_backward(grad: Tensor, y: Tensor) -> Tensor:
+    return torch.where(y <= 0, 0, grad)
+
+
+def clip(a: Tensor, low: Any, high: Any) -> Tensor:
+    first = next(t for t in (a, low, high) if isinstance(t, Tensor))
+    return torch.minimum(torch.maximum(_like(a, first), _like(low, first)), _like(high, first))
+
+
+def sub(a: Any, b: Any) -> Tensor:
+    return torch.sub(a, b) if isinstance(a, Tensor) else torch.rsub(b, a)
+
+
+def floor_or_same(a: Tensor) -> Tensor:
+    return torch.floor(a) if a.is_floating_point() else a
+
+
+def round_or_same(a: Tensor) -> Tensor:
+    return torch.round(a) if a.is_floating_point() else a
+
+
+def floor_divide(a: Any, b: Any) -> Tensor:
+    tensor = a if isinstance(a, Tensor) else b
+    return torch.div(_like(a, tensor), b, rounding_mode="floor")
+
+
+# -- reductions and scans --------------------------------------------------------------------------
+
+
+def sum_(a: Tensor, *, dims: Dims, keepdim: bool) -> Tensor:
+    return torch.sum(a, dims, keepdim) if dims else a  # PyTorch takes no dims for all
+
+
+def amax(a: Tensor, *, dims: Dims, keepdim: bool) -> Tensor:
+    return torch.amax(a, dims, keepdim) if dims else a
+
+
+def amin(a: Tensor, *, dims: Dims, keepdim: bool) -> Tensor:
+    return torch.amin(a, dims, keepdim) if dims else a
+
+
+def argmax(a: Tensor, *, dim: int, keepdim: bool) -> Tensor:
+    return torch.argmax(_numbers(a), dim, keepdim)
+
+
+def argmin(a: Tensor, *, dim: int, keepdim: bool) -> Tensor:
+    return torch.argmin(_numbers(a), dim, keepdim)
+
+
+def _numbers(a: Tensor) -> Tensor:
+    return a.to(torch.uint8) if a.dtype is torch.bool else a
+
+
+def argsort(a: Tensor, *, dim: int, descending: bool) -> Tensor:
+    return torch.argsort(a, dim=dim, descending=descending, stable=True)
+
+
+def cumsum(a: Tensor, *, dim: int) -> Tensor:
+    return torch.cumsum(a, dim)
+
+
+# -- movement --------------------------------------------------------------------------------------
+
+
+def reshape(a: Tensor, *, shape: Dims) -> Tensor:
+    return torch.reshape(a, shape)
+
+
+def permute(a: Tensor, *, dims: Dims) -> Tensor:
+    return torch.permute(a, dims)
+
+
+def expand(a: Tensor, *, shape: Dims) -> Tensor:
+    return a.expand(shape)
+
+
+def slice_(a: Tensor, *, bounds: tuple[tuple[int, int, int], ...]) -> Tensor:
+    for dim, (start, stop, step) in enumerate(bounds):
+        count = len(range(start, stop, step))
+        if step < 0:  # PyTorch has no negative steps: the same elements, from the other end
+            a = a[(slice(None),) * dim + (slice(start + (count - 1) * step, start + 1, -step),)]
+            a = torch.flip(a, (dim,))
+        else:
+            a = a[(slice(None),) * dim + (slice(start, max(stop, start), step),)]
+    return a
+
+
+def _places(shape: Dims, bounds: tuple[tuple[int, int, int], ...], like: Tensor) -> Tensor:
+    """Where `slice` with these bounds takes its elements, in the flattened tensor."""
+    places = torch.zeros((), dtype=torch.int64, device=like.device)
+    for extent, (start, stop, step) in zip(shape, bounds, strict=True):
+        count = len(range(start, stop, step))
+        along = start + step * torch.arange(count, device=like.device)
+        places = places.unsqueeze(-1) * extent + along
+    return places
+
+
+def unslice(a: Tensor, *, shape: Dims, bounds: tuple[tuple[int, int, int], ...]) -> Tensor:
+    zeros = a.new_zeros(math.prod(shape))
+    places = _places(shape, bounds, a).reshape(-1)
+    return zeros.index_put((places,), a.reshape(-1)).reshape(shape)
+
+
+def unfold(a: Tensor, *, size: int, step: int) -> Tensor:
+    return a.unfold(-1, size, step)
+
+
+def fold(a: Tensor, *, length: int, step: int) -> Tensor:
+    count, size = a.shape[-2:]
+    starts = torch.arange(count, device=a.device).unsqueeze(-1) * step
+    places = (starts + torch.arange(size, device=a.device)).reshape(-1)
+    flat = a.reshape(*a.shape[:-2], count * size)
+    return a.new_zeros((*a.shape[:-2], length)).index_add(-1, places, flat)
+
+
+def cat(*tensors: Tensor, dim: int) -> Tensor:
+    return torch.cat(tensors, dim)
+
+
+def copy(a: Tensor) -> Tensor:
+    return torch.clone(a, memory_format=torch.contiguous_format)
+
+
+def cast(a: Tensor, *, dtype: DType | str) -> Tensor:
+    return a.to(DTYPES[dtype if isinstance(dtype, str) else dtype.name])
+
+
+# -- indexing --------------------------------------------------------------------------------------
+
+
+def take(a: Tensor, index: Tensor) -> Tensor:
+    return a[index]
+
+
+def scatter_add(a: Tensor, index: Tensor, *, length: int) -> Tensor:
+    rest = a.shape[index.ndim :]
+    rows = a.reshape(index.numel(), *rest)
+    zeros = a.new_zeros((length, *rest))
+    return zeros.index_put((index.reshape(-1),), rows, accumulate=True)
+
+
+# -- convolution and pooling -----------------------------------------------------------------------
+
+
+def conv2d(
+    x: Tensor, w: Tensor, b: Tensor | None = None, *, stride: Pair, padding: Pair, dilation: Pair,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    return F.conv2d(x, w, b, stride, padding, dilation, groups)
+
+
+def conv2d_input(
+    grad: Tensor, w: Tensor, *, input_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    size = (grad.shape[0], w.shape[1] * groups, *input_size)
+    return conv_grad.conv2d_input(size, w, grad, stride, padding, dilation, groups)
+
+
+def conv2d_weight(
+    x: Tensor, grad: Tensor, *, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    size = (grad.shape[1], x.shape[1] // groups, *kernel_size)
+    return conv_grad.conv2d_weight(x, size, grad, stride, padding, dilation, groups)
+
+
+def max_pool2d(x: Tensor, *, kernel_size: Pair, **windows: Any) -> Tensor:
+    return F.max_pool2d(x, kernel_size, **windows)
+
+
+def _places_of_maxima(x: Tensor, kernel_size: Pair, windows: dict[str, Any]) -> Tensor:
+    """(n, c, positions): in each image, the largest element of each window."""
+    _, places = F.max_pool2d(x, kernel_size, **windows, return_indices=True)
+    return places.flatten(2)
+
+
+def max_pool2d_backward(grad: Tensor, x: Tensor, *, kernel_size: Pair, **windows: Any) -> Tensor:
+    places = _places_of_maxima(x, kernel_size, windows)
+    zeros = grad.new_zeros(x.shape).flatten(2)
+    return zeros.scatter_add(2, places, grad.flatten(2)).reshape(x.shape)
+
+
+def max_pool2d_select(values: Tensor, x: Tensor, *, kernel_size: Pair, **windows: Any) -> Tensor:
+    _, places = F.max_pool2d(x, kernel_size, **windows, return_indices=True)
+    return values.flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
+
+
+def avg_pool2d(x: Tensor, *, kernel_size: Pair, stride: Pair, padding: Pair) -> Tensor:
+    return F.avg_pool2d(x, kernel_size, stride, padding)
+
+
+def avg_pool2d_backward(
+    grad: Tensor, *, kernel_size: Pair, stride: Pair, padding: Pair, input_size: Pair
+) -> Tensor:
+    channels = grad.shape[1]
+    share = grad.new_full((channels, 1, *kernel_size), 1 / math.prod(kernel_size))
+    size = (grad.shape[0], channels, *input_size)
+    return conv_grad.conv2d_input(size, share, grad, stride, padding, groups=channels)
+
+
+# -- creation: the result's device is chosen when the graph is made --------------------------------
+
+
+def full(*, shape: Dims, value: Any, dtype: DType | str, device: str = "cpu") -> Tensor:
+    kind = DTYPES[dtype if isinstance(dtype, str) else dtype.name]
+    return torch.full(shape, value, dtype=kind, device=device)
+
+
+def arange(
+    *, start: float, stop: float, step: float, dtype: DType | str, device: str = "cpu"
+) -> Tensor:
+    kind = DTYPES[dtype if isinstance(dtype, str) else dtype.name]
+    if (stop - start) * step <= 0:  # PyTorch refuses an empty range that runs backwards
+        return torch.empty(0, dtype=kind, device=device)
+    return torch.arange(start, stop, step, dtype=kind, device=device)
+
+
+def _shifted(z: Tensor, count: int) -> Tensor:
+    """z >> count without its sign: PyTorch's shift of int64 brings copies of the sign in."""
+    return (z >> count) & ((1 << (64 - count)) - 1)
+
+
+def _as_signed(constant: int) -> int:
+    return constant - (1 << 64) if constant >= 1 << 63 else constant
+
+
+def uniform(seed: Tensor, *, shape: Dims, dtype: DType | str, device: str = "cpu") -> Tensor:
+    """The same bits as every other backend: SplitMix64, in int64 that wraps around."""
+    kind = DTYPES[dtype if isinstance(dtype, str) else dtype.name]
+    z = torch.arange(1, math.prod(shape) + 1, dtype=torch.int64, device=device)
+    z = z * _as_signed(0x9E3779B97F4A7C15) + seed
+    z = (z ^ _shifted(z, 30)) * _as_signed(0xBF58476D1CE4E5B9)
+    z = (z ^ _shifted(z, 27)) * _as_signed(0x94D049BB133111EB)
+    z = z ^ _shifted(z, 31)
+    bits = 53 if kind is torch.float64 else 24
+    return (_shifted(z, 64 - bits).to(kind) * 2.0**-bits).reshape(shape)
+
+
+# -- fused -----------------------------------------------------------------------------------------
+
+
+def softmax(x: Tensor, *, dim: int) -> Tensor:
+    return torch.softmax(x, dim)
+
+
+def log_softmax(x: Tensor, *, dim: int) -> Tensor:
+    return torch.log_softmax(x, dim)
+
+
+def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    return F.cross_entropy(x, target)
+
+
+def gelu(x: Tensor, *, approximate: str) -> Tensor:
+    return F.gelu(x, approximate=approximate)
+
+
+def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
+    return F.layer_norm(x, w.shape, w, b, eps)
+
+
+TORCH_OPS: dict[str, Callable[..., Any]] = {
+    "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "exp": torch.exp,
+    "expm1": torch.expm1, "log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt,
+    "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "erf": torch.erf, "relu": torch.relu, "floor": floor_or_same, "round": round_or_same,
+    "logical_not": torch.logical_not, "add": torch.add, "sub": sub, "mul": torch.mul,
+    "div": torch.div, "floor_divide": floor_divide, "remainder": torch.remainder,
+    "pow": torch.pow, "maximum": _both(torch.maximum), "minimum": _both(torch.minimum),
+    "eq": _both(torch.eq), "ne": _both(torch.ne), "lt": _both(torch.lt), "le": _both(torch.le),
+    "logical_and": _both(torch.logical_and), "logical_or": _both(torch.logical_or),
+    "relu_backward": relu_backward, "where": torch.where, "clip": clip, "sum": sum_,
+    "amax": amax, "amin": amin, "argmax": argmax, "argmin": argmin, "argsort": argsort,
+    "cumsum": cumsum, "reshape": reshape, "permute": permute, "expand": expand, "slice": slice_,
+    "unslice": unslice, "unfold": unfold, "fold": fold, "cat": cat, "detach": torch.detach,
+    "copy": copy, "cast": cast, "take": take, "scatter_add": scatter_add, "matmul": torch.matmul,
+    "conv2d": conv2d, "conv2d_input": conv2d_input, "conv2d_weight": conv2d_weight,
+    "max_pool2d": max_pool2d, "max_pool2d_backward": max_pool2d_backward,
+    "max_pool2d_select": max_pool2d_select, "avg_pool2d": avg_pool2d,
+    "avg_pool2d_backward": avg_pool2d_backward, "full": full, "arange": arange,
+    "uniform": uniform, "linear": F.linear, "softmax": softmax, "log_softmax": log_softmax,
+    "cross_entropy": cross_entropy, "gelu": gelu, "layer_norm": layer_norm,
+}  # fmt: skip
+CREATING = frozenset({"full", "arange", "uniform"})  # they are told their device

@@ -1,0 +1,320 @@
+"""`tito course`: hand out, collect and grade lessons with nbgrader, submissions in a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tito import console
+
+if TYPE_CHECKING:
+    from tito.course.states import State
+
+app = typer.Typer(
+    no_args_is_help=True, help="Hand out, collect and grade lessons: nbgrader, with a sandbox."
+)
+INCOMPLETE = 3  # exit code: the machine failed for some submissions; grade again
+
+Where = Annotated[Path, typer.Option("--course", help="The course directory.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Unsafe = Annotated[
+    bool,
+    typer.Option(
+        "--without-sandbox",
+        help="Run what students wrote as your own program, with your rights. Recorded.",
+    ),
+]
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Errors that the user can do something about, as a sentence and exit code 1."""
+    from tito.course.config import CourseError
+    from tito.course.instrument import InstrumentError
+    from tito.course.job import InfrastructureError
+    from tito.lessons.model import LessonError
+
+    try:
+        yield
+    except (CourseError, InstrumentError, InfrastructureError, LessonError) as error:
+        console.errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("tito", "tinytorch"):
+            raise
+        extra = "postgres" if error.name.startswith("psycopg") else "course"
+        console.errors.print(
+            f"this needs {error.name}, which is not installed: pip install 'tinytorch[{extra}]'",
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(1) from None
+
+
+def _say(as_json: bool, report: Any, text: str) -> None:
+    if as_json:
+        console.print_json(report)
+    else:
+        console.out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command(
+    epilog="Examples:\n\ntito course init cs101\n\n"
+    "tito course init cs101 --db postgresql+psycopg://grader@db.example.edu/cs101"
+)
+def init(
+    folder: Annotated[Path, typer.Argument(help="The course directory to make.")],
+    name: Annotated[str, typer.Option(help="A name for the course, in nbgrader.")] = "",
+    db: Annotated[
+        str,
+        typer.Option(help="URL of the gradebook's database; SQLite in the folder if not given."),
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Make a course directory of nbgrader, with its gradebook."""
+    with _explained():
+        from tito.course.config import create
+
+        course = create(folder, course_id=name, db_url=db)
+    _say(
+        as_json,
+        {"course": str(course.root)},
+        f"made {course.root}; its settings: nbgrader_config.py",
+    )
+
+
+@app.command(
+    epilog="Examples:\n\ntito course generate 02\n\ntito course generate tensor layers\n\n"
+    "tito course generate --all"
+)
+def generate(
+    lessons: Annotated[
+        list[str] | None, typer.Argument(help="Numbers, names, or folders in source/.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All lessons.")] = False,
+    course: Where = Path(),
+    unsafe: Unsafe = False,
+    as_json: Json = False,
+) -> None:
+    """Make assignments: the instructor's and the student's notebook of lessons.
+
+    The reference is graded first and has to get full marks.
+    """
+    with _explained():
+        from tito.course import generate as step
+        from tito.course.config import Course
+
+        here = Course.load(course)
+        wanted = step.lesson_names() if every else list(lessons or ())
+        if not wanted:
+            raise typer.BadParameter("name a lesson, or give --all")
+        made = [step.generate(here, name, confined=not unsafe) for name in wanted]
+    report = [{**asdict(m), "release": str(m.release)} for m in made]
+    text = "\n".join(f"{m.name}: {m.points:g} points in {m.tests} tests; {m.release}" for m in made)
+    _say(as_json, report, text)
+
+
+@app.command(epilog="Example: tito course release 02_tensor --to /srv/share/handouts")
+def release(
+    assignment: Annotated[str, typer.Argument(help="An assignment that is generated.")],
+    to: Annotated[Path, typer.Option(help="The folder that students can read.")] = Path("handout"),
+    course: Where = Path(),
+    as_json: Json = False,
+) -> None:
+    """Copy what students get to a folder, and to a zip file for a learning platform."""
+    with _explained():
+        from tito.course.config import Course
+        from tito.course.handout import release as copy
+
+        folder, archive = copy(Course.load(course), assignment, to)
+    _say(as_json, {"folder": str(folder), "zip": str(archive)}, f"{folder}\n{archive}")
+
+
+@app.command(
+    epilog="Examples:\n\ntito course collect 02_tensor --from downloads.zip\n\n"
+    "tito course collect 02_tensor --from box --pattern '(?P<student>\\w+)_late[.]ipynb'"
+)
+def collect(
+    assignment: Annotated[str, typer.Argument(help="An assignment that is generated.")],
+    source: Annotated[Path, typer.Option("--from", help="A folder or a zip file.")],
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="How a path names its student: a regular expression with that group."),
+    ] = None,
+    course: Where = Path(),
+    as_json: Json = False,
+) -> None:
+    """Take submissions in: STUDENT/ASSIGNMENT/NOTEBOOK.ipynb, STUDENT/NOTEBOOK.ipynb, or
+    STUDENT.ipynb.
+
+    Exits with 1 if a file had to be left out.
+    """
+    with _explained():
+        from tito.course.collect import IGNORED, collect as take
+        from tito.course.config import Course
+
+        taken = take(Course.load(course), assignment, source, pattern)
+    if as_json:
+        console.print_json([asdict(each) for each in taken])
+    else:
+        console.print_rows(
+            ["student", "", "file", ""], [[t.student, t.what, t.file, t.detail] for t in taken]
+        )
+    raise typer.Exit(1 if any(each.what == IGNORED for each in taken) else 0)
+
+
+@app.command(
+    epilog="Examples:\n\ntito course grade 02_tensor\n\n"
+    "tito course grade 02_tensor --student ada --force\n\n"
+    "tito course grade 02_tensor --scheduler tcp://10.0.0.5:8786"
+)
+def grade(
+    assignment: Annotated[str, typer.Argument(help="An assignment that is generated.")],
+    student: Annotated[
+        list[str] | None, typer.Option(help="Only this student; may be given again.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also what is graded already.")] = False,
+    jobs: Annotated[int | None, typer.Option(help="At once; one a core if not given.")] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="On a Dask cluster, started here for it.")
+    ] = False,
+    scheduler: Annotated[
+        str | None, typer.Option(help="On the Dask cluster with this scheduler.")
+    ] = None,
+    course: Where = Path(),
+    unsafe: Unsafe = False,
+    as_json: Json = False,
+) -> None:
+    """Grade submissions, each in a sandbox; run it again to go on where it was stopped.
+
+    Exits with 3 if the machine failed for some: they have no grade, and are graded by the next run.
+    """
+    with _explained():
+        from tito.course.config import Course
+        from tito.course.grade import Grader
+        from tito.course.pool import LocalPool, cores, dask_pool
+
+        here, size = Course.load(course), jobs or cores()
+        grader = Grader(here, assignment, confined=not unsafe, force=force, students=student or ())
+        with _progress(not as_json) as tell:
+            if cluster or scheduler:
+                with dask_pool(scheduler, size) as workers:
+                    reached = grader.run(workers, tell)
+            else:
+                reached = grader.run(LocalPool(size), tell)
+        _report(here, assignment, reached, as_json)
+    failed = any(state.state == "infrastructure" for state in reached)
+    raise typer.Exit(INCOMPLETE if failed else 0)
+
+
+def _report(course: Any, assignment: str, reached: list[State], as_json: bool) -> None:
+    from tito.course.export import rows
+
+    new = {state.student for state in reached}
+    table = [row for row in rows(course, [assignment]) if row.student in new]
+    if as_json:
+        console.print_json([asdict(row) for row in table])
+        return
+    if not table:
+        console.out.print("nothing new to grade", highlight=False)
+        return
+    console.print_rows(
+        ["student", "state", "points", "", ""],
+        [
+            [
+                row.student,
+                row.state,
+                "" if row.score is None else f"{row.score:g} of {row.max_score:g}",
+                f"{row.seconds:.1f} s",
+                row.detail,
+            ]
+            for row in table
+        ],
+    )
+
+
+@contextmanager
+def _progress(wanted: bool) -> Iterator[Callable[[State | None, int], None]]:
+    """A bar on a terminal; nothing otherwise."""
+    if not (wanted and console.errors.is_terminal):
+        yield lambda state, total: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console.errors, transient=True) as progress:
+        task = progress.add_task("the reference", total=None)
+
+        def tell(state: State | None, total: int) -> None:
+            if state is None:
+                progress.update(task, total=total, description="grading")
+            else:
+                progress.update(task, advance=1, description=state.student)
+
+        yield tell
+
+
+@app.command(epilog="Examples:\n\ntito course feedback 02_tensor\n\ntito course feedback --json")
+def feedback(
+    assignment: Annotated[
+        str | None, typer.Argument(help="An assignment; all if not given.")
+    ] = None,
+    course: Where = Path(),
+    as_json: Json = False,
+) -> None:
+    """Write a page for each graded submission into feedback/; hidden tests stay hidden."""
+    with _explained():
+        from tito.course.config import Course
+        from tito.course.feedback import feedback as write
+        from tito.course.states import States
+
+        here = Course.load(course)
+        with here.gradebook() as gradebook:
+            known = States(gradebook.engine).all(assignment).values()
+        pages = [page for state in known if (page := write(here, state)) is not None]
+    _say(as_json, [str(p) for p in pages], f"{len(pages)} pages in {here.root / 'feedback'}")
+
+
+@app.command(
+    epilog="Examples:\n\ntito course export --to grades.csv\n\n"
+    "tito course export 02_tensor --format gradescope --to results"
+)
+def export(
+    assignments: Annotated[
+        list[str] | None, typer.Argument(help="Assignments; all if not given.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="csv or gradescope.")] = "csv",
+    to: Annotated[
+        Path | None, typer.Option(help="File or folder; CSV goes to stdout without.")
+    ] = None,
+    course: Where = Path(),
+    as_json: Json = False,
+) -> None:
+    """Write grades to a table, or as the results that Gradescope reads.
+
+    A submission for which the machine failed has a state and an empty score, never a zero.
+    """
+    if form not in ("csv", "gradescope"):
+        raise typer.BadParameter(console.unknown("format", form, ["csv", "gradescope"]))
+    with _explained():
+        from tito.course import export as step
+        from tito.course.config import Course
+
+        here = Course.load(course)
+        table = step.rows(here, assignments or ())
+        if form == "gradescope":
+            files = step.to_gradescope(here, table, to or here.root / "gradescope")
+            left = [row.student for row in table if row.score is None]
+            text = f"{len(files)} files" + (f"; not graded: {', '.join(left)}" if left else "")
+            _say(as_json, {"files": [str(f) for f in files], "not_graded": left}, text)
+        elif as_json:
+            console.print_json([asdict(row) for row in table])
+        elif to is None:
+            print(step.to_csv(table), end="")
+        else:
+            to.write_text(step.to_csv(table), encoding="utf-8")
+            _say(False, None, f"{len(table)} submissions in {to}")

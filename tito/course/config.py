@@ -1,0 +1,174 @@
+"""A course directory of nbgrader, and its settings: all in the one file that nbgrader reads too."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tito.course.job import Budget
+
+CONFIG = "nbgrader_config.py"
+STEPS = ("source", "release", "submitted", "autograded", "feedback")
+LOG = logging.getLogger("tito.course")
+TEMPLATE = '''"""Settings of this course, for `tito course` and for nbgrader."""
+
+import os
+
+c = get_config()
+c.CourseDirectory.root = os.path.dirname(os.path.abspath(__file__))
+c.CourseDirectory.course_id = {course_id!r}
+{database}
+c.ClearSolutions.code_stub = {{"python": {stub!r}}}
+
+# What one submission may use. The sandbox holds it to that.
+c.TinyTorch.cell_seconds = {budget.cell_seconds}
+c.TinyTorch.seconds = {budget.seconds}
+c.TinyTorch.memory_bytes = {budget.memory_bytes}
+c.TinyTorch.processes = {budget.processes}
+'''
+SQLITE = '# c.CourseDirectory.db_url = "postgresql+psycopg://user@host/gradebook"'
+
+
+@contextmanager
+def quiet() -> Iterator[Callable[[], str]]:
+    """Keep nbgrader, and what it stands on, from printing; its last errors can be asked for.
+
+    Its warnings are of the age of other libraries; nothing here can change that.
+    """
+    errors: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            errors.append(record.getMessage().strip().splitlines()[-1])
+
+    logger = logging.getLogger("traitlets")
+    handlers, propagate = logger.handlers, logger.propagate
+    logger.handlers, logger.propagate = [Keep(logging.ERROR)], False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield lambda: "; ".join(errors[-2:])
+    finally:
+        logger.handlers, logger.propagate = handlers, propagate
+
+
+class CourseError(Exception):
+    """Something about the course is not as it has to be; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course directory.
+
+    Attributes:
+        config: all that stands in nbgrader_config.py.
+    """
+
+    root: Path
+    config: Any
+    budget: Budget
+
+    @classmethod
+    def load(cls, root: Path) -> Course:
+        """The course in a folder.
+
+        Raises:
+            CourseError: there is none, or its settings cannot be read.
+        """
+        from traitlets.config.loader import PyFileConfigLoader
+
+        root = root.resolve()
+        if not (root / CONFIG).is_file():
+            raise CourseError(f"there is no course in {root}: tito course init {root}")
+        try:
+            config = PyFileConfigLoader(CONFIG, path=str(root)).load_config()
+            budget = _budget(dict(config.get("TinyTorch", {})))
+        except Exception as error:  # it is a program of the instructor's
+            raise CourseError(f"{root / CONFIG}: {type(error).__name__}: {error}") from None
+        return cls(root, config, budget)
+
+    def directory(self, assignment: str = "", student: str = "*", notebook: str = "*") -> Any:
+        """nbgrader's view of the course, with an assignment chosen."""
+        from nbgrader.coursedir import CourseDirectory
+
+        directory = CourseDirectory(config=self.config)
+        directory.root = str(self.root)
+        directory.assignment_id = assignment
+        directory.student_id = student
+        directory.notebook_id = notebook
+        return directory
+
+    def folder(self, step: str, student: str, assignment: str) -> Path:
+        """Where nbgrader keeps a step of an assignment; the student of the first steps is "."."""
+        return Path(self.directory().format_path(step, student, assignment))
+
+    @property
+    def db_url(self) -> str:
+        return str(self.directory().db_url)
+
+    def gradebook(self) -> Any:
+        """nbgrader's gradebook, for a `with`.
+
+        Raises:
+            CourseError: the database does not answer.
+        """
+        import sqlalchemy
+        from nbgrader.api import Gradebook
+        from nbgrader.utils import setenv
+
+        directory = self.directory()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        try:
+            with (
+                quiet(),
+                setenv(PATH=path),
+            ):  # for a new database nbgrader calls the program alembic
+                return Gradebook(directory.db_url, directory.course_id or "default_course")
+        except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+            said = str(error).splitlines()[0]
+            raise CourseError(f"the gradebook does not answer: {said}") from error
+
+
+def _budget(settings: Mapping[str, Any]) -> Budget:
+    known = {field.name for field in fields(Budget)}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise CourseError(f"no such setting: TinyTorch.{unknown[0]}; known: {sorted(known)}")
+    return Budget(**settings)
+
+
+def create(root: Path, *, course_id: str = "", db_url: str = "") -> Course:
+    """Make a course directory and its gradebook.
+
+    Raises:
+        CourseError: there is one already, or the database does not answer.
+    """
+    from tito.lessons.exercise import STUB
+
+    path = root / CONFIG
+    if path.exists():
+        raise CourseError(f"there is a course in {root.resolve()} already: {path} exists")
+    root.mkdir(parents=True, exist_ok=True)
+    database = f"c.CourseDirectory.db_url = {db_url!r}" if db_url else SQLITE
+    text = TEMPLATE.format(course_id=course_id, database=database, stub=STUB, budget=Budget())
+    path.touch(mode=0o600)  # the address of a database may hold a password
+    path.write_text(text, encoding="utf-8")
+    course = Course.load(root)
+    try:
+        from tito.course.states import States
+
+        with course.gradebook() as gradebook:
+            States(gradebook.engine).create()
+    except CourseError:
+        path.unlink()
+        raise
+    for step in STEPS:
+        (course.root / step).mkdir(exist_ok=True)
+    return course

@@ -1,0 +1,169 @@
+"""Grades to files: CSV for a spreadsheet, and the results that Gradescope reads.
+
+Source: Gradescope, "Autograder specifications", https://gradescope-autograders.readthedocs.io.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tito.course import states
+from tito.course.config import Course, quiet
+from tito.course.feedback import graded_file, without_hidden_tests
+from tito.course.notebook import grade_id, read_notebook
+from tito.course.states import State, States
+
+NOT_GRADED = "not graded"
+ORDER = (states.FAILED, states.RUNNING, NOT_GRADED, states.UNREADABLE, states.GRADED)
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute what begins like this
+
+
+@dataclass(frozen=True)
+class Row:
+    """A submission and its grade; without a grade where none is known.
+
+    Attributes:
+        score: points, late penalty taken off; None if it is not graded.
+        needs_manual_grade: something in it is for a person to grade.
+        level: what was around the student's code.
+    """
+
+    assignment: str
+    student: str
+    state: str
+    score: float | None
+    max_score: float
+    late_seconds: float
+    needs_manual_grade: bool
+    level: str
+    detail: str
+    seconds: float
+
+
+def rows(course: Course, assignments: Sequence[str] = ()) -> list[Row]:
+    """All submissions, by assignment and student; those that were never graded as well."""
+    with quiet(), course.gradebook() as gradebook:
+        table = States(gradebook.engine)
+        table.create()
+        known = list(table.all().values())
+        found = {(s.assignment, s.student) for s in known} | _submitted(course)
+        names = {a.name: float(a.max_score) for a in gradebook.assignments}
+        made = []
+        for assignment, student in sorted(found):
+            if assignment not in names or (assignments and assignment not in assignments):
+                continue
+            mine = [s for s in known if (s.assignment, s.student) == (assignment, student)]
+            made.append(_row(gradebook, assignment, student, mine, names[assignment]))
+    return made
+
+
+def _submitted(course: Course) -> set[tuple[str, str]]:
+    return {(p.name, p.parent.name) for p in course.root.glob("submitted/*/*") if p.is_dir()}
+
+
+def _row(
+    gradebook: Any, assignment: str, student: str, mine: Sequence[State], max_score: float
+) -> Row:
+    from nbgrader.api import MissingEntry
+
+    state = min((s.state for s in mine), key=ORDER.index, default=NOT_GRADED)
+    score, late, manual = None, 0.0, False
+    if state in (states.GRADED, states.UNREADABLE):
+        try:
+            graded = gradebook.find_submission(assignment, student)
+        except MissingEntry:
+            state = NOT_GRADED
+        else:
+            score = max(0.0, graded.score - graded.late_submission_penalty)
+            late, manual = graded.total_seconds_late, graded.needs_manual_grade
+    return Row(
+        assignment=assignment,
+        student=student,
+        state=state,
+        score=score,
+        max_score=max_score,
+        late_seconds=late,
+        needs_manual_grade=manual,
+        level="; ".join(dict.fromkeys(s.level for s in mine if s.level)),
+        detail="; ".join(s.detail for s in mine if s.detail),
+        seconds=round(sum(s.seconds for s in mine), 3),
+    )
+
+
+def to_csv(table: Sequence[Row]) -> str:
+    """One line a submission; an empty score is no zero."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([f.name for f in fields(Row)])
+    for row in table:
+        writer.writerow([_cell(value) for value in asdict(row).values()])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return f"'{value}"
+    return "" if value is None else value
+
+
+def to_gradescope(course: Course, table: Sequence[Row], to: Path) -> list[Path]:
+    """Write ASSIGNMENT/STUDENT/results.json for each graded submission; the files."""
+    written = []
+    with quiet(), course.gradebook() as gradebook:
+        known = States(gradebook.engine).all()
+        for row in table:
+            if row.score is None:
+                continue
+            path = to / row.assignment / row.student / "results.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            result = _results(course, gradebook, row, known)
+            path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+            written.append(path)
+    return written
+
+
+def _results(course: Course, gradebook: Any, row: Row, known: Any) -> dict[str, Any]:
+    tests = []
+    submission = gradebook.find_submission(row.assignment, row.student)
+    for notebook in submission.notebooks:
+        state = known.get((row.assignment, row.student, notebook.name))
+        messages = _messages(course, state) if state is not None else {}
+        for grade in notebook.grades:
+            passed = grade.score >= grade.max_score
+            tests.append(
+                {
+                    "name": grade.cell.name,
+                    "score": grade.score,
+                    "max_score": grade.max_score,
+                    "status": "passed" if passed else "failed",
+                    "output": messages.get(grade.cell.name, ""),
+                    "output_format": "text",
+                }
+            )
+    return {
+        "score": row.score,
+        "execution_time": row.seconds,
+        "output": row.detail,
+        "output_format": "text",
+        "visibility": "visible",
+        "tests": sorted(tests, key=lambda test: str(test["name"])),
+    }
+
+
+def _messages(course: Course, state: State) -> dict[str, str]:
+    """What the student may read at each test, by grade_id."""
+    path = graded_file(course, state)
+    if not path.is_file():
+        return {}
+    node = without_hidden_tests(read_notebook(path))
+    return {
+        name: "\n".join("\n".join(o.get("traceback", [])) for o in cell.outputs)
+        for cell in node.cells
+        if cell.cell_type == "code" and (name := grade_id(cell)) is not None
+    }

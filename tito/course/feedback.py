@@ -1,0 +1,81 @@
+"""Feedback for students: nbgrader's page for each notebook, without what they must not see.
+
+A hidden test stays hidden: its source is cut, and so is whatever the student's code had to say
+while it ran, which could have been made to tell it. HTML of the student's own is cleaned.
+"""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any
+
+from tito.course import states
+from tito.course.config import Course, quiet
+from tito.course.notebook import HIDDEN, read_notebook, without_hidden
+from tito.course.states import State
+
+NOT_READ = """<!DOCTYPE html>
+<html><head><meta charset="utf-8"><title>{notebook}</title></head>
+<body><h1>{notebook}</h1><p>The file that was handed in could not be read: {reason}.</p></body>
+</html>
+"""
+
+
+def feedback(course: Course, known: State) -> Path | None:
+    """Write the page for one graded notebook; None if there is nothing to say yet."""
+    folder = course.folder("feedback", known.student, known.assignment)
+    page = folder / f"{known.notebook}.html"
+    if known.state == states.UNREADABLE:
+        text = NOT_READ.format(
+            notebook=html.escape(known.notebook), reason=html.escape(known.detail)
+        )
+    elif known.state == states.GRADED:
+        text = _page(course, known)
+    else:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+def _page(course: Course, known: State) -> str:
+    from nbconvert.exporters import HTMLExporter
+    from nbgrader.converters import GenerateFeedback
+
+    directory = course.directory(known.assignment, known.student)
+    names = {
+        "student": known.student,
+        "assignment": known.assignment,
+        "notebook": known.notebook,
+        "db_url": directory.db_url,
+    }
+    node = without_hidden_tests(read_notebook(graded_file(course, known)))
+    with quiet():
+        step = GenerateFeedback(coursedir=directory, config=course.config)
+        exporter = HTMLExporter(config=step.config)
+        exporter.sanitize_html = True
+        for each in step.preprocessors:
+            exporter.register_preprocessor(each, enabled=True)
+        resources = {"unique_key": known.notebook, "nbgrader": names}
+        text, _ = exporter.from_notebook_node(node, resources=resources)
+    return str(text)
+
+
+def graded_file(course: Course, known: State) -> Path:
+    """The notebook with the verdicts in it."""
+    folder = course.folder("autograded", known.student, known.assignment)
+    return folder / f"{known.notebook}.ipynb"
+
+
+def without_hidden_tests(node: Any) -> Any:
+    """A graded notebook as its student may see it."""
+    for cell in node.cells:
+        if cell.cell_type != "code" or HIDDEN not in cell.source:
+            continue
+        told = cell.metadata.get("tinytorch", {}).get("checks", "")
+        sentence = f"a hidden test{f': it checks {told}' if told else ''}"
+        cell.source = (without_hidden(cell.source) + f"\n# {sentence}").strip()
+        for output in cell.outputs:
+            output.update(evalue="", traceback=[f"not passed: {sentence}"])
+    return node

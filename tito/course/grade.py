@@ -1,0 +1,270 @@
+"""Grade an assignment: every submission, many at once, to the end, whatever is in them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tinytorch
+from tito.course import states
+from tito.course.config import LOG, Course, CourseError, quiet
+from tito.course.job import Job, Transcript
+from tito.course.judge import judge
+from tito.course.key import Key, make_key
+from tito.course.notebook import (
+    UnreadableError,
+    course_cells,
+    hidden_tests,
+    read_notebook,
+    restore,
+)
+from tito.course.pool import Pool
+from tito.course.record import Assignment, units, with_outputs
+from tito.course.states import State, States
+
+FILES_BYTES = 10 << 20  # of what lies beside a notebook, together
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A notebook that a student handed in."""
+
+    student: str
+    notebook: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class Exam:
+    """A notebook of the course: the source, its answer key, and a digest of both."""
+
+    source: Any
+    key: Key
+    digest: str
+
+
+def exam(course: Course, path: Path, *, confined: bool) -> Exam:
+    """The notebook in `source/`, with its key.
+
+    Raises:
+        InstrumentError: the reference does not pass its own tests.
+        InfrastructureError: there is no sandbox.
+    """
+    source = read_notebook(path)
+    key = make_key(
+        course_cells(source), hidden_tests(source), budget=course.budget, confined=confined
+    )
+    also = repr((tinytorch.__version__, asdict(course.budget)))
+    digest = hashlib.sha256(path.read_bytes() + also.encode()).hexdigest()
+    return Exam(source, key, digest)
+
+
+class Grader:
+    """Grades one assignment.
+
+    Args:
+        confined: False runs submissions without a sandbox; the states say so.
+        force: grade again what is graded already.
+    """
+
+    def __init__(
+        self,
+        course: Course,
+        assignment: str,
+        *,
+        confined: bool = True,
+        force: bool = False,
+        students: Sequence[str] = (),
+    ) -> None:
+        self.course = course
+        self.assignment = Assignment(course, assignment)
+        self.name = assignment
+        self.confined = confined
+        self.force = force
+        self.students = set(students)
+        self.prepared: dict[tuple[str, str], tuple[Submission, Any, str]] = {}
+
+    def run(self, pool: Pool, on_progress: Callable[[State | None, int], None]) -> list[State]:
+        """Grade all that is to be graded.
+
+        Args:
+            on_progress: told the number of submissions, then every state as it is reached.
+
+        Returns:
+            The states of this run; those that were graded before are not among them.
+
+        Raises:
+            CourseError: there is nothing to grade, or no database.
+            InstrumentError: the reference does not pass its own tests.
+        """
+        self.exams = {
+            path.stem: exam(self.course, path, confined=self.confined) for path in self._sources()
+        }
+        with self.course.gradebook() as gradebook:
+            self.states = States(gradebook.engine)
+            self.states.create()
+            todo = list(self._todo())
+            on_progress(None, len(todo))
+            reached = []
+            for state in self._graded(pool, todo):
+                self.states.put(state)
+                on_progress(state, len(todo))
+                reached.append(state)
+        return reached
+
+    def _sources(self) -> list[Path]:
+        """The instructor's notebooks, which have to be those that the gradebook knows."""
+        paths = sorted(self.course.folder("source", ".", self.name).glob("*.ipynb"))
+        with quiet(), self.course.gradebook() as gradebook:
+            known = {
+                notebook.name: {cell.name: cell.source for cell in notebook.source_cells}
+                for each in gradebook.assignments
+                if each.name == self.name
+                for notebook in each.notebooks
+            }
+        if not paths or set(known) != {path.stem for path in paths}:
+            raise CourseError(
+                f"the assignment {self.name!r} is not generated: tito course generate {self.name}"
+            )
+        for path in paths:
+            tests = {c.id: c.text for c in course_cells(read_notebook(path)) if c.kind == "test"}
+            if any(known[path.stem].get(name) != text for name, text in tests.items()):
+                raise CourseError(
+                    f"{path} has changed since the assignment was made: "
+                    f"tito course generate {self.name}"
+                )
+        return paths
+
+    def submissions(self) -> list[Submission]:
+        """What lies in `submitted/`: the notebooks of this assignment that the course knows."""
+        found = []
+        for folder in sorted(self.course.root.glob(f"submitted/*/{self.name}")):
+            student = folder.parent.name
+            if self.students and student not in self.students:
+                continue
+            found += [
+                Submission(student, name, folder / f"{name}.ipynb")
+                for name in self.exams
+                if (folder / f"{name}.ipynb").exists()
+            ]
+        missing = self.students - {s.student for s in found}
+        if missing:
+            raise CourseError(f"nothing was submitted for {self.name} by {', '.join(missing)}")
+        return found
+
+    def _todo(self) -> Iterator[tuple[Submission, str]]:
+        """What is not graded yet, or has changed since."""
+        known = self.states.all(self.name)
+        for submission in self.submissions():
+            digest = self._digest(submission)
+            state = known.get((self.name, submission.student, submission.notebook))
+            if self.force or state is None or not state.done or state.digest != digest:
+                yield submission, digest
+
+    def _digest(self, submission: Submission) -> str:
+        made = hashlib.sha256(self.exams[submission.notebook].digest.encode())
+        for path in sorted(submission.path.parent.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                made.update(path.name.encode() + b"\0" + path.read_bytes())
+        return made.hexdigest()
+
+    def _graded(self, pool: Pool, todo: Sequence[tuple[Submission, str]]) -> Iterator[State]:
+        early: list[State] = []
+        for name, result in pool.run(self._jobs(todo, early)):
+            yield from _taken(early)
+            submission, node, digest = self.prepared.pop(name)
+            yield self._finish(submission, node, digest, result)
+        yield from _taken(early)
+
+    def _jobs(
+        self, todo: Sequence[tuple[Submission, str]], early: list[State]
+    ) -> Iterator[tuple[tuple[str, str], Job]]:
+        """A job for each submission; what has none is put into `early` with its state."""
+        for submission, digest in todo:
+            try:
+                node, job = self._prepare(submission)
+            except UnreadableError as error:
+                early.append(self._unreadable(submission, digest, str(error)))
+            except Exception as error:  # one bad notebook never stops the batch
+                LOG.debug("preparing %s", submission, exc_info=True)
+                early.append(self._failed(submission, digest, error))
+            else:
+                self.states.put(self._state(submission, states.RUNNING, digest))
+                self.prepared[submission.student, submission.notebook] = submission, node, digest
+                yield (submission.student, submission.notebook), job
+
+    def _prepare(self, submission: Submission) -> tuple[Any, Job]:
+        mine = self.exams[submission.notebook]
+        if any(path.is_symlink() for path in submission.path.parent.rglob("*")):
+            raise UnreadableError("there is a link among the files; only files are taken")
+        restored = restore(read_notebook(submission.path), mine.source)
+        node = self.assignment.sanitize(submission.student, submission.notebook, restored)
+        job = Job(
+            units=units(node, mine.source, mine.key.tests),
+            tests=mine.key.to_run(),
+            budget=self.course.budget,
+            confined=self.confined,
+            files=self._files(submission),
+        )
+        return node, job
+
+    def _files(self, submission: Submission) -> dict[str, str]:
+        """What lies beside the notebook; where the course has a file of that name, the course's."""
+        folders = (submission.path.parent, self.course.folder("source", ".", self.name))
+        files = {
+            path.name: path
+            for folder in folders
+            for path in sorted(folder.glob("*"))
+            if path.is_file() and path.suffix != ".ipynb" and path.name != "timestamp.txt"
+        }
+        if sum(path.stat().st_size for path in files.values()) > FILES_BYTES:
+            raise UnreadableError(f"the files beside it are over {FILES_BYTES >> 20} MiB")
+        return {n: base64.b64encode(p.read_bytes()).decode() for n, p in files.items()}
+
+    def _finish(
+        self, submission: Submission, node: Any, digest: str, result: Transcript | Exception
+    ) -> State:
+        """Judge a transcript and record the grade; what fails here is no fault of the student."""
+        if isinstance(result, Exception):
+            return self._failed(submission, digest, result)
+        try:
+            tests = self.exams[submission.notebook].key.tests
+            verdicts = {
+                name: judge(test, result.tests.get(name), result.ended.get(name))
+                for name, test in tests.items()
+            }
+            graded = with_outputs(node, result, verdicts)
+            self.assignment.record(submission.student, submission.notebook, submission.path, graded)
+        except Exception as error:
+            LOG.debug("recording %s", submission, exc_info=True)
+            return self._failed(submission, digest, error)
+        return replace(
+            self._state(submission, states.GRADED, digest),
+            detail="; ".join(dict.fromkeys(result.ended.values())),
+            level=result.level,
+            seconds=result.seconds,
+            attempts=result.attempts,
+        )
+
+    def _unreadable(self, submission: Submission, digest: str, reason: str) -> State:
+        try:
+            self.assignment.record_unreadable(submission.student, submission.notebook)
+        except Exception as error:
+            return self._failed(submission, digest, error)
+        return replace(self._state(submission, states.UNREADABLE, digest), detail=reason)
+
+    def _failed(self, submission: Submission, digest: str, error: Exception) -> State:
+        detail = f"{type(error).__name__}: {error}"
+        return replace(self._state(submission, states.FAILED, digest), detail=detail)
+
+    def _state(self, submission: Submission, state: str, digest: str) -> State:
+        return State(self.name, submission.student, submission.notebook, state, digest)
+
+
+def _taken(states: list[State]) -> Iterator[State]:
+    while states:
+        yield states.pop(0)

@@ -1,0 +1,160 @@
+"""Decide, outside of the student's process, whether what it claims is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tito import checks
+from tito.course.instrument import Site
+from tito.course.values import ClassName, ValueFormatError, decode
+
+Claim = Mapping[str, Any]
+ERROR_CHARACTERS = 600
+
+
+@dataclass(frozen=True)
+class TestKey:
+    """A test cell with what is right.
+
+    Attributes:
+        source: what is sent to the student's process.
+        expected: what the reference sent, in order.
+    """
+
+    __test__ = False
+
+    id: str
+    visible: bool
+    source: str
+    sites: tuple[Site, ...]
+    local: frozenset[int] = frozenset()
+    expected: tuple[Claim, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Did a test cell pass; if not, what to tell the student."""
+
+    passed: bool
+    message: str = ""
+
+
+def judge(key: TestKey, result: Mapping[str, Any] | None, ended: str | None = None) -> Verdict:
+    """The verdict on a test cell.
+
+    Args:
+        result: {"claims", "error"}; None if the cell did not come to its end.
+        ended: why it did not.
+    """
+    if result is None:
+        return Verdict(False, ended or "the test did not run")
+    try:
+        return _judged(key, result)
+    except Exception as error:  # what it sent can be anything
+        return Verdict(False, f"what it sent is no answer: {type(error).__name__}")
+
+
+def _judged(key: TestKey, result: Mapping[str, Any]) -> Verdict:
+    claims = [c for c in result["claims"] if isinstance(c.get("site"), int)]
+    for index, site in enumerate(key.sites):
+        mine = [c for c in key.expected if c["site"] == index]
+        theirs = [c for c in claims if c["site"] == index]
+        message = _site(site, index in key.local, theirs, mine)
+        if message is not None:
+            return Verdict(False, message)
+    if result["error"] is not None:
+        return Verdict(False, _error(result["error"]))
+    for index, site in enumerate(key.sites):
+        missing = _missing(key, index, claims)
+        if missing:
+            return Verdict(False, f"{site.call}: {missing}")
+    return Verdict(True)
+
+
+def _site(
+    site: Site, local: bool, claims: Sequence[Claim], expected: Sequence[Claim]
+) -> str | None:
+    """What is wrong at a site; None if all that was claimed there is right."""
+    for i, claim in enumerate(claims):
+        key = _key_for(i, len(claims), expected)
+        if key is None:
+            return f"{site.call}: this was not asked for"
+        try:
+            message = _claim(site, local, claim, key)
+        except (ValueFormatError, TypeError) as error:  # TypeError: `close` got no numbers
+            message = f"{site.call}: {error}"
+        if message is not None:
+            return message
+    return None
+
+
+def _key_for(index: int, count: int, expected: Sequence[Claim]) -> Claim | None:
+    """The turn of the reference that a claim belongs to.
+
+    A loop over something of the student's may take another number of turns; that is no fault as
+    long as every turn expects the same.
+    """
+    if count <= len(expected):
+        return expected[index]
+    same = all(each == expected[0] for each in expected)
+    return expected[0] if expected and same else None
+
+
+def _missing(key: TestKey, index: int, claims: Sequence[Claim]) -> str | None:
+    """Why the claims at a site are too few; None if they are not."""
+    expected = [c for c in key.expected if c["site"] == index]
+    count = sum(c["site"] == index for c in claims)
+    repeated = key.sites[index].mode == "free" or all(c == expected[0] for c in expected)
+    needed = min(len(expected), 1) if repeated else len(expected)
+    return None if count >= needed else f"checked {count} times, expected {len(expected)}"
+
+
+def _claim(site: Site, local: bool, claim: Claim, key: Claim) -> str | None:
+    """What is wrong with one claim; None if it is right."""
+    options = key.get("options", {})
+    hint = str(options.get("hint", ""))
+    if local:
+        return None if claim["held"] is True else str(claim["message"])[:ERROR_CHARACTERS]
+    if site.check == "check":
+        got = decode(claim["got"])
+        if got is True or (type(got) is np.bool_ and bool(got)):
+            return None
+        return _with_hint(key["message"] or f"{site.call} does not hold", hint)
+    if site.check == "raises":
+        return _raised(site, claim, key, hint)
+    got, source = decode(claim["got"]), key if site.mode == "fixed" else claim
+    expected = decode(source["expected"])
+    if site.check == "close":
+        near = {k: float(v) for k, v in options.items() if k in ("rtol", "atol")}
+        return checks.distance(got, expected, hint=hint, call=site.call, **near)
+    if type(got) is type(expected) is ClassName:
+        return None if got == expected else f"{site.call}: expected {expected}, got {got}"
+    return checks.difference(got, expected, hint=hint, call=site.call)
+
+
+def _raised(site: Site, claim: Claim, key: Claim, hint: str) -> str | None:
+    match = key["match"]
+    if key["raised"] in claim.get("raised", ()) and match in str(claim["message"]):
+        return None
+    wanted = key["raised"].rpartition(".")[2] + (f" with {match!r} in its message" if match else "")
+    if "raised" in claim:
+        name = str(claim["raised"][0]).rpartition(".")[2]
+        got = f"{name}: {str(claim['message'])[:ERROR_CHARACTERS]}"
+    else:
+        got = f"no error; it returned {decode(claim['returned'])!r:.300}"
+    return _with_hint(f"{site.call}\n  expected: {wanted}\n  got:      {got}", hint)
+
+
+def _with_hint(message: str, hint: str) -> str:
+    return f"{message}\n  hint:     {hint}" if hint else message
+
+
+def _error(error: Mapping[str, Any]) -> str:
+    """An error as its last lines: where in the student's code, and what."""
+    frames = [f for f in error.get("frames", ()) if "ipython-input" in str(f.get("file"))]
+    where = f"\n  in {frames[-1]['function']}: {frames[-1]['code']}" if frames else ""
+    return f"{error.get('type')}: {str(error.get('message'))[:ERROR_CHARACTERS]}{where}"

@@ -1,0 +1,182 @@
+"""nbgrader's autograding around a sandbox: its steps before the notebook runs, and those after.
+
+Only the step in between, nbgrader's `Execute`, is replaced.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tito.course.config import Course, quiet
+from tito.course.job import Transcript, Unit
+from tito.course.judge import Verdict
+from tito.course.notebook import grade_id, hidden_tests, without_hidden
+
+MOST_TEXT = 25_000
+MOST_SHOWN = 20
+MOST_PICTURE = 2_000_000
+
+
+class Assignment:
+    """One assignment of a course, with nbgrader's autograder set up for it."""
+
+    def __init__(self, course: Course, name: str) -> None:
+        self.course = course
+        self.name = name
+
+    def sanitize(self, student: str, notebook: str, node: Any) -> Any:
+        """A restored notebook after nbgrader's own steps: outputs cleared, cells overwritten."""
+        autograde = self._autograde(student)
+        steps = autograde.sanitize_preprocessors
+        with quiet():
+            return self._through(steps, autograde, student, notebook, node)
+
+    def record(self, student: str, notebook: str, path: Path, node: Any) -> None:
+        """Store the grades that stand in a notebook's outputs, and the notebook itself.
+
+        Args:
+            path: the submitted file.
+        """
+        from nbgrader.preprocessors import Execute
+
+        autograde = self._autograde(student)
+        folder = self.course.folder("autograded", student, self.name)
+        target = folder / f"{notebook}.ipynb"
+        target.unlink(missing_ok=True)
+        autograde.notebooks = [str(path)]
+        steps = [step for step in autograde.autograde_preprocessors if step is not Execute]
+        with quiet():
+            autograde.init_assignment(self.name, student)
+            graded = self._through(steps, autograde, student, notebook, node)
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(target, graded)
+        autograde.set_permissions(self.name, student)
+
+    def record_unreadable(self, student: str, notebook: str) -> None:
+        """No point for a file that is no notebook: what nbgrader does if there is no file."""
+        with quiet(), self.course.gradebook() as gradebook:
+            gradebook.update_or_create_student(student)
+            gradebook.update_or_create_submission(self.name, student)
+            submission = gradebook.find_submission_notebook(notebook, self.name, student)
+            for grade in submission.grades:
+                grade.auto_score = 0
+                grade.needs_manual_grade = False
+            gradebook.db.commit()
+        folder = self.course.folder("autograded", student, self.name)
+        (folder / f"{notebook}.ipynb").unlink(missing_ok=True)
+
+    def _autograde(self, student: str) -> Any:
+        from nbgrader.converters import Autograde
+
+        return Autograde(
+            coursedir=self.course.directory(self.name, student), config=self.course.config
+        )
+
+    def _through(
+        self, steps: list[Any], autograde: Any, student: str, notebook: str, node: Any
+    ) -> Any:
+        """A notebook after steps of nbgrader."""
+        import nbformat
+        from nbconvert.exporters import NotebookExporter
+
+        exporter = NotebookExporter(config=autograde.config)
+        for step in steps:
+            exporter.register_preprocessor(step)
+        names = {
+            "student": student,
+            "assignment": self.name,
+            "notebook": notebook,
+            "db_url": autograde.coursedir.db_url,
+        }
+        resources = {"unique_key": notebook, "nbgrader": names}
+        text, _ = exporter.from_notebook_node(node, resources=resources)
+        return nbformat.reads(text, as_version=4)
+
+
+def _write(path: Path, node: Any) -> None:
+    import nbformat
+
+    partial = path.with_suffix(".partial")
+    nbformat.write(node, partial)
+    partial.replace(path)
+
+
+def units(node: Any, source: Any, tests: Mapping[str, Any]) -> tuple[Unit, ...]:
+    """The code cells of a notebook as the student has them.
+
+    Args:
+        source: the course's notebook.
+        tests: test cells by id.
+    """
+    hidden = set(hidden_tests(node))
+    shown = {cell.source for cell in source.cells if grade_id(cell) is None}
+    found = []
+    for i, cell in enumerate(node.cells):
+        if cell.cell_type != "code":
+            continue
+        name = grade_id(cell)
+        if name not in tests:
+            found.append(Unit(f"cell {i}", cell.source, patient=cell.source not in shown))
+            continue
+        seen = without_hidden(cell.source) if name in hidden else cell.source
+        found.append(Unit(f"cell {i}", seen if seen.strip() else None, name, False))
+    return tuple(found)
+
+
+def with_outputs(node: Any, transcript: Transcript, verdicts: Mapping[str, Verdict]) -> Any:
+    """The notebook with what its cells printed, and with a verdict at each test.
+
+    Warnings on stderr become ordinary text: nbgrader takes stderr in a test for a failure.
+    """
+
+    for i, cell in enumerate(node.cells):
+        if cell.cell_type != "code":
+            continue
+        verdict = verdicts.get(grade_id(cell) or "")
+        if verdict is not None:
+            cell.outputs = [] if verdict.passed else [_error("NotPassed", verdict.message)]
+        else:
+            unit = f"cell {i}"
+            cell.outputs = _shown(transcript.cells.get(unit, {}))
+            if unit in transcript.ended:
+                cell.outputs.append(_error("ProcessEnded", transcript.ended[unit]))
+    return node
+
+
+def _shown(cell: Mapping[str, Any]) -> list[Any]:
+    """Outputs for what a process said that it printed; it may have said anything."""
+    from nbformat.v4 import new_output
+
+    outputs = []
+    text, shown, error = cell.get("text"), cell.get("shown"), cell.get("error")
+    if isinstance(text, str) and text:
+        outputs.append(new_output("stream", name="stdout", text=text[:MOST_TEXT]))
+    for data in shown[:MOST_SHOWN] if isinstance(shown, list) else ():
+        if isinstance(data, dict) and isinstance(data.get("text/plain"), str):
+            plain = {"text/plain": data["text/plain"][:MOST_TEXT]}
+            if _is_png(data.get("image/png")):
+                plain["image/png"] = data["image/png"]
+            outputs.append(new_output("display_data", data=plain))
+    if isinstance(error, dict):
+        message = str(error.get("message"))[:MOST_TEXT]
+        outputs.append(_error(str(error.get("type"))[:100], message))
+    return outputs
+
+
+def _is_png(data: Any) -> bool:
+    """It goes into a page as it is, so it has to be base64 and nothing else."""
+    if not isinstance(data, str) or len(data) > MOST_PICTURE:
+        return False
+    try:
+        return base64.b64decode(data.replace("\n", ""), validate=True).startswith(b"\x89PNG")
+    except ValueError:
+        return False
+
+
+def _error(name: str, message: str) -> Any:
+    from nbformat.v4 import new_output
+
+    return new_output("error", ename=name, evalue=message, traceback=[f"{name}: {message}"])

@@ -1,0 +1,278 @@
+"""Run one notebook in the sandbox, as often as it takes to hear what every cell does.
+
+A process that ends, hangs or takes too much ends one cell, not the notebook: the next attempt
+leaves that cell out. What never began because of the machine, not because of the student, is an
+`InfrastructureError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import select
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from subprocess import Popen
+from threading import Event
+from typing import IO, Any
+
+from tito.course.job import InfrastructureError, Job, Question, Transcript, Unit
+from tito.sandbox import NoSandboxError, Sandbox, for_python
+from tito.usage import Usage, usage
+
+HARNESS = Path(__file__).with_name("harness.py")
+ROOT = Path(__file__).resolve().parents[2]
+LOOK_SECONDS = 0.1
+START_SECONDS = 60.0  # until the kernel answers; it takes half a second on an idle machine
+MOST_BYTES = 128 << 20  # that one process may send
+WALL_FACTOR = 4  # a cell that sleeps, or waits for a core, may take so much longer
+MOST_HALVINGS = 3
+FORGIVEN = 1  # ends by SIGKILL that are forgiven: the machine, short of memory, may have done it
+
+
+class Ended(Exception):
+    """The student's process ended, or had to; the text says why."""
+
+    def __init__(self, reason: str, killed: bool = False) -> None:
+        super().__init__(reason)
+        self.killed = killed
+
+
+def run_job(job: Job, stop: Event | None = None) -> Transcript:
+    """Run a notebook and its tests to the end, whatever it does.
+
+    Args:
+        stop: once set, the run ends at once.
+
+    Raises:
+        InfrastructureError: it could not be run, or was stopped.
+    """
+    start = time.monotonic()
+    sandbox = replace(
+        for_python("tinytorch", "tito"),
+        confined=job.confined,
+        scratch_bytes=job.budget.scratch_bytes,
+    )
+    transcript = Transcript(level=sandbox.level)
+    forgiven = 0
+    while True:
+        left = job.budget.seconds - (time.monotonic() - start)
+        transcript.attempts += 1
+        attempt = _Attempt(job, transcript, time.monotonic() + max(left, 1.0), stop)
+        try:
+            with _kernel(sandbox, job) as (child, errors):
+                attempt.run(child, errors)
+            break
+        except Ended as end:
+            if end.killed and forgiven < FORGIVEN:
+                forgiven += 1
+                continue
+            transcript.ended |= {each: str(end) for each in _together(job, attempt.at)}
+        if time.monotonic() - start >= job.budget.seconds:
+            _give_up(job, transcript)
+            break
+    transcript.seconds = time.monotonic() - start
+    return transcript
+
+
+def _together(job: Job, at: str) -> list[str]:
+    """What has ended: where the student's own run of a visible test does, its graded run would."""
+    return [at, *(u.test for u in job.units if u.id == at and u.test is not None)]
+
+
+def _give_up(job: Job, transcript: Transcript) -> None:
+    """What did not come to run has ended for the reason for which everything else did."""
+    for test in job.tests:
+        if test.id not in transcript.tests and test.id not in transcript.ended:
+            transcript.ended[test.id] = "not reached: cells before it took all of the time"
+
+
+@contextmanager
+def _kernel(sandbox: Sandbox, job: Job) -> Iterator[tuple[Popen[bytes], IO[bytes]]]:
+    """A fresh process with the harness in it; nothing of it is left afterwards."""
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(prefix="tito-") as folder:
+        try:
+            files = _written(job.files, Path(folder))
+            child = sandbox.start(
+                [sys.executable, "-I", str(HARNESS)],
+                job.budget.limits(),
+                files=files,
+                cwd=Path(folder),
+                stderr=errors,
+            )
+        except (NoSandboxError, OSError) as error:
+            raise InfrastructureError(str(error)) from error
+        try:
+            yield child, errors
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, 9)
+            child.wait()
+            for stream in (child.stdin, child.stdout):
+                assert stream is not None
+                with suppress(OSError):
+                    stream.close()
+
+
+def _written(files: Mapping[str, str], folder: Path) -> dict[str, Path]:
+    folder.chmod(0o755)  # the sandbox reads as another user
+    paths = {name: folder / name for name in files}
+    for name, content in files.items():
+        paths[name].write_bytes(base64.b64decode(content))
+        paths[name].chmod(0o644)
+    return paths
+
+
+class _Attempt:
+    """One process from its start to its end, told what to do and listened to."""
+
+    def __init__(
+        self, job: Job, transcript: Transcript, deadline: float, stop: Event | None
+    ) -> None:
+        self.job = job
+        self.transcript = transcript
+        self.deadline = deadline
+        self.stop = stop
+        self.at = ""
+        self.nonce = secrets.token_hex(16)
+        self.received = bytearray()
+        self.bytes_left = MOST_BYTES
+        self.began = time.monotonic()
+        self.used_before = Usage(0.0, 0, 0)
+
+    def run(self, child: Popen[bytes], errors: IO[bytes]) -> None:
+        self.child = child
+        ended = self.transcript.ended
+        units = [
+            {"id": u.id, "source": None if u.id in ended else u.source, "test": u.test}
+            for u in self.job.units
+        ]
+        self._begin("")
+        try:
+            self._send(nonce=self.nonce, path=[str(ROOT)], units=units)
+            self._expect("ready", START_SECONDS)
+        except Ended as end:
+            errors.seek(0)
+            said = errors.read(2000).decode(errors="replace").strip()
+            raise InfrastructureError(f"the kernel did not start: {said or end}") from None
+        for unit in self.job.units:
+            if unit.source is not None and unit.id not in ended:
+                self._cell(unit)
+        self._begin("")
+        self._expect("finished", self.job.budget.cell_seconds)
+        for test in sorted(self.job.tests, key=lambda t: not t.visible):
+            if test.id not in ended and test.id not in self.transcript.tests:
+                self._test(test)
+
+    def _cell(self, unit: Unit) -> None:
+        halvings = 0 if unit.patient else min(len(self.transcript.ended), MOST_HALVINGS)
+        patience = self.job.budget.cell_seconds / 2**halvings
+        self._begin(unit.id)
+        self._expect("begin", patience, value=unit.id)
+        end = self._expect("end", patience, value=unit.id)
+        self.transcript.cells[unit.id] = {k: end.get(k) for k in ("text", "shown", "error")}
+
+    def _test(self, test: Question) -> None:
+        self._begin(test.id)
+        self._send(id=test.id, source=test.source, seed=test.seed)
+        self._expect("begin", self.job.budget.cell_seconds, value=test.id)
+        claims = []
+        while True:
+            message = self._receive(self.job.budget.cell_seconds)
+            if "site" in message:
+                claims.append(message)
+            elif message.get("end") == test.id:
+                break
+            else:
+                raise Ended("it interfered with its own grading")
+        self.transcript.tests[test.id] = {"claims": claims, "error": message.get("error")}
+
+    def _begin(self, unit: str) -> None:
+        self.at = unit
+        self.began = time.monotonic()
+        self.used_before = usage(self.child.pid)
+
+    def _send(self, **message: Any) -> None:
+        assert self.child.stdin is not None
+        data = json.dumps(message).encode() + b"\n"
+        os.set_blocking(self.child.stdin.fileno(), False)
+        while data:
+            try:
+                data = data[os.write(self.child.stdin.fileno(), data) :]
+            except BlockingIOError:
+                self._watch(START_SECONDS)
+                select.select([], [self.child.stdin], [], LOOK_SECONDS)
+            except BrokenPipeError:
+                raise self._gone() from None
+
+    def _expect(self, name: str, seconds: float, value: object = True) -> dict[str, Any]:
+        message = self._receive(seconds)
+        if message.get(name) != value:
+            raise Ended("it interfered with its own grading")
+        return message
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        """The next message; raises Ended if the process ends, or exceeds what it may use."""
+        assert self.child.stdout is not None
+        descriptor = self.child.stdout.fileno()
+        looked = time.monotonic()
+        while True:
+            line, found, rest = self.received.partition(b"\n")
+            if found:
+                self.received = rest
+                message = self._parsed(bytes(line))
+                if message is not None:
+                    return message
+                continue
+            readable, _, _ = select.select([descriptor], [], [], LOOK_SECONDS)
+            if readable:
+                data = os.read(descriptor, 1 << 20)
+                if not data:
+                    raise self._gone()
+                self.received += data
+                self.bytes_left -= len(data)
+                if self.bytes_left < 0:
+                    raise Ended("it sent more than the grader takes")
+            if not readable or time.monotonic() - looked > LOOK_SECONDS:
+                self._watch(seconds)
+                looked = time.monotonic()
+
+    def _parsed(self, line: bytes) -> dict[str, Any] | None:
+        """A message of the harness; None for anything else that came down the pipe."""
+        nonce, _, text = line.partition(b" ")
+        if nonce.decode(errors="replace") != self.nonce:
+            return None
+        try:
+            message = json.loads(text)
+            if b"\\u" in text:  # halves of characters, which no file can hold
+                whole = json.dumps(message, ensure_ascii=False).encode(errors="replace")
+                message = json.loads(whole)
+        except (ValueError, RecursionError):
+            return None
+        return message if isinstance(message, dict) else None
+
+    def _watch(self, seconds: float) -> None:
+        if self.stop is not None and self.stop.is_set():
+            raise InfrastructureError("the grader was stopped")
+        now, used = time.monotonic(), usage(self.child.pid)
+        cpu, wall = used.cpu_seconds - self.used_before.cpu_seconds, now - self.began
+        if used.memory_bytes > self.job.budget.memory_bytes:
+            limit = self.job.budget.memory_bytes >> 20
+            raise Ended(f"it took more than {limit} MiB of memory")
+        if cpu > seconds or wall > WALL_FACTOR * seconds:
+            raise Ended(f"it did not finish in {seconds:g} s: is there an endless loop?")
+        if now > self.deadline:
+            raise Ended(f"the notebook did not finish in {self.job.budget.seconds:g} s")
+
+    def _gone(self) -> Ended:
+        code = self.child.wait()
+        killed = code in (-9, 128 + 9)
+        how = "was killed" if killed else f"ended by itself (exit code {code})"
+        return Ended(f"its process {how}", killed=killed)

@@ -1,0 +1,205 @@
+"""A lesson as a list of cells: what a notebook, a plain .py file and the grading are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tito.lessons.exercise import BEGIN_HIDDEN, END_HIDDEN, clear, solution_cell
+from tito.lessons.model import Code, Exercise, Lesson, LessonError, Problem, Test, Text
+from tito.lessons.names import bound_names, format_imports, imports_for, read_names
+from tito.lessons.source import Package, SourceError, Target
+
+PREAMBLE = "from __future__ import annotations\n\nimport tinytorch"
+GRADIENT_TABLE = (
+    "from tito.gradient_table import GradientTable\n\n"
+    "table = GradientTable()\n"
+    "gradient = table.gradient  # collects your lines here; the package keeps its own"
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell in both versions.
+
+    Attributes:
+        kind: "markdown", "code", "given", "solution" or "test".
+        id: unique in the lesson; for an exercise or a test its own.
+        source: what the instructor version has.
+        exercise: the exercise it belongs to, or "".
+        checks, why: of a test, as its author says it.
+    """
+
+    kind: str
+    id: str
+    source: str
+    exercise: str = ""
+    points: int = 0
+    checks: str = ""
+    why: str = ""
+
+    @property
+    def student(self) -> str:
+        """What the student version has."""
+        return clear(self.source) if self.kind in ("solution", "test") else self.source
+
+
+@dataclass
+class _Names:
+    """The import that each name of the graded cells stands for; "" for what an author gives."""
+
+    package: Package
+    origin: dict[str, str] = field(default_factory=lambda: {"tinytorch": "import tinytorch"})
+
+    def missing(self, wanted: dict[str, str], exercise: Exercise) -> list[str]:
+        """The imports in `wanted` that no cell has brought yet.
+
+        Raises:
+            SourceError: a name means something else in this notebook already.
+        """
+        new = []
+        for name, statement in wanted.items():
+            known = self.origin.get(name)
+            if known is None:
+                new.append(statement)
+            elif known and not self._same(known, statement):
+                raise SourceError(
+                    f"exercise {exercise.id} needs `{statement}`, but in this lesson {name} is "
+                    f"already `{known}`; put the exercises into different lessons"
+                )
+        return new
+
+    def _same(self, one: str, other: str) -> bool:
+        if one == other:
+            return True
+        meant = [self._meaning(statement) for statement in (one, other)]
+        return meant[0] is not None and meant[0] == meant[1]
+
+    def _meaning(self, statement: str) -> Target | None:
+        module, _, name = statement.removeprefix("from ").partition(" import ")
+        return self.package.resolve(f"{module}.{name.partition(' as ')[0]}")
+
+
+def lesson_cells(lesson: Lesson, package: Package) -> list[Cell]:
+    """The cells of a lesson, in order.
+
+    Raises:
+        LessonError: an exercise names a definition that is not there or cannot be one.
+    """
+    cells = [Cell("markdown", "lesson", header(lesson)), Cell("given", "imports", PREAMBLE)]
+    names = _Names(package)
+    problems = []
+    for block in lesson.blocks:
+        number = len(cells)
+        if isinstance(block, Text):
+            sections = split_sections(_without_title(block.source))
+            cells += [
+                Cell("markdown", f"text-{number + i}", text) for i, text in enumerate(sections)
+            ]
+        elif isinstance(block, Code):
+            cells.append(Cell("code", f"code-{number}", block.source))
+        elif isinstance(block, Test):
+            cells.append(_test_cell(block))
+        else:
+            try:
+                cells += _exercise_cells(block, names)
+            except SourceError as error:
+                problems.append(Problem(lesson.path, block.line, str(error)))
+    if problems:
+        raise LessonError(problems)
+    return cells
+
+
+def header(lesson: Lesson) -> str:
+    """The first cell: what the lesson is."""
+    needs = ", ".join(lesson.needs) or "nothing"
+    return (
+        f"# {lesson.number:02} {lesson.title}\n\n"
+        f"{lesson.part} · needs: {needs} · about {lesson.hours:g} hours · {lesson.points} points\n"
+        f"\nMakes possible: {lesson.makes_possible}"
+    )
+
+
+def split_sections(text: str) -> list[str]:
+    """Markdown cut at its headings, so that a notebook can be folded."""
+    sections: list[list[str]] = [[]]
+    fence = ""
+    for line in text.split("\n"):
+        marks = line[: len(line) - len(line.lstrip("`~"))]
+        if len(marks) >= 3:
+            fence = "" if fence and marks.startswith(fence) else fence or marks
+        if line.startswith("#") and not fence:
+            sections.append([])
+        sections[-1].append(line)
+    joined = ["\n".join(section).strip("\n") for section in sections]
+    return [section for section in joined if section.strip()]
+
+
+def _without_title(text: str) -> str:
+    """The header has the title already."""
+    return text.partition("\n")[2] if text.startswith("# ") else text
+
+
+def statement(exercise: Exercise) -> str:
+    """The text above a solution cell, with its hints folded."""
+    points = f"{exercise.points} point{'s' if exercise.points > 1 else ''}"
+    parts = [f"**Exercise: {exercise.id}** ({points})", exercise.statement]
+    parts += [
+        f"<details><summary>Hint {i}</summary>\n\n{hint.strip()}\n\n</details>"
+        for i, hint in enumerate(exercise.hints, start=1)
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _exercise_cells(exercise: Exercise, names: _Names) -> list[Cell]:
+    solution = solution_cell(names.package, exercise.targets)
+    given = _given(exercise, solution, names)
+    for target in exercise.targets:
+        if target.op is None:
+            name = target.owner or target.name
+            names.origin[name] = f"from {target.module} import {name}"
+    cells = [Cell("markdown", f"{exercise.id}-text", statement(exercise), exercise.id)]
+    if given:
+        cells.append(Cell("given", f"{exercise.id}-given", given, exercise.id))
+    cells.append(Cell("solution", exercise.id, solution, exercise.id))
+    return cells
+
+
+def _given(exercise: Exercise, solution: str, names: _Names) -> str:
+    """The locked cell above: what the author gives, and the imports that the solution needs."""
+    own = bound_names(exercise.given)
+    wanted: dict[str, str] = {}
+    for target in exercise.targets:
+        needed = read_names(solution) - own - {"gradient"}
+        wanted |= imports_for(needed, names.package.text(target.path), target.module)
+    parts = [format_imports(names.missing(wanted, exercise)), exercise.given]
+    names.origin |= {n: s for n, s in wanted.items() if n not in names.origin}
+    names.origin |= dict.fromkeys(own, "")
+    if any(target.op for target in exercise.targets) and "gradient" not in names.origin:
+        parts.append(GRADIENT_TABLE)
+        names.origin |= dict.fromkeys(("GradientTable", "gradient", "table"), "")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _test_cell(test: Test) -> Cell:
+    checks, why = (" ".join(text.split()) for text in (test.checks, test.why))
+    hidden = "" if test.visible else "hidden test, "
+    head = f"# {test.id}: {hidden}{test.points} point{'s' if test.points > 1 else ''}"
+    code = test.source if test.visible else f"{BEGIN_HIDDEN}\n{test.source}\n{END_HIDDEN}"
+    source = f"{head}\n# Checks: {checks}\n# Why: {why}\n{code}"
+    return Cell("test", test.id, source, test.exercise, test.points, checks, why)
+
+
+def context_of(cells: Sequence[Cell], exercise: Exercise, lesson: Lesson) -> str:
+    """Code that gives a student's cell the names which the notebook gives it: what the locked cells
+    above it bring, and the definitions of earlier exercises as imports from the package."""
+    parts = []
+    for cell in cells:
+        if cell.id == exercise.id:
+            break
+        if cell.kind == "given":
+            parts.append(cell.source.removeprefix("from __future__ import annotations"))
+    earlier = [e for e in lesson.exercises if e.line < exercise.line]
+    targets: list[Target] = [t for e in earlier for t in e.targets if t.op is None]
+    parts += [f"from {t.module} import {t.owner or t.name}" for t in targets]
+    return "\n".join(parts)

@@ -1,0 +1,130 @@
+"""What a lesson consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tito.lessons.source import Target
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong in a lesson, and where."""
+
+    path: Path
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+class LessonError(Exception):
+    """A lesson cannot be built; `problems` has everything that is wrong with it."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Text:
+    """Markdown between two directives."""
+
+    source: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code cell, run as written; the student may change it."""
+
+    source: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """Definitions of the package that the student writes, together in one cell.
+
+    Attributes:
+        id: names the cell, in the notebook and in the gradebook.
+        targets: the definitions.
+        given: code that stands in a locked cell above.
+        statement: Markdown above it; the docstrings of the definitions say the rest.
+        lines: the line of each option in lesson.md.
+    """
+
+    id: str
+    targets: tuple[Target, ...]
+    points: int
+    given: str
+    hints: tuple[str, ...]
+    statement: str
+    line: int
+    lines: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test cell: full points if it runs without an error, else none.
+
+    Attributes:
+        exercise: the id of the exercise that it grades.
+        visible: False for a hidden test, which only the instructor version shows.
+        code_line: where its code begins in lesson.md.
+    """
+
+    __test__ = False  # pytest: not a class of tests
+
+    id: str
+    exercise: str
+    points: int
+    visible: bool
+    checks: str
+    why: str
+    source: str
+    line: int
+    code_line: int
+
+
+Block = Text | Code | Exercise | Test
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson as its author wrote it.
+
+    Attributes:
+        folder: `02_tensor`; number and slug come from it.
+        path: of the lesson.md.
+        needs: slugs of the lessons that come before.
+        lines: the line of each entry at the top of lesson.md.
+    """
+
+    folder: str
+    number: int
+    slug: str
+    title: str
+    part: str
+    needs: tuple[str, ...]
+    makes_possible: str
+    hours: float
+    points: int
+    blocks: tuple[Block, ...]
+    path: Path
+    lines: dict[str, int]
+
+    @property
+    def exercises(self) -> list[Exercise]:
+        return [block for block in self.blocks if isinstance(block, Exercise)]
+
+    @property
+    def tests(self) -> list[Test]:
+        return [block for block in self.blocks if isinstance(block, Test)]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it answers to on the command line."""
+        return (f"{self.number:02}", str(self.number), self.slug, self.folder)

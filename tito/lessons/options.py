@@ -1,0 +1,100 @@
+"""YAML of a lesson: the entries at its top, and the options of a directive, with their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import yaml
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "lessons need pyyaml, which is not installed: pip install 'tinytorch[course]'"
+    ) from error
+
+Check = Callable[[Any], str | None]  # None if the value is good, else what it should be
+
+
+class Options:
+    """Entries of a YAML block, checked against what may stand there.
+
+    Args:
+        text: the block, without the lines `---` around it.
+        first: the line of its first line in the file.
+        known: for each key its check, and whether it may be left out.
+        report: is told the line and the message of what is wrong.
+
+    Attributes:
+        values: the good entries.
+        lines: the line of each entry.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        first: int,
+        known: dict[str, tuple[Check, bool]],
+        report: Callable[[int, str], None],
+    ) -> None:
+        self.values: dict[str, Any] = {}
+        self.lines: dict[str, int] = {}
+        try:
+            root = yaml.compose(text, Loader=yaml.SafeLoader)
+            loaded = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            problem = getattr(error, "problem", None) or error
+            report(first + (mark.line if mark else 0), f"not YAML: {problem}")
+            return
+        if not isinstance(root, yaml.MappingNode):
+            report(first, "expected `key: value` lines")
+            return
+        for key_node, _ in root.value:
+            key, line = str(key_node.value), first + key_node.start_mark.line
+            if key in self.lines:
+                report(line, f"{key} stands here twice")
+            elif key not in known:
+                report(line, f"unknown option {key}; known: {', '.join(known)}")
+            else:
+                self.lines[key] = line
+                wrong = known[key][0](loaded[key])
+                if wrong:
+                    report(line, f"{key} must be {wrong}, not {loaded[key]!r}")
+                else:
+                    self.values[key] = loaded[key]
+        missing = [k for k, (_, optional) in known.items() if not optional and k not in self.lines]
+        if missing:
+            report(first, f"missing: {', '.join(missing)}")
+
+
+def is_text(value: Any) -> str | None:
+    """A text that is not empty."""
+    return None if isinstance(value, str) and value.strip() else "a text"
+
+
+def is_bool(value: Any) -> str | None:
+    """true or false."""
+    return None if isinstance(value, bool) else "true or false"
+
+
+def is_points(value: Any) -> str | None:
+    """A whole number above 0."""
+    good = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return None if good else "a whole number above 0"
+
+
+def is_hours(value: Any) -> str | None:
+    """A number above 0."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    return None if good else "a number above 0"
+
+
+def is_texts(value: Any) -> str | None:
+    """A list of texts; it may be empty."""
+    good = isinstance(value, list) and not any(is_text(v) for v in value)
+    return None if good else "a list of texts"
+
+
+def is_code(value: Any) -> str | None:
+    """A block of lines, or a list of them."""
+    return is_texts(value) and is_text(value) and "a text or a list of lines"

@@ -1,0 +1,54 @@
+"""A lesson as a page of the documentation: all that a student sees, and no solution."""
+
+from __future__ import annotations
+
+from tito.lessons.cells import Cell, header, lesson_cells, statement
+from tito.lessons.exercise import clear
+from tito.lessons.model import Code, Exercise, Lesson, Test, Text
+from tito.lessons.source import Package
+
+
+def page(lesson: Lesson, package: Package) -> str:
+    """Markdown for the site.
+
+    Raises:
+        LessonError: as `lesson_cells`.
+    """
+    cells = {cell.id: cell for cell in lesson_cells(lesson, package)}
+    parts = [header(lesson)]
+    for block in lesson.blocks:
+        if isinstance(block, Text):
+            parts.append(_below_title(block.source))
+        elif isinstance(block, Code):
+            parts.append(_code(block.source))
+        elif isinstance(block, Exercise):
+            parts.append(_exercise(block, cells))
+        else:
+            parts.append(_test(block, cells[block.id]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _below_title(text: str) -> str:
+    return text.partition("\n")[2].strip("\n") if text.startswith("# ") else text
+
+
+def _code(source: str) -> str:
+    return f"```python\n{source}\n```"
+
+
+def _exercise(exercise: Exercise, cells: dict[str, Cell]) -> str:
+    given = cells.get(f"{exercise.id}-given")
+    solution = cells[exercise.id]
+    places = "\n".join(f"- `{target}`" for target in exercise.targets)
+    parts = [statement(exercise), f"Written into the package at:\n\n{places}"]
+    parts += [_code(given.source)] if given else []
+    return "\n\n".join([*parts, _code(solution.student)])
+
+
+def _test(test: Test, cell: Cell) -> str:
+    points = f"{test.points} point{'s' if test.points > 1 else ''}"
+    about = f"**Test: {test.id}** ({points}). Checks: {cell.checks}. Why: {cell.why}."
+    if not test.visible:
+        return f"{about} Hidden."
+    code = clear(cell.source)
+    return f"<details><summary>{about}</summary>\n\n{_code(code)}\n\n</details>"

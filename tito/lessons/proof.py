@@ -1,0 +1,227 @@
+"""The proof that grading grades: what each test cell of a lesson is worth.
+
+For a lesson: the student version shows no solution; with the reference every cell runs and the
+score is full; unsolved it is 0, and every graded cell fails; a body that returns nothing, or an
+object equal to everything, earns nothing; and each wrong solution in mistakes.py loses exactly the
+points that it says. Each attempt runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tito.cells import Cell as Run, Outcome, run_cells
+from tito.lessons.build import Course
+from tito.lessons.cells import Cell
+from tito.lessons.exercise import (
+    BEGIN,
+    BEGIN_HIDDEN,
+    END_HIDDEN,
+    solution_lines,
+)
+from tito.lessons.mistake import Mistake, load_mistakes
+from tito.lessons.model import Lesson
+from tito.lessons.pages import page
+from tito.lessons.wrong import EQUAL_TO_EVERYTHING, RESULTS, with_result
+from tito.scripts import ROOT
+
+GRADED = ("given", "solution", "test")
+LEAST_MISTAKES = 2  # for each exercise
+TELLING = 20  # characters from which on a line says something
+LESSON_SECONDS = 60.0
+CELL_SECONDS = 60.0
+CHECKS = ("equal(", "close(", "raises(", "check(")
+AT_ONCE = 2
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # an attempt is one process
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was found out about a lesson.
+
+    Attributes:
+        findings: what is not as it should be; empty if the lesson is proved.
+        attempts: how many solutions were run, right and wrong ones.
+        seconds: that the whole lesson takes with the reference.
+    """
+
+    lesson: str
+    findings: tuple[str, ...]
+    attempts: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """Cells to run, and what has to come out."""
+
+    cells: list[Cell]
+    judge: Callable[[list[Cell], list[Outcome]], Iterator[str]]
+
+
+def prove_lesson(course: Course, lesson: Lesson, *, at_once: int = AT_ONCE) -> Proof:
+    """Run all attempts at a lesson.
+
+    Args:
+        at_once: how many processes.
+
+    Raises:
+        LessonError: it cannot be built.
+        TypeError: its mistakes.py is not as it should be.
+    """
+    cells = course.cells(lesson)
+    mistakes = load_mistakes(lesson.path.with_name("mistakes.py"))
+    findings = [*leaks(cells, page(lesson, course.package)), *check_mistakes(lesson, mistakes)]
+    attempts = [_Attempt(_everything(cells), _all_pass), _Attempt(_unsolved(cells), _all_fail)]
+    attempts += _mechanical(cells, lesson)
+    known = {exercise.id for exercise in lesson.exercises}
+    attempts += [_mistaken(cells, m) for m in mistakes if m.exercise in known]
+    with ThreadPoolExecutor(at_once) as pool:
+        results = list(pool.map(lambda attempt: _run(attempt.cells, course.root), attempts))
+    for attempt, outcomes in zip(attempts, results, strict=True):
+        findings += attempt.judge(attempt.cells, outcomes)
+    seconds = sum(outcome.seconds for outcome in results[0])
+    if seconds > LESSON_SECONDS:
+        findings.append(f"the lesson takes {seconds:.0f} s; {LESSON_SECONDS:.0f} s are the most")
+    return Proof(lesson.folder, tuple(findings), len(attempts), seconds)
+
+
+def leaks(cells: Sequence[Cell], site_page: str) -> Iterator[str]:
+    """Where a solution or a hidden test shows in the student version or on the page."""
+    secret: dict[str, str] = {}
+    for cell in cells:
+        if cell.kind == "solution":
+            for line in solution_lines(cell.source):
+                if len(line) >= TELLING and not line.startswith("#"):
+                    secret[line] = f"a line of the solution of {cell.id}"
+        elif cell.kind == "test":
+            for line in _hidden_lines(cell.source):
+                secret[line] = f"a line of the hidden test {cell.id}"
+    shown = [(f"cell {cell.id}", cell.student) for cell in cells] + [("the page", site_page)]
+    for where, text in shown:
+        if BEGIN in text or BEGIN_HIDDEN in text:
+            yield f"{where} of the student version has a marker in it"
+        for line in text.split("\n"):
+            if line.strip() in secret:
+                yield f"{where} shows {secret[line.strip()]}: {line.strip()}"
+
+
+def _hidden_lines(source: str) -> list[str]:
+    _, _, below = source.partition(BEGIN_HIDDEN)
+    hidden = (line.strip() for line in below.partition(END_HIDDEN)[0].split("\n"))
+    return [line for line in hidden if line.startswith(CHECKS) and len(line) >= TELLING]
+
+
+def check_mistakes(lesson: Lesson, mistakes: Sequence[Mistake]) -> Iterator[str]:
+    """Where a list of mistakes does not fit its lesson."""
+    worth = {test.id: test.points for test in lesson.tests}
+    known = {exercise.id for exercise in lesson.exercises}
+    for mistake in mistakes:
+        if mistake.exercise not in known:
+            yield f"mistake {mistake.name!r} is for {mistake.exercise}, which is no exercise"
+        if not mistake.loses:
+            yield f"mistake {mistake.name!r} loses nothing"
+        for test, points in mistake.loses.items():
+            if worth.get(test) != points:
+                has = f"has {worth[test]} points" if test in worth else "is no test cell"
+                yield f"mistake {mistake.name!r} loses {points} in {test}, which {has}"
+    for exercise in lesson.exercises:
+        count = sum(m.exercise == exercise.id for m in mistakes)
+        if count < LEAST_MISTAKES:
+            least = f"{LEAST_MISTAKES} are the least"
+            yield f"mistakes.py has {count} mistakes for exercise {exercise.id}; {least}"
+
+
+def _run(cells: Sequence[Cell], root: Path) -> list[Outcome]:
+    runs = [Run(cell.id, cell.source, CELL_SECONDS) for cell in cells]
+    with tempfile.TemporaryDirectory(prefix="tito-proof-") as folder:
+        return run_cells(runs, cwd=Path(folder), path=[root, ROOT], environment=ONE_THREAD)
+
+
+def _everything(cells: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in cells if cell.kind != "markdown"]
+
+
+def _all_pass(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
+    for cell, outcome in zip(cells, outcomes, strict=True):
+        if not outcome.ok:
+            yield f"with the reference {cell.kind} cell {cell.id} fails: {_reason(outcome)}"
+
+
+def _unsolved(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells that are graded, without solutions and with the hidden tests."""
+    return [
+        _with_source(cell, cell.student) if cell.kind == "solution" else cell
+        for cell in cells
+        if cell.kind in GRADED
+    ]
+
+
+def _all_fail(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
+    for cell, outcome in zip(cells, outcomes, strict=True):
+        if cell.kind == "test" and outcome.ok:
+            yield f"test cell {cell.id} passes with nothing written: {cell.points} points for free"
+
+
+def _mechanical(cells: Sequence[Cell], lesson: Lesson) -> Iterator[_Attempt]:
+    """For each exercise, with the others solved, the two wrong solutions made by machine."""
+    helper = Cell("given", "equal-to-everything", EQUAL_TO_EVERYTHING)
+    for exercise in lesson.exercises:
+        for name, result in RESULTS.items():
+            chosen = [helper] + [
+                _with_source(cell, with_result(cell.source, result))
+                if cell.id == exercise.id
+                else cell
+                for cell in cells
+                if cell.kind in ("given", "solution")
+                or (cell.kind == "test" and cell.exercise == exercise.id)
+            ]
+            yield _Attempt(chosen, _earns_nothing(name))
+
+
+def _earns_nothing(name: str) -> Callable[[list[Cell], list[Outcome]], Iterator[str]]:
+    def judge(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
+        for cell, outcome in zip(cells, outcomes, strict=True):
+            if cell.kind == "test" and outcome.ok:
+                yield f"test cell {cell.id} passes with a body that {name}"
+
+    return judge
+
+
+def _mistaken(cells: Sequence[Cell], mistake: Mistake) -> _Attempt:
+    """The mistake below the solution in its cell: a later definition replaces an earlier one."""
+    chosen = [
+        _with_source(cell, f"{cell.source}\n\n\n{mistake.source.strip()}")
+        if cell.id == mistake.exercise
+        else cell
+        for cell in cells
+        if cell.kind in GRADED
+    ]
+
+    def judge(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
+        for cell, outcome in zip(cells, outcomes, strict=True):
+            which = f"mistake {mistake.name!r} of {mistake.exercise}"
+            if cell.kind != "test" and not outcome.ok:
+                yield f"{which}: {cell.kind} cell {cell.id} does not run: {_reason(outcome)}"
+            elif cell.id in mistake.loses and outcome.ok:
+                yield f"{which} should lose {cell.points} points in {cell.id}, which passes"
+            elif cell.kind == "test" and cell.id not in mistake.loses and not outcome.ok:
+                yield f"{which} fails {cell.id}, which it does not list: {_reason(outcome)}"
+
+    return _Attempt(chosen, judge)
+
+
+def _with_source(cell: Cell, source: str) -> Cell:
+    return Cell(cell.kind, cell.id, source, cell.exercise, cell.points)
+
+
+def _reason(outcome: Outcome) -> str:
+    if outcome.failure is None:
+        return "the process ended before it"
+    where = outcome.failure.frames[-1] if outcome.failure.frames else None
+    at = f" (line {where.line} of {where.cell})" if where else ""
+    return f"{outcome.failure.type}: {outcome.failure.message}{at}"

@@ -1,0 +1,195 @@
+"""A student's cell into their package: definitions of the cell in place of the package's.
+
+What stays is the file: its imports, its other definitions, the decorators of the replaced one. What
+the student's code needs and defines in the same cell (imports, helper functions, constants) goes
+with it; what the cell does besides (prints, experiments) does not.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from tito.lessons.exercise import BEGIN, END
+from tito.lessons.needed import SpliceError, Supply
+from tito.lessons.source import (
+    FUNCTIONS,
+    Definition,
+    SourceError,
+    Target,
+    find_definition,
+)
+
+STUB_ERROR = "NotImplementedError"
+
+
+def splice(
+    files: Mapping[str, str], targets: Sequence[Target], cell: str, context: str = ""
+) -> dict[str, str]:
+    """The files with the definitions of a student's cell in them.
+
+    Args:
+        files: texts of the package's files, by path; at least those that the targets name.
+        targets: what the cell is to define.
+        cell: the student's solution cell.
+        context: code that the notebook has run before, from which imports may be taken
+            (`cells.context_of`).
+
+    Returns:
+        The new texts of the files that have changed.
+
+    Raises:
+        SpliceError: the cell is no Python, lacks a definition, still has the stub in it, or uses
+            names that neither it nor the file has.
+    """
+    cell = "\n".join(x for x in cell.split("\n") if BEGIN not in x and END not in x)
+    try:
+        supply = Supply(cell, targets, context)
+    except SyntaxError as error:
+        raise SpliceError(f"line {error.lineno} of the cell is no Python: {error.msg}") from None
+    changed: dict[str, str] = {}
+    for target in targets:
+        text = changed.get(target.path, files[target.path])
+        new = _student_definition(cell, target)
+        old = _package_definition(text, target)
+        helpers = _helpers(new, targets)
+        source = "\n".join([_lines_of(new), *[textwrap.dedent(h.text()) for h in helpers]])
+        used = supply.needed(source, text, target)
+        changed[target.path] = _replace(text, old, new, helpers, used)
+    for path, text in changed.items():
+        ast.parse(text, path)
+    return changed
+
+
+def is_written(cell: str) -> bool:
+    """Whether a solution cell is Python in which no stub is left."""
+    try:
+        tree = ast.parse(cell)
+    except SyntaxError:
+        return False
+    return not any(_is_stub(node) for node in ast.walk(tree))
+
+
+def _is_stub(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) and "not written yet" in ast.unparse(node)
+
+
+def _student_definition(cell: str, target: Target) -> Definition:
+    try:
+        found = find_definition(cell, target)
+    except SourceError:
+        what = target.name if target.op is None else f"the line {target.name}"
+        raise SpliceError(f"the cell must define {what} exactly once") from None
+    if any(_is_stub(node) for node in ast.walk(found.node)):
+        raise SpliceError(f"{target.name} is not written yet: it still raises {STUB_ERROR}")
+    return found
+
+
+def _package_definition(text: str, target: Target) -> Definition:
+    try:
+        return find_definition(text, target)
+    except SourceError as error:
+        raise SpliceError(f"the package cannot take {target.name}: {error}") from None
+
+
+def _lines_of(definition: Definition) -> str:
+    """The definition on its own; decorators at module level are the package's affair."""
+    at_module_level = definition.kind in ("function", "class")
+    return textwrap.dedent(definition.text(definition.head if at_module_level else None))
+
+
+def _replace(
+    text: str, old: Definition, new: Definition, helpers: list[Definition], used: Sequence[str]
+) -> str:
+    target = old.target
+    lines = text.split("\n")
+    if target.owner is not None:
+        source = _method_lines(text, old, [new, *helpers])
+        start = old.first
+    else:
+        source = _lines_of(new)
+        start = old.head if target.op is None else old.first
+    lines[start - 1 : old.last] = source.split("\n")
+    if used:
+        above = _top_level_line(text, old)
+        gap = "\n" if target.op is not None else "\n\n"
+        lines[above - 1 : above - 1] = ("\n\n".join(used) + gap).split("\n")
+    return "\n".join(lines)
+
+
+def _top_level_line(text: str, old: Definition) -> int:
+    """Where the statement of the file begins that holds the definition."""
+    for node in ast.parse(text).body:
+        if node.lineno <= old.first <= (node.end_lineno or node.lineno):
+            decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+            return min([node.lineno, *[d.lineno for d in decorators]])
+    return old.first
+
+
+def _method_lines(text: str, old: Definition, methods: Sequence[Definition]) -> str:
+    """The student's methods with the package's indentation, less those that the class has."""
+    indent = " " * old.node.col_offset
+    kept = []
+    for method in methods:
+        if method is not methods[0] and _has(text, method):
+            continue
+        kept.append(_indented(method, indent))
+    return "\n\n".join(kept)
+
+
+def _has(text: str, helper: Definition) -> bool:
+    """The package's class has this very method: it came with another of the exercise."""
+    try:
+        there = find_definition(text, helper.target)
+    except SourceError:
+        return False
+    if _meaning(there.node) != _meaning(helper.node):
+        raise SpliceError(
+            f"{helper.target.path} has a {helper.target.name} of its own: give the helper in your "
+            f"class another name"
+        )
+    return True
+
+
+def _helpers(method: Definition, exercise: Sequence[Target]) -> list[Definition]:
+    """Methods of the student's class that a method reads, and that the exercise does not name."""
+    if method.target.owner is None:
+        return []
+    text = "\n".join(method.lines)
+    owner = _class_of(text, method.target)
+    own = {n.name for n in owner.body if isinstance(n, FUNCTIONS)}
+    own -= {target.leaf for target in exercise if target.owner == owner.name}
+    found: dict[str, Definition] = {}
+    waiting: list[ast.stmt] = [method.node]
+    while waiting:
+        node = waiting.pop()
+        read = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+        for name in sorted(own & read - set(found)):
+            place = Target(method.target.path, f"{owner.name}.{name}")
+            found[name] = find_definition(text, place)
+            waiting.append(found[name].node)
+    return list(found.values())
+
+
+def _class_of(text: str, method: Target) -> ast.ClassDef:
+    kept = (n for n in ast.parse(text).body if isinstance(n, ast.ClassDef))
+    return next(n for n in kept if n.name == method.owner)
+
+
+def _indented(definition: Definition, indent: str) -> str:
+    source = definition.text()
+    if definition.node.col_offset == len(indent):
+        return source
+    moved = textwrap.indent(textwrap.dedent(source), indent)
+    (again,) = ast.parse(textwrap.dedent(moved)).body
+    if _meaning(again) != _meaning(definition.node):
+        raise SpliceError(f"indent {definition.target.name} by {len(indent)} spaces")
+    return moved
+
+
+def _meaning(function: ast.stmt) -> str:
+    """The syntax of a function without its docstring, whose indentation says nothing."""
+    assert isinstance(function, FUNCTIONS)
+    skipped = int(ast.get_docstring(function) is not None)
+    return "".join(map(ast.dump, function.body[skipped:]))

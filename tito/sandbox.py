@@ -1,0 +1,233 @@
+"""A sandbox for code that nobody has checked: bubblewrap, as an ordinary user, without a network.
+
+Inside there are the system and Python, read-only; the packages named; a few small folders in
+memory that vanish with it; and its own processes. Limits on each process come from `tito.limits`,
+limits on all of them together are for whoever watches (`tito.usage`).
+
+Source: bwrap(1); user_namespaces(7) for why root has to become someone else first: RLIMIT_NPROC
+does not hold for the kernel's user 0, whatever it is called inside a namespace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+from tito import limits, syscalls
+from tito.limits import Limits, limited
+
+HOME = "/home/student"
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
+            "/etc/localtime", "/etc/fonts")  # fmt: skip
+SCRATCH_BYTES = 64 << 20
+PROBE_SECONDS = 20
+USERS = range(20_000, 60_000)  # numbers that belong to nobody, and exist in a container as well
+ENVIRONMENT = {
+    "HOME": HOME,
+    "USER": "student",
+    "LOGNAME": "student",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": "/tmp/matplotlib",
+    "NUMBA_CACHE_DIR": "/tmp/numba",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+_started = itertools.count()
+
+
+class NoSandboxError(Exception):
+    """There is no sandbox here; the text says what to do."""
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What is around a process.
+
+    Attributes:
+        confined: False runs it as an ordinary child, with limits only.
+        visible: files and folders that it can read besides the system and Python.
+        scratch_bytes: of each folder that it can write to; they lie in memory.
+    """
+
+    confined: bool = True
+    visible: tuple[Path, ...] = ()
+    scratch_bytes: int = SCRATCH_BYTES
+
+    @property
+    def level(self) -> str:
+        """In words, for the record: what held this process."""
+        if not self.confined:
+            return "none: limits on single processes only"
+        user = "a user of its own" if os.geteuid() == 0 else "a user namespace"
+        calls = "filtered" if syscalls.program() else "not filtered"
+        return f"bubblewrap: {user}, no network, read-only system, system calls {calls}"
+
+    def start(
+        self,
+        command: Sequence[str],
+        bounds: Limits,
+        *,
+        files: Mapping[str, Path] | None = None,
+        cwd: Path | None = None,
+        stderr: IO[bytes] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a command inside, with pipes to its stdin and stdout.
+
+        It ends when the thread that started it does; wall time is the caller's to watch.
+
+        Args:
+            files: what it finds in its home, read-only: name to file.
+            cwd: where it starts if it is not confined, and has no home.
+
+        Raises:
+            NoSandboxError: there is none here.
+        """
+        if not self.confined:
+            return self._start(limited(command, bounds), stderr, cwd=cwd, env=_unconfined())
+        reason = unavailable()
+        if reason is not None:
+            raise NoSandboxError(reason)
+        arguments = [*self._bwrap(files or {}), "--", *_become_a_user(), *limited(command, bounds)]
+        calls = syscalls.program()
+        if calls is None:
+            return self._start(["bwrap", *arguments], stderr)
+        with tempfile.TemporaryFile() as program:
+            program.write(calls)
+            program.seek(0)
+            arguments = ["--seccomp", str(program.fileno()), *arguments]
+            return self._start(["bwrap", *arguments], stderr, keep=(program.fileno(),))
+
+    def _start(
+        self,
+        command: Sequence[str],
+        stderr: IO[bytes] | None,
+        *,
+        keep: Sequence[int] = (),
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr if stderr is not None else subprocess.DEVNULL,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+            pass_fds=keep,
+        )
+
+    def _bwrap(self, files: Mapping[str, Path]) -> list[str]:
+        size = str(self.scratch_bytes)
+        arguments = ["--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
+        arguments += _namespaces()
+        for name, value in ENVIRONMENT.items():
+            arguments += ["--setenv", name, value]
+        folders = [Path(sys.prefix), Path(sys.base_prefix), Path(limits.__file__), *self.visible]
+        arguments += _read_only([*map(Path, SYSTEM + SETTINGS), *folders])
+        arguments += ["--proc", "/proc", "--dev", "/dev"]
+        for writable in ("/dev/shm", "/tmp", HOME):
+            arguments += _parents(Path(writable))
+            arguments += ["--perms", "1777", "--size", size, "--tmpfs", writable]
+        for name, file in files.items():
+            arguments += ["--ro-bind", str(file), f"{HOME}/{name}"]
+        return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", HOME]
+
+
+def for_python(*packages: str, **settings: bool | int) -> Sandbox:
+    """The sandbox in which these packages, which this Python finds, can be imported.
+
+    Raises:
+        ModuleNotFoundError: there is no such package.
+    """
+    visible = []
+    for name in packages:
+        spec = find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise ModuleNotFoundError(f"there is no package {name!r} to show in the sandbox")
+        visible += [Path(place).resolve() for place in spec.submodule_search_locations]
+    return replace(Sandbox(visible=tuple(visible)), **settings)  # type: ignore[arg-type]
+
+
+@cache
+def unavailable() -> str | None:
+    """Why there is no sandbox on this machine, and what to do; None if there is one."""
+    if not sys.platform.startswith("linux"):
+        return "the sandbox is bubblewrap, which needs Linux: grade on a Linux machine or in WSL 2"
+    needed = ["bwrap", "setpriv"] if os.geteuid() == 0 else ["bwrap"]
+    for program in needed:
+        if shutil.which(program) is None:
+            package = {"bwrap": "bubblewrap", "setpriv": "util-linux"}[program]
+            return f"the sandbox needs {program}, which is not installed: apt-get install {package}"
+    command = ["bwrap", *_namespaces(), *_read_only([Path("/")]), "--dev", "/dev", "--", "true"]
+    try:
+        probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not run here: {error}"
+    if probe.returncode:
+        return (
+            f"bubblewrap does not run here: {probe.stderr.strip() or 'no message'}. An ordinary "
+            f"user needs user namespaces (sysctl kernel.unprivileged_userns_clone=1 on Debian, "
+            f"kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu), root in a container "
+            f"needs the capability SYS_ADMIN"
+        )
+    return None
+
+
+def _namespaces() -> list[str]:
+    """Root keeps what it takes to become an ordinary user; everyone else gets a namespace."""
+    if os.geteuid() != 0:
+        return ["--unshare-all", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"]
+    kept = ["CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"]
+    capabilities = ["--cap-drop", "ALL", *itertools.chain(*(["--cap-add", c] for c in kept))]
+    unshared = ["ipc", "pid", "net", "uts"]
+    return [*(f"--unshare-{n}" for n in unshared), "--unshare-cgroup-try", *capabilities]
+
+
+def _become_a_user() -> list[str]:
+    """For root: each sandbox gets a user of its own, so that limits on processes are its own."""
+    if os.geteuid() != 0:
+        return []
+    user = USERS[(os.getpid() * 16 + next(_started)) % len(USERS)]
+    return [
+        "setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups",
+        "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs",
+    ]  # fmt: skip
+
+
+def _read_only(paths: Sequence[Path]) -> list[str]:
+    """Mounts of what exists; a link of the system (/bin) stays a link."""
+    arguments: list[str] = []
+    for path in dict.fromkeys(paths):
+        if path.is_symlink() and str(path) in SYSTEM:
+            arguments += ["--symlink", os.readlink(path), str(path)]
+        elif path.exists():
+            arguments += [*_parents(path), "--ro-bind", str(path), str(path)]
+    return arguments
+
+
+def _parents(path: Path) -> list[str]:
+    """Folders above a mount, made so that the user can pass; bwrap itself makes them for root."""
+    above = [p for p in reversed(path.parents) if str(p) not in ("/", "/dev")]
+    return list(itertools.chain(*(["--perms", "0755", "--dir", str(p)] for p in above)))
+
+
+def _unconfined() -> dict[str, str]:
+    """Our environment for a process without a sandbox, whose home is not here."""
+    own = {k: v for k, v in ENVIRONMENT.items() if k not in ("HOME", "USER", "LOGNAME", "PATH")}
+    return {"PATH": os.environ.get("PATH", ENVIRONMENT["PATH"]), "HOME": "/nonexistent", **own}
