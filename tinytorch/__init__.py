@@ -203,7 +203,7 @@ clamp = clip
 __version__ = "0.1.0"
 
 _LAZY_MODULES = ("bench", "data", "graph", "nn", "optim", "training")
-_LAZY_NAMES = {"benchmark": "tinytorch.bench"}
+_LAZY_NAMES = {"benchmark": "tinytorch.bench", "compile": "tinytorch.graph.compiler"}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tinytorch.backends import reference
+from tinytorch.backends import reference, reference_out
 from tinytorch.dtypes import Array
 from tinytorch.errors import BackendError
 from tinytorch.op import Op, Plan
@@ -131,6 +131,18 @@ class ComputeBackend(ABC):
         Override to choose by shape once, instead of at every call.
         """
         return self.find_kernel(plan.op)
+
+    def specialize_out(self, plan: Plan) -> Kernel | None:
+        """The kernel for a plan in a form that is given the memory of its result; None if none is.
+
+        It is called as `kernel(*inputs, out, **params)` under `np.errstate(all="ignore")` and fills
+        all of `out`, an array in C order, which for an elementwise op may be one of the inputs. A
+        compiled graph calls it, and so allocates nothing. By default there is one wherever this
+        backend runs NumPy's reference and NumPy can; override it if your kernels can too.
+        """
+        if self.specialize(plan) is not reference.find_kernel(plan.op):
+            return None
+        return reference_out.find_kernel(plan.op)
 
     def has_kernel(self, op: Op) -> bool:
         """Whether a fused op runs as one kernel here; otherwise its decomposition runs."""

@@ -150,6 +150,14 @@ class Environment:
         """The Python values that a trace takes for constants, as they are now."""
         return {name: read() for name, read in self._watched.items()}
 
+    def watched(self) -> dict[str, Callable[[], Any]]:
+        """How those values are read."""
+        return self._watched
+
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers that the function can reach."""
+        return [optimizer for _, optimizer in self._optimizers]
+
     def optimizer_state(self) -> list[tuple[int, str, int]]:
         """Which tensors there are in optimizers' states: parameter, name and identity of each."""
         return [
@@ -192,6 +200,8 @@ class Environment:
         dot = f"{name}." if name else ""
         if isinstance(value, (FunctionType, MethodType)):
             return self._captured(value)
+        if "__wrapped__" in getattr(value, "__dict__", ()):  # what calls it keeps is not its state
+            return [(name, value.__wrapped__)]
         if isinstance(value, (list, tuple)):
             return [(f"{dot}{i}", inside) for i, inside in enumerate(value)]
         if isinstance(value, dict):
@@ -226,9 +236,9 @@ class Environment:
         if not isinstance(function, FunctionType) or function.__module__.startswith("tinytorch."):
             return found
         for name in sorted({*_global_names(function.__code__), *function.__code__.co_freevars}):
-            value = _captured_value(function, name)
+            value = captured_value(function, name)
             if isinstance(value, (*SIMPLE, Tensor)):
-                self._watch(name, partial(_captured_value, function, name))
+                self._watch(name, partial(captured_value, function, name))
             found.append((name, value))
         return found + [("default", d) for d in function.__defaults__ or ()]
 
@@ -262,7 +272,7 @@ class Environment:
                     self._note(f"{name}.{key}.{self.names.get(id(p), i)}", value)
 
 
-def _captured_value(function: FunctionType, name: str) -> Any:
+def captured_value(function: FunctionType, name: str) -> Any:
     """The value that a name has inside a function now; None if it has none."""
     free = function.__code__.co_freevars
     if name not in free:

@@ -6,10 +6,12 @@ what it views. Inputs and constants are not counted: they are there before. Resu
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tinytorch.bench.units import format_bytes
 from tinytorch.errors import missing_extra
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, AnyNode, Semantics
 
@@ -95,17 +97,21 @@ class Timeline:
         return sum(t.nbytes for t in self.lifetimes)
 
     def __str__(self) -> str:
-        peak, total = self.peak / 2**20, self.total / 2**20
-        lines = [f"peak {peak:.2f} MiB of {total:.2f} at {self.peak_node}"]
+        peak, total = format_bytes(self.peak), format_bytes(self.total)
+        lines = [f"peak {peak} of {total} at {self.peak_node}"]
         for t in self.witness[:10]:
             where = t.node.meta.get("stack_trace") or ""
-            lines.append(f"  {t.nbytes / 2**20:9.3f} MiB  {t.node.name:20} {where}")
+            lines.append(f"  {format_bytes(t.nbytes):>9}  {t.node.name:20} {where}".rstrip())
         return "\n".join(lines)
 
 
 def timeline(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> Timeline:
     """What is alive at each node of a graph."""
-    nodes, values = list(graph.nodes), lifetimes(graph, semantics)
+    return accumulate(list(graph.nodes), lifetimes(graph, semantics))
+
+
+def accumulate(nodes: list[AnyNode], values: list[Lifetime]) -> Timeline:
+    """The timeline of values with these lifetimes."""
     change = [0] * (len(nodes) + 1)
     for t in values:
         change[t.first] += t.nbytes
@@ -124,7 +130,8 @@ def timeline(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> Timeline:
 class BufferPlan:
     """Where each value lies in one piece of memory that is allocated once.
 
-    Results are not in the plan: they leave the graph and have memory of their own.
+    Results are not in the plan: they leave the graph and have memory of their own. (`plan_buffers`
+    can be told otherwise.)
 
     Attributes:
         offsets: for each node that makes a value its place, in bytes.
@@ -139,17 +146,25 @@ class BufferPlan:
     unplanned: int
 
 
-def plan_buffers(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> BufferPlan:
+def plan_buffers(
+    graph: AnyGraph, semantics: Semantics = TINYTORCH, apart: Container[AnyNode] | None = None
+) -> BufferPlan:
     """Give values that are never alive together the same memory.
 
     An elementwise node writes in place of an input of its own size that nothing needs any more.
     What is left is placed by size, the largest first, at the lowest offset where it meets nothing
     that is alive at the same time.
 
+    Args:
+        apart: nodes whose values have memory of their own; by default the results.
+
     Source: Y. Pisarchyk, J. Lee, "Efficient memory management for deep neural net inference", 2020,
     greedy by size for offset calculation.
     """
-    values = [t for t in lifetimes(graph, semantics) if not t.is_result]
+    values = [
+        t for t in lifetimes(graph, semantics)
+        if not (t.is_result if apart is None else t.node in apart)
+    ]  # fmt: skip
     blocks, in_place = _merge_in_place(values, memory_roots(graph, semantics), semantics)
     placed: list[tuple[int, int, list[Lifetime]]] = []  # offset, size, who lives there
     for block in sorted(blocks, key=lambda b: -b[0].nbytes):

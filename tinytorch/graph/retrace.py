@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import threading
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
-from tinytorch.graph.pytree import tree_flatten
+from tinytorch.graph.ir import GraphError
+from tinytorch.graph.pytree import TreeSpec, tree_flatten
 from tinytorch.graph.trace import trace
 from tinytorch.graph.traced import TracedFunction
 
@@ -19,6 +19,7 @@ class Specializing:
         function: as `trace` takes it.
         maxsize: how many traces are kept; the one that was not used for longest goes.
         transform: what to make of a new trace before it is called, such as optimizing it.
+        dynamic: make a new trace for a call of a new kind; otherwise such a call is an error.
         options: of `trace`.
 
     Attributes:
@@ -37,6 +38,7 @@ class Specializing:
         function: Callable[..., Any],
         maxsize: int = 8,
         transform: Callable[[TracedFunction], TracedFunction] = lambda traced: traced,
+        dynamic: bool = True,
         **options: Any,
     ) -> None:
         if maxsize < 1:
@@ -44,30 +46,54 @@ class Specializing:
         self.function = function
         self.maxsize = maxsize
         self.transform = transform
+        self.dynamic = dynamic
         self.options = options
         self.reasons: list[str] = []
-        self._traces: OrderedDict[int, TracedFunction] = OrderedDict()  # the last used at the end
-        self._numbers = count()
+        self._lock = threading.RLock()  # of making a trace
+        self._traces: list[TracedFunction] = []  # replaced, never changed: threads walk it
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """As the function, through a trace that fits; a new one if none does."""
         leaves, spec = tree_flatten((args, kwargs))
+        return self.find(leaves, spec, args, kwargs).execute(leaves)
+
+    def find(
+        self, leaves: list[Any], spec: TreeSpec, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TracedFunction:
+        """A trace that fits the arguments; `leaves` and `spec` are theirs."""
+        traced, _ = self._known(leaves, spec)
+        if traced is not None:
+            return traced
+        with self._lock:
+            traced, reason = self._known(leaves, spec)  # another thread may have made it
+            if traced is None:
+                traced = self._add(reason, args, kwargs)
+        return traced
+
+    def _known(self, leaves: list[Any], spec: TreeSpec) -> tuple[TracedFunction | None, str]:
+        """A trace that fits; or why the last used, which is the closest, does not."""
         reason = "first call"
-        for number in reversed(self._traces):
-            why_not = self._traces[number].why_not(leaves, spec)
+        for traced in reversed(self._traces):
+            why_not = traced.why_not(leaves, spec)
             if why_not is None:
-                self._traces.move_to_end(number)
-                return self._traces[number].execute(leaves)
+                if traced is not self._traces[-1]:
+                    self._traces = [*(t for t in self._traces if t is not traced), traced]
+                return traced, ""
             if reason == "first call":
-                reason = why_not  # of the last used, which is the closest
+                reason = why_not
+        return None, reason
+
+    def _add(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedFunction:
+        if self.reasons and not self.dynamic:
+            raise GraphError(
+                f"a call does not fit the trace, and dynamic=False allows no other: {reason}"
+            )
         traced = self.transform(trace(self.function, *args, **kwargs, **self.options))
         self.reasons.append(reason)
-        self._traces[next(self._numbers)] = traced
-        if len(self._traces) > self.maxsize:
-            self._traces.popitem(last=False)
-        return traced.execute(leaves)
+        self._traces = [*self._traces, traced][-self.maxsize :]
+        return traced
 
     @property
     def traces(self) -> list[TracedFunction]:
         """The traces that are kept, the last used at the end."""
-        return list(self._traces.values())
+        return self._traces

@@ -130,6 +130,24 @@ class Semantics(ABC):
         """It is a node, not a number or another argument."""
         return isinstance(value, self.node_type)
 
+    def signature(self, node: AnyNode) -> tuple[str, tuple[Any, ...], dict[str, Any]] | None:
+        """What it computes, as a call of an op of the table: name, operands and parameters."""
+        name = self.op_name(node)
+        return None if name is None else (name, tuple(node.args), dict(node.kwargs))
+
+    def interchangeable(self, a: AnyNode, b: AnyNode) -> bool:
+        """One may stand for the other, as far as shape and dtype go."""
+        m, n = self.meta(a), self.meta(b)
+        return m is not None and n is not None and (m.shape, m.dtype) == (n.shape, n.dtype)
+
+    def region(self, node: AnyNode) -> Hashable:
+        """Equal nodes mean the same only within one region: by default it is the whole graph."""
+        return None
+
+    def is_closed(self, graph: AnyGraph) -> bool:
+        """Nobody differentiates its results: it holds its own backward. By default one may."""
+        return False
+
     def map_arg(self, argument: Any, function: Callable[[AnyNode], Any]) -> Any:
         """The same nest of arguments, with `function(node)` in place of every node."""
         return map_arg(argument, function, self.node_type)

@@ -104,6 +104,34 @@ def test_cached_code_that_calls_an_export_runs_in_a_fresh_process(tmp_path):
         assert done.stdout.strip() == expected
 
 
+MIXERS = """
+import sys
+from tinytorch.backends.optimized.library import compile_source
+
+MIX = "".join("    x ^= (x << 3) + constant\\n" for _ in range(100))  # too long to be inlined
+
+def make(constant):
+    mix = compile_source("mix", "def mix(x):\\n" + MIX + "    return x\\n", {"constant": constant})
+    return mix, compile_source("caller", "def caller(x):\\n    return mix(x)\\n", {"mix": mix})
+
+for constant in sys.argv[1:]:
+    mix, caller = make(int(constant))
+    assert mix(10) == mix.py_func(10), "mix"
+    assert caller(10) == mix.py_func(10), "caller"
+"""
+
+
+@needs_jit
+def test_functions_of_one_name_stay_apart_in_the_cache(tmp_path):
+    # the second process compiles one, and loads a caller that has another one inside
+    (tmp_path / "mixers.py").write_text(MIXERS)
+    env = {**os.environ, "TINYTORCH_CACHE_DIR": str(tmp_path / "cache")}
+    for constants in (["1"], ["2", "1"]):
+        command = [sys.executable, "mixers.py", *constants]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
 @needs_jit
 def test_generated_source_shows_in_tracebacks():
     function = compile_source("broken", "def broken(x):\n    return x.no_such_thing\n", {})

@@ -72,7 +72,7 @@ def _check(case: Any) -> None:
         given = dict(zip(names, _arrays(inputs), strict=True))
         module = import_onnx(case.model, {k: v for k, v in given.items() if k in decisive})
         args = [constant(np.asarray(given[name])) for name in module.input_names]
-        for run in (module, trace(module, *args)):
+        for run in (module, trace(module, *args), tinytorch.compile(module)):
             results = run(*args)
             results = results if isinstance(results, tuple) else (results,)
             for result, wanted in zip(results, _arrays(expected), strict=False):

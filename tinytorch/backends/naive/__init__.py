@@ -35,7 +35,17 @@ class NaiveBackend(ComputeBackend):
     # -- the op's own scalar function, looped ------------------------------------------------------
 
     def elementwise(self, op: Op, *operands: Any) -> Array:
-        """`op.scalar` of every element; operands that are smaller repeat (broadcast)."""
+        """`op.scalar` of every element; operands that are smaller repeat (broadcast).
+
+        Args:
+            op: its `scalar` is a function of as many Python numbers as there are operands.
+            operands: arrays of one dtype; or Python numbers, which count as an array of that
+                dtype would hold them (`scalar_of`).
+
+        Returns:
+            A new array of the common shape, in the operands' common dtype; bool for an op that
+            answers with bool, such as `lt`.
+        """
         assert op.scalar is not None
         dtype = np.result_type(*operands)
         numbers = [x if isinstance(x, np.ndarray) else scalar_of(x, dtype) for x in operands]
@@ -43,10 +53,20 @@ class NaiveBackend(ComputeBackend):
         columns = [np.broadcast_to(x, shape).ravel().tolist() for x in numbers]
         warn_if_slow(op.name, "elements", len(columns[0]), shape)
         values = list(map(op.scalar, *columns))
-        return to_array(values, shape, np.dtype(bool) if _answers_bool(op) else dtype)
+        return to_array(values, shape, np.dtype(bool) if answers_bool(op) else dtype)
 
     def reduction(self, op: Op, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
-        """`op.scalar` folded over the elements along `dims`, from `op.initial` or the first on."""
+        """`op.scalar` folded over the elements along `dims`, from `op.initial` or the first on.
+
+        Args:
+            op: its `scalar(so_far, element)` is the new value; `initial` is None if there is none.
+            a: of any shape.
+            dims: dimensions to reduce, counted from the front; () reduces nothing.
+            keepdim: whether they stay, with size 1.
+
+        Returns:
+            A new array of a's dtype.
+        """
         assert op.scalar is not None
         warn_if_slow(op.name, "elements", a.size, a.shape)
         kept = [d for d in range(a.ndim) if d not in dims]
@@ -62,7 +82,15 @@ class NaiveBackend(ComputeBackend):
     # -- contractions ------------------------------------------------------------------------------
 
     def matmul(self, a: Array, b: Array) -> Array:
-        """c[i][j] = sum over k of a[i][k] * b[k][j], for each matrix of the batch."""
+        """c[i][j] = sum over k of a[i][k] * b[k][j], for each matrix of the batch.
+
+        Args:
+            a: (..., m, k)
+            b: (..., k, n), of the same dtype; batch dimensions broadcast.
+
+        Returns:
+            A new array (..., m, n).
+        """
         (m, k), n = a.shape[-2:], b.shape[-1]
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         count = int(np.prod(batch, dtype=np.int64))
@@ -163,7 +191,7 @@ class NaiveBackend(ComputeBackend):
         return to_array(values, shape, dtype.dtype)
 
 
-def _answers_bool(op: Op) -> bool:
+def answers_bool(op: Op) -> bool:
     """Comparisons and logic answer bool; every other elementwise op its operands' dtype."""
     assert op.scalar is not None
     return isinstance(op.scalar(*[1] * len(op.inputs)), bool)

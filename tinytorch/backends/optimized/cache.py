@@ -49,7 +49,7 @@ SHOW_AFTER_SECONDS = 1.0  # compiling that takes longer shows a progress line
 def kernel_sources() -> list[Path]:
     """The files whose change makes every compiled kernel stale."""
     backends = Path(__file__).resolve().parent.parent
-    return sorted(p for rung in ("blocked", "optimized") for p in (backends / rung).glob("*.py"))
+    return sorted(p for rung in ("blocked", "optimized") for p in (backends / rung).rglob("*.py"))
 
 
 @cache

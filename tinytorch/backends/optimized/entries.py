@@ -42,6 +42,11 @@ class Entries:
         else:
             threads.run_parallel(getattr(self, f"{name}_parallel"), serial, count, *arguments)
 
+    def kernel(self, name: str) -> Callable[..., None]:
+        """A kernel as other kernels call it."""
+        function: Callable[..., None] = self._kernels[name][0]
+        return function
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name not in self._kernels:
             raise AttributeError(f"there is no kernel {name!r} among {sorted(self._kernels)}")

@@ -270,8 +270,44 @@ def _aligned_part(size: int, count: int, unit: int) -> int:
     return ((size + count - 1) // count + unit - 1) // unit * unit
 
 
+@cache
+def shared_gemm(itemsize: int) -> Callable[..., None]:
+    """`gemm_f32` or `gemm_f64` on several threads, with their number as the first argument.
+
+    The longer side of C is cut into one part for each.
+    """
+    gemm = gemm_f32 if itemsize == 4 else gemm_f64
+    columns_unit, rows_unit = TILE_VECTORS * REGISTER_BYTES // itemsize, TILE_ROWS[TILE_VECTORS]
+
+    @kernel(parallel=True)
+    def shared(
+        count: int, m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int,
+        csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int, scratch: int,
+    ) -> None:  # fmt: skip
+        side, unit = (n, columns_unit) if n >= m else (m, rows_unit)
+        step = _aligned_part(side, count, unit)
+        for t in prange(count):
+            mine, at = scratch + t * SCRATCH_BYTES, t * step
+            length = max(min(step, side - at), 0)
+            if n >= m:
+                begin = start + at * itemsize if start else 0
+                gemm(
+                    m, length, k, a, rsa, csa, b + at * csb, rsb, csb, c + at * itemsize, ldc,
+                    begin, ld_start, relu, mine,
+                )  # fmt: skip
+            else:
+                begin = start + at * ld_start if start else 0
+                gemm(
+                    length, n, k, a + at * rsa, rsa, csa, b, rsb, csb, c + at * ldc, ldc, begin,
+                    ld_start, relu, mine,
+                )  # fmt: skip
+
+    return shared
+
+
 def _make_entries(dtype: Any, gemm: Callable[..., None]) -> Entries:
     """The kernels on arrays, for one dtype."""
+    shared = shared_gemm(dtype.bitwidth // 8)
 
     @kernel
     def product(a: Array, b: Array, out: Array, scratch: int) -> None:
@@ -281,36 +317,22 @@ def _make_entries(dtype: Any, gemm: Callable[..., None]) -> Entries:
         )  # fmt: skip
 
     @kernel
-    def part(
-        a: Array, b: Array, bias: Array, out: Array, i: int, rows: int, j: int, columns: int,
-        scratch: int,
-    ) -> None:  # fmt: skip
-        """A block of rows x columns of out = a @ b + bias."""
-        at = j * out.itemsize
+    def affine(a: Array, b: Array, bias: Array, out: Array, scratch: int) -> None:
         gemm(
-            rows, columns, a.shape[1], address(a) + i * a.strides[0], a.strides[0], a.strides[1],
-            address(b) + j * b.strides[1], b.strides[0], b.strides[1],
-            address(out) + i * out.strides[0] + at, out.strides[0],
-            address(bias) + at if bias.size else 0, 0, 0, scratch,
+            out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
+            address(b), b.strides[0], b.strides[1], address(out), out.strides[0],
+            address(bias) if bias.size else 0, 0, 0, scratch,
         )  # fmt: skip
 
     @kernel
-    def affine(a: Array, b: Array, bias: Array, out: Array, scratch: int) -> None:
-        part(a, b, bias, out, 0, out.shape[0], 0, out.shape[1], scratch)
-
-    @kernel(parallel=True)
     def affine_parallel(
         count: int, a: Array, b: Array, bias: Array, out: Array, scratch: int
     ) -> None:
-        m, n = out.shape
-        for t in prange(count):
-            mine = scratch + t * SCRATCH_BYTES
-            if n >= m:
-                step = _aligned_part(n, count, TILE_VECTORS * REGISTER_BYTES // out.itemsize)
-                part(a, b, bias, out, 0, m, t * step, max(min(step, n - t * step), 0), mine)
-            else:
-                step = _aligned_part(m, count, TILE_ROWS[TILE_VECTORS])
-                part(a, b, bias, out, t * step, max(min(step, m - t * step), 0), 0, n, mine)
+        shared(
+            count, out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
+            address(b), b.strides[0], b.strides[1], address(out), out.strides[0],
+            address(bias) if bias.size else 0, 0, 0, scratch,
+        )  # fmt: skip
 
     @kernel
     def item(a: Array, b: Array, out: Array, index: int, scratch: int) -> None:

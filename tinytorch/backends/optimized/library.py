@@ -12,7 +12,9 @@ through in a debugger.
 
 from __future__ import annotations
 
+import itertools
 import linecache
+import os
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast, overload
@@ -21,6 +23,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba import types
+from numba.core.bytecode import FunctionIdentity
 from numba.core.ccallback import CFunc
 
 from tinytorch.backends.optimized import threads
@@ -41,6 +44,14 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 _config: Any = numba.config  # numba makes its attributes at run time
+
+# Numba tells functions of one name and type apart by a number that it counts up from 1 in every
+# process. Machine code out of the cache has the numbers of the processes that made it: that of two
+# loops with the same name could have the same symbol, and one would run in place of the other. So
+# every process counts from a place of its own.
+_identity: Any = FunctionIdentity
+_identity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
+
 JIT = not _config.DISABLE_JIT
 
 # Reassociation lets LLVM vectorise a sum. `nnan` and `ninf` are left out: NaN stays NaN.

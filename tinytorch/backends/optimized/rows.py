@@ -20,6 +20,8 @@ def as_rows(x: Array, dim: int) -> Array:
     last = x.ndim - 1
     if last == 1 == dim and x.flags.c_contiguous:
         return x
+    if last < 0:
+        return x.reshape(1, 1)
     moved = x if dim == last else np.moveaxis(x, dim, -1)
     # the number of rows is given, not -1: there may be no elements
     return np.ascontiguousarray(moved).reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
@@ -28,7 +30,7 @@ def as_rows(x: Array, dim: int) -> Array:
 def from_rows(rows: Array, like: Array, dim: int) -> Array:
     """The inverse of `as_rows`: a contiguous array with the shape of `like`."""
     last = like.ndim - 1
-    if dim == last:
+    if dim == last or last < 0:
         return rows if last == 1 else rows.reshape(like.shape)
     moved = rows.reshape(np.moveaxis(like, dim, -1).shape)
     return np.ascontiguousarray(np.moveaxis(moved, -1, dim))

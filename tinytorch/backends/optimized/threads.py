@@ -82,6 +82,12 @@ def select_layer() -> str:
     return _State.layer
 
 
+def launch() -> None:
+    """Load the threading layer, whose symbols parallel machine code out of a cache refers to."""
+    select_layer()
+    numba.get_num_threads()
+
+
 def get_num_threads() -> int:
     """The number of threads that a large kernel may use."""
     if _State.num_threads is None:

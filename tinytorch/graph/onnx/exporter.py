@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.creation import zeros
 from tinytorch.dtypes import DType, TensorMeta
 from tinytorch.files import atomic_write
 from tinytorch.graph.bindings import StateBinding
-from tinytorch.graph.interpret import Interpreter
+from tinytorch.graph.compiler.lower import Ends, lower
 from tinytorch.graph.ir import Graph, Node
 from tinytorch.graph.onnx.errors import UnsupportedOnnxError
 from tinytorch.graph.onnx.library import code_of, onnx_package
 from tinytorch.graph.onnx.lowerings import LOWERINGS
-from tinytorch.graph.trace import trace
 from tinytorch.graph.traced import TracedFunction
 
 OPSET = 18
@@ -76,22 +74,9 @@ class OnnxWriter:
 
 
 def _operands(writer: OnnxWriter, node: Node, names: dict[Node, str]) -> list[str]:
-    """Names of a node's operands, cast as the op's rule says, with numbers as constants."""
-    given = [a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args]
-    key = ("onnx", tuple(given), repr(node.kwargs))
-    casts = node.target.plan(key, given, node.kwargs).casts or (None,) * len(given)
-    common = None
-    for meta, cast in zip(given, casts, strict=True):
-        if isinstance(meta, TensorMeta):
-            common = cast or meta.dtype  # a number takes the dtype of the tensors beside it
-    result = []
-    for argument, cast in zip(node.args, casts, strict=True):
-        if not isinstance(argument, Node):
-            result.append(writer.constant(argument, common))
-        else:
-            name = names[argument]
-            result.append(name if cast is None else writer.cast(name, cast))
-    return result
+    """Names of a node's operands, numbers as constants of the dtype of the tensors beside them."""
+    (*_, dtype) = [n.meta["tensor_meta"].dtype for n in node.all_input_nodes] or [None]
+    return [names[a] if isinstance(a, Node) else writer.constant(a, dtype) for a in node.args]
 
 
 def _write_graph(writer: OnnxWriter, graph: Graph, names: dict[Node, str]) -> list[str]:
@@ -111,15 +96,6 @@ def _write_graph(writer: OnnxWriter, graph: Graph, names: dict[Node, str]) -> li
             operands = _operands(writer, node, names)
             names[node] = lowering(writer, node, *operands, **node.kwargs)
     return [names[value] for value in graph.output_node().args[0]]
-
-
-def _in_primitives(graph: Graph) -> Graph:
-    """The graph with every fused op replaced by its decomposition."""
-    if not any(n.op == "call_function" and n.target.decomposition for n in graph.nodes):
-        return graph
-    metas = [n.meta["tensor_meta"] for n in graph.find_nodes(op="placeholder")]
-    examples = [zeros(meta.shape, dtype=meta.dtype) for meta in metas]
-    return trace(Interpreter(graph).run, *examples).graph
 
 
 def _value_info(name: str, meta: TensorMeta) -> Any:
@@ -146,7 +122,7 @@ def export_onnx(
     """
     onnx = onnx_package()
     given = traced.graph if isinstance(traced, TracedFunction) else traced
-    graph = _in_primitives(given)
+    graph = lower(given, Ends(), keeps=lambda node: False)
     writer = OnnxWriter()
     names: dict[Node, str] = {}
     inputs = []

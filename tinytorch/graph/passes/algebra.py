@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 from tinytorch.graph.passes.rules import Rule
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, AnyNode, Semantics
@@ -36,6 +37,7 @@ EXACT = [
     Rule("abs(-x) -> abs(x)"),
     Rule("floor(floor(x)) -> floor(x)"),
     Rule("detach(detach(x)) -> detach(x)"),
+    Rule("clone(x) -> x"),
     Rule("cast(x, dtype=d) -> x", when=lambda x, d: x.dtype is d),
     Rule("permute(x, dims=p) -> x", when=lambda p: list(p) == sorted(p)),
     Rule("permute(permute(x, dims=p), dims=q) -> permute(x, dims=tuple([p[i] for i in q]))"),
@@ -62,6 +64,7 @@ FAST = [
     Rule("log(exp(x)) -> x"),
     Rule("exp(log(x)) -> x"),
 ]
+CLOSED = [Rule("detach(x) -> x")]  # where nothing is differentiated any more
 
 
 @register_pass
@@ -87,27 +90,38 @@ class AlgebraicSimplification(OptimizationPass):
 
     def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, Rule]]:
         """Where which rule matches now; what follows from a rewrite shows only after it."""
+        rules = self._rules_for(graph)
+        memory = Aliasing(graph, self.semantics)
         return [
             (node, rule)
             for node in graph.nodes
-            for rule in self.rules
+            if not memory.touches_written(node)
+            for rule in rules
             if rule.match(node, self.semantics) is not None
         ]
 
+    def _rules_for(self, graph: AnyGraph) -> list[Rule]:
+        return self.rules + CLOSED if self.semantics.is_closed(graph) else self.rules
+
     def transform(self, graph: AnyGraph, found: list[tuple[AnyNode, Rule]]) -> bool:
         changed = False
+        rules, memory = self._rules_for(graph), Aliasing(graph, self.semantics)
         pending = list(dict.fromkeys(node for node, _ in found))
         while pending:
             node = pending.pop(0)
-            new = self._rewrite(graph, node) if node.users else None
+            if not node.users or memory.touches_written(node):
+                continue
+            new = self._rewrite(graph, node, rules, memory)
             if new is not None:
                 changed = True
                 pending += [new, *new.users]
         return changed
 
-    def _rewrite(self, graph: AnyGraph, node: AnyNode) -> AnyNode | None:
+    def _rewrite(
+        self, graph: AnyGraph, node: AnyNode, rules: list[Rule], memory: Aliasing
+    ) -> AnyNode | None:
         """Apply the first rule that matches and fits; the node that took the place."""
-        for rule in self.rules:
+        for rule in rules:
             bound = rule.match(node, self.semantics)
             if bound is None:
                 continue
@@ -117,9 +131,11 @@ class AlgebraicSimplification(OptimizationPass):
             while before.next is not node:
                 before = before.next
                 made.append(before)
-            if self._fits(node, new, new not in made):
+            if self._fits(node, new, memory):
                 for each in made:
                     each.meta.update({k: v for k, v in node.meta.items() if k in INHERITED})
+                if node in memory.returned:
+                    memory.returned.add(new)
                 node.replace_all_uses_with(new)
                 graph.erase_node(node)
                 return new
@@ -127,13 +143,7 @@ class AlgebraicSimplification(OptimizationPass):
                 graph.erase_node(each)
         return None
 
-    def _fits(self, node: AnyNode, new: Any, is_old: bool) -> bool:
-        """Same shape and dtype; and no result becomes one tensor with an input or other result."""
-        if not self.semantics.is_node(new):
-            return False
-        a, b = self.semantics.meta(node), self.semantics.meta(new)
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            return False
-        is_result = any(user.op == "output" for user in node.users)
-        shared = new.op != "call_function" or any(user.op == "output" for user in new.users)
-        return not (is_old and is_result and shared)
+    def _fits(self, node: AnyNode, new: Any, memory: Aliasing) -> bool:
+        """Same shape and dtype; and no result comes to share memory with an input or a result."""
+        s = self.semantics
+        return s.is_node(new) and s.interchangeable(node, new) and memory.may_replace(new, node)

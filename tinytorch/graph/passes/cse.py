@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 from tinytorch.graph.semantics import AnyGraph, AnyNode
 
@@ -26,15 +27,13 @@ class CommonSubexpressionElimination(OptimizationPass):
         """For each node that repeats an earlier one, that one."""
         first: dict[Hashable, AnyNode] = {}
         same: dict[AnyNode, AnyNode] = {}
-        written = self._written(graph)
-        results = {n for out in graph.find_nodes(op="output") for n in out.all_input_nodes}
+        memory = Aliasing(graph, self.semantics)
         for node in graph.nodes:
-            reads_written = any(a in written for a in (node, *node.all_input_nodes))
-            if reads_written or not self._may_merge(node):
+            if memory.touches_written(node) or not self._may_merge(node):
                 continue
             number = self._number(node, same)
             earlier = first.setdefault(number, node)
-            if earlier is not node and not (node in results and earlier in results):
+            if earlier is not node and not {node, earlier} <= memory.returned:
                 same[node] = earlier
         return same
 
@@ -54,18 +53,6 @@ class CommonSubexpressionElimination(OptimizationPass):
             and not s.mutates(node)
         )
 
-    def _written(self, graph: AnyGraph) -> set[AnyNode]:
-        """Nodes whose memory some node writes, through whatever views."""
-        written: set[AnyNode] = set()
-        for node in reversed(graph.nodes):
-            written.update(self.semantics.mutates(node))
-            if node in written:
-                written.update(self.semantics.aliases(node))
-        for node in graph.nodes:  # and the other views of the same memory
-            if any(a in written for a in self.semantics.aliases(node)):
-                written.add(node)
-        return written
-
     def _number(self, node: AnyNode, same: dict[AnyNode, AnyNode]) -> Hashable:
         """Equal for nodes that compute the same value."""
 
@@ -83,4 +70,5 @@ class CommonSubexpressionElimination(OptimizationPass):
             operands[:2] = sorted(operands[:2], key=repr)
         # what is computed again on purpose must not become the first computation again
         again = bool(node.meta.get("recomputed"))
-        return (node.target, again, *operands, number(dict(node.kwargs)))
+        region = self.semantics.region(node)
+        return (node.target, again, region, *operands, number(dict(node.kwargs)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, AnyNode, Semantics
 
@@ -28,9 +29,9 @@ class ConstantFolding(OptimizationPass):
     def analyze(self, graph: AnyGraph) -> list[AnyNode]:
         """The nodes to replace: constant, computed from something, and used by what is not."""
         constant: set[AnyNode] = set()
-        mutated = {a for node in graph.nodes for a in self.semantics.mutates(node)}
+        memory = Aliasing(graph, self.semantics)
         for node in graph.nodes:
-            if node not in mutated and self._is_constant(node, constant):
+            if node not in memory.written and self._is_constant(node, constant):
                 constant.add(node)
         return [
             node

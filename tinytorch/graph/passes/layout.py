@@ -29,6 +29,7 @@ class BroadcastCleanup(OptimizationPass):
             for node in graph.nodes
             if node.op == "call_function"
             and self.semantics.kind(node) == "elementwise"
+            and self.semantics.op_name(node) is not None
             and any(self._source(a) is not None for a in node.args)
         ]
 
@@ -58,8 +59,7 @@ class BroadcastCleanup(OptimizationPass):
         args = [*node.args[:i], source, *node.args[i + 1 :]]
         with graph.inserting_before(node):
             new = self.semantics.call(graph, self.semantics.op_name(node) or "", args, node.kwargs)
-        a, b = self.semantics.meta(node), self.semantics.meta(new)
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
+        if not self.semantics.interchangeable(node, new):
             graph.erase_node(new)
             return None
         new.meta.update({k: v for k, v in node.meta.items() if k in INHERITED})

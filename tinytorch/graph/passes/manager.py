@@ -45,11 +45,20 @@ class PassResult:
         )
         return "\n".join(lines)
 
+    @property
+    def nodes_before(self) -> int:
+        """How many nodes there were, those inside of fused ops included."""
+        return sum(" = " in line for line in self.before.splitlines())
+
+    @property
+    def nodes_after(self) -> int:
+        """How many nodes the pass made of them."""
+        return sum(" = " in line for line in self.after.splitlines())
+
     def __str__(self) -> str:
-        nodes = [text.count(" = ") for text in (self.before, self.after)]
         state = "rolled back" if self.error else "changed" if self.changed else "no change"
         time = f"{self.seconds * 1e3:8.2f} ms"
-        line = f"{self.name:12} {state:12} {nodes[0]:5} -> {nodes[1]:5} {time}"
+        line = f"{self.name:12} {state:12} {self.nodes_before:5} -> {self.nodes_after:5} {time}"
         return f"{line}\n    {self.error}" if self.error else line
 
 

@@ -71,15 +71,17 @@ def _matches(pattern: ast.expr, value: Any, bound: Bound, semantics: Semantics) 
     if not is_node or value.op != "call_function":
         return False
     name, operands, parameters = _parts(pattern)
-    if semantics.op_name(value) != name or len(value.args) != len(operands):
+    found = semantics.signature(value)
+    if found is None:
         return False
-    if set(value.kwargs) != set(parameters):
+    own_name, own_args, own_parameters = found
+    if own_name != name or len(own_args) != len(operands) or set(own_parameters) != set(parameters):
         return False
-    orders = [value.args, value.args[::-1]] if semantics.is_commutative(value) else [value.args]
+    orders = [own_args, own_args[::-1]] if semantics.is_commutative(value) else [own_args]
     for args in orders:
         trial = dict(bound)
         pairs = list(zip(operands, args, strict=True))
-        pairs += [(parameters[key], value.kwargs[key]) for key in parameters]
+        pairs += [(parameters[key], own_parameters[key]) for key in parameters]
         if all(_matches(p, v, trial, semantics) for p, v in pairs):
             bound.update(trial)
             return True

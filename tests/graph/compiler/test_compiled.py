@@ -1,0 +1,514 @@
+"""`tinytorch.compile`: how it is called, when it retraces, what it leaves alone."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tinytorch import nn, optim
+from tinytorch.bench import OpCounter
+from tinytorch.errors import AutogradError, BackendError
+from tinytorch.graph import GraphError, PassManager, TraceError, trace
+from tinytorch.graph.compiler import Compiled, CompiledModule
+from tinytorch.graph.passes import OptimizationPass
+from tinytorch.nn import functional as F
+from tinytorch.state import using_backend
+from tinytorch.tensor import Tensor
+
+pytestmark = pytest.mark.usefixtures("numpy_backend")
+
+
+def ones(*shape: int) -> Tensor:
+    return tinytorch.ones(*shape)
+
+
+# -- ways to call it -------------------------------------------------------------------------------
+
+
+def test_function_decorator_and_decorator_with_options():
+    @tinytorch.compile
+    def double(x: Tensor) -> Tensor:
+        """Twice."""
+        return x * 2.0
+
+    @tinytorch.compile(mode="python", fast_math=True)
+    def triple(x: Tensor) -> Tensor:
+        return x * 3.0
+
+    assert isinstance(double, Compiled) and double.__name__ == "double"
+    assert double.__doc__ == "Twice."
+    assert double(ones(2)).tolist() == [2.0, 2.0]
+    assert triple(ones(2)).tolist() == [3.0, 3.0]
+    assert repr(double).startswith("<compiled test_function_decorator")
+
+
+def test_a_method_has_code_for_each_object():
+    class Scale:
+        def __init__(self, factor: float) -> None:
+            self.factor = tinytorch.tensor(factor)
+
+        @tinytorch.compile(mode="python")
+        def apply(self, x: Tensor) -> Tensor:
+            return x * self.factor
+
+    a, b = Scale(2.0), Scale(3.0)
+    assert (a.apply(ones(1)).item(), b.apply(ones(1)).item()) == (2.0, 3.0)
+    a.factor.fill_(5.0)
+    assert a.apply(ones(1)).item() == 5.0
+    assert a.apply.reasons == ["first call"]
+    assert isinstance(Scale.apply, Compiled)
+
+
+def test_a_module_stays_a_module():
+    model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
+    compiled = tinytorch.compile(model)
+    assert isinstance(compiled, CompiledModule) and isinstance(compiled, nn.Module)
+    assert list(compiled.parameters()) == list(model.parameters())
+    assert compiled.module is model
+    compiled.eval()
+    assert not model.training
+    assert np.array_equal(compiled(ones(4, 3)).detach().numpy(), model(ones(4, 3)).detach().numpy())
+
+
+def test_a_copy_of_a_compiled_module():
+    compiled = tinytorch.compile(nn.Linear(2, 1))
+    compiled(ones(1, 2))
+    twin = copy.deepcopy(compiled)
+    with tinytorch.no_grad():
+        twin.module.bias.fill_(5.0)
+        twin.module.weight.fill_(0.0)
+        assert twin(ones(1, 2)).item() == 5.0 != compiled(ones(1, 2)).item()
+
+
+def test_nests_keywords_and_plain_values():
+    @tinytorch.compile(mode="python")
+    def function(pair: Any, *, scale: float, extra: Any = None) -> dict[str, Any]:
+        a, b = pair["a"], pair["b"][0]
+        return {"sum": a + b * scale, "same": a, "name": "n", "extra": extra, "many": [a, (b,)]}
+
+    a, b = ones(2), ones(2) * 3.0
+    for scale in (2.0, 4.0):
+        result = function({"a": a, "b": [b]}, scale=scale)
+        assert result["sum"].tolist() == [1.0 + 3.0 * scale] * 2
+        assert result["same"] is a and result["many"][0] is a
+        assert (result["name"], result["extra"]) == ("n", None)
+    assert function.reasons == ["first call", "argument 2 is 4.0, and was 2.0"]
+
+
+def test_nothing_is_returned_where_nothing_is():
+    w = ones(2)
+
+    @tinytorch.compile(mode="python")
+    def add(x: Tensor) -> None:
+        with tinytorch.no_grad():
+            w.add_(x)
+
+    assert add(ones(2)) is None and add(ones(2)) is None
+    assert w.tolist() == [3.0, 3.0]
+
+
+def test_wrong_options():
+    with pytest.raises(ValueError, match="there is no mode 'fast'; there are auto, native"):
+        tinytorch.compile(lambda x: x, mode="fast")
+    with pytest.raises(BackendError, match="there is no backend 'nosuch'"):
+        tinytorch.compile(lambda x: x, backend="nosuch")
+    with pytest.raises(ValueError, match="maxsize must be at least 1"):
+        tinytorch.compile(lambda x: x, cache_size=0)
+
+
+# -- kinds of calls --------------------------------------------------------------------------------
+
+
+def test_new_shapes_are_compiled_anew_and_kept_within_bounds():
+    double = tinytorch.compile(lambda x: x * 2.0, cache_size=2)
+    for n in (1, 2, 1, 3, 2):
+        assert double(ones(n)).tolist() == [2.0] * n
+    assert len(double.traces) == 2
+    assert double.reasons == [
+        "first call",
+        "argument 0 is float32[2], and was float32[1]",
+        "argument 0 is float32[3], and was float32[1]",
+        "argument 0 is float32[2], and was float32[3]",
+    ]
+
+
+def test_one_kind_of_call_only():
+    double = tinytorch.compile(lambda x: x * 2.0, dynamic=False)
+    double(ones(2))
+    message = r"dynamic=False allows no other: argument 0 is float32\[3\], and was float32\[2\]"
+    with pytest.raises(GraphError, match=message):
+        double(ones(3))
+    assert double(ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_values_from_outside_are_watched():
+    scale, options = 2.0, {"on": True}
+
+    @tinytorch.compile(mode="python")
+    def function(x: Tensor) -> Tensor:
+        return x * scale
+
+    assert function(ones(1)).item() == 2.0
+    assert function(ones(1)).item() == 2.0
+    scale = 3.0
+    assert function(ones(1)).item() == 3.0
+    assert function.reasons == ["first call", "scale is 3.0, and was 2.0"]
+    assert options
+
+
+def test_another_backend_and_another_dtype_of_the_model():
+    model = nn.Linear(3, 2)
+    compiled = tinytorch.compile(model)
+    with tinytorch.no_grad():
+        compiled(ones(4, 3))
+        with using_backend("naive"):
+            compiled(ones(4, 3))
+        model.double()
+        assert compiled(ones(4, 3).double()).dtype is tinytorch.float64
+    assert compiled.compiled.reasons[1] == ("the backend is <NaiveBackend>, and was <NumpyBackend>")
+    assert compiled.compiled.reasons[2].startswith("argument 0 is float64[4, 3]")
+
+
+def test_a_converted_parameter_alone_is_seen():
+    w = ones(3)
+    scale = tinytorch.compile(lambda x: x * w)
+    scale(ones(3)), scale(ones(3))
+    w._data, w.meta = w._data.astype(np.float64), w.double().meta
+    assert scale(ones(3)).dtype is tinytorch.float64
+    assert scale.reasons[1] == "w is float64[3], and was float32[3]"
+
+
+def test_the_chosen_backend_is_used_wherever_it_is_called():
+    model = nn.Linear(2, 2)
+    compiled = tinytorch.compile(model, backend="naive")
+    for _ in range(3):
+        y = compiled(ones(1, 2))
+        y.sum().backward()
+    assert compiled.compiled.reasons == ["first call"]
+    assert "NaiveBackend" in compiled.explain().backend
+
+
+def test_state_that_is_replaced_is_followed():
+    model = nn.Linear(2, 1, bias=False)
+    optimizer = optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+
+    @tinytorch.compile(mode="python")
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(3):
+        step(ones(1, 2))
+    saved = optimizer.state_dict()
+    optimizer.load_state_dict(saved)  # copies: other tensors from now on
+    before = model.weight.detach().numpy().copy()
+    velocity = optimizer.state[model.weight]["momentum_buffer"].numpy().copy()
+    step(ones(1, 2))
+    expected = before - 0.5 * (0.9 * velocity + 1.0)
+    np.testing.assert_allclose(model.weight.detach().numpy(), expected, 1e-6)
+    array = model.weight._data.copy()
+    model.weight._data = array  # other memory from now on
+    step(ones(1, 2))
+    assert not np.array_equal(array, expected) and model.weight._data is array
+
+
+def test_what_cannot_be_traced_says_so():
+    @tinytorch.compile
+    def function(x: Tensor) -> Tensor:
+        return x * 2.0 if x.sum() > 0 else x
+
+    with pytest.raises(TraceError, match="bool: a trace knows"):
+        function(ones(2))
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_results_are_never_used_again():
+    step = tinytorch.compile(lambda x: (x * 2.0, (x + 1.0).reshape(2, 2), x.exp().T), mode="python")
+    first = step(ones(4) * 0.0)
+    copies = [r.numpy().copy() for r in first]
+    for i in range(3):
+        step(ones(4) * float(i + 1))
+    for result, before in zip(first, copies, strict=True):
+        assert np.array_equal(result.numpy(), before)
+        result.fill_(7.0)  # and may be written
+    assert step(ones(4) * 0.0)[0].tolist() == [0.0] * 4
+
+
+def test_a_constant_cannot_be_changed_through_a_result():
+    @tinytorch.compile(mode="python")
+    def function(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        constant = tinytorch.tensor([1.0, 2.0])
+        return constant, tinytorch.zeros(2), x + constant
+
+    for result in function(ones(2)):
+        result.fill_(9.0)
+    assert [r.tolist() for r in function(ones(2))] == [[1.0, 2.0], [0.0, 0.0], [2.0, 3.0]]
+
+
+def test_a_view_of_an_argument_is_a_view():
+    x = ones(2, 3)
+    y, z = tinytorch.compile(lambda x: (x.T, x), mode="python")(x)
+    assert z is x and np.shares_memory(y.numpy(), x.numpy())
+
+
+def test_an_input_given_twice():
+    function = tinytorch.compile(lambda a, b: (a * 2.0 + b, a - b), mode="python")
+    x = ones(3)
+    function(ones(3), ones(3)), function(ones(3), ones(3))
+    s, d = function(x, x)
+    assert (s.tolist(), d.tolist(), x.tolist()) == ([3.0] * 3, [0.0] * 3, [1.0] * 3)
+
+
+def test_an_argument_that_is_written_and_given_twice():
+    @tinytorch.compile(mode="python")
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        a.mul_(2.0)
+        return b + 1.0
+
+    a = ones(2)
+    assert function(a, ones(2)).tolist() == [2.0, 2.0] and a.tolist() == [2.0, 2.0]
+    assert function(a, ones(2)).tolist() == [2.0, 2.0] and a.tolist() == [4.0, 4.0]
+    with pytest.raises(TraceError, match="a is written in place and shares memory with b"):
+        function(a, a)
+    with pytest.raises(TraceError, match="shares memory"):
+        function(a, Tensor.from_numpy(a.numpy()[::-1]))
+
+
+def test_a_batch_that_shares_memory_with_a_parameter():
+    w = tinytorch.ones(2, requires_grad=True)
+    optimizer = optim.SGD([w], lr=0.5)
+
+    @tinytorch.compile(mode="python")
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = (w * x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(2):
+        step(ones(2))
+    assert w.tolist() == [0.0, 0.0]
+    with pytest.raises(TraceError, match="shares memory"):
+        step(w.detach())
+
+
+def test_memory_that_cannot_be_written():
+    buffer = Tensor.from_numpy(np.broadcast_to(np.float32(1.0), (3,)))
+
+    @tinytorch.compile(mode="python")
+    def step(x: Tensor) -> None:
+        buffer.add_(x)
+
+    with pytest.raises(AutogradError, match="cannot be written in place"):
+        step(ones(3))
+
+
+def test_arrays_in_another_order():
+    model = nn.Linear(3, 2)
+    model.weight._data = np.asfortranarray(model.weight._data)
+    optimizer = optim.SGD(model.parameters(), lr=0.5)
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = model(x).reshape(8).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled = tinytorch.compile(step, mode="python")
+    start = model.weight.detach().numpy().copy()
+    x = Tensor.from_numpy(np.arange(12, dtype=np.float32).reshape(3, 4).T)
+    losses = [compiled(x).item() for _ in range(3)]
+    got = model.weight.detach().numpy().copy()
+    with tinytorch.no_grad():
+        model.weight.copy_(tinytorch.tensor(start))
+        model.bias.add_(0.5 * 4 * 3)
+    assert [step(x).item() for _ in range(3)] == pytest.approx(losses, rel=1e-5)
+    np.testing.assert_allclose(model.weight.detach().numpy(), got, 1e-5)
+
+
+def test_a_write_is_seen_by_histories():
+    w = tinytorch.ones(2, requires_grad=True)
+    optimizer = optim.SGD([w], lr=0.5)
+
+    @tinytorch.compile(mode="python")
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):  # the third call is one that the guard lets pass
+        y = (w * w).sum()
+        step(ones(2))
+        with pytest.raises(AutogradError, match="was overwritten in place"):
+            y.backward()
+
+
+def test_a_result_that_is_the_new_state():
+    w = ones(2)
+
+    @tinytorch.compile(mode="python")
+    def add(x: Tensor) -> tuple[Tensor, Tensor]:
+        old = w.clone()
+        w.add_(x)
+        return w, old
+
+    for i in range(3):
+        new, old = add(ones(2))
+        assert (new.tolist(), w.tolist(), old.tolist()) == (
+            [2.0 + i] * 2, [2.0 + i] * 2, [1.0 + i] * 2
+        )  # fmt: skip
+        assert not np.shares_memory(new.numpy(), w.numpy())
+
+
+def test_gradients_that_add_up():
+    w = tinytorch.ones(3, requires_grad=True)
+
+    @tinytorch.compile(mode="python")
+    def add(x: Tensor) -> Tensor:
+        loss = (w * x).sum()
+        loss.backward()
+        return loss
+
+    for i in range(1, 5):
+        add(ones(3))
+        assert w.grad is not None and w.grad.tolist() == [float(i)] * 3
+    held = w.grad
+    w.grad = None
+    add(ones(3))
+    assert w.grad.tolist() == [1.0] * 3 and held.tolist() == [4.0] * 3
+    assert add.reasons == ["first call", "w.grad is set, and was not"]
+
+
+# -- modes, threads, other compiled functions ------------------------------------------------------
+
+
+def test_a_profiler_sees_the_ops():
+    double = tinytorch.compile(lambda x: x * 2.0)
+    double(ones(2)), double(ones(2))
+    with OpCounter() as counter:
+        double(ones(2))
+    assert counter.ops["mul"].calls == 1
+    assert double.uncompiled_calls == 1
+
+
+def test_a_compiled_function_in_a_compiled_function():
+    inner = tinytorch.compile(lambda x: x.exp())
+    model = tinytorch.compile(nn.Linear(2, 2))
+    outer = tinytorch.compile(lambda x: inner(model(x)) + 1.0)
+    names = {n.target for n in trace(outer, ones(1, 2)).graph.find_nodes(op="placeholder")}
+    assert names == {"x", "model.module.weight", "model.module.bias"}
+    for _ in range(3):
+        got = outer(ones(1, 2))
+    expected = model.module(ones(1, 2)).exp() + 1.0
+    np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), 1e-6)
+    assert outer.reasons == ["first call"]
+
+
+def test_two_threads_call_one_function():
+    w = tinytorch.tensor(np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32))
+    function = tinytorch.compile(lambda x: ((x @ w).tanh() @ w).exp().sum(1), mode="python")
+    inputs = [tinytorch.rand(32, 64) for _ in range(8)]
+    expected = [function.function(x).numpy() for x in inputs]
+    wrong: list[Any] = []
+
+    def work(offset: int) -> None:
+        with using_backend("numpy"):
+            for i in range(60):
+                k = (i + offset) % len(inputs)
+                if not np.array_equal(function(inputs[k]).numpy(), expected[k]):
+                    wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(4 * i,)) for i in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == [] and function.reasons == ["first call"]
+
+
+# -- passes ----------------------------------------------------------------------------------------
+
+
+class Broken(OptimizationPass):
+    """Takes every exp for a log."""
+
+    name = "broken"
+
+    def analyze(self, graph: Any) -> Any:
+        return graph.find_nodes(op="call_function", target=tinytorch.ops.exp)
+
+    def transform(self, graph: Any, found: Any) -> bool:
+        for node in found:
+            with graph.inserting_before(node):
+                new = self.semantics.call(graph, "log", list(node.args), {})
+            node.replace_all_uses_with(new)
+            graph.erase_node(node)
+        return bool(found)
+
+
+def test_a_broken_pass_is_taken_back():
+    function = tinytorch.compile(lambda x: (x + 0.0).exp(), mode="python", passes=[Broken(), "dce"])
+    assert function(ones(1)).item() == pytest.approx(np.e)
+    failed = [p for p in function.explain().codes[0].passes if p.error]
+    assert failed and failed[0].name == "broken"
+    trusting = tinytorch.compile(
+        lambda x: x.exp(), mode="python", passes=PassManager([Broken()], trials=0)
+    )
+    assert trusting(ones(1)).item() == 0.0
+
+
+def test_fast_math_is_asked_for():
+    exact = tinytorch.compile(lambda x: x * 2.0 * 3.0, mode="python")
+    fast = tinytorch.compile(lambda x: x * 2.0 * 3.0, mode="python", fast_math=True)
+    assert exact(ones(1)).item() == fast(ones(1)).item() == 6.0
+    steps = [len(f.traces[0].code.schedule.steps) for f in (exact, fast)]
+    assert steps == [2, 1]
+
+
+def test_random_numbers_are_drawn_anew():
+    drop = tinytorch.compile(lambda x: F.dropout(x, 0.5), mode="python")
+    tinytorch.manual_seed(0)
+    got = [drop(ones(50)).numpy() for _ in range(3)]
+    tinytorch.manual_seed(0)
+    expected = [F.dropout(ones(50), 0.5).numpy() for _ in range(3)]
+    assert all(np.array_equal(a, b) for a, b in zip(got, expected, strict=True))
+    assert not np.array_equal(got[0], got[1])
+
+
+def test_the_graph_of_an_uncompiled_view_is_interpreted():
+    from tinytorch.op import Op
+
+    op = Op("peek", "a", "movement", tinytorch.ops.copy._shape_rule,
+            tinytorch.ops.copy._dtype_rule, lambda *a: 0, view=True)  # fmt: skip
+
+    class Peeking(type(tinytorch.get_backend())):  # type: ignore[misc]
+        def peek(self, a: Any) -> Any:
+            return a.view()
+
+    function = tinytorch.compile(lambda x: tinytorch.apply(op, x) * 2.0, backend=Peeking())
+    assert function(ones(2)).tolist() == [2.0, 2.0]
+    explanation = function.explain()
+    assert explanation.codes[0].mode == "interpret"
+    assert ("the graph is interpreted", explanation.fallbacks[-1][1]) == explanation.fallbacks[-1]
+    assert "does not know where the view peek" in explanation.fallbacks[-1][1]
+    strict = tinytorch.compile(lambda x: tinytorch.apply(op, x), backend=Peeking(), mode="python")
+    with pytest.raises(GraphError, match="does not know where the view peek"):
+        strict(ones(2))
+
+
+def test_native_code_is_refused_with_a_reason():
+    function = tinytorch.compile(lambda x: x * 2.0, mode="native")
+    with pytest.raises(GraphError, match="calls the kernels of the optimized backend, and this is"):
+        function(ones(2))

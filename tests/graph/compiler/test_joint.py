@@ -1,0 +1,185 @@
+"""Compiled forwards in eager computations: their results have gradients, of any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tinytorch import nn, optim
+from tinytorch.autograd import grad
+from tinytorch.errors import AutogradError
+from tinytorch.nn import functional as F
+from tinytorch.tensor import Tensor
+
+pytestmark = pytest.mark.usefixtures("numpy_backend")
+
+
+def compile(function: Any, **options: Any) -> Any:
+    return tinytorch.compile(function, mode="python", **options)
+
+
+def leaf(rng: np.random.Generator, *shape: int) -> Tensor:
+    return tinytorch.tensor(rng.standard_normal(shape).astype(np.float32), requires_grad=True)
+
+
+def assert_same(a: Any, b: Any) -> None:
+    for x, y in zip(a, b, strict=True):
+        if x is None or y is None:
+            assert x is y
+        else:
+            np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), 1e-4, 1e-5)
+
+
+def several(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+    h = (x @ w).tanh()
+    return h.sum(), h * 2.0, x, (h > 0).sum(), h.detach() + x
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_several_results(rng: np.random.Generator, order: int):
+    x, w = leaf(rng, 2, 3), leaf(rng, 3, 3)
+
+    def gradients(function: Callable[..., Any]) -> Any:
+        total, h, same, count, other = function(x, w)
+        assert same is x
+        assert (total.requires_grad, h.requires_grad, other.requires_grad) == (True,) * 3
+        assert not count.requires_grad
+        y = total * h.sum() + (h * h).sum() + (other * other * same).sum()
+        first = grad(y, [x, w], create_graph=order == 2)
+        if order == 1:
+            return first
+        return grad(sum((g * g).sum() for g in first), [x, w])
+
+    assert_same(gradients(compile(several)), gradients(several))
+
+
+def test_a_module_in_an_eager_loop():
+    def build() -> nn.Module:
+        tinytorch.manual_seed(3)
+        return nn.Sequential(
+            nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.25), nn.Linear(8, 3)
+        )
+
+    plain, model = build(), build()
+    compiled = compile(model)
+    optimizers = [optim.Adam(m.parameters(), lr=0.01) for m in (plain, compiled)]
+    rng = np.random.default_rng(0)
+    for i in range(15):
+        x = tinytorch.tensor(rng.standard_normal((5, 6)).astype(np.float32))
+        y = tinytorch.tensor(rng.integers(0, 3, 5))
+        losses = []
+        for m, optimizer in zip((plain, compiled), optimizers, strict=True):
+            tinytorch.manual_seed(i)
+            optimizer.zero_grad()
+            loss = F.cross_entropy(m(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert compiled.compiled.reasons == ["first call"]
+    for (name, a), b in zip(plain.state_dict().items(), model.state_dict().values(), strict=True):
+        np.testing.assert_allclose(b.detach().numpy(), a.detach().numpy(), 1e-4, 1e-6, err_msg=name)
+    x = tinytorch.tensor(rng.standard_normal((5, 6)).astype(np.float32))
+    plain.eval(), compiled.eval()
+    with tinytorch.no_grad():
+        assert_same([compiled(x)], [plain(x)])
+    assert compiled.compiled.reasons[1:] == ["training is False, and was True"]
+
+
+def test_a_frozen_parameter_gets_no_gradient(rng: np.random.Generator):
+    model = nn.Linear(3, 2)
+    compiled = compile(model)
+    x = leaf(rng, 4, 3)
+    compiled(x).sum().backward()
+    assert model.weight.grad is not None and x.grad is not None
+    model.zero_grad()
+    model.weight.requires_grad_(False)
+    compiled(x).sum().backward()
+    assert model.weight.grad is None and model.bias.grad is not None
+    model.requires_grad_(False)
+    assert not compiled(x.detach()).requires_grad
+
+
+def test_gradients_add_up_over_calls(rng: np.random.Generator):
+    w, x = leaf(rng, 3), leaf(rng, 3)
+    square = compile(lambda x: x * x * w)
+    (square(x).sum() + square(square(x)).sum()).backward()
+    got = [x.grad, w.grad]
+    x.grad = w.grad = None
+    ((x * x * w).sum() + (x * x * w * (x * x * w) * w).sum()).backward()
+    assert_same(got, [x.grad, w.grad])
+
+
+def test_an_input_that_the_result_does_not_depend_on(rng: np.random.Generator):
+    x, w = leaf(rng, 3), leaf(rng, 3)
+    function = compile(lambda x, w: x.exp())
+    assert_same(grad(function(x, w).sum(), [x, w], allow_unused=True), [x.detach().exp(), None])
+    constant = compile(lambda x: x.detach() * 2.0)
+    assert not constant(x).requires_grad
+
+
+def test_a_gradient_is_nobody_elses_memory(rng: np.random.Generator):
+    x, w = leaf(rng, 3), leaf(rng, 3)
+    compile(lambda x, w: (x * w).sum())(x, w).backward()
+    assert x.grad is not None and w.grad is not None
+    for gradient in (x.grad, w.grad):
+        for other in (x, w):
+            assert not np.shares_memory(gradient.numpy(), other.detach().numpy())
+
+
+def test_what_the_backward_reads_must_stay(rng: np.random.Generator):
+    x, w = leaf(rng, 3), leaf(rng, 3)
+    y = compile(lambda x, w: (x * w).sum())(x, w)
+    with tinytorch.no_grad():
+        w.add_(1.0)
+    with pytest.raises(AutogradError, match="was overwritten in place after it was used"):
+        y.backward()
+    y = compile(lambda x, w: (x + w).sum() * 2.0)(x, w)
+    with tinytorch.no_grad():
+        w.add_(1.0)  # which no gradient reads
+    y.backward()
+    y = compile(lambda x, w: (x + w).sum() * 2.0)(x, w)
+    with tinytorch.no_grad():
+        w.add_(1.0)
+    with pytest.raises(AutogradError, match="create_graph=True computes the call again"):
+        grad(y, [x], create_graph=True)
+
+
+def test_a_second_backward_needs_the_history(rng: np.random.Generator):
+    x = leaf(rng, 3)
+    y = compile(lambda x: (x * x).sum())(x)
+    y.backward(retain_graph=True)
+    y.backward()
+    with pytest.raises(AutogradError, match="was freed by an earlier backward"):
+        y.backward()
+
+
+def test_a_profiler_sees_the_ops_of_the_backward(rng: np.random.Generator):
+    x = leaf(rng, 4, 4)
+    y = compile(lambda x: (x @ x).tanh())(x)
+    with tinytorch.bench.OpCounter() as counter:
+        y.sum().backward()
+    assert counter.ops["matmul"].calls == 2
+    (expected,) = grad((x @ x).tanh().sum(), [x])
+    assert_same([x.grad], [expected])
+
+
+def test_dropout_uses_one_mask_forward_and_backward():
+    drop = compile(lambda x: F.dropout(x, 0.5))
+    x = tinytorch.ones(200, requires_grad=True)
+    y = drop(x)
+    y.sum().backward()
+    assert x.grad is not None
+    assert np.array_equal(x.grad.numpy(), y.detach().numpy())
+    assert not np.array_equal(drop(x).detach().numpy(), y.detach().numpy())
+
+
+def test_integer_inputs(rng: np.random.Generator):
+    table, index = leaf(rng, 5, 3), tinytorch.tensor([4, 0, 4])
+    (got,) = grad(compile(lambda t, i: F.embedding(i, t).exp())(table, index).sum(), [table])
+    (expected,) = grad(F.embedding(index, table).exp().sum(), [table])
+    assert_same([got], [expected])

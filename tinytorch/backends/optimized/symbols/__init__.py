@@ -1,0 +1,76 @@
+"""Whole ops as C symbols: what generated code calls instead of kernels on arrays.
+
+The kernels are those of the folder above; here they take addresses and sizes. `symbol(name, real)`
+is `tinytorch_<name>_f32` or `..._f64`. None is compiled before code that calls it is loaded.
+
+views       memory at an address as an array
+rows        softmax, cross entropy, layer norm: functions of the rows of a matrix
+channels    batch norm: functions of channels
+sums        reductions
+products    matrix products, batched and on several threads
+images      convolution and its gradients
+windows     pooling and its gradients
+index       gather, scatter-add, random numbers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from tinytorch.backends.optimized.library import export
+
+SUFFIXES: dict[Any, str] = {np.float32: "f32", np.float64: "f64"}
+REALS = tuple(SUFFIXES)
+
+_symbols: dict[str, Any] = {}
+
+
+def declare(name: str, real: Any, parameters: str) -> Callable[[Callable[..., None]], Any]:
+    """Export a function of addresses and sizes as the symbol of an op for one type.
+
+    Args:
+        name: of the op; `_f32` or `_f64` is added.
+        real: np.float32 or np.float64.
+        parameters: names, for the count; all are int64, but for those with a star in front, which
+            are float64.
+    """
+    kinds = [types.float64 if p.startswith("*") else types.intp for p in parameters.split()]
+    full = f"{name}_{SUFFIXES[real]}"
+    register = export(f"tinytorch_{full}", types.void(*kinds))
+
+    def enter(function: Callable[..., None]) -> Any:
+        _symbols[full] = register(function)
+        return _symbols[full]
+
+    return enter
+
+
+def symbol(name: str, real: Any = None) -> tuple[str, Any]:
+    """The full name of an op's symbol for a type, and what generated code calls by it.
+
+    Args:
+        name: as declared.
+        real: np.float32 or np.float64; None for what is the same for both.
+
+    Raises:
+        KeyError: there is none.
+    """
+    # the modules declare their symbols when imported
+    from tinytorch.backends.optimized.symbols import (  # noqa: F401
+        channels,
+        images,
+        index,
+        products,
+        rows,
+        sums,
+        windows,
+    )
+
+    full = name if real is None else f"{name}_{SUFFIXES[real]}"
+    if full not in _symbols:
+        raise KeyError(f"there is no symbol {full!r}; there are {', '.join(sorted(_symbols))}")
+    return full, _symbols[full]

@@ -1,0 +1,221 @@
+"""Convolution and its gradients, on images in C order.
+
+How an image is laid out with its padding and where its taps are, say the plans of `conv` and
+`conv_backward`, in tables of int64. `record` is the address of the sizes and of those tables, as
+int64, in the order in which the functions here take them apart.
+
+`scratch` holds what the record's `first` says (packed weights, or sums), and after it, for each
+thread, `room` bytes, of which the first `zeroed` must be zero: an image with its padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized import conv, conv_backward
+from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.symbols import REALS, declare
+from tinytorch.backends.optimized.symbols.views import strided, view, words
+
+Forward = Callable[..., None]
+
+
+@kernel(force_inline=True)
+def _table(address: int, size: int) -> Any:
+    return strided(np.int64, address, (size,), (8,))
+
+
+@kernel(force_inline=True)
+def _walk(address: int, rows: int, columns: int) -> Any:
+    return strided(np.int64, address, (rows, columns), (8 * columns, 8))
+
+
+@kernel(force_inline=True)
+def _buffer(address: int, threads: int, room: int, zeroed: int) -> Any:
+    """Scratch for each thread, with zeros where the padding of an image will be."""
+    for t in range(threads):
+        start = view(np.uint8, address + t * room, zeroed)
+        start[:] = 0
+    return strided(np.uint8, address, (threads, room), (room, 1))
+
+
+def _forward(real: Any, by: str, items: Forward) -> Forward:
+    """A sum over taps by the kernel `items`, called as items(threads, x, w, ...)."""
+    of_dtype = conv.positions_kernels(np.dtype(real).itemsize)
+    pack_weights, pack_transposed = map(of_dtype.kernel, ("pack_weights", "pack_transposed"))
+    size = np.dtype(real).itemsize
+    is_positions = by == "positions"
+
+    @kernel
+    def run(threads: int, record: int, x: int, w: int, bias: int, y: int, scratch: int) -> None:
+        (
+            n, c, h, width, o, oh, ow, groups, in_place, first, room, zeroed,
+            table, taps, walk, rows, columns, geometry, numbers, order, own, area,
+        ) = words(record, 22)  # fmt: skip
+        images = strided(
+            real, x, (n, c, h, width),
+            (c * h * width * size, h * width * size, width * size, size),
+        )  # fmt: skip
+        result = strided(
+            real, y, (n, o, oh, ow), (o * oh * ow * size, oh * ow * size, ow * size, size)
+        )
+        # of an input's gradient the weights come as (o_of_gradient, own, area), packed by `order`
+        depth = own * area
+        weights = strided(real, w, (o, depth), (depth * size, size))
+        if is_positions:
+            if order:
+                out_channels = c // groups
+                packed = strided(
+                    real, scratch, (groups, out_channels * depth),
+                    (out_channels * depth * size, size),
+                )  # fmt: skip
+                grouped = strided(
+                    real, w, (groups, out_channels, own, area),
+                    (out_channels * depth * size, depth * size, area * size, size),
+                )  # fmt: skip
+                pack_transposed(grouped, _table(order, taps), packed)
+                weights = packed
+            else:
+                packed = strided(real, scratch, (o, depth), (depth * size, size))
+                pack_weights(weights, groups, packed)
+                weights = packed
+        biases = strided(real, bias, (o if bias else 0,), (size,))
+        items(
+            threads, images, weights, biases, result, _table(table, taps),
+            _walk(walk, rows, columns), _table(geometry, numbers), in_place, groups,
+            _buffer(scratch + first, threads, room, zeroed),
+        )  # fmt: skip
+
+    return run
+
+
+def _declare_forward(real: Any, by: str, of_dtype: Any) -> None:
+    serial, parallel = of_dtype.kernel("items"), of_dtype.kernel("items_parallel")
+
+    @kernel(force_inline=True)
+    def alone(threads, x, w, bias, y, table, walk, geometry, in_place, groups, buffer):  # type: ignore[no-untyped-def]
+        serial(x, w, bias, y, table, walk, geometry, in_place, groups, buffer)
+
+    @kernel(force_inline=True)
+    def together(threads, x, w, bias, y, table, walk, geometry, in_place, groups, buffer):  # type: ignore[no-untyped-def]
+        if threads <= 1:
+            serial(x, w, bias, y, table, walk, geometry, in_place, groups, buffer)
+        else:
+            parallel(threads, x, w, bias, y, table, walk, geometry, in_place, groups, buffer)
+
+    run_alone, run_together = _forward(real, by, alone), _forward(real, by, together)
+
+    @declare(f"conv2d_by_{by}", real, "record x w bias y scratch")
+    def conv2d(record: int, x: int, w: int, bias: int, y: int, scratch: int) -> None:
+        run_alone(1, record, x, w, bias, y, scratch)
+
+    @declare(f"conv2d_by_{by}_parallel", real, "threads record x w bias y scratch")
+    def conv2d_parallel(
+        threads: int, record: int, x: int, w: int, bias: int, y: int, scratch: int
+    ) -> None:
+        run_together(threads, record, x, w, bias, y, scratch)
+
+
+def _declare_weight(real: Any) -> None:
+    size = np.dtype(real).itemsize
+    of_dtype = conv_backward._entries(size)
+    products, products_parallel = map(of_dtype.kernel, ("products", "products_parallel"))
+    dots, arrange = of_dtype.kernel("dots"), of_dtype.kernel("arrange")
+
+    @kernel(force_inline=True)
+    def operands(record: int, x: int, g: int, dw: int) -> Any:
+        n, c, h, width, o, oh, ow, groups, area = words(record, 9)
+        depth = c // groups * area
+        return (
+            strided(
+                real, x, (n, c, h, width),
+                (c * h * width * size, h * width * size, width * size, size),
+            ),
+            strided(
+                real, g, (n, o, oh, ow), (o * oh * ow * size, oh * ow * size, ow * size, size)
+            ),
+            strided(real, dw, (o, depth), (depth * size, size)),
+        )  # fmt: skip
+
+    @kernel
+    def by_products(record: int, x: int, g: int, dw: int, scratch: int) -> None:
+        images, upper, _ = operands(record, x, g, dw)
+        (
+            _, c, _, _, o, _, _, groups, area, in_place, first, room, zeroed,
+            positions, count, taps, layout,
+        ) = words(record, 17)  # fmt: skip
+        own = c // groups
+        sums = strided(
+            real, scratch, (1, area, own, o),
+            (area * own * o * size, own * o * size, o * size, size),
+        )  # fmt: skip
+        view(real, scratch, area * own * o)[:] = 0
+        products(
+            images, upper, sums, _table(positions, count), _table(taps, area), _table(layout, 3),
+            in_place, groups, _buffer(scratch + first, 1, room, zeroed),
+        )  # fmt: skip
+        arrange(sums[0], strided(real, dw, (o, own, area), (own * area * size, area * size, size)))
+
+    @declare("conv2d_weight_by_products", real, "record x g dw scratch")
+    def conv2d_weight(record: int, x: int, g: int, dw: int, scratch: int) -> None:
+        by_products(record, x, g, dw, scratch)
+
+    @declare("conv2d_weight_by_products_parallel", real, "threads record x g dw scratch")
+    def conv2d_weight_parallel(
+        threads: int, record: int, x: int, g: int, dw: int, scratch: int
+    ) -> None:
+        """Each thread adds up its own images; `scratch` has sums and room for each."""
+        if threads <= 1:
+            by_products(record, x, g, dw, scratch)
+            return
+        images, upper, _ = operands(record, x, g, dw)
+        (
+            _, c, _, _, o, _, _, groups, area, in_place, first, room, zeroed,
+            positions, count, taps, layout,
+        ) = words(record, 17)  # fmt: skip
+        own = c // groups
+        length = area * own * o
+        sums = strided(
+            real, scratch, (threads, area, own, o),
+            (length * size, own * o * size, o * size, size),
+        )  # fmt: skip
+        view(real, scratch, threads * length)[:] = 0
+        products_parallel(
+            threads, images, upper, sums, _table(positions, count), _table(taps, area),
+            _table(layout, 3), in_place, groups,
+            _buffer(scratch + first * threads, threads, room, zeroed),
+        )  # fmt: skip
+        total = view(real, scratch, length)
+        for t in range(1, threads):
+            part = view(real, scratch + t * length * size, length)
+            for i in range(length):
+                total[i] += part[i]
+        arrange(sums[0], strided(real, dw, (o, own, area), (own * area * size, area * size, size)))
+
+    @declare("conv2d_weight_by_dots", real, "record dots x g dw scratch")
+    def conv2d_weight_by_dots(
+        record: int, dots_record: int, x: int, g: int, dw: int, scratch: int
+    ) -> None:
+        """As `conv_backward.conv2d_weight`: infinities and NaN are left to the other way."""
+        images, upper, result = operands(record, x, g, dw)
+        groups = words(record, 8)[7]
+        table, taps, geometry, numbers, length, together, room = words(dots_record, 7)
+        dots(
+            images, upper, result, _table(table, taps), _table(geometry, numbers), groups, length,
+            together, _buffer(scratch, 1, room, room),
+        )  # fmt: skip
+        flat, finite = view(real, dw, result.size), True
+        for i in range(flat.size):
+            finite &= flat[i] - flat[i] == 0
+        if not finite:
+            by_products(record, x, g, dw, scratch)
+
+
+for _real in REALS:
+    _size = np.dtype(_real).itemsize
+    _declare_forward(_real, "positions", conv.positions_kernels(_size))
+    _declare_forward(_real, "vectors", conv.vectors_kernels(_size))
+    _declare_weight(_real)

@@ -1,0 +1,225 @@
+"""`CompiledTrace`: generated code called in place of a traced function.
+
+A call reads parameters, seeds and learning rates where they are now, runs the code, and puts
+gradients and results where the function would.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinytorch.dispatch import check_not_read_only, wrap
+from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.graph.bindings import Binding, GradBinding, ScalarBinding, SeedBinding
+from tinytorch.graph.compiler.generate import Code, Target, generate
+from tinytorch.graph.compiler.guard import NEVER, make_guard
+from tinytorch.graph.compiler.joint import JointFunction
+from tinytorch.graph.compiler.lower import result_nodes, without_detach
+from tinytorch.graph.compiler.schedule import role_of
+from tinytorch.graph.pytree import LEAF, TreeSpec, tree_unflatten
+from tinytorch.graph.traced import TENSOR, TracedFunction
+from tinytorch.state import STATE, current_backend, using_backend
+from tinytorch.tensor import Tensor
+
+GUARDS = 4  # made for a trace; if values still change, looking closer each time costs less
+
+
+class CompiledTrace(TracedFunction):
+    """A traced function that runs generated code, for one backend.
+
+    Attributes:
+        target: what the code was generated for.
+        joints: its forward and backward, for each set of inputs that have required gradients.
+    """
+
+    def __init__(self, traced: TracedFunction, target: Target) -> None:
+        s = traced.signature
+        graph = traced.graph if s.differentiable else without_detach(traced.graph)
+        graph, self._report = target.manager().run(graph)
+        super().__init__(graph, s, traced._environment)
+        self.target = target
+        self.joints: dict[tuple[int, ...], JointFunction] = {}
+        self._lock = threading.Lock()  # of the code
+        self._code: Code | None = None
+        inputs = graph.find_nodes(op="placeholder")
+        self.metas: list[TensorMeta] = [n.meta["tensor_meta"] for n in inputs]
+        self.roles = [role_of(binding) for binding in s.inputs]
+        count = sum(leaf is TENSOR for leaf in s.out_leaves)
+        self.updates = {
+            count + i: next(k for k, b in enumerate(s.inputs) if b.same(binding))
+            for i, binding in enumerate(s.updates)
+            if binding.writes_in_place
+        }
+        self._alone = [count + i for i, b in enumerate(s.updates) if not b.writes_in_place]
+        self.written = sorted(set(self.updates.values()))
+        for i in self.written:
+            check_not_read_only(inputs[i].meta["example"])
+        self._grad_owners = [b.owner for b in s.updates if isinstance(b, GradBinding)]
+        self._cleared_owners = [b.owner for b in s.clears if isinstance(b, GradBinding)]
+        self._returns_one = s.out_spec == LEAF and count == 1
+        results = result_nodes(graph)
+        self._result_metas = [n.meta["tensor_meta"] for n in results[:count]]
+        self._guards = GUARDS
+        self.guard = NEVER
+        #: for each result the position of the input that it is, if it is one as it came
+        self._passed = [
+            inputs.index(n) if n in inputs and inputs.index(n) not in self.written else None
+            for n in results[:count]
+        ]
+        self._passes_inputs = any(position is not None for position in self._passed)
+
+    # -- whether the code is right -----------------------------------------------------------------
+
+    def why_not(self, leaves: Sequence[Any], spec: TreeSpec) -> str | None:
+        """As of a traced function; and the backend, and memory that is written, must be as then."""
+        reason = super().why_not(leaves, spec)
+        if reason is not None:
+            return reason
+        backend = current_backend()
+        if backend is not self.target.backend:
+            return f"the backend is {backend!r}, and was {self.target.backend!r}"
+        tensors = self.tensors(leaves)
+        for node, tensor, meta in zip(
+            self.graph.find_nodes(op="placeholder"), tensors, self.metas, strict=True
+        ):
+            if tensor is None:
+                continue
+            given = tensor.meta
+            if (given.shape, given.dtype) != (meta.shape, meta.dtype):
+                return f"{node.target} is {given}, and was {meta}"
+        return self._why_not_written(tensors)
+
+    def _why_not_written(self, tensors: Sequence[Tensor | None]) -> str | None:
+        """Code writes new values into parameters while it may still read other inputs."""
+        names = [n.target for n in self.graph.find_nodes(op="placeholder")]
+        arrays = [None if t is None else t._data for t in tensors]
+        for i in self.written:
+            written = arrays[i]
+            assert written is not None, "a number is not written"
+            check_not_read_only(written)
+            for k, other in enumerate(arrays):
+                if other is not None and k != i and np.may_share_memory(written, other):
+                    return f"{names[k]} shares memory with {names[i]}, which is written in place"
+        return None
+
+    # -- calling -----------------------------------------------------------------------------------
+
+    def tensors(self, leaves: Sequence[Any]) -> list[Tensor | None]:
+        """The inputs that are memory, as they are now; None for those that are numbers."""
+        given = list(leaves)
+        return [
+            None if role.is_number else binding.read(given)
+            for binding, role in zip(self.signature.inputs, self.roles, strict=True)
+        ]
+
+    def execute(self, leaves: list[Any]) -> Any:
+        """Run the code on arguments that fit, and put state where it belongs."""
+        self._was_called = True
+        tensors = self.tensors(leaves)
+        wanted: tuple[int, ...] = ()
+        if self.signature.differentiable and STATE.get().grad:
+            wanted = tuple([i for i, t in enumerate(tensors) if t is not None and t.requires_grad])
+        joint = self._joint(wanted) if wanted else None
+        if not (joint.is_compiled if joint is not None else self.code.program is not None):
+            return super().execute(leaves)
+        values = self._values(tensors)
+        grads: list[Array] = []
+        if joint is not None:
+            results = joint.run(tensors, values)
+        else:
+            results, grads = self._results(self.code.run(values))
+        for i, position in enumerate(self._passed):
+            if position is not None:
+                results[i] = tensors[position]
+        return self._deliver(leaves, results, grads)
+
+    def execute_fitting(self, args: tuple[Any, ...]) -> Any:
+        """`execute` for arguments that the guard has let pass; what it can leave out it does."""
+        recorded = self.signature.differentiable and STATE.get().grad
+        program, guard = self.code.program, self.guard
+        if recorded or self._passes_inputs or program is None:
+            with using_backend(self.target.backend):
+                return self.execute(list(args))
+        arrays = program(guard.values(args))
+        guard.mark_written()
+        return self._deliver(args, *self._results(arrays))
+
+    def _results(self, arrays: list[Array]) -> tuple[list[Any], list[Array]]:
+        """The function's own results, and gradients."""
+        count = len(self._result_metas)
+        return list(map(wrap, arrays, self._result_metas)), arrays[count:]
+
+    @property
+    def is_native(self) -> bool:
+        """The code takes arrays in C order only."""
+        return self._code is not None and self._code.mode == "native"
+
+    def renew_guard(self) -> None:
+        """Let the guard recognise calls like the one that has just fitted."""
+        if self._guards:
+            self._guards -= 1
+            self.guard = make_guard(self)
+
+    def _values(self, tensors: list[Tensor | None]) -> list[Any]:
+        """An array or a number for each input; numbers are read, and seeds drawn, in order."""
+        return [
+            t._data if t is not None else _number_of(binding)
+            for t, binding in zip(tensors, self.signature.inputs, strict=True)
+        ]
+
+    def _deliver(self, leaves: Sequence[Any], results: list[Any], grads: list[Array]) -> Any:
+        given: Any = leaves  # bindings take any sequence
+        for owner, array in zip(self._grad_owners, grads, strict=True):
+            tensor = owner.read(given)
+            tensor.grad = wrap(array, tensor.meta)
+        for owner in self._cleared_owners:
+            owner.read(given).grad = None
+        if self._returns_one:
+            return results[0]
+        s, rest = self.signature, iter(results)
+        return tree_unflatten(
+            [next(rest) if leaf is TENSOR else leaf for leaf in s.out_leaves], s.out_spec
+        )
+
+    # -- code, generated when it is first needed ---------------------------------------------------
+
+    @property
+    def code(self) -> Code:
+        """The code of the function itself, for calls whose results need no history."""
+        if self._code is None:
+            with self._lock:
+                if self._code is None:
+                    code = generate(self.graph, self.target, self.roles, self.updates, self._alone)
+                    code.reports.insert(0, self._report)
+                    self._code = code
+        return self._code
+
+    def _joint(self, wanted: tuple[int, ...]) -> JointFunction:
+        """Forward and backward for these inputs."""
+        with self._lock:
+            if wanted not in self.joints:
+                self.joints[wanted] = JointFunction(
+                    self.graph, self.roles, self.updates, wanted, self.target
+                )
+        return self.joints[wanted]
+
+    def generated(self) -> dict[str, Code]:
+        """All code that there is, by what it does."""
+        codes = {} if self._code is None else {"call": self._code}
+        for number, joint in enumerate(self.joints.values(), 1):
+            suffix = "" if number == 1 else f" {number}"
+            codes[f"forward{suffix}"] = joint.forward
+            codes[f"backward{suffix}"] = joint.backward
+        return codes
+
+
+def _number_of(binding: Binding) -> float:
+    """A seed or a number that is live, for this call."""
+    if isinstance(binding, SeedBinding):
+        return binding.generator.draw_seed()
+    assert isinstance(binding, ScalarBinding)
+    return binding.source()

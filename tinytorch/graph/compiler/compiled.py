@@ -1,0 +1,229 @@
+"""`tinytorch.compile`: a function or Module that runs as generated code.
+
+    step = tinytorch.compile(train_step)        # or @tinytorch.compile
+    loss = step(x, y)                           # traced, optimized, compiled; then only run
+    print(step.explain())
+
+What is compiled is one trace, for the shapes, dtypes and Python values that the function is called
+with. A call of another kind is traced anew; `reasons` says why.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import MethodType
+from typing import TYPE_CHECKING, Any
+
+from tinytorch import backends
+from tinytorch.backends import find_backend
+from tinytorch.backends.base import ComputeBackend
+from tinytorch.graph.compiler.calls import CompiledTrace
+from tinytorch.graph.compiler.generate import MODES, Target
+from tinytorch.graph.passes import OptimizationPass, PassManager
+from tinytorch.graph.pytree import tree_flatten
+from tinytorch.graph.retrace import Specializing
+from tinytorch.graph.traced import TracedFunction
+from tinytorch.nn.module import Module
+from tinytorch.state import STATE, current_backend, using_backend
+
+if TYPE_CHECKING:
+    from tinytorch.graph.compiler.explain import Explanation
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile; see `compile`."""
+
+    backend: ComputeBackend | None
+    passes: PassManager | Sequence[OptimizationPass | str] | None
+    fast_math: bool
+    dynamic: bool
+    mode: str
+    keep_grads: bool
+    cache_size: int
+
+
+class Compiled:
+    """A compiled function; made by `compile`.
+
+    Attributes:
+        function: what was compiled.
+        options: of `compile`.
+        uncompiled_calls: calls that ran the function itself, op by op, since a mode (a profiler, a
+            trace) was active, which is to see the ops.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+        self.function = function
+        self.options = options
+        self.uncompiled_calls = 0
+        self._specializing = Specializing(
+            function,
+            options.cache_size,
+            self._compile,
+            options.dynamic,
+            decompose=None,
+            keep_grads=options.keep_grads,
+        )
+        self._last: CompiledTrace | None = None
+        self._bound: weakref.WeakKeyDictionary[Any, Compiled] = weakref.WeakKeyDictionary()
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the function.
+
+        Raises:
+            TraceError: the function cannot be traced; the message gives the line and what to write.
+            GraphError: the call is of another kind than the first, and `dynamic` is False.
+        """
+        state = STATE.get()
+        if state.mode is not None:
+            self.uncompiled_calls += 1
+            return self.function(*args, **kwargs)
+        chosen = self.options.backend
+        last = self._last
+        if last is not None and not kwargs:
+            backend = chosen or state.backend or backends.default()
+            if last.guard.fits(args, backend):
+                return last.execute_fitting(args)
+        if chosen is None:
+            return self._specialize(args, kwargs)
+        with using_backend(chosen):
+            return self._specialize(args, kwargs)
+
+    def _specialize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        leaves, spec = tree_flatten((args, kwargs))
+        trace = self._specializing.find(leaves, spec, args, kwargs)
+        assert isinstance(trace, CompiledTrace)
+        self._last = trace
+        result = trace.execute(leaves)
+        trace.renew_guard()
+        return result
+
+    def _compile(self, traced: TracedFunction) -> CompiledTrace:
+        o = self.options
+        return CompiledTrace(traced, Target(current_backend(), o.mode, o.passes, o.fast_math))
+
+    @property
+    def reasons(self) -> list[str]:
+        """For each trace that was made, why those before it did not fit."""
+        return self._specializing.reasons
+
+    @property
+    def traces(self) -> list[CompiledTrace]:
+        """The traces that are kept, the last used at the end."""
+        return [t for t in self._specializing.traces if isinstance(t, CompiledTrace)]
+
+    def explain(self) -> Explanation:
+        """What was compiled, what was not and why, and how long every node takes.
+
+        Raises:
+            GraphError: nothing was called yet.
+        """
+        from tinytorch.graph.compiler.explain import explain
+
+        return explain(self)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Compiled:
+        """A compiled method: each object has its own."""
+        if instance is None:
+            return self
+        if instance not in self._bound:
+            self._bound[instance] = Compiled(MethodType(self.function, instance), self.options)
+        return self._bound[instance]
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__qualname__", type(self.function).__name__)
+        return f"<compiled {name}, traced {len(self.reasons)} times>"
+
+
+class CompiledModule(Module):
+    """A compiled Module, and itself a Module with the same parameters.
+
+    Attributes:
+        module: what was compiled; `module.state_dict()` has the names that it always had.
+        compiled: calls it.
+    """
+
+    def __init__(self, module: Module, options: Options) -> None:
+        super().__init__()
+        self.module = module
+        self.compiled = Compiled(module, options)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the module's own."""
+        return self.compiled(*args, **kwargs)
+
+    def explain(self) -> Explanation:
+        """See `Compiled.explain`."""
+        return self.compiled.explain()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
+        """A copy of the module, to be compiled when it is called."""
+        return CompiledModule(copy.deepcopy(self.module, memo), self.compiled.options)
+
+
+def compile(
+    function: Callable[..., Any] | None = None,
+    *,
+    backend: str | ComputeBackend | None = None,
+    passes: PassManager | Sequence[OptimizationPass | str] | None = None,
+    fast_math: bool = False,
+    dynamic: bool = True,
+    mode: str = "auto",
+    keep_grads: bool = True,
+    cache_size: int = 8,
+) -> Any:
+    """A function or Module that does the same as generated code; also a decorator.
+
+    Everything inside is compiled together: a forward, or a whole training step with `backward()`
+    and the optimizer's `step()`. Parameters, buffers, gradients and the optimizer's state are
+    afterwards where eager code leaves them. The results of a compiled forward have gradients.
+
+    Args:
+        function: what `trace` takes; left out, a decorator is returned.
+        backend: whose kernels to call; by default the one in force at each call.
+        passes: over the graph, in place of the usual ones. What they make is checked against the
+            original graph, and what fails the check is taken back.
+        fast_math: allow passes that change rounding, or what happens to NaN and infinities.
+        dynamic: a call with other shapes, dtypes or Python values is compiled anew; if False, it is
+            an error that says what differs.
+        mode: "native" for machine code, on the optimized backend; "python" for Python, on any;
+            "interpret" for none; "auto" for the fastest of them that can run the function.
+            `explain()` says which it was, and why.
+        keep_grads: gradients stay in `.grad`, as in eager code. False drops them after each call,
+            so that nothing need be kept that only an optimizer's step inside has read.
+        cache_size: how many kinds of calls to keep the code of.
+
+    Raises:
+        ValueError: an unknown mode, or a cache of no size.
+        BackendError: an unknown backend.
+
+    >>> import tinytorch
+    >>> @tinytorch.compile(backend="numpy")
+    ... def double(x):
+    ...     return x * 2.0
+    >>> double(tinytorch.ones(3))
+    tensor([2., 2., 2.])
+    """
+    if mode not in MODES:
+        raise ValueError(f"compile: there is no mode {mode!r}; there are {', '.join(MODES)}")
+    options = Options(
+        backend=None if backend is None else find_backend(backend),
+        passes=passes,
+        fast_math=fast_math,
+        dynamic=dynamic,
+        mode=mode,
+        keep_grads=keep_grads,
+        cache_size=cache_size,
+    )
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        kind = CompiledModule if isinstance(function, Module) else Compiled
+        return kind(function, options)  # type: ignore[arg-type]
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,199 @@
+"""Convolution and pooling as calls of symbols, with the records that say how an image is walked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized import conv, conv_backward
+from tinytorch.backends.optimized.conv_plan import SLACK, Correlation, Positions
+from tinytorch.backends.optimized.cpu import host_vector_unit
+from tinytorch.backends.optimized.gemm import REGISTER_BYTES, TILE_VECTORS
+from tinytorch.backends.optimized.threads import SERIAL_BELOW, get_num_threads
+from tinytorch.graph.compiler.native_code import Code, place_at, real_of
+from tinytorch.graph.compiler.native_copies import contiguous, copy
+from tinytorch.graph.compiler.places import Place
+from tinytorch.op import Params
+
+LINE = 64  # bytes of a cache line
+
+
+def _lines(nbytes: int) -> int:
+    return -(-nbytes // LINE) * LINE
+
+
+def conv2d(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
+    """As `conv.conv2d` chooses."""
+    x, w, *bias = [contiguous(code, place) for place in inputs]
+    start = code.address(bias[0]) if bias else "0"
+    if not out.size:
+        return
+    groups, channels = params["groups"], w.shape[0]
+    plan = conv._plan(
+        out.dtype.itemsize, w.shape[1], x.shape[2:], channels // groups, w.shape[2:],
+        params["stride"], params["padding"], params["dilation"],
+    )  # fmt: skip
+    walk = plan.vectors if plan.positions is None else plan.positions
+    _sum(code, walk, x, code.address(w), w.shape, start, out, groups, plan.in_place, None)
+
+
+def conv2d_input(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
+    """As `conv_backward.conv2d_input` chooses."""
+    g, w = (contiguous(code, place) for place in inputs)
+    groups, (channels, own) = params["groups"], w.shape[:2]
+    size: Any = w.shape[2:]
+    if not out.size:
+        return
+    if not g.size:
+        copy(code, 0.0, out)
+        return
+    itemsize, output = out.dtype.itemsize, g.shape[2:]
+    image: Any = out.shape[2:]
+    plan = conv_backward._input_plan(
+        itemsize, channels // groups, own, image, output, size, params["stride"],
+        params["padding"], params["dilation"],
+    )  # fmt: skip
+    area = size[0] * size[1]
+    if isinstance(plan, Correlation):
+        turned = _exchanged(w, groups)
+        weights = contiguous(code, turned)
+        lanes = host_vector_unit().register_bytes // itemsize
+        in_place = conv.is_product(lanes, image, size, params["stride"], params["padding"])
+        shape = (groups * own, channels // groups, *size)
+        _sum(code, plan, g, code.address(weights), shape, "0", out, groups, in_place, None)
+        return
+    positions, order = plan
+    shape = (groups * own, own, area, 1)
+    _sum(code, positions, g, code.address(w), shape, "0", out, groups, False, order)
+
+
+def _exchanged(w: Place, groups: int) -> Place:
+    """Weights (groups * o, own, area) seen as (groups, own, o, area)."""
+    channels, own, *size = w.shape
+    per, (s0, s1, _, s3) = channels // groups, w.strides
+    return place_at(w, (groups, own, per, size[0] * size[1]), (s0 * per, s1, s0, s3))
+
+
+def _sum(
+    code: Code, walk: Positions | Correlation, x: Place, w: str, w_shape: tuple[int, ...],
+    bias: str, out: Place, groups: int, in_place: bool, order: Any,
+) -> None:  # fmt: skip
+    """A sum over taps of x, weighted by w, by one of the two ways of `conv`."""
+    real, size = real_of(out), out.dtype.itemsize
+    _, own, *kernel = w_shape
+    area = int(np.prod(kernel))
+    by_positions, table = isinstance(walk, Positions), walk.table
+    work = out.size * table.size
+    if isinstance(walk, Positions):
+        rows, plane = walk.phases, walk.layout.plane
+        work //= len(rows)
+    else:
+        rows, plane = walk.places, walk.channel
+    image = 0 if in_place else x.shape[1] * plane + SLACK
+    results = out.shape[2] * out.shape[3] * TILE_VECTORS * REGISTER_BYTES + 128
+    room = _lines(image + SLACK + (results if by_positions else 0))
+    packed = _lines(w_elements(w_shape, x, groups, order) * size) if by_positions else 0
+    record = code.record(
+        [
+            *x.shape, *out.shape[1:], groups, int(in_place), packed, room, image,
+            table, table.size, rows, *rows.shape, walk.geometry, walk.geometry.size,
+            order if order is not None else 0, own, area,
+        ]
+    )  # fmt: skip
+    threads = get_num_threads() if code.parallel else 1
+    code.call_shared(
+        f"conv2d_by_{'positions' if by_positions else 'vectors'}", real, work >= SERIAL_BELOW,
+        record, code.address(x), w, bias, code.address(out),
+        code.workspace(packed + threads * room),
+    )  # fmt: skip
+
+
+def w_elements(w_shape: tuple[int, ...], x: Place, groups: int, order: Any) -> int:
+    """Elements of the weights; of a gradient for the input, x has their output channels."""
+    own, area = w_shape[1], int(np.prod(w_shape[2:]))
+    return (w_shape[0] if order is None else x.shape[1]) * own * area
+
+
+def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
+    """As `conv_backward.conv2d_weight` chooses."""
+    x, g = (contiguous(code, place) for place in inputs)
+    if not out.size:
+        return
+    if not g.size:
+        copy(code, 0.0, out)
+        return
+    real, size, groups = real_of(out), out.dtype.itemsize, params["groups"]
+    channels, own = out.shape[:2]
+    plan = conv_backward._weight_plan(
+        size, own, channels // groups, x.shape[2:], g.shape[2:], out.shape[2:],
+        params["stride"], params["padding"], params["dilation"],
+    )  # fmt: skip
+    layout, area = plan.layout, out.shape[2] * out.shape[3]
+    in_place = layout.plane == x.strides[1]
+    image = x.shape[1] * layout.plane + SLACK
+    sums = _lines(out.size * size)
+    room = _lines(image + 128 + plan.positions.size * TILE_VECTORS * REGISTER_BYTES)
+    record = code.record(
+        [
+            *x.shape, *g.shape[1:], groups, area, int(in_place), sums, room,
+            0 if in_place else image, plan.positions, plan.positions.size, plan.taps,
+            np.array(layout),
+        ]
+    )  # fmt: skip
+    threads = get_num_threads() if code.parallel else 1
+    addresses = [code.address(place) for place in (x, g, out)]
+    if plan.correlation is None:
+        is_large = g.size * own * area >= SERIAL_BELOW and x.shape[0] > 1
+        scratch = code.workspace(threads * (sums + room))
+        code.call_shared("conv2d_weight_by_products", real, is_large, record, *addresses, scratch)
+        return
+    walk = plan.correlation
+    room_x = x.shape[1] * walk.channel
+    room_g = g.shape[1] * (g.shape[2] * walk.layout.pitch + 63)
+    together = max(1, min(x.shape[0], conv_backward.DOT_BYTES // (room_x + room_g)))
+    both = _lines(together * (room_x + room_g) + 256 + SLACK)
+    dots = code.record(
+        [
+            walk.table,
+            walk.table.size,
+            walk.geometry,
+            walk.geometry.size,
+            walk.length,
+            together,
+            both,
+        ]
+    )
+    scratch = code.workspace(max(both, sums + room))
+    code.call("conv2d_weight_by_dots", real, record, dots, *addresses, scratch)
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+
+PAIRS = ("kernel_size", "stride", "padding", "dilation")
+
+
+def _is_2x2(image: tuple[int, ...], params: Params) -> bool:
+    return (
+        params["kernel_size"] == params["stride"] == (2, 2)
+        and params["padding"] == (0, 0)
+        and params["dilation"] == (1, 1)
+        and image[3] % 2 == 0
+    )
+
+
+def pool(
+    code: Code, name: str, inputs: list[Any], out: Place, images: Place, windows: Place,
+    params: Params,
+) -> None:  # fmt: skip
+    """A pooling symbol. `images` has the full size, `windows` the pooled one."""
+    if not out.size:
+        return
+    places = [contiguous(code, place) for place in inputs]
+    n, c, h, w = images.shape
+    if name in ("max_pool2d", "max_pool2d_backward") and _is_2x2(images.shape, params):
+        name += "_2x2"
+    pairs = [value for pair in PAIRS if pair in params for value in params[pair]]
+    record = code.record([n * c, h, w, *windows.shape[2:], *pairs])
+    addresses = [code.address(place) for place in (*places, out)]
+    code.call(name, real_of(out), record, *addresses)

@@ -1,0 +1,376 @@
+"""Loops for elementwise ops, generated from the scalar definitions of the op table.
+
+    def loop_mul_sub(n, x0, x1, x2):
+        a0 = view(float32, x0, n)
+        a1 = view(float32, x1, 1)[0]
+        a2 = view(float32, x2, n)
+        for i in range(n):
+            t0 = mul(a0[i], a1)
+            t1 = sub(a2[i], t0)
+            a2[i] = t1
+
+A loop takes addresses and lengths, so one serves all places of a program that compute the same.
+Operands of any strides are read in nested loops: dimensions that all operands walk through alike
+are taken together. Loops that follow one another over the same shape become one (the three updates
+of Adam), if no element is read that another round has written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized.library import compile_source
+from tinytorch.backends.optimized.math import EXACT
+from tinytorch.backends.optimized.scalars import compile_scalar
+from tinytorch.backends.optimized.symbols.views import strided, view, words
+from tinytorch.dtypes import DType, Shape
+from tinytorch.graph.compiler.native_code import Code, Unsupported
+from tinytorch.graph.compiler.places import Place
+from tinytorch.graph.ir import Node
+
+COMPUTED_IN: dict[str, Any] = {
+    "float64": np.float64, "float32": np.float32, "int64": np.int64, "int32": np.int32,
+    "bool": np.int32,
+}  # fmt: skip
+"""The type in which an op computes, by the widest of its operands."""
+
+ON_INTEGERS = frozenset(
+    (
+        *("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "where", "clip", "relu", "sign"),
+        *("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or"),
+    )
+)
+MOST_OPERANDS = 12  # that a loop walks through side by side
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an instruction computes: its number, and the type of the result."""
+
+    number: int
+    dtype: DType
+
+
+Operand = Place | Value | float  # float: any Python number
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One op on the elements: `scalar` (None: nothing but a conversion) in the type `real`."""
+
+    name: str
+    scalar: Callable[..., Any] | None
+    real: Any
+    operands: tuple[Operand, ...]
+    result: Value
+
+
+class Loop:
+    """Instructions for every element of a shape, and places that take results.
+
+    Args:
+        shape: of the loop. Places may have fewer dimensions, or 1, where they repeat.
+
+    Attributes:
+        nodes: of the graph, whose values the loop computes, and where each is stored.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.instructions: list[Instruction] = []
+        self.stores: list[tuple[Value | Place, Place]] = []
+        self.comments: list[str] = []
+        self.nodes: list[tuple[Node, Place]] = []
+
+    def op(
+        self, name: str, scalar: Callable[..., Any], operands: Sequence[Operand], dtype: DType
+    ) -> Value:
+        """The value of an op on operands; `dtype` is that of its result.
+
+        Raises:
+            Unsupported: there is no loop for these types.
+        """
+        types = [o.dtype for o in operands if isinstance(o, (Place, Value))]
+        self._check(*types, dtype)
+        real = COMPUTED_IN[max(types, key=lambda d: d.rank).name]
+        if real in (np.int64, np.int32) and name not in ON_INTEGERS:
+            raise Unsupported(f"no loop is generated for {name} of integers")
+        result = Value(len(self.instructions), dtype)
+        self.instructions.append(Instruction(name, scalar, real, tuple(operands), result))
+        return result
+
+    def convert(self, operand: Operand, dtype: DType) -> Value:
+        """The operand in another type."""
+        self._check(*[operand.dtype] if isinstance(operand, (Place, Value)) else [], dtype)
+        result = Value(len(self.instructions), dtype)
+        self.instructions.append(Instruction("cast", None, dtype, (operand,), result))
+        return result
+
+    @staticmethod
+    def _check(*types: DType) -> None:
+        for dtype in types:
+            if dtype.name not in COMPUTED_IN:
+                raise Unsupported(f"no loops are generated for {dtype.name}")
+
+    def store(self, value: Value | Place, place: Place) -> None:
+        """Write a value, or what stands in another place, to a place of the loop's shape."""
+        self._check(place.dtype)
+        self.stores.append((value, place))
+
+    def read(self) -> list[Place]:
+        """The places that are read, each once."""
+        places = [o for i in self.instructions for o in i.operands if isinstance(o, Place)]
+        places += [v for v, _ in self.stores if isinstance(v, Place)]
+        return list(dict.fromkeys(places))
+
+    def written(self) -> list[Place]:
+        """The places that are written."""
+        return [place for _, place in self.stores]
+
+    def takes(self, other: Loop) -> bool:
+        """Whether the other loop can be done in the same rounds, after this one."""
+        if other.shape != self.shape:
+            return False
+        pairs = [(w, p) for w in self.written() for p in (*other.read(), *other.written())]
+        pairs += [(r, w) for r in self.read() for w in other.written()]
+        together = {*self.read(), *self.written(), *other.read(), *other.written()}
+        return len(together) <= MOST_OPERANDS and all(a == b or apart(a, b) for a, b in pairs)
+
+    def forget(self, is_needed: Callable[[Node, set[Node]], bool]) -> None:
+        """Do not store what only the loop itself uses.
+
+        Args:
+            is_needed: of a node, and the nodes of the loop: whether something else uses it.
+        """
+        inside = {node for node, _ in self.nodes}
+        last = {place: node for node, place in self.nodes}
+        self.stores = [s for s in self.stores if is_needed(last[s[1]], inside)]
+
+    def append(self, other: Loop) -> None:
+        """Do the other loop in the same rounds; what this one stored comes out of registers."""
+        first = len(self.instructions)
+        stored = {place: value for value, place in self.stores}
+
+        def renumbered(operand: Any) -> Any:
+            if isinstance(operand, Value):
+                return Value(operand.number + first, operand.dtype)
+            return stored.get(operand, operand)
+
+        for i in other.instructions:
+            operands = tuple(renumbered(o) for o in i.operands)
+            self.instructions.append(
+                Instruction(i.name, i.scalar, i.real, operands, renumbered(i.result))
+            )
+        again = set(other.written())
+        self.stores = [(value, place) for value, place in self.stores if place not in again]
+        self.stores += [(renumbered(value), place) for value, place in other.stores]
+        self.comments += other.comments
+        self.nodes += other.nodes
+
+
+def extent(place: Place) -> tuple[int, int]:
+    """The bytes that a place covers: from, and up to."""
+    reach = [(n - 1) * s for n, s in zip(place.shape, place.strides, strict=True)]
+    low = place.offset + sum(min(0, r) for r in reach)
+    high = place.offset + sum(max(0, r) for r in reach) + place.dtype.itemsize
+    return low, high
+
+
+def apart(a: Place, b: Place) -> bool:
+    """Two places share no memory. (Inputs that are written are nobody else's.)"""
+    if a.buffer != b.buffer or not (a.size and b.size):
+        return True
+    (a0, a1), (b0, b1) = extent(a), extent(b)
+    return a1 <= b0 or b1 <= a0
+
+
+# -- geometry --------------------------------------------------------------------------------------
+
+
+def aligned_strides(place: Place, shape: Shape) -> tuple[int, ...]:
+    """The strides with which a place is seen in a shape that it broadcasts to."""
+    missing = len(shape) - len(place.shape)
+    own = [
+        0 if n == 1 and wide != 1 else stride
+        for n, stride, wide in zip(place.shape, place.strides, shape[missing:], strict=True)
+    ]
+    return (0,) * missing + tuple(own)
+
+
+def collapse(shape: Shape, strides: list[tuple[int, ...]]) -> tuple[Shape, list[tuple[int, ...]]]:
+    """The same walk with as few dimensions as possible, at least one."""
+    sizes: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    for d, n in enumerate(shape):
+        if n == 1:
+            continue
+        if sizes and all(own[-1] == s[d] * n for own, s in zip(steps, strides, strict=True)):
+            sizes[-1] *= n
+            for own, s in zip(steps, strides, strict=True):
+                own[-1] = s[d]
+        else:
+            sizes.append(n)
+            for own, s in zip(steps, strides, strict=True):
+                own.append(s[d])
+    if not sizes:
+        return (1,), [(0,) for _ in strides]
+    return tuple(sizes), [tuple(own) for own in steps]
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+class _Text:
+    """The source of a loop's function, and what it refers to."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.names: dict[str, Any] = {"view": view, "strided": strided, "words": words}
+        self.places = list(dict.fromkeys((*loop.read(), *loop.written())))
+        strides = [aligned_strides(place, loop.shape) for place in self.places]
+        self.sizes, self.strides = collapse(loop.shape, strides)
+        self.index = f"i{len(self.sizes) - 1}"
+        written = set(loop.written())
+        self.modes = []
+        for place, own in zip(self.places, self.strides, strict=True):
+            single = own[-1] == 0 and place not in written
+            adjacent = own[-1] == place.dtype.itemsize or (self.sizes[-1] == 1 and not single)
+            self.modes.append("one" if single else "row" if adjacent else "step")
+
+    @property
+    def is_flat(self) -> bool:
+        return len(self.sizes) == 1 and "step" not in self.modes
+
+    def record(self) -> list[int]:
+        """Lengths, then the strides of each operand."""
+        return [*self.sizes, *(s for own in self.strides for s in own)]
+
+    def source(self, name: str) -> str:
+        parameters = ", ".join(f"x{k}" for k in range(len(self.places)))
+        if self.is_flat:
+            lines = [f"def {name}(n, {parameters}):"]
+            lines += self._opened("n", [f"x{k}" for k in range(len(self.places))], 1)
+            return "\n".join([*lines, "    for i0 in range(n):", *self._body(2)]) + "\n"
+        depth = len(self.sizes)
+        counts = [f"n{d}" for d in range(depth)]
+        steps = [f"s{k}_{d}" for k in range(len(self.places)) for d in range(depth)]
+        lines = [
+            f"def {name}(record, {parameters}):",
+            f"    {', '.join((*counts, *steps))}, = words(record, {depth + len(steps)})",
+        ]
+        for d in range(depth - 1):
+            lines.append("    " * (d + 1) + f"for i{d} in range(n{d}):")
+        addresses = [
+            " + ".join([f"x{k}", *(f"i{d} * s{k}_{d}" for d in range(depth - 1))])
+            for k in range(len(self.places))
+        ]
+        lines += self._opened(f"n{depth - 1}", addresses, depth)
+        lines.append("    " * depth + f"for {self.index} in range(n{depth - 1}):")
+        return "\n".join([*lines, *self._body(depth + 1)]) + "\n"
+
+    def _opened(self, length: str, addresses: list[str], indent: int) -> list[str]:
+        """Operands as arrays over the inner loop, or as numbers."""
+        lines = []
+        for k, (place, mode, at) in enumerate(zip(self.places, self.modes, addresses, strict=True)):
+            kind = self._type(place.dtype)
+            text = {
+                "one": f"view({kind}, {at}, 1)[0]",
+                "row": f"view({kind}, {at}, {length})",
+                "step": f"strided({kind}, {at}, ({length},), (s{k}_{len(self.sizes) - 1},))",
+            }[mode]
+            lines.append("    " * indent + f"a{k} = {text}")
+        return lines
+
+    def _body(self, indent: int) -> list[str]:
+        lines = [f"t{i.result.number} = {self._instruction(i)}" for i in self.loop.instructions]
+        for value, place in self.loop.stores:
+            target = f"a{self.places.index(place)}[{self.index}]"
+            lines.append(f"{target} = {self._converted(value, place.dtype)}")
+        return ["    " * indent + line for line in lines]
+
+    def _instruction(self, i: Instruction) -> str:
+        if i.scalar is None:
+            return self._converted(i.operands[0], i.real)
+        arguments = []
+        for operand in i.operands:
+            if not isinstance(operand, (Place, Value)):
+                is_logical = i.name.startswith("logical")
+                arguments.append(self._number(bool(operand) if is_logical else operand, i.real))
+                continue
+            text, kind = self._load(operand)
+            if kind is not i.real and kind is not np.bool_:
+                text = f"{self._numpy(i.real)}({text})"
+            arguments.append(text)
+        return f"{self._scalar(i)}({', '.join(arguments)})"
+
+    def _load(self, operand: Place | Value) -> tuple[str, Any]:
+        """An operand, and its type in the loop."""
+        if isinstance(operand, Value):
+            made = self.loop.instructions[operand.number]
+            is_cast = made.scalar is None
+            return f"t{operand.number}", operand.dtype.dtype.type if is_cast else made.real
+        k = self.places.index(operand)
+        element = f"a{k}" if self.modes[k] == "one" else f"a{k}[{self.index}]"
+        return element, operand.dtype.dtype.type
+
+    def _converted(self, operand: Operand, dtype: DType) -> str:
+        if not isinstance(operand, (Place, Value)):
+            return self._number(operand, dtype.dtype.type)
+        text, kind = self._load(operand)
+        if kind is dtype.dtype.type:
+            return text
+        return f"{text} != 0" if dtype.name == "bool" else f"{self._type(dtype)}({text})"
+
+    def _number(self, number: float, real: Any) -> str:
+        value = float(number)
+        text = repr(number)
+        if not math.isfinite(value):
+            text = "nan" if math.isnan(value) else "inf" if value > 0 else "minus_inf"
+            self.names[text] = value
+        return f"{self._numpy(real)}({text})"
+
+    def _type(self, dtype: DType) -> str:
+        return self._numpy(dtype.dtype.type)
+
+    def _numpy(self, kind: Any) -> str:
+        name: str = np.dtype(kind).name
+        self.names[name] = kind
+        return name
+
+    def _scalar(self, i: Instruction) -> str:
+        assert i.scalar is not None
+        kind = np.dtype(i.real).name
+        name = i.name if kind == "float32" else f"{i.name}_{kind}"
+        self.names[name] = _compiled_scalar(i.scalar, i.real)
+        return name
+
+
+@cache
+def _compiled_scalar(scalar: Callable[..., Any], real: Any) -> Any:
+    return compile_scalar(scalar, real)
+
+
+_compiled: dict[str, Any] = {}  # loops by text: what it names is the same everywhere
+
+
+def emit(code: Code, loop: Loop) -> None:
+    """Write a call of the loop, and its function if there is none like it yet."""
+    if not math.prod(loop.shape) or not loop.stores:
+        return
+    text = _Text(loop)
+    name = "_".join(["loop", *(i.name for i in loop.instructions[:5])])
+    source = text.source(name)
+    if source not in _compiled:
+        _compiled[source] = compile_source(name, source, text.names, fastmath=EXACT)
+    called = code.function(name, _compiled[source])
+    code.sources[called] = source
+    first = code.length(text.sizes[0]) if text.is_flat else code.record(text.record())
+    addresses = ", ".join(code.address(place) for place in text.places)
+    code.comment = "; ".join(loop.comments)
+    code.statement(f"{called}({first}, {addresses})")

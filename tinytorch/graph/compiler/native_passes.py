@@ -1,0 +1,135 @@
+"""Passes that only native code profits from."""
+
+from __future__ import annotations
+
+from tinytorch.graph.passes.algebra import INHERITED
+from tinytorch.graph.passes.base import OptimizationPass, register_pass
+from tinytorch.graph.passes.fusion import Fusion
+from tinytorch.graph.semantics import TINYTORCH, AnyGraph, AnyNode, Semantics, TinyTorchSemantics
+
+
+class _ProductsAreContractions(TinyTorchSemantics):
+    """The fused ops that are one product may begin a group as `matmul` does."""
+
+    def kind(self, node: AnyNode) -> str:
+        if self.op_name(node) in ("linear", "linear_weight"):
+            return "contraction"
+        return super().kind(node)
+
+
+@register_pass
+class NativeFusion(Fusion):
+    """Fusion in which groups may begin with `linear` and `linear_weight` too.
+
+    So relu is done in the product's store, and a step of gradient descent is a product that adds to
+    the weight.
+    """
+
+    name = "native_fusion"
+
+    def __init__(self, semantics: Semantics = TINYTORCH) -> None:
+        super().__init__(_ProductsAreContractions() if semantics is TINYTORCH else semantics)
+
+
+@register_pass
+class EarlyUpdates(OptimizationPass):
+    """Moves the optimizer's nodes forward, to where the gradient has just been made.
+
+    A gradient need then not live to the end of the step, and is still in the cache. An update stays
+    behind the last node that reads the value it replaces, so that it can be done in place.
+    """
+
+    name = "early_updates"
+
+    def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, AnyNode]]:
+        """Nodes to move, with the node after which each belongs."""
+        order = list(graph.nodes)
+        moves = []
+        for node in [n for n in order if n.meta.get("phase") == "optimizer"]:
+            if node.op != "call_function":
+                continue
+            rank = {n: i for i, n in enumerate(order)}
+            before = [a for a in node.all_input_nodes]
+            shape = self.semantics.meta(node)
+            for old in node.all_input_nodes:
+                if old.op == "placeholder" and self.semantics.meta(old) == shape:
+                    before += [u for u in old.users if rank[u] < rank[node]]
+            last = max(before, key=rank.__getitem__, default=None)
+            if last is None or last.op == "placeholder" or order[rank[last] + 1] is node:
+                continue
+            moves.append((node, last))
+            order.remove(node)
+            order.insert(order.index(last) + 1, node)
+        return moves
+
+    def transform(self, graph: AnyGraph, found: list[tuple[AnyNode, AnyNode]]) -> bool:
+        for node, last in found:
+            last.append(node)
+        return bool(found)
+
+
+@register_pass
+class PoolBeforeRelu(OptimizationPass):
+    """max_pool(relu(x)) becomes relu(max_pool(x)), which treats fewer elements; backward as well.
+
+    Both choose the same element of every window whose maximum is above 0, and where it is not, the
+    result and the gradient are 0 either way.
+    """
+
+    name = "pool_before_relu"
+
+    def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, AnyNode, list[AnyNode]]]:
+        """relu, max_pool, and the pairs of their backward nodes, where nothing else uses relu."""
+        found = []
+        for relu in graph.nodes:
+            if relu.op != "call_function" or self.semantics.op_name(relu) != "relu":
+                continue
+            by_name: dict[str | None, list[AnyNode]] = {}
+            for user in relu.users:
+                by_name.setdefault(self.semantics.op_name(user), []).append(user)
+            pools = by_name.pop("max_pool2d", [])
+            scattered = by_name.pop("max_pool2d_backward", [])
+            masked = by_name.pop("relu_backward", [])
+            closed = all(
+                s.args[1] is relu and list(s.users) == [m] and m.args == (s, relu)
+                for s, m in zip(scattered, masked, strict=False)
+            )
+            alike = all(s.kwargs == pools[0].kwargs for s in scattered) if pools else False
+            if (
+                len(pools) == 1
+                and len(scattered) == len(masked)
+                and closed
+                and alike
+                and not by_name
+            ):
+                found.append((relu, pools[0], scattered))
+        return found
+
+    def transform(
+        self, graph: AnyGraph, found: list[tuple[AnyNode, AnyNode, list[AnyNode]]]
+    ) -> bool:
+        for relu, pool, scattered in found:
+            x = relu.args[0]
+            with graph.inserting_before(pool):
+                before = self.semantics.call(graph, "max_pool2d", (x,), dict(pool.kwargs))
+                after = self.semantics.call(graph, "relu", (before,), {})
+            _replace(graph, pool, after, (before, after))
+            for scatter in scattered:
+                (masked,) = scatter.users
+                with graph.inserting_before(masked):
+                    g = self.semantics.call(graph, "relu_backward", (scatter.args[0], after), {})
+                    dx = self.semantics.call(
+                        graph, "max_pool2d_backward", (g, x), dict(scatter.kwargs)
+                    )
+                _replace(graph, masked, dx, (g, dx))
+                graph.erase_node(scatter)
+            graph.erase_node(relu)
+        return bool(found)
+
+
+def _replace(graph: AnyGraph, old: AnyNode, new: AnyNode, made: tuple[AnyNode, ...]) -> None:
+    """Put new nodes in the place of an old one; they inherit its phase and line."""
+    for node in made:
+        node.meta.update({k: v for k, v in old.meta.items() if k in INHERITED})
+    old.replace_all_uses_with(new)
+    graph.erase_node(old)

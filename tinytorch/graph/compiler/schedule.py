@@ -1,0 +1,400 @@
+"""`Schedule`: a graph as a list of kernel calls on places in memory. What code is generated from.
+
+    schedule = schedule_traced(traced, keeps=..., writes_out=...)     # or schedule_graph(graph)
+    for step in schedule.steps:
+        step.op, step.params         # what is computed
+        step.inputs                  # places to read (or Python numbers), in the op's order
+        step.output                  # the place to write
+
+Every value has a `Place`: buffer, offset, shape, strides, dtype. A view costs no step: it is
+another place in the same buffer. A step writes all of its output place, which is in C order. If
+`step.overwrites` is a number, the output stands in the memory of that input, element upon element
+(only where every element is read before it is written).
+
+Buffers are of four kinds (`places.Memory`):
+
+    input i       given by the caller, as `schedule.inputs[i]` says, in C order. A Python number of
+                  the call (role SEED or SCALAR: a seed, a learning rate) is an input too, 0-d; it
+                  is never frozen.
+    constant i    `schedule.constants[i]`: a constant of the graph, or what `full`, `arange` make.
+    arena         `schedule.arena_bytes` of memory in which values that are not alive at the same
+                  time share memory. The plan is that of `graph.memory`.
+    own i         memory that every call allocates: what leaves the call. `schedule.own[i]` is its
+                  shape and dtype; it is in C order.
+
+After the last step the inputs numbered in `schedule.written` hold their new values: an optimizer's
+update writes into the parameter itself where nothing reads the old value later, and is copied into
+it by a step at the end where something does. `schedule.returns` are the places of the results that
+a caller gets, in order, gradients included; the places of two may be in one buffer if one is a view
+of the other, and may be in an input that is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.graph.bindings import (
+    ArgumentBinding,
+    Binding,
+    GradBinding,
+    ScalarBinding,
+    SeedBinding,
+)
+from tinytorch.graph.compiler.lower import Ends, is_creation, lower, plan_of, result_nodes
+from tinytorch.graph.compiler.places import Buffer, Memory, Place, contiguous_place, view_place
+from tinytorch.graph.fused import GraphDecomposition
+from tinytorch.graph.ir import Graph, Node
+from tinytorch.graph.memory import BufferPlan, accumulate, lifetimes, memory_roots, plan_buffers
+from tinytorch.graph.semantics import AnyNode, TinyTorchSemantics
+from tinytorch.graph.traced import TracedFunction
+from tinytorch.op import Op, Params, Plan
+
+CONSTANT_LIMIT = 65_536  # elements; what `full` makes beyond it is made anew in every call
+
+
+class Role(Enum):
+    """What an input is to the caller."""
+
+    ARGUMENT = "argument"
+    STATE = "state"  # a parameter, a buffer, a moment of an optimizer
+    GRAD = "grad"  # the .grad of a tensor
+    SEED = "seed"
+    SCALAR = "scalar"  # a number that is read anew, such as a learning rate
+
+    @property
+    def is_number(self) -> bool:
+        """It is a Python number of the call, not memory."""
+        return self in (Role.SEED, Role.SCALAR)
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the graph.
+
+    Attributes:
+        node: its placeholder in the schedule's graph; `node.target` is its name ("0.weight").
+        meta: shape and dtype.
+    """
+
+    node: Node
+    meta: TensorMeta
+    role: Role
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel call.
+
+    Attributes:
+        node: of the schedule's graph; its meta has phase and the user's line.
+        op, params: what is computed; a fused group's body is `op.decomposition.graph`.
+        plan: shapes and dtypes of operands and result; a key to the backend's kernel.
+        inputs: places, or Python numbers, in the op's order.
+        output: the place to write.
+        overwrites: which input's memory the output takes over; None if its memory is another.
+    """
+
+    node: Node
+    op: Op
+    params: Params
+    plan: Plan
+    inputs: tuple[Place | float, ...]
+    output: Place
+    overwrites: int | None
+
+
+@dataclass
+class Schedule:
+    """What one call of a graph does, in order, and where everything stands.
+
+    Attributes:
+        graph: lowered: casts, copies and the parts of fused ops are nodes of their own.
+        inputs, constants, own, arena_bytes: the buffers.
+        steps: the kernel calls.
+        places: of every node of the graph but the output.
+        returns: the nodes that the caller gets, in order.
+        written: the inputs that hold new values afterwards.
+        plan: what of the arena is whose.
+        peak: bytes that are alive at once at the most; the arena cannot be smaller.
+    """
+
+    graph: Graph
+    inputs: list[Input]
+    constants: list[Array]
+    own: list[TensorMeta]
+    arena_bytes: int
+    steps: list[Step]
+    places: dict[Node, Place]
+    returns: list[Node]
+    written: list[int]
+    plan: BufferPlan
+    peak: int
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self.steps)} steps, arena {self.arena_bytes} bytes for {self.plan.unplanned}, "
+            f"{len(self.own)} own, {len(self.constants)} constants"
+        ]
+        for step in self.steps:
+            over = "" if step.overwrites is None else f"  in place of input {step.overwrites}"
+            inputs = ", ".join(map(str, step.inputs))
+            lines.append(f"{step.output} = {step.op.name}({inputs}){over}")
+        return "\n".join(lines)
+
+
+class _Scheduling(TinyTorchSemantics):
+    """A fused group of elementwise ops is run as one elementwise op is."""
+
+    def kind(self, node: AnyNode) -> str:
+        decomposition = getattr(node.target, "decomposition", None)
+        if isinstance(decomposition, GraphDecomposition):
+            inside = decomposition.graph.find_nodes(op="call_function")
+            if all(super(_Scheduling, self).kind(n) == "elementwise" for n in inside):
+                return "elementwise"
+        return super().kind(node)
+
+
+_SEMANTICS = _Scheduling()
+
+
+def role_of(binding: Binding) -> Role:
+    """What an input that is bound so is to the caller."""
+    roles: dict[type[Binding], Role] = {
+        ArgumentBinding: Role.ARGUMENT,
+        GradBinding: Role.GRAD,
+        SeedBinding: Role.SEED,
+        ScalarBinding: Role.SCALAR,
+    }
+    return roles.get(type(binding), Role.STATE)
+
+
+def schedule_traced(traced: TracedFunction, **options: Any) -> Schedule:
+    """The schedule of a traced function; options are those of `schedule_graph`."""
+    s = traced.signature
+    first = len(result_nodes(traced.graph)) - len(s.updates)
+    updates = {}
+    alone = []
+    for i, binding in enumerate(s.updates):
+        if binding.writes_in_place:
+            updates[first + i] = next(k for k, b in enumerate(s.inputs) if b.same(binding))
+        else:
+            alone.append(first + i)
+    roles = [role_of(binding) for binding in s.inputs]
+    return schedule_graph(traced.graph, roles, updates, alone, **options)
+
+
+def schedule_graph(
+    graph: Graph,
+    roles: list[Role] | None = None,
+    updates: dict[int, int] | None = None,
+    alone: list[int] | None = None,
+    *,
+    keeps: Callable[[Node], bool] = lambda node: False,
+    writes_out: Callable[[Node], bool] = lambda node: True,
+) -> Schedule:
+    """Put the values of a graph into memory.
+
+    Args:
+        graph: with shapes and dtypes; it is not changed.
+        roles: of the inputs; by default all are arguments.
+        updates, alone: see `lower.Ends`.
+        keeps: asked for a node of a fused op, whether something runs it as a whole; otherwise its
+            parts are scheduled.
+        writes_out: asked for a node, whether its kernel can write into memory that it is given;
+            otherwise the node's memory is its own in every call.
+
+    Raises:
+        GraphError: a node that is no op's, a shape that is not known, a result that is no value.
+    """
+    count = len(graph.find_nodes(op="placeholder"))
+    roles = roles if roles is not None else [Role.ARGUMENT] * count
+    numbers = [i for i, role in enumerate(roles) if role.is_number]
+    lowered = lower(graph, Ends(updates or {}, alone or (), numbers), keeps)
+    return _Scheduler(lowered, roles, updates or {}, writes_out).schedule()
+
+
+class _Scheduler:
+    """Gives every node of a lowered graph its place."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        roles: list[Role],
+        updates: dict[int, int],
+        writes_out: Callable[[Node], bool],
+    ) -> None:
+        self.graph = graph
+        self.updates = updates
+        self.writes_out = writes_out
+        self.roots: dict[Node, Node] = memory_roots(graph)
+        self.rank = {node: i for i, node in enumerate(graph.nodes)}
+        self.results = result_nodes(graph)
+        self.returns = [n for i, n in enumerate(self.results) if i not in updates]
+        self.held = {self.roots[n] for n in self.returns}
+        nodes = graph.find_nodes(op="placeholder")
+        self.inputs = [
+            Input(n, n.meta["tensor_meta"], r) for n, r in zip(nodes, roles, strict=True)
+        ]
+        self.constants: list[Array] = []
+        self.own: list[TensorMeta] = []
+        self.places: dict[Node, Place] = {}
+
+    def schedule(self) -> Schedule:
+        for i, each in enumerate(self.inputs):
+            self.places[each.node] = contiguous_place(Buffer(Memory.INPUT, i), 0, each.meta)
+        self._place_views(self.places)  # an update in place must know how an input is read
+        for i, node in self._updates_in_place().items():
+            self.places[node] = self.places[self.inputs[i].node]
+        self._place_constants()
+        apart = {n for n in self.roots if n in self.places or self._is_own(n)}
+        for node in self.graph.find_nodes(op="call_function"):
+            if node in apart and node not in self.places and self.roots[node] is node:
+                self.places[node] = self._new_own(node.meta["tensor_meta"])
+        plan = plan_buffers(self.graph, _SEMANTICS, apart)
+        for node, offset in plan.offsets.items():
+            meta = node.meta["tensor_meta"]
+            self.places[node] = contiguous_place(Buffer(Memory.ARENA), offset, meta)
+        self._place_views(self.places)
+        return Schedule(
+            graph=self.graph,
+            inputs=self.inputs,
+            constants=self.constants,
+            own=self.own,
+            arena_bytes=plan.size,
+            steps=[*self._steps(), *self._final_copies()],
+            places=self.places,
+            returns=self.returns,
+            written=sorted(set(self.updates.values())),
+            plan=plan,
+            peak=self._peak(plan, apart),
+        )
+
+    def _peak(self, plan: BufferPlan, apart: set[Node]) -> int:
+        """Bytes alive at once at the most; what is written over an input takes no more."""
+        alive = {t.node: t for t in lifetimes(self.graph, _SEMANTICS) if t.node not in apart}
+        for node, old in plan.in_place.items():
+            alive[old].last = alive[node].first - 1
+        return accumulate(list(self.graph.nodes), list(alive.values())).peak
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def _place_views(self, places: dict[Node, Place]) -> None:
+        """The places of views of what has a place."""
+        for node in self.graph.find_nodes(op="call_function"):
+            if self.roots[node] is not node and node not in places and node.args[0] in places:
+                place = view_place(node.target, places[node.args[0]], node.kwargs)
+                assert place is not None, "lowering has put a copy before it"
+                places[node] = place
+
+    def _place_constants(self) -> None:
+        """Constants, and what is made of nothing, once for all calls."""
+        for node in self.graph.nodes:
+            if node.op == "get_attr":
+                array = self.graph.constants[node.target]
+            elif is_creation(node) and node.meta["tensor_meta"].size <= CONSTANT_LIMIT:
+                array = _SEMANTICS.evaluate(node, (), node.kwargs)._data
+            else:
+                continue
+            buffer = Buffer(Memory.CONSTANT, len(self.constants))
+            self.constants.append(np.asarray(array, order="C"))
+            self.places[node] = contiguous_place(buffer, 0, node.meta["tensor_meta"])
+
+    def _is_own(self, node: Node) -> bool:
+        """Its memory leaves the call, or its kernel brings memory of its own."""
+        if node.op != "call_function" or self.roots[node] is not node:
+            return False
+        return node in self.held or not self.writes_out(node)
+
+    def _new_own(self, meta: TensorMeta) -> Place:
+        self.own.append(meta)
+        return contiguous_place(Buffer(Memory.OWN, len(self.own) - 1), 0, meta)
+
+    def _updates_in_place(self) -> dict[int, Node]:
+        """Inputs whose new value is computed right into them, with the node that does it."""
+        last_read: dict[Node, int] = {}
+        for node in self.graph.nodes:
+            for used in node.all_input_nodes:
+                if node.op == "call_function":
+                    last_read[self.roots[used]] = self.rank[node]
+        found: dict[int, Node] = {}
+        for position, i in self.updates.items():
+            new, old = self.results[position], self.inputs[i].node
+            makes_it = new.op == "call_function" and self.roots[new] is new and new not in self.held
+            if not makes_it or new in found.values() or is_creation(new):
+                continue
+            last = last_read.get(old, -1)
+            if last < self.rank[new] or (last == self.rank[new] and self._reads_in_step(new, old)):
+                found[i] = new
+        return found
+
+    def _reads_in_step(self, node: Node, old: Node) -> bool:
+        """A node reads the memory of `old` element by element, in the order in which it writes."""
+        read = [a for a in node.all_input_nodes if self.roots[a] is old]
+        whole = self.places[old]
+        return all(self.places[a] == whole and _reads_by_element(node, a) for a in read)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _steps(self) -> list[Step]:
+        return [
+            self._step(node, self.places[node])
+            for node in self.graph.find_nodes(op="call_function")
+            if self.roots[node] is node and self.places[node].buffer.memory is not Memory.CONSTANT
+        ]
+
+    def _step(self, node: Node, output: Place) -> Step:
+        inputs = tuple([self.places[a] if isinstance(a, Node) else a for a in node.args])
+        overwrites = [
+            i for i, place in enumerate(inputs)
+            if isinstance(place, Place)
+            and (place.buffer, place.offset) == (output.buffer, output.offset)
+            and output.size
+        ]  # fmt: skip
+        return Step(
+            node=node,
+            op=node.target,
+            params=node.kwargs,
+            plan=plan_of(node),
+            inputs=inputs,
+            output=output,
+            overwrites=overwrites[0] if overwrites else None,
+        )
+
+    def _final_copies(self) -> list[Step]:
+        """Copies of new values into inputs that they could not be computed into."""
+        steps = []
+        output = self.graph.output_node()
+        for position, i in self.updates.items():
+            new, target = self.results[position], self.places[self.inputs[i].node]
+            if self.places[new] == target:
+                continue
+            with self.graph.inserting_before(output):
+                node: Node = _SEMANTICS.call(self.graph, "copy", [new], {})
+            node.meta["phase"] = new.meta.get("phase", "forward")
+            self.places[node] = target
+            steps.append(self._step(node, target))
+        return steps
+
+
+def _reads_by_element(node: Node, source: Node) -> bool:
+    """Nothing but elementwise ops of the result's shape read this input of a node."""
+    if _SEMANTICS.kind(node) == "elementwise":
+        return True
+    decomposition = getattr(node.target, "decomposition", None)
+    if not isinstance(decomposition, GraphDecomposition):
+        return False
+    body = decomposition.graph
+    inside = zip(body.find_nodes(op="placeholder"), node.all_input_nodes, strict=True)
+    return all(
+        _SEMANTICS.kind(user) == "elementwise"
+        and user.meta["tensor_meta"].shape == node.meta["tensor_meta"].shape
+        for placeholder, outside in inside
+        if outside is source
+        for user in placeholder.users
+    )

@@ -1,0 +1,140 @@
+"""How long each step of a schedule takes, by the roofline model and by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.base import ComputeBackend, Kernel
+from tinytorch.dtypes import Array
+from tinytorch.graph.compiler.places import Buffer, Memory, Place
+from tinytorch.graph.compiler.python import aligned_arena
+from tinytorch.graph.compiler.schedule import Schedule, Step
+from tinytorch.graph.semantics import TINYTORCH
+
+ENOUGH = 2e-3  # seconds; a product that takes longer shows the peak
+LARGEST_PRODUCT = 512
+COPIED_BYTES = 16 * 2**20  # more than caches hold
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a backend reaches here on one large matrix product and one large copy.
+
+    Attributes:
+        flops: floating-point operations a second.
+        bandwidth: bytes of memory read and written a second.
+    """
+
+    flops: float
+    bandwidth: float
+
+    def seconds(self, flops: int, moved: int) -> float:
+        """The roofline: what takes longer, computing or moving.
+
+        Source: S. Williams, A. Waterman, D. Patterson, "Roofline", 2009.
+        """
+        return max(flops / self.flops, moved / self.bandwidth)
+
+
+@cache
+def measure_machine(backend: ComputeBackend) -> Machine:
+    """Measure once for a backend; takes some hundredths of a second."""
+    n, rate, seconds = 16, 0.0, 0.0
+    while seconds < ENOUGH and n < LARGEST_PRODUCT:
+        n *= 2
+        a = np.ones((n, n), np.float32)
+        seconds = fastest(lambda a=a: backend.matmul(a, a))  # type: ignore[misc]
+        rate = max(rate, 2 * n**3 / seconds)
+    source = np.ones(COPIED_BYTES, np.uint8)
+    target = np.ones(COPIED_BYTES, np.uint8)
+    copying = fastest(lambda: np.copyto(target, source))
+    return Machine(flops=rate, bandwidth=2 * COPIED_BYTES / copying)
+
+
+def fastest(function: Callable[[], Any], repeats: int = REPEATS) -> float:
+    """Seconds of the least disturbed of some calls, after one to warm up."""
+    function()
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        function()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def example_values(schedule: Schedule) -> list[Any]:
+    """Values for the inputs: copies of those that were traced, 1 for every number."""
+    values: list[Any] = []
+    for each, value in zip(schedule.inputs, TINYTORCH.sample(schedule.graph, 0), strict=True):
+        values.append(1 if each.role.is_number else np.array(value, order="C"))
+    return values
+
+
+def predict_steps(schedule: Schedule, machine: Machine) -> list[float]:
+    """Seconds of each step by the roofline."""
+    return [machine.seconds(*TINYTORCH.cost(step.node)) for step in schedule.steps]
+
+
+def measure_steps(
+    schedule: Schedule, kernels: list[Kernel], writes_out: list[bool], repeats: int = REPEATS
+) -> list[float]:
+    """Seconds of each step's kernel call, on example values; the least of some runs in order.
+
+    Args:
+        kernels: for each step what it calls.
+        writes_out: for each kernel whether it is given the memory of its result.
+    """
+    memory = _Buffers(schedule)
+    fastest_so_far = [float("inf")] * len(schedule.steps)
+    with np.errstate(all="ignore"):
+        for _ in range(repeats):
+            memory.reset()
+            for i, step in enumerate(schedule.steps):
+                seconds = _time_step(step, kernels[i], writes_out[i], memory)
+                fastest_so_far[i] = min(fastest_so_far[i], seconds)
+    return fastest_so_far
+
+
+def _time_step(step: Step, kernel: Kernel, writes: bool, memory: _Buffers) -> float:
+    operands = [memory.view(a) if isinstance(a, Place) else a for a in step.inputs]
+    target = memory.view(step.output)
+    if writes:
+        operands.append(target)
+    start = perf_counter()
+    result = kernel(*operands, **step.params)
+    seconds = perf_counter() - start
+    if not writes:
+        np.copyto(target, result)
+    return seconds
+
+
+class _Buffers:
+    """All memory of a schedule, with example values in its inputs."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._arrays: dict[Buffer, Array] = {
+            Buffer(Memory.ARENA): aligned_arena(schedule.arena_bytes)
+        }
+        for i, array in enumerate(schedule.constants):
+            self._arrays[Buffer(Memory.CONSTANT, i)] = array
+        for i, meta in enumerate(schedule.own):
+            self._arrays[Buffer(Memory.OWN, i)] = np.empty(meta.shape, meta.dtype.dtype)
+
+    def reset(self) -> None:
+        """Fill the inputs again, which steps may have overwritten."""
+        for i, value in enumerate(example_values(self._schedule)):
+            dtype = self._schedule.inputs[i].meta.dtype.dtype
+            self._arrays[Buffer(Memory.INPUT, i)] = np.asarray(value, dtype)
+
+    def view(self, place: Place) -> Array:
+        """The array that stands at a place."""
+        memory = self._arrays[place.buffer]
+        return np.ndarray(place.shape, place.dtype.dtype, memory, place.offset, place.strides)
