@@ -1,0 +1,186 @@
+"""ATen operators as Tensor code, against PyTorch on the samples of its own test suite (OpInfo)."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import tinytorch
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.aten import ATEN, aten
+from tinytorch.fx.aten_module import _converted, aten_name
+from tinytorch.fx.exchange import meta_from_torch, tensor_from_torch
+from tinytorch.tensor import Tensor
+
+REFUSALS = (TinyTorchError, NotImplementedError, TypeError, ValueError, IndexError)
+CALLS_PER_OPERATOR = 20
+SAMPLES_PER_OP = 5
+# what OpInfo reaches only through other operators, in autograd, or not at all
+BY_OTHER_TESTS = {
+    "_assert_tensor_metadata", "_log_softmax_backward_data", "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward", "adaptive_avg_pool2d", "arange.start",
+    "avg_pool2d_backward", "batch_norm", "bitwise_and.Scalar", "bitwise_or.Scalar",
+    "bitwise_xor.Scalar", "contiguous", "conv2d", "convolution_backward", "div.Scalar_mode",
+    "embedding_dense_backward", "gt.Scalar", "layer_norm", "lift_fresh_copy", "linear", "matmul",
+    "max_pool2d", "pow.Scalar", "reshape", "scaled_dot_product_attention", "scatter.value",
+    "select_backward", "sigmoid_backward", "slice_backward", "tanh_backward",
+    "threshold_backward", "where.ScalarOther", "where.ScalarSelf",
+}  # fmt: skip
+
+
+def _copied(nest: Any) -> Any:
+    return pytree.tree_map(lambda a: a.detach().clone() if isinstance(a, torch.Tensor) else a, nest)
+
+
+def ours(name: str, args: Any, kwargs: Any) -> Any:
+    """What our function makes of PyTorch's arguments."""
+    given = pytree.tree_map(
+        lambda a: tensor_from_torch(a) if isinstance(a, torch.Tensor) else a, (args, kwargs)
+    )
+    return ATEN[name](*_converted(given[0]), **_converted(given[1]))
+
+
+def compare(name: str, args: Any, kwargs: Any, expected: Any) -> bool:
+    """Whether it was compared: a call that we refuse, or whose dtype we do not keep, is not.
+
+    (`support.unsupported_reason` finds those on shapes alone and leaves them to PyTorch.)
+    """
+    tensors = [t for t in pytree.tree_leaves((args, kwargs, expected)) if torch.is_tensor(t)]
+    try:
+        metas = [meta_from_torch(t) for t in tensors]
+        with np.errstate(all="ignore"):
+            result = ours(name, args, kwargs)
+    except REFUSALS:
+        return False
+    mine = [t for t in pytree.tree_leaves(result) if isinstance(t, Tensor)]
+    theirs = [t for t in pytree.tree_leaves(expected) if torch.is_tensor(t)]
+    if [t.meta for t in mine] != metas[len(metas) - len(theirs) :]:
+        return False
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(
+            a.numpy(), b.numpy(), rtol=1e-3, atol=1e-4, err_msg=f"{name}{args}{kwargs}"
+        )
+    return True
+
+
+class Recorder(TorchDispatchMode):
+    """Keeps the calls of operators that are in our table."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        super().__init__()
+        self.counts = counts
+        self.calls: list[tuple[str, Any, Any, Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = _copied((args, kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        name = aten_name(func)
+        if name in ATEN and self.counts[name] < CALLS_PER_OPERATOR:
+            self.counts[name] += 1
+            self.calls.append((name, *given, _copied(out)))
+        return out
+
+
+@pytest.mark.slow
+def test_operators_agree_with_pytorch_on_its_own_samples() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PyTorch's own test utilities
+        from torch.testing._internal.common_methods_invocations import op_db
+
+        counts: Counter[str] = Counter()
+        compared: Counter[str] = Counter()
+        with tinytorch.using_backend("numpy"):
+            for dtype in (torch.float32, torch.int64, torch.bool):
+                for info in op_db:
+                    if dtype in info.dtypes:
+                        _compare_samples(info, dtype, counts, compared)
+    assert ATEN.keys() - compared.keys() == BY_OTHER_TESTS
+    assert compared.total() > 2000
+
+
+def _compare_samples(info: Any, dtype: torch.dtype, counts: Any, compared: Any) -> None:
+    try:
+        samples = list(info.sample_inputs("cpu", dtype, requires_grad=False))[:SAMPLES_PER_OP]
+    except Exception:  # some need libraries that are not there
+        return
+    for sample in samples:
+        recorder = Recorder(counts)
+        try:
+            with recorder:
+                info(sample.input, *sample.args, **sample.kwargs)
+        except Exception:  # a sample that PyTorch itself cannot run on the CPU
+            continue
+        for name, args, kwargs, expected in recorder.calls:
+            compared[name] += compare(name, args, kwargs, expected)
+
+
+def call(name: str, *args: Any, **kwargs: Any) -> None:
+    """Compare one call that PyTorch makes by name."""
+    packet, _, overload = name.partition(".")
+    function = getattr(getattr(torch.ops.aten, packet), overload or "default")
+    with tinytorch.using_backend("numpy"):
+        assert compare(name, args, kwargs, function(*args, **kwargs)), name
+
+
+def test_operators_that_only_autograd_and_export_use() -> None:
+    torch.manual_seed(0)
+    x, w, b = torch.randn(2, 3, 6, 5), torch.randn(4, 3, 3, 2), torch.randn(4)
+    windows = ([2, 1], [1, 0], [1, 1], False, [0, 0], 1)
+    out = torch.ops.aten.convolution(x, w, b, *windows)
+    grad = torch.randn_like(out)
+    call("convolution_backward", grad, x, w, [4], *windows, [True, True, True])
+    mean, var = torch.randn(3), torch.rand(3) + 0.5
+    affine = (torch.randn(3), torch.randn(3), mean, var)
+    call("_native_batch_norm_legit_functional", x, *affine, True, 0.1, 1e-5)
+    call("_native_batch_norm_legit_functional", x, *affine, False, 0.1, 1e-5)
+    call("_native_batch_norm_legit_no_training", x, *affine, 0.1, 1e-5)
+    pooled = torch.ops.aten.avg_pool2d(x, [2, 2], [1, 1], [1, 1])
+    call("avg_pool2d_backward", pooled, x, [2, 2], [1, 1], [1, 1], False, True, None)
+    call("embedding_dense_backward", torch.randn(3, 4), torch.tensor([1, 0, 1]), 5, 1, False)
+    call("scatter.value", torch.zeros(3, 4), 1, torch.tensor([[0], [2], [3]]), -1.0)
+    call("select_backward", torch.randn(3, 5), [3, 4, 5], 1, -1)
+    call("slice_backward", torch.randn(3, 2), [3, 6], 1, 1, 5, 2)
+    y = torch.randn(4, 5)
+    for name in ("tanh_backward", "sigmoid_backward"):
+        call(name, torch.randn(4, 5), y.sigmoid())
+    call("threshold_backward", torch.randn(4, 5), y, 0.0)
+    call("_log_softmax_backward_data", torch.randn(4, 5), y.log_softmax(1), 1, torch.float32)
+    call("gt.Scalar", y, 0.5)
+
+
+@pytest.mark.parametrize("mask", [None, "bool", "float"])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_forward_and_backward(mask: str | None, is_causal: bool) -> None:
+    if mask and is_causal:
+        pytest.skip("PyTorch takes one or the other")
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(2, 2, 6, 4) for _ in range(3))
+    given = {
+        None: None, "bool": torch.rand(2, 1, 6, 6) > 0.3, "float": torch.randn(2, 1, 6, 6)
+    }[mask]  # fmt: skip
+    if mask == "bool":
+        given[..., 0] = True  # no row without anything to attend to
+        given = torch.zeros(given.shape).masked_fill(~given, -torch.inf)
+    options = {"attn_mask": given, "scale": 0.3}
+    forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    call("_scaled_dot_product_flash_attention_for_cpu", q, k, v, 0.0, is_causal, **options)
+    out, logsumexp = forward(q, k, v, 0.0, is_causal, **options)
+    call(
+        "_scaled_dot_product_flash_attention_for_cpu_backward", torch.randn_like(out), q, k, v, out,
+        logsumexp, 0.0, is_causal, **options,
+    )  # fmt: skip
+    with pytest.raises(NotImplementedError, match="attention with dropout"):
+        ours("_scaled_dot_product_flash_attention_for_cpu", (q, k, v, 0.5), {})
+
+
+def test_a_name_is_entered_once() -> None:
+    with pytest.raises(ValueError, match="there is a function for aten::relu already"):
+        aten("relu")(lambda a: a)

@@ -1,0 +1,132 @@
+"""torch.compile(backend=...) on TinyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tinytorch.fx import load_model
+from tinytorch.fx.dynamo import last_report, tinytorch_backend
+
+NUMPY = {"backend": "numpy", "mode": "python"}  # needs no kernels to be compiled
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    yield
+    torch._dynamo.reset()
+
+
+class LeNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 6, 5, padding=2), nn.Conv2d(6, 16, 5)
+        self.head = nn.Linear(400, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in (self.first, self.second):
+            x = F.max_pool2d(F.relu(layer(x)), 2)
+        return self.head(x.flatten(1))
+
+
+def compare(
+    model: nn.Module, loss: Callable[[Any], torch.Tensor], options: dict[str, Any] = NUMPY
+) -> Any:
+    """Loss, gradients and buffers of a step, eager and compiled; returns the compiled module."""
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
+
+    def step(module: Any) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+        model.zero_grad()
+        with torch.no_grad():
+            for name, value in model.named_buffers():
+                value.copy_(buffers[name])
+        value = loss(module)
+        value.backward()
+        grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        return value.detach(), grads, [b.clone() for b in model.buffers()]
+
+    compiled = torch.compile(model, backend=tinytorch_backend, options=options)
+    expected, actual = step(model), step(compiled)
+    torch.testing.assert_close(actual[0], expected[0], rtol=1e-4, atol=1e-5)
+    for mine, theirs in zip(actual[1], expected[1], strict=True):
+        scale = float(max(g.abs().max() for g in expected[1]))
+        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5 * scale)
+    torch.testing.assert_close(actual[2], expected[2], rtol=1e-4, atol=1e-5)
+    return compiled
+
+
+def test_an_mlp_and_a_cnn_train() -> None:
+    x, y = torch.randn(8, 20), torch.randint(0, 3, (8,))
+    mlp = nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 3))
+    compare(mlp, lambda m: F.cross_entropy(m(x), y))
+    forward, backward = last_report().graphs
+    assert (forward.kind, backward.kind) == ("forward", "backward")
+    assert forward.parts == backward.parts == 1
+    assert not forward.fallbacks and not backward.fallbacks
+    images = torch.randn(4, 1, 28, 28)
+    compare(LeNet(), lambda m: F.cross_entropy(m(images), y[:4]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hf:resnet152", "hf:bert-base", "hf:gpt2"])
+def test_small_transformers_and_resnets_train(name: str) -> None:
+    example = load_model(name, small=True, batch=2, dropout=0.0)
+    compare(example.model.train(), lambda m: example.loss(m, example.batch))
+    assert not any(graph.fallbacks for graph in last_report().graphs)
+
+
+@pytest.mark.slow
+def test_native_code_trains_a_cnn() -> None:
+    images, y = torch.randn(4, 1, 28, 28), torch.randint(0, 10, (4,))
+    compare(LeNet(), lambda m: F.cross_entropy(m(images), y), {"backend": "optimized"})
+
+
+def test_inference_and_channels_last() -> None:
+    model = LeNet().eval()
+    x = torch.randn(2, 1, 28, 28).to(memory_format=torch.channels_last)
+    compiled = torch.compile(model, backend=tinytorch_backend, options=NUMPY)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    assert [graph.kind for graph in last_report().graphs] == ["inference"]
+
+
+def test_what_is_not_supported_stays_with_pytorch_and_is_listed() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.det(x * 2 + 1).relu() + x.sum()
+
+    x = torch.eye(3) + 0.1
+    compiled = torch.compile(f, backend=tinytorch_backend, options=NUMPY)
+    torch.testing.assert_close(compiled(x), f(x))
+    (graph,) = last_report().graphs
+    assert list(graph.fallbacks) == ["aten._linalg_det.default"]
+    assert "PyTorch runs 1 x aten._linalg_det.default" in str(last_report())
+
+
+def test_dropout_keeps_pytorchs_random_numbers() -> None:
+    layer = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5))
+    x = torch.randn(4, 16)
+    compiled = torch.compile(layer, backend=tinytorch_backend, options=NUMPY)
+    with torch.no_grad():
+        torch.manual_seed(3)
+        expected = layer(x)
+        torch.manual_seed(3)
+        torch.testing.assert_close(compiled(x), expected)
+
+
+def test_wrong_options_are_refused() -> None:
+    f = torch.compile(lambda x: x + 1, backend=tinytorch_backend, options={"mode": "fast"})
+    with pytest.raises(Exception, match="there is no mode 'fast'; there are auto, native"):
+        f(torch.ones(2))
+
+
+def test_the_backend_is_registered_under_its_name() -> None:
+    assert "tinytorch" in torch._dynamo.list_backends()
+    f = torch.compile(lambda x: x * 3, backend="tinytorch", options=NUMPY)
+    assert torch.equal(f(torch.ones(2)), torch.full((2,), 3.0))

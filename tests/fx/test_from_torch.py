@@ -1,0 +1,100 @@
+"""PyTorch models as TinyTorch Modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tinytorch
+from tinytorch.fx import load_model
+from tinytorch.fx.aten_module import UnsupportedAtenError
+from tinytorch.fx.exchange import tensor_from_torch, tensor_to_torch
+from tinytorch.fx.from_torch import from_torch
+from tinytorch.graph import trace
+
+NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]
+
+
+def outputs_of(model: nn.Module, inputs: dict[str, Any]) -> list[torch.Tensor]:
+    with torch.no_grad():
+        result = model(**inputs)
+    return [v for v in result.values() if isinstance(v, torch.Tensor)]
+
+
+def assert_same(ours: Any, theirs: list[torch.Tensor], rtol: float = 1e-4) -> None:
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        scale = float(b.abs().max())
+        np.testing.assert_allclose(a.detach().numpy(), b.numpy(), atol=rtol * scale)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_models_give_what_pytorch_gives(name: str) -> None:
+    example = load_model(name, small=True, batch=2)
+    model = example.model.eval()
+    module = from_torch(model, example.inputs)
+    inputs = [tensor_from_torch(v) for v in example.inputs.values()]
+    expected = outputs_of(model, example.inputs)
+    with tinytorch.using_backend("numpy"):
+        with tinytorch.no_grad():
+            assert_same(module(*inputs), expected)
+            assert_same(tinytorch.compile(module)(*inputs), expected)
+        graph = trace(module, *inputs).graph
+        names = {node.target for node in graph.find_nodes(op="placeholder")}
+        assert len(names) > len(inputs) + 10  # parameters are named inputs
+        module(*inputs)[0].sum().backward()
+    assert all(p.grad is not None for p in module.parameters() if p.requires_grad)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_real_architectures_run_on_our_compiler(name: str) -> None:
+    example = load_model(name, batch=1, image=64, sequence=32)
+    model = example.model.eval()
+    module = from_torch(model, example.inputs)
+    inputs = [tensor_from_torch(v) for v in example.inputs.values()]
+    with tinytorch.using_backend("optimized"), tinytorch.no_grad():
+        results = tinytorch.compile(module)(*inputs)
+    assert_same(results, outputs_of(model, example.inputs))
+
+
+def test_memory_is_shared_with_pytorch() -> None:
+    layer = nn.Linear(3, 2)
+    module = from_torch(layer, (torch.ones(4, 3),))
+    x = torch.randn(4, 3)
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.fill_(5.0)
+    (y,) = module(tensor_from_torch(x))
+    assert y.tolist() == [[5.0, 5.0]] * 4
+    assert torch.equal(tensor_to_torch(y.detach()), torch.full((4, 2), 5.0))
+
+
+def test_tied_parameters_stay_one() -> None:
+    example = load_model("hf:gpt2", small=True, batch=1)
+    module = from_torch(example.model.eval(), example.inputs)
+    theirs = sum(p.numel() for p in example.model.parameters())
+    assert sum(p.numel() for p in module.parameters()) == theirs
+
+
+def test_operators_that_are_not_there_are_listed() -> None:
+    class Strange(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.det(x) + x.sum()
+
+    with pytest.raises(UnsupportedAtenError, match=r"1 of \d+ operators cannot be taken over") as e:
+        from_torch(Strange(), (torch.eye(3),))
+    assert "_linalg_det" in str(e.value)
+
+
+def test_dtypes_that_are_not_there_are_named() -> None:
+    class Half(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to(torch.bfloat16) * 2
+
+    with pytest.raises(UnsupportedAtenError, match=r"torch\.bfloat16 is not a TinyTorch dtype"):
+        from_torch(Half(), (torch.ones(3),))

@@ -1,0 +1,49 @@
+"""The bridge to PyTorch: capture real models as graphs, and run our passes on them.
+
+    from tinytorch.fx import capture_step, load_model
+
+    example = load_model("hf:bert-base", batch=2)
+    step = capture_step(example.model, example.batch, optimizer="adamw", lr=1e-4)
+    state = step.state_of(example.model)
+    loss, state = step.run(state, example.batch)
+
+Nothing of TinyTorch imports this package; it needs torch, which comes with the extra "fx". Its
+names load on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from tinytorch.errors import missing_extra
+
+if importlib.util.find_spec("torch") is None:
+    raise missing_extra("torch", "fx", "tinytorch.fx")
+
+HOME = {
+    "CaptureError": "slots",
+    "capture_forward": "forward",
+    "JointGraph": "joint",
+    "capture_joint": "joint",
+    "TrainingStep": "step",
+    "capture_step": "step",
+    "Comparison": "tracer_comparison",
+    "compare_tracers": "tracer_comparison",
+    "Diagnosis": "diagnosis",
+    "diagnose": "diagnosis",
+    "TorchSemantics": "semantics",
+    "LoadedModel": "models",
+    "load_model": "models",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOME:
+        raise AttributeError(f"tinytorch.fx has no {name!r}; it has {', '.join(sorted(HOME))}")
+    return getattr(importlib.import_module(f"tinytorch.fx.{HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(HOME)

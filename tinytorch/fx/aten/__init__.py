@@ -1,0 +1,12 @@
+"""PyTorch's ATen operators as Tensor code, by name. A file holds a family; its import enters it."""
+
+from tinytorch.fx.aten import (
+    attention as attention,
+    creation as creation,
+    elementwise as elementwise,
+    indexing as indexing,
+    layers as layers,
+    movement as movement,
+    reductions as reductions,
+)
+from tinytorch.fx.aten.registry import ATEN as ATEN, aten as aten

@@ -1,0 +1,231 @@
+"""ATen's products, convolution, pooling and normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinytorch import creation, ops
+from tinytorch.dispatch import apply, wrap
+from tinytorch.dtypes import int64, meta_of_array
+from tinytorch.functions import elementwise as e, linalg, movement as m, reductions as r
+from tinytorch.fx.aten.registry import aten
+from tinytorch.nn import functional as F
+from tinytorch.tensor import Tensor
+
+Ints = Sequence[int]
+
+aten("mm", "bmm", "matmul")(linalg.matmul)
+aten("linear")(F.linear)
+
+
+@aten("addmm")
+def addmm(bias: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    product = linalg.matmul(a, b)
+    product = product if alpha == 1 else product * alpha
+    return product + (bias if beta == 1 else bias * beta)
+
+
+# -- convolution -----------------------------------------------------------------------------------
+
+
+def _pair(values: Ints) -> tuple[int, int]:
+    first, *rest = values
+    return (first, rest[0] if rest else first)
+
+
+def _windows(stride: Ints, padding: Ints, dilation: Ints) -> dict[str, tuple[int, int]]:
+    return {"stride": _pair(stride), "padding": _pair(padding), "dilation": _pair(dilation)}
+
+
+def _only_2d(x: Tensor, transposed: bool) -> None:
+    if x.ndim != 4 or transposed:
+        raise NotImplementedError("convolution over other than two dimensions, or transposed")
+
+
+@aten("convolution")
+def convolution(
+    x: Tensor, w: Tensor, bias: Tensor | None, stride: Ints, padding: Ints, dilation: Ints,
+    transposed: bool, output_padding: Ints, groups: int,
+) -> Tensor:  # fmt: skip
+    _only_2d(x, transposed)
+    inputs = (x, w) if bias is None else (x, w, bias)
+    return apply(ops.conv2d, *inputs, **_windows(stride, padding, dilation), groups=groups)
+
+
+@aten("conv2d")
+def conv2d(
+    x: Tensor, w: Tensor, bias: Tensor | None = None, stride: Ints = (1, 1),
+    padding: Ints = (0, 0), dilation: Ints = (1, 1), groups: int = 1,
+) -> Tensor:  # fmt: skip
+    return convolution(x, w, bias, stride, padding, dilation, False, (0, 0), groups)
+
+
+@aten("convolution_backward")
+def convolution_backward(
+    grad: Tensor, x: Tensor, w: Tensor, bias_sizes: Ints | None, stride: Ints, padding: Ints,
+    dilation: Ints, transposed: bool, output_padding: Ints, groups: int, mask: Sequence[bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    _only_2d(x, transposed)
+    windows: dict[str, Any] = {**_windows(stride, padding, dilation), "groups": groups}
+    size, kernel = x.shape[2:], w.shape[2:]
+    return (
+        apply(ops.conv2d_input, grad, w, input_size=size, **windows) if mask[0] else None,
+        apply(ops.conv2d_weight, x, grad, kernel_size=kernel, **windows) if mask[1] else None,
+        r.sum(grad, (0, 2, 3)) if mask[2] else None,
+    )
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+
+
+def _pooling(
+    kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> dict[str, Any]:
+    if ceil_mode:
+        raise NotImplementedError("pooling with ceil_mode")
+    return {"kernel_size": _pair(kernel), **_windows(stride or kernel, padding, dilation)}
+
+
+@aten("max_pool2d_with_indices")
+def max_pool2d_with_indices(
+    x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
+    dilation: Ints = (1, 1), ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The largest elements, and where in its image each of them stands."""
+    windows = _pooling(kernel_size, stride, padding, dilation, ceil_mode)
+    places = np.arange(x.shape[2] * x.shape[3], dtype=np.float64).reshape(x.shape[2:])
+    everywhere = m.expand(wrap(places, meta_of_array(places)), x.shape)
+    # in float64 positions are exact
+    chosen = apply(ops.max_pool2d_select, everywhere, x.double(), **windows)
+    return apply(ops.max_pool2d, x, **windows), chosen.to(int64)
+
+
+@aten("max_pool2d")
+def max_pool2d(
+    x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
+    dilation: Ints = (1, 1), ceil_mode: bool = False,
+) -> Tensor:  # fmt: skip
+    windows = _pooling(kernel_size, stride, padding, dilation, ceil_mode)
+    return apply(ops.max_pool2d, x, **windows)
+
+
+@aten("max_pool2d_with_indices_backward")
+def max_pool2d_with_indices_backward(
+    grad: Tensor, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints,
+    ceil_mode: bool, indices: Tensor,
+) -> Tensor:  # fmt: skip
+    windows = _pooling(kernel_size, stride, padding, dilation, ceil_mode)
+    return apply(ops.max_pool2d_backward, grad, x, **windows)
+
+
+@aten("avg_pool2d")
+def avg_pool2d(
+    x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
+    windows = _pooling(kernel_size, stride, padding, (1, 1), ceil_mode)
+    if divisor_override is not None or (not count_include_pad and any(padding)):
+        raise NotImplementedError("avg_pool2d with another divisor than the window's size")
+    del windows["dilation"]
+    return apply(ops.avg_pool2d, x, **windows)
+
+
+@aten("avg_pool2d_backward")
+def avg_pool2d_backward(
+    grad: Tensor, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: int | None,
+) -> Tensor:  # fmt: skip
+    windows = _pooling(kernel_size, stride, padding, (1, 1), ceil_mode)
+    if divisor_override is not None or (not count_include_pad and any(padding)):
+        raise NotImplementedError("avg_pool2d with another divisor than the window's size")
+    del windows["dilation"]
+    return apply(ops.avg_pool2d_backward, grad, input_size=x.shape[2:], **windows)
+
+
+@aten("_adaptive_avg_pool2d", "adaptive_avg_pool2d")
+def adaptive_avg_pool2d(x: Tensor, output_size: Ints) -> Tensor:
+    return F.adaptive_avg_pool2d(x, list(output_size))
+
+
+# -- normalization ---------------------------------------------------------------------------------
+
+
+def _channels(vector: Tensor, x: Tensor) -> Tensor:
+    return m.reshape(vector, (-1, *(1,) * (x.ndim - 2)))
+
+
+def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    y = y if weight is None else y * _channels(weight, y)
+    return y if bias is None else y + _channels(bias, y)
+
+
+@aten("_native_batch_norm_legit_functional")
+def batch_norm_functional(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, training: bool, momentum: float, eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """y, the batch's mean and 1 / deviation, and the new running mean and variance."""
+    if not training:
+        y, _, _ = batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
+        nothing = creation.zeros(0, dtype=x.dtype)
+        return y, nothing, nothing, running_mean, running_var
+    dims = (0, *range(2, x.ndim))
+    count = x.numel() // x.shape[1]
+    mean = r.mean(x, dims)
+    centered = x - _channels(mean, x)
+    var = r.mean(centered * centered, dims)
+    inverse = e.rsqrt(var + eps)
+    if weight is not None and bias is not None:
+        y = apply(ops.batch_norm, x, weight, bias, eps=eps)
+    else:
+        y = _affine(centered * _channels(inverse, x), weight, bias)
+    unbiased = var * (count / max(count - 1, 1))
+    return (
+        y, mean, inverse, running_mean * (1 - momentum) + mean * momentum,
+        running_var * (1 - momentum) + unbiased * momentum,
+    )  # fmt: skip
+
+
+@aten("_native_batch_norm_legit_no_training")
+def batch_norm_inference(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, momentum: float, eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    scale = e.rsqrt(running_var + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -running_mean * scale if bias is None else bias - running_mean * scale
+    y = x * _channels(scale, x) + _channels(shift, x)
+    nothing = creation.zeros(0, dtype=x.dtype)
+    return y, nothing, nothing
+
+
+@aten("batch_norm")
+def batch_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, training: bool, momentum: float, eps: float, cudnn_enabled: bool = False,
+) -> Tensor:  # fmt: skip
+    if training:
+        raise NotImplementedError("batch_norm in training updates its statistics in place")
+    return batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)[0]
+
+
+@aten("native_layer_norm")
+def native_layer_norm(
+    x: Tensor, normalized_shape: Ints, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    dims = tuple(range(x.ndim - len(normalized_shape), x.ndim))
+    mean = r.mean(x, dims, True)
+    centered = x - mean
+    inverse = e.rsqrt(r.mean(centered * centered, dims, True) + eps)
+    return F.layer_norm(x, list(normalized_shape), weight, bias, eps), mean, inverse
+
+
+@aten("layer_norm")
+def layer_norm(
+    x: Tensor, normalized_shape: Ints, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5, cudnn_enable: bool = True,
+) -> Tensor:  # fmt: skip
+    return F.layer_norm(x, list(normalized_shape), weight, bias, eps)

@@ -1,0 +1,91 @@
+"""ATen's operators that move elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinytorch.functions import movement as m
+from tinytorch.fx.aten.registry import aten
+from tinytorch.tensor import Tensor
+
+aten("permute")(m.permute)
+aten("transpose.int")(m.transpose)
+aten("t")(m.t)
+aten("unsqueeze")(m.unsqueeze)
+aten("squeeze", "squeeze.dim", "squeeze.dims")(m.squeeze)
+aten("flip")(m.flip)
+aten("repeat")(m.repeat)
+
+
+@aten("view", "reshape", "_unsafe_view")
+def view(a: Tensor, size: Sequence[int]) -> Tensor:
+    return m.reshape(a, tuple(size))
+
+
+@aten("alias", "detach", "lift_fresh_copy")
+def alias(a: Tensor) -> Tensor:
+    return a
+
+
+@aten("clone", "contiguous")
+def clone(a: Tensor, *, memory_format: Any = None) -> Tensor:
+    return a.clone()
+
+
+@aten("expand")
+def expand(a: Tensor, size: Sequence[int], *, implicit: bool = False) -> Tensor:
+    return m.expand(a, tuple(size))
+
+
+@aten("slice.Tensor")
+def slice_(
+    a: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    dim %= a.ndim
+    return a[(slice(None),) * dim + (slice(start, end, step),)]
+
+
+@aten("select.int")
+def select(a: Tensor, dim: int, index: int) -> Tensor:
+    dim %= a.ndim
+    return a[(slice(None),) * dim + (index,)]
+
+
+@aten("cat")
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    # PyTorch lets an empty vector stand beside anything
+    kept = [t for t in tensors if t.shape != (0,)] or list(tensors[:1])
+    return m.cat(kept, dim)
+
+
+@aten("stack")
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    return m.stack(tensors, dim)
+
+
+@aten("split_with_sizes")
+def split_with_sizes(a: Tensor, sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    return m.split(a, list(sizes), dim)
+
+
+@aten("split.Tensor")
+def split(a: Tensor, size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    return m.split(a, size, dim)
+
+
+@aten("constant_pad_nd")
+def constant_pad_nd(a: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
+    """Negative amounts cut off."""
+    for i, dim in enumerate(range(a.ndim - 1, a.ndim - 1 - len(pad) // 2, -1)):
+        before, after = pad[2 * i : 2 * i + 2]
+        cut = max(-before, 0), max(-after, 0)
+        if any(cut):
+            a = m.narrow(a, dim, cut[0], a.shape[dim] - sum(cut))
+    fill = value if a.dtype.is_floating_point else int(value)
+    return m.pad(a, [max(amount, 0) for amount in pad], fill)
+
+
+@aten("_assert_tensor_metadata")
+def assert_tensor_metadata(a: Tensor, *expected: Any, **named: Any) -> None:
+    """A check that export puts into graphs; here shapes and dtypes are known before a run."""

@@ -1,0 +1,94 @@
+"""ATen's reductions, scans and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tinytorch.dtypes import as_dtype
+from tinytorch.functions import reductions as r
+from tinytorch.fx.aten.registry import aten
+from tinytorch.tensor import Tensor
+
+Dims = int | Sequence[int] | None
+
+
+def _dims(dim: Dims) -> Any:
+    return None if dim is None or (not isinstance(dim, int) and len(dim) == 0) else dim
+
+
+@aten("sum.dim_IntList", "sum")
+def sum_(a: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    a = a if dtype is None else a.to(as_dtype(dtype))
+    return r.sum(a, _dims(dim), keepdim)
+
+
+@aten("mean.dim", "mean")
+def mean(a: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    a = a if dtype is None else a.to(as_dtype(dtype))
+    return r.mean(a, _dims(dim), keepdim)
+
+
+@aten("amax")
+def amax(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    return r.amax(a, _dims(dim), keepdim)
+
+
+@aten("amin")
+def amin(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    return r.amin(a, _dims(dim), keepdim)
+
+
+@aten("any", "any.dim", "any.dims")
+def any_(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    return r.any(a.bool(), _dims(dim), keepdim)
+
+
+@aten("all", "all.dim")
+def all_(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    return r.all(a.bool(), _dims(dim), keepdim)
+
+
+@aten("argmax")
+def argmax(a: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return r.argmax(a, dim, keepdim)
+
+
+@aten("argmin")
+def argmin(a: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    return r.argmin(a, dim, keepdim)
+
+
+@aten("var.correction")
+def var(
+    a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> Tensor:
+    wanted = 1 if correction is None else correction
+    if wanted != int(wanted):
+        raise NotImplementedError(f"var with correction={correction}, which is no integer")
+    return r.var(a, _dims(dim), int(wanted), keepdim)
+
+
+@aten("cumsum")
+def cumsum(a: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    return r.cumsum(a if dtype is None else a.to(as_dtype(dtype)), dim)
+
+
+@aten("_softmax")
+def softmax(a: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
+    return r.softmax(a, dim)
+
+
+@aten("_log_softmax")
+def log_softmax(a: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
+    return r.log_softmax(a, dim)
+
+
+@aten("_softmax_backward_data")
+def softmax_backward(grad: Tensor, y: Tensor, dim: int, input_dtype: Any) -> Tensor:
+    return y * (grad - r.sum(grad * y, dim, True))
+
+
+@aten("_log_softmax_backward_data")
+def log_softmax_backward(grad: Tensor, y: Tensor, dim: int, input_dtype: Any) -> Tensor:
+    return grad - y.exp() * r.sum(grad, dim, True)

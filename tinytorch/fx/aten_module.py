@@ -1,0 +1,128 @@
+"""`AtenModule`: an ATen graph run as Tensor code.
+
+So it runs on any of our backends; `trace` makes our graph of it, and `tinytorch.compile` compiles
+it.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.aten import ATEN
+from tinytorch.fx.exchange import dtype_from_torch, tensor_from_torch
+from tinytorch.nn.module import Module
+from tinytorch.nn.parameter import Parameter
+
+
+class UnsupportedAtenError(TinyTorchError, NotImplementedError):
+    """A node of a PyTorch graph that TinyTorch cannot run."""
+
+
+def aten_name(target: Any) -> str | None:
+    """The name of an ATen overload in our table, "add.Tensor" or "relu"; None for anything else."""
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+        return None
+    packet, _, overload = str(target).removeprefix("aten.").partition(".")
+    return packet if overload == "default" else f"{packet}.{overload}"
+
+
+def call_node(node: Node, args: Any, kwargs: Any) -> Any:
+    """The value of a call_function node on Tensor arguments.
+
+    Raises:
+        UnsupportedAtenError: there is no such operator here.
+    """
+    if node.target is operator.getitem:
+        return args[0][args[1]]
+    name = aten_name(node.target)
+    if name is None or name not in ATEN:
+        raise UnsupportedAtenError(
+            f"{node.target} (of {node.name}) is not among the {len(ATEN)} ATen operators that "
+            f"TinyTorch knows"
+        )
+    return ATEN[name](*_converted(args), **_converted(dict(kwargs)))
+
+
+def _converted(arguments: Any) -> Any:
+    """Arguments with our dtypes in place of PyTorch's."""
+    return pytree.tree_map(
+        lambda a: dtype_from_torch(a) if isinstance(a, torch.dtype) else a, arguments
+    )
+
+
+class AtenModule(Module):
+    """The graph of a `torch.fx.GraphModule` whose nodes are ATen operators.
+
+    The values of its get_attr nodes are parameters (those that are parameters there) and buffers,
+    under their names with dots replaced; they share memory with PyTorch's.
+
+    Args:
+        module: a graph without in-place operators, of static shapes.
+    """
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__()
+        self._graph = module.graph
+        self._attributes: dict[str, str] = {}
+        parameters = dict(module.named_parameters(remove_duplicate=False))
+        shared: dict[int, str] = {}
+        for node in self._graph.find_nodes(op="get_attr"):
+            name = str(node.target)
+            value = parameters.get(name)
+            value = operator.attrgetter(name)(module) if value is None else value
+            if not isinstance(value, torch.Tensor):
+                raise UnsupportedAtenError(f"{name} is no tensor but {type(value).__name__}")
+            self._attributes[name] = shared.setdefault(id(value), _identifier(name))
+            if shared[id(value)] == _identifier(name):  # tied parameters are one
+                self._add_state(_identifier(name), value, name in parameters)
+
+    def _add_state(self, name: str, value: torch.Tensor, is_parameter: bool) -> None:
+        tensor = tensor_from_torch(value)
+        if is_parameter and value.requires_grad:
+            setattr(self, name, Parameter.from_numpy(tensor.numpy()))
+        else:
+            self.register_buffer(name, tensor)
+
+    def forward(self, *inputs: Any) -> Any:
+        """The graph's output on its inputs in order; numbers stay numbers."""
+        given = iter(inputs)
+        env: dict[Node, Any] = {}
+        last = _last_uses(self._graph)
+        for node in self._graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(given)
+            elif node.op == "get_attr":
+                env[node] = getattr(self, self._attributes[str(node.target)])
+            elif node.op == "output":
+                return torch.fx.node.map_arg(node.args[0], env.__getitem__)
+            else:
+                args = torch.fx.node.map_arg(node.args, env.__getitem__)
+                kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
+                env[node] = call_node(node, args, kwargs)
+            for dead in last.get(node, ()):
+                del env[dead]
+        raise UnsupportedAtenError("the graph has no output")
+
+
+def _identifier(name: str) -> str:
+    return "p_" + re.sub(r"\W", "_", name)
+
+
+def _last_uses(graph: torch.fx.Graph) -> Mapping[Node, list[Node]]:
+    """For each node the values that nothing after it needs."""
+    last: dict[Node, Node] = {}
+    for node in graph.nodes:
+        for used in (node, *node.all_input_nodes):
+            last[used] = node
+    uses: dict[Node, list[Node]] = {}
+    for value, node in last.items():
+        uses.setdefault(node, []).append(value)
+    return uses

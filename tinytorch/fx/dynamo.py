@@ -1,0 +1,235 @@
+"""`torch.compile(model, backend="tinytorch")`: PyTorch programs on our compiler and kernels.
+
+Dynamo captures the program, AOTAutograd cuts it into a functional forward and backward in ATen
+operators; each of those graphs is cut here into parts that TinyTorch can run as a whole, which are
+compiled, and nodes that stay with PyTorch.
+
+    model = torch.compile(model, backend="tinytorch")
+    model(x)
+    print(last_report())                      # what was compiled, and what stayed with PyTorch
+
+Options: torch.compile(..., backend="tinytorch", options={"backend": "numpy", "mode": "python"}).
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+from torch._prims_common import is_non_overlapping_and_dense_or_false
+from torch.fx import GraphModule, Node
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+
+from tinytorch.autograd import no_grad
+from tinytorch.backends import find_backend
+from tinytorch.fx.aten import ATEN
+from tinytorch.fx.aten_module import AtenModule
+from tinytorch.fx.exchange import array_to_torch
+from tinytorch.fx.support import Support, empty_example
+from tinytorch.graph.compiler.generate import MODES, Target, generate
+from tinytorch.graph.compiler.lower import without_detach
+from tinytorch.graph.compiler.schedule import Role
+from tinytorch.graph.pytree import LEAF, tree_unflatten
+from tinytorch.graph.trace import trace
+from tinytorch.graph.traced import TENSOR
+from tinytorch.state import using_backend
+
+
+@dataclass
+class GraphReport:
+    """What became of one graph.
+
+    Attributes:
+        kind: forward, backward or inference.
+        compiled: operators that run on TinyTorch, all parts together.
+        parts: into how many functions they are compiled.
+        fallbacks: for each operator that PyTorch runs, how often it does and why.
+    """
+
+    kind: str
+    compiled: int
+    parts: int
+    fallbacks: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind}: {self.compiled} operators in {self.parts} compiled parts"]
+        for target, (count, reason) in sorted(self.fallbacks.items()):
+            lines.append(f"  PyTorch runs {count} x {target}: {reason}")
+        return "\n".join(lines)
+
+
+@dataclass
+class CompileReport:
+    """What became of the graphs of one program, in the order in which they were compiled."""
+
+    graphs: list[GraphReport] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.graphs))
+
+
+_reports: list[CompileReport] = []
+
+
+def last_report() -> CompileReport:
+    """Of the program that was compiled last.
+
+    Raises:
+        LookupError: none was, in this process.
+    """
+    if not _reports:
+        raise LookupError("nothing was compiled yet: call torch.compile(f, backend='tinytorch')(x)")
+    return _reports[-1]
+
+
+def tinytorch_backend(
+    module: GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """The backend that `torch.compile` calls; registered as the entry point "tinytorch".
+
+    Args:
+        options: "backend" (by default "optimized"), "mode" and "fast_math", as for
+            `tinytorch.compile`.
+    """
+    report = CompileReport()
+    _reports.append(report)
+    target = _target(**(options or {}))
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        return functools.partial(_compile_graph, report=report, kind=kind, target=target)
+
+    return aot_autograd(  # type: ignore[no-any-return]
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        decompositions=_decompositions(),
+    )(module, inputs)
+
+
+def _target(backend: str = "optimized", mode: str = "auto", fast_math: bool = False) -> Target:
+    if mode not in MODES:
+        raise ValueError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+    return Target(find_backend(backend), mode, None, fast_math)
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Any]:
+    """Core ATen, but for the operators that we run whole."""
+    table = torch._decomp.core_aten_decompositions()
+    return {op: rule for op, rule in table.items() if not _is_ours(op)}
+
+
+def _is_ours(op: Any) -> bool:
+    packet, _, overload = str(op).removeprefix("aten.").partition(".")
+    return (packet if overload in ("", "default") else f"{packet}.{overload}") in ATEN
+
+
+def _compile_graph(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    *,
+    report: CompileReport,
+    kind: str,
+    target: Target,
+) -> Callable[..., Any]:
+    support = Support()
+    before = {node: node.target for node in module.graph.nodes if node.op == "call_function"}
+    partitioner = CapabilityBasedPartitioner(
+        module, support, allows_single_node_partition=True, non_compute_ops=["_operator.getitem"]
+    )
+    module = partitioner.partition_and_fuse()
+    parts = 0
+    for name, child in list(module.named_children()):
+        if isinstance(child, GraphModule):
+            setattr(module, name, CompiledPart(child, target))
+            parts += 1
+    report.graphs.append(_report(kind, support, before, parts))
+    module.recompile()
+    return make_boxed_func(_whole(module) or module.forward)
+
+
+def _whole(module: GraphModule) -> Callable[..., Any] | None:
+    """The one compiled part that the graph consists of; None if it has more than that."""
+    *inputs, call, output = [n for n in module.graph.nodes if n.op != "get_attr"]
+    is_whole = (
+        call.op == "call_module"
+        and all(n.op == "placeholder" for n in inputs)
+        and call.args == tuple(inputs)
+        and isinstance(part := getattr(module, str(call.target)), CompiledPart)
+    )
+    return part.forward if is_whole and output.args[0] in (call, (call,), [call]) else None
+
+
+def _report(kind: str, support: Support, targets: dict[Node, Any], parts: int) -> GraphReport:
+    counts: Counter[str] = Counter()
+    reasons: dict[str, str] = {}
+    compiled = 0
+    for node, target in targets.items():
+        reason = support.reasons.get(node)
+        if reason is None or target is operator.getitem:
+            compiled += reason is None
+            continue
+        counts[str(target)] += 1
+        reasons[str(target)] = reason
+    fallbacks = {target: (count, reasons[target]) for target, count in counts.items()}
+    return GraphReport(kind, compiled, parts, fallbacks)
+
+
+class CompiledPart(torch.nn.Module):
+    """A part of a PyTorch graph, compiled by TinyTorch; called with PyTorch's tensors.
+
+    Attributes:
+        code: what runs.
+    """
+
+    def __init__(self, part: GraphModule, target: Target) -> None:
+        super().__init__()
+        self._strides = _expected_strides(part)
+        examples = [
+            empty_example(node.meta["val"]) for node in part.graph.find_nodes(op="placeholder")
+        ]
+        with using_backend(target.backend), no_grad():
+            traced = trace(AtenModule(part).forward, *examples, decompose=None)
+        graph, _ = target.manager().run(without_detach(traced.graph))
+        self.code = generate(graph, target, [Role.ARGUMENT] * len(examples))
+        self._leaves, self._spec = traced.signature.out_leaves, traced.signature.out_spec
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        """The part's outputs; memory of inputs is read in place."""
+        arrays = self.code.run([x.detach().numpy() for x in inputs])
+        made = map(_as_expected, arrays, self._strides)
+        if self._spec is LEAF:
+            return next(made)
+        return tree_unflatten(
+            [next(made) if leaf is TENSOR else leaf for leaf in self._leaves], self._spec
+        )
+
+
+def _expected_strides(part: GraphModule) -> list[tuple[int, ...] | None]:
+    """For each tensor among the outputs the strides that the rest of PyTorch's graph expects.
+
+    None where they do not matter: the tensor repeats its elements.
+    """
+    outputs = part.graph.output_node().args[0]
+    nodes = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+    values = [node.meta["val"] for node in nodes if isinstance(node, Node)]
+    return [
+        tuple(value.stride()) if is_non_overlapping_and_dense_or_false(value) else None
+        for value in values
+    ]
+
+
+def _as_expected(array: Any, strides: tuple[int, ...] | None) -> torch.Tensor:
+    """A result for PyTorch."""
+    result = array_to_torch(array)
+    if strides is not None and result.stride() != strides and result.numel() > 1:
+        return torch.empty_strided(result.shape, strides, dtype=result.dtype).copy_(result)
+    return result

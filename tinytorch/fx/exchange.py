@@ -1,0 +1,62 @@
+"""Tensors between PyTorch and TinyTorch: on the CPU they share memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tinytorch.dispatch import wrap
+from tinytorch.dtypes import DTYPES, DType, TensorMeta, meta_of_array, tensor_meta
+from tinytorch.errors import DTypeError
+from tinytorch.tensor import Tensor
+
+TO_TORCH: dict[DType, torch.dtype] = {dtype: getattr(torch, name) for name, dtype in DTYPES.items()}
+FROM_TORCH: dict[torch.dtype, DType] = {theirs: ours for ours, theirs in TO_TORCH.items()}
+
+
+def dtype_from_torch(dtype: torch.dtype) -> DType:
+    """PyTorch's dtype as ours.
+
+    Raises:
+        DTypeError: TinyTorch has no such type.
+
+    >>> dtype_from_torch(torch.float32)
+    tinytorch.float32
+    """
+    if dtype not in FROM_TORCH:
+        raise DTypeError(f"{dtype} is not a TinyTorch dtype; there are {', '.join(DTYPES)}")
+    return FROM_TORCH[dtype]
+
+
+def meta_from_torch(tensor: torch.Tensor) -> TensorMeta:
+    """Shape and dtype, as of a fake tensor too.
+
+    Raises:
+        DTypeError: TinyTorch has no such dtype.
+    """
+    return tensor_meta(tuple(int(n) for n in tensor.shape), dtype_from_torch(tensor.dtype))
+
+
+def tensor_from_torch(tensor: torch.Tensor) -> Tensor:
+    """The same memory as a TinyTorch tensor, which knows nothing of PyTorch's gradients.
+
+    Raises:
+        DTypeError: TinyTorch has no such dtype.
+        TypeError: the tensor is not on the CPU.
+    """
+    dtype_from_torch(tensor.dtype)
+    array: Any = tensor.detach().numpy()
+    return wrap(array, meta_of_array(array))
+
+
+def tensor_to_torch(tensor: Tensor) -> torch.Tensor:
+    """The same memory as a PyTorch tensor; a copy where PyTorch cannot describe it."""
+    return array_to_torch(tensor._data)
+
+
+def array_to_torch(array: Any) -> torch.Tensor:
+    """As `tensor_to_torch`, of a NumPy array."""
+    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
+    return torch.from_numpy(array)

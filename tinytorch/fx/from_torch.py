@@ -1,0 +1,50 @@
+"""`from_torch`: a PyTorch model as a TinyTorch Module."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from torch import nn
+
+from tinytorch.fx.aten_module import AtenModule, UnsupportedAtenError
+from tinytorch.fx.forward import capture_forward
+from tinytorch.fx.support import Support
+
+REASONS_SHOWN = 10
+
+
+def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
+    """The forward of a PyTorch model, in its present mode, as a TinyTorch Module.
+
+    It runs on every backend, can be traced, compiled and trained; its parameters share memory with
+    the model's. It is made for the shapes of `inputs`, and returns a flat tuple of tensors.
+
+    Args:
+        inputs: a dict of keyword arguments, or a tuple of positional ones.
+
+    Raises:
+        CaptureError: the model cannot be exported.
+        UnsupportedAtenError: it has operators that TinyTorch has not; the message lists them.
+
+    >>> import torch, tinytorch
+    >>> model = from_torch(torch.nn.Linear(3, 2), (torch.ones(4, 3),))
+    >>> [y.shape for y in model(tinytorch.ones(4, 3))]
+    [(4, 2)]
+    """
+    captured = capture_forward(model, inputs, decompose=True)
+    support = Support()
+    nodes = [
+        node
+        for node in captured.graph.nodes
+        if node.op == "call_function" and node.target is not operator.getitem
+    ]
+    refused = [node for node in nodes if not support.is_node_supported({}, node)]
+    if refused:
+        lines = [f"  {node.name}: {support.reasons[node]}" for node in refused[:REASONS_SHOWN]]
+        raise UnsupportedAtenError(
+            f"{len(refused)} of {len(nodes)} operators cannot be taken over; "
+            f"torch.compile(model, backend='tinytorch') leaves those to PyTorch:\n"
+            + "\n".join(lines)
+        )
+    return AtenModule(captured)

@@ -1,0 +1,123 @@
+"""`OptimizedModule`: the module that `GraphOptimizer` returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from tinytorch.errors import TinyTorchError
+
+
+class OptimizedModuleError(TinyTorchError, RuntimeError):
+    """An optimized module that is used as it was not captured."""
+
+
+class OptimizedModule(nn.Module):
+    """A model whose forward runs optimized graphs. It is called like the model.
+
+    If it is frozen, weights are folded and packed into its one graph, for inference: it computes no
+    gradients and has no training mode. Else it has a graph for training and one for evaluation,
+    which use the model's own parameters and buffers, and can be trained.
+
+    Args:
+        model: whose graphs they are.
+        graphs: by mode, "train" and "eval"; if frozen only the latter.
+        inputs: a dict of keyword arguments or a tuple of positional ones, as captured.
+    """
+
+    def __init__(
+        self, model: nn.Module, graphs: dict[str, torch.fx.GraphModule], inputs: Any, frozen: bool
+    ) -> None:
+        super().__init__()
+        self.frozen = frozen
+        if not frozen:
+            self.model = model  # its parameters are ours
+        self.names = tuple(inputs) if isinstance(inputs, dict) else None
+        # not as modules: the graphs hold no state beside the model's
+        object.__setattr__(self, "graphs", graphs)
+        nn.Module.train(self, model.training and not frozen)
+
+    graphs: dict[str, torch.fx.GraphModule]
+
+    def train(self, mode: bool = True) -> OptimizedModule:
+        """Choose between the training and the evaluation graph.
+
+        Raises:
+            OptimizedModuleError: it is frozen, and there is no training graph.
+        """
+        if mode and self.frozen:
+            raise OptimizedModuleError(
+                "this module is frozen for inference; to train, optimize the model with "
+                "frozen=False"
+            )
+        super().train(mode)
+        return self
+
+    @property
+    def graph_module(self) -> torch.fx.GraphModule:
+        """The graph that runs in the present mode."""
+        return self.graphs["train" if self.training else "eval"]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model returns.
+
+        Raises:
+            OptimizedModuleError: other arguments, shapes or dtypes than captured, or gradients
+                are asked of a frozen module.
+        """
+        module = self.graph_module
+        kwargs = self._checked(module, args, kwargs)
+        if not self.frozen:
+            return module(*args, **kwargs)
+        with torch.no_grad():
+            return module(*args, **kwargs)
+
+    def _checked(
+        self, module: torch.fx.GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The keyword arguments in the order of the capture."""
+        if set(kwargs) != set(self.names or ()) or (args and self.names):
+            wanted = f"({', '.join(f'{n}=...' for n in self.names)})" if self.names else "(...)"
+            raise OptimizedModuleError(
+                f"captured as a call with {wanted}, but called with {len(args)} positional "
+                f"arguments and the keywords {', '.join(kwargs) or 'none'}"
+            )
+        kwargs = {name: kwargs[name] for name in self.names or ()}
+        placeholders = module.graph.find_nodes(op="placeholder")
+        leaves = tree_leaves((args, kwargs))
+        if len(leaves) != len(placeholders):
+            raise OptimizedModuleError(
+                f"captured with {len(placeholders)} inputs, but called with {len(leaves)}"
+            )
+        for node, leaf in zip(placeholders, leaves, strict=True):
+            self._check_input(node, leaf)
+        return kwargs
+
+    def _check_input(self, node: torch.fx.Node, given: Any) -> None:
+        expected = node.meta["val"]
+        if not isinstance(expected, Tensor):
+            same = given == expected or not isinstance(expected, (int, float, bool, str))
+            if not same:
+                raise OptimizedModuleError(f"{node.name} was {expected!r}, but is {given!r}")
+            return
+        if not isinstance(given, Tensor):
+            raise OptimizedModuleError(f"{node.name} is {type(given).__name__}, not a tensor")
+        fits = given.ndim == expected.ndim and all(
+            not isinstance(size, int) or size == own
+            for own, size in zip(given.shape, expected.shape, strict=True)
+        )
+        if not fits or given.dtype != expected.dtype or given.device != expected.device:
+            raise OptimizedModuleError(
+                f"{node.name} is {given.dtype}{list(given.shape)} on {given.device}, but was "
+                f"captured as {expected.dtype}{list(expected.shape)} on {expected.device}; optimize "
+                "for this input, or leave sizes open with dynamic_dims"
+            )
+        if self.frozen and given.requires_grad and torch.is_grad_enabled():
+            raise OptimizedModuleError(
+                f"{node.name} requires a gradient, which a frozen module does not compute; call it "
+                "under no_grad, or optimize with frozen=False"
+            )

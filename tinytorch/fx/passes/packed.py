@@ -1,0 +1,116 @@
+"""Layers whose weights are packed for oneDNN, as functions that a node can call.
+
+oneDNN multiplies blocks of a weight that lie in the order in which it reads them, and applies relu,
+gelu or a residual addition to a block of the result while it is in the cache. PyTorch has these
+kernels (`mkldnn::*_pointwise`) but uses them only in its own compiler.
+
+A packed weight is an opaque tensor: it cannot be compared or copied as others are, so it is no
+buffer of the graph's module but belongs to the function.
+
+Source: Intel, "oneDNN developer guide", "Memory format propagation" and "Post-ops".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Epilogue(NamedTuple):
+    """What is applied to a result.
+
+    Attributes:
+        adds: another tensor of the same shape is added first.
+        unary: then this function: oneDNN's name for it, or "none".
+        algorithm: of gelu, "none" or "tanh"; "" for others.
+    """
+
+    adds: bool = False
+    unary: str = "none"
+    algorithm: str = ""
+
+
+class Window(NamedTuple):
+    """How a convolution walks over an image: a row and a column figure each, and groups."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+class PackedLinear:
+    """epilogue(x W^T + b).
+
+    Args:
+        weight: (O, I).
+        bias: (O,) or None.
+        sizes: of the input that it is packed for, (..., I); others are correct, too.
+    """
+
+    is_pure = True
+
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, sizes: Sequence[int], epilogue: Epilogue
+    ) -> None:
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, math.prod(sizes[:-1]))
+        self.bias = bias
+        self.epilogue = epilogue
+        self.__name__ = f"packed_linear_{epilogue.unary}"
+        self.__module__ = __name__
+
+    def __call__(self, x: Tensor, *other: Tensor) -> Tensor:
+        kernels = torch.ops.mkldnn._linear_pointwise
+        _, unary, algorithm = self.epilogue
+        if other:
+            result: Tensor = kernels.binary(x, other[0], self.weight, self.bias, "add")
+        else:
+            result = kernels.default(x, self.weight, self.bias, unary, [], algorithm)
+        return result
+
+
+class PackedConvolution:
+    """epilogue(conv2d(x, W) + b), which comes out in channels-last.
+
+    Args:
+        weight: (O, I / groups, H, W).
+        bias: (O,) or None.
+        sizes: of the images that it is packed for, (N, I, H, W); others are correct, too.
+    """
+
+    is_pure = True
+
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        sizes: Sequence[int],
+        window: Window,
+        epilogue: Epilogue,
+    ) -> None:
+        stride, padding, dilation, groups = window
+        self.weight = torch.ops.mkldnn._reorder_convolution_weight(
+            weight, padding, stride, dilation, groups, list(sizes)
+        )
+        self.bias = bias
+        self.window = [list(padding), list(stride), list(dilation), groups]
+        self.epilogue = epilogue
+        self.__name__ = f"packed_convolution_{epilogue.unary}"
+        self.__module__ = __name__
+
+    def __call__(self, x: Tensor, *other: Tensor) -> Tensor:
+        kernels = torch.ops.mkldnn._convolution_pointwise
+        _, unary, algorithm = self.epilogue
+        operands = (self.weight, self.bias, *self.window)
+        if other:
+            last = None if unary == "none" else unary
+            result: Tensor = kernels.binary(
+                x, other[0], *operands, "add", 1.0, last, [], algorithm
+            )
+        else:
+            result = kernels.default(x, *operands, unary, [], algorithm)
+        return result

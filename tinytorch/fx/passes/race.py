@@ -1,0 +1,50 @@
+"""Which of two functions is faster, decided in little time."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+
+import torch
+
+from tinytorch.graph.passes.base import OptimizationPass
+
+LEAST_SECONDS = 0.002  # that a sample lasts
+MOST_SECONDS = 0.25  # that a race lasts, unless a single call is longer
+ROUNDS = 5
+
+
+def is_faster(new: Callable[[], object], old: Callable[[], object], margin: float = 1.0) -> bool:
+    """`new` takes less than `margin` times the time of `old`: fastest samples, interleaved."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    with torch.no_grad():
+        new()
+        start = time.perf_counter()
+        old()
+        once = max(time.perf_counter() - start, 1e-7)
+        calls = max(1, int(LEAST_SECONDS / once))
+        rounds = max(1, min(ROUNDS, int(MOST_SECONDS / (2 * calls * once))))
+        best = [float("inf"), float("inf")]
+        gc.disable()
+        try:
+            for _ in range(rounds):
+                for i, function in enumerate((new, old)):
+                    begin = clock()
+                    for _ in range(calls):
+                        function()
+                    best[i] = min(best[i], clock() - begin)
+        finally:
+            gc.enable()
+    return best[0] < margin * best[1]
+
+
+class RacedPass(OptimizationPass):
+    """A pass that is worth it only on machines where it is faster.
+
+    Attributes:
+        must_be_faster: `GraphOptimizer` times the graphs before and after it, and takes it back
+            unless the one after is faster.
+    """
+
+    must_be_faster: bool = True
