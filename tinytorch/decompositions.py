@@ -30,7 +30,16 @@ def _decomposition(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @_decomposition
 def linear(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
-    """x @ w.T + b; the batch dimensions are merged, so that it is one matrix product."""
+    """x @ w.T + b; the batch dimensions are merged, so that it is one matrix product.
+
+    Args:
+        x: (..., in)
+        w: (out, in), one row for each output.
+        b: (out,), or None for nothing to add.
+
+    Returns:
+        (..., out)
+    """
     out = apply(ops.matmul, movement.rows(x), w.t())
     if b is not None:
         out = apply(ops.add, out, b)
@@ -45,7 +54,20 @@ def linear_weight(grad: Tensor, x: Tensor) -> Tensor:
 
 @_decomposition
 def softmax(x: Tensor, *, dim: int) -> Tensor:
-    """exp(x - max) / sum(exp(x - max)). The shift by the maximum prevents overflow."""
+    """exp(x - max) / sum(exp(x - max)) along `dim`. The shift by the maximum prevents overflow.
+
+    The shift changes nothing in the result, so its gradient is nothing to compute: it is detached.
+
+    Args:
+        x: of any shape; a 0-d x gives 1, an empty `dim` an empty result.
+        dim: along which the result adds up to 1.
+
+    Returns:
+        Of x's shape.
+
+    Source: P. Blanchard, D. Higham, N. Higham, "Accurately computing the log-sum-exp and softmax
+    functions", 2021.
+    """
     if x.ndim == 0 or x.shape[dim] == 0:
         return x * 0 + 1.0
     e = (x - x.amax(dim, keepdim=True).detach()).exp()
@@ -54,7 +76,10 @@ def softmax(x: Tensor, *, dim: int) -> Tensor:
 
 @_decomposition
 def log_softmax(x: Tensor, *, dim: int) -> Tensor:
-    """x - max - log(sum(exp(x - max)))"""
+    """x - max - log(sum(exp(x - max))) along `dim`: log(softmax(x)) that never takes log(0).
+
+    Args and result are those of `softmax`; a 0-d x gives 0.
+    """
     if x.ndim == 0 or x.shape[dim] == 0:
         return x * 0
     shifted = x - x.amax(dim, keepdim=True).detach()
@@ -95,6 +120,13 @@ def cross_entropy_backward(g: Tensor, x: Tensor, target: Tensor) -> Tensor:
 @_decomposition
 def gelu(x: Tensor, *, approximate: str) -> Tensor:
     """x times the normal distribution function at x, or its approximation with tanh.
+
+        x / 2 * (1 + erf(x * SQRT_HALF))
+        x / 2 * (1 + tanh(SQRT_2_OVER_PI * (x + GELU_CUBIC * x^3)))
+
+    Args:
+        x: of any shape, and so the result.
+        approximate: "none" for the first formula, "tanh" for the second.
 
     Source: D. Hendrycks, K. Gimpel, "Gaussian error linear units", 2016, section 2.
     """

@@ -80,13 +80,14 @@ def as_dtype(dtype: Any) -> DType:
         ) from None
 
 
-def _category(dtype: DType) -> int:
+def category_of(dtype: DType) -> int:
+    """0 for bool, 1 for integers, 2 for floats."""
     return 2 if dtype.is_floating_point else min(dtype.rank, 1)
 
 
 def is_narrower(dtype: DType, other: DType) -> bool:
     """Of a lower category (bool < integer < float): it cannot hold what the other can."""
-    return _category(dtype) < _category(other)
+    return category_of(dtype) < category_of(other)
 
 
 def promote(*metas: TensorMeta | type) -> DType:
@@ -94,7 +95,11 @@ def promote(*metas: TensorMeta | type) -> DType:
 
     Operands come in three strengths: tensors with dimensions, 0-d tensors, Python scalars. A weaker
     one changes the result only if its category (bool < integer < float) is higher, and Python
-    scalars then bring the default type of their category.
+    scalars then bring the default type of their category. Among equally strong ones the highest
+    `rank` wins.
+
+    Args:
+        metas: of tensors; or, for Python scalars, their types: bool, int, float.
 
     >>> promote(TensorMeta((2,), float32), TensorMeta((), float64))
     tinytorch.float32
@@ -103,22 +108,24 @@ def promote(*metas: TensorMeta | type) -> DType:
     """
     result: DType | None = None
     for strength in range(3):
-        group = [_dtype_of(m) for m in metas if _strength(m) == strength]
+        group = [dtype_of(m) for m in metas if strength_of(m) == strength]
         if group:
             strongest = max(group, key=lambda d: d.rank)
-            if result is None or _category(strongest) > _category(result):
+            if result is None or category_of(strongest) > category_of(result):
                 result = strongest
     assert result is not None
     return result
 
 
-def _strength(meta: TensorMeta | type) -> int:
+def strength_of(meta: TensorMeta | type) -> int:
+    """0 for a tensor with dimensions, which counts most, 1 for a 0-d tensor, 2 for a scalar."""
     if isinstance(meta, type):
         return 2
     return 0 if meta.shape else 1
 
 
-def _dtype_of(meta: TensorMeta | type) -> DType:
+def dtype_of(meta: TensorMeta | type) -> DType:
+    """The dtype of a tensor, or the default one of a Python scalar's type."""
     return SCALAR_DTYPES[meta] if isinstance(meta, type) else meta.dtype
 
 

@@ -22,7 +22,7 @@ Source of the notation: tools/autograd/derivatives.yaml of PyTorch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +48,20 @@ def gradient(name: str, **formulas: Formula | None) -> None:
     """Attach to an op the gradient of each input. None: the input has no gradient (an index).
 
     Raises:
+        KeyError: there is no such op.
         TypeError: an input of the op is missing, or a formula asks for what there is not.
     """
-    op = find_op(name)
+    attach_gradient(find_op(name), formulas)
+
+
+def attach_gradient(op: Op, formulas: Mapping[str, Formula | None]) -> None:
+    """`gradient` for an op that need not stand in the table.
+
+    Raises:
+        TypeError: an input of the op is missing, or a formula asks for what there is not.
+    """
     if set(formulas) != set(op.inputs):
-        raise TypeError(f"the gradient of {name} needs a formula for each of {op.inputs}")
+        raise TypeError(f"the gradient of {op.name} needs a formula for each of {op.inputs}")
     asked = [_argument_names(f)[1:] if f else () for f in map(formulas.get, op.inputs)]
     op.vjps = tuple(
         formula and _bind(formula, [_getter(op, name) for name in names])
@@ -185,7 +194,14 @@ gradient(
 
 
 def _unreduce(g: Tensor, dims: tuple[int, ...], keepdim: bool, ndim: int) -> Tensor:
-    """g with the reduced dimensions back in place, of size 1."""
+    """g with the reduced dimensions back in place, of size 1: it broadcasts to what was reduced.
+
+    Args:
+        g: of the shape that the reduction gave.
+        dims: the dimensions that were reduced, none of them negative; empty for none.
+        keepdim: they are in place already.
+        ndim: number of dimensions of what was reduced.
+    """
     if keepdim or not dims:
         return g
     left = iter(g.shape)
@@ -193,11 +209,24 @@ def _unreduce(g: Tensor, dims: tuple[int, ...], keepdim: bool, ndim: int) -> Ten
 
 
 def _sum(g: Tensor, a_shape: Shape, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+    """Every element that was summed gets the gradient of its sum: g expanded to `a_shape`."""
     return expand(_unreduce(g, dims, keepdim, len(a_shape)), a_shape)
 
 
 def _extremum(g: Tensor, a: Tensor, out: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor:
-    """Elements equal to the extremum share the gradient; if that is NaN, those that are NaN."""
+    """Elements equal to the extremum share the gradient equally; the others get 0.
+
+    If the extremum is NaN, the elements that are NaN share it.
+
+    Args:
+        g: the gradient of the extrema.
+        a: what was reduced.
+        out: the extrema, of the same shape as g.
+        dims, keepdim: as the reduction had them; see `_unreduce`.
+
+    Returns:
+        The gradient of a, of its shape.
+    """
     kept = _unreduce(out, dims, keepdim, a.ndim)
     chosen = ((a == kept) | (a != a)).to(g.dtype)
     share = chosen / chosen.sum(dims, keepdim=True)

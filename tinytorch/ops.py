@@ -131,6 +131,13 @@ def tanh(a):  # type: ignore[no-untyped-def]
 
 @elementwise(dtype_rules.floating, flops=3)
 def sigmoid(a):  # type: ignore[no-untyped-def]
+    """1 / (1 + exp(-a)), for a number `a` of any size, infinities too; NaN gives NaN.
+
+    `math.exp` raises OverflowError above 709.78: exp is to be called with what cannot overflow.
+
+    >>> sigmoid(0.0), sigmoid(-1000.0), sigmoid(1000.0)
+    (0.5, 0.0, 1.0)
+    """
     # exp of a negative number never overflows
     t = math.exp(-abs(a))
     return 1.0 / (1.0 + t) if a >= 0 else t / (1.0 + t)
@@ -143,6 +150,11 @@ def erf(a):  # type: ignore[no-untyped-def]
 
 @elementwise(dtype_rules.numeric)
 def relu(a):  # type: ignore[no-untyped-def]
+    """The larger of the number `a` and 0; NaN stays NaN.
+
+    >>> relu(2.5), relu(-2.5)
+    (2.5, 0)
+    """
     return max(a, 0)  # in this order NaN stays NaN
 
 

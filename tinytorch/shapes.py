@@ -16,6 +16,15 @@ from tinytorch.op import Params, ShapeRule
 def broadcast(name: str, shapes: list[Shape], params: Params | None = None) -> Shape:
     """The common shape of operands, aligned at the last dimension; a 1 stretches.
 
+    Args:
+        name: of the op, for the message.
+        shapes: of one or more operands. Dimensions that a shorter one does not have count as 1.
+        params: of the op; not read.
+
+    Raises:
+        ShapeError: two sizes at one place differ and neither is 1. The message gives the shapes,
+            the place (counted from the end, -1 is the last) and the two sizes.
+
     >>> broadcast("add", [(4, 1), (3,)])
     (4, 3)
     """
@@ -172,7 +181,21 @@ def folded(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 
 def matmul(name: str, shapes: list[Shape], params: Params) -> Shape:
-    """(..., m, k) and (..., k, n) give (..., m, n); the batch dimensions broadcast."""
+    """(..., m, k) and (..., k, n) give (..., m, n); the batch dimensions broadcast.
+
+    Args:
+        name: of the op, for the message.
+        shapes: the two operands'.
+        params: of the op; not read.
+
+    Raises:
+        ShapeError: an operand has fewer than two dimensions, the columns of the first are not as
+            many as the rows of the second, or the batch dimensions do not broadcast. The message
+            gives the shapes, and columns and rows.
+
+    >>> matmul("matmul", [(5, 2, 3), (3, 4)], {})
+    (5, 2, 4)
+    """
     a, b = shapes
     if len(a) < 2 or len(b) < 2:
         raise ShapeError(f"{name}: shapes {a} and {b} must have two dimensions or more")

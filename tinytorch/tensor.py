@@ -289,6 +289,7 @@ class Tensor:
         return apply(_sub, self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
+        """other - self"""
         return apply(ops.sub, other, self)
 
     def __mul__(self, other: Any) -> Tensor:
@@ -301,6 +302,7 @@ class Tensor:
         return apply(_div, self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
+        """other / self"""
         return apply(ops.div, other, self)
 
     def __rfloordiv__(self, other: Any) -> Tensor:

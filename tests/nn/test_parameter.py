@@ -62,3 +62,13 @@ def test_integers_have_no_gradient():
 
 def test_text():
     assert repr(nn.Parameter([1.0], requires_grad=False)) == "Parameter containing:\ntensor([1.])"
+
+
+def test_a_parameter_can_share_memory() -> None:
+    array = np.zeros(3, np.float32)
+    parameter = nn.Parameter.from_numpy(array)
+    array[1] = 5
+    assert isinstance(parameter, nn.Parameter) and parameter.requires_grad
+    assert parameter.tolist() == [0.0, 5.0, 0.0]
+    with pytest.raises(TypeError, match="from_numpy takes a NumPy array, not list"):
+        nn.Parameter.from_numpy([1.0])  # type: ignore[arg-type]

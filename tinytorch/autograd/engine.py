@@ -137,6 +137,8 @@ def _propagate(
             if is_leaf if wanted is None else source in wanted:
                 found[source] = g
             if not is_leaf:
+                if source.inputs is None or source.clock != write_clock.now:
+                    _check_usable(source)
                 _step(source, g, pending, relevant)
                 if free:
                     source.inputs = None
@@ -165,7 +167,17 @@ def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
 
 
 def _topological_order(roots: list[Source]) -> list[Source]:
-    """Every source before those computed from it. A loop, so depth is no limit."""
+    """Every source once, and before those that were computed from it.
+
+    A loop, not a recursion, so that depth is no limit: a chain of 100,000 ops works.
+
+    Args:
+        roots: the sources to begin with. A `Record` has `edges`: the sources of its inputs, and
+            None for an input that needs no gradient. Any other source is a leaf, without edges.
+
+    Returns:
+        The roots and all that can be reached from them, each behind everything it came from.
+    """
     order: list[Source] = []
     seen: set[Source] = set()
     stack: list[Source | None] = list(roots)
@@ -196,14 +208,21 @@ def _leading_to(order: list[Source], wanted: set[Source]) -> set[Source]:
 def _step(
     record: Record, g: Tensor, pending: dict[Source, Tensor], relevant: set[Source] | None
 ) -> None:
-    """Hand the gradient of a result on to the inputs."""
-    if record.inputs is None:
-        raise AutogradError(
-            f"backward: the history of {record.op.name} was freed by an earlier backward; pass "
-            f"retain_graph=True to that one to call it twice"
-        )
-    if record.clock != write_clock.now:
-        _check_unwritten(record)
+    """Hand the gradient of a result on to the inputs: pending[edge] += vjp(g).
+
+    The gradient of input i is `vjp(g, record, output, i)`. The `vjp` is `record.op.vjps[i]`; an op
+    with any number of inputs has one, which stands for all of them. The `output` is
+    `_output_of(record)` if `record.op.saves_output`, else None. There is no gradient if the vjp is
+    None or returns None. That of an elementwise op (`record.op.kind`) is summed to the shape of the
+    input, `record.metas[i].shape`, as broadcasting may have repeated it.
+
+    Args:
+        record: of the op; `record.edges` has for each input the source that its gradient belongs
+            to, or None.
+        g: the gradient of the result.
+        pending: the gradient so far of each source that has one; added to.
+        relevant: the sources whose gradients are wanted; None for all of them.
+    """
     op = record.op
     vjps = op.vjps
     assert vjps is not None
@@ -231,9 +250,14 @@ def _output_of(record: Record) -> Tensor:
     return output
 
 
-def _check_unwritten(record: Record) -> None:
-    """Every value that the gradient reads is still what the op saw."""
-    saved = [t._data for t in record.inputs or () if is_tensor(t)]
+def _check_usable(record: Record) -> None:
+    """Every value that the gradient reads is still there, and still what the op saw."""
+    if record.inputs is None:
+        raise AutogradError(
+            f"backward: the history of {record.op.name} was freed by an earlier backward; pass "
+            f"retain_graph=True to that one to call it twice"
+        )
+    saved = [t._data for t in record.inputs if is_tensor(t)]
     for data in [*saved, record.output]:
         if data is not None and write_clock.last_write(data) > record.clock:
             raise AutogradError(

@@ -114,6 +114,18 @@ def _central_difference(
     weight: Tensor,
     eps: float,
 ) -> float:
+    """(F(x + eps v) - F(x - eps v)) / (2 eps), where F is the sum of weight * function(inputs).
+
+    Args:
+        function: takes the inputs and returns a Tensor.
+        inputs: all of them; only those in `checked` are moved.
+        checked: the positions of the inputs x.
+        directions: v, one tensor for each x. What is passed to the function in place of an x has
+            no history and requires a gradient, as the function may differentiate it.
+        weight: of the shape of the result.
+        eps: the step.
+    """
+
     def along(step: float) -> Array:
         moved = list(inputs)
         for i, v in zip(checked, directions, strict=True):

@@ -12,10 +12,18 @@ from tinytorch.errors import ShapeError
 
 
 def normalize_dim(dim: int, ndim: int, what: str = "dim") -> int:
-    """A dimension counted from the front.
+    """A dimension counted from the front: -1 is the last of `ndim`, -2 the one before it.
+
+    Args:
+        dim: a whole number (`operator.index` refuses what is none).
+        ndim: number of dimensions. A 0-d tensor may be asked for dim 0 or -1.
+        what: how the message names it.
 
     Raises:
         IndexError: there is no such dimension; the message gives the range.
+
+    >>> normalize_dim(-1, 3), normalize_dim(1, 3)
+    (2, 1)
     """
     dim = operator.index(dim)
     extent = max(ndim, 1)  # as in PyTorch, a 0-d tensor may be asked for dim 0 or -1
@@ -52,7 +60,20 @@ def _none_of_0d(dim: int) -> tuple[int, ...]:
 
 
 def shape_arguments(sizes: Sequence[Any]) -> Shape:
-    """`(2, 3)` from `f(2, 3)` and from `f((2, 3))`."""
+    """The shape that a function was given as numbers, `f(2, 3)`, or as one sequence, `f((2, 3))`.
+
+    Args:
+        sizes: the arguments after `def f(*sizes)`: whole numbers, or one sequence of them.
+
+    Returns:
+        A tuple of ints.
+
+    Raises:
+        TypeError: a size is not a whole number (`operator.index` refuses it).
+
+    >>> shape_arguments((2, 3)), shape_arguments(([2, 3],)), shape_arguments(())
+    ((2, 3), (2, 3), ())
+    """
     if len(sizes) == 1 and type(sizes[0]) is not int and isinstance(sizes[0], Iterable):
         sizes = sizes[0]  # type: ignore[assignment]
     return tuple([operator.index(s) for s in sizes])
@@ -61,8 +82,16 @@ def shape_arguments(sizes: Sequence[Any]) -> Shape:
 def infer_size(shape: Shape, elements: int) -> Shape:
     """The shape with its -1, if any, replaced by what makes it hold `elements`.
 
+    Args:
+        shape: sizes, of which one may be -1. Without a -1 it is returned as it is.
+        elements: how many elements there are.
+
     Raises:
-        ShapeError: there are two -1, or no whole number fits.
+        ShapeError: there are two -1, or no whole number fits (nor does one if a size is 0); the
+            message gives the shape.
+
+    >>> infer_size((2, -1), 6)
+    (2, 3)
     """
     if -1 not in shape:
         return shape

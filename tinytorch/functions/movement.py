@@ -61,7 +61,12 @@ def permute(x: Tensor, *dims: Any) -> Tensor:
 
 
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dimensions exchanged."""
+    """Two dimensions exchanged; the result is a view. A 0-d x is returned as it is.
+
+    >>> from tinytorch import zeros
+    >>> transpose(zeros(2, 3, 4), 0, -1).shape
+    (4, 3, 2)
+    """
     if x.ndim == 0:
         return x
     dim0, dim1 = normalize_dim(dim0, x.ndim), normalize_dim(dim1, x.ndim)
@@ -128,7 +133,7 @@ def unsqueeze(x: Tensor, dim: int) -> Tensor:
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """The dimensions from `start_dim` to `end_dim` (included) made into one.
+    """The dimensions from `start_dim` to `end_dim` (included) made into one; 0-d becomes (1,).
 
     Raises:
         ShapeError: `start_dim` stands behind `end_dim`.

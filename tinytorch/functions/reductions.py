@@ -50,8 +50,16 @@ def sum(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
 def mean(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Arithmetic mean: the sum, divided by the number of elements; NaN over none.
 
+    Args:
+        dim: the dimension or dimensions to average over; None for all.
+        keepdim: whether they stay, with size 1.
+
     Raises:
         DTypeError: the tensor is not floating-point.
+
+    >>> from tinytorch import tensor
+    >>> mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1)
+    tensor([1.5, 4.5])
     """
     if not x.dtype.is_floating_point:
         raise DTypeError(f"mean takes floating-point tensors, not {x.dtype.name}; use x.float()")
@@ -360,6 +368,16 @@ def norm(x: Tensor, p: float = 2, dim: Dim = None, keepdim: bool = False) -> Ten
 
 def sum_to(x: Tensor, shape: Shape) -> Tensor:
     """Summed to a shape that broadcasts to x's: the adjoint of broadcasting.
+
+    Where broadcasting repeated an element, its copies are added up: dimensions that `shape` does
+    not have are summed away, and those that have size 1 in it become size 1.
+
+    Args:
+        x: any tensor.
+        shape: broadcasts to x.shape.
+
+    Returns:
+        A tensor of this shape; x itself if it has it already.
 
     >>> from tinytorch import ones
     >>> sum_to(ones(4, 2), (1, 2))

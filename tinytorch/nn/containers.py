@@ -91,7 +91,7 @@ class Sequential(ModuleList):
             super().__init__(layers)  # type: ignore[arg-type]  # checked item by item
 
     def forward(self, x: Any) -> Any:
-        """x through all layers in turn."""
+        """x through all layers in turn, which are called, so that their hooks run; x if none."""
         for layer in self._items:
             x = layer(x)
         return x

@@ -49,10 +49,14 @@ def fan_in_and_fan_out(shape: Shape) -> tuple[int, int]:
     """How many inputs meet in one output, and how many outputs one input reaches.
 
     Args:
-        shape: of a weight, (out, in) or (out, in, height, width).
+        shape: of a weight, (out, in) or (out, in, height, width); in the second each pair of
+            channels meets height * width times.
+
+    Returns:
+        fan_in, fan_out
 
     Raises:
-        ShapeError: there are fewer than two dimensions.
+        ShapeError: there are fewer than two dimensions; the message gives the shape.
 
     >>> fan_in_and_fan_out((16, 3, 5, 5))
     (75, 400)
@@ -98,7 +102,15 @@ def ones_(tensor: Tensor) -> Tensor:
 def xavier_uniform_(
     tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform over +-gain * sqrt(6 / (fan_in + fan_out)).
+    """Uniform over +-gain * sqrt(6 / (fan_in + fan_out)), written into the tensor in place.
+
+    Args:
+        tensor: a weight, of two dimensions or more.
+        gain: see `calculate_gain`.
+        generator: of the random numbers; by default the one that `manual_seed` seeds.
+
+    Returns:
+        The tensor.
 
     Source: X. Glorot, Y. Bengio, "Understanding the difficulty of training deep feedforward neural
     networks", 2010, equation 16.
@@ -132,7 +144,7 @@ def kaiming_uniform_(
 
     Source: K. He et al., "Delving deep into rectifiers", 2015, equation 10.
     """
-    bound = math.sqrt(3) * _kaiming_std(tensor.shape, a, mode, nonlinearity)
+    bound = math.sqrt(3) * kaiming_std(tensor.shape, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
 
@@ -147,11 +159,27 @@ def kaiming_normal_(
 
     Source: He et al. 2015, equation 10.
     """
-    std = _kaiming_std(tensor.shape, a, mode, nonlinearity)
+    std = kaiming_std(tensor.shape, a, mode, nonlinearity)
     return normal_(tensor, 0.0, std, generator)
 
 
-def _kaiming_std(shape: Shape, a: float, mode: str, nonlinearity: str) -> float:
+def kaiming_std(shape: Shape, a: float, mode: str, nonlinearity: str) -> float:
+    """gain / sqrt(fan): the standard deviation of weights that keeps a signal's variance.
+
+    Args:
+        shape: of the weight.
+        a: negative slope, if the nonlinearity is leaky_relu.
+        mode: "fan_in" keeps the variance forward, "fan_out" backward. A fan of 0 counts as 1.
+        nonlinearity: what follows; see `calculate_gain`.
+
+    Raises:
+        ValueError: mode is neither; the message names both and what was given.
+
+    Source: He et al. 2015, equations 10 and 14.
+
+    >>> kaiming_std((10, 50), 0.0, "fan_in", "relu")
+    0.2
+    """
     fans = dict(zip(("fan_in", "fan_out"), fan_in_and_fan_out(shape), strict=True))
     if mode not in fans:
         raise ValueError(f"mode must be 'fan_in' or 'fan_out', not {mode!r}")

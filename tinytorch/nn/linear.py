@@ -71,7 +71,10 @@ class Flatten(Module):
         self.end_dim = end_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (n, a, b, ...) gives (n, a * b * ...)."""
+        """The dimensions of x from `self.start_dim` to `self.end_dim` made into one.
+
+        By default (n, a, b, ...) gives (n, a * b * ...).
+        """
         return flatten(x, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:

@@ -70,12 +70,16 @@ class Module:
     ) -> Iterator[tuple[str, Module]]:
         """This module and all below it, parents first, with dotted names.
 
+        Each child's name is its parent's, a dot and its own. Children come in the order of
+        `named_children`, each followed by all that is below it.
+
         Args:
-            prefix: stands in front of all names.
+            prefix: the name of this module; "" unless given, and then no dot follows it.
             remove_duplicate: give a module that is reached by several names only once.
 
         Raises:
-            ValueError: a module contains itself, so that its names have no end.
+            ValueError: a module contains itself and is to be given by all its names, which have no
+                end. (Given only once, it ends.)
         """
         seen: set[int] = set()
         stack: list[tuple[str, Module, tuple[int, ...]]] = [(prefix, self, ())]
@@ -233,7 +237,13 @@ class Module:
     # -- changing all of it ------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode, here and in all modules below: dropout drops, batch norm measures."""
+        """Training mode, or for False evaluation mode, here and in all modules below.
+
+        In training dropout drops and batch norm measures.
+
+        Returns:
+            This module.
+        """
         for module in self.modules():
             module.training = mode
         return self

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.dtypes import Array
 from tinytorch.tensor import Tensor
 
 
@@ -28,6 +29,14 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         super().__init__(data, requires_grad=requires_grad)
+
+    @classmethod
+    def from_numpy(cls, array: Array) -> Parameter:
+        """A parameter that shares memory with the array; what may raise is as for tensors."""
+        shared = Tensor.from_numpy(array)
+        parameter = cls(np.empty(0, array.dtype))
+        parameter._data, parameter.meta = shared._data, shared.meta
+        return parameter
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

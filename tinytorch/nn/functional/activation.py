@@ -55,6 +55,10 @@ EXACT_THRESHOLD = 40.0
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     """x where x > 0, negative_slope * x elsewhere.
 
+    Args:
+        x: of any shape, and so the result.
+        negative_slope: how much of a negative x passes.
+
     Source: A. Maas, A. Hannun, A. Ng, "Rectifier nonlinearities improve neural network acoustic
     models", 2013.
     """
@@ -82,7 +86,11 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """x where x > 0, alpha * (exp(x) - 1) elsewhere.
+    """x where x > 0, alpha * (exp(x) - 1) elsewhere, exact near 0 and finite for a large x.
+
+    Args:
+        x: of any shape, and so the result.
+        alpha: the result goes to -alpha for x far below 0.
 
     Source: D. Clevert, T. Unterthiner, S. Hochreiter, "Fast and accurate deep network learning by
     exponential linear units (ELUs)", 2015.
@@ -116,7 +124,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 
 
 def silu(x: Tensor) -> Tensor:
-    """x * sigmoid(x)
+    """x * sigmoid(x), for x of any shape.
 
     Source: S. Elfwing, E. Uchibe, K. Doya, "Sigmoid-weighted linear units", 2017.
     """
@@ -132,7 +140,18 @@ def mish(x: Tensor) -> Tensor:
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
+    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.
+
+    It is a smooth `relu`, the closer the larger beta. Small results are exact too, as by `log1p`.
+
+    Args:
+        x: of any shape, and so the result.
+        beta: not 0.
+        threshold: above it the two agree, and exp is not computed, as it would overflow.
+
+    Source: C. Dugas et al., "Incorporating second-order functional knowledge for better option
+    pricing", 2000.
+    """
     scaled = x if beta == 1 else x * beta
     beyond = scaled > threshold
     smooth = log1p(exp(where(beyond, 0.0, scaled)))

@@ -27,7 +27,7 @@ def dropout(
     Source: N. Srivastava et al., "Dropout: a simple way to prevent neural networks from
     overfitting", 2014 (in its inverted form, which leaves evaluation untouched).
     """
-    return _drop(x, x.shape, p, training, generator)
+    return drop(x, x.shape, p, training, generator)
 
 
 def dropout2d(
@@ -46,7 +46,7 @@ def dropout2d(
     """
     if x.ndim != 4:
         raise ShapeError(f"dropout2d: the input must be (n, channels, h, w), not {x.shape}")
-    return _drop(x, (*x.shape[:2], 1, 1), p, training, generator)
+    return drop(x, (*x.shape[:2], 1, 1), p, training, generator)
 
 
 def check_probability(p: float) -> float:
@@ -56,7 +56,19 @@ def check_probability(p: float) -> float:
     return p
 
 
-def _drop(x: Tensor, shape: Shape, p: float, training: bool, generator: Generator | None) -> Tensor:
+def drop(x: Tensor, shape: Shape, p: float, training: bool, generator: Generator | None) -> Tensor:
+    """x * mask / (1 - p), where the mask is 0 with probability p and 1 otherwise.
+
+    Args:
+        x: of any shape, and so the result.
+        shape: of the mask, which broadcasts to x: one draw for each of its elements.
+        p: from 0 to 1. For 1 the result is 0 everywhere.
+        training: if False, or if p is 0, the result is x itself.
+        generator: of the random numbers, which `rand` draws in x's dtype.
+
+    Raises:
+        ValueError: p is not a probability (`check_probability`).
+    """
     check_probability(p)
     if not training or p == 0:
         return x
