@@ -16,6 +16,7 @@ from tito import (
     cache,
     demo,
     doctor,
+    fx,
     graph,
     init,
     leave_out_workspaces,
@@ -72,6 +73,7 @@ app.command(epilog="Examples:\n\ntito init my-tinytorch\n\ntito init my-tinytorc
 )
 app.command(epilog="Examples:\n\ntito status\n\ntito status --json")(status.status)
 app.add_typer(module.app, name="module")
+app.add_typer(fx.app, name="fx")
 app.add_typer(graph.app, name="graph")
 app.add_typer(milestone.app, name="milestone")
 app.add_typer(lessons.app, name="lessons")

@@ -37,6 +37,16 @@ def test_training_compares_three_that_compute_the_same() -> None:
 
 
 @pytest.mark.slow
+def test_compiled_steps_compute_the_same_as_pytorch() -> None:
+    """The script itself ends with an error if the losses differ."""
+    arguments = ("--no-torch-compile", "--rounds", "2", "--only", "MLP, batch 1")
+    results = report("compiled.py", *arguments)["results"]
+    assert [row["name"] for row in results] == ["MLP, batch 1", "MLP, batch 1, Adam"]
+    assert set(results[0]["seconds"]) == {"ours", "eager", "torch", "numpy"}
+    assert results[0]["flops"] == 2 * (2 * 784 * 128 + 3 * 128 * 10)
+
+
+@pytest.mark.slow
 def test_dispatch_compares_ops_and_imports() -> None:
     found = report("dispatch.py", "--backend", "numpy", "--rounds", "2")
     assert {row["name"].partition(",")[0] for row in found["results"]} >= {"add", "mul", "relu"}

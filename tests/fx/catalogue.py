@@ -133,7 +133,7 @@ def assert_value(self, x):
 @awkward()
 def try_except(self, x):
     try:
-        return self.layer(x) / int(x.shape[0] > 4)
+        return self.layer(x) * (1 / int(x.shape[0] > 4))
     except ZeroDivisionError:
         return x
 
@@ -228,8 +228,6 @@ SCALES = [1.0]
 @awkward()
 def closure_over_list(self, x):
     SCALES.append(SCALES[-1] + 1)
-    if len(SCALES) > 8:
-        del SCALES[1:]
     return self.layer(x) * SCALES[-1]
 
 

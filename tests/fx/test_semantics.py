@@ -1,4 +1,4 @@
-"""What passes are told of torch graphs, checked against schemas and against what nodes really do."""
+"""What passes are told of torch graphs, held against schemas and against what nodes really do."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from tinytorch.fx.effects import effects
+from tinytorch.fx.effects import HIDDEN_WRITERS, effects
 from tinytorch.fx.forward import capture_forward
 from tinytorch.fx.joint import capture_joint
 from tinytorch.fx.models import load_model
-from tinytorch.fx.semantics import TorchSemantics
+from tinytorch.fx.semantics import FusedFunction, TorchSemantics
 from tinytorch.fx.step import capture_step
 from tinytorch.graph.passes import PassManager
 
 aten = torch.ops.aten
 SEMANTICS = TorchSemantics()
 NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]
+MOSTLY_SLOW = [*(pytest.param(n, marks=pytest.mark.slow) for n in NAMES[:2]), NAMES[2]]
 
 
 def node_of(target: Any, *args: Any, op: str = "call_function", owner: Any = None, **kwargs: Any):
@@ -45,6 +46,11 @@ def described(node: Node) -> tuple[bool, bool, str, str]:
     found = effects(node)
     return (found.pure, found.random, "".join(n.name for n in found.writes),
             "".join(n.name for n in found.views))  # fmt: skip
+
+
+def label(value: Any) -> str:
+    """A name without an address: all workers must call a test the same."""
+    return getattr(value, "__name__", None) or str(value)
 
 
 PURE, RANDOM = (True, False, "", ""), (False, True, "", "")
@@ -84,6 +90,10 @@ VIEW = (True, False, "", "x")
         (torch.t, ("x",), {}, VIEW),
         (torch.rand_like, ("x",), {}, RANDOM),
         (functional.relu, ("x",), {}, PURE),
+        (aten.einsum.default, ("ij->ji", ["x"]), {}, VIEW),
+        (aten.linear.default, ("x", "y"), {}, PURE),
+        (aten.type_as.default, ("x", "y"), {}, (True, False, "", "xy")),
+        (aten._unsafe_view.default, ("x", [2]), {}, VIEW),
         (functional.relu, ("x",), {"inplace": True}, (False, False, "x", "x")),
         (functional.dropout, ("x", 0.5, True), {}, RANDOM),
         (functional.dropout, ("x", 0.5, False), {}, VIEW),
@@ -93,7 +103,7 @@ VIEW = (True, False, "", "x")
         (print, ("x",), {}, (False, True, "x", "x")),
         (lambda x: x, ("x",), {}, (False, True, "x", "x")),
     ],
-    ids=str,
+    ids=label,
 )  # fmt: skip
 def test_functions(target: Any, args: Any, kwargs: Any, expected: Any):
     assert described(node_of(target, *args, **kwargs)) == expected
@@ -109,7 +119,8 @@ def test_functions(target: Any, args: Any, kwargs: Any, expected: Any):
         ("float", ("x",), VIEW),
         ("bernoulli", ("x",), RANDOM),
         ("register_hook", ("x", 1), (False, True, "x", "x")),
-        ("requires_grad_", ("x",), (False, True, "x", "x")),
+        ("requires_grad_", ("x",), (False, False, "x", "x")),
+        ("no_such_method", ("x",), (False, True, "x", "x")),
     ],
 )
 def test_methods(method: str, args: Any, expected: Any):
@@ -178,10 +189,10 @@ def test_every_aten_op_that_its_schema_or_tags_betray_is_not_pure():
             assert not found.pure, name
         elif torch.Tag.nondeterministic_seeded in op.tags:
             counts["random"] += 1
-            # without their optional arguments these do not drop anything
-            off = ("scaled_dot_product", "rrelu")
-            assert found.random != any(x in name for x in off), name
-        else:
+            default = {a.name: a.default_value for a in op._schema.arguments}
+            off = default.get("dropout_p") == 0 or default.get("training") is False
+            assert found.random != off, name
+        elif packet not in HIDDEN_WRITERS:
             counts["pure"] += found.pure
             assert found.pure or "assert" in name or name.startswith("aten::sym_constrain"), name
     assert counts["writes"] > 1000 and counts["random"] > 50 and counts["pure"] > 1000
@@ -202,18 +213,23 @@ class Checked(torch.fx.Interpreter):
         assert not drew or (found.random and not found.pure), n.format_node()
         own = {t.untyped_storage().data_ptr() for t in tensors(result) if t.numel()}
         for a, value in inputs.items():
-            same = all(map(torch.equal, tensors(value), before[a]))
+            same = all(map(identical, tensors(value), before[a]))
             assert same or (a in found.writes and not found.pure), n.format_node()
             shared = own & {t.untyped_storage().data_ptr() for t in tensors(value) if t.numel()}
             assert not shared or a in found.views, n.format_node()
         return result
 
 
+def identical(a: Tensor, b: Tensor) -> bool:
+    """Equal; what `empty` has left may hold NaN."""
+    return bool(((a == b) | (a != a) & (b != b)).all())
+
+
 def tensors(value: Any) -> list[Tensor]:
     return [t for t in tree_leaves(value) if isinstance(t, Tensor)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MOSTLY_SLOW)
 def test_nodes_do_what_they_are_said_to_do(name: str):
     e = load_model(name, small=True, sequence=8, image=32)
     step = capture_step(e.model, e.batch, "adam")
@@ -239,7 +255,6 @@ class Module(nn.Module):
         x = self.dropout(x.flatten(1).contiguous())
         y = x.view(-1, 8).transpose(0, 1).t()
         z = y.clone()
-        z[:, 0] = 1.0
         z += torch.rand_like(z)
         return functional.dropout(self.head(z), 0.5, self.training) * x.size(0) + y[0, 0]
 
@@ -276,8 +291,9 @@ def test_costs_of_single_nodes():
     assert SEMANTICS.cost(linear) == (2 * 2 * 3 * 5, 4 * (2 * 3 + 3 * 5 + 5 + 2 * 5))
     attention = load_model("hf:gpt2", small=True, sequence=8, dropout=0.0)
     joint = capture_joint(attention.model, attention.batch, attention.loss)
-    kernel = aten._scaled_dot_product_flash_attention_for_cpu
-    for target, products in ((kernel, 2), (aten._scaled_dot_product_flash_attention_for_cpu_backward, 5)):  # fmt: skip
+    forward = aten._scaled_dot_product_flash_attention_for_cpu
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
+    for target, products in ((forward, 2), (backward, 5)):
         (first, *_) = joint.module.graph.find_nodes(op="call_function", target=target.default)
         heads, tokens, width = 4, 8, 8
         assert SEMANTICS.cost(first).flops == products * 2 * 2 * heads * tokens * tokens * width
@@ -292,7 +308,7 @@ def count(graph: Any) -> Counter[str]:
     return Counter(str(n.target) for n in graph.nodes if n.op == "call_function")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MOSTLY_SLOW)
 def test_passes_on_steps_change_no_bit(name: str):
     e = load_model(name, small=True, sequence=8, image=32)
     step = capture_step(e.model, e.batch, "adam")
@@ -302,7 +318,9 @@ def test_passes_on_steps_change_no_bit(name: str):
     before, after = count(step.module.graph), count(graph)
     assert after.total() < before.total()
     assert before["aten.detach.default"] > 10 and after["aten.detach.default"] == 0
-    assert after["aten.clone.default"] == 0
+    for clone in graph.find_nodes(op="call_function", target=aten.clone.default):
+        source, copy = clone.args[0].meta["val"], clone.meta["val"]
+        assert source.stride() != copy.stride()  # it is another layout that is wanted
     assert all(n.users for n in graph.nodes if n.op == "call_function" and SEMANTICS.is_pure(n))
     random = sum(map(SEMANTICS.is_random, step.module.graph.nodes))
     assert sum(map(SEMANTICS.is_random, graph.nodes)) == random
@@ -311,30 +329,39 @@ def test_passes_on_steps_change_no_bit(name: str):
     assert count(step.module.graph) == before  # passes work on copies
 
 
+def removed(graph: Any, *passes: str) -> Counter[str]:
+    changed, report = PassManager(passes, SEMANTICS, trials=0).run(graph)
+    assert not report.failures
+    return count(graph) - count(changed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "merged", "dead"),
-    [("hf:resnet152", 154, 780), ("hf:bert-base", 61, 207), ("hf:gpt2", 41, 154)],
+    ("name", "step", "forward"),
+    [("hf:bert-base", (207, 61), (4, 4, 18)), ("hf:gpt2", (154, 41), (4, 8, 36))],
 )
-def test_what_passes_remove_from_full_steps(name: str, merged: int, dead: int):
-    e = load_model(name)
+def test_what_passes_remove_from_twelve_layers(name: str, step: Any, forward: Any):
+    """As many nodes as in full size: dead ones, common subexpressions, constants."""
+    e = load_model(name, small=True, layers=12)
     graph = capture_step(e.model, e.batch, "adam").module.graph
-    before = count(graph)
+    assert tuple(removed(graph, p).total() for p in ("dce", "cse")) == step
+    left = count(graph) - removed(graph, "algebra")
+    assert not any("detach" in name or "alias" in name for name in left)
+    graph = capture_forward(e.model.eval(), e.inputs).graph
+    assert tuple(removed(graph, p).total() for p in ("dce", "cse", "fold")) == forward
 
-    def after(*passes: str) -> Counter[str]:
-        changed, report = PassManager(passes, SEMANTICS, trials=0).run(graph)
-        assert not report.failures
-        return count(changed)
 
-    assert before.total() - after("dce").total() == dead
-    assert before.total() - after("cse").total() == merged
-    simplified = after("algebra", "dce")
-    assert not any("detach" in name or "alias" in name for name in simplified)
-    if name == "hf:resnet152":
-        # the empty reserves of batch norm are all that is alike, and they are dead
-        assert merged == before["aten.empty.memory_format"] - 1
-        assert before["aten.clone.default"] == 465 and simplified["aten.clone.default"] == 0
-        assert before["aten.view.default"] - simplified["aten.view.default"] == 3
+@pytest.mark.slow
+def test_what_passes_remove_from_resnet152():
+    e = load_model("hf:resnet152")
+    graph = capture_step(e.model, e.batch, "adam").module.graph
+    assert removed(graph, "dce").total() == 780
+    # the empty reserves of batch norm are all that is alike, and they are dead
+    assert removed(graph, "cse") == {"aten.empty.memory_format": 154}
+    found = removed(graph, "algebra")
+    assert found["aten.clone.default"] == 465 == count(graph)["aten.clone.default"]
+    assert found["aten.detach.default"] == count(graph)["aten.detach.default"]
+    assert (found["aten.view.default"], found["aten.t.default"]) == (3, 2)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -351,6 +378,49 @@ def test_passes_on_forward_graphs(name: str, training: bool):
     if name != "hf:resnet152":
         assert count(changed).total() < count(graph).total()
     assert all(b.equal(buffers[n]) for n, b in e.model.named_buffers())
+
+
+def test_fusion_too():
+    e = load_model("hf:gpt2", small=True, sequence=8)
+    step = capture_step(e.model, e.batch, "sgd")
+    graph, report = PassManager(["fusion"], SEMANTICS, trials=1).run(step.module.graph)
+    assert not report.failures, str(report)
+    fused = [n for n in graph.nodes if isinstance(n.target, FusedFunction)]
+    assert fused and all(SEMANTICS.is_pure(n) and "val" in n.meta for n in fused)
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        (aten.mul.Tensor, "elementwise"), (aten.sum.dim_IntList, "reduction"),
+        (aten.mm.default, "contraction"), (aten.view.default, "movement"),
+        (aten.bernoulli.p, "random"), (operator.getitem, "movement"),
+        (aten.embedding.default, "other"), (print, "call_function"),
+    ],
+    ids=label,
+)  # fmt: skip
+def test_kinds(target: Any, kind: str):
+    assert SEMANTICS.kind(node_of(target, "x", "y")) == kind
+
+
+def test_constants_of_the_code_and_buffers_of_the_model():
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.ones(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * torch.tensor([1.0, 2.0]) * self.scale
+
+    graphs = [
+        capture_forward(Model(), (torch.ones(2),)).graph,
+        torch.fx.symbolic_trace(Model()).graph,
+    ]
+    for graph in graphs:
+        for node in graph.find_nodes(op="get_attr"):
+            is_constant = SEMANTICS.constant_value(node) is not None
+            assert is_constant == (node.target != "scale"), node.target
+            assert TorchSemantics(frozen=True).constant_value(node) is not None
 
 
 def cse(function: Any, *examples: Tensor) -> tuple[Any, Any]:

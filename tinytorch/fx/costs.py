@@ -18,6 +18,7 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
+from tinytorch.fx.effects import is_view
 from tinytorch.graph.semantics import Cost
 
 aten = torch.ops.aten
@@ -30,7 +31,7 @@ ATTENTION: dict[Any, tuple[int, Any]] = {
 }  # fmt: skip
 
 
-def cost(node: Node, is_view: bool) -> Cost:
+def cost(node: Node) -> Cost:
     """FLOPs and bytes; nothing for a view, and for what has no fake value.
 
     A multiply-add counts as two FLOPs, as in torch's own counter, whose formulas are used. What
@@ -38,7 +39,9 @@ def cost(node: Node, is_view: bool) -> Cost:
     tensor.
     """
     value = node.meta.get("val")
-    if node.op not in ("call_function", "call_method", "call_module") or value is None or is_view:
+    if node.op not in ("call_function", "call_method", "call_module") or value is None:
+        return Cost(0, 0)
+    if is_view(node):
         return Cost(0, 0)
     args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
     tensors = [t for t in tree_leaves([args, kwargs, value]) if isinstance(t, Tensor)]

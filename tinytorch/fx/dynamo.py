@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch._functorch.aot_autograd
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import make_boxed_func
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch.fx import GraphModule, Node
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
@@ -40,6 +40,9 @@ from tinytorch.graph.pytree import LEAF, tree_unflatten
 from tinytorch.graph.trace import trace
 from tinytorch.graph.traced import TENSOR
 from tinytorch.state import using_backend
+
+_aot: Any = torch._functorch.aot_autograd
+boxed = _aot.make_boxed_func  # it takes a list, and empties it
 
 
 @dataclass
@@ -106,7 +109,7 @@ def tinytorch_backend(
     def compiler(kind: str) -> Callable[..., Any]:
         return functools.partial(_compile_graph, report=report, kind=kind, target=target)
 
-    return aot_autograd(  # type: ignore[no-any-return]
+    return aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
@@ -123,7 +126,7 @@ def _target(backend: str = "optimized", mode: str = "auto", fast_math: bool = Fa
 @functools.cache
 def _decompositions() -> dict[Any, Any]:
     """Core ATen, but for the operators that we run whole."""
-    table = torch._decomp.core_aten_decompositions()
+    table: Any = torch._decomp.core_aten_decompositions()
     return {op: rule for op, rule in table.items() if not _is_ours(op)}
 
 
@@ -153,7 +156,7 @@ def _compile_graph(
             parts += 1
     report.graphs.append(_report(kind, support, before, parts))
     module.recompile()
-    return make_boxed_func(_whole(module) or module.forward)
+    return boxed(_whole(module) or module.forward)
 
 
 def _whole(module: GraphModule) -> Callable[..., Any] | None:

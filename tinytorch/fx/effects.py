@@ -16,16 +16,35 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.fx
-from torch import Tensor, nn
+from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx import Node
-from torch.utils._pytree import tree_leaves
 
 aten = torch.ops.aten
 KNOWN_NAMESPACES = ("aten", "prims", "mkldnn", "quantized_decomposed")
 # they write their running statistics in training, and their schemas do not say so
 HIDDEN_WRITERS = ("native_batch_norm", "batch_norm", "_batch_norm_impl_index", "instance_norm",
                   "cudnn_batch_norm", "miopen_batch_norm")  # fmt: skip
+HIDDEN_VIEWS = ("_unsafe_view", "lift")
+#: Ops made of others whose result is nevertheless never an input.
+FRESH = {
+    "linear", "matmul", "linalg_matmul", "inner", "outer", "tensordot", "bilinear", "batch_norm",
+    "_batch_norm_impl_index", "native_batch_norm", "layer_norm", "group_norm", "rms_norm",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "_convolution", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "scaled_dot_product_attention", "softmax",
+    "log_softmax", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "l1_loss", "kl_div",
+    "cosine_similarity", "embedding_bag", "relu6", "selu", "prelu", "log_sigmoid", "square",
+    "multiply", "divide", "subtract", "true_divide", "negative", "absolute", "clip", "greater",
+    "greater_equal", "less", "less_equal", "not_equal", "where", "isclose", "isfinite", "argsort",
+    "one_hot", "std", "std_mean", "var", "var_mean", "concat", "concatenate", "hstack", "vstack",
+    "dstack", "tile", "repeat_interleave",
+}  # fmt: skip
+FRESH_MODULES = (
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d,
+    nn.LayerNorm, nn.GroupNorm, nn.Embedding, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh,
+    nn.Softmax, nn.MaxPool2d, nn.AvgPool2d,
+)  # fmt: skip
 OPERATORS = {
     "abs", "add", "and_", "eq", "floordiv", "ge", "getitem", "gt", "inv", "invert", "is_", "is_not",
     "le", "lshift", "lt", "matmul", "mod", "mul", "ne", "neg", "not_", "or_", "pos", "pow",
@@ -105,8 +124,8 @@ def _overload_effects(
     name = schema.name.removeprefix("aten::")
     if name in HIDDEN_WRITERS and (given.get("training") or given.get("use_input_stats")):
         writes += _nodes([given.get("running_mean"), given.get("running_var")])
-    if not returned and op.has_kernel_for_dispatch_key(_COMPOSITE):
-        views += _may_return(node)
+    if not returned and (name in HIDDEN_VIEWS or not _is_fresh(op)):
+        views += node.all_input_nodes
     random = torch.Tag.nondeterministic_seeded in op.tags and not _is_switched_off(given)
     does_something = bool(writes) or random or not schema.returns or _has_effect(name)
     return Effects(not does_something, random, tuple(writes), tuple(views))
@@ -127,20 +146,20 @@ def _is_switched_off(given: dict[str, Any]) -> bool:
     return rate is not None and rate == 0
 
 
-def _may_return(node: Node) -> list[Node]:
-    """Inputs that a composite op may return as they are, which its schema does not say.
-
-    The fake values tell, where there are some: they share memory as the real ones do.
-    """
-    value = node.meta.get("val")
-    if value is None:
-        return list(node.all_input_nodes)
-    own = _storages(value)
-    return [n for n in node.all_input_nodes if own & _storages(n.meta.get("val"))]
+def _is_fresh(op: OpOverload) -> bool:
+    """The result has memory of its own. Schemas do not say when an op made of others returns an
+    input as it is (dropout that drops nothing, an einsum that only transposes)."""
+    return op._opname in FRESH or not op.has_kernel_for_dispatch_key(_COMPOSITE)
 
 
-def _storages(value: Any) -> set[int]:
-    return {t.untyped_storage()._cdata for t in tree_leaves(value) if isinstance(t, Tensor)}
+def is_view(node: Node) -> bool:
+    """It computes nothing: its value is another look at the memory of an input."""
+    target: Any = node.target
+    if node.op != "call_function" or not isinstance(target, OpOverload):
+        return target is operator.getitem
+    infos = [r.alias_info for r in target._schema.returns]
+    is_annotated = bool(infos) and all(i is not None and not i.is_write for i in infos)
+    return is_annotated or target._opname in HIDDEN_VIEWS
 
 
 def _bind(op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any] | None:
@@ -169,6 +188,8 @@ def _packet_effects(node: Node, packet: OpOverloadPacket) -> Effects:
     names: Any = packet.overloads  # untyped in torch
     for name in names():
         overload = getattr(packet, name)
+        if not torch._C._dispatch_has_kernel(overload.name()):
+            continue  # of TorchScript, for numbers and lists
         is_out = torch.Tag.out_variant in overload.tags or "out" in name.split("_")
         if is_out == ("out" in node.kwargs) and _bind(overload, node.args, node.kwargs) is not None:
             found.append(_overload_effects(node, overload, node.args, node.kwargs))
@@ -239,8 +260,11 @@ def _functional_effects(node: Node, target: Callable[..., Any], name: str) -> Ef
     if "dropout" in name or name == "rrelu":
         is_random = given["training"] and given.get("p") != 0
         return Effects(not is_random, is_random, (), () if is_random else first)
-    known = name in FUNCTIONAL or (_packet(name) is not None and "training" not in given)
-    return Effects(True, views=tuple(_may_return(node))) if known else unknown(node)
+    packet = _packet(name)
+    if name not in FUNCTIONAL and (packet is None or "training" in given):
+        return unknown(node)
+    is_fresh = name in FRESH or (packet is not None and _is_fresh(packet.default))
+    return PURE if is_fresh else Effects(True, views=tuple(node.all_input_nodes))
 
 
 def _module_effects(node: Node) -> Effects:
@@ -260,7 +284,7 @@ def _module_effects(node: Node) -> Effects:
         m.training and getattr(m, "running_mean", None) is not None for m in module.modules()
     )
     random = any(m.training and _drops(m) for m in module.modules())
-    views = tuple(_may_return(node))
+    views = () if isinstance(module, FRESH_MODULES) and not writes else inputs
     return Effects(not (writes or stateful or random), random, tuple(writes), views)
 
 

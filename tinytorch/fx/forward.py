@@ -46,14 +46,14 @@ def capture_forward(
                 warnings.simplefilter("ignore", FutureWarning)
                 exported = exported.run_decompositions(table)
     module: Any = exported.module(check_guards=False)
-    parameters = dict(module.named_parameters(remove_duplicate=False))
+    own = dict.fromkeys(dict(model.named_buffers(remove_duplicate=False)), BUFFER)
+    own.update(dict.fromkeys(dict(model.named_parameters(remove_duplicate=False)), PARAMETER))
     for node in module.graph.nodes:
         node.meta.setdefault("phase", "forward")
         if node.op == "placeholder":
             node.meta.update(role=BATCH, name=node.target)
-        elif node.op == "get_attr":
-            role = PARAMETER if node.target in parameters else BUFFER
-            node.meta.update(role=role, name=node.target)
+        elif node.op == "get_attr" and node.target in own:  # and no constant of the code
+            node.meta.update(role=own[node.target], name=node.target)
     graph_module: torch.fx.GraphModule = module
     return graph_module
 

@@ -132,6 +132,12 @@ def _given(module: torch.fx.GraphModule, inputs: Sequence[Any] | None) -> list[A
     return [n.meta["val"] for n in placeholders]
 
 
+def results(graph: torch.fx.Graph) -> list[Any]:
+    """The nodes that a captured graph returns."""
+    returned: Any = graph.output_node().args[0]
+    return list(returned)
+
+
 def lifetimes(graph: torch.fx.Graph, found: Storages) -> list[Lifetime]:
     """From where to where each storage is alive, in the order of the graph.
 

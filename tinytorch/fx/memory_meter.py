@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class MemoryMeter(TorchDispatchMode):
+class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows the storages that ops make in a block, on all devices together.
 
         with MemoryMeter(model.parameters()) as meter:
@@ -33,12 +33,15 @@ class MemoryMeter(TorchDispatchMode):
         peak: the most that were ever alive.
         peak_op: the op at which that was.
         history: bytes alive after each op.
+
+    Raises:
+        NotImplementedError: an op returns a sparse tensor.
     """
 
     supports_higher_order_operators = True  # random ops are replayed by such
 
     def __init__(self, existing: Any = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.current = 0
         self.peak = 0
         self.peak_op: Any = None
@@ -73,7 +76,11 @@ class MemoryMeter(TorchDispatchMode):
 
 
 def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.layout == torch.strided
+    if isinstance(value, Tensor) and value.layout != torch.strided:
+        raise NotImplementedError(
+            f"a MemoryMeter follows strided tensors, and this one is {value.layout}"
+        )
+    return isinstance(value, Tensor)
 
 
 def _listed(existing: Any) -> Any:

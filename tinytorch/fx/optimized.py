@@ -113,8 +113,8 @@ class OptimizedModule(nn.Module):
         if not fits or given.dtype != expected.dtype or given.device != expected.device:
             raise OptimizedModuleError(
                 f"{node.name} is {given.dtype}{list(given.shape)} on {given.device}, but was "
-                f"captured as {expected.dtype}{list(expected.shape)} on {expected.device}; optimize "
-                "for this input, or leave sizes open with dynamic_dims"
+                f"captured as {expected.dtype}{list(expected.shape)} on {expected.device}; "
+                "optimize for this input, or leave sizes open with dynamic_dims"
             )
         if self.frozen and given.requires_grad and torch.is_grad_enabled():
             raise OptimizedModuleError(

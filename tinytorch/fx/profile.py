@@ -1,82 +1,25 @@
-"""What a profile of a graph says: of each node, and of each activation."""
+"""What a profile of a graph says."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from tinytorch.bench.units import format_bytes, format_count, format_seconds, format_table
+from tinytorch.fx import profile_export, profile_plots, report
+from tinytorch.fx.profile_rows import ACTIVATION_COLUMNS, ActivationProfile, NodeProfile
 
-PARAMETER, GRADIENT, ACTIVATION = "parameter", "gradient", "activation"
-STATE, OTHER = "optimizer_state", "other"
-CATEGORIES = (PARAMETER, STATE, ACTIVATION, GRADIENT, OTHER)
-
-
-@dataclass(frozen=True)
-class NodeProfile:
-    """One node.
-
-    Attributes:
-        rank: its place in the order of execution.
-        name, op: in the graph; `op` is what it calls.
-        phase: forward, backward or optimizer.
-        type: parameter, gradient, activation, optimizer_state or other.
-        seconds: to compute it; the median over the runs.
-        flops, bytes: that it computes and moves.
-        made_bytes: of the memory that it makes; a view makes none.
-        predicted_bytes: alive while it runs, inputs and constants included, by simulation.
-        measured_bytes: the same, measured.
-        inputs: names of the nodes that it reads.
-        line: of the user's code that it comes from, if it is known.
-    """
-
-    rank: int
-    name: str
-    op: str
-    phase: str
-    type: str
-    seconds: float
-    flops: int
-    bytes: int
-    made_bytes: int
-    predicted_bytes: int
-    measured_bytes: int
-    inputs: tuple[str, ...]
-    line: str
-
-
-@dataclass(frozen=True)
-class ActivationProfile:
-    """A value of the forward that the backward reads.
-
-    Attributes:
-        name: of the node that makes it.
-        nbytes: of its memory.
-        rank: of the node.
-        last_forward: rank of its last use in the forward.
-        first_backward, last_backward: ranks of its first and last use afterwards.
-        inactive_seconds: between the end of its last use in the forward and the next.
-        swap_seconds: to bring it to the host, or back, at the measured bandwidth.
-        recompute_seconds: to compute it again from inputs and the other activations.
-        recompute_bytes: that this makes on the way, itself included.
-        recompute_ratio: bytes freed for a second of computing again.
-    """
-
-    name: str
-    nbytes: int
-    rank: int
-    last_forward: int
-    first_backward: int
-    last_backward: int
-    inactive_seconds: float
-    swap_seconds: float
-    recompute_seconds: float
-    recompute_bytes: int
-
-    @property
-    def recompute_ratio(self) -> float:
-        return self.nbytes / max(self.recompute_seconds, 1e-9)
+WRITERS = {
+    ".csv": profile_export.write_csv,
+    ".parquet": profile_export.write_parquet,
+    ".json": profile_export.write_json,
+    ".trace": profile_export.write_chrome_trace,
+    ".html": report.write_html,
+    ".png": profile_plots.plot_memory,
+    ".svg": profile_plots.plot_memory,
+}
 
 
 @dataclass(frozen=True)
@@ -146,6 +89,31 @@ class Profile:
             "memory": self.memory,
         }
 
+    def write(self, path: str | Path) -> None:
+        """Write the profile in the form that the suffix says.
+
+        .csv, .parquet and .json hold the figures, .trace a timeline for trace viewers, .html the
+        report, .png and .svg memory against rank.
+
+        Raises:
+            ValueError: there is no such form; the message lists them.
+        """
+        suffix = Path(path).suffix
+        if suffix not in WRITERS:
+            raise ValueError(f"{str(path)!r} ends in none of {', '.join(WRITERS)}")
+        WRITERS[suffix](self, path)
+
+    def table(self, limit: int = 20) -> str:
+        """The summary, and the nodes that take the most time."""
+        slowest = sorted(self.nodes, key=lambda n: -n.seconds)[:limit]
+        cells = [
+            [n.name, n.op, n.phase, n.type, format_seconds(n.seconds), format_count(n.flops),
+             format_bytes(n.made_bytes), format_bytes(n.predicted_bytes)]
+            for n in slowest
+        ]  # fmt: skip
+        columns = ["node", "op", "phase", "type", "time", "FLOP", "makes", "alive"]
+        return f"{self}\n\n{format_table(columns, cells)}"
+
     def node_rows(self) -> list[dict[str, Any]]:
         """A flat row a node; those of activations have the activation's columns too."""
         empty = dict.fromkeys(ACTIVATION_COLUMNS)
@@ -178,10 +146,3 @@ class Profile:
             f"{self.peak_node.name}; {len(self.activations)} activations, {format_bytes(kept)}",
             format_table(["phase", "nodes", "time", "FLOP", "peak"], by_phase),
         ])  # fmt: skip
-
-
-NODE_COLUMNS = tuple(f.name for f in fields(NodeProfile))
-ACTIVATION_COLUMNS = (
-    *(f.name for f in fields(ActivationProfile) if f.name not in ("name", "rank")),
-    "recompute_ratio",
-)

@@ -51,7 +51,7 @@ class CudaClock(Clock):
     """CUDA events: the host runs ahead as it does without profiling."""
 
     def stamp(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
 

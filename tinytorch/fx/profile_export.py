@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinytorch.errors import missing_extra
-from tinytorch.fx.profile import ACTIVATION_COLUMNS, NODE_COLUMNS, Profile
+from tinytorch.fx.profile_rows import ACTIVATION_COLUMNS, NODE_COLUMNS
+
+if TYPE_CHECKING:
+    from tinytorch.fx.profile import Profile
 
 
 def write_csv(profile: Profile, path: str | Path) -> None:
@@ -26,8 +29,8 @@ def write_parquet(profile: Profile, path: str | Path) -> None:
         MissingExtraError: pyarrow is not installed.
     """
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        import pyarrow as pa  # type: ignore[import-untyped]
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
     except ImportError:
         raise missing_extra("pyarrow", "fx", "write_parquet") from None
     pq.write_table(pa.Table.from_pylist(profile.node_rows()), str(path))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tinytorch.errors import missing_extra
-from tinytorch.fx.profile import CATEGORIES, Profile
+from tinytorch.fx.profile_rows import CATEGORIES
+
+if TYPE_CHECKING:
+    from tinytorch.fx.profile import Profile
 
 COLORS = {
     "parameter": "#4c72b0",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -21,9 +22,11 @@ from torch.fx import Node
 from torch.utils._pytree import tree_map_only
 
 from tinytorch.fx.joint import JointGraph
-from tinytorch.fx.liveness import Storages, lifetimes, storages
+from tinytorch.fx.liveness import Storages, lifetimes, results, storages
 from tinytorch.fx.memory_meter import MemoryMeter
-from tinytorch.fx.profile import (
+from tinytorch.fx.profile import Profile
+from tinytorch.fx.profile_clock import Clock, clock_of, copy_bandwidth
+from tinytorch.fx.profile_rows import (
     ACTIVATION,
     CATEGORIES,
     GRADIENT,
@@ -32,9 +35,7 @@ from tinytorch.fx.profile import (
     STATE,
     ActivationProfile,
     NodeProfile,
-    Profile,
 )
-from tinytorch.fx.profile_clock import Clock, clock_of, copy_bandwidth
 from tinytorch.fx.recompute_mutwo import candidates
 from tinytorch.fx.recompute_problem import Problem
 from tinytorch.fx.semantics import TorchSemantics
@@ -68,8 +69,9 @@ class GraphProfiler:
         self.inputs = list(inputs) if inputs is not None else self._examples()
         tensors = [x for x in self.inputs if isinstance(x, Tensor)]
         self.device = tensors[0].device if tensors else torch.device("cpu")
-        self.found = storages(self.module)
+        self.found = storages(self.module, self.inputs)
         self._gradients = _gradients(captured)
+        self._updated = _updated(captured)
         self._writes = any(self.semantics.mutates(n) for n in self.graph.nodes)
 
     def _examples(self) -> list[Any]:
@@ -142,8 +144,8 @@ class GraphProfiler:
             watched = _CudaWatched(self.module, self.device)
             watched.run(*arguments)
             return [n + external for n in watched.live], "cuda"
-        constants = [getattr(self.module, str(n.target)) for n in
-                     self.graph.find_nodes(op="get_attr")]  # fmt: skip
+        targets = [str(n.target) for n in self.graph.find_nodes(op="get_attr")]
+        constants = [attrgetter(target)(self.module) for target in targets]
         with MemoryMeter([arguments, constants]) as meter:
             metered = _Metered(self.module, meter)
             metered.run(*arguments)
@@ -159,6 +161,8 @@ class GraphProfiler:
             role = n.meta.get("role")
             if n.op == "placeholder" and role in (PARAMETER, STATE):
                 types[n] = role
+            elif n in self._updated:
+                types[n] = self._updated[n]
             elif n in self._gradients:
                 types[n] = GRADIENT
             elif any(s in crossing for s in self.found.made[n]):
@@ -179,6 +183,7 @@ class GraphProfiler:
         memory = {category: [0] * count for category in CATEGORIES}
         gradients = {s for n in self._gradients for s in self.found.held[n]}
         of = {s: types[n] for n in self.graph.nodes for s in self.found.made[n]}
+        of |= {s: kind for n, kind in self._updated.items() for s in self.found.held[n]}
         of |= dict.fromkeys(gradients - self.found.external, GRADIENT)
         for s in self.found.external:
             _add(memory[of[s]], 0, count, self.found.sizes[s])
@@ -206,7 +211,7 @@ class GraphProfiler:
         crossing = self._crossing()
         if not crossing:
             return []
-        problem = Problem(self.graph, self.found, self.semantics, seconds)
+        problem = Problem(self.graph, self.found, self.semantics, seconds, read_only=True)
         recomputed = candidates(problem)
         uses: dict[int, list[int]] = defaultdict(list)
         ranks = {n: i for i, n in enumerate(self.graph.nodes)}
@@ -248,8 +253,7 @@ def storage_lifetimes(graph: torch.fx.Graph, found: Storages) -> dict[int, tuple
 def _gradients(captured: Captured) -> set[Node]:
     """The nodes that are gradients of parameters."""
     if isinstance(captured, JointGraph):
-        results = captured.module.graph.output_node().args[0]
-        slots = zip(captured.outputs, results, strict=True)
+        slots = zip(captured.outputs, results(captured.module.graph), strict=True)
         return {n for slot, n in slots if slot.role == GRADIENT_SLOT}
     if not isinstance(captured, TrainingStep):
         return set()
@@ -260,6 +264,14 @@ def _gradients(captured: Captured) -> set[Node]:
         for a in n.all_input_nodes
         if a.meta.get("phase") == "backward" and a.op == "call_function"
     }
+
+
+def _updated(captured: Captured) -> dict[Node, str]:
+    """The nodes that are new parameters and new optimizer state."""
+    if not isinstance(captured, TrainingStep):
+        return {}
+    slots = zip(captured.outputs, results(captured.module.graph), strict=True)
+    return {n: slot.role for slot, n in slots if slot.role in (PARAMETER, STATE)}
 
 
 class _Timed(torch.fx.Interpreter):

@@ -17,7 +17,7 @@ from tinytorch.fx.recompute_mincut import min_cut_plans
 from tinytorch.fx.recompute_mutwo import greedy_plans
 from tinytorch.fx.recompute_problem import Plan, Problem, RecomputeError
 from tinytorch.fx.recompute_rewrite import rewrite
-from tinytorch.fx.recompute_segments import segment_plans
+from tinytorch.fx.recompute_segment_search import segment_plans
 
 Budget = int | float  # bytes, or as a float a fraction of the peak with everything kept
 Strategy = Callable[[torch.fx.GraphModule, Problem], Iterable[frozenset[int]]]

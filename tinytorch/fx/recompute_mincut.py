@@ -22,6 +22,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor
 
 from tinytorch.fx.capture import CaptureError
+from tinytorch.fx.liveness import results
 from tinytorch.fx.recompute_problem import Problem
 from tinytorch.graph.recompute import is_forward
 
@@ -51,7 +52,7 @@ def min_cut_partition(module: torch.fx.GraphModule, budget: float) -> Partition:
         module: with meta["phase"] and meta["val"] on its nodes.
         budget: `activation_memory_budget`, from 0 to 1.
     """
-    joint, results = _as_aot(module)
+    joint, count = _as_aot(module)
     placeholders = joint.graph.find_nodes(op="placeholder")
     inputs = [n.meta["val"] for n in placeholders]
     mode = next((v.fake_mode for v in inputs if isinstance(v, FakeTensor)), None)
@@ -60,11 +61,10 @@ def min_cut_partition(module: torch.fx.GraphModule, budget: float) -> Partition:
     config: Any = torch._functorch.config
     with config.patch(activation_memory_budget=budget), tracing(TracingContext(mode)):
         forward, backward = min_cut_rematerialization_partition(
-            joint, inputs, num_fwd_outputs=results, static_lifetime_input_indices=[]
+            joint, inputs, num_fwd_outputs=count, static_lifetime_input_indices=[]
         )
-    outputs = forward.graph.output_node().args[0]
-    kept = [n.name for n in outputs[results:] if isinstance(n, torch.fx.Node)]
-    return Partition(forward, backward, results, kept)
+    kept = [n.name for n in results(forward.graph)[count:] if isinstance(n, torch.fx.Node)]
+    return Partition(forward, backward, count, kept)
 
 
 def _as_aot(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, int]:
@@ -88,8 +88,9 @@ def _as_aot(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, int]:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             copies[node].name = node.name
         copies[node].meta = dict(node.meta)
-    outputs = torch.fx.node.map_arg(module.graph.output_node().args[0], copies.__getitem__)
-    forward, backward = _by_phase(module, outputs)
+    originals = results(module.graph)
+    forward = [copies[n] for n in originals if is_forward(n) or n.op == "placeholder"]
+    backward = [copies[n] for n in originals if copies[n] not in forward]
     graph.output((*forward, *backward))
     graph.output_node().meta["desc"] = [None] * (len(forward) + len(backward))
     return torch.fx.GraphModule(module, graph), len(forward)
@@ -101,16 +102,6 @@ def _is_seed(node: torch.fx.Node) -> bool:
 
 def _first_call(graph: torch.fx.Graph) -> torch.fx.Node:
     return next((n for n in graph.nodes if n.op != "placeholder"), graph._root)
-
-
-def _by_phase(
-    module: torch.fx.GraphModule, outputs: Sequence[torch.fx.Node]
-) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
-    originals = module.graph.output_node().args[0]
-    assert isinstance(originals, (list, tuple)), "a captured graph returns a list"
-    pairs = list(zip(originals, outputs, strict=True))
-    forward = [new for old, new in pairs if is_forward(old) or old.op == "placeholder"]
-    return forward, [new for _, new in pairs if new not in forward]
 
 
 def min_cut_plans(

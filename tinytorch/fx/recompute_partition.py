@@ -11,6 +11,7 @@ from torch.fx import Node
 from torch.fx.graph import CodeGen
 
 from tinytorch.fx.joint import JointGraph
+from tinytorch.fx.liveness import results
 from tinytorch.fx.slots import BUFFER, GRADIENT, INPUT_GRADIENT, OUTPUT, PARAMETER, TANGENT, Slot
 from tinytorch.graph.recompute import is_forward
 
@@ -27,6 +28,7 @@ class Partition:
         tangents: for which outputs, by position, the backward takes a gradient.
         kept_outputs: for each kept value its position among the outputs, if it is one; else None.
         kept_inputs: positions of the inputs that the backward reads.
+        written: positions of the buffers that the forward gives new values for.
         gradients: for each gradient that the backward returns the position of its input.
     """
 
@@ -37,6 +39,7 @@ class Partition:
     tangents: list[int]
     kept_outputs: list[int | None]
     kept_inputs: list[int]
+    written: list[int]
     gradients: list[int]
 
 
@@ -55,7 +58,7 @@ def partition(joint: JointGraph) -> Partition:
     inputs = [s for s in joint.inputs if s.role != TANGENT]
     outputs = [s for role in (OUTPUT, BUFFER) for s in joint.outputs if s.role == role]
     gradients = [s for s in joint.outputs if s.role in (GRADIENT, INPUT_GRADIENT)]
-    result = dict(zip(joint.outputs, module.graph.output_node().args[0], strict=True))
+    result = dict(zip(joint.outputs, results(module.graph), strict=True))
     placeholders = dict(zip(joint.inputs, module.graph.find_nodes(op="placeholder"), strict=True))
     crossing = _crossing(module.graph, [result[s] for s in gradients])
     kept = [n for n in crossing if n.op != "placeholder"]
@@ -72,6 +75,7 @@ def partition(joint: JointGraph) -> Partition:
         [outputs.index(name) for name in names],
         [produced.index(n) if n in produced else None for n in kept],
         [given[n] for n in kept_inputs],
+        [inputs.index(s) for s in outputs if s.role == BUFFER],
         [inputs.index(_differentiated(s, inputs)) for s in gradients],
     )
 
@@ -99,7 +103,7 @@ def _comes_from_forward(node: Node) -> bool:
 
 
 def _part(
-    module: torch.fx.GraphModule, inputs: list[Node], forward: bool, results: list[Node]
+    module: torch.fx.GraphModule, inputs: list[Node], forward: bool, returned: list[Node]
 ) -> torch.fx.GraphModule:
     """The calls of one phase as a graph of their own."""
     graph = torch.fx.Graph()
@@ -111,5 +115,5 @@ def _part(
     for node in module.graph.nodes:
         if node.op == "get_attr" or (node.op == "call_function" and is_forward(node) == forward):
             copies[node] = graph.node_copy(node, copies.__getitem__)
-    graph.output([copies[n] for n in results])
+    graph.output([copies[n] for n in returned])
     return torch.fx.GraphModule(module, graph)

@@ -97,6 +97,8 @@ class Problem:
         semantics: of its ops.
         seconds: measured time of each node; by default a cost in FLOPs stands for it, where a byte
             moved counts for as many FLOPs as a core computes meanwhile.
+        held_bytes: what whoever runs the graph holds beside it.
+        read_only: the graph is only looked at, so its ops may write in place.
 
     Attributes:
         forward, backward: ops in order.
@@ -105,7 +107,7 @@ class Problem:
         made_by: for each storage of the forward the op that makes it.
 
     Raises:
-        RecomputeError: an op before the optimizer writes in place, or there is no backward.
+        RecomputeError: an op of forward or backward writes in place, or there is no backward.
     """
 
     def __init__(
@@ -114,6 +116,8 @@ class Problem:
         found: Storages,
         semantics: Semantics,
         seconds: dict[torch.fx.Node, float] | None = None,
+        held_bytes: int = 0,
+        read_only: bool = False,
     ) -> None:
         self.graph, self.found, self.semantics = graph, found, semantics
         self.sizes = list(found.sizes)
@@ -122,9 +126,10 @@ class Problem:
         self.total_cost = 0.0
         self.total_flops = 0
         self._seconds = seconds
+        self._held_bytes = held_bytes
         self.made_by: dict[int, Op] = {}
         self._forward_touches: list[set[int]] = []  # storages used at an op, and up to the next
-        self._collect()
+        self._collect(read_only)
         if not self.backward:
             raise RecomputeError("the graph has no backward: capture a joint graph or a step")
         self.needed = {s for op in self.backward for s in op.reads}
@@ -136,11 +141,11 @@ class Problem:
 
     # -- reading the graph -------------------------------------------------------------------------
 
-    def _collect(self) -> None:
+    def _collect(self, read_only: bool) -> None:
         in_forward: set[int] = set()
         writer: torch.fx.Node | None = None
         for node in self.graph.nodes:
-            if node.op == "call_function" and self.semantics.mutates(node):
+            if not read_only and node.op == "call_function" and self.semantics.mutates(node):
                 writer = writer or node
             if writer is not None and node.meta.get("phase") in ("forward", "backward"):
                 raise RecomputeError(
@@ -211,7 +216,7 @@ class Problem:
     @cached_property
     def forward_live(self) -> list[int]:
         """Bytes alive at each op of the forward if nothing is kept but results."""
-        change = [0] * (len(self.forward) + 1)
+        change = [self._held_bytes] + [0] * len(self.forward)
         for s, last in self.forward_last.items():
             change[self.born[s]] += self.sizes[s]
             change[len(self.forward) if s in self.results else last + 1] -= self.sizes[s]
@@ -223,7 +228,9 @@ class Problem:
         forward kept or is computed again. Autograd holds the tangents all the while."""
         nodes = list(self.graph.nodes)
         tangents = [n for n in nodes if n.op == "placeholder" and n.meta.get("role") == TANGENT]
-        change = [sum(self.sizes[s] for n in tangents for s in self.found.made[n])]
+        change = [
+            self._held_bytes + sum(self.sizes[s] for n in tangents for s in self.found.made[n])
+        ]
         change += [0] * len(nodes)
         for s, t in self._lifetimes.items():
             if s not in self.born or t.is_result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import Any, cast
 
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import Node
@@ -92,15 +93,16 @@ class _Rewriting:
         for node, copy in list(self.again.items()):
             if not self.problem.semantics.is_random(node):
                 continue
+            target, copied = cast(Any, node.target), cast(Any, copy.target)
             with self.graph.inserting_before(node):
                 saved = self.graph.call_function(
-                    run_and_save_rng_state, (node.target, *node.args), dict(node.kwargs)
+                    run_and_save_rng_state, (target, *node.args), dict(node.kwargs)
                 )
                 state = self.graph.call_function(operator.getitem, (saved, 0))
                 value = self.graph.call_function(operator.getitem, (saved, 1))
             with self.graph.inserting_before(copy):
                 replayed = self.graph.call_function(
-                    run_with_rng_state, (state, copy.target, *copy.args), dict(copy.kwargs)
+                    run_with_rng_state, (state, copied, *copy.args), dict(copy.kwargs)
                 )
             for new in (saved, state, value):
                 new.meta = {k: v for k, v in node.meta.items() if k != "val"}

@@ -1,32 +1,25 @@
-"""Choosing what to recompute segment by segment: dynamic programming over simulated memory.
+"""A training step as a chain of segments, and what one choice in a segment does.
 
 A deep model is a chain of segments (blocks) that hand on one value each. The backward goes through
 them from the last to the first, so while it is in one, only what *earlier* segments kept weighs on
-it: late blocks must be frugal with what they compute again at a time, early ones with what they
-keep. For each segment, and for runs of several, a set of options is found by search, each measured
-by simulating the segment's part of the backward; then one pass from first to last segment finds the
-cheapest combination whose every part stays within the budget. Equal segments are searched once.
+it. What a choice does within its segment is therefore found by simulating the segment's part of the
+backward, with everything kept elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
 
 import numpy as np
 
-from tinytorch.dtypes import Array
 from tinytorch.fx.recompute_problem import Op, Problem
 
-RUNS = (1, 2, 3, 4, 6)  # lengths of the stretches that are considered as one
-BUCKETS = 2048  # resolution of the memory that earlier segments freed
 SMALL = 0.02  # of a large storage: what is smaller may cross a cut
 LONG = 0.3  # of the forward: what lives longer, such as a mask, does not bind segments together
 SHORTEST = 4  # ops in a segment
-MOST_FLIPS = 600  # options of a run that are found by changing others
-MOST_JOINED = 16  # options of each half of a run that are joined
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,6 @@ class Segments:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.ends = self._cuts()
-        self._options: dict[Hashable, list[tuple[tuple[int, ...], Option]]] = {}
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -113,15 +105,16 @@ class Segments:
         stretch: list[int] = []  # neighbouring cuts across which single values are handed on
         for i, values in enumerate(accumulate(crossing)):
             if i < count - 1 and values <= 1:
-                stretch.append(i)
-            elif stretch:
-                cut = next((c for c in stretch if carried.get(c) in p.needed), stretch[-1]) + 1
+                stretch.append(i + 1)
+                continue
+            # where the value is needed anyway, keeping it costs nothing
+            for cut in [c for c in stretch if carried.get(c - 1) in p.needed] or stretch[-1:]:
                 if cut - ends[-1] >= SHORTEST:
                     ends.append(cut)
-                stretch = []
-        return [*ends[1:], count] if count - ends[-1] >= SHORTEST or len(ends) == 1 else [
-            *ends[1:-1], count,
-        ]  # fmt: skip
+            stretch = []
+        if count - ends[-1] < SHORTEST and len(ends) > 1:
+            ends.pop()
+        return [*ends[1:], count]
 
     @cached_property
     def segment_of(self) -> dict[int, int]:
@@ -239,21 +232,7 @@ class Segments:
         freed = run.normal - sum(p.sizes[s] for s in used)
         return Option(kept, freed, peak - run.reference, walk.cost)
 
-    # -- searching options -------------------------------------------------------------------------
-
-    def options(self, run: Run) -> list[Option]:
-        """What can be done with a run: no option is better than another in all respects."""
-        key = self._structure(run)
-        if key not in self._options:
-            found = search(self, run)
-            place = {s: i for i, s in enumerate(run.free)}
-            self._options[key] = [(tuple(place[s] for s in o.kept), o) for o in found]
-        return [
-            Option(frozenset(run.free[i] for i in places), o.freed, o.peak, o.cost)
-            for places, o in self._options[key]
-        ]
-
-    def _structure(self, run: Run) -> Hashable:
+    def structure(self, run: Run) -> Hashable:
         """Equal for runs in which the same choices have the same effect."""
         p = self.problem
         names: dict[int, int] = {}
@@ -275,149 +254,3 @@ class Segments:
         always = tuple(sorted(names[s] for s in run.always))
         forward = tuple(n - run.reference for n in run.forward)
         return described_ops, live, forward, always, tuple(names[s] for s in run.free)
-
-
-class Front:
-    """Options of which none is as good as another in all respects, to a tolerance."""
-
-    def __init__(self, bytes_tolerance: float, cost_tolerance: float) -> None:
-        self.options: list[Option] = []
-        self._bytes, self._cost = bytes_tolerance, cost_tolerance
-
-    def add(self, new: Option) -> bool:
-        """Take an option in, and throw out what it beats. Returns whether it was worth it."""
-        for o in self.options:
-            if (
-                o.freed >= new.freed - self._bytes
-                and o.peak <= new.peak + self._bytes
-                and o.cost <= new.cost + self._cost
-            ):
-                return False
-        self.options = [o for o in self.options if not new.beats(o)]
-        self.options.append(new)
-        return True
-
-
-def search(segments: Segments, run: Run) -> list[Option]:
-    """Options of a run, by flipping one storage after the other in the best ones found so far."""
-    everything = frozenset(run.free) & segments.problem.everything
-    nothing = segments.measure(run, frozenset())
-    front = Front(0.004 * run.normal, 0.004 * nothing.cost)
-    seen: set[frozenset[int]] = set()
-
-    def consider(kept: frozenset[int]) -> None:
-        if kept not in seen:
-            seen.add(kept)
-            front.add(segments.measure(run, kept))
-
-    consider(everything)
-    consider(nothing.kept)
-    for kept in _joined(segments, run):
-        consider(kept)
-    expanded: set[frozenset[int]] = set()
-    limit = len(seen) + MOST_FLIPS
-    while len(seen) < limit:
-        pending = [o for o in front.options if o.kept not in expanded]
-        if not pending:
-            break
-        for option in pending:
-            expanded.add(option.kept)
-            for s in run.free:
-                consider(option.kept ^ {s})
-    return front.options
-
-
-def _joined(segments: Segments, run: Run) -> Iterator[frozenset[int]]:
-    """Options of the run's two parts together, without the value that one hands to the other."""
-    if run.end - run.first < 2:
-        return
-    middle = (run.first + run.end) // 2
-    parts = [segments.run(run.first, middle), segments.run(middle, run.end)]
-    found = [_spread(segments.options(part)) for part in parts]
-    free = frozenset(run.free)
-    inner = (parts[0].always | parts[1].always) & free  # small ones, and the one handed on
-    small = frozenset(s for s in inner if segments.last_reader[s] < middle
-                      or segments.segment_of[s] >= middle)  # fmt: skip
-    for a in found[0]:
-        for b in found[1]:
-            yield ((a.kept | b.kept) & free) | small
-
-
-def _spread(options: list[Option]) -> list[Option]:
-    """At most MOST_JOINED of these, from the least to the most that they free."""
-    ordered = sorted(options, key=lambda o: (o.freed, o.cost))
-    count = min(MOST_JOINED, len(ordered))
-    return [ordered[(i * (len(ordered) - 1)) // max(1, count - 1)] for i in range(count)]
-
-
-# -- combining -------------------------------------------------------------------------------------
-
-
-def cheapest(
-    segments: Segments, options: Sequence[tuple[Run, list[Option]]], budget: int
-) -> frozenset[int] | None:
-    """What to keep so that every part of the backward stays within a budget, at the least cost.
-
-    Dynamic programming from the first segment to the last; the state is how much all segments so
-    far have freed, in buckets. None if nothing fits.
-    """
-    p, count = segments.problem, len(segments)
-    total = sum(p.sizes[s] for s in p.needed) + 1
-    quantum = total / BUCKETS
-    best = np.full((count + 1, BUCKETS), np.inf)
-    best[0, 0] = 0.0
-    chosen = np.full((count + 1, BUCKETS), -1, np.int64)
-    flat = [(run, o) for run, found in options for o in found]
-    for number, (run, o) in enumerate(flat):
-        steps = int(max(o.freed, 0) / quantum)
-        least = max(0, int(np.ceil((run.reference + o.peak - budget) / quantum)))
-        if least >= BUCKETS - steps:
-            continue
-        costs = best[run.first, least : BUCKETS - steps] + o.cost
-        target = best[run.end, least + steps :]
-        better = costs < target
-        target[better] = costs[better]
-        chosen[run.end, least + steps :][better] = number
-    if not np.isfinite(best[count]).any():
-        return None
-    return _kept(segments, flat, chosen, count, int(np.argmin(best[count])), quantum)
-
-
-def _kept(
-    segments: Segments,
-    flat: list[tuple[Run, Option]],
-    chosen: Array,
-    segment: int,
-    bucket: int,
-    quantum: float,
-) -> frozenset[int]:
-    """Follow the choices back from the last segment."""
-    kept = set(segments.problem.everything)
-    while segment > 0:
-        run, o = flat[chosen[segment, bucket]]
-        kept = kept.difference(run.free) | o.kept
-        kept |= run.always
-        segment, bucket = run.first, bucket - int(max(o.freed, 0) / quantum)
-    return frozenset(kept)
-
-
-def runs(segments: Segments) -> list[tuple[Run, list[Option]]]:
-    """All runs that are considered, with their options, by their first segment."""
-    found = []
-    for first in range(len(segments)):
-        for length in RUNS:
-            if first + length <= len(segments):
-                run = segments.run(first, first + length)
-                found.append((run, segments.options(run)))
-    return found
-
-
-def segment_plans(problem: Problem, levels: int = 96) -> Iterator[frozenset[int]]:
-    """What is kept at budgets from the peak with everything kept down to nothing."""
-    segments = Segments(problem)
-    options = runs(segments)
-    whole = problem.simulate(problem.everything).peak
-    for level in range(levels, 0, -1):
-        kept = cheapest(segments, options, whole * level // levels)
-        if kept is not None:
-            yield kept

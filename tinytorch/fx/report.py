@@ -5,11 +5,14 @@ from __future__ import annotations
 import html
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tinytorch.fx.profile import CATEGORIES, Profile
 from tinytorch.fx.profile_plots import COLORS
+from tinytorch.fx.profile_rows import CATEGORIES
 from tinytorch.fx.report_page import PAGE
+
+if TYPE_CHECKING:
+    from tinytorch.fx.profile import Profile
 
 WIDTH, HEIGHT = 190, 40  # of a node's cell in the drawing
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,12 +15,16 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
 
 from tinytorch.fx.costs import cost
 from tinytorch.fx.effects import effects
 from tinytorch.fx.op_names import COMMUTATIVE, build, signature
+from tinytorch.graph.ir import GraphError
 from tinytorch.graph.semantics import Cost, Semantics
 
+#: How tracers and `constant` call the tensors that belong to a graph and not to the model.
+CONSTANTS = ("_tensor_constant", "_lifted_tensor_constant", "lifted_tensor_", "folded_")
 SEED = 0  # of each run, so that dropout draws the same numbers in all of them
 
 
@@ -71,8 +74,7 @@ class TorchSemantics(Semantics):
         return any(n.meta.get("phase", "forward") != "forward" for n in graph.nodes)
 
     def cost(self, node: Node) -> Cost:
-        is_view = bool(effects(node).views) and not effects(node).writes
-        return cost(node, is_view)
+        return cost(node)
 
     def meta(self, node: Node) -> Tensor | None:
         value = node.meta.get("val", node.meta.get("example_value"))
@@ -94,6 +96,8 @@ class TorchSemantics(Semantics):
         target: Any = node.target
         if not isinstance(target, OpOverload):
             return "movement" if target is operator.getitem else node.op
+        if target.overloadpacket in flop_registry:
+            return "contraction"
         if torch.Tag.pointwise in target.tags:
             return "elementwise"
         if torch.Tag.reduction in target.tags:
@@ -123,8 +127,7 @@ class TorchSemantics(Semantics):
         return node
 
     def constant(self, graph: torch.fx.Graph, value: Any) -> Node:
-        owner = graph.owning_module
-        assert owner is not None, "a graph of constants belongs to a module that holds them"
+        owner = _owner(graph)
         number = 0
         while hasattr(owner, f"folded_{number}"):
             number += 1
@@ -134,13 +137,10 @@ class TorchSemantics(Semantics):
         return node
 
     def constant_value(self, node: Node) -> Any:
-        """Of parameters and buffers only if frozen; of tensors that the graph itself owns always.
-
-        Those have no "role": they were written down in the code, or folded.
-        """
-        value = _attribute(node)
-        is_state = "role" in node.meta or isinstance(value, nn.Parameter)
-        return value if isinstance(value, Tensor) and (self.frozen or not is_state) else None
+        """Of parameters and buffers only if frozen; of constants written in the code always."""
+        value, name = _attribute(node), str(node.target).rpartition(".")[2]
+        is_constant = self.frozen or name.startswith(CONSTANTS)
+        return value if isinstance(value, Tensor) and is_constant else None
 
     def fused(self, graph: torch.fx.Graph) -> Any:
         return FusedFunction(graph)
@@ -156,10 +156,8 @@ class TorchSemantics(Semantics):
         """For each floating-point input and each parameter."""
         tensors = [_own(x) for x in inputs]
         leaves = [t.requires_grad_() for t in tensors if t.is_floating_point()]
-        leaves += dict.fromkeys(
-            p for n in graph.find_nodes(op="get_attr")
-            if isinstance(p := _attribute(n), nn.Parameter) and p.requires_grad
-        )  # fmt: skip
+        if not self.frozen:
+            leaves += [p for p in _owner(graph).parameters() if p.requires_grad]
         generator = torch.Generator().manual_seed(seed)
         with torch.enable_grad(), _untouched(graph):
             results = tree_leaves(
@@ -182,9 +180,15 @@ class TorchSemantics(Semantics):
 
     def copy(self, graph: torch.fx.Graph) -> torch.fx.Graph:
         """A copy with a module of its own, which shares parameters, buffers and submodules."""
-        new = copy.deepcopy(graph)
+        new = torch.fx.Graph()
+        result = new.graph_copy(graph, {})
+        new.output(result).meta = dict(graph.output_node().meta)
+        new.set_codegen(graph._codegen)  # how the module is called
         owner = graph.owning_module
-        new.owning_module = torch.fx.GraphModule(owner if owner is not None else {}, new)
+        module = torch.fx.GraphModule(owner if owner is not None else {}, new)
+        if owner is not None:  # also what the graph does not use any more: gradients are by name
+            for kind in ("_parameters", "_buffers", "_modules"):
+                getattr(module, kind).update(getattr(owner, kind))
         return new
 
     def key(self, value: Any) -> Hashable:
@@ -218,11 +222,17 @@ def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy().copy()
 
 
+def _owner(graph: torch.fx.Graph) -> nn.Module:
+    if graph.owning_module is None:
+        raise GraphError(
+            "the graph belongs to no module: make one, torch.fx.GraphModule(root, graph)"
+        )
+    return graph.owning_module
+
+
 def _execute(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Any:
-    owner = graph.owning_module
-    assert owner is not None, "a graph that runs belongs to a module"
     torch.manual_seed(SEED)
-    return torch.fx.Interpreter(owner, graph=graph).run(*inputs, enable_io_processing=False)
+    return torch.fx.Interpreter(_owner(graph), graph=graph).run(*inputs, enable_io_processing=False)
 
 
 @contextmanager
@@ -232,11 +242,10 @@ def _untouched(graph: torch.fx.Graph) -> Iterator[Callable[[], list[Tensor]]]:
     Yields:
         A function that gives the buffers that have changed since.
     """
-    owner = graph.owning_module
     has_effects = any(
         not effects(n).pure for n in graph.nodes if n.op not in ("placeholder", "output")
     )
-    buffers = list(owner.buffers()) if owner is not None and has_effects else []
+    buffers = list(_owner(graph).buffers()) if has_effects else []
     before = [b.detach().clone() for b in buffers]
 
     def changed() -> list[Tensor]:
@@ -257,8 +266,7 @@ def _own(value: Any) -> Any:
 
 
 def _attribute(node: Node) -> Any:
-    owner: Any = node.graph.owning_module
-    return operator.attrgetter(str(node.target))(owner)
+    return operator.attrgetter(str(node.target))(_owner(node.graph))
 
 
 def _mode_of(graph: torch.fx.Graph) -> FakeTensorMode:

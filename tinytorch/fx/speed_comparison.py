@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from tinytorch.bench import Timing, format_bytes, format_seconds, format_table, ratio, time_callables
+from tinytorch.bench import (
+    Timing,
+    format_bytes,
+    format_seconds,
+    format_table,
+    ratio,
+    time_callables,
+)
 from tinytorch.fx.devices import synchronize
 from tinytorch.fx.memory_meter import PeakMemory, measure_peak
 from tinytorch.fx.models import call
@@ -52,13 +59,13 @@ class SpeedComparison:
         }  # fmt: skip
 
     def __str__(self) -> str:
+        timings, peaks = (self.original, self.optimized), (self.original_peak, self.optimized_peak)
         rows = [
-            ["time of a call", *(format_seconds(t.median) for t in (self.original, self.optimized))],
-            ["spread", *(f"{t.spread:.1%}" for t in (self.original, self.optimized))],
-            ["peak memory", *(format_bytes(p.peak)
-                              for p in (self.original_peak, self.optimized_peak))],
+            ["time of a call", *(format_seconds(t.median) for t in timings)],
+            ["spread", *(f"{t.spread:.1%}" for t in timings)],
+            ["peak memory", *(format_bytes(p.peak) for p in peaks)],
             ["calls", *map(str, self.calls)],
-        ]  # fmt: skip
+        ]
         table = format_table([f"on {self.device}", "original", "optimized"], rows)
         return f"{table}\n{self.speedup:.2f} times as fast"
 

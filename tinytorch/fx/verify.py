@@ -83,9 +83,10 @@ def observe(
 
 @contextmanager
 def preserved(buffers: Sequence[Tensor]) -> Iterator[None]:
-    """After the block, these tensors and torch's generator are as they were before."""
+    """After the block, these tensors and torch's generators are as they were before."""
     before = [b.detach().clone() for b in buffers]
-    with torch.random.fork_rng(devices=[]):
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
         try:
             yield
         finally:
@@ -217,7 +218,7 @@ def accuracy(model: nn.Module, optimized: nn.Module, batch: Any) -> Accuracy:
     doubled = tree_map(
         lambda x: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x, batch
     )
-    with torch.no_grad():
+    with torch.no_grad(), preserved([]):
         reference = _floats(call(exact, doubled))
         errors = []
         for module in (model, optimized):

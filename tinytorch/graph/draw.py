@@ -11,6 +11,8 @@ from tinytorch.errors import MissingExtraError
 from tinytorch.graph.ir import Graph, Node, target_name
 
 COLORS = {"forward": "#cfe2f3", "backward": "#f9cb9c", "optimizer": "#d9ead3"}
+LARGE = 200  # nodes; from there on Graphviz takes minutes to find the best picture
+QUICK_LAYOUT = ("-Gnslimit=1", "-Gnslimit1=1", "-Gmclimit=0.1", "-Gsplines=line")
 INPUT_COLOR, CONSTANT_COLOR, OUTPUT_COLOR = "#eeeeee", "#fff2cc", "#d9d2e9"
 
 
@@ -79,6 +81,10 @@ def draw(graph: Graph, path: str | Path, seconds: Mapping[Node, float] | None = 
             f"draw: {path.name} needs Graphviz's program `dot`, which is not on the PATH; install "
             f"Graphviz, or write a .mmd (Mermaid) or .dot file"
         )
+    quick = QUICK_LAYOUT if len(graph.nodes) > LARGE else ()
     subprocess.run(
-        [program, f"-T{kind}", "-o", str(path)], input=to_dot(graph, seconds), text=True, check=True
+        [program, f"-T{kind}", *quick, "-o", str(path)],
+        input=to_dot(graph, seconds),
+        text=True,
+        check=True,
     )

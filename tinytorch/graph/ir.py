@@ -55,7 +55,10 @@ def map_arg(
 
 def target_name(target: Any) -> str:
     """The name by which a target is printed."""
-    return target if isinstance(target, str) else getattr(target, "name", None) or target.__name__
+    if isinstance(target, str):
+        return target
+    name = getattr(target, "name", None)
+    return name if isinstance(name, str) else target.__name__
 
 
 class Node:

@@ -66,7 +66,7 @@ def collect(
     with _opened(source) as files:
         for file in files:
             found = next((m for form in forms if (m := form.fullmatch(file.path))), None)
-            if found is None:
+            if found is None or _is_by_the_way(file.path):
                 continue
             student = found["student"]
             name = found.groupdict().get("file") or f"{notebooks[0]}.ipynb"
@@ -98,10 +98,17 @@ def _default_forms(assignment: str, notebooks: list[str]) -> list[re.Pattern[str
     return [re.compile(folder), re.compile(r"(?P<student>[^/]+)\.ipynb")]
 
 
+def _is_by_the_way(path: str) -> bool:
+    """Files that systems and platforms leave behind, and the time that we note ourselves."""
+    parts = PurePosixPath(path).parts
+    hidden = any(part.startswith((".", "__MACOSX")) for part in parts if part != "..")
+    return hidden or parts[-1] == TIMESTAMP
+
+
 def _problem(student: str, name: str, file: File) -> str:
     if not NAME.fullmatch(student):
         return f"{student!r} cannot be the name of a student: letters, digits and ._@+- only"
-    if not NAME.fullmatch(name) or name == TIMESTAMP:
+    if not NAME.fullmatch(name):
         return f"{name!r} cannot be the name of a file"
     if file.content is None:
         large = file.size > LARGEST_BYTES

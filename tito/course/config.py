@@ -121,19 +121,29 @@ class Course:
         """
         import sqlalchemy
         from nbgrader.api import Gradebook
-        from nbgrader.utils import setenv
 
         directory = self.directory()
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         try:
-            with (
-                quiet(),
-                setenv(PATH=path),
-            ):  # for a new database nbgrader calls the program alembic
+            with quiet():
                 return Gradebook(directory.db_url, directory.course_id or "default_course")
         except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
             said = str(error).splitlines()[0]
             raise CourseError(f"the gradebook does not answer: {said}") from error
+
+
+@contextmanager
+def _python_on_path() -> Iterator[None]:
+    """For a new database nbgrader calls the program alembic, which lies beside our Python."""
+    before = os.environ.get("PATH")
+    here = str(Path(sys.executable).parent)
+    os.environ["PATH"] = here if before is None else f"{here}{os.pathsep}{before}"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before
 
 
 def _budget(settings: Mapping[str, Any]) -> Budget:
@@ -164,7 +174,7 @@ def create(root: Path, *, course_id: str = "", db_url: str = "") -> Course:
     try:
         from tito.course.states import States
 
-        with course.gradebook() as gradebook:
+        with _python_on_path(), course.gradebook() as gradebook:
             States(gradebook.engine).create()
     except CourseError:
         path.unlink()

@@ -1,7 +1,7 @@
 """Feedback for students: nbgrader's page for each notebook, without what they must not see.
 
 A hidden test stays hidden: its source is cut, and so is whatever the student's code had to say
-while it ran, which could have been made to tell it. HTML of the student's own is cleaned.
+while it ran, which could have been made to tell it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ def _page(course: Course, known: State) -> str:
     with quiet():
         step = GenerateFeedback(coursedir=directory, config=course.config)
         exporter = HTMLExporter(config=step.config)
-        exporter.sanitize_html = True
         for each in step.preprocessors:
             exporter.register_preprocessor(each, enabled=True)
         resources = {"unique_key": known.notebook, "nbgrader": names}

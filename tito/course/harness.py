@@ -33,9 +33,19 @@ class Pipe:
         self.requests: TextIO = os.fdopen(os.dup(STDIN), "r", encoding="utf-8")
         self.answers = os.dup(STDOUT)
         self.nonce = ""
+        self._to_nowhere(STDIN, STDOUT)
+
+    def begin(self, nonce: str) -> None:
+        """From here on the student's code may run; until here errors were our own."""
+        self._to_nowhere(STDERR)
+        self.nonce = nonce
+        self.tell(ready=True)
+
+    def _to_nowhere(self, *descriptors: int) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (STDIN, STDOUT, STDERR):
+        for descriptor in descriptors:
             os.dup2(nothing, descriptor)
+        os.close(nothing)
 
     def ask(self) -> Any:
         line = self.requests.readline()
@@ -247,9 +257,8 @@ def main() -> None:
     pipe = Pipe()
     start = pipe.ask()
     sys.path[:0] = start["path"]
-    pipe.nonce = start["nonce"]
     kernel = Kernel(pipe)
-    pipe.tell(ready=True)
+    pipe.begin(start["nonce"])
     for unit in start["units"]:
         if unit["source"] is not None:
             kernel.run_cell(unit["id"], unit["source"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -13,6 +14,7 @@ from tito.course.instrument import Source
 
 LARGEST_BYTES = 20 << 20
 HIDDEN = "BEGIN HIDDEN TESTS"
+TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 class UnreadableError(ValueError):
@@ -67,9 +69,11 @@ def restore(submitted: Any, source: Any) -> Any:
 
     Cells are known by their grade_id, and nothing else of their metadata is believed. Tests and
     given cells that were deleted are back, behind the cell they stood behind; of a cell that is
-    there twice the last counts, and the others run as cells of the student's own.
+    there twice the last counts, and the others run as cells of the student's own. Markup that a
+    student has put into text is made harmless: instructors open the result in a browser.
     """
     theirs = {name: cell for cell in source.cells if (name := grade_id(cell)) is not None}
+    texts = {cell.source for cell in source.cells if cell.cell_type != "code"}
     last = {grade_id(cell): i for i, cell in enumerate(submitted.cells)}
     cells = []
     for i, cell in enumerate(submitted.cells):
@@ -80,6 +84,9 @@ def restore(submitted: Any, source: Any) -> Any:
             cells.append(_plain(cell))
     for missing in (c for n, c in theirs.items() if n not in last and _is_locked(c)):
         cells.insert(_place(missing, source.cells, cells), deepcopy(missing))
+    for cell in cells:
+        if cell.cell_type != "code" and cell.source not in texts:
+            cell.source = TAG.sub("&lt;", cell.source)
     notebook = deepcopy(source)
     notebook.cells = cells
     used: set[str] = set()

@@ -19,6 +19,7 @@ from tito.course.job import InfrastructureError, Job, Transcript
 from tito.course.run import run_job
 
 AHEAD = 4  # jobs that wait for each that runs
+CONNECT_SECONDS = 20
 LOST_WORKERS = 3  # that one job may outlive
 
 
@@ -143,7 +144,7 @@ def dask_pool(scheduler: str | None, size: int) -> Iterator[DaskPool]:
                 yield DaskPool(client)
             return
         try:
-            client = distributed.Client(scheduler, timeout=20)
+            client = distributed.Client(scheduler, timeout=CONNECT_SECONDS)
         except (OSError, TimeoutError, ValueError) as error:
             raise InfrastructureError(
                 f"there is no scheduler at {scheduler}: {error}; start one with `dask scheduler`"

@@ -64,7 +64,7 @@ def _with_eager_backward(function: Any, program: Program) -> Any:
     return [r.detach() for r in results], list(grads)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(SEEDS)
 def test_python_over_numpy(seed: int):
     check(Program(seed), "numpy", mode="python")
@@ -76,13 +76,13 @@ def test_python_over_the_naive_backend(seed: int):
     check(Program(seed, length=8), "naive", mode="python")
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(SEEDS)
 def test_interpreted(seed: int):
     check(Program(seed), "numpy", mode="interpret")
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(SEEDS)
 def test_with_every_pass(seed: int):
     check(Program(seed), "numpy", mode="python", passes=[*PASSES, "recompute"])
@@ -113,7 +113,7 @@ def random_updates(seed: int, states: list[Tensor], x: Tensor) -> list[Tensor]:
     return [random.choice([*values, *(s.clone() for s in states)]) for _ in range(3)]
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(SEEDS)
 def test_state_that_is_written_and_read(seed: int):
     rng = np.random.default_rng(seed)

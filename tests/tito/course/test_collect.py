@@ -73,10 +73,17 @@ def test_links_and_odd_names_are_left_out(course: Course, tmp_path: Path) -> Non
     (box / "eve.ipynb").symlink_to(secret)
     (box / "mallory").symlink_to(tmp_path, target_is_directory=True)
     put(box, "a b;c.ipynb")
-    put(box, "ada/.hidden")
-    put(box, "ada/timestamp.txt")
+    put(box, "ada/-x")
+    assert set(taken(course, box)) == {"eve.ipynb", "a b;c.ipynb", "ada/-x"}
     assert set(taken(course, box).values()) == {IGNORED}
     assert not list((course.root / "submitted").rglob("*.ipynb"))
+
+
+def test_what_systems_leave_behind_is_passed_over(course: Course, tmp_path: Path) -> None:
+    box = tmp_path / "box"
+    for name in (".DS_Store", ".ipynb_checkpoints/x.ipynb", "timestamp.txt", NOTEBOOK):
+        put(box, f"ada/{name}")
+    assert taken(course, box) == {f"ada/{NOTEBOOK}": COLLECTED}
 
 
 def test_an_archive_cannot_write_elsewhere(course: Course, tmp_path: Path) -> None:
@@ -93,7 +100,7 @@ def test_an_archive_cannot_write_elsewhere(course: Course, tmp_path: Path) -> No
     assert found.pop("ada.ipynb") == COLLECTED
     assert set(found.values()) <= {IGNORED}
     assert not list(tmp_path.parent.glob(NOTEBOOK))
-    assert len(list(tmp_path.rglob("*.ipynb"))) == 2  # the source, and Ada's
+    assert len(list(tmp_path.rglob("*.ipynb"))) == 3  # source, release, and Ada's
 
 
 def test_what_is_too_large_is_left_out(

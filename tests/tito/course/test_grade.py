@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +180,12 @@ def test_what_is_not_there_is_told(course: Course, tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="the gradebook does not answer"):
         create(tmp_path / "new", db_url="postgresql+psycopg://nobody@127.0.0.1:1/none")
     assert not (tmp_path / "new" / CONFIG).exists()
+
+
+def test_making_a_course_leaves_the_environment_as_it_was(tmp_path: Path) -> None:
+    before = dict(os.environ)
+    assert create(tmp_path / "course", course_id="cs1").directory().course_id == "cs1"
+    assert dict(os.environ) == before
 
 
 def test_settings_are_checked(course: Course) -> None:

@@ -121,6 +121,21 @@ def test_a_cell_of_another_type_is_what_the_course_says(tmp_path: Path, source: 
     assert restored(tmp_path, source, edit)[1].cell_type == "code"
 
 
+@pytest.mark.parametrize("kind", ["markdown", "raw"])
+def test_markup_of_the_students_own_is_made_harmless(
+    tmp_path: Path, source: Any, kind: str
+) -> None:
+    ours = "<details>ours</details>"
+    source.cells.insert(0, nbformat.v4.new_markdown_cell(ours))
+
+    def edit(cells: list[dict[str, Any]]) -> None:
+        for text in ("1 < 2 <script>x</script>", ours):
+            cells.append({"cell_type": kind, "id": text[:3], "metadata": {}, "source": text})
+
+    texts = [c.source for c in restored(tmp_path, source, edit) if c.cell_type != "code"]
+    assert texts == ["1 < 2 &lt;script>x&lt;/script>", ours]
+
+
 def test_cell_ids_are_made_unique(tmp_path: Path, source: Any) -> None:
     def edit(cells: list[dict[str, Any]]) -> None:
         cells += [code("1", "same"), code("2", "same")]

@@ -167,6 +167,9 @@ def test_a_kernel_that_does_not_start_is_no_fault_of_the_student(
     monkeypatch.setattr(run, "HARNESS", run.HARNESS.with_name("no_such_file.py"))
     with pytest.raises(InfrastructureError, match=r"did not start: .*no_such_file"):
         go("pass")
+    monkeypatch.undo()
+    with pytest.raises(InfrastructureError, match=r"(?s)did not start: .*Error"):
+        go("pass", budget=Budget(memory_bytes=50 << 20))
 
 
 def test_a_run_can_be_stopped() -> None:

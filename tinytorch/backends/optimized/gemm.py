@@ -1,6 +1,6 @@
 """Matrix multiplication: the loops around the micro-kernels, and the entry points on arrays.
 
-    C[m, n] = A[m, k] @ B[k, n]           four ways, chosen by layout and size:
+    C[m, n] = A[m, k] @ B[k, n]           five ways, chosen by layout and size:
 
     tiles of C, B as it is      rows of B are contiguous. A is never copied: the micro-kernel takes
                                 its elements one by one, at any stride.
@@ -9,6 +9,7 @@
     dot products                A and B are both contiguous along k, and m is too small to pay for
                                 packing B.
     a sum of rows               m is 1 and the rows of B are contiguous.
+    row by row                  k is small: each row of C is a short sum of rows of B.
 
 The tiled loops, from the outside in (sizes of one core's caches decide the steps):
 
@@ -110,6 +111,17 @@ def _rows(
 
 
 @kernel
+def _row_by_row(
+    sum_of_rows: Callable[..., None], m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int,
+    rsb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
+) -> None:  # fmt: skip
+    """C, with few terms in a sum, in the order in which it lies in memory: that is the limit."""
+    for i in range(m):
+        begin = start + i * ld_start if start else 0
+        sum_of_rows(k, n, a + i * rsa, csa, b, rsb, begin, c + i * ldc, relu)
+
+
+@kernel
 def panel_columns(left: int, lanes: int) -> int:
     """Columns of the next panel, where `left` columns are left to do."""
     vectors = min((left + lanes - 1) // lanes, TILE_VECTORS)
@@ -178,7 +190,7 @@ def _gemm(
     b: int, rsb: int, csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
     scratch: int,
 ) -> None:  # fmt: skip
-    """Choose one of the four ways."""
+    """Choose one of the five ways."""
     if m == 0 or n == 0:
         return
     rsb = itemsize if k <= 1 else rsb
@@ -192,6 +204,9 @@ def _gemm(
         return
     if m == 1 and csb == itemsize and n * k * itemsize > L2_BYTES // 2:
         _rows(sum_of_rows, n, k, a, csa, b, rsb, c, start, relu)
+        return
+    if 0 < k <= GEMV_ROWS and csb == itemsize and n * k * itemsize <= L2_BYTES // 8:
+        _row_by_row(sum_of_rows, m, n, k, a, rsa, csa, b, rsb, c, ldc, start, ld_start, relu)
         return
     packed = csb != itemsize or (n * k * itemsize >= PACK_BYTES and m > PACK_ROWS)
     _tiles(

@@ -22,7 +22,7 @@ def _scores(
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = linalg.matmul(q * factor, k.mT)
     if is_causal:
-        below = np.tri(*scores.shape[-2:], dtype=bool)
+        below = np.tri(*scores.shape[-2:], dtype=np.bool_)
         scores = e.where(wrap(below, meta_of_array(below)), scores, -math.inf)
     if mask is not None and mask.dtype.name == "bool":
         return e.where(mask, scores, -math.inf)

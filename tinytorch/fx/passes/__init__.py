@@ -2,6 +2,7 @@
 
 from tinytorch.fx.passes.attention import AttentionPattern as AttentionPattern
 from tinytorch.fx.passes.channels_last import ChannelsLast as ChannelsLast
+from tinytorch.fx.passes.checkpoint import Checkpoint as Checkpoint
 from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy as ChunkedCrossEntropy
 from tinytorch.fx.passes.conv_bn import ConvBatchNorm as ConvBatchNorm
 from tinytorch.fx.passes.dead_statistics import DeadStatistics as DeadStatistics

@@ -49,9 +49,10 @@ class AttentionPattern(OptimizationPass):
         softmax(q @ k.transpose(-2, -1) * scale + mask, -1) @ v
 
     The scale may be missing, multiply or divide; the mask may be missing, be added, or fill in a
-    number. Where it fills in -inf it must be a constant with something left in every row: what
-    attends to nothing is NaN when written out, and 0 in the fused op. Nothing else may use the
-    scores or weights, and with dropout, whose random numbers would be others, all stays.
+    number. What is filled in must be a constant that leaves something in every row: what attends to
+    nothing is NaN when -inf is filled in, and has no gradient; both are otherwise in the fused op.
+    (Where nothing is differentiated, a finite number may be filled in anywhere.) Nothing else may
+    use the scores or weights, and with dropout, whose random numbers would be others, all stays.
 
     Source: A. Vaswani et al., "Attention is all you need", 2017, section 3.2.1; T. Dao et al.,
     "FlashAttention: fast and memory-efficient exact attention with IO-awareness", 2022.
@@ -113,7 +114,10 @@ class AttentionPattern(OptimizationPass):
         if each.mask is not None:
             mask = value(each.mask)
             return mask is not None and mask.dtype == q.dtype and mask.ndim <= q.ndim
-        if each.fill is None or not math.isinf(each.fill[1]):
+        if each.fill is None:
+            return True
+        is_forward = self.semantics.is_closed(each.last.graph)
+        if is_forward and math.isfinite(each.fill[1]):
             return True
         constant = self._constant(each.fill[0])
         return constant is not None and not bool(constant.all(-1).any())
@@ -172,13 +176,13 @@ def _is_over_last(softmax: Node) -> bool:
 
 def _scores_and_mask(total: Node) -> tuple[Node, Node] | None:
     """Which of two terms is the mask: the one that does not come out of a product."""
-    first, second = total.args
-    for scores, mask in ((first, second), (second, first)):
-        source = scores.args[0] if _scale(scores) is not None else scores  # type: ignore[union-attr,arg-type]
+    terms: tuple[Any, ...] = total.args
+    for scores, mask in (terms, terms[::-1]):
+        source = scores.args[0] if _scale(scores) is not None else scores
         if is_call(source, *PRODUCTS) and isinstance(mask, Node):
             a, b = value(scores), value(total)
             if a is not None and b is not None and a.shape == b.shape:
-                return scores, mask  # type: ignore[return-value]
+                return scores, mask
     return None
 
 

@@ -11,7 +11,7 @@ from torch.fx import Node
 from tinytorch.fx.passes.conv_bn import CONVOLUTIONS
 from tinytorch.fx.passes.nodes import arguments, is_call
 from tinytorch.fx.passes.race import RacedPass
-from tinytorch.fx.passes.strides import refresh_values
+from tinytorch.fx.passes.strides import refresh_values, result_values
 from tinytorch.graph.passes.base import register_pass
 
 
@@ -46,7 +46,7 @@ class ChannelsLast(RacedPass):
                     )
             node.replace_input_with(old, stored[old.target])
         if found:
-            refresh_values(graph)
+            refresh_values(graph, result_values(graph))  # those of before: values are not yet new
         return bool(found)
 
     def _has_other_layout(self, node: Node) -> bool:

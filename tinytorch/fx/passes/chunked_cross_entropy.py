@@ -19,6 +19,7 @@ import torch.fx
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tinytorch.fx.liveness import results
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 from tinytorch.graph.semantics import Semantics
 
@@ -81,7 +82,7 @@ def chunked_head(
     total = torch.zeros_like(counted)
     hidden_gradients = []
     weight_gradient = bias_gradient = hidden.new_zeros(())
-    for h, y in zip(hidden.split(rows), labels.split(rows), strict=True):
+    for h, y in zip(torch.split(hidden, rows), torch.split(labels, rows), strict=True):
         logits = aten.mm(h, weight) if bias is None else aten.addmm(bias, h, weight)
         log_probabilities = aten._log_softmax(logits, 1, False)
         del logits
@@ -109,7 +110,8 @@ def find_heads(graph: torch.fx.Graph) -> list[Head]:
 
 
 def _match(nll: torch.fx.Node) -> Head | None:
-    log_softmax, labels, weight, reduction, ignore_index = nll.args
+    arguments: Any = nll.args
+    log_softmax, labels, weight, reduction, ignore_index = arguments
     if weight is not None or reduction not in (MEAN, SUM):
         return None
     if log_softmax.target is not aten._log_softmax.default or log_softmax.args[1] not in (1, -1):
@@ -120,7 +122,7 @@ def _match(nll: torch.fx.Node) -> Head | None:
         path.append(linear)
         linear = linear.args[0]
     if linear.target is aten.mm.default:
-        bias, hidden, matrix = None, *linear.args
+        bias, (hidden, matrix) = None, linear.args
     elif linear.target is aten.addmm.default and not linear.kwargs:
         bias, hidden, matrix = linear.args
     else:
@@ -132,7 +134,7 @@ def _match(nll: torch.fx.Node) -> Head | None:
     ))  # fmt: skip
 
 
-def _same_columns(node: torch.fx.Node) -> bool:
+def _same_columns(node: Any) -> bool:
     """A reshape that leaves rows of logits whole, and in order."""
     source = node.args[0]
     return bool(node.meta["val"].shape[-1] == source.meta["val"].shape[-1])
@@ -162,7 +164,9 @@ def _match_backward(nll: torch.fx.Node, log_softmax: torch.fx.Node, head: Head) 
 
 
 def _is_transposed(node: torch.fx.Node, other: torch.fx.Node) -> bool:
-    return node.target in TRANSPOSES and node.args[0] is other
+    """One of them is the other transposed; a transpose of a transpose may have been simplified."""
+    pairs = ((node, other), (other, node))
+    return any(a.target in TRANSPOSES and a.args[0] is b for a, b in pairs)
 
 
 @register_pass
@@ -227,7 +231,7 @@ class ChunkedCrossEntropy(OptimizationPass):
                 new = copies[node] = graph.node_copy(node, copies.__getitem__)
                 new.meta["phase"] = head.loss.meta.get("phase", "forward")
                 new.meta["stack_trace"] = head.loss.meta.get("stack_trace")
-        return [copies[n] for n in traced.graph.output_node().args[0]]
+        return [copies[n] for n in results(traced.graph)]
 
     def _scaled(
         self, graph: torch.fx.Graph, new: torch.fx.Node, old: torch.fx.Node, by: torch.fx.Node

@@ -127,13 +127,14 @@ def folded(
         bias, gamma, beta: (O,); None stands for zeros, ones and zeros.
         mean, variance: (O,), the running statistics.
     """
-    with torch.no_grad():
-        scale = (variance.double() + eps).rsqrt()
-        if gamma is not None:
-            scale = scale * gamma.double()
-        shift = -mean.double() if bias is None else bias.double() - mean.double()
-        shift = scale * shift
-        if beta is not None:
-            shift = shift + beta.double()
-        per_channel = scale.to(weight.dtype).reshape(-1, *[1] * (weight.ndim - 1))
-        return weight * per_channel, shift.to(weight.dtype)
+
+    def exact(tensor: Tensor) -> Tensor:
+        return tensor.detach().cpu().double()  # not all devices have float64
+
+    scale = (exact(variance) + eps).rsqrt()
+    if gamma is not None:
+        scale = scale * exact(gamma)
+    shift = -exact(mean) if bias is None else exact(bias) - exact(mean)
+    shift = scale * shift if beta is None else scale * shift + exact(beta)
+    per_channel = scale.to(weight).reshape(-1, *[1] * (weight.ndim - 1))
+    return weight.detach() * per_channel, shift.to(weight)

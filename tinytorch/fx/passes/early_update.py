@@ -51,15 +51,15 @@ class EarlyUpdate(OptimizationPass):
         updates = [n for n in graph.nodes if is_call(n, *IN_PLACE.values())]
         moves = []
         for node in updates:
-            shared = self._inputs_alone(node)
-            for i in range(len(node.args[0])):  # type: ignore[arg-type]
-                tensors = _tensors(node, i)
-                before = {n for n in tensors if n not in shared}
+            early = set(self._inputs_alone(node))
+            lists: list[Any] = [a for a in node.args if isinstance(a, (list, tuple)) and a]
+            for i in range(len(lists[GRADIENTS])):
+                tensors = [each[i] for each in lists]
+                before = set(tensors)
                 for tensor in tensors:
                     if tensor.op == "placeholder":
-                        readers = readers_of(tensor, self.semantics)
-                        before |= {r for r in readers if r is not node and r.op != "output"}
-                before = {n for n in before if n not in shared}
+                        before |= readers_of(tensor, self.semantics)
+                before = {n for n in before - early - {node} if n.op != "output"}
                 behind = max(before, key=rank.__getitem__)
                 if rank[behind] < rank[node]:
                     moves.append(Move(node, i, behind))
@@ -71,9 +71,7 @@ class EarlyUpdate(OptimizationPass):
             self._hoist(graph, self._inputs_alone(update))
         for move in found:
             update = move.update
-            args = tuple(
-                [a[move.index]] if isinstance(a, (list, tuple)) and a else a for a in update.args
-            )
+            args = tuple(_chosen(a, [move.index]) for a in update.args)
             behind = move.behind
             if behind.op == "placeholder":
                 behind = graph.find_nodes(op="placeholder")[-1]
@@ -85,15 +83,13 @@ class EarlyUpdate(OptimizationPass):
             self._keep(graph, update, sorted(kept))
         return bool(found)
 
-    def _keep(self, graph: torch.fx.Graph, update: Node, kept: list[int]) -> None:
+    @staticmethod
+    def _keep(graph: torch.fx.Graph, update: Node, kept: list[int]) -> None:
         """Leave an update only these of its parameters."""
         if not kept:
             graph.erase_node(update)
             return
-        update.args = tuple(
-            [a[i] for i in kept] if isinstance(a, (list, tuple)) and a else a  # type: ignore[misc]
-            for a in update.args
-        )
+        update.args = tuple(_chosen(a, kept) for a in update.args)
 
     def _inputs_alone(self, update: Node) -> list[Node]:
         """Operands that are computed from inputs alone, as the step counter is, and what for."""
@@ -113,7 +109,8 @@ class EarlyUpdate(OptimizationPass):
             last.append(node)
 
 
-def _tensors(update: Node, index: int) -> list[Node]:
-    """What an update reads and writes for one parameter."""
-    lists: list[Any] = [a for a in update.args if isinstance(a, (list, tuple)) and a]
-    return [each[index] for each in lists]
+def _chosen(argument: Any, indices: list[int]) -> Any:
+    """These of a list, if it is one that is not empty."""
+    if isinstance(argument, (list, tuple)) and argument:
+        return [argument[i] for i in indices]
+    return argument

@@ -50,13 +50,13 @@ def _is_met_check(node: Node) -> bool:
     assert found is not None  # has_static_shape
     known = {"size": list(found.shape), "stride": list(found.stride()), "dtype": found.dtype,
              "device": found.device, "layout": found.layout}  # fmt: skip
-    return all(expected.get(key) in (None, actual) for key, actual in known.items())
+    return all(expected.get(k) is None or expected[k] == v for k, v in known.items())
 
 
 def _returns_input(node: Node) -> bool:
     """The op gives back its first argument, and not a copy."""
     if is_call(node, aten.dropout.default):
-        _, rate, training = node.args
+        rate, training = float(node.args[1]), bool(node.args[2])  # type: ignore[arg-type]
         return not training or rate == 0
     own = value(node)
     source = value(node.args[0]) if node.args else None
@@ -66,5 +66,5 @@ def _returns_input(node: Node) -> bool:
         # a fake that shares memory says that the conversion made no copy
         return own.untyped_storage()._cdata == source.untyped_storage()._cdata
     if is_call(node, aten.slice.Tensor):
-        return has_static_shape(node) and own.shape == source.shape
+        return has_static_shape(node) and tuple(own.shape) == tuple(source.shape)
     return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from tinytorch.fx.passes.nodes import (
 )
 from tinytorch.fx.passes.packed import Epilogue, PackedConvolution, PackedLinear, Window
 from tinytorch.fx.passes.race import RacedPass, is_faster
-from tinytorch.fx.passes.strides import refresh_values
+from tinytorch.fx.passes.strides import refresh_values, result_values
 from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.passes.base import register_pass
 from tinytorch.graph.semantics import Semantics
@@ -50,6 +49,7 @@ class Layer:
         bias: (O,) or None.
         window: of a convolution; None for a linear layer.
         epilogue: what the nodes behind the first do.
+        added_dies: nothing reads what is added afterwards, so the result may take its place.
     """
 
     nodes: list[Node]
@@ -58,6 +58,7 @@ class Layer:
     bias: Tensor | None
     window: Window | None
     epilogue: Epilogue = Epilogue()  # noqa: RUF009  (a tuple does not change)
+    added_dies: bool = False
 
     @property
     def inputs(self) -> list[Node]:
@@ -65,22 +66,30 @@ class Layer:
         first: Any = self.nodes[0].args[self.position]
         if not self.epilogue.adds:
             return [first]
-        a, b = self.nodes[1].args
-        return [first, b if a is self.nodes[0] else a]  # type: ignore[list-item]
+        terms: tuple[Any, ...] = self.nodes[1].args
+        return [first, terms[1] if terms[0] is self.nodes[0] else terms[0]]
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for layers that take equally long."""
         kinds = tuple(str(n.target) for n in self.nodes)
         sizes = tuple(map(tuple, map(_sizes, self.inputs)))
-        return kinds, sizes, tuple(self.weight.shape), self.window, self.epilogue
+        rest = (self.window, self.epilogue, self.in_place)
+        return kinds, sizes, tuple(self.weight.shape), *rest
+
+    @property
+    def in_place(self) -> bool:
+        """The result is to take the place of what is added, which has the layout for it."""
+        return self.added_dies and isinstance(self.inputs[1].target, PackedConvolution)
 
     def packed(self) -> Packed:
         """The function that computes all of it."""
         sizes = _sizes(self.inputs[0])
         if self.window is None:
             return PackedLinear(self.weight, self.bias, sizes, self.epilogue)
-        return PackedConvolution(self.weight, self.bias, sizes, self.window, self.epilogue)
+        return PackedConvolution(
+            self.weight, self.bias, sizes, self.window, self.epilogue, self.in_place
+        )
 
 
 @register_pass
@@ -104,7 +113,7 @@ class OneDnn(RacedPass):
 
     def analyze(self, graph: torch.fx.Graph) -> list[Layer]:
         """The layers that can be changed, each with what can be done on the way."""
-        if not (torch.backends.mkldnn.is_available() and on_cpu(graph)):
+        if not (torch._C._has_mkldnn and on_cpu(graph)):
             return []
         memory = Aliasing(graph, self.semantics)
         taken: set[Node] = set()
@@ -116,21 +125,42 @@ class OneDnn(RacedPass):
             _extend(layer, taken, memory)
             taken.update(layer.nodes)
             layers.append(layer)
+        ends = {n: layer.nodes[-1] for layer in layers for n in layer.nodes}
+        for layer in layers:
+            if layer.epilogue.adds and layer.window is not None:
+                layer.added_dies = self._dies(layer, ends, memory)
         return layers
 
     def transform(self, graph: torch.fx.Graph, found: list[Layer]) -> bool:
         verdicts: dict[Any, bool] = {}
+        results = result_values(graph)
         changed: list[Layer] = []
         for layer in found:
             packed, key = layer.packed(), layer.key
             if self.must_be_faster and key not in verdicts:
-                verdicts[key] = is_faster(*self._contestants(layer, packed))
+                verdicts[key] = self._wins(layer, packed)
             if verdicts.get(key, True):
                 _rewrite(graph, layer, packed)
                 changed.append(layer)
         if any(layer.window is not None for layer in changed):
-            refresh_values(graph)
+            refresh_values(graph, results)
         return bool(changed)
+
+    def _dies(self, layer: Layer, ends: dict[Node, Node], memory: Aliasing) -> bool:
+        """What is added has memory of its own, and this layer is the last to read it.
+
+        Args:
+            ends: of the nodes of layers, where their layer will stand.
+        """
+        x, other = layer.inputs
+        return (
+            other is not x
+            and other.op == "call_function"
+            and other not in memory.returned
+            and not self.semantics.aliases(other)
+            and not any(other in self.semantics.aliases(user) for user in other.users)
+            and all(ends.get(user, user) <= layer.nodes[-1] for user in other.users)
+        )
 
     def _match(self, node: Node) -> Layer | None:
         """The layer that a node is, without what follows it."""
@@ -154,8 +184,9 @@ class OneDnn(RacedPass):
         if not has_static_shape(node):
             return None
         figures = [tuple(given[name]) for name in ("stride", "padding", "dilation")]
-        pairs = [f * 2 if len(f) == 1 else f for f in figures]
-        return Layer([node], 0, weight, bias, Window(*pairs, given["groups"]))
+        stride, padding, dilation = (f * 2 if len(f) == 1 else f for f in figures)
+        window = Window(stride, padding, dilation, given["groups"])
+        return Layer([node], 0, weight, bias, window)
 
     def _linear(
         self, node: Node, position: int, w: Any, b: Any, transposed: bool = False
@@ -172,8 +203,8 @@ class OneDnn(RacedPass):
         found = self.semantics.constant_value(node) if is_attribute else None
         return None if found is None else found.detach()
 
-    def _contestants(self, layer: Layer, packed: Packed) -> list[Callable[[], object]]:
-        """The packed kernel and the nodes, on random numbers of these shapes."""
+    def _wins(self, layer: Layer, packed: Packed) -> bool:
+        """The packed kernel is faster than the nodes, on random numbers of these shapes."""
         generator = torch.Generator().manual_seed(0)
         xs = [torch.randn(_sizes(n), generator=generator) for n in layer.inputs]
         values = dict(zip(layer.inputs, xs, strict=True))
@@ -188,7 +219,7 @@ class OneDnn(RacedPass):
                 args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), real)
                 values[node] = self.semantics.evaluate(node, args, kwargs)
 
-        return [lambda: packed(*xs), as_nodes]
+        return is_faster(lambda: packed(*xs), as_nodes)
 
 
 def _extend(layer: Layer, taken: set[Node], memory: Aliasing) -> None:

@@ -80,9 +80,11 @@ class PackedConvolution:
         weight: (O, I / groups, H, W).
         bias: (O,) or None.
         sizes: of the images that it is packed for, (N, I, H, W); others are correct, too.
-    """
+        in_place: the result is written over the tensor that is added, which is in channels-last.
 
-    is_pure = True
+    Attributes:
+        is_pure: it writes nothing.
+    """
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class PackedConvolution:
         sizes: Sequence[int],
         window: Window,
         epilogue: Epilogue,
+        in_place: bool = False,
     ) -> None:
         stride, padding, dilation, groups = window
         self.weight = torch.ops.mkldnn._reorder_convolution_weight(
@@ -99,18 +102,22 @@ class PackedConvolution:
         self.bias = bias
         self.window = [list(padding), list(stride), list(dilation), groups]
         self.epilogue = epilogue
-        self.__name__ = f"packed_convolution_{epilogue.unary}"
+        self.in_place = in_place
+        self.is_pure = not in_place
+        self.__name__ = f"packed_convolution_{epilogue.unary}{'_' if in_place else ''}"
         self.__module__ = __name__
 
     def __call__(self, x: Tensor, *other: Tensor) -> Tensor:
         kernels = torch.ops.mkldnn._convolution_pointwise
         _, unary, algorithm = self.epilogue
         operands = (self.weight, self.bias, *self.window)
-        if other:
-            last = None if unary == "none" else unary
-            result: Tensor = kernels.binary(
-                x, other[0], *operands, "add", 1.0, last, [], algorithm
-            )
+        last = None if unary == "none" else unary
+        result: Tensor
+        if self.in_place:
+            writer = torch.ops.mkldnn._convolution_pointwise_.binary
+            result = writer(other[0], x, *operands, "add", 1.0, last, [], algorithm)
+        elif other:
+            result = kernels.binary(x, other[0], *operands, "add", 1.0, last, [], algorithm)
         else:
             result = kernels.default(x, *operands, unary, [], algorithm)
         return result

@@ -1,4 +1,4 @@
-"""The optimizer's update in place: a functional step makes copies of all that it updates."""
+"""Updates in place: a functional training step makes copies of all that it updates."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ IN_PLACE: dict[Any, Any] = {
     aten._fused_adamw.default: aten._fused_adamw_.default,
     aten._fused_sgd.default: aten._fused_sgd_.default,
 }
+FUNCTIONAL_NORM = aten._native_batch_norm_legit_functional.default
+STATISTICS = (3, 4)  # positions of running mean and variance, among its arguments and results
 
 
 @dataclass
 class Update:
-    """A functional update of many tensors.
+    """A functional update of tensors.
 
     Attributes:
-        node: of the fused optimizer.
+        node: a fused optimizer, or a batch norm in training.
         results: each result that is used, and the tensor it would be if written in place.
     """
 
@@ -37,7 +39,8 @@ class Update:
 
 @register_pass
 class Reinplace(OptimizationPass):
-    """Lets the fused optimizers write into the parameters and the state they are given.
+    """Lets fused optimizers write into the parameters and the state they are given, and batch norms
+    into their running statistics.
 
     Running the graph then changes those inputs; its results are the same tensors. Only where all
     that is written is an input of the graph which nothing reads afterwards.
@@ -50,26 +53,25 @@ class Reinplace(OptimizationPass):
         rank = {node: i for i, node in enumerate(graph.nodes)}
         found = []
         for node in graph.nodes:
-            if is_call(node, *IN_PLACE):
-                written = list(_written(node))
-                is_free = all(self._may_be_written(n, node, rank) for n in written)
-                if is_free and len(set(written)) == len(written):
-                    found.append(Update(node, list(_results(node))))
+            if not is_call(node, FUNCTIONAL_NORM, *IN_PLACE):
+                continue
+            written = list(_written(node))
+            is_free = all(self._may_be_written(n, node, rank) for n in written)
+            if is_free and len(set(written)) == len(written):
+                found.append(Update(node, list(_results(node))))
         return found
 
     def transform(self, graph: torch.fx.Graph, found: list[Update]) -> bool:
         for update in found:
-            node = update.node
-            with graph.inserting_before(node):
-                new = insert(graph, IN_PLACE[node.target], node.args, like=node, **node.kwargs)
-            new.meta["val"] = None
             for result, tensor in update.results:
                 result.replace_all_uses_with(tensor)
-            for items in list(node.users):
-                for item in list(items.users):
-                    graph.erase_node(item)
-                graph.erase_node(items)
-            graph.erase_node(node)
+                graph.erase_node(result)
+            with graph.inserting_before(update.node):
+                if update.node.target is FUNCTIONAL_NORM:
+                    _write_statistics(graph, update.node)
+                else:
+                    _write_parameters(graph, update.node)
+            graph.erase_node(update.node)
         return bool(found)
 
     def _may_be_written(self, tensor: Node, update: Node, rank: dict[Node, int]) -> bool:
@@ -93,8 +95,24 @@ def readers_of(tensor: Node, semantics: Semantics) -> set[Node]:
     return readers
 
 
-def _written(node: Node) -> Iterator[Node]:
+def _write_parameters(graph: torch.fx.Graph, node: Node) -> None:
+    new = insert(graph, IN_PLACE[node.target], node.args, like=node, **node.kwargs)
+    new.meta["val"] = None
+    for items in list(node.users):  # the lists, of which nothing is used any more
+        graph.erase_node(items)
+
+
+def _write_statistics(graph: torch.fx.Graph, node: Node) -> None:
+    new = insert(graph, aten._native_batch_norm_legit.default, node.args, like=node)
+    new.meta["val"] = tuple(new.meta["val"][: STATISTICS[0]])
+    node.replace_all_uses_with(new)
+
+
+def _written(node: Node) -> Iterator[Any]:
     """The tensors that the functional kernel returns new: not the gradients."""
+    if node.target is FUNCTIONAL_NORM:
+        yield from (node.args[i] for i in STATISTICS)
+        return
     for position, tensors in enumerate(_lists(node)):
         if position != 1:
             yield from tensors
@@ -106,9 +124,16 @@ def _lists(node: Node) -> list[list[Node]]:
     return [node.args[i] for i in range(len(target._schema.returns))]  # type: ignore[misc]
 
 
-def _results(node: Node) -> Iterator[tuple[Node, Node]]:
-    lists = _lists(node)
+def _results(node: Node) -> Iterator[tuple[Node, Any]]:
+    """The nodes that take new tensors out of the results, and which tensors those replace."""
     for items in node.users:
+        assert items.target is operator.getitem, "results of one that returns several"
+        position: Any = items.args[1]
+        if node.target is FUNCTIONAL_NORM:
+            if position in STATISTICS:
+                yield items, node.args[position]
+            continue
         for item in items.users:
-            assert items.target is item.target is operator.getitem, "results of a fused optimizer"
-            yield item, lists[items.args[1]][item.args[1]]  # type: ignore[call-overload,index]
+            assert item.target is operator.getitem, "a list of a fused optimizer"
+            index: Any = item.args[1]
+            yield item, _lists(node)[position][index]

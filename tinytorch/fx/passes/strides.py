@@ -7,28 +7,37 @@ from typing import Any
 import torch
 import torch.fx
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
 
 from tinytorch.fx.passes.nodes import aten, insert, is_call, value
+from tinytorch.fx.passes.packed import PackedConvolution, PackedLinear
 
+PACKED = (PackedLinear, PackedConvolution)
 VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
-def refresh_values(graph: torch.fx.Graph) -> None:
+def result_values(graph: torch.fx.Graph) -> list[Tensor | None]:
+    """The fake values of the results of a graph."""
+    return [value(node) for node in graph.output_node().all_input_nodes]
+
+
+def refresh_values(graph: torch.fx.Graph, results: list[Tensor | None]) -> None:
     """Compute the fake values of a graph anew, after layouts have changed in it.
 
     A `view` that the new layout does not allow becomes a `reshape`; results of the graph get back
     the layout that they had.
+
+    Args:
+        results: the `result_values` of before.
     """
-    old = {node: value(node) for node in graph.nodes}
-    mode = _mode(old)
+    mode = _mode(graph)
     for node in graph.nodes:
-        if node.op == "call_function" and not getattr(node.target, "is_pure", False):
-            node.meta["val"] = _computed(node, mode)  # functions of ours know no fakes
+        if node.op == "call_function" and not isinstance(node.target, PACKED):
+            node.meta["val"] = _computed(node, mode)  # packed functions know no fakes
     output = graph.output_node()
-    for node in output.all_input_nodes:
-        before, after = old[node], value(node)
+    for node, before in zip(output.all_input_nodes, results, strict=True):
+        after = value(node)
         if before is None or after is None or str(before.stride()) == str(after.stride()):
             continue
         with graph.inserting_before(output):
@@ -54,14 +63,13 @@ def _computed(node: Node, mode: FakeTensorMode) -> Any:
     with mode, torch.no_grad():
         try:
             return target(*args, **kwargs)
-        except RuntimeError:
+        except (RuntimeError, ValueError):
             if not is_call(node, *VIEWS):
                 raise
             node.target = aten.reshape.default
             return aten.reshape.default(*args, **kwargs)
 
 
-def _mode(values: dict[Node, Tensor | None]) -> FakeTensorMode:
-    modes = [v.fake_mode for v in values.values() if isinstance(v, torch._subclasses.FakeTensor)]
-    return modes[0] if modes else FakeTensorMode()
-
+def _mode(graph: torch.fx.Graph) -> FakeTensorMode:
+    values = map(value, graph.nodes)
+    return next((v.fake_mode for v in values if isinstance(v, FakeTensor)), FakeTensorMode())

@@ -59,8 +59,10 @@ class Code:
 
     Attributes:
         lines: the statements.
+        checks: those that come before all others.
         words: the table, by name.
         functions: what the text calls, by name.
+        sources: the text of those that were generated, by name.
         arrays: int64 records and tables whose addresses the code gets; their owner keeps them.
         failures: what the code reports by numbers from 1: the name of an index, and its bound.
         arena_bytes: of the schedule's arena and, behind it, of temporary memory.
@@ -101,16 +103,16 @@ class Code:
         place = contiguous_place(
             Buffer(Memory.ARENA), self._base + self._used, TensorMeta(tuple(shape), dtype)
         )
-        self.reserve(place.size * dtype.itemsize)
+        self._reserve(place.size * dtype.itemsize)
         return place
 
     def workspace(self, nbytes: int) -> str:
         """The address of so many bytes that only this step needs."""
         place = Place(Buffer(Memory.ARENA), self._base + self._used, (), (), None)  # type: ignore[arg-type]
-        self.reserve(nbytes)
+        self._reserve(nbytes)
         return self.address(place)
 
-    def reserve(self, nbytes: int) -> None:
+    def _reserve(self, nbytes: int) -> None:
         self._used += -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
         self.arena_bytes = max(self.arena_bytes, self._base + self._used)
 
@@ -204,6 +206,9 @@ class Code:
         """The function stops and reports an index outside of 0 .. extent - 1.
 
         An input is looked at before anything is written.
+
+        Args:
+            place: of indices in C order.
         """
         self.functions["outside"] = symbol("outside")[1]
         test = f"if outside({place.size}, {extent}, {self.address(place)}):"

@@ -5,8 +5,8 @@
         a1 = view(float32, x1, 1)[0]
         a2 = view(float32, x2, n)
         for i in range(n):
-            t0 = mul(a0[i], a1)
-            t1 = sub(a2[i], t0)
+            t0 = a0[i] * a1
+            t1 = a2[i] - t0
             a2[i] = t1
 
 A loop takes addresses and lengths, so one serves all places of a program that compute the same.
@@ -31,7 +31,7 @@ from tinytorch.backends.optimized.scalars import compile_scalar
 from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.dtypes import DType, Shape
 from tinytorch.graph.compiler.native_code import Code, Unsupported
-from tinytorch.graph.compiler.places import Place
+from tinytorch.graph.compiler.places import Memory, Place
 from tinytorch.graph.ir import Node
 
 COMPUTED_IN: dict[str, Any] = {
@@ -46,6 +46,9 @@ ON_INTEGERS = frozenset(
         *("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or"),
     )
 )
+OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+"""Of floats: compiled, a division by zero does what the table spells out for Python."""
+
 MOST_OPERANDS = 12  # that a loop walks through side by side
 
 
@@ -227,10 +230,22 @@ def collapse(shape: Shape, strides: list[tuple[int, ...]]) -> tuple[Shape, list[
 
 
 class _Text:
-    """The source of a loop's function, and what it refers to."""
+    """The source of a loop's function, and what it refers to.
 
-    def __init__(self, loop: Loop) -> None:
+    Division by a number of the call (Adam's correction of bias) is a multiplication by its inverse:
+    one more rounding, in a tenth of the time.
+
+    Args:
+        numbers: the places of those numbers.
+    """
+
+    def __init__(self, loop: Loop, numbers: set[Place]) -> None:
         self.loop = loop
+        pairs = [(i.operands[1], i.real) for i in loop.instructions if i.name == "div"]
+        self._divisors = {
+            o for o, real in pairs
+            if isinstance(o, Place) and o in numbers and o.dtype.dtype == real
+        }  # fmt: skip
         self.names: dict[str, Any] = {"view": view, "strided": strided, "words": words}
         self.places = list(dict.fromkeys((*loop.read(), *loop.written())))
         strides = [aligned_strides(place, loop.shape) for place in self.places]
@@ -285,6 +300,8 @@ class _Text:
                 "step": f"strided({kind}, {at}, ({length},), (s{k}_{len(self.sizes) - 1},))",
             }[mode]
             lines.append("    " * indent + f"a{k} = {text}")
+            if place in self._divisors:
+                lines.append("    " * indent + f"inverse{k} = {kind}(1) / a{k}")
         return lines
 
     def _body(self, indent: int) -> list[str]:
@@ -297,17 +314,20 @@ class _Text:
     def _instruction(self, i: Instruction) -> str:
         if i.scalar is None:
             return self._converted(i.operands[0], i.real)
-        arguments = []
-        for operand in i.operands:
-            if not isinstance(operand, (Place, Value)):
-                is_logical = i.name.startswith("logical")
-                arguments.append(self._number(bool(operand) if is_logical else operand, i.real))
-                continue
-            text, kind = self._load(operand)
-            if kind is not i.real and kind is not np.bool_:
-                text = f"{self._numpy(i.real)}({text})"
-            arguments.append(text)
+        arguments = [self._argument(operand, i) for operand in i.operands]
+        if i.name == "div" and i.operands[1] in self._divisors:
+            return f"{arguments[0]} * inverse{self.places.index(i.operands[1])}"
+        if i.name in OPERATORS and np.dtype(i.real).kind == "f":
+            return f"{arguments[0]} {OPERATORS[i.name]} {arguments[1]}"
         return f"{self._scalar(i)}({', '.join(arguments)})"
+
+    def _argument(self, operand: Operand, i: Instruction) -> str:
+        """An operand in the type that the instruction computes in; conditions stay bool."""
+        if not isinstance(operand, (Place, Value)):
+            is_logical = i.name.startswith("logical")
+            return self._number(bool(operand) if is_logical else operand, i.real)
+        text, kind = self._load(operand)
+        return text if kind in (i.real, np.bool_) else f"{self._numpy(i.real)}({text})"
 
     def _load(self, operand: Place | Value) -> tuple[str, Any]:
         """An operand, and its type in the loop."""
@@ -363,7 +383,13 @@ def emit(code: Code, loop: Loop) -> None:
     """Write a call of the loop, and its function if there is none like it yet."""
     if not math.prod(loop.shape) or not loop.stores:
         return
-    text = _Text(loop)
+    inputs = code.schedule.inputs
+    numbers = {
+        place
+        for place in loop.read()
+        if place.buffer.memory is Memory.INPUT and inputs[place.buffer.index].role.is_number
+    }
+    text = _Text(loop, numbers)
     name = "_".join(["loop", *(i.name for i in loop.instructions[:5])])
     source = text.source(name)
     if source not in _compiled:

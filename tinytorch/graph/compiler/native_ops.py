@@ -165,6 +165,7 @@ def write_both(code: Code, forward: Step, backward: Step) -> bool:
     if same != [x, target] or not is_one or not (x.is_contiguous and target.is_contiguous):
         return False
     code.check_index(target, x.shape[1])
+    code.name_output(backward)
     addresses = [code.address(p) for p in (x, target, forward.output, backward.output)]
     code.call("cross_entropy_and_gradient", real_of(x), *x.shape, *addresses)
     return True
@@ -246,8 +247,9 @@ def _pool_backward(code: Code, step: Step) -> None:
 def _indices(code: Code, index: Place, extent: int) -> Place:
     if index.dtype.name != "int64":
         raise Unsupported(f"an index of {index.dtype.name}")
+    index = contiguous(code, index)
     code.check_index(index, extent)
-    return contiguous(code, index)
+    return index
 
 
 @writes("take")

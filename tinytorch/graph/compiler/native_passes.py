@@ -133,3 +133,68 @@ def _replace(graph: AnyGraph, old: AnyNode, new: AnyNode, made: tuple[AnyNode, .
         node.meta.update({k: v for k, v in old.meta.items() if k in INHERITED})
     old.replace_all_uses_with(new)
     graph.erase_node(old)
+
+
+@register_pass
+class SlicesTogether(OptimizationPass):
+    """A sum of slices put back into zeros becomes their concatenation, where they leave no gap.
+
+    So the gradient of `unbind` and `split` is written once, and not once for each part and a sum.
+    The sign of a zero may change.
+    """
+
+    name = "slices_together"
+    exact = False
+
+    def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, list[AnyNode], int]]:
+        """Sums, the nodes they add up in order, and the dimension."""
+        found = []
+        for node in graph.nodes:
+            if self.semantics.op_name(node) != "add" or self._is_part(node):
+                continue
+            leaves = self._leaves(node)
+            dim = self._dimension(leaves) if leaves else None
+            if dim is not None:
+                found.append((node, sorted(leaves, key=lambda n: n.kwargs["bounds"][dim]), dim))
+        return found
+
+    def transform(self, graph: AnyGraph, found: list[tuple[AnyNode, list[AnyNode], int]]) -> bool:
+        for node, leaves, dim in found:
+            with graph.inserting_before(node):
+                parts = tuple(leaf.args[0] for leaf in leaves)
+                new = self.semantics.call(graph, "cat", parts, {"dim": dim})
+            _replace(graph, node, new, (new,))
+        return bool(found)
+
+    def _is_part(self, node: AnyNode) -> bool:
+        return [self.semantics.op_name(user) for user in node.users] == ["add"]
+
+    def _leaves(self, node: AnyNode) -> list[AnyNode]:
+        """The `unslice` nodes that a tree of sums adds up; none if there is anything else."""
+        leaves: list[AnyNode] = []
+        for a in node.args:
+            name = self.semantics.op_name(a) if self.semantics.is_node(a) else None
+            if name == "unslice":
+                leaves.append(a)
+            elif name == "add" and self._is_part(a) and (inner := self._leaves(a)):
+                leaves += inner
+            else:
+                return []
+        return leaves
+
+    def _dimension(self, leaves: list[AnyNode]) -> int | None:
+        """The dimension along which the slices lie side by side and fill the whole."""
+        shape = self.semantics.meta(leaves[0]).shape
+        cut = {
+            d for leaf in leaves for d, b in enumerate(leaf.kwargs["bounds"])
+            if b != (0, shape[d], 1)
+        }  # fmt: skip
+        if len(cut) != 1 or any(self.semantics.meta(leaf).shape != shape for leaf in leaves):
+            return None
+        (dim,) = cut
+        end = 0
+        for start, stop, step in sorted(leaf.kwargs["bounds"][dim] for leaf in leaves):
+            if start != end or step != 1:
+                return None
+            end = stop
+        return dim if end == shape[dim] else None

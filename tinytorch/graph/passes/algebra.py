@@ -134,8 +134,7 @@ class AlgebraicSimplification(OptimizationPass):
             if self._fits(node, new, memory):
                 for each in made:
                     each.meta.update({k: v for k, v in node.meta.items() if k in INHERITED})
-                if node in memory.returned:
-                    memory.returned.add(new)
+                memory.replaced(node, new)
                 node.replace_all_uses_with(new)
                 graph.erase_node(node)
                 return new

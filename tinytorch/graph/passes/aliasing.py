@@ -11,17 +11,16 @@ class Aliasing:
     Attributes:
         written: nodes whose memory some node writes in place. What they are worth depends on when
             they are read.
+        results: nodes that the output names.
         returned: nodes whose memory is part of a result of the graph.
     """
 
     def __init__(self, graph: AnyGraph, semantics: Semantics) -> None:
         self.semantics = semantics
         self.written: set[AnyNode] = set()
-        self.returned: set[AnyNode] = set()
+        self.results = {n for out in graph.find_nodes(op="output") for n in out.all_input_nodes}
+        self.returned = set(self.results)
         for node in reversed(graph.nodes):
-            if node.op == "output":
-                self.returned.update(node.all_input_nodes)
-                continue
             self.written.update(semantics.mutates(node))
             for kind in (self.written, self.returned):
                 if node in kind:
@@ -39,10 +38,25 @@ class Aliasing:
         """Using `new` for `old` does not make a result share memory with an input or a result."""
         if old not in self.returned:
             return True
-        roots, pending = [], [new]
-        while pending:
-            node = pending.pop()
-            viewed = self.semantics.aliases(node)
-            pending += viewed
-            roots += [] if viewed else [node]
+        roots = self._roots(new)
+        if roots & self._roots(old):  # they share memory as it is; only not to be one tensor
+            alone = new.op == "call_function" and new not in self.results
+            return old not in self.results or alone
         return all(n.op == "call_function" and n not in self.returned for n in roots)
+
+    def replaced(self, old: AnyNode, new: AnyNode) -> None:
+        """Take note that `new` stands where `old` stood."""
+        for kind in (self.results, self.returned):
+            if old in kind:
+                kind.add(new)
+
+    def _roots(self, node: AnyNode) -> set[AnyNode]:
+        """The nodes that have made the memory of this one."""
+        roots, pending = set(), [node]
+        while pending:
+            current = pending.pop()
+            viewed = self.semantics.aliases(current)
+            pending += viewed
+            if not viewed:
+                roots.add(current)
+        return roots

@@ -68,7 +68,7 @@ class Fusion(OptimizationPass):
             target = targets.setdefault(str(body), self.semantics.fused(body))
             with graph.inserting_before(last):
                 new = graph.call_function(target, tuple(group.inputs), {})
-            kept = ("tensor_meta", *INHERITED)
+            kept = ("tensor_meta", "val", *INHERITED)
             new.meta.update({k: v for k, v in last.meta.items() if k in kept})
             last.replace_all_uses_with(new)
             for node in reversed(group.nodes):

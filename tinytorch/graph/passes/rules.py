@@ -38,11 +38,14 @@ class Rule:
         self.left = ast.parse(left.strip(), mode="eval").body
         self.right = ast.parse(right.strip(), mode="eval").body
         self.when = when
+        self._name = _parts(self.left)[0]  # of the op at the top, to look at first
 
     def match(self, node: AnyNode, semantics: Semantics) -> Bound | None:
         """What the names of the rule stand for at this node; None if it does not match."""
         bound: Bound = {}
-        if node.op != "call_function" or not _matches(self.left, node, bound, semantics):
+        if node.op != "call_function" or semantics.op_name(node) != self._name:
+            return None
+        if not _matches(self.left, node, bound, semantics):
             return None
         if self.when is not None:
             code = self.when.__code__

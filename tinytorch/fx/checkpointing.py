@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten
 
+from tinytorch.bench.units import format_bytes
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.joint import JointGraph, capture_joint
 from tinytorch.fx.liveness import storages
@@ -44,12 +45,36 @@ class Compiled:
         parts: the same as two graphs.
         plan: what is kept.
         frontier: the plans it was chosen from.
+        flops: of forward and backward, when nothing is computed again.
     """
 
     joint: JointGraph
     parts: Partition
     plan: Plan
     frontier: Frontier
+    flops: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the plan takes, beside keeping everything and the lowest peak there is."""
+        graph = self.joint.module.graph
+        return {
+            "peak": self.plan.peak,
+            "everything_peak": self.frontier.everything.peak,
+            "lowest_peak": self.frontier.plans[0].peak,
+            "extra_flops": self.plan.flops / self.flops,
+            "recomputed_nodes": sum("recomputed" in n.meta for n in graph.nodes),
+            "strategy": self.plan.source,
+        }
+
+    def __str__(self) -> str:
+        facts = self.to_dict()
+        peak, whole, lowest = (
+            format_bytes(facts[k]) for k in ("peak", "everything_peak", "lowest_peak")
+        )
+        return (
+            f"peak {peak} instead of {whole} (lowest {lowest}), {facts['recomputed_nodes']} nodes "
+            f"computed again for {facts['extra_flops']:.1%} more FLOPs, by {self.plan.source}"
+        )
 
 
 class _Step(torch.autograd.Function):
@@ -66,13 +91,15 @@ class _Step(torch.autograd.Function):
         ctx.kept = [x if i is None else None
                     for x, i in zip(kept, parts.kept_outputs, strict=True)]  # fmt: skip
         shared = [outputs[i] for i in parts.kept_outputs if i is not None]
-        ctx.save_for_backward(*shared, *(inputs[i] for i in parts.kept_inputs))
+        # buffers get their new values before the backward, which is to see the old ones
+        saved = [inputs[i].clone() if i in parts.written else inputs[i] for i in parts.kept_inputs]
+        ctx.save_for_backward(*shared, *saved)
         constant = [x for i, x in enumerate(outputs) if i not in parts.tangents]
         ctx.mark_non_differentiable(*constant)
         return tuple(outputs)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         parts, kept = ctx.parts, ctx.kept
         if kept is None:
@@ -145,7 +172,8 @@ class Checkpointed(nn.Module):
         slots, tensors = model_slots(self._traced[0])
         in_batch, batch_tensors, _ = batch_slots(batch)
         known = dict(zip([*slots, *in_batch], [*tensors, *batch_tensors], strict=True))
-        results = _Step.apply(compiled.parts, *(known[s] for s in compiled.parts.inputs))
+        inputs = [known[s] for s in compiled.parts.inputs]
+        results = _Step.apply(compiled.parts, *inputs)  # type: ignore[no-untyped-call]
         outputs = dict(zip(compiled.parts.outputs, results, strict=True))
         with torch.no_grad():
             for slot, value in outputs.items():
@@ -178,12 +206,16 @@ class Checkpointed(nn.Module):
         for each in (*cleaning, *self._passes, *(cleaning if self._passes else ())):
             each.run(joint.module.graph)
         joint.module.recompile()
-        problem = Problem(joint.module.graph, storages(joint.module), semantics)
+        written = [s.identifier for s in joint.outputs if s.role == BUFFER]
+        copied = [n for n in joint.module.graph.find_nodes(op="placeholder") if n.name in written]
+        held = sum(n.meta["val"].untyped_storage().nbytes() for n in copied)
+        found = storages(joint.module)
+        problem = Problem(joint.module.graph, found, semantics, held_bytes=held)
         frontier = find_frontier(joint.module, problem, self._strategies)
         plan = frontier.within(self.budget)
         rewrite(problem, plan)
         joint.module.recompile()
-        return Compiled(joint, partition(joint), plan, frontier)
+        return Compiled(joint, partition(joint), plan, frontier, problem.total_flops)
 
 
 def checkpoint(

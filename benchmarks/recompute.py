@@ -1,0 +1,327 @@
+"""Training memory against time: ours beside torch.utils.checkpoint and PyTorch's min-cut.
+
+The joint graph of forward and backward is captured once. Ours and min-cut partition it, each in its
+own way and order, and are run by the same code; eager training, plain and with every block
+checkpointed, is run by autograd. Peaks are measured (live storages on the CPU), time is the CPU
+time of one thread, in interleaved rounds; gradients are compared bit by bit.
+
+    python benchmarks/recompute.py --model bert-base --batch 4 --sequence 128
+    python benchmarks/recompute.py --model bert-base --batch 16 --sequence 512 --simulate
+
+With --simulate nothing is run and no memory needed: peaks are simulated, which is exact, and time
+is an estimate from FLOPs and bytes.
+"""
+
+import thread_count  # noqa: F401, I001 - before torch
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+
+from tinytorch.bench import format_bytes, format_seconds, format_table
+from tinytorch.fx.checkpointing import CLEANING
+from tinytorch.fx.joint import JointGraph, capture_joint
+from tinytorch.fx.liveness import storages
+from tinytorch.fx.memory_meter import MemoryMeter
+from tinytorch.fx.models import LoadedModel, load_model
+from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy
+from tinytorch.fx.recompute import find_frontier
+from tinytorch.fx.recompute_mincut import min_cut_partition, min_cut_plans
+from tinytorch.fx.recompute_mutwo import greedy_plans
+from tinytorch.fx.recompute_partition import BoxedCodeGen, partition
+from tinytorch.fx.recompute_problem import Plan, Problem, RecomputeError
+from tinytorch.fx.recompute_rewrite import rewrite
+from tinytorch.fx.semantics import TorchSemantics
+from tinytorch.graph.passes import get_pass_by_name
+
+BLOCKS = ("ResNetBottleNeckLayer", "BertLayer", "GPT2Block")
+MIN_CUT_BUDGETS = (0.9, 0.7, 0.5, 0.3, 0.1)
+Run = Callable[[], list[torch.Tensor]]  # one step; returns the gradients
+
+
+class Loss(torch.nn.Module):
+    """A model that returns its loss alone."""
+
+    def __init__(self, example: LoadedModel) -> None:
+        super().__init__()
+        self.model, self.loss = example.model, example.loss
+
+    def forward(self, **batch: Any) -> torch.Tensor:
+        return self.loss(self.model, batch)
+
+
+def joint_graph(model: Loss, batch: Any, rows: int) -> JointGraph:
+    """Cleaned, and with the vocabulary in chunks if asked for."""
+    joint = capture_joint(model, batch)
+    semantics = TorchSemantics()
+    passes = [get_pass_by_name(name)(semantics) for name in CLEANING]
+    if rows:
+        passes += [ChunkedCrossEntropy(semantics, rows), *passes]
+    for each in passes:
+        each.run(joint.module.graph)
+    joint.module.recompile()
+    return joint
+
+
+def problem_of(joint: JointGraph) -> Problem:
+    return Problem(joint.module.graph, storages(joint.module), TorchSemantics())
+
+
+def copy_of(joint: JointGraph) -> JointGraph:
+    graph = TorchSemantics().copy(joint.module.graph)
+    return JointGraph(graph.owning_module, joint.inputs, joint.outputs, joint.result_leaves,
+                      joint.result_spec)  # fmt: skip
+
+
+def inputs_of(joint: JointGraph, model: Loss, batch: Any) -> list[torch.Tensor]:
+    ones = [torch.ones(()) for slot in joint.inputs if slot.role == "tangent"]
+    return joint.flat_inputs(model, batch, ones)
+
+
+def run_plan(joint: JointGraph, plan: Plan, inputs: list[torch.Tensor]) -> Run:
+    """Our rewriting of the joint graph."""
+    own = copy_of(joint)
+    rewrite(problem_of(own), plan)
+    parts = partition(own)
+    given = inputs[: len(parts.inputs)]
+    tangents = inputs[len(parts.inputs) :]
+
+    def run() -> list[torch.Tensor]:
+        results = parts.forward(list(given))
+        arguments = results[len(parts.outputs) :]
+        del results[len(parts.outputs) :]
+        arguments += [*(given[i] for i in parts.kept_inputs), *tangents]
+        return parts.backward(arguments)
+
+    return run
+
+
+def run_min_cut(joint: JointGraph, budget: float, inputs: list[torch.Tensor]) -> Run:
+    """PyTorch's two graphs, in PyTorch's order."""
+    parts = min_cut_partition(joint.module, budget)
+    for part in (parts.forward, parts.backward):
+        part.graph.set_codegen(BoxedCodeGen())
+        part.recompile()
+    count = len([s for s in joint.inputs if s.role != "tangent"])
+    given, tangents = inputs[:count], inputs[count:]
+
+    def run() -> list[torch.Tensor]:
+        results = list(parts.forward(list(given)))
+        arguments = [*results[parts.results :], *tangents]
+        del results[parts.results :]
+        return [g for g in parts.backward(arguments) if g is not None]
+
+    return run
+
+
+def run_eager(model: Loss, batch: Any) -> Run:
+    def run() -> list[torch.Tensor]:
+        loss = model(**batch)
+        found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        return [g for g in found if g is not None]
+
+    return run
+
+
+def checkpoint_blocks(model: torch.nn.Module) -> int:
+    """Let each block of a model run under torch.utils.checkpoint."""
+    blocks = [m for m in model.modules() if type(m).__name__ in BLOCKS]
+    for block in blocks:
+        block.forward = _checkpointed(block.forward)
+    return len(blocks)
+
+
+def _checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return torch.utils.checkpoint.checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+    return run
+
+
+def peak_of(run: Run, existing: Any) -> tuple[int, list[torch.Tensor]]:
+    torch.manual_seed(0)
+    with MemoryMeter(existing) as meter:
+        gradients = run()
+    return meter.peak, gradients
+
+
+def times_of(runs: dict[str, Run], rounds: int) -> dict[str, float]:
+    """The fastest of some interleaved rounds, in seconds of CPU time."""
+    found = dict.fromkeys(runs, float("inf"))
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.thread_time()
+            run()
+            found[name] = min(found[name], time.thread_time() - start)
+    return found
+
+
+def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
+    return len(a) == len(b) and all(map(torch.equal, a, b))
+
+
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Everything, run."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    example = example_of(options)
+    model = Loss(example)
+    joint = joint_graph(model, example.batch, options.rows)
+    inputs = inputs_of(joint, model, example.batch)
+    problem = problem_of(joint)
+    frontier = find_frontier(joint.module, problem)
+    runs: dict[str, Run] = {"eager": run_eager(model, example.batch)}
+    extra: dict[str, float] = {}
+    budgets: dict[str, int] = {}
+    for budget in options.budgets:
+        name = f"ours {budget:g}"
+        try:
+            plan = frontier.within(budget)
+        except RecomputeError as error:
+            print(f"{name}: {error}")
+            continue
+        runs[name] = run_plan(joint, plan, inputs)
+        extra[name] = plan.flops / problem.total_flops
+        budgets[name] = int(budget * frontier.everything.peak)
+    for budget in MIN_CUT_BUDGETS:
+        runs[f"min-cut {budget:g}"] = run_min_cut(joint, budget, inputs)
+    existing = [inputs, list(model.buffers()), example.batch]
+    peaks = {name: peak_of(run, existing) for name, run in runs.items()}
+    blocks = Loss(example_of(options))
+    blocks.load_state_dict(model.state_dict())
+    blocks.train(model.training)
+    if checkpoint_blocks(blocks):
+        runs["blocks"] = run_eager(blocks, example.batch)
+        own = [list(blocks.parameters()), list(blocks.buffers()), example.batch]
+        peaks["blocks"] = peak_of(runs["blocks"], own)
+    seconds = times_of(runs, options.rounds)
+    whole, reference = peaks["eager"]
+    return [
+        {
+            "name": name,
+            "peak": peak,
+            "of_eager": peak / whole,
+            "budget": budgets.get(name),
+            "seconds": seconds[name],
+            "slower": seconds[name] / seconds["eager"] - 1,
+            "extra_flops": extra.get(name),
+            "bit_equal": same(gradients, reference),
+        }
+        for name, (peak, gradients) in peaks.items()
+    ]
+
+
+def simulate(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Everything, simulated: min-cut's and muTWO's choices with our placement."""
+    example = example_of(options)
+    joint = joint_graph(Loss(example), example.batch, options.rows)
+    problem = problem_of(joint)
+    frontier = find_frontier(joint.module, problem)
+    whole = frontier.everything.peak
+    found = {"everything": frontier.everything}
+    for budget in options.budgets:
+        try:
+            found[f"ours {budget:g}"] = frontier.within(budget)
+        except RecomputeError as error:
+            print(f"ours {budget:g}: {error}")
+    for budget, kept in zip(MIN_CUT_BUDGETS, min_cut_plans(joint.module, problem, MIN_CUT_BUDGETS),
+                            strict=True):  # fmt: skip
+        found[f"min-cut {budget:g}"] = problem.simulate(kept)
+    greedy = [problem.simulate(kept) for kept in greedy_plans(problem)]
+    for budget in options.budgets:
+        fitting = [plan for plan in greedy if plan.peak <= budget * whole]
+        if fitting:
+            found[f"muTWO {budget:g}"] = min(fitting, key=lambda plan: plan.cost)
+    return [
+        {
+            "name": name,
+            "peak": plan.peak,
+            "of_everything": plan.peak / whole,
+            "slower": plan.cost / problem.total_cost,
+            "extra_flops": plan.flops / problem.total_flops,
+        }
+        for name, plan in found.items()
+    ]
+
+
+def example_of(options: argparse.Namespace) -> LoadedModel:
+    """The model by name, its dropout off: then all contestants must give the same gradients."""
+    sizes = {"batch": options.batch, "sequence": options.sequence, "image": options.image,
+             "head": options.head, "layers": options.layers}  # fmt: skip
+    given = {name: value for name, value in sizes.items() if value is not None}
+    torch.manual_seed(0)
+    return load_model(f"hf:{options.model}", small=options.small, dropout=0.0, **given)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    def cell(key: str, value: Any) -> str:
+        if value is None:
+            return ""
+        if key in ("peak", "budget"):
+            return format_bytes(value)
+        if key == "seconds":
+            return format_seconds(value)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return f"{100 * value:.1f} %" if isinstance(value, float) else str(value)
+
+    columns = list(rows[0])
+    return format_table(columns, [[cell(k, row[k]) for k in columns] for row in rows])
+
+
+def plot(rows: list[dict[str, Any]], path: Path, title: str) -> None:
+    """Peak against extra time, a line for each family."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for family in dict.fromkeys(row["name"].partition(" ")[0] for row in rows):
+        own = sorted(
+            (r["peak"] / 2**20, 100 * r["slower"]) for r in rows
+            if r["name"].partition(" ")[0] == family
+        )  # fmt: skip
+        axes.plot(*zip(*own, strict=True), marker="o", label=family)
+    axes.set_xlabel("peak, MiB")
+    axes.set_ylabel("extra time, %")
+    axes.set_title(title)
+    axes.legend()
+    figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--model", default="bert-base", choices=("bert-base", "gpt2", "resnet152"))
+    parser.add_argument("--small", action="store_true", help="a tiny configuration of the model")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--sequence", type=int)
+    parser.add_argument("--layers", type=int, help="blocks, instead of all")
+    parser.add_argument("--image", type=int)
+    parser.add_argument("--head", choices=("masked-lm",), help="of BERT; by default a classifier")
+    parser.add_argument("--rows", type=int, default=0, help="of a chunk of the cross entropy")
+    parser.add_argument("--budgets", type=float, nargs="+", metavar="FRACTION",
+                        default=[1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2])  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--simulate", action="store_true", help="run nothing")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--plot", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = simulate(options) if options.simulate else measure(options)
+    print(table(rows))
+    title = f"{options.model}, batch {options.batch or 'of the example'}"
+    if options.json is not None:
+        facts = {k: v for k, v in vars(options).items() if k not in ("json", "plot")}
+        options.json.write_text(json.dumps({**facts, "torch": torch.__version__, "rows": rows},
+                                           indent=2))  # fmt: skip
+    if options.plot is not None:
+        plot(rows, options.plot, title)
+
+
+if __name__ == "__main__":
+    main()

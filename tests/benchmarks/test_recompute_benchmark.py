@@ -1,0 +1,43 @@
+"""The benchmark of recomputation runs, its gradients agree, and what it writes can be read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "recompute.py"
+
+
+def run(tmp_path: Path, *arguments: str) -> tuple[dict[str, Any], str]:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--small", "--rounds", "1", "--json",
+         str(tmp_path / "r.json"), *arguments],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return json.loads((tmp_path / "r.json").read_text()), done.stdout
+
+
+@pytest.mark.slow
+def test_measured(tmp_path: Path) -> None:
+    found, table = run(tmp_path, "--budgets", "1.0", "0.85", "0.01", "--plot",
+                       str(tmp_path / "r.svg"))  # fmt: skip
+    rows = {row["name"]: row for row in found["rows"]}
+    assert {"eager", "ours 1", "ours 0.85", "min-cut 0.5", "blocks"} <= rows.keys()
+    assert all(row["bit_equal"] for row in rows.values())
+    assert rows["ours 0.85"]["peak"] <= rows["ours 0.85"]["budget"]
+    assert "ours 0.01: a budget of" in table
+    assert (tmp_path / "r.svg").exists()
+
+
+@pytest.mark.slow
+def test_simulated(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, "--simulate", "--budgets", "0.85", "--model", "gpt2", "--rows", "32")
+    rows = {row["name"]: row for row in found["rows"]}
+    assert rows["everything"]["slower"] == 0
+    assert rows["ours 0.85"]["of_everything"] <= 0.85
+    assert rows["ours 0.85"]["slower"] <= rows["muTWO 0.85"]["slower"]

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tinytorch.fx.forward import capture_forward
+from tinytorch.fx.verify import ForwardSemantics
+from tinytorch.graph.passes import PassManager
+
+B, H, L, E = 2, 3, 5, 4
+LOW = torch.finfo(torch.float32).min
+Scores = Callable[[Tensor, Tensor], Tensor]
+
+
+class Attention(nn.Module):
+    """What comes between q, k and v is a function of q and k."""
+
+    def __init__(self, scores: Scores, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.scores, self.dropout = scores, dropout
+        self.register_buffer("causal", torch.ones(L, L).tril() == 0)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights = functional.softmax(self.scores(q, k), dim=-1)
+        return functional.dropout(weights, self.dropout, self.training) @ v
+
+
+def inputs() -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(B, H, L, E, generator=generator) for _ in range(3))
+
+
+def fused(model: nn.Module, frozen: bool = False) -> int:
+    """How many fused ops the pass makes; results and gradients are checked by the manager."""
+    semantics = ForwardSemantics(frozen)
+    graph = capture_forward(model, inputs()).graph
+    graph, report = PassManager(["no-ops", "attention", "dce"], semantics).run(graph)
+    assert not report.failures, report
+    target = torch.ops.aten.scaled_dot_product_attention.default
+    return len(graph.find_nodes(op="call_function", target=target))
+
+
+def product(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.transpose(-2, -1)
+
+
+MASK = torch.randn(L, L, generator=torch.Generator().manual_seed(1))
+CAUSAL = torch.ones(L, L).tril() == 0
+FOUND: dict[str, Scores] = {
+    "plain": product,
+    "divided": lambda q, k: product(q, k) / math.sqrt(E),
+    "multiplied": lambda q, k: 0.3 * product(q, k),
+    "query scaled before": lambda q, k: product(q * 0.3, k),
+    "keys permuted": lambda q, k: q @ k.permute(0, 1, 3, 2),
+    "added mask": lambda q, k: product(q, k) / 2 + MASK,
+    "mask first": lambda q, k: MASK + product(q, k),
+    "filled with a low number": lambda q, k: product(q, k).masked_fill(q[..., :1] > 0, LOW),
+    "filled with -inf": lambda q, k: (product(q, k) / 2).masked_fill(CAUSAL, -math.inf),
+}
+NOT_FOUND: dict[str, Scores] = {
+    "mask of another shape": lambda q, k: (
+        product(q, k)[:, :1] + MASK[None, None].expand(B, H, L, L)
+    ),
+    "rows may be empty": lambda q, k: product(q, k).masked_fill(q[..., :1] > 0, -math.inf),
+    "a row is empty": lambda q, k: product(q, k).masked_fill(~CAUSAL, -math.inf),
+    "two products": lambda q, k: product(q, k) + product(k, q),
+    "cosine": lambda q, k: product(q, k).cos(),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("frozen", [True, False])
+def test_found(name: str, frozen: bool) -> None:
+    found = fused(Attention(FOUND[name]).eval(), frozen)
+    assert found == (frozen or name != "filled with a low number")
+
+
+@pytest.mark.parametrize("name", NOT_FOUND)
+def test_not_found(name: str) -> None:
+    if name == "two products":
+        assert fused(Attention(NOT_FOUND[name]).eval()) == 1  # one of them is the mask
+    else:
+        assert fused(Attention(NOT_FOUND[name]).eval(), frozen=True) == 0
+
+
+def test_dropout_draws_its_own_numbers() -> None:
+    assert fused(Attention(product, dropout=0.5).train()) == 0
+    assert fused(Attention(product, dropout=0.5).eval()) == 1
+
+
+def test_weights_that_are_returned() -> None:
+    class Model(Attention):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+            weights = functional.softmax(self.scores(q, k), dim=-1)
+            return weights @ v, weights
+
+    assert fused(Model(product)) == 0
+
+
+def test_softmax_over_another_dimension() -> None:
+    class Model(Attention):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return functional.softmax(self.scores(q, k), dim=-2) @ v
+
+    assert fused(Model(product)) == 0
+
+
+def test_causal_buffer_of_a_frozen_model() -> None:
+    class Model(Attention):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            scores = product(q, k).masked_fill(self.causal, -math.inf)
+            return functional.softmax(scores, dim=-1) @ v
+
+    assert fused(Model(product).eval(), frozen=True) == 1
+    assert fused(Model(product).eval(), frozen=False) == 0  # the buffer may change

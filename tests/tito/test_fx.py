@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.system_tools import require_tool
+from tito.cli import app
+
+runner = CliRunner()
+
+FACTORY = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x, y):
+        scores = self.out(torch.relu(self.hidden(x)))
+        return {"loss": nn.functional.cross_entropy(scores, y), "scores": scores}
+
+def make(batch):
+    torch.manual_seed(0)
+    return Net(), {"x": torch.randn(batch, 6), "y": torch.zeros(batch, dtype=torch.int64)}
+"""
+
+
+@pytest.fixture
+def factory(tmp_path: Path) -> str:
+    file = tmp_path / "net.py"
+    file.write_text(FACTORY)
+    return f"{file}:make"
+
+
+def tito(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tito", "fx", *arguments], capture_output=True, text=True
+    )
+
+
+def test_trace_prints_the_whole_training_step(factory: str) -> None:
+    shown = tito("trace", factory, "--kind", "step", "--optimizer", "sgd")
+    assert shown.returncode == 0, shown.stderr
+    assert " : float32[2, 6] = placeholder " in shown.stdout
+    assert "# backward" in shown.stdout and "# optimizer" in shown.stdout
+
+
+@pytest.mark.slow
+def test_every_command_works_on_a_users_own_model(factory: str, tmp_path: Path) -> None:
+    require_tool("dot")
+    nodes = json.loads(tito("trace", factory, "--json").stdout)
+    assert {"placeholder", "call_function", "output"} <= {node["op"] for node in nodes}
+    drawn = tito("draw", factory, str(tmp_path / "net.svg"), "--kind", "joint")
+    assert drawn.returncode == 0, drawn.stderr
+    assert "<svg" in (tmp_path / "net.svg").read_text()
+    found = json.loads(tito("diagnose", factory, "--json").stdout)["diagnosis"]
+    assert {"export", "make_fx"} <= {verdict["tracer"] for verdict in found["verdicts"]}
+    report = json.loads(tito("optimize", factory, "--json").stdout)
+    assert report["report"]["passes"]
+    page = tmp_path / "profile.html"
+    profiled = tito("profile", factory, "--optimizer", "sgd", "--report", str(page))
+    assert profiled.returncode == 0, profiled.stderr
+    assert "<svg" in page.read_text() or "<canvas" in page.read_text()
+    saved = tito("checkpoint", factory, "--budget", "1.0")
+    assert saved.returncode == 0, saved.stderr
+    speed = json.loads(tito("compile", factory, "--json").stdout)
+    assert speed["ratio"] > 0 and "compiled parts" in speed["report"]
+
+
+def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
+    for arguments, message in (
+        (["trace", "hf:gpt3"], "there is no model 'hf:gpt3'. Did you mean 'hf:gpt2'?"),
+        (["trace", "nowhere.py:make"], "there is no file nowhere.py"),
+        (["trace", "hf:gpt2", "--kind", "steps"], "Did you mean 'step'?"),
+        (["draw", "hf:gpt2", "net.gif"], "There are: .svg, .png, .mmd, .dot"),
+        (["profile", "hf:gpt2", "--optimizer", "adan"], "Did you mean"),
+    ):
+        result = runner.invoke(app, ["fx", *arguments])
+        assert result.exit_code == 2
+        assert message in " ".join(result.output.split())
+
+
+def test_a_wrong_budget_is_said_in_a_sentence(factory: str) -> None:
+    result = tito("checkpoint", factory, "--budget", "a lot")
+    assert result.returncode == 1
+    assert "'a lot' is no budget" in result.stderr and "Traceback" not in result.stderr

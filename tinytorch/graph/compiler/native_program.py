@@ -1,0 +1,232 @@
+"""`NativeProgram`: compiled code, and how it is called with arrays and numbers.
+
+The code reads addresses from a table. Those of the arena, constants and parameters hardly ever
+change; a call writes those that do, and runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from operator import is_, itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.gemm import SCRATCH_BYTES
+from tinytorch.backends.optimized.library import JIT, compile_source, kernel
+from tinytorch.backends.optimized.llvm import address
+from tinytorch.backends.optimized.symbols.views import words
+from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.graph.compiler.native_code import Code, Word
+from tinytorch.graph.compiler.places import Buffer, Memory, Place
+from tinytorch.graph.compiler.schedule import Role
+from tinytorch.graph.memory import ALIGNMENT
+
+
+class _Slots(NamedTuple):
+    """Words of the table that follow the address of one array.
+
+    Attributes:
+        number: of the buffer among its kind.
+        words: positions in the table, and offsets from the array's address.
+        address_of: gives that address.
+    """
+
+    number: int
+    words: list[tuple[int, int]]
+    address_of: Callable[[Array], int]
+
+    def point_to(self, array: Array, table: memoryview) -> None:
+        """Write the addresses."""
+        start = self.address_of(array)
+        for position, offset in self.words:
+            table[position] = start + offset
+
+
+class _Frame:
+    """What one call that is under way needs: memory, and the table of addresses.
+
+    Attributes:
+        words: the table.
+        address: of the table.
+        state: the arrays of parameters and the like whose addresses stand in it.
+        numbers: for each input that is a number its index, and where the code reads it.
+    """
+
+    def __init__(self, code: Code, scratch_threads: int, states: int) -> None:
+        nbytes = code.arena_bytes + 2 * ALIGNMENT + scratch_threads * SCRATCH_BYTES
+        self._memory = np.empty(nbytes, np.uint8)
+        arena = self._memory.ctypes.data
+        arena += -arena % ALIGNMENT
+        scratch = arena + code.arena_bytes + -code.arena_bytes % ALIGNMENT
+        cells = {
+            i: np.zeros(1, each.meta.dtype.dtype)
+            for i, each in enumerate(code.schedule.inputs)
+            if each.role.is_number
+        }
+        self.numbers = [(i, memoryview(cell)) for i, cell in cells.items()]  # type: ignore[arg-type]
+        self.state: tuple[Array | None, ...] = (None,) * states
+        table = np.zeros(max(len(code.words), 1), np.int64)
+        for position, word in enumerate(code.words.values()):
+            table[position] = _fixed(word, code, arena, scratch, cells)
+        self.words = memoryview(table)  # type: ignore[arg-type]
+        self.address: int = table.ctypes.data
+
+
+def _fixed(word: Word, code: Code, arena: int, scratch: int, cells: dict[int, Array]) -> int:
+    """The value of a word that is the same in every call of a frame, otherwise 0."""
+    simple = {"number": word.index, "scratch": scratch}
+    if word.kind in simple:
+        return simple[word.kind]
+    array = None
+    if word.kind == "array":
+        array = code.arrays[word.index]
+    elif word.buffer is not None:
+        memory, index = word.buffer.memory, word.buffer.index
+        if memory is Memory.ARENA:
+            return arena + word.offset
+        if memory is Memory.CONSTANT:
+            array = code.schedule.constants[index]
+        elif memory is Memory.INPUT:
+            array = cells.get(index)
+    return 0 if array is None else int(array.ctypes.data) + word.offset
+
+
+class NativeProgram:
+    """A schedule as machine code.
+
+    A call takes one value for each input of the schedule, arrays in C order or, for seeds and
+    learning rates, numbers; it updates `schedule.written` in place and returns an array for each of
+    `schedule.returns`. Several threads may call at once: each call under way has memory of its own.
+
+    Args:
+        code: complete.
+        count: the number of threads that it may use.
+
+    Attributes:
+        source: the generated code: loops, then the function that calls them.
+    """
+
+    def __init__(self, code: Code, count: int) -> None:
+        self._code, self._threads = code, count
+        self._thread_word = list(code.words).index("threads") if "threads" in code.words else None
+        if self._thread_word is not None:
+            threads.launch()
+        text = code.source()
+        self.source = "\n\n".join([*code.sources.values(), text])
+        self._step = _compiled("step", text, {"words": words, **code.functions}, (types.int64,))
+        self._frames: deque[_Frame] = deque()
+        schedule, changing = code.schedule, _changing(code)
+        state, self._arguments = [], []
+        for i, each in enumerate(schedule.inputs):
+            places = changing.get(Buffer(Memory.INPUT, i), [])
+            if not places or each.role.is_number:
+                continue
+            if each.role is Role.STATE:  # the same array in nearly every call
+                state.append(_Slots(i, places, _slow_address))
+            else:
+                self._arguments.append(_Slots(i, places, _quick_address(each.meta)))
+        self._state = state
+        self._pick_state = _picker([slots.number for slots in state])
+        self._own = [
+            (meta, _Slots(i, changing.get(Buffer(Memory.OWN, i), []), _quick_address(meta)))
+            for i, meta in enumerate(schedule.own)
+        ]
+        self._returns = [schedule.places[node] for node in schedule.returns]
+
+    def __call__(self, values: Sequence[Any]) -> list[Array]:
+        """Run it.
+
+        Raises:
+            IndexError: an index or label is out of range.
+        """
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = _Frame(self._code, self._threads, len(self._state))
+        table = frame.words
+        state = self._pick_state(values)
+        if not all(map(is_, state, frame.state)):
+            for slots, array in zip(self._state, state, strict=True):
+                slots.point_to(array, table)
+            frame.state = state
+        for slots in self._arguments:
+            slots.point_to(values[slots.number], table)
+        for i, cell in frame.numbers:
+            cell[0] = values[i]
+        own = []
+        for meta, slots in self._own:
+            array = np.empty(meta.shape, meta.dtype.dtype)
+            slots.point_to(array, table)
+            own.append(array)
+        if self._thread_word is None:
+            failure = self._step(frame.address)
+        else:
+            count = min(self._threads, threads.get_num_threads())
+            failure = threads.run_parallel(self._run_on, self._run_alone, count, frame)
+        self._frames.append(frame)
+        if failure:
+            name, extent = self._code.failures[failure - 1]
+            raise IndexError(f"{name} has an element that is not in 0 .. {extent - 1}")
+        return [_array_at(place, own, values) for place in self._returns]
+
+    def _run_on(self, count: int, frame: _Frame) -> Any:
+        frame.words[self._thread_word] = count  # type: ignore[index]
+        return self._step(frame.address)
+
+    def _run_alone(self, frame: _Frame) -> Any:
+        return self._run_on(1, frame)
+
+
+def _array_at(place: Place, own: list[Array], values: Sequence[Any]) -> Array:
+    """The array that stands at a place of memory that the caller may have."""
+    memory: Array = (own if place.buffer.memory is Memory.OWN else values)[place.buffer.index]
+    if memory.shape == place.shape and memory.strides == place.strides and not place.offset:
+        return memory
+    return np.ndarray(place.shape, place.dtype.dtype, memory, place.offset, place.strides)
+
+
+def _picker(indices: list[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function that gives these elements of a sequence."""
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda values: tuple([values[i] for i in indices])
+
+
+def _changing(code: Code) -> dict[Buffer, list[tuple[int, int]]]:
+    """For each buffer that may change from call to call: words of the table, and offsets."""
+    found: dict[Buffer, list[tuple[int, int]]] = {}
+    for position, word in enumerate(code.words.values()):
+        if word.buffer is not None and word.buffer.memory in (Memory.INPUT, Memory.OWN):
+            found.setdefault(word.buffer, []).append((position, word.offset))
+    return found
+
+
+def _compiled(name: str, source: str, names: dict[str, Any], signature: Iterable[Any]) -> Any:
+    function = compile_source(name, source, names)
+    return function.compile(tuple(signature)) if JIT else function
+
+
+def _slow_address(x: Array) -> int:
+    start: int = x.__array_interface__["data"][0]
+    return start
+
+
+@cache
+def _quick_address(meta: TensorMeta) -> Callable[[Array], int]:
+    """The address of an array of one dtype and number of dimensions, in a tenth of the time."""
+    if not JIT:
+        return address
+    kind = types.Array(from_dtype(meta.dtype.dtype), meta.ndim, "A")
+    compiled: Any = kernel(_address)
+    entry: Callable[[Array], int] = compiled.compile((kind,))
+    return entry
+
+
+def _address(x: Array) -> int:
+    return address(x)
