@@ -10,6 +10,7 @@ backend whose calls are no faster than eager ones never gets there.
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
 import warnings
@@ -55,16 +56,13 @@ def break_even(first: float, warm: float, eager: float) -> str:
 def measure(name: str, model: nn.Module, inputs: dict[str, Any]) -> list[list[str]]:
     """One row a backend. Eager calls and compiled ones alternate, so that both meet one machine."""
     model.eval()
-
-    def eager() -> Any:
-        return model(**inputs)
-
+    eager = functools.partial(model, **inputs)
     rows = []
     for backend in BACKENDS:
         torch._dynamo.reset()
-        compiled = torch.compile(model, backend=backend)
-        first = seconds(lambda: compiled(**inputs))
-        times = [(seconds(eager), seconds(lambda: compiled(**inputs))) for _ in range(WARM_CALLS)]
+        compiled = functools.partial(torch.compile(model, backend=backend), **inputs)
+        first = seconds(compiled)
+        times = [(seconds(eager), seconds(compiled)) for _ in range(WARM_CALLS)]
         before = statistics.median(t[0] for t in times)
         after = statistics.median(t[1] for t in times)
         rows.append([

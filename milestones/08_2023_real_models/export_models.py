@@ -1,6 +1,6 @@
 """Several kinds of model as graphs and as ONNX files: what goes through, and what does not, why.
 
-    python export_models.py [FOLDER]      # writes the ONNX files there
+python export_models.py [FOLDER]      # writes the ONNX files there
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import tinytorch
 from tinytorch.bench import format_table
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx import capture_forward, load_model
-from tinytorch.fx.exchange import tensor_from_torch
-from tinytorch.fx.from_torch import from_torch
+from tinytorch.fx.convert.exchange import tensor_from_torch
+from tinytorch.fx.convert.from_torch import from_torch
+from tinytorch.fx.tracers import quiet
 from tinytorch.graph import trace
 from tinytorch.graph.onnx import export_onnx
 
@@ -60,7 +61,8 @@ def models() -> dict[str, tuple[nn.Module, Any]]:
 
 def export(model: nn.Module, inputs: Any, path: Path | None) -> list[str]:
     """How many nodes the graph has in ATen, in our ops and in ONNX, and the most frequent op."""
-    captured = capture_forward(model, inputs, decompose=True)
+    with quiet():
+        captured = capture_forward(model, inputs, decompose=True)
     calls = [n for n in captured.graph.nodes if n.op == "call_function"]
     ((most, count),) = Counter(str(n.target) for n in calls).most_common(1)
     module = from_torch(model, inputs)

@@ -14,8 +14,8 @@ import torch
 
 import tinytorch
 from tinytorch.fx import TorchSemantics, capture_step, load_model
-from tinytorch.fx.exchange import tensor_from_torch
-from tinytorch.fx.from_torch import from_torch
+from tinytorch.fx.convert.exchange import tensor_from_torch
+from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.graph import PassManager
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -51,9 +51,7 @@ def check_step(milestone, name) -> None:
         expected.backward()
         optimizer.step()
         apart = max(apart, float((loss - expected).abs().detach()))
-    milestone.gate(
-        f"{name}: {STEPS} steps give eager's losses", apart == 0.0, f"{apart:.1e} apart"
-    )
+    milestone.gate(f"{name}: {STEPS} steps give eager's losses", apart == 0.0, f"{apart:.1e} apart")
 
 
 def check_inference(milestone, name) -> None:

@@ -29,10 +29,10 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 
 from tinytorch.autograd import no_grad
 from tinytorch.backends import find_backend
-from tinytorch.fx.aten import ATEN
-from tinytorch.fx.aten_module import AtenModule
-from tinytorch.fx.exchange import array_to_torch
-from tinytorch.fx.support import Support, empty_example
+from tinytorch.fx.convert.aten import ATEN
+from tinytorch.fx.convert.aten_module import AtenModule
+from tinytorch.fx.convert.exchange import array_to_torch
+from tinytorch.fx.convert.support import Support, empty_example
 from tinytorch.graph.compiler.generate import MODES, Target, generate
 from tinytorch.graph.compiler.lower import without_detach
 from tinytorch.graph.compiler.schedule import Role

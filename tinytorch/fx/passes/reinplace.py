@@ -74,8 +74,8 @@ class Reinplace(OptimizationPass):
             graph.erase_node(update.node)
         return bool(found)
 
-    def _may_be_written(self, tensor: Node, update: Node, rank: dict[Node, int]) -> bool:
-        if tensor.op != "placeholder":
+    def _may_be_written(self, tensor: Any, update: Node, rank: dict[Node, int]) -> bool:
+        if not isinstance(tensor, Node) or tensor.op != "placeholder":
             return False
         readers = readers_of(tensor, self.semantics)
         return all(rank[reader] <= rank[update] for reader in readers)

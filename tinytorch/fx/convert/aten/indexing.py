@@ -10,7 +10,7 @@ from tinytorch import creation, ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import int64
 from tinytorch.functions import elementwise as e, indexing, movement as m
-from tinytorch.fx.aten.registry import aten
+from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
 aten("gather")(lambda a, dim, index, *, sparse_grad=False: indexing.gather(a, dim, index))

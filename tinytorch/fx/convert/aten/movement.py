@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinytorch.functions import movement as m
-from tinytorch.fx.aten.registry import aten
+from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
 aten("permute")(m.permute)

@@ -14,9 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tinytorch
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.aten import ATEN, aten
-from tinytorch.fx.aten_module import _converted, aten_name
-from tinytorch.fx.exchange import meta_from_torch, tensor_from_torch
+from tinytorch.fx.convert.aten import ATEN, aten
+from tinytorch.fx.convert.aten_module import _converted, aten_name
+from tinytorch.fx.convert.exchange import meta_from_torch, tensor_from_torch
 from tinytorch.tensor import Tensor
 
 REFUSALS = (TinyTorchError, NotImplementedError, TypeError, ValueError, IndexError)

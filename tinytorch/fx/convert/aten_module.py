@@ -16,8 +16,8 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.aten import ATEN
-from tinytorch.fx.exchange import dtype_from_torch, tensor_from_torch
+from tinytorch.fx.convert.aten import ATEN
+from tinytorch.fx.convert.exchange import dtype_from_torch, tensor_from_torch
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
 

@@ -12,7 +12,7 @@ import numpy as np
 from tinytorch.dispatch import wrap
 from tinytorch.dtypes import meta_of_array
 from tinytorch.functions import elementwise as e, linalg, reductions as r
-from tinytorch.fx.aten.registry import aten
+from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
 

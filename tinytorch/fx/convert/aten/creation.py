@@ -7,7 +7,7 @@ from typing import Any
 
 from tinytorch import creation
 from tinytorch.dtypes import as_dtype
-from tinytorch.fx.aten.registry import aten
+from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
 

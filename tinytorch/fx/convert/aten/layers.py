@@ -11,7 +11,7 @@ from tinytorch import creation, ops
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import int64, meta_of_array
 from tinytorch.functions import elementwise as e, linalg, movement as m, reductions as r
-from tinytorch.fx.aten.registry import aten
+from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tinytorch.dtypes import as_dtype
 from tinytorch.functions import elementwise as e
-from tinytorch.fx.aten.registry import aten
+from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
 

@@ -13,8 +13,8 @@ import tinytorch
 from tests.op_samples import admitted_dtypes, draw_sample
 from tinytorch import nn, optim
 from tinytorch.dispatch import apply
-from tinytorch.fx.to_torch import ConversionError, to_torch
-from tinytorch.fx.torch_ops import TORCH_OPS
+from tinytorch.fx.convert.to_torch import ConversionError, to_torch
+from tinytorch.fx.convert.torch_ops import TORCH_OPS
 from tinytorch.graph import trace
 from tinytorch.graph.ir import Graph
 from tinytorch.nn import functional as F

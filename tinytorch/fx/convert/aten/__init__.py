@@ -1,6 +1,6 @@
 """PyTorch's ATen operators as Tensor code, by name. A file holds a family; its import enters it."""
 
-from tinytorch.fx.aten import (
+from tinytorch.fx.convert.aten import (
     attention as attention,
     creation as creation,
     elementwise as elementwise,
@@ -9,4 +9,4 @@ from tinytorch.fx.aten import (
     movement as movement,
     reductions as reductions,
 )
-from tinytorch.fx.aten.registry import ATEN as ATEN, aten as aten
+from tinytorch.fx.convert.aten.registry import ATEN as ATEN, aten as aten

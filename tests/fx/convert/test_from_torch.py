@@ -11,9 +11,9 @@ from torch import nn
 
 import tinytorch
 from tinytorch.fx import load_model
-from tinytorch.fx.aten_module import UnsupportedAtenError
-from tinytorch.fx.exchange import tensor_from_torch, tensor_to_torch
-from tinytorch.fx.from_torch import from_torch
+from tinytorch.fx.convert.aten_module import UnsupportedAtenError
+from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
+from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.graph import trace
 
 NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]

@@ -14,7 +14,7 @@ from torch import nn
 from torch.fx import GraphModule
 
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.torch_ops import CREATING, TORCH_OPS
+from tinytorch.fx.convert.torch_ops import CREATING, TORCH_OPS
 from tinytorch.graph.bindings import Binding, StateBinding
 from tinytorch.graph.compiler.lower import Ends, lower
 from tinytorch.graph.ir import Graph, Node, map_arg
@@ -104,7 +104,7 @@ class _Writer:
         if function is None:
             raise ConversionError(
                 f"op {name} (of {node.stack_trace or node.name}) has no counterpart in PyTorch; "
-                f"give it a line in tinytorch/fx/torch_ops.py"
+                f"give it a line in tinytorch/fx/convert/torch_ops.py"
             )
         params = dict(node.kwargs)
         if "dtype" in params:  # by name: generated code must be able to print it

@@ -13,9 +13,9 @@ from torch.fx.passes.operator_support import OperatorSupport
 
 from tinytorch.dispatch import wrap
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.aten import ATEN
-from tinytorch.fx.aten_module import aten_name, call_node
-from tinytorch.fx.exchange import meta_from_torch
+from tinytorch.fx.convert.aten import ATEN
+from tinytorch.fx.convert.aten_module import aten_name, call_node
+from tinytorch.fx.convert.exchange import meta_from_torch
 from tinytorch.graph.trace import trace
 
 
