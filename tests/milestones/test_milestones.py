@@ -11,6 +11,7 @@ from tests.milestones.conftest import ROOT, Replay
 
 FOLDERS = sorted(path.parent.name for path in (ROOT / "milestones").glob("*/main.py"))
 CNN = "04_1998_cnn"
+SLOW = (CNN, "08_2023_real_models")
 
 IDLE_SGD = "import tinytorch.optim as o; o.SGD.step = lambda self: None"
 IDLE_ADAM = "import tinytorch.optim as o; o.Adam.step = lambda self: None"
@@ -48,7 +49,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(
-    "folder", [f if f != CNN else pytest.param(f, marks=pytest.mark.slow) for f in FOLDERS]
+    "folder", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FOLDERS]
 )
 def test_all_gates_hold(folder: str, replay: Replay) -> None:
     result = replay(folder, "", "--json")

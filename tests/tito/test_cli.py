@@ -61,7 +61,7 @@ def test_help_loads_nothing_heavy() -> None:
     [
         (["milestones"], "No such command 'milestones'. Did you mean 'milestone'"),
         (["start", "02"], "No such command 'start'. Did you mean 'module start'?"),
-        (["complte"], "No such command 'complte'. Did you mean 'module complete'?"),
+        (["complte"], "No such command 'complte'. Did you mean 'module complete'"),
         (["module", "tset", "02"], "No such command 'tset'. Did you mean 'test'"),
         (["qqq"], "No such command 'qqq'.\n"),
     ],

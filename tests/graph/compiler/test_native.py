@@ -201,6 +201,18 @@ def test_pooling_comes_before_relu(rng):
     assert "%max_pool2d_backward" in str(graph).splitlines()[-1]
 
 
+def test_many_powers_in_one_loop(rng):
+    # written with the table's branches, LLVM does not come to an end here
+    def function(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+        return x + (a**b) ** a + (b**a) ** b + a ** (a - 1.0) + b ** (b - 1.0)
+
+    a, b = tinytorch.tensor(0.5), tinytorch.tensor(1.5)
+    x = tinytorch.tensor(rng.standard_normal(5).astype(np.float32))
+    schedule = schedule_of(function, a, b, x, passes=("native_fusion",))
+    result = run(schedule, a.numpy(), b.numpy(), x.numpy())
+    np.testing.assert_allclose(result[0], function(a, b, x).numpy(), 1e-5)
+
+
 def test_gradients_of_slices_are_put_together(rng):
     x = tinytorch.tensor(rng.standard_normal((3, 4, 5)).astype(np.float32), requires_grad=True)
 

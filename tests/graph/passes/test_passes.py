@@ -290,7 +290,7 @@ def test_layout_keeps_what_decides_the_shape():
 
 def test_passes_by_name():
     assert get_pass_by_name("fusion") is Fusion
-    with pytest.raises(KeyError, match="there is no pass 'nonsense'; there are algebra, cse"):
+    with pytest.raises(KeyError, match=r"there is no pass 'nonsense'; there are algebra, .*dce"):
         get_pass_by_name("nonsense")
     with pytest.raises(ValueError, match="there is a pass 'dce' already"):
 

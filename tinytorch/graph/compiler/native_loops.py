@@ -46,8 +46,9 @@ ON_INTEGERS = frozenset(
         *("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or"),
     )
 )
-OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-"""Of floats: compiled, a division by zero does what the table spells out for Python."""
+OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**"}
+"""Of floats: compiled, they do what IEEE 754 says, which the table has to spell out for Python. (At
+each of the branches of `pow` LLVM would try to split the loop, which takes minutes.)"""
 
 MOST_OPERANDS = 12  # that a loop walks through side by side
 
