@@ -26,15 +26,15 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from tinytorch.bench import format_bytes, format_seconds, time_callables
-from tinytorch.fx.checkpointing import checkpoint
-from tinytorch.fx.devices import resolve_device, synchronize
-from tinytorch.fx.memory_meter import measure_peak
+from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.models import LoadedModel, call, load_model
-from tinytorch.fx.optimizer import GraphOptimizer
-from tinytorch.fx.profiler import GraphProfiler
-from tinytorch.fx.recompute_problem import RecomputeError
-from tinytorch.fx.step import capture_step
-from tinytorch.fx.step_optimizer import optimize_step
+from tinytorch.fx.optimize.devices import resolve_device, synchronize
+from tinytorch.fx.optimize.optimizer import GraphOptimizer
+from tinytorch.fx.optimize.step_optimizer import optimize_step
+from tinytorch.fx.profile.memory_meter import measure_peak
+from tinytorch.fx.profile.profiler import GraphProfiler
+from tinytorch.fx.recompute.checkpointing import checkpoint
+from tinytorch.fx.recompute.problem import RecomputeError
 
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 BUDGETS = (0.6, 0.4)

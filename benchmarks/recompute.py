@@ -26,19 +26,19 @@ import torch
 import torch.utils.checkpoint
 
 from tinytorch.bench import format_bytes, format_seconds, format_table
-from tinytorch.fx.checkpointing import CLEANING
-from tinytorch.fx.joint import JointGraph, capture_joint
-from tinytorch.fx.liveness import storages
-from tinytorch.fx.memory_meter import MemoryMeter
+from tinytorch.fx.recompute.checkpointing import CLEANING
+from tinytorch.fx.capture.joint import JointGraph, capture_joint
+from tinytorch.fx.profile.liveness import storages
+from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.models import LoadedModel, load_model
 from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy
-from tinytorch.fx.recompute import find_frontier
-from tinytorch.fx.recompute_mincut import min_cut_partition, min_cut_plans
-from tinytorch.fx.recompute_mutwo import greedy_plans
-from tinytorch.fx.recompute_partition import BoxedCodeGen, partition
-from tinytorch.fx.recompute_problem import Plan, Problem, RecomputeError
-from tinytorch.fx.recompute_rewrite import rewrite
-from tinytorch.fx.semantics import TorchSemantics
+from tinytorch.fx.recompute.frontier import find_frontier
+from tinytorch.fx.recompute.mincut import min_cut_partition, min_cut_plans
+from tinytorch.fx.recompute.mutwo import greedy_plans
+from tinytorch.fx.recompute.partition import BoxedCodeGen, partition
+from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
+from tinytorch.fx.recompute.rewrite import rewrite
+from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.passes import get_pass_by_name
 
 BLOCKS = ("ResNetBottleNeckLayer", "BertLayer", "GPT2Block")

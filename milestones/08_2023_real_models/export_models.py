@@ -20,7 +20,7 @@ from tinytorch.errors import TinyTorchError
 from tinytorch.fx import capture_forward, load_model
 from tinytorch.fx.convert.exchange import tensor_from_torch
 from tinytorch.fx.convert.from_torch import from_torch
-from tinytorch.fx.tracers import quiet
+from tinytorch.fx.diagnosis.tracers import quiet
 from tinytorch.graph import trace
 from tinytorch.graph.onnx import export_onnx
 

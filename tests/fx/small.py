@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tinytorch.fx.joint import JointGraph, capture_joint
-from tinytorch.fx.liveness import storages
-from tinytorch.fx.recompute_problem import Problem
-from tinytorch.fx.semantics import TorchSemantics
+from tinytorch.fx.capture.joint import JointGraph, capture_joint
+from tinytorch.fx.profile.liveness import storages
+from tinytorch.fx.recompute.problem import Problem
+from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.passes import get_pass_by_name
 
 SEMANTICS = TorchSemantics()

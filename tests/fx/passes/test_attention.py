@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tinytorch.fx.forward import capture_forward
-from tinytorch.fx.verify import ForwardSemantics
+from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.graph.passes import PassManager
 
 B, H, L, E = 2, 3, 5, 4

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.fx.small import SEMANTICS, clean, joint_of
-from tinytorch.fx.joint import JointGraph, capture_joint
-from tinytorch.fx.liveness import timeline
+from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.models import load_model
 from tinytorch.fx.passes.chunked_cross_entropy import (
     ChunkedCrossEntropy,
     chunked_head,
     find_heads,
 )
+from tinytorch.fx.profile.liveness import timeline
 from tinytorch.graph.passes import PassManager, get_pass_by_name
 
 ROWS, WIDTH, VOCABULARY = 48, 8, 300

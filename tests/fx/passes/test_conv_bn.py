@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch import Tensor, nn
 
-from tinytorch.fx.forward import capture_forward
+from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.models import load_model
+from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes.conv_bn import ConvBatchNorm, folded
-from tinytorch.fx.semantics import TorchSemantics
-from tinytorch.fx.verify import ForwardSemantics
+from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.passes import PassManager
 
 aten = torch.ops.aten

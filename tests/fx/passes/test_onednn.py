@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tinytorch.fx.forward import capture_forward
+from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes.onednn import OneDnn
 from tinytorch.fx.passes.packed import PackedConvolution, PackedLinear
-from tinytorch.fx.verify import ForwardSemantics
 from tinytorch.graph.passes import PassManager
 
 pytestmark = pytest.mark.skipif(

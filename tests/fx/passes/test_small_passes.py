@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
-from tinytorch.fx.forward import capture_forward
-from tinytorch.fx.semantics import TorchSemantics
-from tinytorch.fx.verify import ForwardSemantics
+from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.optimize.verify import ForwardSemantics
+from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.passes import PassManager
 
 aten = torch.ops.aten

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import nn
 
+from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.convert.aten_module import AtenModule, UnsupportedAtenError
 from tinytorch.fx.convert.support import Support
-from tinytorch.fx.forward import capture_forward
 
 REASONS_SHOWN = 10
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch.fx
 
-from tinytorch.fx.liveness import storages, timeline
-from tinytorch.fx.recompute import Budget, find_frontier
-from tinytorch.fx.recompute_problem import Plan, Problem, RecomputeError
-from tinytorch.fx.recompute_rewrite import rewrite
+from tinytorch.fx.profile.liveness import storages, timeline
+from tinytorch.fx.recompute.frontier import Budget, find_frontier
+from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
+from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 from tinytorch.graph.semantics import Semantics

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from tinytorch.fx.devices import synchronize
+from tinytorch.fx.optimize.devices import synchronize
 from tinytorch.graph.passes.base import OptimizationPass
 
 CPU = torch.device("cpu")

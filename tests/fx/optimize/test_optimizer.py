@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tinytorch.fx.models import load_model
+from tinytorch.fx.optimize.optimized import OptimizedModuleError
+from tinytorch.fx.optimize.optimizer import GraphOptimizer, OptimizationError
+from tinytorch.fx.optimize.verify import (
+    Accuracy,
+    ForwardSemantics,
+    accuracy,
+    compare,
+    larger,
+    observe,
+    other_values,
+)
+from tinytorch.fx.passes.race import RacedPass, is_faster
+from tinytorch.graph.ir import GraphError
+from tinytorch.graph.passes import OptimizationPass
+
+aten = torch.ops.aten
+NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]
+
+
+def randn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Net(nn.Module):
+    """Convolution and batch norm, dropout, something computed twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.convolution, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+        self.dropout, self.head = nn.Dropout(0.3), nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        y = functional.relu(self.norm(self.convolution(x)))
+        y = self.dropout(y.mean((2, 3)))
+        return {"logits": self.head(y) + (y.exp() - y.exp()).sum(), "features": y}
+
+
+class Doubles(OptimizationPass):
+    """A wrong pass: it multiplies the first result by a number near 1."""
+
+    name = "doubles"
+    exact = False
+
+    def __init__(self, factor: float = 2.0) -> None:
+        super().__init__(ForwardSemantics())
+        self.factor = factor
+
+    def analyze(self, graph: torch.fx.Graph) -> Any:
+        return graph.output_node()
+
+    def transform(self, graph: torch.fx.Graph, found: Any) -> bool:
+        node = found.all_input_nodes[0]
+        with graph.inserting_before(found):
+            new = graph.call_function(aten.mul.Tensor, (node, self.factor))
+        new.meta["val"] = node.meta["val"]
+        found.replace_input_with(node, new)
+        return True
+
+
+class Slower(RacedPass):
+    """Computes the first result many times over."""
+
+    name = "slower"
+
+    def analyze(self, graph: torch.fx.Graph) -> Any:
+        return graph.output_node()
+
+    def transform(self, graph: torch.fx.Graph, found: Any) -> bool:
+        node = last = found.all_input_nodes[0]
+        with graph.inserting_before(found):
+            for _ in range(200):
+                last = graph.call_function(aten.neg.default, (last,))
+                last.meta["val"] = node.meta["val"]
+        found.replace_input_with(node, last)
+        return True
+
+
+# -- what it returns -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inference_of_the_models(name: str) -> None:
+    example = load_model(name, small=True, batch=2, sequence=16, image=32)
+    model = example.model.eval()
+    optimizer = GraphOptimizer(model, example.inputs, device="cpu", trials=1)
+    module = optimizer.optimize()
+    with torch.no_grad():
+        expected, found = model(**example.inputs), module(**example.inputs)
+    assert type(found) is type(expected)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    before, after = optimizer.report().calls["eval"]
+    assert after < 0.75 * before
+    assert not optimizer.report().undone
+    accurate = optimizer.report().accuracy
+    assert accurate is not None and accurate.is_good
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_training(mode: str) -> None:
+    model = Net().train()
+    x = randn(4, 3, 8, 8)
+    optimizer = GraphOptimizer(model, (x,), device="cpu")
+    module = optimizer.optimize()
+    assert module.training and not optimizer.report().failures
+    assert dict(module.named_parameters()).keys() == {
+        f"model.{name}" for name, _ in model.named_parameters()
+    }
+    twin = Net()
+    twin.load_state_dict(model.state_dict())
+    twin.train(mode == "train")
+    module.train(mode == "train")
+    results = []
+    for each in (module, twin):
+        torch.manual_seed(3)
+        each(x)["logits"].square().sum().backward()
+        results.append([p.grad for p in each.parameters()])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+    for a, b in zip(model.buffers(), twin.buffers(), strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(model.norm.num_batches_tracked, torch.tensor(mode == "train").long())
+
+
+def test_the_model_stays_as_it_is() -> None:
+    model = Net().eval()
+    model.dropout.train()  # a part in another mode
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    generator = torch.get_rng_state()
+    GraphOptimizer(model, (randn(2, 3, 8, 8),), device="cpu", passes=["cse"]).optimize()
+    assert not model.training and model.dropout.training
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert torch.equal(torch.get_rng_state(), generator)
+
+
+def test_open_batch() -> None:
+    model = Net().eval()
+    optimizer = GraphOptimizer(model, (randn(2, 3, 8, 8),), device="cpu", dynamic_dims=(0,))
+    module = optimizer.optimize()
+    x = randn(7, 3, 8, 8, seed=1)
+    with torch.no_grad():
+        torch.testing.assert_close(module(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_tensor_and_passes_by_name() -> None:
+    optimizer = GraphOptimizer(Net().eval(), randn(1, 3, 8, 8), device="cpu", passes=["cse", "dce"])
+    optimizer.optimize()
+    assert [r.name for r in optimizer.report().results["eval"]] == ["cse", "dce"]
+
+
+# -- what is checked -------------------------------------------------------------------------------
+
+
+def test_a_wrong_pass_is_rolled_back_with_a_report() -> None:
+    model, x = Net().eval(), randn(2, 3, 8, 8)
+    optimizer = GraphOptimizer(model, (x,), device="cpu", passes=["dce", Doubles(), "cse"])
+    module = optimizer.optimize()
+    (failure,) = optimizer.report().failures
+    assert failure.name == "doubles" and "output 0" in str(failure.error)
+    assert "rolled back" in str(optimizer.report()) and "output 0" in str(optimizer.report())
+    with torch.no_grad():
+        torch.testing.assert_close(module(x), model(x))
+
+
+def test_a_slower_pass_is_rolled_back() -> None:
+    passes = [Slower(ForwardSemantics(frozen=True))]
+    optimizer = GraphOptimizer(Net().eval(), randn(1, 3, 8, 8), device="cpu", passes=passes)
+    optimizer.optimize()
+    (failure,) = optimizer.report().failures
+    assert "not faster" in str(failure.error)
+
+
+def test_small_errors_that_add_up_are_taken_back() -> None:
+    """Each is within the tolerance of a float32 result, but not beside float64."""
+    model, x = Net().eval(), randn(2, 3, 8, 8)
+    passes = [Doubles(1 + 2e-5), Doubles(1 + 2e-5)]
+    optimizer = GraphOptimizer(model, (x,), device="cpu", passes=passes)
+    optimizer.optimize()
+    report = optimizer.report()
+    assert not report.failures
+    assert len(report.undone) == 2 and "float64" in report.undone[0]
+    assert report.calls["eval"][0] == report.calls["eval"][1]
+
+
+def test_a_captured_graph_that_is_wrong() -> None:
+    class Clock(nn.Module):
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return x * self.calls
+
+    with pytest.raises(OptimizationError, match=r"does not do what the model does: .*output 0"):
+        GraphOptimizer(Clock().eval(), randn(3), device="cpu").optimize()
+
+
+class Watched(nn.Module):
+    """What a call does beside its result."""
+
+    def __init__(self, what: str = "") -> None:
+        super().__init__()
+        self.what = what
+        self.register_buffer("count", torch.zeros(2))
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Any:
+        y = x * self.weight
+        match self.what:
+            case "value":
+                return y * 1.01
+            case "form":
+                return (y,)
+            case "dtype":
+                return y.double()
+            case "shape":
+                return y[None]
+            case "strides":
+                return y.t().contiguous().t()
+            case "alias":
+                x.data.mul_(self.weight.detach())
+                return x.view(x.shape) * 1 if x.requires_grad else x
+            case "mutation":
+                x.data.add_(1)
+            case "buffer":
+                self.count.add_(1)
+            case "random":
+                torch.rand(1)
+            case "gradient":
+                return x * self.weight.detach() + 0 * self.weight
+        return y
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("value", "output 0 differs by up to"),
+        ("form", "the result has the form"),
+        ("dtype", "output 0 is torch.float64"),
+        ("shape", "output 0 is torch.float32.1, 2, 3."),
+        ("strides", "output 0 has strides"),
+        ("alias", "share memory now"),
+        ("mutation", "input 0 after the call"),
+        ("buffer", "buffer 0 after the call"),
+        ("random", "random generator"),
+        ("gradient", "gradient of parameter 0"),
+    ],
+)
+def test_compare_finds(what: str, message: str) -> None:
+    batch = (randn(2, 3),)
+    expected = observe(Watched(), Watched(), batch, 0, gradients=what != "alias")
+    model = Watched(what)
+    found = observe(model, model, batch, 0, gradients=what != "alias")
+    with pytest.raises(GraphError, match=message):
+        compare(expected, found)
+    assert torch.equal(model.count, torch.zeros(2))  # put back
+
+
+def test_compare_accepts_the_same() -> None:
+    batch = (randn(2, 3),)
+    compare(*(observe(Watched(), Watched(), batch, 0, gradients=True) for _ in range(2)))
+
+
+def test_accuracy() -> None:
+    model = nn.Linear(64, 64).eval()
+    x = (randn(8, 64),)
+    good, bad = accuracy(model, model, x), accuracy(model, model.bfloat16().float(), x)
+    assert 0 < good.original == good.optimized < 1e-5 and good.is_good
+    assert bad.original == bad.optimized  # the model itself was changed in place
+    assert not Accuracy(1e-7, 1e-4).is_good
+    assert Accuracy(1e-4, 3e-4).is_good
+
+
+def test_other_values() -> None:
+    batch = {"x": randn(3, 4), "ids": torch.arange(6).reshape(2, 3)}
+    assert other_values(batch, 0) is batch
+    first, second = other_values(batch, 1), other_values(batch, 2)
+    assert not torch.equal(first["x"], batch["x"]) and not torch.equal(first["x"], second["x"])
+    assert sorted(first["ids"].flatten().tolist()) == list(range(6))
+    assert not torch.equal(first["ids"], batch["ids"])
+    grown = larger(batch, (0,))
+    assert grown["x"].shape == (6, 4) and grown["ids"].shape == (4, 3)
+
+
+# -- report, benchmark, undo -----------------------------------------------------------------------
+
+
+def test_report_and_benchmark() -> None:
+    optimizer = GraphOptimizer(Net().eval(), randn(1, 3, 8, 8), device="cpu")
+    for method in (optimizer.report, optimizer.benchmark, optimizer.undo):
+        with pytest.raises(OptimizationError, match=r"call optimize\(\) first"):
+            method()
+    optimizer.optimize()
+    found = json.loads(json.dumps(optimizer.report().to_dict()))
+    assert {"no-ops", "cse", "conv-bn", "onednn"} <= {p["name"] for p in found["passes"]}
+    assert found["calls"]["eval"]["after"] < found["calls"]["eval"]["before"]
+    assert "eval:" in str(optimizer.report())
+    measured = optimizer.benchmark(rounds=3)
+    found = json.loads(json.dumps(measured.to_dict()))
+    assert found["device"] == "cpu" and found["speedup"] == measured.speedup > 0
+    assert found["original"]["rounds"] == 3
+    assert found["original"]["calls"] == optimizer.report().calls["eval"][0]
+    assert measured.original_peak.peak > 0 and "times as fast" in str(measured)
+
+
+def test_benchmark_of_training_runs_backward() -> None:
+    optimizer = GraphOptimizer(Net().train(), randn(4, 3, 8, 8), device="cpu", trials=1)
+    optimizer.optimize()
+    trained = optimizer.benchmark(rounds=2)
+    frozen = GraphOptimizer(Net().eval(), randn(4, 3, 8, 8), device="cpu", trials=1)
+    frozen.optimize()
+    assert trained.original_peak.peak > frozen.benchmark(rounds=2).original_peak.peak
+
+
+def test_undo() -> None:
+    model, x = Net().eval(), randn(2, 3, 8, 8)
+    optimizer = GraphOptimizer(model, (x,), device="cpu", passes=["cse", "conv-bn", "dce"])
+    module = optimizer.optimize()
+    norms = lambda: len([n for n in module.graph_module.graph.nodes  # noqa: E731
+                         if n.target is aten.batch_norm.default])  # fmt: skip
+    assert norms() == 0
+    for expected in (0, 1, 1):  # dce, then conv-bn, then cse
+        assert optimizer.undo() is module
+        assert norms() == expected
+        with torch.no_grad():
+            torch.testing.assert_close(module(x), model(x))
+    before, after = optimizer.report().calls["eval"]
+    assert before == after
+    with pytest.raises(OptimizationError, match="as captured"):
+        optimizer.undo()
+    assert [line.split()[0] for line in optimizer.report().undone] == ["dce", "conv-bn", "cse"]
+
+
+def test_undo_in_both_modes() -> None:
+    optimizer = GraphOptimizer(Net().train(), randn(2, 3, 8, 8), device="cpu", passes=["cse"])
+    optimizer.optimize()
+    assert all(after < before for before, after in optimizer.report().calls.values())
+    optimizer.undo()
+    assert all(after == before for before, after in optimizer.report().calls.values())
+
+
+def test_is_faster() -> None:
+    a = torch.ones(200, 200)
+    assert is_faster(lambda: a.sum(), lambda: a @ a @ a)
+    assert not is_faster(lambda: a @ a @ a, lambda: a.sum())
+
+
+# -- wrong use -------------------------------------------------------------------------------------
+
+
+def test_unknown_passes_and_devices() -> None:
+    with pytest.raises(KeyError, match=r"there is no pass 'cs'; there are .*conv-bn"):
+        GraphOptimizer(Net(), randn(1, 3, 8, 8), passes=["cs"], device="cpu")
+    with pytest.raises(ValueError, match="valid names are auto, cpu"):
+        GraphOptimizer(Net(), randn(1, 3, 8, 8), device="gpu")
+
+
+def test_the_module_is_called_like_captured() -> None:
+    model = Net().eval()
+    module = GraphOptimizer(model, {"x": randn(2, 3, 8, 8)}, device="cpu", passes=[]).optimize()
+    assert module(x=randn(2, 3, 8, 8)).keys() == {"logits", "features"}
+    for args, kwargs, message in [
+        ((randn(2, 3, 8, 8),), {}, r"captured as a call with \(x=...\)"),
+        ((), {"y": randn(2, 3, 8, 8)}, "called with .* keywords y"),
+        ((), {"x": randn(3, 3, 8, 8)}, r"float32\[3, 3, 8, 8\].*float32\[2, 3, 8, 8\]"),
+        ((), {"x": randn(2, 3, 8, 8).double()}, "float64"),
+        ((), {"x": randn(2, 3, 8, 8).requires_grad_()}, "does not compute"),
+        ((), {"x": 1.0}, "float, not a tensor"),
+    ]:
+        with pytest.raises(OptimizedModuleError, match=message):
+            module(*args, **kwargs)
+    with pytest.raises(OptimizedModuleError, match="frozen for inference"):
+        module.train()
+    assert not module.eval().training

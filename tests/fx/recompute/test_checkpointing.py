@@ -1,0 +1,206 @@
+"""A checkpointed model trains as the model does, to the last bit, within its budget."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.fx.small import ConvNet, mlp
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.models import load_model
+from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy
+from tinytorch.fx.profile.memory_meter import MemoryMeter
+from tinytorch.fx.recompute.checkpointing import Checkpointed, checkpoint
+from tinytorch.fx.recompute.problem import RecomputeError
+from tinytorch.fx.semantics.semantics import TorchSemantics
+
+FAST = ("segments", "mutwo")
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def train(model: nn.Module, batch: Tensor, steps: int = 2) -> tuple[list[Tensor], int]:
+    """Losses, parameters and buffers after some steps, and the peak of the last one."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    values: list[Tensor] = []
+    peak = 0
+    for i in range(steps):
+        torch.manual_seed(i)
+        optimizer.zero_grad()
+        state = [list(model.parameters()), list(model.buffers()), batch]
+        with MemoryMeter(state) as meter:
+            loss = model(batch).square().mean()
+            loss.backward()
+        peak = meter.peak
+        values.append(loss.detach())
+        optimizer.step()
+    return [*values, *model.parameters(), *model.buffers()], peak
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "budget"),
+    [
+        (mlp(), numbers(64, 32), 0.7),
+        (mlp(dropout=0.2), numbers(64, 32), 0.7),
+        (ConvNet(), numbers(4, 3, 16, 16), 0.6),
+    ],
+    ids=["mlp", "dropout", "batch norm"],
+)
+def test_trains_like_the_model(model: nn.Module, batch: Tensor, budget: float) -> None:
+    eager = copy.deepcopy(model)
+    made = checkpoint(model, (batch,), budget, strategies=FAST)
+    expected, _ = train(eager, batch)
+    found, peak = train(made, batch)
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+    compiled = made.compiled((batch,))
+    assert compiled.plan.cost > 0
+    # the loss behind the model takes memory too: its input, its gradient, some numbers
+    assert peak <= compiled.plan.peak + 4 * model(batch).numel() * 4 + 64
+    assert compiled.plan.peak <= budget * compiled.frontier.everything.peak
+
+
+@pytest.mark.parametrize("name", [
+    "hf:bert-base",
+    pytest.param("hf:resnet152", marks=pytest.mark.slow),
+    pytest.param("hf:gpt2", marks=pytest.mark.slow),
+])  # fmt: skip
+def test_transformers_within_the_budget(name: str) -> None:
+    example = load_model(name, small=True, batch=2)
+    eager = copy.deepcopy(example.model)
+    made = checkpoint(example.model, example.batch, 0.85, select=_loss, strategies=["mutwo"])
+    torch.manual_seed(0)
+    with MemoryMeter([list(made.parameters()), list(made.buffers()), example.batch]) as meter:
+        loss = made(**example.batch)
+        loss.backward()
+    torch.manual_seed(0)
+    expected = eager(**example.batch).loss
+    expected.backward()
+    compiled = made.compiled(example.batch)
+    held = sum(b.nbytes for b in made.buffers() if b.is_floating_point())  # copied at the most
+    assert compiled.plan.peak - 2 * held <= meter.peak <= compiled.plan.peak
+    assert meter.peak <= 0.85 * compiled.frontier.everything.peak
+    assert torch.equal(loss, expected)
+    for a, b in zip(made.parameters(), eager.parameters(), strict=True):
+        assert torch.equal(a.grad, b.grad)
+    for a, b in zip(made.buffers(), eager.buffers(), strict=True):
+        assert torch.equal(a, b)
+
+
+def _loss(output: Any) -> Tensor:
+    return output.loss
+
+
+def test_results_keep_their_form() -> None:
+    example = load_model("hf:bert-base", small=True, batch=2, dropout=0.0)
+    made = checkpoint(example.model, example.batch, 0.9, strategies=["mutwo"])
+    found, expected = made(**example.batch), example.model(**example.batch)
+    assert type(found) is type(expected)
+    assert torch.equal(found.logits, expected.logits)
+    (found.loss + found.logits.sum()).backward()
+    gradients = [p.grad.clone() for p in made.parameters()]
+    made.zero_grad()
+    (expected.loss + expected.logits.sum()).backward()
+    for a, p in zip(gradients, made.parameters(), strict=True):
+        torch.testing.assert_close(a, p.grad)
+
+
+@pytest.fixture(scope="module")
+def made() -> Checkpointed:
+    return checkpoint(mlp(3), (numbers(64, 32),), 0.8, strategies=["mutwo"])
+
+
+def test_parameters_are_shared(made: Checkpointed) -> None:
+    assert next(n for n, _ in made.named_parameters()) == "model.0.weight"
+    assert made.model[0].weight is next(iter(made.parameters()))
+
+
+def test_says_what_it_does(made: Checkpointed) -> None:
+    compiled = made.compiled((numbers(64, 32),))
+    facts = compiled.to_dict()
+    assert facts["lowest_peak"] <= facts["peak"] < facts["everything_peak"]
+    assert facts["recomputed_nodes"] > 0
+    assert 0 < facts["extra_flops"] < 0.5
+    assert f"{facts['recomputed_nodes']} nodes computed again" in str(compiled)
+
+
+def test_gradients_of_inputs(made: Checkpointed) -> None:
+    x = numbers(64, 32).requires_grad_()
+    made(x).sum().backward()
+    (expected,) = torch.autograd.grad(made.model(x).sum(), x)
+    assert torch.equal(x.grad, expected)
+
+
+def test_another_shape_and_mode(made: Checkpointed) -> None:
+    for batch in (numbers(40, 32), numbers(64, 32)):
+        made.zero_grad()
+        made(batch).sum().backward()
+        gradient = made.model[0].weight.grad
+        (expected,) = torch.autograd.grad(made.model(batch).sum(), made.model[0].weight)
+        assert torch.equal(gradient, expected)
+    assert len(made._compiled) >= 2
+    with torch.no_grad():
+        assert torch.equal(made(numbers(5, 32)), made.model(numbers(5, 32)))
+
+
+def test_a_frozen_parameter_gets_no_gradient() -> None:
+    model = mlp(3)
+    model[0].weight.requires_grad_(False)
+    made = checkpoint(model, (numbers(64, 32),), 0.9, strategies=["mutwo"])
+    made(numbers(64, 32)).sum().backward()
+    assert model[0].weight.grad is None
+    assert model[0].bias.grad is not None
+
+
+def test_a_second_backward_says_what_to_do(made: Checkpointed) -> None:
+    loss = made(numbers(64, 32)).sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(TinyTorchError, match="call the model again"):
+        loss.backward()
+
+
+def test_nothing_leaks(made: Checkpointed) -> None:
+    output = made(numbers(64, 32))
+    reference = weakref.ref(output)
+    gc.disable()
+    try:
+        del output  # its backward never ran
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+def test_call_by_position_or_by_keyword(made: Checkpointed) -> None:
+    with pytest.raises(TypeError, match="not by both"):
+        made(numbers(64, 32), x=numbers(64, 32))
+
+
+def test_an_impossible_budget() -> None:
+    with pytest.raises(RecomputeError, match="the lowest that can is"):
+        checkpoint(mlp(2), (numbers(64, 32),), 1000, strategies=["mutwo"])
+
+
+def test_with_chunked_cross_entropy() -> None:
+    example = load_model("hf:gpt2", small=True, batch=2, dropout=0.0)
+    chunked = ChunkedCrossEntropy(TorchSemantics(), rows=16)
+    made = checkpoint(
+        example.model, example.batch, 1.0, select=_loss, passes=[chunked], strategies=["mutwo"]
+    )
+    whole = checkpoint(example.model, example.batch, 1.0, select=_loss, strategies=["mutwo"])
+    losses = []
+    for each in (made, whole):
+        each.zero_grad()
+        loss = each(**example.batch)
+        loss.backward()
+        losses.append([loss.detach(), *(p.grad.clone() for p in each.parameters())])
+    torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-6)
+    peaks = [each.compiled(example.batch).plan.peak for each in (made, whole)]
+    assert peaks[0] < peaks[1]

@@ -1,0 +1,74 @@
+"""The forward of a model as a graph, by torch.export."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+import torch.fx
+from torch import Tensor, nn
+
+from tinytorch.fx.capture.functional import tracing
+from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER
+from tinytorch.fx.models import Batch
+
+
+def capture_forward(
+    model: nn.Module,
+    inputs: Batch,
+    *,
+    decompose: bool = False,
+    dynamic_dims: tuple[int, ...] = (),
+) -> torch.fx.GraphModule:
+    """The forward of a model in its present mode, as an ATen graph that is called like the model.
+
+    Parameters and buffers are get_attr nodes and the model's own, so the graph can be trained. Each
+    node has in `meta` "val" (a fake tensor) and "phase"; what comes in has "role" and "name".
+
+    Args:
+        inputs: a dict of keyword arguments, or a tuple of positional ones.
+        decompose: in core ATen ops; attention stays whole, its parts would assume strides that
+            the fused kernel does not have.
+        dynamic_dims: dimensions of the input tensors whose sizes stay open, e.g. (0,).
+
+    Raises:
+        CaptureError: the model does what cannot be traced; `diagnose` says more.
+    """
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (_as_tuple(inputs), None)
+    shapes = _dynamic_shapes(inputs if kwargs else args, dynamic_dims) if dynamic_dims else None
+    with tracing():
+        exported = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+        if decompose:
+            table: Any = torch.export.default_decompositions()
+            table.pop(torch.ops.aten.scaled_dot_product_attention.default, None)
+            with warnings.catch_warnings():  # torch's own use of what it deprecates
+                warnings.simplefilter("ignore", FutureWarning)
+                exported = exported.run_decompositions(table)
+    module: Any = exported.module(check_guards=False)
+    own = dict.fromkeys(dict(model.named_buffers(remove_duplicate=False)), BUFFER)
+    own.update(dict.fromkeys(dict(model.named_parameters(remove_duplicate=False)), PARAMETER))
+    for node in module.graph.nodes:
+        node.meta.setdefault("phase", "forward")
+        if node.op == "placeholder":
+            node.meta.update(role=BATCH, name=node.target)
+        elif node.op == "get_attr" and node.target in own:  # and no constant of the code
+            node.meta.update(role=own[node.target], name=node.target)
+    graph_module: torch.fx.GraphModule = module
+    return graph_module
+
+
+def _as_tuple(inputs: Batch) -> tuple[Any, ...]:
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+
+
+def _dynamic_shapes(inputs: Any, dims: tuple[int, ...]) -> Any:
+    """For each tensor of the nest, which of its dimensions are open."""
+
+    def of_leaf(leaf: Any) -> dict[int, Any] | None:
+        if not isinstance(leaf, Tensor):
+            return None
+        inside = {d % leaf.ndim for d in dims if -leaf.ndim <= d < leaf.ndim}
+        return dict.fromkeys(sorted(inside), torch.export.Dim.AUTO)
+
+    return torch.utils._pytree.tree_map(of_leaf, inputs)

@@ -1,0 +1,251 @@
+"""The recipe by which a function of tensors becomes one functional ATen graph.
+
+1. The function runs once on fake tensors (shapes and dtypes, no memory, no arithmetic) under
+   `make_fx`, backward and optimizer included: autograd calls the same ops. That tensors are fake
+   keeps the libraries' own shortcuts on values (`if mask.all()`) out of the graph.
+2. The graph is run again, functionalized: what writes in place becomes what computes a new value.
+   This is a stage of its own because `autograd.grad` is forbidden under functionalization.
+
+Every node says in `meta` its "phase" (forward, backward, optimizer) and "val" (a fake tensor:
+shape, dtype, strides, device); those of the inputs also "role", "name" and "example".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.fx
+from torch import Tensor, nn
+from torch._decomp import get_decompositions
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.func import functional_call, functionalize
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
+from torch.utils._pytree import tree_unflatten
+
+from tinytorch.fx.capture.slots import (
+    BATCH,
+    BUFFER,
+    PARAMETER,
+    CaptureError as CaptureError,
+    Slot,
+    batch_slots,
+    model_slots,
+)
+from tinytorch.fx.diagnosis.reasons import explain
+from tinytorch.fx.models import Batch, Loss
+
+
+@contextmanager
+def tracing() -> Iterator[None]:
+    """Raise what goes wrong in this block as a CaptureError that names the user's line."""
+    try:
+        yield
+    except CaptureError:
+        raise
+    except Exception as error:  # a model may raise anything
+        raised = CaptureError(str(explain(error)))
+        raised.reason = explain(error)
+        raise raised from error
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Mark the nodes that are traced in this block as of this phase."""
+    yield
+    mode = get_proxy_mode()
+    if mode is None:
+        return
+    for node in reversed(mode.tracer.graph.nodes):
+        if "phase" in node.meta:
+            break
+        node.meta["phase"] = name
+
+
+def fake_inputs(
+    tensors: Sequence[Tensor], slots: Sequence[Slot], dynamic_dims: Sequence[int] = ()
+) -> list[FakeTensor]:
+    """Fake tensors for the inputs of a graph, in a mode of their own.
+
+    Args:
+        dynamic_dims: dimensions of the tensors of the batch whose sizes stay open. Those that are
+            equal in the example are taken to be equal always.
+    """
+    shapes = ShapeEnv() if dynamic_dims else None
+    mode = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)
+    fakes = []
+    for tensor, slot in zip(tensors, slots, strict=True):
+        if dynamic_dims and slot.role == BATCH:
+            dims = {d % tensor.ndim for d in dynamic_dims if -tensor.ndim <= d < tensor.ndim}
+            kinds = [DimDynamic.DUCK if d in dims else DimDynamic.STATIC
+                     for d in range(tensor.ndim)]  # fmt: skip
+            context: Any = StatelessSymbolicContext(dynamic_sizes=kinds)
+            fakes.append(mode.from_tensor(tensor.detach(), symbolic_context=context))
+        else:
+            fakes.append(mode.from_tensor(tensor.detach(), static_shapes=True))
+    return fakes
+
+
+def capture(
+    function: Callable[[list[Tensor]], list[Tensor]],
+    fakes: Sequence[FakeTensor],
+    tensors: Sequence[Tensor],
+    slots: Sequence[Slot],
+) -> torch.fx.GraphModule:
+    """The functional graph of a function of a flat list of tensors.
+
+    Args:
+        function: uses `phase` to mark its parts.
+        fakes: what the function is traced on, all of one fake mode.
+        tensors: what they stand for. Those that require gradients arrive requiring them.
+        slots: what they are.
+
+    Raises:
+        CaptureError: the function does what cannot be traced; the message says where and why.
+    """
+    leaves = [
+        fake.detach().requires_grad_(tensor.requires_grad)
+        for fake, tensor in zip(fakes, tensors, strict=True)
+    ]
+    mode = fakes[0].fake_mode
+    # composite ops in C++ would fix open sizes; those in Python keep them
+    sizes = enable_python_dispatcher() if mode.shape_env else nullcontext()
+    with mode, sizes:  # under the mode, what the function makes without inputs is fake too
+        with tracing():
+            traced = make_fx(
+                lambda *xs: function(list(xs)), _honest_batch_norm(), record_stack_traces=True
+            )(*leaves)
+        with torch.no_grad():
+            replay = functionalize(_Replay(traced).run, remove="mutations")
+            flat = make_fx(replay)(*fakes)
+    module = _named(flat, tensors, slots)
+    _check_inputs_unwritten(module)
+    if mode.shape_env:
+        module.meta["guards"] = mode.shape_env.produce_guards_expression(list(fakes))
+    return module
+
+
+def _honest_batch_norm() -> dict[Any, Callable[..., Any]]:
+    """For batch norms that write running statistics without saying so, ones that say so.
+
+    The kernels on the CPU are the same; cuDNN's gives way to torch's own.
+    """
+    aten = torch.ops.aten
+
+    def native(x: Tensor, w: Any, b: Any, mean: Any, var: Any, training: bool, *rest: float) -> Any:
+        if not training or mean is None:
+            return NotImplemented
+        return aten._native_batch_norm_legit(x, w, b, mean, var, training, *rest)
+
+    cudnn = get_decompositions([aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward])
+    return {**cudnn, aten.native_batch_norm.default: native}
+
+
+class _Replay(torch.fx.Interpreter):
+    """Runs a graph under a tracer, whose new nodes inherit what is known of the old ones."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        result = super().run_node(n)
+        mode = get_proxy_mode()
+        assert mode is not None, "a replay runs under make_fx"
+        for new in reversed(mode.tracer.graph.nodes):
+            if "phase" in new.meta:
+                break
+            new.meta["phase"] = n.meta.get("phase", "forward")
+            if "stack_trace" in n.meta:
+                new.meta["stack_trace"] = n.meta["stack_trace"]
+        return result
+
+
+def _named(
+    traced: torch.fx.GraphModule, tensors: Sequence[Tensor], slots: Sequence[Slot]
+) -> torch.fx.GraphModule:
+    """The same graph with placeholders that are called after what they are."""
+    graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    inputs = iter(zip(tensors, slots, strict=True))
+    for node in traced.graph.nodes:
+        if node.op != "placeholder":
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            continue
+        tensor, slot = next(inputs)
+        new = copies[node] = graph.placeholder(slot.identifier)
+        new.meta = {**node.meta, "role": slot.role, "name": slot.name, "example": tensor.detach()}
+    return torch.fx.GraphModule(traced, graph)
+
+
+def _check_inputs_unwritten(module: torch.fx.GraphModule) -> None:
+    """Raises CaptureError if the graph ends with writing to one of its inputs."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
+        written: Any = node.args[0]
+        if written.op == "placeholder":
+            which = f"{written.meta['role']} {written.meta['name']!r}"
+            raise CaptureError(
+                f"the model writes to its {which} in place, which a functional graph cannot\n"
+                "  fix: write to a copy, x = x.clone()"
+            )
+
+
+class FunctionalModel:
+    """A model, or a loss of it, as a function of all that goes in: parameters, buffers, batch.
+
+    Attributes:
+        slots: of the inputs.
+        values: the tensors of the model and of the batch that belong to the slots.
+    """
+
+    def __init__(self, model: nn.Module, function: Loss, batch: Batch) -> None:
+        self.module = _WithFunction(model, function)
+        own, tensors = model_slots(model)
+        self.batch, in_batch, self.spec = batch_slots(batch)
+        self.slots: list[Slot] = [*own, *self.batch]
+        self.values: list[Tensor] = [*tensors, *in_batch]
+
+    def __call__(self, given: dict[Slot, Tensor]) -> tuple[Any, dict[Slot, Tensor]]:
+        """The result, and the buffers after the call; those in `given` stay as they are."""
+        own = {f"model.{s.name}": given[s] for s in self.slots if s.role == PARAMETER}
+        buffers = {s: f"model.{s.name}" for s in self.slots if s.role == BUFFER}
+        # batch norm writes its statistics: into copies
+        own.update({name: given[slot].clone() for slot, name in buffers.items()})
+        batch = tree_unflatten([given[s] for s in self.batch], self.spec)
+        result = functional_call(self.module, own, (batch,), tie_weights=True)
+        # where the model has assigned a buffer, `own` has the new one
+        return result, {slot: own[name] for slot, name in buffers.items()}
+
+
+class _WithFunction(nn.Module):
+    """A model and a function of it as one module: parameters can be exchanged below both."""
+
+    def __init__(self, model: nn.Module, function: Loss) -> None:
+        super().__init__()
+        self.model = model
+        self.function = function
+
+    def forward(self, batch: Batch) -> Any:
+        return self.function(self.model, batch)
+
+
+def drop_unchanged_buffers(module: torch.fx.GraphModule, outputs: list[Slot]) -> list[Slot]:
+    """Take from the results the buffers that nothing wrote; returns the slots that are left."""
+    output = module.graph.output_node()
+    results: Any = output.args[0]
+    pairs = [
+        (slot, node)
+        for slot, node in zip(outputs, results, strict=True)
+        if not (slot.role == BUFFER and _is_copy_of_input(node))
+    ]
+    output.args = ([node for _, node in pairs],)
+    module.recompile()
+    return [slot for slot, _ in pairs]
+
+
+def _is_copy_of_input(node: Any) -> bool:
+    return node.target is torch.ops.aten.clone.default and node.args[0].op == "placeholder"

@@ -1,0 +1,138 @@
+"""SGD, Adam and AdamW as functions: parameters, gradients and state in, new ones out.
+
+They are the fused kernels of torch, one node for all parameters of a group, so their numbers are to
+the last bit those of `torch.optim.SGD`, `Adam`, `AdamW` with `fused=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tinytorch.fx.capture.slots import CaptureError
+
+aten = torch.ops.aten
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
+}  # fmt: skip
+MOMENTS = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"),
+           "adamw": ("exp_avg", "exp_avg_sq")}  # fmt: skip
+
+
+@dataclass
+class Group:
+    """Parameters that are updated with the same settings.
+
+    Attributes:
+        names: of the parameters.
+        options: settings of the torch optimizer: lr, weight_decay, ...
+    """
+
+    names: list[str]
+    options: dict[str, Any]
+
+
+@dataclass
+class OptimizerRule:
+    """How parameters are updated.
+
+    Attributes:
+        kind: "sgd", "adam" or "adamw".
+        groups: of parameters.
+    """
+
+    kind: str
+    groups: list[Group] = field(default_factory=list)
+
+    @staticmethod
+    def of(
+        optimizer: str | torch.optim.Optimizer, model: nn.Module, **options: Any
+    ) -> OptimizerRule:
+        """The rule of an optimizer: a name with options, or an instance with its own.
+
+        Raises:
+            CaptureError: an optimizer or a setting for which there is no functional kernel.
+        """
+        if isinstance(optimizer, str):
+            if optimizer not in OPTIMIZERS:
+                known = ", ".join(OPTIMIZERS)
+                raise CaptureError(f"there is no optimizer {optimizer!r}; there are {known}")
+            trained = [p for p in model.parameters() if p.requires_grad]
+            optimizer = OPTIMIZERS[optimizer](trained, **options)
+        elif options:
+            raise CaptureError(
+                f"the optimizer has its own settings; leave out {', '.join(options)}"
+            )
+        kinds = {cls: kind for kind, cls in OPTIMIZERS.items()}
+        if type(optimizer) not in kinds:
+            raise CaptureError(f"{type(optimizer).__name__} is none of {', '.join(OPTIMIZERS)}")
+        names = {id(p): name for name, p in model.named_parameters()}
+        rule = OptimizerRule(kinds[type(optimizer)])
+        for group in optimizer.param_groups:
+            settings = {k: v for k, v in group.items() if k != "params"}
+            _check(rule.kind, settings)
+            rule.groups.append(Group([names[id(p)] for p in group["params"]], settings))
+        return rule
+
+    def moments(self, group: Group) -> tuple[str, ...]:
+        """Names of what is kept for each parameter of a group."""
+        if self.kind == "sgd" and not group.options["momentum"]:
+            return ()
+        return MOMENTS[self.kind]
+
+    @property
+    def counts_steps(self) -> bool:
+        """There is a step counter."""
+        return self.kind != "sgd"
+
+    def update(
+        self,
+        group: Group,
+        parameters: Sequence[Tensor],
+        gradients: Sequence[Tensor],
+        moments: Sequence[Sequence[Tensor]],
+        step: Tensor | None,
+    ) -> tuple[list[Tensor], list[list[Tensor]]]:
+        """New parameters and new moments.
+
+        Args:
+            moments: for each of the names of `moments` one tensor a parameter.
+            step: the counter, this step included; None if the optimizer has none.
+        """
+        o, lists = group.options, [list(m) for m in moments]
+        if self.kind == "sgd":
+            # a buffer of zeros gives on the first step what no buffer gives
+            new, _, buffers = aten._fused_sgd(
+                list(parameters), list(gradients), lists[0] if lists else [],
+                lr=o["lr"], momentum=o["momentum"], dampening=o["dampening"],
+                weight_decay=o["weight_decay"], nesterov=o["nesterov"], maximize=o["maximize"],
+                is_first_step=False,
+            )  # fmt: skip
+            return list(new), [list(buffers)] if lists else []
+        kernel = aten._fused_adam if self.kind == "adam" else aten._fused_adamw
+        beta1, beta2 = o["betas"]
+        new, _, first, second, _ = kernel(
+            list(parameters), list(gradients), *lists, [], [step] * len(lists[0]),
+            lr=o["lr"], beta1=beta1, beta2=beta2, weight_decay=o["weight_decay"], eps=o["eps"],
+            amsgrad=False, maximize=o["maximize"],
+        )  # fmt: skip
+        return list(new), [list(first), list(second)]
+
+
+def _check(kind: str, settings: dict[str, Any]) -> None:
+    """Raises CaptureError for what the functional kernels do not do."""
+    if isinstance(settings["lr"], Tensor):
+        raise CaptureError("lr is a tensor; give a number")
+    if settings.get("amsgrad"):
+        raise CaptureError("amsgrad=True is not captured; use amsgrad=False")
+    if settings.get("differentiable"):
+        raise CaptureError("differentiable=True is not captured; use differentiable=False")
+    if kind == "sgd" and settings["momentum"] and settings["dampening"]:
+        raise CaptureError(
+            f"dampening={settings['dampening']} differs on the first step, which one graph for all "
+            "steps cannot; use dampening=0"
+        )

@@ -1,0 +1,112 @@
+"""What goes into a captured graph and comes out of it: parameters, buffers, state, batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch.fx
+from torch import Tensor, nn
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._pytree import tree_flatten_with_path
+
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.diagnosis.reasons import Reason
+
+PARAMETER, BUFFER, STATE = "parameter", "buffer", "optimizer_state"
+BATCH, TANGENT, LOSS, OUTPUT = "batch", "tangent", "loss", "output"
+GRADIENT, INPUT_GRADIENT = "gradient", "input_gradient"
+
+
+class CaptureError(TinyTorchError, RuntimeError):
+    """A model that cannot be captured, or a captured graph that does not fit what it is given.
+
+    Attributes:
+        reason: why, where and what to do, if tracing failed.
+    """
+
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One input or output of a captured graph.
+
+    Attributes:
+        role: parameter, buffer, optimizer_state, batch, tangent; loss, output, gradient (of a
+            parameter), input_gradient (of a tensor of the batch).
+        name: within the role: of a parameter its qualified name.
+    """
+
+    role: str
+    name: str
+
+    @property
+    def identifier(self) -> str:
+        """The name of its placeholder."""
+        prefix = {PARAMETER: "p", BUFFER: "b", STATE: "s"}.get(self.role, self.role)
+        return f"{prefix}_{self.name}".replace(".", "_")
+
+
+def model_slots(model: nn.Module) -> tuple[list[Slot], list[Tensor]]:
+    """Parameters and buffers of a model, each once, and their values."""
+    slots: list[Slot] = []
+    tensors: list[Tensor] = []
+    for name, parameter in model.named_parameters():
+        slots.append(Slot(PARAMETER, name))
+        tensors.append(parameter)
+    for name, buffer in model.named_buffers():
+        slots.append(Slot(BUFFER, name))
+        tensors.append(buffer)
+    return slots, tensors
+
+
+def batch_slots(batch: Any) -> tuple[list[Slot], list[Tensor], Any]:
+    """Leaves of a batch, which must be tensors, and the form of their nest.
+
+    Raises:
+        CaptureError: a leaf is no tensor.
+    """
+    leaves, spec = tree_flatten_with_path(batch)
+    slots = []
+    for path, leaf in leaves:
+        name = "".join(map(str, path)).strip("[].'\"").replace("']['", ".") or "0"
+        if not isinstance(leaf, Tensor):
+            raise CaptureError(
+                f"{name} of the batch is {leaf!r}, not a tensor; bind it in the model or the loss"
+            )
+        slots.append(Slot(BATCH, name))
+    return slots, [leaf for _, leaf in leaves], spec
+
+
+def bind(
+    module: torch.fx.GraphModule, slots: Sequence[Slot], known: dict[Slot, Tensor]
+) -> list[Tensor]:
+    """The arguments of a captured graph, in order and checked.
+
+    Raises:
+        CaptureError: one is missing, or has not the dtype or the sizes of the capture; or open
+            sizes are not as the captured function asked for.
+    """
+    flat = []
+    for slot, node in zip(slots, module.graph.find_nodes(op="placeholder"), strict=True):
+        if slot not in known:
+            raise CaptureError(f"there is no {slot.role} {slot.name!r} among the inputs")
+        tensor, expected = known[slot], node.meta["val"]
+        fits = tensor.ndim == expected.ndim and all(
+            not isinstance(size, int) or size == own
+            for own, size in zip(tensor.shape, expected.shape, strict=True)
+        )
+        if not fits or tensor.dtype != expected.dtype:
+            raise CaptureError(
+                f"{slot.role} {slot.name!r} is {tensor.dtype}{list(tensor.shape)}, but was "
+                f"captured as {expected.dtype}{list(expected.shape)}; capture again"
+            )
+        flat.append(tensor)
+    guards = module.meta.get("guards")
+    if guards and not ShapeEnv().evaluate_guards_expression(guards, flat):
+        for i, slot in enumerate(slots):
+            guards = guards.replace(f"L['t{i}']", f"{slot.role}_{slot.name}")
+        raise CaptureError(f"the graph was captured for sizes with {guards}; capture again")
+    return flat

@@ -1,0 +1,1 @@
+"""Which tracers take a model, which refuse it, and which get it wrong."""

@@ -1,0 +1,136 @@
+"""Why a tracer gave up: the user's line, the reason in plain words, and what to do."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+TORCH = str(Path(torch.__file__).parent)
+OWN = str(Path(__file__).parent.parent)  # tinytorch/fx
+STDLIB = sysconfig.get_paths()["stdlib"]
+SITE = sysconfig.get_paths()["purelib"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of source.
+
+    Attributes:
+        file: in which it stands.
+        number: from 1.
+        text: the line itself.
+    """
+
+    file: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.number}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something cannot be traced, or is traced wrong.
+
+    Attributes:
+        text: the reason in plain words.
+        fix: what to do.
+        line: where, if it is known.
+        error: the tracer's own words, if it raised.
+    """
+
+    text: str
+    fix: str
+    line: Line | None = None
+    error: str = ""
+
+    def __str__(self) -> str:
+        where = f" at {self.line}" if self.line else ""
+        return f"{self.text}{where}\n  fix: {self.fix}" + (
+            f"\n  error: {self.error}" if self.error else ""
+        )
+
+
+VALUE = (
+    "Python asks for the value of a tensor, which is not known while tracing",
+    "compute the choice with torch.where or torch.cond, or take it out of the model",
+)
+#: What is searched in the text of an error, and what it means. The first match counts.
+PATTERNS: list[tuple[str, str, str]] = [
+    (r"_local_scalar_dense|data-dependent|GuardOnDataDependent|Could not guard|aten\.item|"
+     r"control flow on values|used in control flow|cannot be converted to|"
+     r"Tensor\.item|Tensor\.tolist|to a Python (boolean|integer|float|number)", *VALUE),
+    (r"symbolically traced variables cannot be used as inputs to control flow",
+     "an `if` or `while` depends on a tensor or its shape, of which symbolic_trace knows nothing",
+     "use export or capture_forward, which know shapes; for values torch.where or torch.cond"),
+    (r"'len' is not supported|object cannot be interpreted as an integer|cannot be interpreted as",
+     "a size is used as a Python number, which symbolic_trace does not know",
+     "use export or capture_forward, which know shapes"),
+    (r"Proxy object cannot be iterated|not iterable|cannot unpack|\*args|co_varnames",
+     "symbolic_trace cannot iterate over what it does not know the length of",
+     "use export or capture_forward, or name each argument and write torch.unbind"),
+    (r"numpy|Numpy", "the model leaves torch for NumPy, where nothing is recorded",
+     "write it with torch functions"),
+    (r"LeakedError|fake tensor.*kept|non-Fake|real Tensors|FakeTensorMode",
+     "the model keeps tensors from one call to the next, and the graph keeps those of the trace",
+     "keep them in a buffer (register_buffer), or pass them in and out"),
+    (r"nonzero|dynamic_output_shape|DynamicOutputShape|unbacked",
+     "the shape of a result depends on values (nonzero, a boolean mask as index)",
+     "keep the shape fixed: torch.where, or multiply by the mask"),
+    (r"[Nn]ot supported for autograd\.Function|torch\.autograd\.Function|"
+     r"functorch.*autograd function", "a custom autograd.Function is not followed by this tracer",
+     "write the gradient with torch.library.register_autograd, or use capture_joint"),
+    (r"torch\.jit\.frontend|NotSupportedError|TorchScript|Compiled functions can't|"
+     r"Unknown type name|Expected a value of type|attribute lookup is not defined",
+     "TorchScript compiles only a part of Python, and this is outside of it",
+     "use export or torch.compile"),
+    (r"in-place operation|in place", "an input of the model is written in place",
+     "write to a copy: x = x.clone()"),
+    (r"[Mm]utat", "something that was captured from outside is changed by the model",
+     "return it as an output, or register it as a buffer"),
+    (r"side effect|graph break|Unsupported|skip(ped)? function",
+     "Python code here cannot be recorded in a graph",
+     "take it out of the forward; with torch.compile it splits the graph"),
+]  # fmt: skip
+UNKNOWN = ("the tracer raised an error", "see the error itself")
+
+
+def explain(error: BaseException) -> Reason:
+    """The reason behind an error of a tracer or of a model under one."""
+    message = f"{type(error).__name__}: {error}"
+    short = next((line for line in str(error).splitlines() if line.strip()), "")
+    found = ((text, fix) for pattern, text, fix in PATTERNS if re.search(pattern, message))
+    text, fix = next(found, UNKNOWN)
+    return Reason(text, fix, user_line(error), f"{type(error).__name__}: {short.strip()[:300]}")
+
+
+def user_line(error: BaseException) -> Line | None:
+    """The innermost line of code that is neither torch's, nor ours, nor the standard library's."""
+    found = None
+    for frame in _frames(error):
+        if _is_users(frame.filename):
+            found = Line(frame.filename, frame.lineno or 0, (frame.line or "").strip())
+    return found
+
+
+def _is_users(file: str) -> bool:
+    if file.startswith("<"):
+        return False
+    if file.startswith(SITE):
+        return not file.startswith(TORCH)
+    return not file.startswith((OWN, TORCH, STDLIB))
+
+
+def _frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
+    """Frames of an error, outermost first; dynamo keeps those of the traced code apart."""
+    if error.__cause__ is not None:
+        yield from _frames(error.__cause__)
+    yield from traceback.extract_tb(error.__traceback__)
+    yield from getattr(error, "real_stack", None) or ()

@@ -1,0 +1,1 @@
+"""`GraphOptimizer`: passes on a model, each checked, and what they brought."""

@@ -1,0 +1,424 @@
+"""`GraphOptimizer`: capture a model, run passes on it, check each, and measure what it brought."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.fx
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.optimize.devices import resolve_device
+from tinytorch.fx.optimize.optimized import OptimizedModule
+from tinytorch.fx.optimize.speed_comparison import SpeedComparison, compare_speed
+from tinytorch.fx.optimize.verify import (
+    Accuracy,
+    ForwardSemantics,
+    accuracy,
+    compare,
+    larger,
+    observe,
+    other_values,
+)
+from tinytorch.fx.passes.race import RacedPass, is_faster
+from tinytorch.graph.ir import GraphError
+from tinytorch.graph.passes.base import OptimizationPass, get_pass_by_name
+from tinytorch.graph.passes.manager import PassManager, PassResult
+
+#: Passes that change no bit of any result, and keep the graph trainable.
+TRAINING_PASSES = ("no-ops", "algebra", "cse", "fold", "dce", "dead-statistics")
+#: For a model whose weights do not change any more.
+INFERENCE_PASSES = (*TRAINING_PASSES, "attention", "gelu", "conv-bn", "dce", "onednn",
+                    "channels-last", "dce")  # fmt: skip
+
+
+class OptimizationError(TinyTorchError, RuntimeError):
+    """A model that cannot be optimized, or an optimizer that is asked in the wrong order."""
+
+
+@dataclass
+class Change:
+    """A change of a graph that was kept, and the graph before it."""
+
+    position: int
+    name: str
+    mode: str
+    before: torch.fx.Graph
+
+
+@dataclass
+class OptimizationReport:
+    """What `GraphOptimizer.optimize` did.
+
+    Attributes:
+        capture_seconds: for capturing all graphs.
+        pass_seconds: in the passes themselves.
+        check_seconds: for checking them.
+        results: of each pass, by mode.
+        calls: of the graphs as captured and now, by mode: how many nodes call something.
+        undone: changes taken back after the passes: by the comparison with the model, with why, or
+            by `undo`.
+        accuracy: errors against float64; None where there is no float64, or gradients remain.
+    """
+
+    capture_seconds: float = 0.0
+    check_seconds: float = 0.0
+    results: dict[str, list[PassResult]] = field(default_factory=dict)
+    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
+    undone: list[str] = field(default_factory=list)
+    accuracy: Accuracy | None = None
+
+    @property
+    def pass_seconds(self) -> float:
+        """Time in the passes themselves, without the checks."""
+        return sum(r.seconds for results in self.results.values() for r in results)
+
+    @property
+    def failures(self) -> list[PassResult]:
+        """What was rolled back at once, with why."""
+        return [r for results in self.results.values() for r in results if r.error is not None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a machine may read; times in seconds."""
+        return {
+            "capture_s": self.capture_seconds,
+            "pass_s": self.pass_seconds,
+            "check_s": self.check_seconds,
+            "calls": {m: {"before": b, "after": a} for m, (b, a) in self.calls.items()},
+            "passes": [
+                {"mode": mode, "name": r.name, "changed": r.changed, "error": r.error,
+                 "seconds": r.seconds, "nodes": [r.nodes_before, r.nodes_after]}
+                for mode, results in self.results.items() for r in results
+            ],
+            "undone": self.undone,
+            "error_vs_float64": None if self.accuracy is None else {
+                "original": self.accuracy.original, "optimized": self.accuracy.optimized
+            },
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [
+            f"captured in {self.capture_seconds:.1f} s, passes {self.pass_seconds:.2f} s, "
+            f"checks {self.check_seconds:.1f} s"
+        ]
+        for mode, results in self.results.items():
+            before, after = self.calls[mode]
+            lines += [f"{mode}: {before} calls -> {after}", *(f"  {r}" for r in results)]
+        lines += [f"taken back: {line}" for line in self.undone]
+        if self.accuracy is not None:
+            lines.append(
+                f"error against float64: {self.accuracy.original:.1e} of the model, "
+                f"{self.accuracy.optimized:.1e} now"
+            )
+        return "\n".join(lines)
+
+
+class GraphOptimizer:
+    """Makes a faster module of a model, and shows that it does the same.
+
+        optimizer = GraphOptimizer(model.eval(), {"pixel_values": images})
+        module = optimizer.optimize()
+        print(optimizer.report())
+        print(optimizer.benchmark())
+
+    After each pass the graph is compared with the one captured: results, buffers and the state of
+    the random generator on several inputs, and gradients unless it is frozen; what fails is rolled
+    back. In the end the module is compared with the model itself, also in what memory results
+    share and which inputs are written, on other values and, if sizes are open, another batch.
+
+    Args:
+        model: stays as it is. In evaluation mode it is frozen: its weights are folded and packed.
+            Otherwise there are graphs for training and evaluation, on its own parameters.
+        example_inputs: a dict of keyword arguments, a tuple of positional ones, or one tensor.
+        passes: names or passes, in order; by default those for the mode.
+        device: "auto" (CUDA, else MPS, else the CPU), "cpu", "cuda", "cuda:1", "mps". A model that
+            is elsewhere is copied there.
+        frozen: instead of what the mode of the model says.
+        dynamic_dims: dimensions of the inputs whose sizes stay open, e.g. (0,).
+        trials: inputs to compare on.
+        rounds: apply all passes again, at most so often, until none changes anything.
+        fallback: take the CPU, with a warning, if the device is not there.
+
+    Raises:
+        DeviceError: no such device.
+        KeyError: no such pass.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        example_inputs: Any,
+        passes: Sequence[OptimizationPass | str] | None = None,
+        device: str | torch.device = "auto",
+        *,
+        frozen: bool | None = None,
+        dynamic_dims: tuple[int, ...] = (),
+        trials: int = 2,
+        rounds: int = 1,
+        fallback: bool = False,
+    ) -> None:
+        self.device = resolve_device(device, fallback=fallback)
+        self.model = _on_device(model, self.device)
+        inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else example_inputs
+        self.inputs = tree_map(lambda x: x.to(self.device) if isinstance(x, Tensor) else x, inputs)
+        self.frozen = not model.training if frozen is None else frozen
+        self.semantics = ForwardSemantics(self.frozen)
+        names = INFERENCE_PASSES if self.frozen else TRAINING_PASSES
+        self.passes = [
+            get_pass_by_name(p)(self.semantics) if isinstance(p, str) else p
+            for p in (names if passes is None else passes)
+        ]
+        self.dynamic_dims, self.trials, self.rounds = dynamic_dims, trials, rounds
+        self._module: OptimizedModule | None = None
+        self._report = OptimizationReport()
+        self._changes: list[Change] = []
+
+    def optimize(self) -> OptimizedModule:
+        """Capture, run the passes, check. The module is called like the model.
+
+        Raises:
+            CaptureError: the model cannot be captured; `diagnose` says more.
+            OptimizationError: what was captured does not do what the model does.
+        """
+        report = self._report = OptimizationReport()
+        self._changes = []
+        graphs: dict[str, torch.fx.GraphModule] = {}
+        for mode in ("eval",) if self.frozen else ("train", "eval"):
+            start = perf_counter()
+            with _in_mode(self.model, mode), torch.set_grad_enabled(not self.frozen):
+                captured = capture_forward(self.model, self.inputs, dynamic_dims=self.dynamic_dims)
+            report.capture_seconds += perf_counter() - start
+            self._remember_examples(captured.graph)
+            start = perf_counter()
+            graph = self._run_passes(captured.graph, mode)
+            seconds = sum(r.seconds for r in report.results[mode])
+            report.check_seconds += perf_counter() - start - seconds
+            report.calls[mode] = (_calls(captured.graph), _calls(graph))
+            graphs[mode] = _as_module(graph)
+        self._module = OptimizedModule(self.model, graphs, self.inputs, self.frozen)
+        start = perf_counter()
+        self._check_against_model()
+        report.check_seconds += perf_counter() - start
+        return self._module
+
+    def report(self) -> OptimizationReport:
+        """What `optimize` did; printed it is a table.
+
+        Raises:
+            OptimizationError: nothing has been optimized yet.
+        """
+        self._optimized()
+        return self._report
+
+    def benchmark(self, rounds: int = 9) -> SpeedComparison:
+        """Time, peak memory and graph size, of the model and of the optimized module.
+
+        Both run in turns (A B A B), after a warm-up, waiting for the device; frozen without
+        gradients, else forward and backward.
+
+        Raises:
+            OptimizationError: nothing has been optimized yet.
+        """
+        module = self._optimized()
+        mode = "train" if module.training else "eval"
+        with _in_mode(self.model, mode):
+            return compare_speed(
+                self.model, module, self.inputs, self.device,
+                backward=not self.frozen, calls=self._report.calls[mode], rounds=rounds,
+            )  # fmt: skip
+
+    def undo(self) -> OptimizedModule:
+        """Take back the last pass that changed something; returns the module, the same object.
+
+        Raises:
+            OptimizationError: there is nothing left to take back.
+        """
+        self._optimized()
+        if not self._changes:
+            raise OptimizationError("there is nothing to undo: the graphs are as captured")
+        return self._undo("undo")
+
+    def _optimized(self) -> OptimizedModule:
+        if self._module is None:
+            raise OptimizationError("nothing has been optimized yet: call optimize() first")
+        return self._module
+
+    def _undo(self, why: str) -> OptimizedModule:
+        """Take back what the last pass changed, in all modes."""
+        module, report = self._optimized(), self._report
+        last = max(change.position for change in self._changes)
+        for change in [c for c in self._changes if c.position == last]:
+            self._changes.remove(change)
+            module.graphs[change.mode] = _as_module(change.before)
+            report.calls[change.mode] = (report.calls[change.mode][0], _calls(change.before))
+            report.undone.append(f"{change.name} ({change.mode}): {why}")
+        return module
+
+    def _remember_examples(self, graph: torch.fx.Graph) -> None:
+        """The first of the inputs that passes are compared on is the example."""
+        leaves = torch.utils._pytree.tree_leaves(self.inputs)
+        for node, leaf in zip(graph.find_nodes(op="placeholder"), leaves, strict=True):
+            node.meta["example"] = leaf
+
+    def _run_passes(self, graph: torch.fx.Graph, mode: str) -> torch.fx.Graph:
+        made: list[torch.fx.Graph] = []
+        recorded = [_Recorded(each, made, self.device) for each in self.passes]
+        manager = PassManager(recorded, self.semantics, self.rounds, self.trials)
+        final, report = manager.run(graph)
+        self._report.results[mode] = report.results
+        before = graph
+        for position, (result, after) in enumerate(zip(report.results, made, strict=True)):
+            if result.changed:
+                self._changes.append(Change(position, result.name, mode, before))
+                before = after
+        assert before is final
+        return before
+
+    def _check_against_model(self) -> None:
+        """Compare with the model; take back passes until it does the same."""
+        while True:
+            why = self._difference()
+            if why is None:
+                return
+            if not self._changes:
+                raise OptimizationError(
+                    f"the captured graph does not do what the model does: {why}\n  see "
+                    "tinytorch.fx.diagnose"
+                )
+            self._undo(why)
+
+    def _difference(self) -> str | None:
+        """What the optimized module does otherwise than the model; None if nothing."""
+        module = self._optimized()
+        was_training = module.training
+        try:
+            for mode in module.graphs:
+                if not self.frozen:
+                    module.train(mode == "train")
+                with _in_mode(self.model, mode):
+                    for seed, batch in enumerate(self._batches()):
+                        expected = observe(self.model, self.model, batch, seed, not self.frozen)
+                        found = observe(module, self.model, batch, seed, not self.frozen)
+                        compare(expected, found)
+        except GraphError as error:
+            return f"{mode}, input {seed}: {error}"
+        finally:
+            nn.Module.train(module, was_training)
+        return self._inaccuracy()
+
+    def _batches(self) -> Iterator[Any]:
+        """The example, others with other values, and a larger one if sizes are open."""
+        for seed in range(self.trials):
+            yield other_values(self.inputs, seed)
+        if self.dynamic_dims:
+            yield larger(self.inputs, self.dynamic_dims)
+
+    def _inaccuracy(self) -> str | None:
+        """What is wrong with the error against float64; None if nothing, or if it is not asked."""
+        kinds = {p.dtype for p in self.model.parameters()}
+        if not self.frozen or kinds != {torch.float32} or self.device.type == "mps":
+            return None
+        if any(map(self.semantics.is_random, self._optimized().graph_module.graph.nodes)):
+            return None  # float64 draws other numbers
+        with _in_mode(self.model, "eval"):
+            found = accuracy(self.model, self._optimized(), self.inputs)
+        self._report.accuracy = found
+        if found.is_good:
+            return None
+        return f"error against float64 {found.optimized:.2g}, of the model {found.original:.2g}"
+
+
+class _Recorded(OptimizationPass):
+    """A pass that notes the graphs it made, and is slower for nobody.
+
+    Args:
+        inner: the pass.
+        made: where to note what it makes, kept or not.
+        device: on which the graphs run.
+    """
+
+    def __init__(
+        self, inner: OptimizationPass, made: list[torch.fx.Graph], device: torch.device
+    ) -> None:
+        super().__init__(inner.semantics)
+        self.inner, self.made, self.device = inner, made, device
+        self.name = inner.name  # type: ignore[misc]
+        self.exact = inner.exact  # type: ignore[misc]
+
+    def analyze(self, graph: torch.fx.Graph) -> Any:
+        return self.inner.analyze(graph)
+
+    def transform(self, graph: torch.fx.Graph, found: Any) -> bool:
+        return self.inner.transform(graph, found)
+
+    def run(self, graph: torch.fx.Graph) -> bool:
+        self.made.append(graph)
+        return self.inner.run(graph)
+
+    def verify(self, before: torch.fx.Graph, after: torch.fx.Graph) -> None:
+        """What the pass promises; and that the graph is faster, of a pass that must make it so."""
+        self.inner.verify(before, after)
+        if not (isinstance(self.inner, RacedPass) and self.inner.must_be_faster):
+            return
+        inputs = self.semantics.sample(after, 0)
+        old, new = (_flat_function(graph, inputs) for graph in (before, after))
+        if not is_faster(new, old, self.device):
+            raise GraphError("the graph is not faster with it on this machine")
+
+
+def _flat_function(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Callable[[], object]:
+    """A graph as a function without arguments, without the form of the model's call."""
+    flat = torch.fx.Graph()
+    flat.output(flat.graph_copy(graph, {}))
+    module = torch.fx.GraphModule(_owner(graph), flat)
+    return lambda: module(*inputs)
+
+
+def _as_module(graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """A module of its own for a graph, which holds only what that uses."""
+    return torch.fx.GraphModule(_owner(graph), graph)
+
+
+def _owner(graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    owner = graph.owning_module
+    assert owner is not None  # a captured graph belongs to a module
+    return owner
+
+
+def _calls(graph: torch.fx.Graph) -> int:
+    return sum(n.op.startswith("call_") for n in graph.nodes)
+
+
+def _on_device(model: nn.Module, device: torch.device) -> nn.Module:
+    """The model itself if it is there, else a copy."""
+    tensors = [*model.parameters(), *model.buffers()]
+    here = all(t.device.type == device.type and device.index in (None, t.device.index)
+               for t in tensors)  # fmt: skip
+    return model if here else copy.deepcopy(model).to(device)
+
+
+@contextmanager
+def _in_mode(model: nn.Module, mode: str) -> Iterator[None]:
+    """The model in training or evaluation mode; each of its modules as before in its present one.
+
+    A part that the user keeps in evaluation mode, such as a frozen batch norm, stays so.
+    """
+    if model.training == (mode == "train"):
+        yield
+        return
+    before = {module: module.training for module in model.modules()}
+    model.train(mode == "train")
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training

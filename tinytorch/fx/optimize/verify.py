@@ -1,0 +1,237 @@
+"""Does a module do what another does? Values, gradients, and everything beside the result."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+
+from tinytorch.fx.models import call
+from tinytorch.fx.semantics.semantics import TorchSemantics
+from tinytorch.graph.ir import GraphError
+from tinytorch.graph.passes.manager import TOLERANCES
+
+EXACT = (0.0, 0.0)
+WORSE = 4.0  # times the error of the original against float64 that a change may make
+
+
+class ForwardSemantics(TorchSemantics):
+    """What passes may ask of a model's forward.
+
+    Args:
+        frozen: for inference: weights are constant, and nothing is differentiated.
+    """
+
+    def is_closed(self, graph: torch.fx.Graph) -> bool:
+        return self.frozen or super().is_closed(graph)
+
+    def gradients(self, graph: torch.fx.Graph, inputs: Sequence[Any], seed: int) -> list[Any]:
+        return [] if self.frozen else super().gradients(graph, inputs, seed)
+
+
+@dataclass
+class Behaviour:
+    """All that a call of a module did.
+
+    Attributes:
+        spec: the form of its result.
+        leaves: of the result.
+        sharing: names of results and inputs, in pairs, that share memory.
+        inputs: the tensors of the batch after the call.
+        buffers: of the module after the call.
+        generator: state of torch's generator after the call.
+        gradients: of inputs and parameters.
+    """
+
+    spec: Any
+    leaves: list[Any]
+    sharing: set[tuple[str, str]]
+    inputs: list[Any]
+    buffers: list[Tensor]
+    generator: Tensor
+    gradients: list[Tensor | None]
+
+
+def observe(
+    module: nn.Module, state: nn.Module, batch: Any, seed: int, gradients: bool
+) -> Behaviour:
+    """Call a module on a copy of a batch, and see what that does. State is put back afterwards.
+
+    Args:
+        state: the module that has the buffers and the parameters.
+        gradients: of the sum of all results, each weighted at random.
+    """
+    inputs = tree_map(lambda x: x.detach().clone() if isinstance(x, Tensor) else x, batch)
+    tensors = [x for x in tree_leaves(inputs) if isinstance(x, Tensor)]
+    buffers = list(state.buffers())
+    with preserved(buffers), torch.set_grad_enabled(gradients):
+        torch.manual_seed(seed)
+        leaves, spec = tree_flatten(call(module, inputs))
+        results = [x for x in leaves if isinstance(x, Tensor)]
+        after = [b.clone() for b in buffers]
+        generator = torch.get_rng_state()
+        found = _gradients(results, list(state.parameters()), seed) if gradients else []
+    return Behaviour(spec, leaves, _sharing(results, tensors), tensors, after, generator, found)
+
+
+@contextmanager
+def preserved(buffers: Sequence[Tensor]) -> Iterator[None]:
+    """After the block, these tensors and torch's generators are as they were before."""
+    before = [b.detach().clone() for b in buffers]
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, old in zip(buffers, before, strict=True):
+                    buffer.copy_(old)
+
+
+def _gradients(
+    results: list[Tensor], parameters: list[nn.Parameter], seed: int
+) -> list[Tensor | None]:
+    sources = [y for y in results if y.requires_grad]
+    leaves = [p for p in parameters if p.requires_grad]
+    if not sources or not leaves:
+        return []
+    generator = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(y.shape, generator=generator).to(y) for y in sources]
+    return list(torch.autograd.grad(sources, leaves, weights, allow_unused=True))
+
+
+def _sharing(results: list[Tensor], inputs: list[Tensor]) -> set[tuple[str, str]]:
+    named = [(f"input {i}", x) for i, x in enumerate(inputs)]
+    pairs = set()
+    for i, result in enumerate(results):
+        for name, other in named:
+            if other.untyped_storage()._cdata == result.untyped_storage()._cdata:
+                pairs.add((name, f"output {i}"))
+        named.append((f"output {i}", result))
+    return pairs
+
+
+def compare(expected: Behaviour, found: Behaviour) -> None:
+    """Raises GraphError at the first difference beyond rounding."""
+    if found.spec != expected.spec:
+        raise GraphError(f"the result has the form {found.spec}, and had {expected.spec}")
+    for i, (a, b) in enumerate(zip(found.leaves, expected.leaves, strict=True)):
+        _check(f"output {i}", a, b)
+    if found.sharing - expected.sharing:
+        raise GraphError(f"these share memory now: {sorted(found.sharing - expected.sharing)}")
+    for i, (a, b) in enumerate(zip(found.inputs, expected.inputs, strict=True)):
+        _check(f"input {i} after the call", a, b)
+    for i, (a, b) in enumerate(zip(found.buffers, expected.buffers, strict=True)):
+        _check(f"buffer {i} after the call", a, b)
+    if not torch.equal(found.generator, expected.generator):
+        raise GraphError("the random generator is in another state after the call")
+    for i, (a, b) in enumerate(zip(found.gradients, expected.gradients, strict=True)):
+        _check(f"gradient of parameter {i}", a, b)
+
+
+def _check(what: str, found: Any, expected: Any) -> None:
+    if not isinstance(expected, Tensor) or not isinstance(found, Tensor):
+        if found is not expected and found != expected:
+            raise GraphError(f"{what} is {found!r:.60}, and was {expected!r:.60}")
+        return
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        raise GraphError(
+            f"{what} is {found.dtype}{list(found.shape)}, and was "
+            f"{expected.dtype}{list(expected.shape)}"
+        )
+    if not what.startswith("gradient") and found.stride() != expected.stride():
+        raise GraphError(f"{what} has strides {found.stride()}, and had {expected.stride()}")
+    rtol, atol = _tolerance(expected)
+    if not torch.allclose(found, expected, rtol, atol, equal_nan=True):
+        worst = (found.double() - expected.double()).abs().max().item()
+        raise GraphError(f"{what} differs by up to {worst:.3g}, beyond rounding ({atol:.3g})")
+
+
+def _tolerance(expected: Tensor) -> tuple[float, float]:
+    """(rtol, atol), as for single passes; atol grows with the largest value."""
+    if not expected.is_floating_point() or not expected.numel():
+        return EXACT
+    kind = str(expected.dtype).removeprefix("torch.")
+    rtol, atol = TOLERANCES.get(kind, TOLERANCES["float16"])
+    finite = expected[expected.isfinite()].abs()
+    return rtol, atol * max(1.0, finite.max().item() if finite.numel() else 0.0)
+
+
+def other_values(batch: Any, seed: int) -> Any:
+    """A batch like this one with other values: 0 is itself; floats are drawn, integers moved."""
+    if seed == 0:
+        return batch
+    generator = torch.Generator().manual_seed(seed)
+
+    def changed(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        if x.is_floating_point():
+            noise = torch.randn(x.shape, generator=generator).to(x)
+            return x * (0.1 * noise).exp() + 0.1 * noise * x.detach().abs().mean()
+        return x.flatten().roll(seed).reshape(x.shape)  # valid indices stay valid
+
+    return tree_map(changed, batch)
+
+
+def larger(batch: Any, dims: Sequence[int]) -> Any:
+    """A batch with twice the size in these dimensions of its tensors."""
+
+    def grown(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        for d in dims:
+            if -x.ndim <= d < x.ndim:
+                x = torch.cat([x, x], d)
+        return x
+
+    return tree_map(grown, batch)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Largest errors against float64, relative to the largest value.
+
+    Attributes:
+        original, optimized: of the model as it was, and of what was made of it.
+    """
+
+    original: float
+    optimized: float
+
+    @property
+    def is_good(self) -> bool:
+        """The error has not grown beyond a small factor, or beyond what rounding explains."""
+        return self.optimized <= max(WORSE * self.original, 1e-6)
+
+
+def accuracy(model: nn.Module, optimized: nn.Module, batch: Any) -> Accuracy:
+    """Errors of a float32 model and of its optimized form against the model in float64."""
+    exact = copy.deepcopy(model).double()
+    doubled = tree_map(
+        lambda x: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x, batch
+    )
+    with torch.no_grad(), preserved([]):
+        reference = _floats(call(exact, doubled))
+        errors = []
+        for module in (model, optimized):
+            found = _floats(call(module, batch))
+            pairs = zip(found, reference, strict=True)
+            errors.append(max((_error(a, b) for a, b in pairs), default=0.0))
+    return Accuracy(*errors)
+
+
+def _floats(result: Any) -> list[Tensor]:
+    return [x for x in tree_leaves(result) if isinstance(x, Tensor) and x.is_floating_point()]
+
+
+def _error(found: Tensor, exact: Tensor) -> float:
+    scale = exact.abs().max().item() if exact.numel() else 0.0
+    return (found.double() - exact).abs().max().item() / scale if scale else 0.0

@@ -1,0 +1,115 @@
+"""PyTorch's own partitioner as one more strategy: minimum cut under `activation_memory_budget`.
+
+It chooses what to keep by a minimum cut between forward and backward, and below a budget of 1 a
+knapsack over what to recompute in addition. Its budget bounds the bytes that are kept, not the
+peak, and the recomputed ops are placed elsewhere; here only its choice is taken.
+
+Source: H. He, S. Yang, "Min-cut optimal(*) recomputation (i.e. activation checkpointing) with
+AOTAutograd", 2022; torch/_functorch/partitioners.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch._functorch.config
+import torch.fx
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor
+
+from tinytorch.fx.capture.functional import CaptureError
+from tinytorch.fx.profile.liveness import results
+from tinytorch.fx.recompute.problem import Problem
+from tinytorch.graph.recompute import is_forward
+
+BUDGETS = (0.9, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
+
+
+@dataclass
+class Partition:
+    """What the partitioner makes of a joint graph.
+
+    Attributes:
+        forward, backward: its graphs.
+        results: how many outputs of the forward are not kept for the backward.
+        kept: names of the nodes, of the joint graph, that are.
+    """
+
+    forward: torch.fx.GraphModule
+    backward: torch.fx.GraphModule
+    results: int
+    kept: list[str]
+
+
+def min_cut_partition(module: torch.fx.GraphModule, budget: float) -> Partition:
+    """Partition a joint graph with torch's min-cut partitioner.
+
+    Args:
+        module: with meta["phase"] and meta["val"] on its nodes.
+        budget: `activation_memory_budget`, from 0 to 1.
+    """
+    joint, count = _as_aot(module)
+    placeholders = joint.graph.find_nodes(op="placeholder")
+    inputs = [n.meta["val"] for n in placeholders]
+    mode = next((v.fake_mode for v in inputs if isinstance(v, FakeTensor)), None)
+    if mode is None:
+        raise CaptureError("the inputs of the graph have no fake values in meta['val']")
+    config: Any = torch._functorch.config
+    with config.patch(activation_memory_budget=budget), tracing(TracingContext(mode)):
+        forward, backward = min_cut_rematerialization_partition(
+            joint, inputs, num_fwd_outputs=count, static_lifetime_input_indices=[]
+        )
+    kept = [n.name for n in results(forward.graph)[count:] if isinstance(n, torch.fx.Node)]
+    return Partition(forward, backward, count, kept)
+
+
+def _as_aot(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, int]:
+    """A copy in the form that AOTAutograd gives its partitioners.
+
+    Results of the forward come first. What starts the backward (the gradient of the loss, which
+    the graph makes itself) becomes an input that is called a tangent.
+    """
+    graph = torch.fx.Graph()
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in module.graph.nodes:
+        starts = node.op == "call_function" and not is_forward(node) and _is_seed(node)
+        if node.op == "output":
+            continue
+        if node.op == "placeholder" and node.meta.get("role") != "tangent":
+            copies[node] = graph.placeholder(f"primals_{node.name}")
+        elif node.op == "placeholder" or starts:
+            with graph.inserting_before(_first_call(graph)):
+                copies[node] = graph.placeholder(f"tangents_{node.name}")
+        else:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+            copies[node].name = node.name
+        copies[node].meta = dict(node.meta)
+    originals = results(module.graph)
+    forward = [copies[n] for n in originals if is_forward(n) or n.op == "placeholder"]
+    backward = [copies[n] for n in originals if copies[n] not in forward]
+    graph.output((*forward, *backward))
+    graph.output_node().meta["desc"] = [None] * (len(forward) + len(backward))
+    return torch.fx.GraphModule(module, graph), len(forward)
+
+
+def _is_seed(node: torch.fx.Node) -> bool:
+    return node.target is torch.ops.aten.ones_like.default and node.meta["val"].ndim == 0
+
+
+def _first_call(graph: torch.fx.Graph) -> torch.fx.Node:
+    return next((n for n in graph.nodes if n.op != "placeholder"), graph._root)
+
+
+def min_cut_plans(
+    module: torch.fx.GraphModule, problem: Problem, budgets: Sequence[float] = BUDGETS
+) -> Iterator[frozenset[int]]:
+    """What the partitioner keeps at each budget."""
+    nodes = {node.name: node for node in module.graph.nodes}
+    for budget in budgets:
+        partition = min_cut_partition(module, budget)
+        kept = [nodes[name] for name in partition.kept if name in nodes]
+        yield frozenset(s for n in kept for s in problem.found.held[n] if s in problem.born)

@@ -1,0 +1,359 @@
+"""What may be forgotten in the forward and computed again in the backward, and what that does.
+
+The graph is reduced to ops that make memory. A plan says which storages of the forward are kept for
+the backward; every other one that the backward reads is computed again right before its first use
+there, from what is kept, and lives until its last. `Problem.simulate` says what a plan takes to the
+byte, in milliseconds, without rewriting the graph: plans are measured, not estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+
+import torch.fx
+
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.capture.slots import TANGENT
+from tinytorch.fx.profile.liveness import Storages, lifetimes
+from tinytorch.graph.memory import Lifetime
+from tinytorch.graph.recompute import FLOPS_PER_BYTE, is_forward
+from tinytorch.graph.semantics import Semantics
+
+RANDOM_STATE_BYTES = 5056  # of the CPU's generator: what replaying a random op keeps
+
+
+class RecomputeError(TinyTorchError, ValueError):
+    """A graph that cannot be recomputed, or a budget that cannot be met."""
+
+
+@dataclass
+class Op:
+    """A node that makes memory, or one of the backward that reads the forward's.
+
+    Attributes:
+        node: in the graph.
+        reads: storages of the forward that it reads; inputs and constants left out.
+        makes: storages that it makes.
+        cost: of computing it, in FLOPs or in seconds.
+        flops: of it.
+    """
+
+    node: torch.fx.Node
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+    cost: float
+    flops: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A choice of what to keep, and what it takes.
+
+    Attributes:
+        kept: storages of the forward that stay for the backward.
+        peak: bytes alive at the most, beyond inputs and constants.
+        cost: of what is computed again, in the unit of the ops.
+        flops: of what is computed again.
+        source: the strategy that found it.
+    """
+
+    kept: frozenset[int]
+    peak: int
+    cost: float
+    flops: int
+    source: str = ""
+
+
+@dataclass
+class Walk:
+    """The backward under a plan, or a part of it, event by event.
+
+    Attributes:
+        positions: for each event the op of the backward that it belongs to.
+        live: bytes that do not depend on the plan, at each event.
+        born: what is computed again: event, bytes, and by which key `last` knows it.
+        last: the last event at which a storage of the forward (or what was computed again for it,
+            at its number plus the number of storages) is used.
+        cost, flops: of what is computed again.
+    """
+
+    positions: list[int] = field(default_factory=list)
+    live: list[int] = field(default_factory=list)
+    born: list[tuple[int, int, int]] = field(default_factory=list)
+    last: dict[int, int] = field(default_factory=dict)
+    cost: float = 0.0
+    flops: int = 0
+
+
+class Problem:
+    """A joint graph, or a whole training step, as a problem of recomputation.
+
+    Args:
+        graph: functional, its nodes with meta["phase"].
+        found: its storages.
+        semantics: of its ops.
+        seconds: measured time of each node; by default a cost in FLOPs stands for it, where a byte
+            moved counts for as many FLOPs as a core computes meanwhile.
+        held_bytes: what whoever runs the graph holds beside it.
+        read_only: the graph is only looked at, so its ops may write in place.
+
+    Attributes:
+        forward, backward: ops in order.
+        needed: storages of the forward that the backward reads.
+        fixed: storages of the forward that cannot be computed again, or are results anyway.
+        made_by: for each storage of the forward the op that makes it.
+
+    Raises:
+        RecomputeError: an op of forward or backward writes in place, or there is no backward.
+    """
+
+    def __init__(
+        self,
+        graph: torch.fx.Graph,
+        found: Storages,
+        semantics: Semantics,
+        seconds: dict[torch.fx.Node, float] | None = None,
+        held_bytes: int = 0,
+        read_only: bool = False,
+    ) -> None:
+        self.graph, self.found, self.semantics = graph, found, semantics
+        self.sizes = list(found.sizes)
+        self.forward: list[Op] = []
+        self.backward: list[Op] = []
+        self.total_cost = 0.0
+        self.total_flops = 0
+        self._seconds = seconds
+        self._held_bytes = held_bytes
+        self.made_by: dict[int, Op] = {}
+        self._forward_touches: list[set[int]] = []  # storages used at an op, and up to the next
+        self._collect(read_only)
+        if not self.backward:
+            raise RecomputeError("the graph has no backward: capture a joint graph or a step")
+        self.needed = {s for op in self.backward for s in op.reads}
+        self._lifetimes = self._static_lifetimes()
+        results = {s for s, t in self._lifetimes.items() if t.is_result}
+        self.fixed = {
+            s for s, op in self.made_by.items() if s in results or not self._repeatable(op)
+        }
+
+    # -- reading the graph -------------------------------------------------------------------------
+
+    def _collect(self, read_only: bool) -> None:
+        in_forward: set[int] = set()
+        writer: torch.fx.Node | None = None
+        for node in self.graph.nodes:
+            if not read_only and node.op == "call_function" and self.semantics.mutates(node):
+                writer = writer or node
+            if writer is not None and node.meta.get("phase") in ("forward", "backward"):
+                raise RecomputeError(
+                    f"{writer.name} ({writer.target}) writes in place before the backward ends; "
+                    "recompute a functional graph, and make ops work in place afterwards"
+                )
+            reads = self.found.read(node) & in_forward
+            makes = self.found.made[node] if node.op == "call_function" else ()
+            if is_forward(node):
+                in_forward.update(makes)
+                if makes:
+                    self._append(self.forward, node, reads, makes)
+                    self._forward_touches.append({*reads, *makes})
+                elif self.forward:
+                    self._forward_touches[-1] |= (reads | set(self.found.held[node])) & in_forward
+            elif node.op == "call_function" and (makes or reads):
+                self._append(self.backward, node, reads, makes)
+
+    def _append(
+        self, ops: list[Op], node: torch.fx.Node, reads: set[int], makes: tuple[int, ...]
+    ) -> None:
+        cost = self.semantics.cost(node)
+        if self._seconds is not None:
+            value = self._seconds.get(node, 0.0)
+        else:
+            value = max(float(cost.flops), FLOPS_PER_BYTE * cost.bytes)
+        op = Op(node, tuple(sorted(reads)), makes, value if makes else 0.0, cost.flops)
+        if ops is self.forward and self.semantics.is_random(node):
+            # what replays it: the state of the generator, kept only if it is replayed
+            state = len(self.sizes)
+            self.sizes.append(RANDOM_STATE_BYTES)
+            op.reads = (*op.reads, state)
+        ops.append(op)
+        if ops is self.forward:
+            self.made_by.update(dict.fromkeys(makes, op))
+        self.total_cost += op.cost
+        self.total_flops += op.flops
+
+    def _repeatable(self, op: Op) -> bool:
+        return self.semantics.is_pure(op.node) or self.semantics.is_random(op.node)
+
+    def _static_lifetimes(self) -> dict[int, Lifetime]:
+        """Lifetimes by storage, as the graph stands."""
+        numbers = [
+            s for n in self.graph.nodes for s in self.found.made[n] if s not in self.found.external
+        ]
+        return dict(zip(numbers, lifetimes(self.graph, self.found), strict=True))
+
+    # -- what does not depend on a plan ------------------------------------------------------------
+
+    @cached_property
+    def born(self) -> dict[int, int]:
+        """For each storage of the forward the index of the op that makes it."""
+        born = {s: i for i, op in enumerate(self.forward) for s in op.makes}
+        states = {s: i for i, op in enumerate(self.forward) for s in op.reads if s not in born}
+        return born | states
+
+    @cached_property
+    def forward_last(self) -> dict[int, int]:
+        """The last op of the forward that uses a storage."""
+        return {s: i for i, touched in enumerate(self._forward_touches) for s in touched}
+
+    @cached_property
+    def results(self) -> set[int]:
+        """Storages of the forward that are results of the graph."""
+        return {s for s in self.born if s in self._lifetimes and self._lifetimes[s].is_result}
+
+    @cached_property
+    def forward_live(self) -> list[int]:
+        """Bytes alive at each op of the forward if nothing is kept but results."""
+        change = [self._held_bytes] + [0] * len(self.forward)
+        for s, last in self.forward_last.items():
+            change[self.born[s]] += self.sizes[s]
+            change[len(self.forward) if s in self.results else last + 1] -= self.sizes[s]
+        return list(accumulate(change[:-1]))
+
+    @cached_property
+    def backward_live(self) -> list[tuple[int, int]]:
+        """For each op of the backward the bytes alive before and during it, without what the
+        forward kept or is computed again. Autograd holds the tangents all the while."""
+        nodes = list(self.graph.nodes)
+        tangents = [n for n in nodes if n.op == "placeholder" and n.meta.get("role") == TANGENT]
+        change = [
+            self._held_bytes + sum(self.sizes[s] for n in tangents for s in self.found.made[n])
+        ]
+        change += [0] * len(nodes)
+        for s, t in self._lifetimes.items():
+            if s not in self.born or t.is_result:
+                change[t.first] += t.nbytes
+                change[t.last + 1] -= t.nbytes
+        at = dict(zip(nodes, accumulate(change[:-1]), strict=True))
+        return [
+            (at[op.node] - sum(self.sizes[s] for s in op.makes), at[op.node])
+            for op in self.backward
+        ]
+
+    @cached_property
+    def everything(self) -> frozenset[int]:
+        """The plan that computes nothing again: what the backward reads is kept."""
+        return frozenset(self.needed | self.fixed)
+
+    @cached_property
+    def candidates(self) -> list[int]:
+        """Storages that a plan may keep or not, in the order of the forward.
+
+        Those that something of the backward may be computed from, however far.
+        """
+        found: set[int] = set()
+        pending = list(self.needed)
+        while pending:
+            s = pending.pop()
+            if s in found or s in self.fixed or s not in self.made_by:
+                continue
+            found.add(s)
+            pending += self.made_by[s].reads
+        return sorted(found, key=lambda s: self.born[s])
+
+    def dying(self, last: dict[int, int], length: int) -> list[int]:
+        """Bytes of storages that are all alive at moment 0, at each moment, as they die."""
+        change = [0] * (length + 1)
+        for s, moment in last.items():
+            if s not in self.results:
+                change[0] += self.sizes[s]
+                change[min(moment + 1, length)] -= self.sizes[s]
+        return list(accumulate(change[:-1]))
+
+    def kept_in_forward(self, kept: Iterable[int], ops: range | None = None) -> list[int]:
+        """Bytes that kept storages take in the forward where nothing there needs them any more.
+
+        Args:
+            ops: of the forward, at which that is asked; by default all.
+        """
+        ops = range(len(self.forward)) if ops is None else ops
+        change = [0] * (len(ops) + 1)
+        for s in kept:
+            if s in self.born and s not in self.results:
+                start = self.forward_last.get(s, self.born[s] - 1) + 1 - ops.start
+                change[min(max(start, 0), len(ops))] += self.sizes[s]
+        return list(accumulate(change[:-1]))
+
+    # -- what a plan does --------------------------------------------------------------------------
+
+    def walk(self, kept: frozenset[int] | set[int], first: int = 0, end: int | None = None) -> Walk:
+        """Go through the ops `first` to `end` of the backward under a plan."""
+        shift = len(self.sizes)
+        walk = Walk()
+        again: set[int] = set()
+        positions, live, last = walk.positions, walk.live, walk.last
+        for position in range(first, len(self.backward) if end is None else end):
+            before, during = self.backward_live[position]
+            reads = self.backward[position].reads
+            for s in reads:
+                if not self.is_missing(s, kept, again):
+                    continue
+                for op in self.chain(s, kept, again):
+                    event = len(live)
+                    positions.append(position)
+                    live.append(before)
+                    for r in op.reads:
+                        last[r if r in kept or r not in self.made_by else r + shift] = event
+                    for m in op.makes:
+                        last[m + shift] = event
+                        walk.born.append((event, self.sizes[m], m + shift))
+                    walk.cost += op.cost
+                    walk.flops += op.flops
+            event = len(live)
+            positions.append(position)
+            live.append(during)
+            for s in reads:
+                last[s if s in kept or s not in self.made_by else s + shift] = event
+        return walk
+
+    def is_missing(self, s: int, kept: frozenset[int] | set[int], again: set[int]) -> bool:
+        """A storage of the forward that is not kept, and not yet computed again."""
+        return s not in kept and s not in again and s in self.made_by
+
+    def chain(self, storage: int, kept: frozenset[int] | set[int], again: set[int]) -> list[Op]:
+        """The ops that compute a storage again, in order; `again` learns what they make."""
+        order: list[Op] = []
+        pending = [storage]
+        while pending:
+            s = pending[-1]
+            if s in again:
+                pending.pop()
+                continue
+            op = self.made_by[s]
+            missing = [r for r in op.reads if self.is_missing(r, kept, again)]
+            if missing:
+                pending += missing
+                continue
+            pending.pop()
+            again.update(op.makes)
+            order.append(op)
+        return order
+
+    def simulate(self, kept: Iterable[int], source: str = "") -> Plan:
+        """What a plan takes: its peak to the byte, and what is computed again."""
+        plan = frozenset(kept) | self.fixed
+        walk = self.walk(plan)
+        change = [0] * (len(walk.live) + 1)
+        for event, size, key in walk.born:
+            change[event] += size
+            change[walk.last[key] + 1] -= size
+        for s, event in walk.last.items():
+            if s in self.born and s not in self.results:
+                change[0] += self.sizes[s]
+                change[event + 1] -= self.sizes[s]
+        backward = max(map(int.__add__, walk.live, accumulate(change[:-1])), default=0)
+        stays = self.kept_in_forward(walk.last)
+        forward = max(map(int.__add__, self.forward_live, stays), default=0)
+        return Plan(plan, max(forward, backward), walk.cost, walk.flops, source)

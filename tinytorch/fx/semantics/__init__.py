@@ -1,0 +1,1 @@
+"""What a pass may ask of PyTorch's operators: effects, costs, names."""
