@@ -20,7 +20,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.integration.submissions import Submission, submissions
-from tito import sandbox, scripts
+from tests.system_tools import needs_sandbox, require_tool
+from tito import scripts
 from tito.cli import app
 from tito.course import config, export, feedback, grade, pool
 from tito.course.notebook import HIDDEN, read_notebook
@@ -30,7 +31,7 @@ from tito.lessons.model import Lesson
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sandbox.unavailable() is not None, reason=str(sandbox.unavailable())),
+    needs_sandbox,
 ]
 CELL_SECONDS = 1.5  # what hangs has to hang no longer in a test
 
@@ -52,20 +53,18 @@ def tito(*arguments: str) -> str:
 @pytest.fixture
 def postgres() -> Iterator[str]:
     """The URL of a database in a server of its own; it refuses root, so root lends a user."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    programs = require_tool("initdb").parent
     user = (
         {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
     )
     folder = Path(tempfile.mkdtemp(prefix="tito-postgres-"))  # short: a socket's path is limited
     folder.chmod(0o777)
     data = folder / "data"
-    initdb = [found[-1], "-D", data, "-A", "trust", "-U", "tito", "--no-sync"]
+    initdb = [programs / "initdb", "-D", data, "-A", "trust", "-U", "tito", "--no-sync"]
     subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **user)
     server = subprocess.Popen(
         [
-            found[-1].with_name("postgres"),
+            programs / "postgres",
             "-D",
             data,
             "-k",
@@ -79,7 +78,7 @@ def postgres() -> Iterator[str]:
         **user,
     )
     try:
-        ready = [found[-1].with_name("pg_isready"), "-h", folder, "-t", "1"]
+        ready = [programs / "pg_isready", "-h", folder, "-t", "1"]
         for _ in range(100):
             if subprocess.run(ready, stdout=subprocess.DEVNULL).returncode == 0:
                 break

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.system_tools import needs_sandbox
 from tito import sandbox, scripts
 from tito.limits import Limits
 from tito.sandbox import NoSandboxError, Sandbox, for_python
@@ -26,9 +27,6 @@ LIMITS = Limits(
     open_files=64,
     processes=24,
 )
-needs_bwrap = pytest.mark.skipif(
-    sandbox.unavailable() is not None, reason=str(sandbox.unavailable())
-)
 
 
 def inside(code: str, **options: Any) -> Any:
@@ -39,7 +37,7 @@ def inside(code: str, **options: Any) -> Any:
     return json.loads(out)
 
 
-@needs_bwrap
+@needs_sandbox
 def test_an_ordinary_user_alone_with_a_read_only_system() -> None:
     found = inside(
         """
@@ -64,7 +62,7 @@ print(json.dumps(told))
     assert set(found["environment"]) <= {*sandbox.ENVIRONMENT, "PWD", "LC_CTYPE"}
 
 
-@needs_bwrap
+@needs_sandbox
 def test_the_repository_shows_its_packages_and_nothing_else() -> None:
     code = f"import json, os; print(json.dumps(os.listdir({str(scripts.ROOT)!r})))"
     seen = set(inside(code))
@@ -72,7 +70,7 @@ def test_the_repository_shows_its_packages_and_nothing_else() -> None:
     assert not seen & {"modules", "tests", ".git", "pyproject.toml"}
 
 
-@needs_bwrap
+@needs_sandbox
 def test_no_network_no_new_namespaces_no_memory_outside_processes() -> None:
     found = inside(
         """
@@ -96,7 +94,7 @@ print(json.dumps(told))
     assert found == {"network": 101, "memfd": 1, "unshare": 1, "shmget": 1}
 
 
-@needs_bwrap
+@needs_sandbox
 def test_processes_files_and_memory_have_an_end() -> None:
     found = inside(
         """
@@ -130,7 +128,7 @@ os._exit(0)
     assert found["size"] <= 4 << 20
 
 
-@needs_bwrap
+@needs_sandbox
 def test_files_lie_in_the_home_and_are_read_only(tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text("1 2 3", encoding="utf-8")
@@ -141,7 +139,7 @@ def test_files_lie_in_the_home_and_are_read_only(tmp_path: Path) -> None:
     assert inside(code, files={"data.txt": path}) == ["1 2 3", False]
 
 
-@needs_bwrap
+@needs_sandbox
 def test_nothing_is_left_when_the_outermost_process_is_killed() -> None:
     code = "import os, time\nos.fork()\nprint('up', flush=True)\ntime.sleep(600)"
     child = for_python("tinytorch").start([sys.executable, "-I", "-c", code], LIMITS)
@@ -159,7 +157,7 @@ def test_nothing_is_left_when_the_outermost_process_is_killed() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-@needs_bwrap
+@needs_sandbox
 def test_an_ordinary_user_has_a_sandbox_as_well() -> None:
     python = "/usr/bin/python3"
     script = """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.system_tools import require_tool
 from tinytorch.fx.profile.export import (
     trace_events,
     write_chrome_trace,
@@ -170,9 +170,7 @@ def test_layout(profile: Profile) -> None:
 @pytest.mark.slow
 def test_the_report_in_a_browser(profile: Profile, tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
-    browser_path = shutil.which("chromium")
-    if browser_path is None:
-        pytest.skip("chromium is not installed")
+    browser_path = require_tool("chromium")
     write_html(profile, tmp_path / "r.html", limit=103)
     errors: list[str] = []
     requests: list[str] = []

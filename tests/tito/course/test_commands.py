@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.tito.course.conftest import ASSIGNMENT, needs_sandbox, submission, write
+from tests.system_tools import needs_sandbox
+from tests.tito.course.conftest import ASSIGNMENT, submission, write
 from tito import sandbox
 from tito.cli import app
 from tito.course import commands

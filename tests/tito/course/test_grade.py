@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.tito.course.conftest import ASSIGNMENT, needs_sandbox, submission, write
+from tests.system_tools import needs_sandbox
+from tests.tito.course.conftest import ASSIGNMENT, submission, write
 from tito.course import grade, states
 from tito.course.config import CONFIG, Course, CourseError, create
 from tito.course.export import Row, rows, to_csv, to_gradescope

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.tito.course.conftest import needs_sandbox
+from tests.system_tools import needs_sandbox
 from tito.course import pool
 from tito.course.job import Budget, InfrastructureError, Job, Question, Transcript, Unit
 from tito.course.pool import LocalPool, dask_pool, run_text, transcript

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.tito.course.conftest import needs_sandbox
+from tests.system_tools import needs_sandbox
 from tito import sandbox
 from tito.course import run
 from tito.course.job import Budget, InfrastructureError, Job, Question, Transcript, Unit
