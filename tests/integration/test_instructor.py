@@ -53,7 +53,7 @@ def tito(*arguments: str) -> str:
 @pytest.fixture
 def postgres() -> Iterator[str]:
     """The URL of a database in a server of its own; it refuses root, so root lends a user."""
-    programs = require_tool("initdb").parent
+    programs = require_tool("initdb").resolve().parent  # it may be a link to the server's folder
     user = (
         {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
     )

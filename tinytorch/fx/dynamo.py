@@ -30,7 +30,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from tinytorch.autograd import no_grad
 from tinytorch.backends import find_backend
 from tinytorch.fx.convert.aten import ATEN
-from tinytorch.fx.convert.aten_module import AtenModule
+from tinytorch.fx.convert.aten_module import AtenModule, aten_name
 from tinytorch.fx.convert.exchange import array_to_torch
 from tinytorch.fx.convert.support import Support, empty_example
 from tinytorch.graph.compiler.generate import MODES, Target, generate
@@ -127,12 +127,7 @@ def _target(backend: str = "optimized", mode: str = "auto", fast_math: bool = Fa
 def _decompositions() -> dict[Any, Any]:
     """Core ATen, but for the operators that we run whole."""
     table: Any = torch._decomp.core_aten_decompositions()
-    return {op: rule for op, rule in table.items() if not _is_ours(op)}
-
-
-def _is_ours(op: Any) -> bool:
-    packet, _, overload = str(op).removeprefix("aten.").partition(".")
-    return (packet if overload in ("", "default") else f"{packet}.{overload}") in ATEN
+    return {op: rule for op, rule in table.items() if aten_name(op) not in ATEN}
 
 
 def _compile_graph(

@@ -44,7 +44,7 @@ class Interpreter:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.env: dict[Node, Any] = {}
-        self._last_uses = _last_uses(graph)
+        self._last_uses = last_uses(graph)
 
     def run(self, *args: Any) -> Any:
         """The graph's result on these inputs: tensors, one for each placeholder.
@@ -100,14 +100,14 @@ class Interpreter:
         return args[0]
 
 
-def _last_uses(graph: Graph) -> dict[Node, list[Node]]:
-    """For each node the values that nothing after it needs."""
-    last: dict[Node, Node] = {}
+def last_uses(graph: Any) -> dict[Any, list[Any]]:
+    """For each node of a graph, ours or torch.fx's, the values that nothing after it needs."""
+    last: dict[Any, Any] = {}
     for node in graph.nodes:
         last[node] = node
         for used in node.all_input_nodes:
             last[used] = node
-    uses: dict[Node, list[Node]] = {}
+    uses: dict[Any, list[Any]] = {}
     for value, node in last.items():
         uses.setdefault(node, []).append(value)
     return uses

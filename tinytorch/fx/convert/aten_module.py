@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.utils import _pytree as pytree
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.convert.aten import ATEN
 from tinytorch.fx.convert.exchange import dtype_from_torch, tensor_from_torch
+from tinytorch.graph.interpret import last_uses
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
 
@@ -71,6 +71,7 @@ class AtenModule(Module):
     def __init__(self, module: GraphModule) -> None:
         super().__init__()
         self._graph = module.graph
+        self._last_uses = last_uses(module.graph)
         self._attributes: dict[str, str] = {}
         parameters = dict(module.named_parameters(remove_duplicate=False))
         shared: dict[int, str] = {}
@@ -95,7 +96,6 @@ class AtenModule(Module):
         """The graph's output on its inputs in order; numbers stay numbers."""
         given = iter(inputs)
         env: dict[Node, Any] = {}
-        last = _last_uses(self._graph)
         for node in self._graph.nodes:
             if node.op == "placeholder":
                 env[node] = next(given)
@@ -107,22 +107,10 @@ class AtenModule(Module):
                 args = torch.fx.node.map_arg(node.args, env.__getitem__)
                 kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
                 env[node] = call_node(node, args, kwargs)
-            for dead in last.get(node, ()):
+            for dead in self._last_uses.get(node, ()):
                 del env[dead]
         raise UnsupportedAtenError("the graph has no output")
 
 
 def _identifier(name: str) -> str:
     return "p_" + re.sub(r"\W", "_", name)
-
-
-def _last_uses(graph: torch.fx.Graph) -> Mapping[Node, list[Node]]:
-    """For each node the values that nothing after it needs."""
-    last: dict[Node, Node] = {}
-    for node in graph.nodes:
-        for used in (node, *node.all_input_nodes):
-            last[used] = node
-    uses: dict[Node, list[Node]] = {}
-    for value, node in last.items():
-        uses.setdefault(node, []).append(value)
-    return uses

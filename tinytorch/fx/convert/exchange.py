@@ -11,8 +11,8 @@ from tinytorch.dtypes import DTYPES, DType, TensorMeta, meta_of_array, tensor_me
 from tinytorch.errors import DTypeError
 from tinytorch.tensor import Tensor
 
-TO_TORCH: dict[DType, torch.dtype] = {dtype: getattr(torch, name) for name, dtype in DTYPES.items()}
-FROM_TORCH: dict[torch.dtype, DType] = {theirs: ours for ours, theirs in TO_TORCH.items()}
+TORCH_DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in DTYPES}
+FROM_TORCH: dict[torch.dtype, DType] = {TORCH_DTYPES[name]: ours for name, ours in DTYPES.items()}
 
 
 def dtype_from_torch(dtype: torch.dtype) -> DType:

@@ -1,7 +1,8 @@
 """Every op of the table in PyTorch: what `to_torch` makes nodes of.
 
 A function takes torch tensors of the dtypes that the op's rule asks for (numbers as they are) and
-the op's parameters; it runs on any device, under autograd, and through `torch.compile`.
+the op's parameters (dtypes by name); it runs on any device, under autograd, and through
+`torch.compile`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,12 @@ import torch.nn.functional as F
 import torch.nn.grad
 from torch import Tensor
 
-from tinytorch.dtypes import DType
+from tinytorch.fx.convert.exchange import TORCH_DTYPES
 
 Pair = tuple[int, int]
 Dims = tuple[int, ...]
 
 conv_grad: Any = torch.nn.grad  # it comes without types
-
-DTYPES: dict[str, torch.dtype] = {
-    "bool": torch.bool, "int32": torch.int32, "int64": torch.int64, "float16": torch.float16,
-    "float32": torch.float32, "float64": torch.float64,
-}  # fmt: skip
 
 
 def _like(number: Any, tensor: Tensor) -> Tensor:
@@ -170,8 +166,8 @@ def copy(a: Tensor) -> Tensor:
     return torch.clone(a, memory_format=torch.contiguous_format)
 
 
-def cast(a: Tensor, *, dtype: DType | str) -> Tensor:
-    return a.to(DTYPES[dtype if isinstance(dtype, str) else dtype.name])
+def cast(a: Tensor, *, dtype: str) -> Tensor:
+    return a.to(TORCH_DTYPES[dtype])
 
 
 # -- indexing --------------------------------------------------------------------------------------
@@ -251,15 +247,13 @@ def avg_pool2d_backward(
 # -- creation: the result's device is chosen when the graph is made --------------------------------
 
 
-def full(*, shape: Dims, value: Any, dtype: DType | str, device: str = "cpu") -> Tensor:
-    kind = DTYPES[dtype if isinstance(dtype, str) else dtype.name]
+def full(*, shape: Dims, value: Any, dtype: str, device: str = "cpu") -> Tensor:
+    kind = TORCH_DTYPES[dtype]
     return torch.full(shape, value, dtype=kind, device=device)
 
 
-def arange(
-    *, start: float, stop: float, step: float, dtype: DType | str, device: str = "cpu"
-) -> Tensor:
-    kind = DTYPES[dtype if isinstance(dtype, str) else dtype.name]
+def arange(*, start: float, stop: float, step: float, dtype: str, device: str = "cpu") -> Tensor:
+    kind = TORCH_DTYPES[dtype]
     if (stop - start) * step <= 0:  # PyTorch refuses an empty range that runs backwards
         return torch.empty(0, dtype=kind, device=device)
     return torch.arange(start, stop, step, dtype=kind, device=device)
@@ -274,9 +268,9 @@ def _as_signed(constant: int) -> int:
     return constant - (1 << 64) if constant >= 1 << 63 else constant
 
 
-def uniform(seed: Tensor, *, shape: Dims, dtype: DType | str, device: str = "cpu") -> Tensor:
+def uniform(seed: Tensor, *, shape: Dims, dtype: str, device: str = "cpu") -> Tensor:
     """The same bits as every other backend: SplitMix64, in int64 that wraps around."""
-    kind = DTYPES[dtype if isinstance(dtype, str) else dtype.name]
+    kind = TORCH_DTYPES[dtype]
     z = torch.arange(1, math.prod(shape) + 1, dtype=torch.int64, device=device)
     z = z * _as_signed(0x9E3779B97F4A7C15) + seed
     z = (z ^ _shifted(z, 30)) * _as_signed(0xBF58476D1CE4E5B9)

@@ -48,7 +48,8 @@ def index(a: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def index_put(
     a: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """With indices for the first dimensions. Of several values for one place, the sum is put."""
+    """With indices for the first dimensions. Several values for one place add up with `accumulate`;
+    without, PyTorch leaves open which is put, and here it is their mean."""
     if any(i is None for i in indices):
         raise NotImplementedError("index_put with a dimension that is taken whole")
     depth = len(indices)
