@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from tito import console, scripts
+from tito.usage import cores
 
 LEAST_PYTHON = (3, 11)
 PROBE_SECONDS = 120  # the first use of the optimized backend compiles its kernels
@@ -78,11 +79,7 @@ def check_python() -> Iterator[Check]:
         yield Check("system", "python", "broken", version, f"install Python {least} or newer")
     else:
         yield Check("system", "python", "ok", f"{version} at {sys.executable}")
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    machine = f"{platform.system()} {platform.machine()}, {cores} cores for this process"
+    machine = f"{platform.system()} {platform.machine()}, {cores()} cores for this process"
     yield Check("system", "machine", "ok", machine)
 
 

@@ -9,7 +9,6 @@ import json
 import re
 import sys
 import time
-import traceback
 import warnings
 from typing import Any
 
@@ -18,18 +17,13 @@ from rich.console import Console
 
 from tinytorch import fx
 from tinytorch.bench import format_seconds, ratio, time_callables
-from tinytorch.errors import TinyTorchError
 from tinytorch.fx.models import LoadedModel, call
 from tinytorch.graph.draw import draw as draw_graph
 from tinytorch.graph.ir import map_arg, target_name
+from tito.child import RequestError, answer
 
-USER_ERROR = 1
 UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 errors = Console(stderr=True)
-
-
-class RequestError(Exception):
-    """Something in the user's request that has to be changed."""
 
 
 def load(request: dict[str, Any]) -> LoadedModel:
@@ -212,21 +206,7 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def main(request: dict[str, Any]) -> int:
-    """Do what is asked; returns the exit code."""
-    warnings.simplefilter("ignore")  # of PyTorch's own parts among each other
-    try:
-        result = COMMANDS[request["command"]](request)
-    except (RequestError, TinyTorchError, KeyError) as error:
-        print(f"error: {error.args[0]}", file=sys.stderr)
-        return USER_ERROR
-    except Exception:  # of the user's own code: they want to see where
-        traceback.print_exc()
-        return USER_ERROR
-    if result is not None:
-        print(json.dumps(result, indent=2))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])))
+    warnings.simplefilter("ignore")  # of PyTorch's own parts among each other
+    wanted = json.loads(sys.argv[1])
+    sys.exit(answer(lambda: COMMANDS[wanted["command"]](wanted)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import traceback
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -18,7 +17,6 @@ import numpy as np
 
 import tinytorch
 from tinytorch.dtypes import as_dtype
-from tinytorch.errors import TinyTorchError
 from tinytorch.graph import (
     BackendChecker,
     Interpreter,
@@ -34,13 +32,9 @@ from tinytorch.graph.memory import plot_memory, timeline
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.text import format_table
 from tinytorch.tensor import Tensor
+from tito.child import RequestError, answer
 
-USER_ERROR = 1
 WARM_UP_RUNS = 3
-
-
-class RequestError(Exception):
-    """Something in the user's request or file that has to be changed; said without a traceback."""
 
 
 def load(file: str, name: str) -> tuple[Callable[..., Any], Any]:
@@ -202,23 +196,14 @@ def draw(traced: TracedFunction, arguments: Any, request: dict[str, Any]) -> Any
 COMMANDS = {f.__name__: f for f in (show, run, optimize, profile, draw)}
 
 
-def main(request: dict[str, Any]) -> int:
-    """Do what is asked; returns the exit code."""
-    try:
-        function, module = load(request["file"], request["name"])
-        arguments = make_inputs(module, request["inputs"])
-        traced = trace(function, *arguments, decompose=request.get("decompose", True))
-        result = COMMANDS[request["command"]](traced, arguments, request)
-    except (RequestError, TinyTorchError, KeyError, FloatingPointError) as error:
-        print(f"error: {error.args[0]}", file=sys.stderr)
-        return USER_ERROR
-    except Exception:  # of the user's own code: they want to see where
-        traceback.print_exc()
-        return USER_ERROR
-    if result is not None:
-        print(json.dumps(result, indent=2))
-    return 0
+def run_command(request: dict[str, Any]) -> Any:
+    """Trace what is asked for, and do with it what is asked."""
+    function, module = load(request["file"], request["name"])
+    arguments = make_inputs(module, request["inputs"])
+    traced = trace(function, *arguments, decompose=request.get("decompose", True))
+    return COMMANDS[request["command"]](traced, arguments, request)
 
 
 if __name__ == "__main__":
-    sys.exit(main(json.loads(sys.argv[1])))
+    wanted = json.loads(sys.argv[1])
+    sys.exit(answer(lambda: run_command(wanted), FloatingPointError))

@@ -1,4 +1,4 @@
-"""What a process and all that it has started use right now, read from /proc (Linux)."""
+"""What a process and all it started use right now (from /proc, so on Linux), and may use."""
 
 from __future__ import annotations
 
@@ -54,3 +54,10 @@ def _tree(pid: int) -> list[int]:
                 continue
             found += map(int, children.split())
     return found
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -197,7 +197,8 @@ def grade(
     with _explained():
         from tito.course.config import Course
         from tito.course.grade import Grader
-        from tito.course.pool import LocalPool, cores, dask_pool
+        from tito.course.pool import LocalPool, dask_pool
+        from tito.usage import cores
 
         here, size = Course.load(course), jobs or cores()
         grader = Grader(here, assignment, confined=not unsafe, force=force, students=student or ())

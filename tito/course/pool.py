@@ -7,7 +7,6 @@ student wrote runs in the sandbox that this function starts, never in the worker
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -109,13 +108,6 @@ def _result(future: Any) -> Transcript | Exception:
         return transcript(future.result())
     except Exception as error:  # a worker may be lost in many ways
         return error
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @contextmanager
