@@ -137,7 +137,7 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     >>> apply(ops.sum, tensor([[1, 2], [3, 4]]), dims=(0,), keepdim=False)
     tensor([4, 6])
     """
-    # The hot path of eager mode, unrolled for one and two inputs: every op pays for every line.
+    # The hot path of eager mode, unrolled for up to three inputs: every op pays for every line.
     state = STATE.get()
     count = len(inputs)
     try:
@@ -160,6 +160,11 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
             metas = (a.meta,)
             data = (a._data,)
             needs_grad = a.requires_grad
+        elif count == 3 and SCALAR_TYPES.isdisjoint(map(type, inputs)):
+            a, b, c = inputs
+            metas = (a.meta, b.meta, c.meta)
+            data = (a._data, b._data, c._data)
+            needs_grad = a.requires_grad or b.requires_grad or c.requires_grad
         else:
             tensors = [t for t in inputs if type(t) not in SCALAR_TYPES]
             metas = tuple([type(t) if type(t) in SCALAR_TYPES else t.meta for t in inputs])
@@ -177,7 +182,7 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
         if plan.casts is not None:
             return apply(op, *_cast(inputs, plan.casts), **params)
         assert op.decomposition is not None
-        if _decomposes(op, state, needs_grad):
+        if _decomposes(plan, state, needs_grad):
             return op.decomposition(*inputs, **params)  # type: ignore[no-any-return]
 
     meta = plan.meta
@@ -212,6 +217,12 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
         )
     elif count == 1:
         record.edges = (a.history or a,)
+    elif count == 3 and plan.only_tensors:
+        record.edges = (
+            a.history or (a if a.requires_grad else None),
+            b.history or (b if b.requires_grad else None),
+            c.history or (c if c.requires_grad else None),
+        )
     else:
         record.edges = tuple([_edge(t) for t in inputs])
     if plan.saves is ALL:
@@ -360,17 +371,18 @@ def _run_kernel(
     return kernel(*[t if type(t) in SCALAR_TYPES else t._data for t in inputs], **params)  # type: ignore[no-any-return]
 
 
-def _decomposes(op: Op, state: State, needs_grad: bool) -> bool:
+def _decomposes(plan: Plan, state: State, needs_grad: bool) -> bool:
     """Whether a fused op runs in parts.
 
     It does where it must be differentiated but has no gradient of its own; otherwise where the mode
     wants that, or the backend has no kernel for it.
     """
-    if op.vjps is None and state.grad and needs_grad:
+    if needs_grad and plan.op.vjps is None and state.grad:
         return True
     if state.mode is not None and state.mode.decompose is not None:
         return state.mode.decompose
-    return not (state.backend or backends.default()).has_kernel(op)
+    backend = state.backend or backends.current or backends.default()
+    return plan not in backend.kernels and not backend.has_kernel(plan.op)
 
 
 def _as_inputs(op: Op, values: tuple[Any, ...]) -> list[Input]:

@@ -96,6 +96,12 @@ def is_grad_enabled() -> bool:
     return STATE.get().grad
 
 
+def backward_mode(create_graph: bool) -> StateContext:
+    """`grad_mode(create_graph)` and `phase("backward")` in one."""
+    old = STATE.get()
+    return StateContext(State(old.mode, old.below, old.backend, create_graph, "backward"))
+
+
 def phase(name: str) -> StateContext:
     """Mark the ops of a block as "forward", "backward" or "optimizer", for modes that listen.
 

@@ -17,7 +17,7 @@ from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, write_clock
-from tinytorch.state import grad_mode, phase
+from tinytorch.state import backward_mode, grad_mode
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -121,7 +121,7 @@ def _propagate(
     free = not (create_graph if retain_graph is None else retain_graph)
     pending: dict[Source, Tensor] = {}
     found: dict[Source, Tensor] = {}
-    with grad_mode(create_graph), phase("backward"):
+    with backward_mode(create_graph):
         for output, seed in zip(outputs, seeds, strict=True):
             source, g = _source(output), _seed(output, seed)
             pending[source] = pending[source] + g if source in pending else g

@@ -259,7 +259,9 @@ def scatter_add(a: Array, index: Array, *, length: int) -> Array:
 
 
 def full(*, shape: Shape, value: Any, dtype: DType) -> Array:
-    return np.full(shape, value, dtype.dtype)
+    out = np.empty(shape, dtype.dtype)
+    out.fill(value)
+    return out
 
 
 def arange(*, start: float, stop: float, step: float, dtype: DType) -> Array:
