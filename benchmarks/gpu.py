@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from tinytorch.bench import format_bytes, format_seconds, time_callables
+from tinytorch.bench import CANNOT_RUN_HERE, format_bytes, format_seconds, time_callables
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.models import LoadedModel, call, load_model
 from tinytorch.fx.optimize.devices import resolve_device, synchronize
@@ -253,13 +253,14 @@ def write(rows: list[Row], device: torch.device, folder: Path, small: bool) -> P
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure and write the tables; 2 if there is no CUDA device and none other was named."""
+    """Measure and write the tables; without a CUDA device, unless another is named, do nothing."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sections", nargs="*", help=f"{', '.join(SECTIONS)}; by default all")
     parser.add_argument("--model", action="append", help=", ".join(MODELS))
     parser.add_argument("--device", help="by default the first CUDA device")
     parser.add_argument("--small", action="store_true", help="small models")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.sections if name not in SECTIONS]
@@ -271,13 +272,13 @@ def main(arguments: list[str] | None = None) -> int:
             "or try it out with --device cpu --small",
             file=sys.stderr,
         )
-        return 2
+        return CANNOT_RUN_HERE
     device = resolve_device(options.device or "cuda")
     sections = options.sections or list(SECTIONS)
     models = options.model or list(MODELS)
     rows = measure(sections, models, device, options.small, not options.no_compile)
     path = write(rows, device, options.out, options.small)
-    print(path.read_text())
+    print((path.with_suffix(".json") if options.json else path).read_text())
     print(f"written to {path}", file=sys.stderr)
     return 0
 

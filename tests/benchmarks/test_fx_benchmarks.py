@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+from tinytorch.bench import CANNOT_RUN_HERE
+
 torch = pytest.importorskip("torch")
 FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
 
@@ -27,7 +29,7 @@ def test_without_a_gpu_it_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert load("gpu").main(["--out", str(tmp_path / "results")]) == 2
+    assert load("gpu").main(["--out", str(tmp_path / "results")]) == CANNOT_RUN_HERE
     assert "there is no CUDA device here" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()
 

@@ -65,6 +65,14 @@ def test_a_failing_benchmark_is_a_failure_of_the_command(shelf: Path) -> None:
     assert list(json.loads(result.output)) == ["first"]
 
 
+def test_what_cannot_run_here_is_left_out_unless_it_is_asked_for(shelf: Path) -> None:
+    (shelf / "second.py").write_text(SCRIPT.format(name="second", code=77))
+    result = runner.invoke(app, ["bench", "--json"])
+    assert result.exit_code == 0
+    assert list(json.loads(result.output)) == ["first"]
+    assert runner.invoke(app, ["bench", "second"]).exit_code == 77
+
+
 def test_an_unknown_benchmark_suggests_and_lists(shelf: Path) -> None:
     result = runner.invoke(app, ["bench", "frist"])
     assert result.exit_code == 2

@@ -12,7 +12,11 @@ from tinytorch.bench.profiler import Event, Profiler
 from tinytorch.bench.timer import Timing, ratio, time_callable, time_callables
 from tinytorch.bench.units import format_bytes, format_count, format_seconds, format_table
 
+#: Exit code of a benchmark that needs what this machine does not have, as test harnesses use it.
+CANNOT_RUN_HERE = 77
+
 __all__ = [
+    "CANNOT_RUN_HERE",
     "Benchmark",
     "Cost",
     "Event",

@@ -301,7 +301,7 @@ def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     sizes = rows.shape[: len(dims)]
     flat: Tensor | None = None
     for (dim, index), size in zip(arrays, sizes, strict=True):
-        index = _from_front(index, size, dim)
+        index = from_front(index, size, dim)
         flat = index if flat is None else flat * size + index
     assert flat is not None
     if len(dims) > 1:
@@ -320,8 +320,13 @@ def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     return result.permute(*order)
 
 
-def _from_front(index: Tensor, size: int, dim: int) -> Tensor:
-    """Negative indices count from the end."""
+def from_front(index: Tensor, size: int, dim: int) -> Tensor:
+    """Indices into dimension `dim` of `size` elements, without negative ones: they count from the
+    end.
+
+    Raises:
+        IndexError: one is out of range. (Not checked in a trace.)
+    """
     data = index._data
     if isinstance(data, np.ndarray) and data.size:
         low, high = data.min(), data.max()

@@ -15,30 +15,29 @@ from tinytorch.graph.onnx.operators.registry import operator, refuse
 from tinytorch.tensor import Tensor
 
 
-def _from_front(index: Tensor, extent: int) -> Tensor:
-    """Indices without negative ones, which count from the end."""
-    index = index.to(DEFAULT_INT)
-    return e.where(e.lt(index, 0), index + extent, index)
+def _from_front(indices: Tensor, shape: tuple[int, ...], dim: int) -> Tensor:
+    """Indices into a dimension of `shape`, as int64 and without negative ones."""
+    return indexing.from_front(indices.to(DEFAULT_INT), shape[dim], dim)
 
 
 @operator("Gather")
 def gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     dim = axis % x.ndim
-    return x[(slice(None),) * dim + (_from_front(indices, x.shape[dim]),)]
+    return x[(slice(None),) * dim + (indices.to(DEFAULT_INT),)]
 
 
 @operator("GatherElements")
 def gather_elements(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    return indexing.gather(x, axis, _from_front(indices, x.shape[axis]))
+    return indexing.gather(x, axis, _from_front(indices, x.shape, axis % x.ndim))
 
 
 def _rows(shape: tuple[int, ...], indices: Tensor, batch_dims: int = 0) -> Tensor:
     """Where each index tuple (the last dimension) points, among the flattened leading dims."""
     depth = indices.shape[-1]
-    extents = shape[batch_dims : batch_dims + depth]
     flat = creation.zeros(indices.shape[:-1], dtype=DEFAULT_INT)
-    for i, extent in enumerate(extents):
-        flat = flat * extent + _from_front(indices[..., i], extent)
+    for i in range(depth):
+        dim = batch_dims + i
+        flat = flat * shape[dim] + _from_front(indices[..., i], shape, dim)
     for b in range(batch_dims):  # each batch element has rows of its own
         step = math.prod(shape[b + 1 : batch_dims + depth])
         places = np.arange(shape[b]) * step
@@ -71,7 +70,7 @@ def scatter_elements(
 ) -> Tensor:
     """Which of several updates of one place wins is left open by ONNX; here they must not meet."""
     dim = axis % x.ndim
-    index = indexing._flat_index(x.shape, dim, _from_front(indices, x.shape[dim]))
+    index = indexing._flat_index(x.shape, dim, _from_front(indices, x.shape, dim))
     flat = _scatter(
         m.reshape(x, (-1,)), m.reshape(index, (-1,)), m.reshape(updates, (-1,)), reduction,
         "ScatterElements",
