@@ -14,7 +14,9 @@ import typer
 from tito import console
 
 if TYPE_CHECKING:
+    from tito.workspace.folder import Workspace
     from tito.workspace.package import Report
+    from tito.workspace.run import Result
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,7 +136,20 @@ def test(name: Name, as_json: AsJson = False) -> None:
 
     Exits with 1 unless all pass.
     """
-    from tito.workspace import course, folder, module, run, show
+    from tito.workspace import show
+
+    _, result = _run_tests(name)
+    if as_json:
+        console.print_json(show.result_json(result))
+    else:
+        for line in show.result_lines(result):
+            say(line)
+    raise typer.Exit(0 if result.passed else 1)
+
+
+def _run_tests(name: str) -> tuple[Workspace, Result]:
+    """Run a module's tests on the code in this workspace, and remember how they went."""
+    from tito.workspace import course, folder, module, run
 
     workspace = folder.require()
     lesson = course.find(name)
@@ -142,12 +157,7 @@ def test(name: Name, as_json: AsJson = False) -> None:
     warn_of(module.refresh(workspace))
     result = run.run_tests(workspace, lesson, path)
     module.remember(workspace, result)
-    if as_json:
-        console.print_json(show.result_json(result))
-    else:
-        for line in show.result_lines(result):
-            say(line)
-    raise typer.Exit(0 if result.passed else 1)
+    return workspace, result
 
 
 def warn_of(report: Report) -> None:
@@ -169,14 +179,9 @@ def complete(name: Name, as_json: AsJson = False) -> None:
 
     Exits with 1, and changes nothing, if they do not.
     """
-    from tito.workspace import course, folder, module, run, show
+    from tito.workspace import module, show
 
-    workspace = folder.require()
-    lesson = course.find(name)
-    path = module.file_of(workspace, lesson)
-    warn_of(module.refresh(workspace))
-    result = run.run_tests(workspace, lesson, path)
-    module.remember(workspace, result)
+    workspace, result = _run_tests(name)
     if not result.passed:
         if as_json:
             console.print_json({"completed": False, **show.result_json(result)})

@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import tinytorch
 from tests.graph.programs import Program
+from tests.graph.steps import training_step
 from tinytorch import nn, optim
 from tinytorch.graph import PassManager, TracedFunction, trace
 from tinytorch.graph.interpret import Profiler
@@ -43,12 +44,7 @@ def deep_step(blocks: int, width: int = 64) -> TracedFunction:
     model = nn.Sequential(*layers, nn.Linear(width, 4))
     optimizer = optim.SGD(model.parameters(), lr=0.1)
 
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = training_step(model, optimizer)
 
     x = tinytorch.rand(256, width)
     return trace(step, x, tinytorch.zeros(256, dtype="int64"), keep_grads=False)

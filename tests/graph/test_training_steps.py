@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tinytorch
+from tests.graph.steps import training_step
 from tinytorch import nn, optim
 from tinytorch.graph import PassManager, Specializing, TracedFunction, trace
-from tinytorch.nn import functional as F
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 PASSES = ["algebra", "layout", "fold", "cse", "dce", "fusion"]
@@ -58,12 +58,7 @@ class Run:
         schedule = optim.StepLR(self.optimizer, step_size=2, gamma=0.5)
         rng = np.random.default_rng(2)
 
-        def step(x: tinytorch.Tensor, y: tinytorch.Tensor) -> tinytorch.Tensor:
-            self.optimizer.zero_grad()
-            loss = F.cross_entropy(self.model(x), y)
-            loss.backward()
-            self.optimizer.step()
-            return loss
+        step = training_step(self.model, self.optimizer)
 
         self.step = step if transform is None else Specializing(step, transform=transform)
         self.losses = []
@@ -101,12 +96,7 @@ def test_a_traced_step_can_be_traced_again():
     model = mlp()
     optimizer = optim.Adam(model.parameters(), lr=0.01)
 
-    def step(x: tinytorch.Tensor, y: tinytorch.Tensor) -> tinytorch.Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = training_step(model, optimizer)
 
     x, y = tinytorch.rand(6, 12), tinytorch.zeros(6, dtype="int64")
     once = trace(step, x, y)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tinytorch
+from tests.graph.steps import training_step
 from tests.op_samples import admitted_dtypes, draw_sample
 from tinytorch import nn, optim
 from tinytorch.dispatch import apply
@@ -17,7 +18,6 @@ from tinytorch.fx.convert.to_torch import ConversionError, to_torch
 from tinytorch.fx.convert.torch_ops import TORCH_OPS
 from tinytorch.graph import trace
 from tinytorch.graph.ir import Graph
-from tinytorch.nn import functional as F
 from tinytorch.op import OPS, Op
 from tinytorch.tensor import Tensor
 
@@ -93,12 +93,7 @@ def test_a_training_step_runs_in_torch(rng: np.random.Generator) -> None:
     model = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 3))
     optimizer = optim.Adam(model.parameters(), lr=0.01)
 
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = training_step(model, optimizer)
 
     x = tinytorch.tensor(rng.standard_normal((4, 5)).astype(np.float32))
     y = tinytorch.tensor(np.array([0, 2, 1, 1]))

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import tinytorch
+from tests.graph.steps import training_step
 from tinytorch import nn, optim
 from tinytorch.bench import OpCounter
 from tinytorch.graph import GraphError
 from tinytorch.graph.compiler.timing import Machine, example_values, measure_machine
 from tinytorch.nn import functional as F
-from tinytorch.tensor import Tensor
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 
@@ -23,12 +23,7 @@ def make_step(**options: Any) -> Any:
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
     optimizer = optim.SGD(model.parameters(), lr=0.1)
 
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = training_step(model, optimizer)
 
     return tinytorch.compile(step, **options), model
 

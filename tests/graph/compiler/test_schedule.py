@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import tinytorch
+from tests.graph.steps import training_step
 from tinytorch import nn, optim
 from tinytorch.graph import Graph, GraphError, PassManager, trace
 from tinytorch.graph.compiler.places import Memory
 from tinytorch.graph.compiler.schedule import Role, Schedule, schedule_graph, schedule_traced
-from tinytorch.nn import functional as F
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 
@@ -159,12 +159,7 @@ def test_the_arena_is_smaller_than_all_values():
     )
     optimizer = optim.SGD(model.parameters(), lr=0.1)
 
-    def step(x: tinytorch.Tensor, y: tinytorch.Tensor) -> tinytorch.Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = training_step(model, optimizer)
 
     s = schedule(step, tinytorch.ones(4, 1, 28, 28), tinytorch.zeros(4, dtype="int64"))
     assert s.peak <= s.arena_bytes <= 0.6 * s.plan.unplanned

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tinytorch
+from tests.graph.steps import training_step
 from tests.graph.test_training_steps import MODELS, OPTIMIZERS
 from tinytorch import optim
 from tinytorch.nn import functional as F
@@ -30,12 +31,7 @@ class Run:
         schedule = optim.StepLR(self.optimizer, step_size=20, gamma=0.5)
         rng = np.random.default_rng(2)
 
-        def step(x: tinytorch.Tensor, y: tinytorch.Tensor) -> tinytorch.Tensor:
-            self.optimizer.zero_grad()
-            loss = F.cross_entropy(self.model(x), y)
-            loss.backward()
-            self.optimizer.step()
-            return loss
+        step = training_step(self.model, self.optimizer)
 
         self.step: Callable[..., Any]
         self.step = step if options is None else tinytorch.compile(step, **options)

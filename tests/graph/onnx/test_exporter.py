@@ -12,13 +12,13 @@ import onnxruntime
 import pytest
 
 import tinytorch
+from tests.graph.steps import training_step
 from tests.op_samples import admitted_dtypes, draw_sample
 from tinytorch import nn, optim
 from tinytorch.dispatch import apply
 from tinytorch.graph import trace
 from tinytorch.graph.onnx import UnsupportedOnnxError, export_onnx, import_onnx
 from tinytorch.graph.onnx.lowerings import LOWERINGS
-from tinytorch.nn import functional as F
 from tinytorch.op import OPS
 from tinytorch.tensor import Tensor
 
@@ -96,12 +96,7 @@ def test_a_whole_training_step_can_be_exported(rng: np.random.Generator) -> None
     model = nn.Sequential(nn.Linear(5, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
     optimizer = optim.SGD(model.parameters(), lr=0.1)
 
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = training_step(model, optimizer)
 
     x = tinytorch.tensor(rng.standard_normal((4, 5)).astype(np.float32))
     y = tinytorch.tensor(np.array([0, 2, 1, 1]))
