@@ -9,6 +9,11 @@ _BINARY = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
+def _digits(number: float) -> str:
+    """Three digits, or all of those before the point."""
+    return f"{number:.3g}" if abs(number) < 999.5 else f"{number:.0f}"
+
+
 def format_seconds(seconds: float) -> str:
     """A time in the unit that suits it.
 
@@ -17,19 +22,19 @@ def format_seconds(seconds: float) -> str:
     """
     for unit, name in _TIME:
         if seconds >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds * 1e9:.3g} ns"
+            return f"{_digits(seconds / unit)} {name}"
+    return f"{_digits(seconds * 1e9)} ns"
 
 
 def format_bytes(count: float) -> str:
     """A size of memory in powers of 1024.
 
-    >>> format_bytes(1536), format_bytes(7)
-    ('1.5 KiB', '7 B')
+    >>> format_bytes(1536), format_bytes(7), format_bytes(1023 << 10)
+    ('1.5 KiB', '7 B', '1023 KiB')
     """
     for unit, name in _BINARY:
         if count >= unit:
-            return f"{count / unit:.3g} {name}"
+            return f"{_digits(count / unit)} {name}"
     return f"{count:.0f} B"
 
 
@@ -41,8 +46,8 @@ def format_count(count: float) -> str:
     """
     for unit, name in _DECIMAL:
         if count >= unit:
-            return f"{count / unit:.3g} {name}"
-    return f"{count:.3g}"
+            return f"{_digits(count / unit)} {name}"
+    return _digits(count)
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
