@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized import buffers, threads
 from tinytorch.backends.optimized.library import compile_source, kernel
 from tinytorch.backends.optimized.math import from_order_key, order_key
 from tinytorch.dtypes import Array
@@ -17,9 +17,9 @@ from tinytorch.dtypes import Array
 
 def as_rows(x: Array, dim: int) -> Array:
     """`x` as a contiguous (rows, x.shape[dim]); a view if `dim` is the last and memory allows."""
-    last = x.ndim - 1
-    if last == 1 == dim and x.flags.c_contiguous:
+    if dim == 1 and x.ndim == 2 and x.flags.c_contiguous:
         return x
+    last = x.ndim - 1
     if last < 0:
         return x.reshape(1, 1)
     moved = x if dim == last else np.moveaxis(x, dim, -1)
@@ -69,8 +69,7 @@ def shared(serial: Callable[..., None], parameters: str) -> Callable[..., None]:
     compiled: list[Callable[..., None]] = []
 
     def run(work: float, *arguments: Any) -> None:
-        count = threads.threads_for(work)
-        if count == 1:
+        if work < threads.SERIAL_BELOW or (count := threads.threads_for(work)) == 1:
             serial(*arguments)
             return
         if not compiled:
@@ -79,3 +78,19 @@ def shared(serial: Callable[..., None], parameters: str) -> Callable[..., None]:
         threads.run_parallel(compiled[0], serial, count, *arguments)
 
     return run
+
+
+def map_rows(run: Callable[..., None], steps: int, dim: int, x: Array, *others: Array) -> Array:
+    """Call a kernel that `shared` has made on the rows of some arrays; what it writes.
+
+    Args:
+        run: takes the work, the arrays as (rows, length), and the result, of the same shape.
+        steps: elementary steps for each element.
+        dim: a row's elements are neighbours along this dimension.
+        x, others: arrays of one shape.
+    """
+    rows = as_rows(x, dim)
+    out = buffers.empty_like(rows)
+    if out.size:
+        run(out.size * steps, rows, *[as_rows(other, dim) for other in others], out)
+    return out if rows is x else from_rows(out, x, dim)

@@ -7,39 +7,15 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized import cross_entropy, layer_norm, softmax
-from tinytorch.backends.optimized.library import kernel
-from tinytorch.backends.optimized.math import exp_of_negative, log
-from tinytorch.backends.optimized.rows import largest
 from tinytorch.backends.optimized.symbols import REALS, declare
 from tinytorch.backends.optimized.symbols.views import view
-from tinytorch.dtypes import Array
-
-
-@kernel
-def _loss_and_gradient(x: Array, target: Array, dx: Array) -> Any:
-    """The mean loss, and its gradient: the exponentials are made once for both."""
-    real = x.dtype.type
-    total_loss, share = 0.0, real(1.0 / x.shape[0])
-    for i in range(x.shape[0]):
-        row, result = x[i], dx[i]
-        shift = largest(row)
-        total = real(0)
-        for j in range(row.size):
-            e = exp_of_negative(row[j] - shift)
-            result[j] = e
-            total += e
-        total_loss += log(total) - (row[target[i]] - shift)
-        factor = share / total
-        for j in range(row.size):
-            result[j] *= factor
-        result[target[i]] -= share
-    return total_loss / x.shape[0]
 
 
 def _declare(real: Any) -> None:
     soft, soft_backward = softmax._softmax, softmax._softmax_backward
     log_soft, log_soft_backward = softmax._log_softmax, softmax._log_softmax_backward
     row_losses, loss_backward = cross_entropy._row_losses, cross_entropy._backward
+    losses_and_gradient, mean = cross_entropy._losses_and_gradient, cross_entropy.mean
     norm, norm_backward = layer_norm._forward, layer_norm._backward
     norm_weight = layer_norm._weight
 
@@ -61,11 +37,9 @@ def _declare(real: Any) -> None:
 
     @declare("cross_entropy", real, "n d x target out scratch")
     def cross_entropy_(n: int, d: int, x: int, target: int, out: int, scratch: int) -> None:
-        losses, total = view(real, scratch, n), 0.0
+        losses = view(real, scratch, n)
         row_losses(view(real, x, (n, d)), view(np.int64, target, n), losses)
-        for i in range(n):
-            total += losses[i]
-        view(real, out, 1)[0] = total / n
+        view(real, out, 1)[0] = mean(losses)
 
     @declare("cross_entropy_backward", real, "n d g x target out")
     def cross_entropy_backward(n: int, d: int, g: int, x: int, target: int, out: int) -> None:
@@ -77,9 +51,9 @@ def _declare(real: Any) -> None:
     def cross_entropy_and_gradient(
         n: int, d: int, x: int, target: int, loss: int, out: int
     ) -> None:
-        labels = view(np.int64, target, n)
-        mean = _loss_and_gradient(view(real, x, (n, d)), labels, view(real, out, (n, d)))
-        view(real, loss, 1)[0] = mean
+        labels, losses = view(np.int64, target, n), np.empty(n, real)
+        losses_and_gradient(view(real, x, (n, d)), labels, losses, view(real, out, (n, d)))
+        view(real, loss, 1)[0] = mean(losses)
 
     @declare("layer_norm", real, "n d x w b *eps out")
     def layer_norm_(n: int, d: int, x: int, w: int, b: int, eps: float, out: int) -> None:
