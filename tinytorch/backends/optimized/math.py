@@ -15,9 +15,9 @@ argument.
 
 NaN gives NaN. `exp_of_negative` is `exp` for arguments up to 0, with 0 in place of subnormal
 results; it takes two thirds of the time: on AVX-512, 16 results cost 9 multiply-adds, which fill
-the two multipliers, and 5 other instructions beside them. `order_key` maps numbers to integers in the same order: a
-largest integer LLVM finds with vector instructions, a largest float it does not, since there the
-answer depends on where a NaN stands.
+the two multipliers, and 5 other instructions beside them. `order_key` maps numbers to integers in
+the same order: a largest integer LLVM finds with vector instructions, a largest float it does not,
+since there the answer depends on where a NaN stands.
 
 The errors are measured in `tests/backends/optimized/test_math.py`.
 
@@ -86,8 +86,8 @@ class _Format:
         real, integer: the NumPy types of that width.
         mantissa: bits after the point.
         bias: of the exponent field.
-        exp_terms: c of  exp(r) = 1 + r + r^2 (c[0] + c[1] r + ...),  with the least largest error
-            for |r| <= log(2) / 2: below a twentieth of an ulp, with fewer terms than Taylor's series.
+        exp_terms: c of  exp(r) = 1 + r + r^2 (c[0] + c[1] r + ...)  for |r| <= log(2) / 2. Their
+            largest error is the least possible, a twentieth of an ulp: Taylor's series needs more.
         ln2_high, ln2_low: log(2) in two parts; the high one has so few bits that its product with
             an exponent is exact.
         lowest, highest: arguments beyond which exp is 0 and infinity.

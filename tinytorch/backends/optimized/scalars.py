@@ -109,11 +109,15 @@ class _Typed(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if isinstance(node.func, ast.Name) and node.func.id == "isinstance":
             return ast.Constant(False)
-        is_negative = len(node.args) == 1 and ast.unparse(node.args[0]).startswith("-abs(")
+        match node.args:
+            case [ast.UnaryOp(op=ast.USub(), operand=ast.Call(func=ast.Name(id="abs")))]:
+                is_negative = True
+            case _:
+                is_negative = False
         node = self.generic_visit(node)  # type: ignore[assignment]
-        if is_negative and isinstance(node.func, ast.Name):
-            if self.names.get(node.func.id) is polynomials.exp:
-                node.func = self._refer("exp_of_negative", polynomials.exp_of_negative)
+        is_exp = isinstance(node.func, ast.Name) and node.func.id in self.names
+        if is_negative and is_exp and self.names[ast.unparse(node.func)] is polynomials.exp:
+            node.func = self._refer("exp_of_negative", polynomials.exp_of_negative)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:

@@ -20,7 +20,6 @@ def _declare(name: str, real: Any, rows: Callable[..., None], columns: Callable[
         columns(view(real, x, (outer, reduced, inner)), view(real, out, (outer, inner)))
 
 
-for _real in REALS:
-    _declare("sum", _real, reductions._sum_rows, reductions._sum_columns)
-    _declare("amax", _real, reductions._amax_rows, reductions._amax_columns)
-    _declare("amin", _real, reductions._amin_rows, reductions._amin_columns)
+for _name, _kernels in reductions.KERNELS.items():
+    for _real in REALS:
+        _declare(_name, _real, *_kernels)
