@@ -2,10 +2,12 @@
 
 A kernel is a loop around the compiled definition (`scalars.py`). The kinds of operands decide which
 loop is generated: an array walked along ("v", a vector of the register's width at a time), a number
-that stays the same throughout ("s", a Python scalar), and, in the broadcasting loop, an array of
-which one element serves a whole row ("r").
+that stays the same throughout ("s", a Python scalar), and, where operands broadcast, a row that is
+walked along again in each row ("b", a bias) and an array of which one element serves a whole row
+("r").
 
     same shape       one loop over all elements
+    with a bias      two nested loops over a matrix, if it is small: what costs least to call
     broadcasting     three nested loops: dimensions in which the same operands repeat are taken
                      together, so (n, c, h, w) + (c, 1, 1) runs over n, c and h w
     anything else    operands are written out in full first
@@ -49,6 +51,18 @@ def _flat_source(kinds: str) -> str:
     lines += [f"    {n}_ = real({n})" for n in names if n not in arrays]
     operands = ", ".join(f"{n}_[i]" if n in arrays else f"{n}_" for n in names)
     lines += ["    for i in range(out_.size):", f"        out_[i] = scalar({operands})"]
+    return "\n".join(lines) + "\n"
+
+
+def _matrix_source(kinds: str) -> str:
+    """Two loops over a matrix; an operand is a matrix, a row that all rows use, or a number."""
+    lines = [f"def matrix({_names(kinds)}, out):"]
+    lines += [f"    v{i} = real(x{i})" for i, kind in enumerate(kinds) if kind == "s"]
+    lines += [f"    v{i} = x{i}" for i, kind in enumerate(kinds) if kind == "b"]
+    lines += ["    for i in range(out.shape[0]):", "        row = out[i]"]
+    lines += [f"        v{i} = x{i}[i]" for i, kind in enumerate(kinds) if kind == "v"]
+    operands = ", ".join(f"v{i}" if kind == "s" else f"v{i}[j]" for i, kind in enumerate(kinds))
+    lines += ["        for j in range(row.size):", f"            row[j] = scalar({operands})"]
     return "\n".join(lines) + "\n"
 
 
@@ -114,6 +128,13 @@ def _names(kinds: str) -> str:
 
 
 # -- which loop ------------------------------------------------------------------------------------
+
+
+def _kind(shape: Shape | None, out: Shape) -> str:
+    """Which letter an operand has, as far as its own shape tells."""
+    if shape is None:
+        return "s"
+    return "v" if shape == out else "b" if len(out) == 2 and shape == out[1:] else "r"
 
 
 class _Nest:
@@ -193,25 +214,28 @@ class _Loops:
     def plan(self, shapes: tuple[Shape | None, ...]) -> Plan:
         """What to run for operands of these shapes; None stands for a Python scalar."""
         out = np.broadcast_shapes(*(s for s in shapes if s is not None))
-        if all(s is None or s == out for s in shapes):
-            kinds = "".join("s" if s is None else "v" for s in shapes)
-            small = math.prod(out) < threads.SERIAL_BELOW and len(out) <= MOST_DIMENSIONS
-            plan = self._small(out, kinds) if small else self._flat(out, kinds)
-        else:
+        kinds = "".join(_kind(s, out) for s in shapes)
+        is_small = math.prod(out) < threads.SERIAL_BELOW and len(out) <= MOST_DIMENSIONS
+        if "r" in kinds or ("b" in kinds and not is_small):
             nest = _Nest(out, shapes)
             plan = (
                 self._written_out(out, len(shapes))
                 if nest.kinds is None
                 else self._nested(out, nest)
             )
+        elif is_small:
+            source = _matrix_source if "b" in kinds else _flat_source
+            plan = self._small(out, self._loop(source, kinds), len(kinds))
+        else:
+            plan = self._flat(out, kinds)
         if len(self.plans) >= PLANS:
             self.plans.clear()
         self.plans[shapes] = plan
         return plan
 
-    def _small(self, shape: Shape, kinds: str) -> Plan:
+    def _small(self, shape: Shape, loop: Callable[..., Any], arity: int) -> Plan:
         """The case that must have the least overhead."""
-        loop, dtype = self._loop(_flat_source, kinds), self.dtype
+        dtype = self.dtype
 
         def run(*operands: Any) -> Array:
             out = np.empty(shape, dtype)
@@ -229,7 +253,7 @@ class _Loops:
             return out
 
         by_arity: dict[int, Plan] = {1: run_one, 2: run_two}
-        return by_arity.get(len(kinds), run)
+        return by_arity.get(arity, run)
 
     def _flat(self, shape: Shape, kinds: str) -> Plan:
         serial, size = self._loop(_flat_source, kinds), math.prod(shape)

@@ -72,6 +72,8 @@ def _flat(x: Array) -> Array:
     Raises:
         ValueError: `x` is not contiguous; a copy would take the update and be lost.
     """
+    if x.ndim == 1 and x.flags.c_contiguous:
+        return x
     if not x.flags.c_contiguous:
         raise ValueError(
             f"an optimizer updates parameters in place and needs them contiguous; one of shape "
@@ -93,7 +95,7 @@ def sgd_step(
         lr, momentum, dampening, weight_decay, nesterov: as in PyTorch.
         first: this is the first step: buf starts as the gradient itself.
     """
-    flat, gradient = _flat(p), np.ascontiguousarray(g).reshape(-1)
+    flat, gradient = _flat(p), _flat(np.ascontiguousarray(g))
     if buf is None:
         _run_sgd(p.size, flat, gradient, lr, weight_decay)
         return
@@ -121,7 +123,7 @@ def adam_step(
     l2 = 0.0 if decoupled else weight_decay
     kept = 1.0 - lr * weight_decay if decoupled else 1.0
     _run_adam(
-        ADAM_STEPS * p.size, _flat(p), np.ascontiguousarray(g).reshape(-1), _flat(m), _flat(v),
+        ADAM_STEPS * p.size, _flat(p), _flat(np.ascontiguousarray(g)), _flat(m), _flat(v),
         lr, beta1, beta2, eps, l2, kept,
         1.0 / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step),
     )  # fmt: skip
