@@ -72,14 +72,12 @@ def _flat(x: Array) -> Array:
     Raises:
         ValueError: `x` is not contiguous; a copy would take the update and be lost.
     """
-    if x.ndim == 1 and x.flags.c_contiguous:
-        return x
     if not x.flags.c_contiguous:
         raise ValueError(
             f"an optimizer updates parameters in place and needs them contiguous; one of shape "
             f"{x.shape} has strides {x.strides}: make it so with np.ascontiguousarray"
         )
-    return x.reshape(-1)
+    return x if x.ndim == 1 else x.reshape(-1)
 
 
 def sgd_step(

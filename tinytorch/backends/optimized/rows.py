@@ -54,11 +54,10 @@ def shared(serial: Callable[..., None], parameters: str) -> Callable[..., None]:
 
     Args:
         serial: the kernel; its rows do not depend on each other.
-        parameters: its parameters; those of which a thread gets only its rows end in `[:]`. The
-            first one must.
+        parameters: its parameters; those of which a thread gets only its rows end in `[:]`.
     """
     names = parameters.replace("[:]", "")
-    first = names.split(",")[0]
+    first = parameters.partition("[:]")[0].rpartition(" ")[2]
     source = (
         f"def parallel(threads, {names}):\n"
         "    for t in prange(threads):\n"
