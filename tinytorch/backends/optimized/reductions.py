@@ -21,7 +21,7 @@ import numpy as np
 from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.math import from_order_key, order_key
-from tinytorch.backends.optimized.rows import shared
+from tinytorch.backends.optimized.rows import shared, total
 from tinytorch.dtypes import Array
 
 BLOCK = 4096  # elements of a row summed in the array's own dtype
@@ -35,14 +35,10 @@ Shape = tuple[int, ...]
 @kernel
 def _sum_rows(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        row, total = x[i], 0.0
+        row, blocks = x[i], 0.0
         for first in range(0, row.size, BLOCK):
-            block = row[first : min(first + BLOCK, row.size)]
-            part = row.dtype.type(0)
-            for j in range(block.size):
-                part += block[j]
-            total += part
-        out[i] = total
+            blocks += total(row[first : first + BLOCK])
+        out[i] = blocks
 
 
 @kernel

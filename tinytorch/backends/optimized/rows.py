@@ -1,4 +1,4 @@
-"""What kernels over rows share: their layout, their threads, and a row's largest element."""
+"""What kernels over rows share: their layout, their threads, and what becomes of one row."""
 
 from __future__ import annotations
 
@@ -34,6 +34,25 @@ def from_rows(rows: Array, like: Array, dim: int) -> Array:
         return rows if last == 1 else rows.reshape(like.shape)
     moved = rows.reshape(np.moveaxis(like, dim, -1).shape)
     return np.ascontiguousarray(np.moveaxis(moved, -1, dim))
+
+
+@kernel(force_inline=True)
+def total(row: Any) -> Any:
+    """The sum, in the row's own type."""
+    result = row.dtype.type(0)
+    for j in range(row.size):
+        result += row[j]
+    return result
+
+
+@kernel(force_inline=True)
+def squares(row: Any, mean: Any) -> Any:
+    """The sum of squared differences from the mean."""
+    result = row.dtype.type(0)
+    for j in range(row.size):
+        difference = row[j] - mean
+        result += difference * difference
+    return result
 
 
 @kernel(force_inline=True)
@@ -90,6 +109,9 @@ def map_rows(run: Callable[..., None], steps: int, dim: int, x: Array, *others: 
     """
     rows = as_rows(x, dim)
     out = buffers.empty_like(rows)
-    if out.size:
-        run(out.size * steps, rows, *[as_rows(other, dim) for other in others], out)
+    work = steps * rows.size
+    if work and others:
+        run(work, rows, *[as_rows(other, dim) for other in others], out)
+    elif work:  # without the list: it costs as much as a small kernel
+        run(work, rows, out)
     return out if rows is x else from_rows(out, x, dim)

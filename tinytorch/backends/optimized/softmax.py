@@ -18,7 +18,7 @@ import numpy as np
 
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.math import exp, exp_of_negative, log
-from tinytorch.backends.optimized.rows import largest, map_rows, shared
+from tinytorch.backends.optimized.rows import largest, map_rows, shared, total
 from tinytorch.dtypes import Array
 
 EXP_STEPS = 8  # an exp costs about as much as this many additions
@@ -31,14 +31,14 @@ def _exponentials(x: Array, out: Any, shifts: Array, totals: Array) -> None:
     for i in range(x.shape[0]):
         shifts[i] = largest(x[i])
     for i in range(x.shape[0]):
-        row, shift, total = x[i], shifts[i], x.dtype.type(0)
+        row, shift, sum_e = x[i], shifts[i], x.dtype.type(0)
         result = row if out is None else out[i]
         for j in range(row.size):
             e = exp_of_negative(row[j] - shift)
-            total += e
+            sum_e += e
             if out is not None:
                 result[j] = e
-        totals[i] = total
+        totals[i] = sum_e
 
 
 @kernel(force_inline=True)
@@ -105,11 +105,9 @@ def _log_softmax_backward(g: Array, out: Array, dx: Array) -> None:
     """dx_j = g_j - exp(out_j) sum_k g_k."""
     for i in range(g.shape[0]):
         upper, y, result = g[i], out[i], dx[i]
-        total = g.dtype.type(0)
+        upper_sum = total(upper)
         for j in range(y.size):
-            total += upper[j]
-        for j in range(y.size):
-            result[j] = upper[j] - exp(y[j]) * total
+            result[j] = upper[j] - exp(y[j]) * upper_sum
 
 
 _run_softmax = shared(_softmax, "x[:], out[:]")

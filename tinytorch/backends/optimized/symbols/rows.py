@@ -11,29 +11,24 @@ from tinytorch.backends.optimized.symbols import REALS, declare
 from tinytorch.backends.optimized.symbols.views import view
 
 
+def _declare_softmax(name: str, real: Any) -> None:
+    forward = getattr(softmax, f"_{name}")
+    backward = getattr(softmax, f"_{name}_backward")
+
+    @declare(name, real, "n d x out")
+    def of_rows(n: int, d: int, x: int, out: int) -> None:
+        forward(view(real, x, (n, d)), view(real, out, (n, d)))
+
+    @declare(f"{name}_backward", real, "n d g y out")
+    def of_rows_backward(n: int, d: int, g: int, y: int, out: int) -> None:
+        backward(view(real, g, (n, d)), view(real, y, (n, d)), view(real, out, (n, d)))
+
+
 def _declare(real: Any) -> None:
-    soft, soft_backward = softmax._softmax, softmax._softmax_backward
-    log_soft, log_soft_backward = softmax._log_softmax, softmax._log_softmax_backward
     row_losses, loss_backward = cross_entropy._row_losses, cross_entropy._backward
     losses_and_gradient, mean = cross_entropy._losses_and_gradient, cross_entropy.mean
     norm, norm_backward = layer_norm._forward, layer_norm._backward
     norm_weight = layer_norm._weight
-
-    @declare("softmax", real, "n d x out")
-    def softmax_(n: int, d: int, x: int, out: int) -> None:
-        soft(view(real, x, (n, d)), view(real, out, (n, d)))
-
-    @declare("log_softmax", real, "n d x out")
-    def log_softmax(n: int, d: int, x: int, out: int) -> None:
-        log_soft(view(real, x, (n, d)), view(real, out, (n, d)))
-
-    @declare("softmax_backward", real, "n d g y out")
-    def softmax_backward(n: int, d: int, g: int, y: int, out: int) -> None:
-        soft_backward(view(real, g, (n, d)), view(real, y, (n, d)), view(real, out, (n, d)))
-
-    @declare("log_softmax_backward", real, "n d g y out")
-    def log_softmax_backward(n: int, d: int, g: int, y: int, out: int) -> None:
-        log_soft_backward(view(real, g, (n, d)), view(real, y, (n, d)), view(real, out, (n, d)))
 
     @declare("cross_entropy", real, "n d x target out scratch")
     def cross_entropy_(n: int, d: int, x: int, target: int, out: int, scratch: int) -> None:
@@ -72,4 +67,6 @@ def _declare(real: Any) -> None:
 
 
 for _real in REALS:
+    _declare_softmax("softmax", _real)
+    _declare_softmax("log_softmax", _real)
     _declare(_real)
