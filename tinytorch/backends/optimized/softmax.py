@@ -32,12 +32,11 @@ def _exponentials(x: Array, out: Any, shifts: Array, totals: Array) -> None:
         shifts[i] = largest(x[i])
     for i in range(x.shape[0]):
         row, shift, sum_e = x[i], shifts[i], x.dtype.type(0)
-        result = row if out is None else out[i]
         for j in range(row.size):
             e = exp_of_negative(row[j] - shift)
             sum_e += e
             if out is not None:
-                result[j] = e
+                out[i, j] = e
         totals[i] = sum_e
 
 
