@@ -33,7 +33,8 @@ def gelu_scalar(x: float) -> float:
 
 def gelu_backward_scalar(g: float, x: float) -> float:
     below = 0.5 * (1 + math.erf(x * SQRT_HALF))
-    return g * (below + x * DENSITY_AT_0 * math.exp(-0.5 * x * x))
+    density = DENSITY_AT_0 * math.exp(-abs(0.5 * x * x))  # abs: the exp for numbers up to 0
+    return g * (below + x * density)
 
 
 def gelu_tanh_scalar(x: float) -> float:
