@@ -6,7 +6,7 @@ calls the C library, one number at a time. So the source is read, and in its syn
 
     numbers             become constants of the array's type
     math.exp, ...       become the polynomials of `math.py`
-    math.exp(-abs(a))   becomes the one for numbers up to 0, which is faster
+    math.exp(-abs(a))   becomes the faster one for numbers up to 0 (no subnormal results)
     isinstance(a, int)  becomes False: arrays of integers are left to NumPy
     the returned value  is converted to the array's type (a comparison may have made it a bool)
 """
