@@ -95,6 +95,15 @@ def test_special_values(name, dtype):
     np.testing.assert_array_equal(np.signbit(out[zero]), np.signbit(expected[zero]))
 
 
+@pytest.mark.parametrize("name", ["exp", "exp_of_negative", "expm1", "log", "tanh"])
+def test_nan_with_a_payload_stays_nan(name):
+    # as R writes a missing value: bits of the mantissa must not be taken for those of an exponent
+    missing = np.array([0x7FF00000000007A2, 0xFFF80000000007A2], np.uint64).view(np.float64)
+    single = np.array([0x7F800001, 0x7FC007A2, 0xFFC007A2], np.uint32).view(np.float32)
+    for x in (missing, single):
+        assert np.isnan(loop(name)(np.repeat(x, 37))).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gradual_underflow_of_exp_and_log_of_subnormals(dtype):
     smallest = np.finfo(dtype).smallest_subnormal

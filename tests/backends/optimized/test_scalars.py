@@ -101,3 +101,23 @@ def test_inside_a_kernel():
     out = np.empty_like(x)
     run(x, out)
     np.testing.assert_allclose(out, 3 * x + np.float32(math.pi), rtol=1e-6)
+
+
+def exp_of_minus_magnitude(x, y):
+    return math.exp(-abs(x)) + y
+
+
+def exp_of_a_sum(x, y):
+    return math.exp(-abs(x) + y)
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_only_the_exp_of_a_whole_negative_magnitude_is_the_faster_one(real):
+    # the faster one is 0 where the other is subnormal, and wrong above 0
+    deep = real(np.log(np.finfo(real).smallest_normal) - 2)
+    out, _ = call(compile_scalar(exp_of_minus_magnitude, real), deep, real(0))
+    assert out == 0
+    out, _ = call(compile_scalar(exp_of_a_sum, real), deep, real(0))
+    assert 0 < out < np.finfo(real).smallest_normal
+    out, _ = call(compile_scalar(exp_of_a_sum, real), real(1), real(60))
+    assert out == pytest.approx(math.exp(59), rel=1e-5)

@@ -15,64 +15,44 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from tinytorch.backends.optimized.library import kernel
-from tinytorch.backends.optimized.threads import run_parallel, threads_for
+from tinytorch.backends.optimized.rows import shared
 from tinytorch.dtypes import Array
 from tinytorch.op import Op
 
 Scalar = Callable[..., Any]
 
 
-def _loops(scalar: Scalar, arity: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """A loop over flat arrays that calls the compiled `scalar`, and one for several threads."""
-    if arity == 1:
+def _loop(scalar: Scalar, arity: int) -> Callable[..., None]:
+    """A loop over flat arrays that calls the compiled `scalar`; large ones threads share."""
 
-        @kernel
-        def loop(a: Array, out: Array) -> None:
-            for i in range(out.size):
-                out[i] = scalar(a[i])
+    @kernel
+    def loop1(a: Array, out: Array) -> None:
+        for i in range(out.size):
+            out[i] = scalar(a[i])
 
-        @kernel(parallel=True)
-        def shared(threads: int, a: Array, out: Array) -> None:
-            for t in prange(threads):
-                part = slice(out.size * t // threads, out.size * (t + 1) // threads)
-                loop(a[part], out[part])
-
-        return loop, shared
-    if arity == 2:
-
-        @kernel
-        def loop2(a: Array, b: Array, out: Array) -> None:
-            for i in range(out.size):
-                out[i] = scalar(a[i], b[i])
-
-        @kernel(parallel=True)
-        def shared2(threads: int, a: Array, b: Array, out: Array) -> None:
-            for t in prange(threads):
-                part = slice(out.size * t // threads, out.size * (t + 1) // threads)
-                loop2(a[part], b[part], out[part])
-
-        return loop2, shared2
+    @kernel
+    def loop2(a: Array, b: Array, out: Array) -> None:
+        for i in range(out.size):
+            out[i] = scalar(a[i], b[i])
 
     @kernel
     def loop3(a: Array, b: Array, c: Array, out: Array) -> None:
         for i in range(out.size):
             out[i] = scalar(a[i], b[i], c[i])
 
-    @kernel(parallel=True)
-    def shared3(threads: int, a: Array, b: Array, c: Array, out: Array) -> None:
-        for t in prange(threads):
-            part = slice(out.size * t // threads, out.size * (t + 1) // threads)
-            loop3(a[part], b[part], c[part], out[part])
-
-    return loop3, shared3
+    loops = {
+        1: shared(loop1, "a[:], out[:]"),
+        2: shared(loop2, "a[:], b[:], out[:]"),
+        3: shared(loop3, "a[:], b[:], c[:], out[:]"),
+    }
+    return loops[arity]
 
 
 def _over_arrays(scalar: Scalar, arity: int) -> Callable[..., Array]:
     """A function of arrays that broadcast, from a compiled function of scalars."""
-    serial, parallel = _loops(scalar, arity)
+    loop = _loop(scalar, arity)
 
     def run(*operands: Any) -> Array:
         dtype = np.result_type(*(x for x in operands if getattr(x, "dtype", None) != np.bool_))
@@ -80,7 +60,7 @@ def _over_arrays(scalar: Scalar, arity: int) -> Callable[..., Array]:
         out = np.empty(shape, dtype)
         # One loop for all cases: an operand of another shape is first written out in full.
         flat = [np.ascontiguousarray(np.broadcast_to(x, shape)).reshape(-1) for x in operands]
-        run_parallel(parallel, serial, threads_for(out.size), *flat, out.reshape(-1))
+        loop(out.size, *flat, out.reshape(-1))
         return out
 
     return run
@@ -107,9 +87,5 @@ def fuse(outer: Op, inner: Op) -> Callable[..., Array]:
     """
     if len(outer.inputs) != 1:
         raise ValueError(f"{outer.name} has {len(outer.inputs)} inputs; fuse an op of one around")
-    last, first, arity = _compiled(outer), _compiled(inner), len(inner.inputs)
-    if arity == 1:
-        return _over_arrays(kernel(lambda a: last(first(a))), 1)
-    if arity == 2:
-        return _over_arrays(kernel(lambda a, b: last(first(a, b))), 2)
-    return _over_arrays(kernel(lambda a, b, c: last(first(a, b, c))), 3)
+    last, first = _compiled(outer), _compiled(inner)
+    return _over_arrays(kernel(lambda *xs: last(first(*xs))), len(inner.inputs))

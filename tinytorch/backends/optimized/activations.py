@@ -33,23 +33,29 @@ def gelu_scalar(x: float) -> float:
 
 def gelu_backward_scalar(g: float, x: float) -> float:
     below = 0.5 * (1 + math.erf(x * SQRT_HALF))
-    return g * (below + x * DENSITY_AT_0 * math.exp(-0.5 * x * x))
+    density = DENSITY_AT_0 * math.exp(-abs(0.5 * x * x))  # abs: the exp for numbers up to 0
+    return g * (below + x * density)
 
 
 def gelu_tanh_scalar(x: float) -> float:
     """The approximation by tanh.
 
-    0.5 (1 + tanh u) is written as 1 / (1 + exp(-2 u)): the same number, one function call less.
+    0.5 (1 + tanh u) is written as 1 / (1 + exp(-2 u)), or, where that exp would be larger than 1,
+    as exp(2 u) / (1 + exp(2 u)): the same number with an exp that cannot overflow.
     """
-    u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x)
-    return x / (1 + math.exp(-2 * u))
+    doubled = x * (2 * SQRT_2_OVER_PI + 2 * SQRT_2_OVER_PI * CUBIC * x * x)
+    e = math.exp(-abs(doubled))
+    part = x / (1 + e)
+    return e * part if doubled < 0 else part
 
 
 def gelu_tanh_backward_scalar(g: float, x: float) -> float:
-    u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x)
-    slope = SQRT_2_OVER_PI * (1 + 3 * CUBIC * x * x)
-    s = 1 / (1 + math.exp(-2 * u))
-    return g * (s + 2 * x * s * (1 - s) * slope)
+    doubled = x * (2 * SQRT_2_OVER_PI + 2 * SQRT_2_OVER_PI * CUBIC * x * x)
+    slope = 2 * SQRT_2_OVER_PI * (1 + 3 * CUBIC * x * x)
+    e = math.exp(-abs(doubled))
+    part = 1 / (1 + e)
+    s = e * part if doubled < 0 else part
+    return g * (s + x * s * (1 - s) * slope)
 
 
 relu: Callable[[Array], Array] = compile_elementwise(relu_scalar)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.rows import squares, total
 from tinytorch.dtypes import Array
 
 
@@ -27,21 +28,13 @@ def _statistics(x: Any, c: int, eps: Any) -> Any:
     The sums over an image are added up in float64: a batch can have millions of elements.
     """
     real, count = x.dtype.type, x.shape[0] * x.shape[2]
-    total = 0.0
+    all_values, all_squares = 0.0, 0.0
     for n in range(x.shape[0]):
-        row, part = x[n, c], real(0)
-        for j in range(row.size):
-            part += row[j]
-        total += part
-    mean = real(total / count)
-    total = 0.0
+        all_values += total(x[n, c])
+    mean = real(all_values / count)
     for n in range(x.shape[0]):
-        row, part = x[n, c], real(0)
-        for j in range(row.size):
-            difference = row[j] - mean
-            part += difference * difference
-        total += part
-    return mean, real(1.0 / math.sqrt(total / count + eps))
+        all_squares += squares(x[n, c], mean)
+    return mean, real(1.0 / math.sqrt(all_squares / count + eps))
 
 
 @kernel
@@ -59,16 +52,16 @@ def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
 def _sums(g: Any, x: Any, c: int, mean: Any) -> Any:
     """sum g, and sum g (x - mean), over channel c."""
     real = x.dtype.type
-    total, along = 0.0, 0.0
+    upper_sum, along = 0.0, 0.0
     for n in range(x.shape[0]):
         upper, row = g[n, c], x[n, c]
         part, slope = real(0), real(0)
         for j in range(row.size):
             part += upper[j]
             slope += upper[j] * (row[j] - mean)
-        total += part
+        upper_sum += part
         along += slope
-    return total, along
+    return upper_sum, along
 
 
 @kernel
@@ -76,8 +69,8 @@ def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
     real, count = x.dtype.type, x.shape[0] * x.shape[2]
     for c in range(x.shape[1]):
         mean, scale = _statistics(x, c, eps)
-        total, along = _sums(g, x, c, mean)
-        shift, slope = real(total / count), real(along / count) * scale * scale
+        upper_sum, along = _sums(g, x, c, mean)
+        shift, slope = real(upper_sum / count), real(along / count) * scale * scale
         factor = scale * w[c]
         for n in range(x.shape[0]):
             upper, row, result = g[n, c], x[n, c], dx[n, c]

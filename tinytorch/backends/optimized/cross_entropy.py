@@ -9,42 +9,40 @@ over; here the loss needs no such array at all, and the gradient one.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.library import kernel
-from tinytorch.backends.optimized.math import exp_of_negative, log
-from tinytorch.backends.optimized.rows import as_rows, largest, shared
-from tinytorch.backends.optimized.softmax import EXP_STEPS
+from tinytorch.backends.optimized.rows import as_rows, shared
+from tinytorch.backends.optimized.softmax import EXP_STEPS, softmax_and_losses
 from tinytorch.dtypes import Array
 
 
 @kernel
 def _row_losses(x: Array, target: Array, losses: Array) -> None:
-    for i in range(x.shape[0]):
-        row = x[i]
-        shift = largest(row)
-        total = x.dtype.type(0)
-        for j in range(row.size):
-            total += exp_of_negative(row[j] - shift)
-        losses[i] = log(total) - (row[target[i]] - shift)
+    softmax_and_losses(x, target, x.dtype.type(1), None, losses)
 
 
 @kernel
 def _backward(x: Array, target: Array, scale: float, dx: Array) -> None:
-    share = x.dtype.type(scale)
-    for i in range(x.shape[0]):
-        row, result = x[i], dx[i]
-        shift = largest(row)
-        total = x.dtype.type(0)
-        for j in range(row.size):
-            e = exp_of_negative(row[j] - shift)
-            result[j] = e
-            total += e
-        factor = share / total
-        for j in range(row.size):
-            result[j] *= factor
-        result[target[i]] -= share
+    softmax_and_losses(x, target, x.dtype.type(scale), dx, None)
+
+
+@kernel
+def _losses_and_gradient(x: Array, target: Array, losses: Array, dx: Array) -> None:
+    """Both, with the exponentials made once; the gradient is that of the mean of the losses."""
+    softmax_and_losses(x, target, x.dtype.type(1.0 / x.shape[0]), dx, losses)
+
+
+@kernel
+def mean(losses: Array) -> Any:
+    """In float64: an error of the sum is an error of every later comparison."""
+    total = 0.0
+    for i in range(losses.size):
+        total += losses[i]
+    return total / losses.size
 
 
 _run_losses = shared(_row_losses, "x[:], target[:], losses[:]")
@@ -66,8 +64,7 @@ def cross_entropy(x: Array, target: Array) -> Array:
     if not rows.size:
         return np.full((), np.nan, x.dtype)
     _run_losses(rows.size * EXP_STEPS, rows, np.ascontiguousarray(target), losses)
-    # the sum of many rows in float64: an error of the sum is an error of every later comparison
-    return np.asarray(losses.sum(dtype=np.float64) / rows.shape[0], x.dtype)
+    return np.array(mean(losses), x.dtype)
 
 
 def cross_entropy_backward(g: Array, x: Array, target: Array) -> Array:

@@ -2,10 +2,12 @@
 
 A kernel is a loop around the compiled definition (`scalars.py`). The kinds of operands decide which
 loop is generated: an array walked along ("v", a vector of the register's width at a time), a number
-that stays the same throughout ("s", a Python scalar), and, in the broadcasting loop, an array of
-which one element serves a whole row ("r").
+that stays the same throughout ("s", a Python scalar), and, where operands broadcast, a row that is
+walked along again in each row ("b", a bias) and an array of which one element serves a whole row
+("r").
 
     same shape       one loop over all elements
+    with a bias      two nested loops, over the rows of a matrix and along them
     broadcasting     three nested loops: dimensions in which the same operands repeat are taken
                      together, so (n, c, h, w) + (c, 1, 1) runs over n, c and h w
     anything else    operands are written out in full first
@@ -26,6 +28,7 @@ from numba import prange
 from tinytorch.backends.optimized import buffers, threads
 from tinytorch.backends.optimized.library import compile_source
 from tinytorch.backends.optimized.math import EXACT
+from tinytorch.backends.optimized.rows import shared
 from tinytorch.backends.optimized.scalars import compile_scalar
 from tinytorch.dtypes import Array
 
@@ -52,16 +55,16 @@ def _flat_source(kinds: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _flat_parallel_source(kinds: str) -> str:
-    """The flat loop, shared out among threads. Its arrays have one dimension."""
-    names = [f"x{i}" for i in range(len(kinds))]
-    parts = [f"{n}[a:b]" if k == "v" else n for n, k in zip(names, kinds, strict=True)]
-    return (
-        f"def flat_parallel(threads, {', '.join(names)}, out):\n"
-        "    for t in prange(threads):\n"
-        "        a, b = out.size * t // threads, out.size * (t + 1) // threads\n"
-        f"        flat({', '.join(parts)}, out[a:b])\n"
-    )
+def _matrix_source(kinds: str) -> str:
+    """Two loops over a matrix; an operand is a matrix, a row that all rows use, or a number."""
+    lines = [f"def matrix({_names(kinds)}, out):"]
+    lines += [f"    v{i} = real(x{i})" for i, kind in enumerate(kinds) if kind == "s"]
+    lines += [f"    v{i} = x{i}" for i, kind in enumerate(kinds) if kind == "b"]
+    lines += ["    for i in range(out.shape[0]):", "        row = out[i]"]
+    lines += [f"        v{i} = x{i}[i]" for i, kind in enumerate(kinds) if kind == "v"]
+    operands = ", ".join(f"v{i}" if kind == "s" else f"v{i}[j]" for i, kind in enumerate(kinds))
+    lines += ["        for j in range(row.size):", f"            row[j] = scalar({operands})"]
+    return "\n".join(lines) + "\n"
 
 
 def _nested_source(kinds: str) -> str:
@@ -114,6 +117,13 @@ def _names(kinds: str) -> str:
 
 
 # -- which loop ------------------------------------------------------------------------------------
+
+
+def _kind(shape: Shape | None, out: Shape) -> str:
+    """Which letter an operand has, as far as its own shape tells."""
+    if shape is None:
+        return "s"
+    return "v" if shape == out else "b" if len(out) == 2 and shape == out[1:] else "r"
 
 
 class _Nest:
@@ -171,6 +181,7 @@ class _Loops:
         self.plans: dict[tuple[Shape | None, ...], Plan] = {}
         self._definition = scalar
         self._compiled: dict[str, Callable[..., Any]] = {}
+        self._shared: dict[Callable[..., Any], Callable[..., None]] = {}
 
     def _loop(self, source: Callable[[str], str], kinds: str) -> Callable[..., Any]:
         """The loop that `source` writes for operands of these kinds."""
@@ -178,9 +189,7 @@ class _Loops:
         if text not in self._compiled:
             name = text[len("def ") : text.index("(")]
             names: dict[str, Any] = {"real": self.dtype.type, "prange": prange}
-            if name == "flat_parallel":
-                names["flat"] = self._loop(_flat_source, kinds)
-            elif name == "nested_parallel":
+            if name == "nested_parallel":
                 names["nested"] = self._loop(_nested_source, kinds)
             else:
                 names["scalar"] = compile_scalar(self._definition, self.dtype.type)
@@ -193,25 +202,26 @@ class _Loops:
     def plan(self, shapes: tuple[Shape | None, ...]) -> Plan:
         """What to run for operands of these shapes; None stands for a Python scalar."""
         out = np.broadcast_shapes(*(s for s in shapes if s is not None))
-        if all(s is None or s == out for s in shapes):
-            kinds = "".join("s" if s is None else "v" for s in shapes)
-            small = math.prod(out) < threads.SERIAL_BELOW and len(out) <= MOST_DIMENSIONS
-            plan = self._small(out, kinds) if small else self._flat(out, kinds)
-        else:
+        kinds = "".join(_kind(s, out) for s in shapes)
+        is_small = math.prod(out) < threads.SERIAL_BELOW and len(out) <= MOST_DIMENSIONS
+        if "r" in kinds:
             nest = _Nest(out, shapes)
             plan = (
                 self._written_out(out, len(shapes))
                 if nest.kinds is None
                 else self._nested(out, nest)
             )
+        else:
+            loop = self._loop(_matrix_source if "b" in kinds else _flat_source, kinds)
+            plan = (self._small if is_small else self._large)(out, loop, kinds)
         if len(self.plans) >= PLANS:
             self.plans.clear()
         self.plans[shapes] = plan
         return plan
 
-    def _small(self, shape: Shape, kinds: str) -> Plan:
+    def _small(self, shape: Shape, loop: Callable[..., Any], kinds: str) -> Plan:
         """The case that must have the least overhead."""
-        loop, dtype = self._loop(_flat_source, kinds), self.dtype
+        dtype = self.dtype
 
         def run(*operands: Any) -> Array:
             out = np.empty(shape, dtype)
@@ -231,15 +241,19 @@ class _Loops:
         by_arity: dict[int, Plan] = {1: run_one, 2: run_two}
         return by_arity.get(len(kinds), run)
 
-    def _flat(self, shape: Shape, kinds: str) -> Plan:
-        serial, size = self._loop(_flat_source, kinds), math.prod(shape)
+    def _large(self, shape: Shape, loop: Callable[..., Any], kinds: str) -> Plan:
+        """On several threads where that pays, and for arrays of more dimensions: flattened."""
+        size, dtype = math.prod(shape), self.dtype
+        lengths = shape if "b" in kinds else (size,)
+        parameters = "".join(f"x{i}[:], " if k == "v" else f"x{i}, " for i, k in enumerate(kinds))
+        run_shared = self._shared.setdefault(loop, shared(loop, parameters + "out[:]"))
 
         def run(*operands: Any) -> Array:
-            out = buffers.empty(shape, self.dtype)
-            count = threads.threads_for(size)
-            parallel = serial if count == 1 else self._loop(_flat_parallel_source, kinds)
-            flat = [x.reshape(-1) if k == "v" else x for x, k in zip(operands, kinds, strict=True)]
-            threads.run_parallel(parallel, serial, count, *flat, out.reshape(-1))
+            out = buffers.empty(shape, dtype)
+            arrays = [
+                x.reshape(lengths) if k == "v" else x for x, k in zip(operands, kinds, strict=True)
+            ]
+            run_shared(size, *arrays, out.reshape(lengths))
             return out
 
         return run
@@ -267,7 +281,8 @@ class _Loops:
         return run_two if size < threads.SERIAL_BELOW and kinds in ("vv", "vr", "rv") else run
 
     def _written_out(self, shape: Shape, arity: int) -> Plan:
-        flat = self._flat(shape, "v" * arity)
+        kinds = "v" * arity
+        flat = self._large(shape, self._loop(_flat_source, kinds), kinds)
         return lambda *operands: flat(
             *(np.ascontiguousarray(np.broadcast_to(x, shape)) for x in operands)
         )

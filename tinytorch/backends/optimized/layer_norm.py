@@ -19,7 +19,7 @@ import numpy as np
 
 from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.library import kernel
-from tinytorch.backends.optimized.rows import as_rows, from_rows, shared
+from tinytorch.backends.optimized.rows import as_rows, from_rows, shared, squares, total
 from tinytorch.dtypes import Array
 
 
@@ -27,15 +27,9 @@ from tinytorch.dtypes import Array
 def _statistics(row: Any, eps: float) -> Any:
     """Mean, and 1 / sqrt(variance + eps)."""
     real = row.dtype.type
-    total = real(0)
-    for j in range(row.size):
-        total += row[j]
-    mean = total / real(row.size)
-    squares = real(0)
-    for j in range(row.size):
-        difference = row[j] - mean
-        squares += difference * difference
-    return mean, real(1) / np.sqrt(squares / real(row.size) + real(eps))
+    mean = total(row) / real(row.size)
+    variance = squares(row, mean) / real(row.size)
+    return mean, real(1) / np.sqrt(variance + real(eps))
 
 
 @kernel
@@ -53,12 +47,12 @@ def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
         upper, row, result = g[i], x[i], dx[i]
         mean, scale = _statistics(row, eps)
         real = x.dtype.type
-        total, along = real(0), real(0)
+        sum_h, along = real(0), real(0)
         for j in range(row.size):
             h = upper[j] * w[j]
-            total += h
+            sum_h += h
             along += h * (row[j] - mean)
-        shift = total / real(row.size)
+        shift = sum_h / real(row.size)
         slope = along * scale * scale / real(row.size)
         for j in range(row.size):
             h = upper[j] * w[j]

@@ -77,7 +77,7 @@ def _flat(x: Array) -> Array:
             f"an optimizer updates parameters in place and needs them contiguous; one of shape "
             f"{x.shape} has strides {x.strides}: make it so with np.ascontiguousarray"
         )
-    return x.reshape(-1)
+    return x if x.ndim == 1 else x.reshape(-1)
 
 
 def sgd_step(

@@ -21,24 +21,24 @@ import numpy as np
 from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.math import from_order_key, order_key
-from tinytorch.backends.optimized.rows import shared
+from tinytorch.backends.optimized.rows import shared, total
 from tinytorch.dtypes import Array
 
 BLOCK = 4096  # elements of a row summed in the array's own dtype
 COLUMN_BLOCK = 128  # rows
 
 
+Kernel = Callable[..., None]
+Shape = tuple[int, ...]
+
+
 @kernel
 def _sum_rows(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
-        row, total = x[i], 0.0
+        row, blocks = x[i], 0.0
         for first in range(0, row.size, BLOCK):
-            block = row[first : min(first + BLOCK, row.size)]
-            part = row.dtype.type(0)
-            for j in range(block.size):
-                part += block[j]
-            total += part
-        out[i] = total
+            blocks += total(row[first : first + BLOCK])
+        out[i] = blocks
 
 
 @kernel
@@ -57,57 +57,52 @@ def _sum_columns(x: Array, out: Array) -> None:
                 result[j] += part[j]
 
 
-@kernel
-def _amax_rows(x: Array, out: Array) -> None:
-    for i in range(x.shape[0]):
-        row = x[i]
-        best, has_nan = order_key(row[0]), False
-        for j in range(row.size):
-            key = order_key(row[j])
-            best = key if key > best else best
-            has_nan |= row[j] != row[j]
-        out[i] = np.nan if has_nan else from_order_key(best)
+@kernel(force_inline=True)
+def _above(a: Any, b: Any) -> Any:
+    return a > b
 
 
-@kernel
-def _amin_rows(x: Array, out: Array) -> None:
-    for i in range(x.shape[0]):
-        row = x[i]
-        best, has_nan = order_key(row[0]), False
-        for j in range(row.size):
-            key = order_key(row[j])
-            best = key if key < best else best
-            has_nan |= row[j] != row[j]
-        out[i] = np.nan if has_nan else from_order_key(best)
+@kernel(force_inline=True)
+def _below(a: Any, b: Any) -> Any:
+    return a < b
 
 
-@kernel
-def _amax_columns(x: Array, out: Array) -> None:
-    for i in range(x.shape[0]):
-        result, start = out[i], x[i, 0]
-        for j in range(start.size):
-            result[j] = start[j]
-        for r in range(1, x.shape[1]):
-            row = x[i, r]
+def _extreme(beats: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
+    """The element that beats all others, of rows and of columns; NaN if there is one."""
+
+    @kernel
+    def of_rows(x: Array, out: Array) -> None:
+        for i in range(x.shape[0]):
+            row = x[i]
+            best, has_nan = order_key(row[0]), False
             for j in range(row.size):
-                # a NaN that is there stays: no comparison with it is true
-                result[j] = row[j] if row[j] > result[j] or row[j] != row[j] else result[j]
+                key = order_key(row[j])
+                best = key if beats(key, best) else best
+                has_nan |= row[j] != row[j]
+            out[i] = np.nan if has_nan else from_order_key(best)
+
+    @kernel
+    def of_columns(x: Array, out: Array) -> None:
+        for i in range(x.shape[0]):
+            result, start = out[i], x[i, 0]
+            for j in range(start.size):
+                result[j] = start[j]
+            for r in range(1, x.shape[1]):
+                row = x[i, r]
+                for j in range(row.size):
+                    # a NaN that is there stays: it is beaten by nothing
+                    wins = beats(row[j], result[j]) or row[j] != row[j]
+                    result[j] = row[j] if wins else result[j]
+
+    return of_rows, of_columns
 
 
-@kernel
-def _amin_columns(x: Array, out: Array) -> None:
-    for i in range(x.shape[0]):
-        result, start = out[i], x[i, 0]
-        for j in range(start.size):
-            result[j] = start[j]
-        for r in range(1, x.shape[1]):
-            row = x[i, r]
-            for j in range(row.size):
-                result[j] = row[j] if row[j] < result[j] or row[j] != row[j] else result[j]
-
-
-Kernel = Callable[..., None]
-Shape = tuple[int, ...]
+KERNELS = {
+    "sum": (_sum_rows, _sum_columns),
+    "amax": _extreme(_above),
+    "amin": _extreme(_below),
+}
+"""Of rows, x (outer, reduced), and of columns, x (outer, reduced, inner)."""
 
 
 @lru_cache(4096)
@@ -152,9 +147,7 @@ def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
     return reduce
 
 
-_sum = _reduction(_sum_rows, _sum_columns)
-_amax = _reduction(_amax_rows, _amax_columns)
-_amin = _reduction(_amin_rows, _amin_columns)
+_sum, _amax, _amin = (_reduction(*KERNELS[name]) for name in ("sum", "amax", "amin"))
 
 
 def sum(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:

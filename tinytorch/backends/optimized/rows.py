@@ -1,4 +1,4 @@
-"""What kernels over rows share: their layout, their threads, and a row's largest element."""
+"""What kernels over rows share: their layout, their threads, and what becomes of one row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized import buffers, threads
 from tinytorch.backends.optimized.library import compile_source, kernel
 from tinytorch.backends.optimized.math import from_order_key, order_key
 from tinytorch.dtypes import Array
@@ -17,9 +17,9 @@ from tinytorch.dtypes import Array
 
 def as_rows(x: Array, dim: int) -> Array:
     """`x` as a contiguous (rows, x.shape[dim]); a view if `dim` is the last and memory allows."""
-    last = x.ndim - 1
-    if last == 1 == dim and x.flags.c_contiguous:
+    if dim == 1 and x.ndim == 2 and x.flags.c_contiguous:
         return x
+    last = x.ndim - 1
     if last < 0:
         return x.reshape(1, 1)
     moved = x if dim == last else np.moveaxis(x, dim, -1)
@@ -34,6 +34,25 @@ def from_rows(rows: Array, like: Array, dim: int) -> Array:
         return rows if last == 1 else rows.reshape(like.shape)
     moved = rows.reshape(np.moveaxis(like, dim, -1).shape)
     return np.ascontiguousarray(np.moveaxis(moved, -1, dim))
+
+
+@kernel(force_inline=True)
+def total(row: Any) -> Any:
+    """The sum, in the row's own type."""
+    result = row.dtype.type(0)
+    for j in range(row.size):
+        result += row[j]
+    return result
+
+
+@kernel(force_inline=True)
+def squares(row: Any, mean: Any) -> Any:
+    """The sum of squared differences from the mean."""
+    result = row.dtype.type(0)
+    for j in range(row.size):
+        difference = row[j] - mean
+        result += difference * difference
+    return result
 
 
 @kernel(force_inline=True)
@@ -54,11 +73,10 @@ def shared(serial: Callable[..., None], parameters: str) -> Callable[..., None]:
 
     Args:
         serial: the kernel; its rows do not depend on each other.
-        parameters: its parameters; those of which a thread gets only its rows end in `[:]`. The
-            first one must.
+        parameters: its parameters; those of which a thread gets only its rows end in `[:]`.
     """
     names = parameters.replace("[:]", "")
-    first = names.split(",")[0]
+    first = parameters.partition("[:]")[0].rpartition(" ")[2]
     source = (
         f"def parallel(threads, {names}):\n"
         "    for t in prange(threads):\n"
@@ -69,8 +87,7 @@ def shared(serial: Callable[..., None], parameters: str) -> Callable[..., None]:
     compiled: list[Callable[..., None]] = []
 
     def run(work: float, *arguments: Any) -> None:
-        count = threads.threads_for(work)
-        if count == 1:
+        if work < threads.SERIAL_BELOW or (count := threads.threads_for(work)) == 1:
             serial(*arguments)
             return
         if not compiled:
@@ -79,3 +96,22 @@ def shared(serial: Callable[..., None], parameters: str) -> Callable[..., None]:
         threads.run_parallel(compiled[0], serial, count, *arguments)
 
     return run
+
+
+def map_rows(run: Callable[..., None], steps: int, dim: int, x: Array, *others: Array) -> Array:
+    """Call a kernel that `shared` has made on the rows of some arrays; what it writes.
+
+    Args:
+        run: takes the work, the arrays as (rows, length), and the result, of the same shape.
+        steps: elementary steps for each element.
+        dim: a row's elements are neighbours along this dimension.
+        x, others: arrays of one shape.
+    """
+    rows = as_rows(x, dim)
+    out = buffers.empty_like(rows)
+    work = steps * rows.size
+    if work and others:
+        run(work, rows, *[as_rows(other, dim) for other in others], out)
+    elif work:  # without the list: it costs as much as a small kernel
+        run(work, rows, out)
+    return out if rows is x else from_rows(out, x, dim)

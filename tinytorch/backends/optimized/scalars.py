@@ -6,6 +6,7 @@ calls the C library, one number at a time. So the source is read, and in its syn
 
     numbers             become constants of the array's type
     math.exp, ...       become the polynomials of `math.py`
+    math.exp(-abs(a))   becomes the faster one for numbers up to 0 (no subnormal results)
     isinstance(a, int)  becomes False: arrays of integers are left to NumPy
     the returned value  is converted to the array's type (a comparison may have made it a bool)
 """
@@ -108,7 +109,16 @@ class _Typed(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if isinstance(node.func, ast.Name) and node.func.id == "isinstance":
             return ast.Constant(False)
-        return self.generic_visit(node)  # type: ignore[return-value]
+        match node.args:
+            case [ast.UnaryOp(op=ast.USub(), operand=ast.Call(func=ast.Name(id="abs")))]:
+                is_negative = True
+            case _:
+                is_negative = False
+        node = self.generic_visit(node)  # type: ignore[assignment]
+        is_exp = isinstance(node.func, ast.Name) and node.func.id in self.names
+        if is_negative and is_exp and self.names[ast.unparse(node.func)] is polynomials.exp:
+            node.func = self._refer("exp_of_negative", polynomials.exp_of_negative)
+        return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         node = self.generic_visit(node)  # type: ignore[assignment]

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.library import export
+from tinytorch.backends.optimized.library import JIT, compile_source, export
+from tinytorch.backends.optimized.symbols.views import view
 
 SUFFIXES: dict[Any, str] = {np.float32: "f32", np.float64: "f64"}
 REALS = tuple(SUFFIXES)
@@ -47,6 +48,32 @@ def declare(name: str, real: Any, parameters: str) -> Callable[[Callable[..., No
         return _symbols[full]
 
     return enter
+
+
+def declare_kernel(name: str, kernel: Callable[..., None], sizes: str, operands: str) -> None:
+    """Export a kernel on C-contiguous arrays as it stands, for every type.
+
+        declare_kernel("scale_rows", _scale, "n d", "x[n,d] w[d] *factor out[n,d]")
+
+    makes the symbols `tinytorch_scale_rows_f32` and `..._f64` of (n, d, x, w, factor, out), with
+    addresses in place of arrays.
+
+    Args:
+        name: as for `declare`.
+        kernel: takes the operands in the order given.
+        sizes: names of the lengths.
+        operands: of the kernel, arrays with their shape; with a star in front a float64.
+    """
+    parts = [operand.partition("[") for operand in operands.split()]
+    parameters = f"{sizes} {' '.join(part[0] for part in parts)}"
+    arguments = [f"view(real, {a}, ({s[:-1]},))" if b else a.lstrip("*") for a, b, s in parts]
+    source = (
+        f"def {name}({', '.join(parameters.replace('*', '').split())}):\n"
+        f"    kernel({', '.join(arguments)})\n"
+    )
+    for real in REALS:
+        function = compile_source(name, source, {"kernel": kernel, "view": view, "real": real})
+        declare(name, real, parameters)(function.py_func if JIT else function)
 
 
 def symbol(name: str, real: Any = None) -> tuple[str, Any]:

@@ -7,65 +7,19 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized import cross_entropy, layer_norm, softmax
-from tinytorch.backends.optimized.library import kernel
-from tinytorch.backends.optimized.math import exp_of_negative, log
-from tinytorch.backends.optimized.rows import largest
-from tinytorch.backends.optimized.symbols import REALS, declare
+from tinytorch.backends.optimized.symbols import REALS, declare, declare_kernel
 from tinytorch.backends.optimized.symbols.views import view
-from tinytorch.dtypes import Array
 
 
-@kernel
-def _loss_and_gradient(x: Array, target: Array, dx: Array) -> Any:
-    """The mean loss, and its gradient: the exponentials are made once for both."""
-    real = x.dtype.type
-    total_loss, share = 0.0, real(1.0 / x.shape[0])
-    for i in range(x.shape[0]):
-        row, result = x[i], dx[i]
-        shift = largest(row)
-        total = real(0)
-        for j in range(row.size):
-            e = exp_of_negative(row[j] - shift)
-            result[j] = e
-            total += e
-        total_loss += log(total) - (row[target[i]] - shift)
-        factor = share / total
-        for j in range(row.size):
-            result[j] *= factor
-        result[target[i]] -= share
-    return total_loss / x.shape[0]
-
-
-def _declare(real: Any) -> None:
-    soft, soft_backward = softmax._softmax, softmax._softmax_backward
-    log_soft, log_soft_backward = softmax._log_softmax, softmax._log_softmax_backward
+def _declare_cross_entropy(real: Any) -> None:
     row_losses, loss_backward = cross_entropy._row_losses, cross_entropy._backward
-    norm, norm_backward = layer_norm._forward, layer_norm._backward
-    norm_weight = layer_norm._weight
-
-    @declare("softmax", real, "n d x out")
-    def softmax_(n: int, d: int, x: int, out: int) -> None:
-        soft(view(real, x, (n, d)), view(real, out, (n, d)))
-
-    @declare("log_softmax", real, "n d x out")
-    def log_softmax(n: int, d: int, x: int, out: int) -> None:
-        log_soft(view(real, x, (n, d)), view(real, out, (n, d)))
-
-    @declare("softmax_backward", real, "n d g y out")
-    def softmax_backward(n: int, d: int, g: int, y: int, out: int) -> None:
-        soft_backward(view(real, g, (n, d)), view(real, y, (n, d)), view(real, out, (n, d)))
-
-    @declare("log_softmax_backward", real, "n d g y out")
-    def log_softmax_backward(n: int, d: int, g: int, y: int, out: int) -> None:
-        log_soft_backward(view(real, g, (n, d)), view(real, y, (n, d)), view(real, out, (n, d)))
+    losses_and_gradient, mean = cross_entropy._losses_and_gradient, cross_entropy.mean
 
     @declare("cross_entropy", real, "n d x target out scratch")
     def cross_entropy_(n: int, d: int, x: int, target: int, out: int, scratch: int) -> None:
-        losses, total = view(real, scratch, n), 0.0
+        losses = view(real, scratch, n)
         row_losses(view(real, x, (n, d)), view(np.int64, target, n), losses)
-        for i in range(n):
-            total += losses[i]
-        view(real, out, 1)[0] = total / n
+        view(real, out, 1)[0] = mean(losses)
 
     @declare("cross_entropy_backward", real, "n d g x target out")
     def cross_entropy_backward(n: int, d: int, g: int, x: int, target: int, out: int) -> None:
@@ -77,25 +31,23 @@ def _declare(real: Any) -> None:
     def cross_entropy_and_gradient(
         n: int, d: int, x: int, target: int, loss: int, out: int
     ) -> None:
-        labels = view(np.int64, target, n)
-        mean = _loss_and_gradient(view(real, x, (n, d)), labels, view(real, out, (n, d)))
-        view(real, loss, 1)[0] = mean
-
-    @declare("layer_norm", real, "n d x w b *eps out")
-    def layer_norm_(n: int, d: int, x: int, w: int, b: int, eps: float, out: int) -> None:
-        norm(
-            view(real, x, (n, d)), view(real, w, d), view(real, b, d), eps, view(real, out, (n, d))
-        )
-
-    @declare("layer_norm_backward", real, "n d g x w *eps out")
-    def layer_norm_backward(n: int, d: int, g: int, x: int, w: int, eps: float, out: int) -> None:
-        upper, rows = view(real, g, (n, d)), view(real, x, (n, d))
-        norm_backward(upper, rows, view(real, w, d), eps, view(real, out, (n, d)))
-
-    @declare("layer_norm_weight", real, "n d g x *eps out")
-    def layer_norm_weight(n: int, d: int, g: int, x: int, eps: float, out: int) -> None:
-        norm_weight(view(real, g, (n, d)), view(real, x, (n, d)), eps, view(real, out, d))
+        labels, losses = view(np.int64, target, n), np.empty(n, real)
+        losses_and_gradient(view(real, x, (n, d)), labels, losses, view(real, out, (n, d)))
+        view(real, loss, 1)[0] = mean(losses)
 
 
 for _real in REALS:
-    _declare(_real)
+    _declare_cross_entropy(_real)
+
+for _name, _forward, _backward in (
+    ("softmax", softmax._softmax, softmax._softmax_backward),
+    ("log_softmax", softmax._log_softmax, softmax._log_softmax_backward),
+):
+    declare_kernel(_name, _forward, "n d", "x[n,d] out[n,d]")
+    declare_kernel(f"{_name}_backward", _backward, "n d", "g[n,d] y[n,d] out[n,d]")
+
+declare_kernel("layer_norm", layer_norm._forward, "n d", "x[n,d] w[d] b[d] *eps out[n,d]")
+declare_kernel(
+    "layer_norm_backward", layer_norm._backward, "n d", "g[n,d] x[n,d] w[d] *eps out[n,d]"
+)
+declare_kernel("layer_norm_weight", layer_norm._weight, "n d", "g[n,d] x[n,d] *eps out[d]")

@@ -1,26 +1,11 @@
 """Reductions of x (outer, reduced, inner) to (outer, inner); with inner = 1, of rows."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from tinytorch.backends.optimized import reductions
-from tinytorch.backends.optimized.symbols import REALS, declare
-from tinytorch.backends.optimized.symbols.views import view
+from tinytorch.backends.optimized.symbols import declare_kernel
 
-
-def _declare(name: str, real: Any, rows: Callable[..., None], columns: Callable[..., None]) -> None:
-    @declare(f"{name}_rows", real, "outer reduced x out")
-    def of_rows(outer: int, reduced: int, x: int, out: int) -> None:
-        rows(view(real, x, (outer, reduced)), view(real, out, outer))
-
-    @declare(f"{name}_columns", real, "outer reduced inner x out")
-    def of_columns(outer: int, reduced: int, inner: int, x: int, out: int) -> None:
-        columns(view(real, x, (outer, reduced, inner)), view(real, out, (outer, inner)))
-
-
-for _real in REALS:
-    _declare("sum", _real, reductions._sum_rows, reductions._sum_columns)
-    _declare("amax", _real, reductions._amax_rows, reductions._amax_columns)
-    _declare("amin", _real, reductions._amin_rows, reductions._amin_columns)
+for _name, (_rows, _columns) in reductions.KERNELS.items():
+    declare_kernel(f"{_name}_rows", _rows, "outer reduced", "x[outer,reduced] out[outer]")
+    declare_kernel(
+        f"{_name}_columns", _columns,
+        "outer reduced inner", "x[outer,reduced,inner] out[outer,inner]",
+    )  # fmt: skip
