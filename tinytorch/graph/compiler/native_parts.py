@@ -22,10 +22,11 @@ from tinytorch.graph.compiler.places import Memory, Place
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.ir import Node
 from tinytorch.graph.semantics import TINYTORCH
+from tinytorch.op import OPS
 
 LANES = 16  # columns of a product are cut at multiples of this
 WORTH = 2000.0  # nanoseconds of work from which it pays that two threads meet
-FLOPS, BYTES, OPS = 80.0, 60.0, 30.0  # per nanosecond, roughly; ops on elements, of loops
+FLOPS, BYTES, LOOP_OPS = 80.0, 60.0, 30.0  # per nanosecond, roughly; ops on elements, of loops
 
 Axes = tuple[int | None, ...]  # for each operand the dimension to cut; None: it is needed whole
 
@@ -108,7 +109,7 @@ def loop_work(loop: Loop) -> float:
     """About how many nanoseconds it takes."""
     size = math.prod(loop.shape)
     moved = sum(p.size * p.dtype.itemsize for p in (*loop.read(), *loop.written()))
-    return max(size * len(loop.instructions) / OPS, moved / BYTES)
+    return max(size * len(loop.instructions) / LOOP_OPS, moved / BYTES)
 
 
 # -- other steps -----------------------------------------------------------------------------------
@@ -147,6 +148,39 @@ def _independent(parts: Sequence[Step]) -> bool:
         for place in (b.output, *b.inputs)
         if isinstance(place, Place)
     )
+
+
+def divide_sum(step: Step, count: int) -> list[Step] | None:
+    """Steps whose results, all of the shape of the whole, add up to it; None if it is no sum.
+
+    The first writes to the place of the whole, and so do the others, unless they are told better.
+    """
+    name, out = step.op.name, step.output
+    places = [place for place in step.inputs if isinstance(place, Place)]
+    is_sum = (
+        name == "conv2d_weight"
+        or (name == "layer_norm_weight" and len(places[0].shape) > 1)
+        or (name == "sum" and 0 in step.params["dims"])
+    )
+    if not is_sum:
+        return None
+    ranges = bounds(places[0].shape[0], count)
+    if ranges is None or not all(disjoint(out, place) for place in places):
+        return None
+    return [
+        replace(step, inputs=tuple([cut(place, 0, *each) for place in places])) for each in ranges
+    ]
+
+
+def loop_of_sums(out: Place, others: Sequence[Place]) -> Loop:
+    """Add other places to a place."""
+    loop, add = Loop(out.shape), OPS["add"]
+    assert add.scalar is not None
+    total: Any = out
+    for other in others:
+        total = loop.op("add", add.scalar, [total, other], out.dtype)
+    loop.store(total, out)
+    return loop
 
 
 def step_work(step: Step) -> float:

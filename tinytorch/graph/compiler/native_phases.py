@@ -9,11 +9,12 @@ by the leader, before the phase if it does not depend on it, otherwise after.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tinytorch.graph.compiler import native_ops, native_parts
-from tinytorch.graph.compiler.native_code import Code, Unsupported
+from tinytorch.graph.compiler.native_code import Code, Unsupported, comment_of
 from tinytorch.graph.compiler.native_loops import Loop, emit
 from tinytorch.graph.compiler.native_parts import disjoint
 from tinytorch.graph.compiler.places import Place
@@ -35,12 +36,22 @@ class Task:
         return all(disjoint(w, p) for w, p in pairs)
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """A task, the same in parts, and what is to be done when all parts are done."""
+
+    whole: Task
+    parts: list[Task]
+    after: Callable[[], None] = lambda: None
+
+
 @dataclass
 class _Phase:
     """What is done side by side: for each part its tasks, and their statements.
 
     Attributes:
         before, after: statements of the leader.
+        unfinished: places that hold what they should only after those.
         used: bytes of temporary memory.
     """
 
@@ -48,11 +59,13 @@ class _Phase:
     lines: list[list[str]]
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
+    unfinished: list[Place] = field(default_factory=list)
     used: int = 0
 
     def takes(self, parts: Sequence[Task]) -> bool:
         """Whether each part can be done by the thread that has the same part, without meeting."""
-        return not self.after and all(
+        touched = [place for new in parts for place in (*new.reads, *new.writes)]
+        return all(disjoint(a, b) for a in touched for b in self.unfinished) and all(
             new.is_apart(old)
             for i, new in enumerate(parts)
             for k, tasks in enumerate(self.tasks)
@@ -83,11 +96,15 @@ class Phases:
 
     def loop(self, loop: Loop) -> None:
         """Do a loop."""
-        divided = None
+        whole, divided = self._loop_task(loop), None
         if self.code.count > 1:
             divided = native_parts.divide_loop(loop, self.code.count)
-        parts = None if divided is None else [self._loop_task(each) for each in divided]
-        self._add(self._loop_task(loop), parts, native_parts.loop_work(loop))
+        if divided is None:
+            self._alone(whole)
+            return
+        parts = [self._loop_task(each) for each in divided]
+        if not self._share(_Shared(whole, parts), native_parts.loop_work(loop)):
+            self._alone(whole)
 
     def step(self, step: Step) -> None:
         """Do a step that is no loop.
@@ -95,12 +112,34 @@ class Phases:
         Raises:
             Unsupported: there is no native code for it.
         """
-        divided = None
-        if self.code.count > 1:
-            divided = native_parts.divide(step, self.code.count)
-        parts = None if divided is None else [self._step_task(each) for each in divided]
-        work = native_parts.step_work(step) if parts else 0.0
-        self._add(self._step_task(step), parts, work)
+        whole = self._step_task(step)
+        shared = self._divided(step, whole) if self.code.count > 1 else None
+        if shared is None or not self._share(shared, native_parts.step_work(step)):
+            self._alone(whole)
+
+    def _divided(self, step: Step, whole: Task) -> _Shared | None:
+        """The parts of a step; or sums over parts of what it adds up, to be added up themselves."""
+        parts = native_parts.divide(step, self.code.count)
+        if parts is not None:
+            return _Shared(whole, [self._step_task(each) for each in parts])
+        parts = native_parts.divide_sum(step, self.code.count)
+        if parts is None:
+            return None
+        out, sums = step.output, []
+
+        def into_a_place_of_its_own(part: Step) -> None:
+            sums.append(self.code.temporary(out.shape, out.dtype))
+            self._write_step(replace(part, output=sums[-1]))
+
+        def add_up() -> None:
+            self.code.comment = comment_of(step)
+            emit(self.code, native_parts.loop_of_sums(out, sums))
+
+        first, *others = (self._step_task(each) for each in parts)
+        tasks = [first]
+        for part, task in zip(parts[1:], others, strict=True):
+            tasks.append(Task(partial(into_a_place_of_its_own, part), task.reads, ()))
+        return _Shared(whole, tasks, add_up)
 
     def pair(self, first: Step, second: Step) -> bool:
         """Do two steps in one pass, if there is code for that."""
@@ -117,53 +156,59 @@ class Phases:
             return False
         places = [p for step in (first, second) for p in step.inputs if isinstance(p, Place)]
         task = Task(lambda: self.code.lines.extend(lines), places, (first.output, second.output))
-        self._add(task, None, 0.0)
+        self._alone(task)
         return True
 
     def _loop_task(self, loop: Loop) -> Task:
         return Task(lambda: emit(self.code, loop), loop.read(), loop.written())
 
     def _step_task(self, step: Step) -> Task:
-        def write() -> None:
-            self.code.begin(step)
-            native_ops.write(self.code, step)
-
         places = [place for place in step.inputs if isinstance(place, Place)]
-        return Task(write, places, (step.output,))
+        return Task(partial(self._write_step, step), places, (step.output,))
+
+    def _write_step(self, step: Step) -> None:
+        self.code.begin(step)
+        native_ops.write(self.code, step)
 
     # -- in which order ----------------------------------------------------------------------------
 
-    def _add(self, whole: Task, parts: list[Task] | None, work: float) -> None:
+    def _share(self, shared: _Shared, work: float) -> bool:
+        """Let threads share a task, in the open phase or a new one; False if that does not pay."""
         phase = self._phase
-        if parts is not None and phase is not None and phase.takes(parts):
-            if self._share(phase, whole, parts):
-                return
-        elif parts is not None and work >= native_parts.WORTH:
-            phase = _Phase([[] for _ in parts], [[] for _ in parts])
-            if self._share(phase, whole, parts):
-                self._close()
-                self._phase = phase
-                return
-        self._alone(whole)
+        if phase is None or not phase.takes(shared.parts):
+            if work < native_parts.WORTH:
+                return False
+            phase = _Phase([[] for _ in shared.parts], [[] for _ in shared.parts])
+        if not self._put(shared, phase):
+            return False
+        if phase is not self._phase:
+            self._close()
+            self._phase = phase
+        return True
 
-    def _share(self, phase: _Phase, whole: Task, parts: list[Task]) -> bool:
+    def _put(self, shared: _Shared, phase: _Phase) -> bool:
         """Put parts into a phase; False if there is no code for one of them."""
+        whole = (*shared.whole.reads, *shared.whole.writes)
         self.code.free_temporaries(phase.used)
-        places = (*whole.reads, *whole.writes)
         try:
             lines = []
-            for self.code.part, task in enumerate(parts):
-                for own, place in zip((*task.reads, *task.writes), places, strict=True):
+            for self.code.part, task in enumerate(shared.parts):
+                for own, place in zip((*task.reads, *task.writes), whole, strict=False):
                     self.code.name_part(own, place)
                 lines.append(self._written(task.write)[1])
+            self.code.part = 0
+            after = self._written(shared.after)[1]
         except Unsupported:
             return False  # an operand can be read whole, but not so cut: it is not divided
         finally:
             self.code.part = 0
         phase.used = self.code.free_temporaries()
-        for i, task in enumerate(parts):
+        for i, task in enumerate(shared.parts):
             phase.lines[i] += lines[i]
             phase.tasks[i].append(task)
+        if after:
+            phase.after += after
+            phase.unfinished += shared.whole.writes
         return True
 
     def _alone(self, task: Task) -> None:
