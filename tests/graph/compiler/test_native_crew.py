@@ -17,10 +17,24 @@ import tinytorch
 from tests.graph.compiler.test_native import schedule_of
 from tinytorch import nn
 from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.llvm import memory
 from tinytorch.backends.optimized.symbols.views import view, words
 from tinytorch.graph.compiler import native, native_crew, native_parts
 from tinytorch.graph.compiler.native_crew import Crew
-from tinytorch.graph.compiler.native_team import LINE, NAMES, arrive, c_function, take, team_bytes
+from tinytorch.graph.compiler.native_team import (
+    DONE,
+    LINE,
+    NAMES,
+    PARTS as PARTS_AT,
+    arrive,
+    begin,
+    c_function,
+    done,
+    end,
+    settle,
+    take,
+    team_bytes,
+)
 from tinytorch.state import using_backend
 
 PHASES, PARTS = 20, 3
@@ -138,6 +152,44 @@ def test_a_crew_that_was_stopped_can_work_again(crew: Crew):
     assert (counting.counts == 2).all()
 
 
+def test_after_delays_calls_do_without_helpers_for_a_while(crew: Crew):
+    counting, late = Counting(), [True, True, False, False]
+    for was_late, alone in zip(late, [1, 2, 0, 0], strict=True):
+        crew._note(was_late)
+        assert crew._alone == (alone if was_late else 0)
+        while crew._alone:
+            before = counting.workers[1]
+            counting.run(crew, 2)
+            assert counting.workers[1] == before
+    for _ in range(20):
+        crew._note(True)
+    assert crew._alone == native_crew.MOST_CALLS_ALONE
+
+
+def test_a_late_part_is_counted():
+    counting = Counting()
+    team = view_of(counting.team)
+    lead: Any = _lead_a_phase
+    entry = lead.compile((types.int64,))
+    state: list[int] = []
+    leader = threading.Thread(target=lambda: state.append(entry(counting.team)), daemon=True)
+    leader.start()
+    time.sleep(0.05)
+    team[(PARTS_AT + (PARTS - 1) * LINE + DONE) // 8] = 1  # another thread has done the last part
+    leader.join()
+    assert state == [1 << 32]
+    assert not team.any()
+
+
+@kernel
+def _lead_a_phase(team: int) -> int:
+    begin(team, 1)
+    for part in range(PARTS - 1):
+        done(team, 1, part)
+    end(team, 1, PARTS)
+    return settle(team, PARTS)
+
+
 # -- a part that takes long ------------------------------------------------------------------------
 
 
@@ -157,7 +209,8 @@ def test_parts_go_to_whoever_is_there():
 
 
 def view_of(address: int) -> np.ndarray:
-    return np.ctypeslib.as_array((np.ctypeslib.ctypes.c_int64 * 64).from_address(address))
+    """The words of a team's record."""
+    return memory(np.int64, address, (team_bytes(PARTS) // 8,))
 
 
 # -- compiled functions ----------------------------------------------------------------------------

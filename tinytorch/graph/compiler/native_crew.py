@@ -14,8 +14,9 @@ an atomic exchange:
     STOPPING  it is to end
 
 A leader never waits for a helper that has not begun (`native_team`), so what was posted can be
-taken back. One call at a time has the helpers; another thread that calls meanwhile works alone. A
-forked child starts with none, and makes its own.
+taken back. Where helpers are stopped in the middle of their work, since others use the cores,
+calls do without them for a while. One call at a time has the helpers; another thread that calls
+meanwhile works alone. A forked child starts with none, and makes its own.
 """
 
 from __future__ import annotations
@@ -44,9 +45,11 @@ from tinytorch.graph.compiler.native_team import (
 
 READY, ASLEEP, POSTED, RUNNING, STOPPING = range(5)
 FUNCTION, TABLE = 8, 16
+FAILURES = (1 << 32) - 1  # of what a call gives
 MOST_THREADS = 8
 """Code has statements for each thread, so that for many more it would take long to compile."""
 
+MOST_CALLS_ALONE = 256
 PATIENCE = 20_000  # pauses of about 20 ns until a helper without work sleeps
 
 
@@ -85,7 +88,7 @@ def _post(boxes: int, count: int, function: int, table: int) -> int:
 
 @kernel
 def _lead(boxes: int, count: int, function: int, table: int, team: int, parts: int) -> int:
-    """Run the function too. Afterwards no helper runs it, nor will; returns the failure or 0."""
+    """Run the function too. Afterwards no helper runs it, nor will; returns what `settle` finds."""
     call(function, table)
     for i in range(count):
         box = boxes + i * LINE
@@ -122,6 +125,7 @@ class Crew:
         self._boxes = self._memory.ctypes.data + -self._memory.ctypes.data % LINE
         self._semaphores: list[threading.Semaphore] = []
         self._threads: list[threading.Thread] = []
+        self._alone, self._pause = 0, 1  # calls to come without helpers, and after the next delay
 
     def run(self, count: int, function: int, table: int, team: int, parts: int) -> int:
         """Run a C function on this thread and, if they are free, count - 1 helpers.
@@ -135,8 +139,11 @@ class Crew:
         """
         helpers = count - 1
         if helpers < 1 or not self._lock.acquire(blocking=False):
-            return _entry(_lead)(0, 0, function, table, team, parts)
+            return _entry(_lead)(0, 0, function, table, team, parts) & FAILURES
         try:
+            if self._alone:  # the cores have other things to do
+                self._alone -= 1
+                helpers = 0
             while len(self._threads) < helpers:
                 self._hire()
             asleep = _entry(_post)(self._boxes, helpers, function, table)
@@ -144,9 +151,20 @@ class Crew:
                 for i in range(helpers):
                     if asleep >> i & 1:
                         self._semaphores[i].release()
-            return _entry(_lead)(self._boxes, helpers, function, table, team, parts)
+            found = _entry(_lead)(self._boxes, helpers, function, table, team, parts)
+            if helpers:
+                self._note(found > FAILURES)
+            return found & FAILURES
         finally:
             self._lock.release()
+
+    def _note(self, was_late: bool) -> None:
+        """After a delay some calls do without helpers; after the next twice as many."""
+        if was_late:
+            self._alone = self._pause
+            self._pause = min(2 * self._pause, MOST_CALLS_ALONE)
+        else:
+            self._pause = max(self._pause // 2, 1)
 
     def _hire(self) -> None:
         semaphore, box = threading.Semaphore(0), self._boxes + len(self._threads) * LINE

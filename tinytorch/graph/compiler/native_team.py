@@ -10,11 +10,16 @@ divided, opens a phase when all before it is done, and goes on when all parts of
 Nobody is ever waited for who has not begun: a part belongs to the thread that takes it first, its
 own thread by preference (which has its rows of a weight in its cache), otherwise any other. So it
 does not matter whether a helper comes late or, where all cores are busy, never; the leader then
-does everything. Who waits spins for some microseconds and then offers its core to others.
+does everything. Who waits spins for a fraction of a millisecond and then offers its core to others.
+
+Where more threads want to run than there are cores, a helper may be stopped in the middle of a
+part. The leader notices that it waits longer than it has worked itself, and counts such phases: the
+caller had better do without helpers for a while.
 
 A team is a record of int64, all 0 between calls. Each line of the cache has one writer at a time:
 
-    line 0        how many have arrived; the number of a failure
+    line 0        how many have arrived; the number of a failure; when the phase was opened, in
+                  cycles; phases of which a part came late
     line 1        the last phase that is open
     line 2 + i    the last phase whose part i was taken; the last whose part i is done
 
@@ -39,9 +44,11 @@ from tinytorch.backends.optimized.library import FASTMATH, compile_source, kerne
 from tinytorch.backends.optimized.llvm import I64, i64
 
 LINE = 128  # bytes; x86 fetches lines of 64 in pairs
-FAILURE, OPEN, PARTS, DONE = 8, LINE, 2 * LINE, 8
+FAILURE, SINCE, LATE, OPEN, PARTS, DONE = 8, 16, 24, LINE, 2 * LINE, 8
 ABANDONED = 1 << 40  # in place of the last open phase
-SPINS = 2000  # pauses of about 20 ns before a thread offers its core
+SPINS = 10_000  # pauses of about 20 ns before a thread offers its core
+PATIENT_CYCLES = 150_000  # 50 us: no delay below this matters
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 
 def team_bytes(count: int) -> int:
@@ -102,10 +109,19 @@ def exchange(b: Any, address: Any, expected: Any, value: Any) -> Any:
 @_primitive(0)
 def pause(b: Any) -> Any:
     """Tell the core that this is a loop that waits."""
-    if platform.machine().lower() in ("x86_64", "amd64", "i386", "i686"):
+    if IS_X86:
         kind = ir.FunctionType(ir.VoidType(), ())
         b.call(b.module.declare_intrinsic("llvm.x86.sse2.pause", (), kind), ())
     return i64(0)
+
+
+@_primitive(0)
+def cycles(b: Any) -> Any:
+    """A clock; it stands still where user programs may not read it."""
+    if not IS_X86:
+        return i64(0)
+    kind = ir.FunctionType(I64, ())
+    return b.call(b.module.declare_intrinsic("llvm.readcyclecounter", (), kind), ())
 
 
 @_primitive(2)
@@ -163,16 +179,20 @@ def done(team: int, phase: int, part: int) -> None:
 @kernel
 def begin(team: int, phase: int) -> None:
     """Open a phase; by the leader."""
+    store(team + SINCE, cycles())
     store(team + OPEN, phase)
 
 
 @kernel
 def end(team: int, phase: int, count: int) -> None:
     """Wait until all parts of a phase are done; by the leader."""
-    waited = 0
+    waited, now = 0, cycles()
+    bound = now + max(now - load(team + SINCE), PATIENT_CYCLES)
     for part in range(count):
         while load(team + PARTS + part * LINE + DONE) < phase:
             waited = rest(waited)
+    if cycles() > bound:
+        store(team + LATE, load(team + LATE) + 1)
 
 
 @kernel
@@ -192,12 +212,12 @@ NAMES = {f.__name__: f for f in (arrive, take, done, begin, end, abandon)}
 
 @kernel
 def settle(team: int, count: int) -> int:
-    """All words to 0, after the last thread has left; returns the failure."""
-    failure: int = load(team + FAILURE)
+    """All words to 0, after the last thread has left; the failure, and late phases times 2**32."""
+    found: int = load(team + FAILURE) | load(team + LATE) << 32
     for line in range(2 + count):
-        store(team + line * LINE, 0)
-        store(team + line * LINE + 8, 0)
-    return failure
+        for word in range(4):
+            store(team + line * LINE + word * 8, 0)
+    return found
 
 
 def c_function(name: str, source: str, names: dict[str, Any], signature: Any) -> CFunc:
