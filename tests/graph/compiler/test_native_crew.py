@@ -18,9 +18,10 @@ from tests.graph.compiler.test_native import schedule_of
 from tinytorch import nn
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.llvm import memory
-from tinytorch.backends.optimized.symbols.views import view, words
+from tinytorch.backends.optimized.symbols.views import view
 from tinytorch.graph.compiler import native, native_crew, native_parts
 from tinytorch.graph.compiler.native_crew import Crew
+from tinytorch.graph.compiler.native_ir import MachineCode
 from tinytorch.graph.compiler.native_team import (
     DONE,
     LINE,
@@ -28,7 +29,6 @@ from tinytorch.graph.compiler.native_team import (
     PARTS as PARTS_AT,
     arrive,
     begin,
-    c_function,
     done,
     end,
     settle,
@@ -39,31 +39,33 @@ from tinytorch.state import using_backend
 
 PHASES, PARTS = 20, 3
 
-COUNTING = f"""
-def step(table):
-    team, counts, workers = words(table, 3)
-    me = arrive(team)
-    for phase in range(1, {PHASES + 1}):
-        if me == 0:
-            begin(team, phase)
-        part = take(team, phase, me, {PARTS})
-        while part >= 0:
-            view(int64, counts, {PARTS * PHASES})[(phase - 1) * {PARTS} + part] += 1
-            view(int64, workers, 8)[me] += 1
-            done(team, phase, part)
-            part = take(team, phase, me, {PARTS})
-        if me == 0:
-            end(team, phase, {PARTS})
-    return 0
+COUNTING = "def step(table):\n    team, counts, workers, = words(table, 3)\n    me = arrive(team)\n"
+for _phase in range(1, PHASES + 1):
+    COUNTING += f"""
+    if me == 0:
+        begin(team, {_phase})
+    part = take(team, {_phase}, me, {PARTS})
+    while part >= 0:
+        count_up(counts, {(_phase - 1) * PARTS}, part)
+        count_up(workers, 0, me)
+        done(team, {_phase}, part)
+        part = take(team, {_phase}, me, {PARTS})
+    if me == 0:
+        end(team, {_phase}, {PARTS})
 """
+COUNTING += "    return 0\n"
+
+
+@kernel
+def _count_up(numbers: int, base: int, index: int) -> None:
+    view(np.int64, numbers, base + index + 1)[base + index] += 1
 
 
 class Counting:
     """A function that counts how often each part is done, and by whom."""
 
     def __init__(self) -> None:
-        names = {"words": words, "view": view, "int64": np.int64, **NAMES}
-        self.function = c_function("step", COUNTING, names, types.int64(types.int64))
+        self.function = MachineCode(COUNTING, {"count_up": _count_up, **NAMES})
         self.counts = np.zeros(PHASES * PARTS, np.int64)
         self.workers = np.zeros(8, np.int64)
         self._memory = np.zeros(team_bytes(PARTS) + LINE, np.uint8)

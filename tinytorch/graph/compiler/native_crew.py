@@ -105,7 +105,13 @@ def _dismiss(box: int) -> None:
     store(box, STOPPING)
 
 
-_ARITIES: dict[Callable[..., Any], int] = {_serve: 1, _dismiss: 1, _post: 4, _lead: 6}
+@kernel
+def _run(function: int, table: int) -> int:
+    failure: int = call(function, table)
+    return failure
+
+
+_ARITIES: dict[Callable[..., Any], int] = {_serve: 1, _dismiss: 1, _post: 4, _lead: 6, _run: 2}
 
 
 @cache
@@ -114,6 +120,11 @@ def _entry(function: Callable[..., Any]) -> Callable[..., int]:
     dispatcher: Any = function
     entry: Callable[..., int] = dispatcher.compile((types.int64,) * _ARITIES[function])
     return entry
+
+
+def runner() -> Callable[[int, int], int]:
+    """runner(function, table): the result of a C function, with the interpreter lock released."""
+    return _entry(_run)
 
 
 class Crew:

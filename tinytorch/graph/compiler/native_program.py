@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
@@ -24,8 +24,9 @@ from tinytorch.backends.optimized.symbols.views import words
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.graph.compiler import native_team
 from tinytorch.graph.compiler.native_code import Code, Word
-from tinytorch.graph.compiler.native_crew import crew
-from tinytorch.graph.compiler.native_team import LINE, c_function, team_bytes
+from tinytorch.graph.compiler.native_crew import crew, runner
+from tinytorch.graph.compiler.native_ir import MachineCode
+from tinytorch.graph.compiler.native_team import LINE, team_bytes
 from tinytorch.graph.compiler.places import Buffer, Memory, Place
 from tinytorch.graph.compiler.schedule import Role
 from tinytorch.graph.memory import ALIGNMENT
@@ -126,13 +127,8 @@ class NativeProgram:
         self._code = code
         text = code.source()
         self.source = "\n\n".join([*code.sources.values(), text])
-        names = {"words": words, **code.functions}
-        self._run: Callable[[_Frame], int]
-        if code.count == 1:
-            step = _compiled(text, names)
-            self._run = lambda frame: step(frame.address)
-        else:
-            self._run = _on_a_team(code.count, text, {**names, **native_team.NAMES})
+        run = _run_alone if code.count == 1 else partial(_run_together, code.count)
+        self._run: Callable[[_Frame], int] = run(text, code.functions)
         self._frames: deque[_Frame] = deque()
         schedule, changing = code.schedule, _changing(code)
         state, self._arguments = [], []
@@ -209,18 +205,22 @@ def _changing(code: Code) -> dict[Buffer, list[tuple[int, int]]]:
     return found
 
 
-def _compiled(source: str, names: dict[str, Any]) -> Callable[[int], int]:
-    function = compile_source("step", source, names)
-    return function.compile((types.int64,)) if JIT else function  # type: ignore[no-any-return]
+def _run_alone(source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
+    """A function that runs the code on a frame; without the JIT as the Python that it is."""
+    if not JIT:
+        interpreted = compile_source("step", source, {"words": words, **functions})
+        return lambda frame: interpreted(frame.address)
+    code, run = MachineCode(source, functions), runner()
+    return lambda frame: run(code.address, frame.address)
 
 
-def _on_a_team(most: int, source: str, names: dict[str, Any]) -> Callable[[_Frame], int]:
-    """The same for as many threads as there are now, and `most` at most."""
-    function: Any = c_function("step", source, names, types.int64(types.int64))
+def _run_together(count: int, source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
+    """The same, of code for `count` threads, on as many as there may be at the time."""
+    code = MachineCode(source, {**functions, **native_team.NAMES})
 
     def run(frame: _Frame) -> int:
-        count = min(most, threads.get_num_threads())
-        return crew().run(count, function.address, frame.address, frame.team, most)
+        wanted = min(count, threads.get_num_threads())
+        return crew().run(wanted, code.address, frame.address, frame.team, count)
 
     return run
 

@@ -37,10 +37,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
-from tinytorch.backends.optimized.library import FASTMATH, compile_source, kernel
+from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.llvm import I64, i64
 
 LINE = 128  # bytes; x86 fetches lines of 64 in pairs
@@ -218,14 +217,3 @@ def settle(team: int, count: int) -> int:
         for word in range(4):
             store(team + line * LINE + word * 8, 0)
     return found
-
-
-def c_function(name: str, source: str, names: dict[str, Any], signature: Any) -> CFunc:
-    """The function `name` of a text, for C to call: code at `address`, as long as this lives."""
-    dispatcher = compile_source(name, source, names)
-    options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nogil": True}
-    types_of = (signature.args, signature.return_type)
-    function: Any = CFunc(dispatcher.py_func, types_of, {}, options)
-    function._cache = dispatcher._cache
-    function.compile()
-    return function  # type: ignore[no-any-return]
