@@ -16,6 +16,7 @@ from collections import deque
 from tinytorch.backends.optimized.library import JIT
 from tinytorch.backends.optimized.threads import get_num_threads
 from tinytorch.graph.compiler import native_groups, native_ops, native_passes  # noqa: F401
+from tinytorch.graph.compiler.collector import collector_paused
 from tinytorch.graph.compiler.native_code import Code, Unsupported, comment_of
 from tinytorch.graph.compiler.native_crew import MOST_THREADS
 from tinytorch.graph.compiler.native_loops import Loop
@@ -46,7 +47,11 @@ def build(schedule: Schedule) -> NativeProgram:
     Raises:
         Unsupported: `unsupported(schedule)` is not empty.
     """
-    count = min(get_num_threads(), MOST_THREADS) if JIT else 1
+    with collector_paused():
+        return _build(schedule, min(get_num_threads(), MOST_THREADS) if JIT else 1)
+
+
+def _build(schedule: Schedule, count: int) -> NativeProgram:
     code, lacking, phases = _write(schedule, count)
     if lacking:
         reasons = "; ".join(f"{node.name}: {reason}" for node, reason in lacking)
