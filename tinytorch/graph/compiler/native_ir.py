@@ -100,7 +100,7 @@ class _Writer:
         kind = ir.FunctionType(I64, (I64,))
         self._function = ir.Function(module, kind, NAME)
         self._builder = ir.IRBuilder(self._function.append_basic_block())
-        self._words: dict[str, int] = {}  # positions in the table
+        self._words: dict[str, Any] = {}  # values of the table
         self._variables: dict[str, Any] = {}
 
     def function(self, definition: ast.FunctionDef) -> None:
@@ -111,8 +111,7 @@ class _Writer:
         for statement in statements:
             match statement:
                 case ast.Assign([ast.Tuple(names)], _):  # = words(table, n)
-                    found = [name.id for name in names if isinstance(name, ast.Name)]
-                    self._words = {name: i for i, name in enumerate(found)}
+                    self._load([name.id for name in names if isinstance(name, ast.Name)])
                 case ast.Assign([ast.Name(name)], value):
                     self._assign(name, self._value(value))
                 case ast.Expr(value):
@@ -125,6 +124,11 @@ class _Writer:
                     self._while(test, body)
                 case _:
                     raise NotImplementedError(f"no code for `{ast.unparse(statement)}`")
+
+    def _load(self, names: Sequence[str]) -> None:
+        b = self._builder
+        start = b.inttoptr(self._function.args[0], I64.as_pointer())
+        self._words = {name: b.load(b.gep(start, [i64(i)])) for i, name in enumerate(names)}
 
     def _assign(self, name: str, value: Any) -> None:
         if name not in self._variables:
@@ -171,8 +175,7 @@ class _Writer:
             case ast.UnaryOp(ast.USub(), ast.Constant(int() as number)):
                 return i64(-number)
             case ast.Name(name) if name in self._words:
-                start = self._builder.inttoptr(self._function.args[0], I64.as_pointer())
-                return self._builder.load(self._builder.gep(start, [i64(self._words[name])]))
+                return self._words[name]
             case ast.Name(name) if name in self._variables:
                 return self._builder.load(self._variables[name])
             case ast.Call(ast.Name(name), arguments):
