@@ -47,7 +47,7 @@ class MachineCode:
         assert isinstance(definition, ast.FunctionDef)
         module = ir.Module(NAME)
         _Writer(module, self._callees).function(definition)
-        machine = llvm.Target.from_default_triple().create_target_machine(opt=1)
+        machine = llvm.Target.from_default_triple().create_target_machine(opt=0)
         parsed = llvm.parse_assembly(str(module))
         self._engine = llvm.create_mcjit_compiler(parsed, machine)
         self._engine.finalize_object()
