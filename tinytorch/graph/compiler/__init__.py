@@ -10,6 +10,17 @@ joint.py      forward and backward, each as code (cut.py cuts them apart)
 guard.py      whether code fits a call, decided in a microsecond
 compiled.py   `tinytorch.compile`
 explain.py    what was done, what was not, and how long everything takes
+collector.py  the garbage collector, out of the way
+
+native.py           native code: a function that is a list of calls, written by
+  native_code.py      its text and the addresses that it names
+  native_ops.py       what each op becomes (_products, _groups, _images, _copies, _loops)
+  native_phases.py    the order of statements, and which of them threads share
+  native_parts.py     how a step is divided
+native_ir.py        its text as machine code
+native_program.py   calling it with arrays
+native_team.py      threads that go through it together
+native_crew.py      threads that wait for work
 """
 
 from tinytorch.graph.compiler.compiled import (

@@ -22,6 +22,7 @@ from tinytorch import backends
 from tinytorch.backends import find_backend
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.graph.compiler.calls import CompiledTrace
+from tinytorch.graph.compiler.collector import collector_paused
 from tinytorch.graph.compiler.generate import MODES, Target
 from tinytorch.graph.passes import OptimizationPass, PassManager
 from tinytorch.graph.pytree import tree_flatten
@@ -106,7 +107,8 @@ class Compiled:
 
     def _compile(self, traced: TracedFunction) -> CompiledTrace:
         o = self.options
-        return CompiledTrace(traced, Target(current_backend(), o.mode, o.passes, o.fast_math))
+        with collector_paused():
+            return CompiledTrace(traced, Target(current_backend(), o.mode, o.passes, o.fast_math))
 
     @property
     def reasons(self) -> list[str]:

@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 
+from tinytorch.backends.optimized.library import JIT
 from tinytorch.backends.optimized.threads import get_num_threads
 from tinytorch.graph.compiler import native_groups, native_ops, native_passes  # noqa: F401
+from tinytorch.graph.compiler.collector import collector_paused
 from tinytorch.graph.compiler.native_code import Code, Unsupported, comment_of
-from tinytorch.graph.compiler.native_loops import Loop, emit
+from tinytorch.graph.compiler.native_crew import MOST_THREADS
+from tinytorch.graph.compiler.native_loops import Loop
+from tinytorch.graph.compiler.native_phases import Phases
 from tinytorch.graph.compiler.native_program import NativeProgram
 from tinytorch.graph.compiler.schedule import Schedule
 from tinytorch.graph.ir import Node
@@ -34,7 +38,7 @@ def keeps(node: Node) -> bool:
 
 def unsupported(schedule: Schedule) -> list[tuple[Node, str]]:
     """The steps for which there is no native code, and why."""
-    return _write(schedule, parallel=False)[1]
+    return _write(schedule, count=1)[1]
 
 
 def build(schedule: Schedule) -> NativeProgram:
@@ -43,17 +47,24 @@ def build(schedule: Schedule) -> NativeProgram:
     Raises:
         Unsupported: `unsupported(schedule)` is not empty.
     """
-    count = get_num_threads()
-    code, lacking = _write(schedule, parallel=count > 1)
+    with collector_paused():
+        return _build(schedule, min(get_num_threads(), MOST_THREADS) if JIT else 1)
+
+
+def _build(schedule: Schedule, count: int) -> NativeProgram:
+    code, lacking, phases = _write(schedule, count)
     if lacking:
         reasons = "; ".join(f"{node.name}: {reason}" for node, reason in lacking)
         raise Unsupported(f"no native code for {len(lacking)} steps: {reasons}")
-    return NativeProgram(code, count)
+    if count > 1 and not phases:  # nothing in it is worth dividing
+        code, _, _ = _write(schedule, count=1)
+    return NativeProgram(code)
 
 
-def _write(schedule: Schedule, parallel: bool) -> tuple[Code, list[tuple[Node, str]]]:
-    """The code of a schedule, and the steps that it lacks."""
-    code, lacking = Code(schedule, parallel), []
+def _write(schedule: Schedule, count: int) -> tuple[Code, list[tuple[Node, str]], int]:
+    """The code of a schedule for so many threads, the steps that it lacks, the number of phases."""
+    code, lacking = Code(schedule, count), []
+    phases = Phases(code)
     pending: Loop | None = None
     steps = deque(schedule.steps)
     while steps:
@@ -66,26 +77,25 @@ def _write(schedule: Schedule, parallel: bool) -> tuple[Code, list[tuple[Node, s
                 if pending is not None and pending.takes(loop):
                     pending.append(loop)
                     continue
-            _finish(code, pending)
+            _finish(phases, pending)
             pending = loop
             if loop is not None:
                 code.name_output(step)
-                continue
-            code.begin(step)
-            if steps and native_ops.write_both(code, step, steps[0]):
+            elif steps and phases.pair(step, steps[0]):
                 steps.popleft()
             else:
-                native_ops.write(code, step)
+                phases.step(step)
         except Unsupported as reason:
             lacking.append((step.node, str(reason)))
-    _finish(code, pending)
-    return code, lacking
+    _finish(phases, pending)
+    phases.finish()
+    return code, lacking, phases.number
 
 
-def _finish(code: Code, loop: Loop | None) -> None:
+def _finish(phases: Phases, loop: Loop | None) -> None:
     if loop is not None:
         loop.forget(_is_needed)
-        emit(code, loop)
+        phases.loop(loop)
 
 
 def _is_needed(node: Node, inside: set[Node]) -> bool:

@@ -26,7 +26,12 @@ from tinytorch.graph.memory import ALIGNMENT
 
 REALS: dict[str, Any] = {"float32": np.float32, "float64": np.float64}
 COMMENT_COLUMN = 60
-RESERVED = frozenset(("words", "table", "step", "outside"))
+RESERVED = frozenset(
+    (
+        *("words", "table", "step", "outside", "me", "part"),
+        *("arrive", "take", "done", "begin", "end", "abandon"),
+    )
+)
 
 
 class Unsupported(Exception):
@@ -39,7 +44,8 @@ class Word:
 
     Attributes:
         kind: "place" in a buffer of the schedule; "array", number `index` of those that the code
-            keeps; "number", which is `index` itself; "threads"; "scratch" for packing.
+            keeps; "number", which is `index` itself; "team", a record of `native_team`; "scratch"
+            number `index` for packing.
         buffer, offset: of a place.
         index: of an array.
     """
@@ -55,7 +61,7 @@ class Code:
 
     Args:
         schedule: whose steps are written.
-        parallel: large products and convolutions take the number of threads.
+        count: of threads that the code is for.
 
     Attributes:
         lines: the statements.
@@ -66,11 +72,13 @@ class Code:
         arrays: int64 records and tables whose addresses the code gets; their owner keeps them.
         failures: what the code reports by numbers from 1: the name of an index, and its bound.
         arena_bytes: of the schedule's arena and, behind it, of temporary memory.
+        part: of a step, where threads share it: which one is being written.
     """
 
-    def __init__(self, schedule: Schedule, parallel: bool) -> None:
+    def __init__(self, schedule: Schedule, count: int = 1) -> None:
         self.schedule = schedule
-        self.parallel = parallel
+        self.count = count
+        self.part = 0
         self.lines: list[str] = []
         self.checks: list[str] = []
         self.words: dict[str, Word] = {}
@@ -87,9 +95,16 @@ class Code:
 
     # -- memory ------------------------------------------------------------------------------------
 
+    def free_temporaries(self, used: int = 0) -> int:
+        """Temporary memory, but for so many bytes, may be used again; returns how many were used.
+
+        What runs at once must not share any.
+        """
+        before, self._used = self._used, used
+        return before
+
     def begin(self, step: Step) -> None:
-        """What follows computes this step; temporary memory of the last one is free again."""
-        self._used = 0
+        """What follows computes this step."""
         self.comment = comment_of(step)
         self.name_output(step)
 
@@ -97,6 +112,12 @@ class Code:
         """From now on the address of the step's output goes by the step's name."""
         if step.output.buffer.memory in (Memory.ARENA, Memory.OWN):
             self._hints[step.output.buffer, step.output.offset] = step.node.name
+
+    def name_part(self, place: Place, whole: Place) -> None:
+        """The address of a part of a place goes by the name of the whole, and a number."""
+        known = self._hints.get((whole.buffer, whole.offset))
+        if known is not None and place.offset != whole.offset:
+            self._hints[place.buffer, place.offset] = f"{known}_part"
 
     def temporary(self, shape: Iterable[int], dtype: Any) -> Place:
         """A place for a value that only this step needs."""
@@ -143,14 +164,14 @@ class Code:
         return self._word(f"n{number}", Word("number", index=number))
 
     @property
-    def threads(self) -> str:
-        """The name of the number of threads."""
-        return self._word("threads", Word("threads"))
+    def team(self) -> str:
+        """The name of the address of the record by which threads work together."""
+        return self._word("team", Word("team"))
 
     @property
     def scratch(self) -> str:
         """The name of the address of the memory in which products pack their operands."""
-        return self._word("scratch", Word("scratch"))
+        return self._word("scratch", Word("scratch", index=self.part))
 
     def _word(self, hint: str, word: Word) -> str:
         key = (hint, word)
@@ -176,13 +197,6 @@ class Code:
         full, function = symbol(name, real)
         self.functions[full] = function
         self.statement(f"{full}({', '.join(map(str, arguments))})")
-
-    def call_shared(self, name: str, real: Any, is_large: bool, *arguments: Any) -> None:
-        """The same; on several threads if the work is large and the code is to be parallel."""
-        if is_large and self.parallel:
-            self.call(f"{name}_parallel", real, self.threads, *arguments)
-        else:
-            self.call(name, real, *arguments)
 
     def statement(self, text: str) -> None:
         """A line, with the comment of the present step."""
@@ -217,13 +231,16 @@ class Code:
         if test in self.checks:
             return
         self.failures.append((self.address(place), extent))
-        target += [test, f"    return {len(self.failures)}"]
+        failure = str(len(self.failures))
+        if self.count > 1:
+            failure = f"abandon({self.team}, {failure})"
+        target += [test, f"    return {failure}"]
 
     def source(self) -> str:
         """The whole function."""
         names = ", ".join(self.words)
         head = [f"({names},) = words(table, {len(self.words)})"] if self.words else []
-        body = [*head, *self.checks, *self.lines, "return 0"]
+        body = [*head, *self.lines, "return 0"]
         return "def step(table):\n" + "".join(f"    {line}\n" for line in body)
 
 

@@ -10,7 +10,6 @@ from tinytorch.backends.optimized import conv, conv_backward
 from tinytorch.backends.optimized.conv_plan import SLACK, Correlation, Positions
 from tinytorch.backends.optimized.cpu import host_vector_unit
 from tinytorch.backends.optimized.gemm import REGISTER_BYTES, TILE_VECTORS
-from tinytorch.backends.optimized.threads import SERIAL_BELOW, get_num_threads
 from tinytorch.graph.compiler.native_code import Code, place_at, real_of
 from tinytorch.graph.compiler.native_copies import contiguous, copy
 from tinytorch.graph.compiler.places import Place
@@ -84,10 +83,8 @@ def _sum(
     _, own, *kernel = w_shape
     area = int(np.prod(kernel))
     by_positions, table = isinstance(walk, Positions), walk.table
-    work = out.size * table.size
     if isinstance(walk, Positions):
         rows, plane = walk.phases, walk.layout.plane
-        work //= len(rows)
     else:
         rows, plane = walk.places, walk.channel
     image = 0 if in_place else x.shape[1] * plane + SLACK
@@ -101,11 +98,9 @@ def _sum(
             order if order is not None else 0, own, area,
         ]
     )  # fmt: skip
-    threads = get_num_threads() if code.parallel else 1
-    code.call_shared(
-        f"conv2d_by_{'positions' if by_positions else 'vectors'}", real, work >= SERIAL_BELOW,
-        record, code.address(x), w, bias, code.address(out),
-        code.workspace(packed + threads * room),
+    code.call(
+        f"conv2d_by_{'positions' if by_positions else 'vectors'}", real,
+        record, code.address(x), w, bias, code.address(out), code.workspace(packed + room),
     )  # fmt: skip
 
 
@@ -141,12 +136,10 @@ def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> 
             np.array(layout),
         ]
     )  # fmt: skip
-    threads = get_num_threads() if code.parallel else 1
     addresses = [code.address(place) for place in (x, g, out)]
     if plan.correlation is None:
-        is_large = g.size * own * area >= SERIAL_BELOW and x.shape[0] > 1
-        scratch = code.workspace(threads * (sums + room))
-        code.call_shared("conv2d_weight_by_products", real, is_large, record, *addresses, scratch)
+        scratch = code.workspace(sums + room)
+        code.call("conv2d_weight_by_products", real, record, *addresses, scratch)
         return
     walk = plan.correlation
     room_x = x.shape[1] * walk.channel

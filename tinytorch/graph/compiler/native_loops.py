@@ -30,7 +30,8 @@ from tinytorch.backends.optimized.math import EXACT
 from tinytorch.backends.optimized.scalars import compile_scalar
 from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.dtypes import DType, Shape
-from tinytorch.graph.compiler.native_code import Code, Unsupported
+from tinytorch.graph.compiler.native_code import REALS, Code, Unsupported, real_of
+from tinytorch.graph.compiler.native_copy_symbols import DIMENSIONS, copy_record
 from tinytorch.graph.compiler.places import Memory, Place
 from tinytorch.graph.ir import Node
 
@@ -384,6 +385,9 @@ def emit(code: Code, loop: Loop) -> None:
     """Write a call of the loop, and its function if there is none like it yet."""
     if not math.prod(loop.shape) or not loop.stores:
         return
+    code.comment = "; ".join(loop.comments)
+    if not loop.instructions and _copy(code, loop):
+        return
     inputs = code.schedule.inputs
     numbers = {
         place
@@ -399,5 +403,20 @@ def emit(code: Code, loop: Loop) -> None:
     code.sources[called] = source
     first = code.length(text.sizes[0]) if text.is_flat else code.record(text.record())
     addresses = ", ".join(code.address(place) for place in text.places)
-    code.comment = "; ".join(loop.comments)
     code.statement(f"{called}({first}, {addresses})")
+
+
+def _copy(code: Code, loop: Loop) -> bool:
+    """Write a loop that only copies as calls of a symbol; False if there is none for it."""
+    walks = []
+    for source, target in loop.stores:
+        if not isinstance(source, Place) or source.dtype is not target.dtype:
+            return False
+        places = (source, target)
+        sizes, steps = collapse(loop.shape, [aligned_strides(p, loop.shape) for p in places])
+        if len(sizes) > DIMENSIONS or target.dtype.name not in REALS:
+            return False
+        walks.append((copy_record(sizes, *steps), places))
+    for record, places in walks:
+        code.call("copy", real_of(places[1]), code.record(record), *map(code.address, places))
+    return True

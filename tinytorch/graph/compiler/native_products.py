@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tinytorch.backends.optimized.threads import SERIAL_BELOW
 from tinytorch.graph.compiler.native_code import Code, Unsupported, place_at, real_of
 from tinytorch.graph.compiler.native_copies import contiguous
 from tinytorch.graph.compiler.native_loops import Loop, collapse, emit
@@ -71,7 +70,6 @@ def matmul(code: Code, inputs: list[Any], out: Place, epilogue: Epilogue) -> Non
 
 def product(code: Code, a: Place, b: Place, out: Place, epilogue: Epilogue) -> None:
     """out (m, n) = start + a (m, k) @ b (k, n)."""
-    real, size = real_of(out), out.dtype.itemsize
     (m, k), n = a.shape, b.shape[1]
     if not m * n:
         return
@@ -83,10 +81,10 @@ def product(code: Code, a: Place, b: Place, out: Place, epilogue: Epilogue) -> N
         if len(first.shape) == 1 and n != 1:
             first = contiguous(code, first)
         start, ld_start = code.address(first), first.strides[-2] if len(first.shape) > 1 else 0
-    code.call_shared(
-        "gemm", real, m * n * k >= SERIAL_BELOW, m, n, k,
-        code.address(a), *a.strides, code.address(b), *b.strides,
-        code.address(out), n * size, start, ld_start, int(epilogue.relu), code.scratch,
+    ld_out = out.strides[-2] if len(out.shape) > 1 else n * out.dtype.itemsize
+    code.call(
+        "gemm", real_of(out), m, n, k, code.address(a), *a.strides, code.address(b), *b.strides,
+        code.address(out), ld_out, start, ld_start, int(epilogue.relu), code.scratch,
     )  # fmt: skip
 
 
@@ -156,10 +154,8 @@ def _batch(code: Code, a: Place, b: Place, out: Place) -> None:
     sizes = (1,) * (2 - len(sizes)) + sizes
     pairs = [(0,) * (2 - len(own)) + own for own in steps]
     record = code.record(
-        [*sizes, m, n, k, *a.strides[-2:], *b.strides[-2:], n * out.dtype.itemsize]
+        [*sizes, m, n, k, *a.strides[-2:], *b.strides[-2:], out.strides[-2]]
         + [step for pair in pairs for step in pair]
     )
-    code.call_shared(
-        "gemm_batch", real_of(out), math.prod(sizes) * m * n * k >= SERIAL_BELOW, record,
-        code.address(a), code.address(b), code.address(out), code.scratch,
-    )  # fmt: skip
+    addresses = [code.address(place) for place in (a, b, out)]
+    code.call("gemm_batch", real_of(out), record, *addresses, code.scratch)

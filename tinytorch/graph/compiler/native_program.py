@@ -7,8 +7,8 @@ change; a call writes those that do, and runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
@@ -22,7 +22,11 @@ from tinytorch.backends.optimized.library import JIT, compile_source, kernel
 from tinytorch.backends.optimized.llvm import address
 from tinytorch.backends.optimized.symbols.views import words
 from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.graph.compiler import native_team
 from tinytorch.graph.compiler.native_code import Code, Word
+from tinytorch.graph.compiler.native_crew import crew, runner
+from tinytorch.graph.compiler.native_ir import MachineCode
+from tinytorch.graph.compiler.native_team import LINE, team_bytes
 from tinytorch.graph.compiler.places import Buffer, Memory, Place
 from tinytorch.graph.compiler.schedule import Role
 from tinytorch.graph.memory import ALIGNMENT
@@ -54,16 +58,18 @@ class _Frame:
     Attributes:
         words: the table.
         address: of the table.
+        team: address of the record by which threads work together, LINE bytes apart from all else.
         state: the arrays of parameters and the like whose addresses stand in it.
         numbers: for each input that is a number its index, and where the code reads it.
     """
 
-    def __init__(self, code: Code, scratch_threads: int, states: int) -> None:
-        nbytes = code.arena_bytes + 2 * ALIGNMENT + scratch_threads * SCRATCH_BYTES
+    def __init__(self, code: Code, states: int) -> None:
+        nbytes = code.arena_bytes + 2 * ALIGNMENT + code.count * SCRATCH_BYTES
         self._memory = np.empty(nbytes, np.uint8)
-        arena = self._memory.ctypes.data
-        arena += -arena % ALIGNMENT
-        scratch = arena + code.arena_bytes + -code.arena_bytes % ALIGNMENT
+        arena = _aligned(self._memory.ctypes.data, ALIGNMENT)
+        self._team = np.zeros(team_bytes(code.count) + LINE, np.uint8)
+        self.team = _aligned(self._team.ctypes.data, LINE)
+        scratch = _aligned(arena + code.arena_bytes, ALIGNMENT)
         cells = {
             i: np.zeros(1, each.meta.dtype.dtype)
             for i, each in enumerate(code.schedule.inputs)
@@ -74,13 +80,19 @@ class _Frame:
         table = np.zeros(max(len(code.words), 1), np.int64)
         for position, word in enumerate(code.words.values()):
             table[position] = _fixed(word, code, arena, scratch, cells)
+            if word.kind == "team":
+                table[position] = self.team
         self.words = memoryview(table)  # type: ignore[arg-type]
         self.address: int = table.ctypes.data
 
 
+def _aligned(address: int, step: int) -> int:
+    return address + -address % step
+
+
 def _fixed(word: Word, code: Code, arena: int, scratch: int, cells: dict[int, Array]) -> int:
     """The value of a word that is the same in every call of a frame, otherwise 0."""
-    simple = {"number": word.index, "scratch": scratch}
+    simple = {"number": word.index, "scratch": scratch + word.index * SCRATCH_BYTES}
     if word.kind in simple:
         return simple[word.kind]
     array = None
@@ -106,20 +118,17 @@ class NativeProgram:
 
     Args:
         code: complete.
-        count: the number of threads that it may use.
 
     Attributes:
         source: the generated code: loops, then the function that calls them.
     """
 
-    def __init__(self, code: Code, count: int) -> None:
-        self._code, self._threads = code, count
-        self._thread_word = list(code.words).index("threads") if "threads" in code.words else None
-        if self._thread_word is not None:
-            threads.launch()
+    def __init__(self, code: Code) -> None:
+        self._code = code
         text = code.source()
         self.source = "\n\n".join([*code.sources.values(), text])
-        self._step = _compiled("step", text, {"words": words, **code.functions}, (types.int64,))
+        run = _run_alone if code.count == 1 else partial(_run_together, code.count)
+        self._run: Callable[[_Frame], int] = run(text, code.functions)
         self._frames: deque[_Frame] = deque()
         schedule, changing = code.schedule, _changing(code)
         state, self._arguments = [], []
@@ -148,7 +157,7 @@ class NativeProgram:
         try:
             frame = self._frames.pop()
         except IndexError:
-            frame = _Frame(self._code, self._threads, len(self._state))
+            frame = _Frame(self._code, len(self._state))
         table = frame.words
         state = self._pick_state(values)
         if not all(map(is_, state, frame.state)):
@@ -164,23 +173,12 @@ class NativeProgram:
             array = np.empty(meta.shape, meta.dtype.dtype)
             slots.point_to(array, table)
             own.append(array)
-        if self._thread_word is None:
-            failure = self._step(frame.address)
-        else:
-            count = min(self._threads, threads.get_num_threads())
-            failure = threads.run_parallel(self._run_on, self._run_alone, count, frame)
+        failure = self._run(frame)
         self._frames.append(frame)
         if failure:
             name, extent = self._code.failures[failure - 1]
             raise IndexError(f"{name} has an element that is not in 0 .. {extent - 1}")
         return [_array_at(place, own, values) for place in self._returns]
-
-    def _run_on(self, count: int, frame: _Frame) -> Any:
-        frame.words[self._thread_word] = count  # type: ignore[index]
-        return self._step(frame.address)
-
-    def _run_alone(self, frame: _Frame) -> Any:
-        return self._run_on(1, frame)
 
 
 def _array_at(place: Place, own: list[Array], values: Sequence[Any]) -> Array:
@@ -207,9 +205,24 @@ def _changing(code: Code) -> dict[Buffer, list[tuple[int, int]]]:
     return found
 
 
-def _compiled(name: str, source: str, names: dict[str, Any], signature: Iterable[Any]) -> Any:
-    function = compile_source(name, source, names)
-    return function.compile(tuple(signature)) if JIT else function
+def _run_alone(source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
+    """A function that runs the code on a frame; without the JIT as the Python that it is."""
+    if not JIT:
+        interpreted = compile_source("step", source, {"words": words, **functions})
+        return lambda frame: interpreted(frame.address)
+    code, run = MachineCode(source, functions), runner()
+    return lambda frame: run(code.address, frame.address)
+
+
+def _run_together(count: int, source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
+    """The same, of code for `count` threads, on as many as there may be at the time."""
+    code = MachineCode(source, {**functions, **native_team.NAMES})
+
+    def run(frame: _Frame) -> int:
+        wanted = min(count, threads.get_num_threads())
+        return crew().run(wanted, code.address, frame.address, frame.team, count)
+
+    return run
 
 
 def _slow_address(x: Array) -> int:

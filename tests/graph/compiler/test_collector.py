@@ -1,0 +1,30 @@
+"""The collector is as it was afterwards."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from tinytorch.graph.compiler.collector import collector_paused
+
+
+def test_it_comes_back_after_an_error():
+    assert gc.isenabled()
+    with pytest.raises(ValueError, match="wrong"), collector_paused():
+        assert not gc.isenabled()
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+        raise ValueError("wrong")
+    assert gc.isenabled()
+
+
+def test_who_has_turned_it_off_finds_it_off():
+    gc.disable()
+    try:
+        with collector_paused():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
