@@ -31,7 +31,7 @@ LATE = {
     ("functions/inplace.py", "random"),
     ("autograd/checkpoint.py", "random"),
 }
-CODE_LINES = 30_000
+CODE_LINES = 31_500
 
 
 def _layer(name: str) -> int:
