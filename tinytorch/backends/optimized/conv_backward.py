@@ -24,23 +24,18 @@ from numba import prange, types
 
 from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.buffers import empty, workspace
-from tinytorch.backends.optimized.conv import (
-    is_product,
-    pad_image,
-    positions_kernels,
-    prefer_positions,
-    sum_by_positions,
-    sum_by_vectors,
-    zeroed,
-)
+from tinytorch.backends.optimized.conv import cheapest, is_product, loops, sum_over_taps, zeroed
+from tinytorch.backends.optimized.conv_loops import pad_image
 from tinytorch.backends.optimized.conv_plan import (
     Correlation,
     Padded,
     Pair,
     Positions,
     Table,
+    Walk,
     backward_positions,
     backward_taps,
+    batch,
     correlation,
     forward_taps,
     padded,
@@ -69,25 +64,41 @@ DOT_BYTES = 256 * 1024  # of padded images that dot products run through before 
 # -- to the input ---------------------------------------------------------------------------------
 
 
+class _InputPlan(NamedTuple):
+    """What `conv2d_input` must know of a shape; made once."""
+
+    walk: Walk
+    order: Table | None  # for positions: the rows of the weights in the order of the taps
+    in_place: bool
+
+
 @lru_cache(maxsize=256)
 def _input_plan(
-    itemsize: int, out_channels: int, channels: int, image: Pair, output: Pair, size: Pair,
-    stride: Pair, padding: Pair, dilation: Pair,
-) -> tuple[Positions, Table] | Correlation:  # fmt: skip
-    """Lay out the gradient with respect to the input, for one group."""
+    itemsize: int, n: int, out_channels: int, channels: int, image: Pair, output: Pair, size: Pair,
+    stride: Pair, padding: Pair, dilation: Pair, groups: int,
+) -> _InputPlan:  # fmt: skip
+    """Lay out the gradient with respect to the input; channels are of one group."""
     lanes = host_vector_unit().register_bytes // itemsize
     if stride == (1, 1):
         taps = (
             backward_taps(k, 1, p, d, 0) for k, p, d in zip(size, padding, dilation, strict=True)
         )
         vectors = correlation(itemsize, out_channels, output, image, stride, *taps)
-        if is_product(lanes, image, size, stride, padding) or not prefer_positions(
-            lanes, channels, image[0] * image[1], vectors
-        ):
-            return vectors
-    return backward_positions(
+        if is_product(lanes, image, size, stride, padding):
+            return _InputPlan(vectors, None, True)
+        together = None
+        if groups == 1 and dilation == (1, 1):
+            border = (size[0] - 1 - padding[0], size[1] - 1 - padding[1])
+            together = batch(
+                itemsize, n, out_channels, output, channels, image, size, stride, border
+            )
+        walk = cheapest(lanes, channels, image[0] * image[1], vectors, together)
+        if walk is not None:
+            return _InputPlan(walk, None, False)
+    positions, order = backward_positions(
         itemsize, out_channels, output, size, stride, padding, dilation, image
     )
+    return _InputPlan(positions, order, False)
 
 
 def conv2d_input(
@@ -112,22 +123,22 @@ def conv2d_input(
         dx.fill(0)
         return dx
     plan = _input_plan(
-        g.itemsize, out_channels // groups, own, input_size, output, size,
-        stride, padding, dilation,
+        g.itemsize, g.shape[0], out_channels // groups, own, input_size, output, size,
+        stride, padding, dilation, groups,
     )  # fmt: skip
-    no_bias = np.empty(0, g.dtype)
     # (group, output channel, channel, tap): the sums run over output channels and taps
     by_group = w.reshape(groups, -1, own, size[0] * size[1])
-    if isinstance(plan, Correlation):
+    of_dtype = loops(plan.walk.kernels, g.itemsize)
+    if isinstance(plan.walk, Correlation):
         weights = np.ascontiguousarray(by_group.transpose(0, 2, 1, 3)).reshape(groups * own, -1)
-        lanes = host_vector_unit().register_bytes // g.itemsize
-        in_place = is_product(lanes, input_size, size, stride, padding) and g.flags.c_contiguous
-        sum_by_vectors(g, weights, no_bias, dx, plan, groups, in_place)
-        return dx
-    positions, order = plan
-    packed = workspace((groups, by_group[0].size), w.dtype)
-    positions_kernels(g.itemsize).pack_transposed(np.ascontiguousarray(by_group), order, packed)
-    sum_by_positions(g, packed, no_bias, dx, positions, groups, in_place=False)
+    elif isinstance(plan.walk, Positions):
+        weights = workspace((groups, by_group[0].size), w.dtype)
+        of_dtype.pack_transposed(np.ascontiguousarray(by_group), plan.order, weights)
+    else:
+        weights = workspace((own, by_group[0, :, 0].size), w.dtype)
+        of_dtype.arrange(by_group[0].transpose(1, 0, 2)[:, :, ::-1], weights)
+    in_place = plan.in_place and g.flags.c_contiguous
+    sum_over_taps(plan.walk, g, weights, np.empty(0, g.dtype), dx, groups, in_place)
     return dx
 
 

@@ -42,12 +42,59 @@ def _buffer(address: int, threads: int, room: int, zeroed: int) -> Any:
     return strided(np.uint8, address, (threads, room), (room, 1))
 
 
-def _forward(real: Any, by: str, items: Forward) -> Forward:
-    """A sum over taps by the kernel `items`, called as items(threads, x, w, ...)."""
-    of_dtype = conv.positions_kernels(np.dtype(real).itemsize)
+def _weights_kernel(real: Any, by: str) -> Callable[..., Any]:
+    """How the loops `by` have the weights: a kernel from their address to an array."""
+    of_dtype, size = conv.loops(by, np.dtype(real).itemsize), np.dtype(real).itemsize
+
+    @kernel(force_inline=True)
+    def as_they_are(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
+        return strided(real, w, (rows, own * area), (own * area * size, size))
+
+    if by == "vectors":
+        return as_they_are
+
+    # of an input's gradient (`order` is not 0) the weights come as (o, own, area), o their rows
+    if by == "batch":
+        arrange = of_dtype.kernel("arrange")
+
+        @kernel(force_inline=True)
+        def arranged(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
+            packed = strided(real, scratch, (rows, own * area), (own * area * size, size))
+            if order:  # channels exchanged, and turned around
+                last = w + (area - 1) * size
+                given = (area * size, rows * area * size, -size)
+                arrange(strided(real, last, (rows, own, area), given), packed)
+            else:
+                given = (own * area * size, area * size, size)
+                arrange(strided(real, w, (rows, own, area), given), packed)
+            return packed
+
+        return arranged
+
     pack_weights, pack_transposed = map(of_dtype.kernel, ("pack_weights", "pack_transposed"))
-    size = np.dtype(real).itemsize
-    is_positions = by == "positions"
+
+    @kernel(force_inline=True)
+    def packed_in_panels(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
+        depth = own * area
+        packed = strided(real, scratch, (rows, depth), (depth * size, size))
+        if order:
+            each = rows // groups
+            grouped = strided(
+                real, w, (groups, own, each, area),
+                (own * each * area * size, each * area * size, area * size, size),
+            )  # fmt: skip
+            by_group = strided(real, scratch, (groups, each * depth), (each * depth * size, size))
+            pack_transposed(grouped, _table(order, taps), by_group)
+        else:
+            pack_weights(strided(real, w, (rows, depth), (depth * size, size)), groups, packed)
+        return packed
+
+    return packed_in_panels
+
+
+def _forward(real: Any, by: str, items: Forward) -> Forward:
+    """A sum over taps by the loops `items`, called as items(threads, x, w, ...)."""
+    weights_of, size = _weights_kernel(real, by), np.dtype(real).itemsize
 
     @kernel
     def run(threads: int, record: int, x: int, w: int, bias: int, y: int, scratch: int) -> None:
@@ -62,26 +109,7 @@ def _forward(real: Any, by: str, items: Forward) -> Forward:
         result = strided(
             real, y, (n, o, oh, ow), (o * oh * ow * size, oh * ow * size, ow * size, size)
         )
-        # of an input's gradient the weights come as (o_of_gradient, own, area), packed by `order`
-        depth = own * area
-        weights = strided(real, w, (o, depth), (depth * size, size))
-        if is_positions:
-            if order:
-                out_channels = c // groups
-                packed = strided(
-                    real, scratch, (groups, out_channels * depth),
-                    (out_channels * depth * size, size),
-                )  # fmt: skip
-                grouped = strided(
-                    real, w, (groups, out_channels, own, area),
-                    (out_channels * depth * size, depth * size, area * size, size),
-                )  # fmt: skip
-                pack_transposed(grouped, _table(order, taps), packed)
-                weights = packed
-            else:
-                packed = strided(real, scratch, (o, depth), (depth * size, size))
-                pack_weights(weights, groups, packed)
-                weights = packed
+        weights = weights_of(w, o, groups, own, area, order, taps, scratch)
         biases = strided(real, bias, (o if bias else 0,), (size,))
         items(
             threads, images, weights, biases, result, _table(table, taps),
@@ -216,6 +244,6 @@ def _declare_weight(real: Any) -> None:
 
 for _real in REALS:
     _size = np.dtype(_real).itemsize
-    _declare_forward(_real, "positions", conv.positions_kernels(_size))
-    _declare_forward(_real, "vectors", conv.vectors_kernels(_size))
+    for _by in conv.MAKERS:
+        _declare_forward(_real, _by, conv.loops(_by, _size))
     _declare_weight(_real)
