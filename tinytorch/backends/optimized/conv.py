@@ -16,8 +16,8 @@ import numpy as np
 from numba import types
 
 from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.batch_kernel import chain_tile_f32, chain_tile_f64
 from tinytorch.backends.optimized.buffers import empty, workspace
+from tinytorch.backends.optimized.chain_kernel import chain_tile_f32, chain_tile_f64
 from tinytorch.backends.optimized.conv_batch import make_batch
 from tinytorch.backends.optimized.conv_kernel import conv_tile_f32, conv_tile_f64
 from tinytorch.backends.optimized.conv_loops import make_positions, make_vectors

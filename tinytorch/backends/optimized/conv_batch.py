@@ -8,7 +8,7 @@ images:
 Every output position then sums over exactly those taps that lie inside the image: there is neither
 padding nor a gap between rows, and no vector has idle lanes, however small the image. For each row
 of the convolution's kernel, the weights and the elements under them are matrices whose rows follow
-one another; `batch_kernel` adds up their products. The price is to transpose the images before and
+one another; `chain_kernel` adds up their products. The price is to transpose the images before and
 after, which is small where the sums have many terms.
 """
 
@@ -60,7 +60,7 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
 
     @kernel
     def sums(
-        ld: int, itemsize: int, shape: tuple[int, int, int], x: int, w: int, bias: int,
+        ld: int, itemsize: int, shape: tuple[int, int, int], x: int, w: int, start_from: int,
         size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], begin: int,
         end: int, result: tuple[int, int], y: int,
     ) -> None:  # fmt: skip
@@ -82,7 +82,7 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
                         min(rows, out_channels - o), ld // itemsize, last - first,
                         (stop - start) * channels, weights + o * ldw, ldw,
                         size[1] * channels * itemsize, source, ld, width * channels * ld,
-                        bias + o * itemsize if bias else 0, target + o * ld, ld,
+                        start_from + o * ld if start_from else 0, ld, target + o * ld, ld,
                     )  # fmt: skip
 
     @kernel
@@ -93,6 +93,7 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
         images, (channels, height, width) = geometry[-1], x.shape[1:]
         share = (y.shape[2] + pieces - 1) // pieces
         result, held = scratch + channels * height * width * row_bytes(images, x.itemsize), -1
+        biases = result + y.shape[1] * y.shape[2] * y.shape[3] * row_bytes(images, x.itemsize)
         for item in range(begin, end):
             panel, start = item // pieces, item % pieces * share
             stop, first = min(start + share, y.shape[2]), panel * images
@@ -100,11 +101,21 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
             ld = row_bytes(count, x.itemsize)
             if panel != held:
                 to_lanes(x, first, count, scratch, ld)
+                for o in range(bias.size):  # a row of lanes for each channel
+                    pack(
+                        1,
+                        ld // x.itemsize,
+                        address(bias) + o * x.itemsize,
+                        0,
+                        0,
+                        biases + o * ld,
+                        x.itemsize,
+                    )
                 held = panel
             if start < stop:
                 sums(
                     ld, x.itemsize, (height, width, channels), scratch, address(w),
-                    address(bias) if bias.size else 0, (geometry[0], geometry[1]),
+                    biases if bias.size else 0, (geometry[0], geometry[1]),
                     (geometry[2], geometry[3]), (geometry[4], geometry[5]), start, stop,
                     (y.shape[3], y.shape[1]), result,
                 )  # fmt: skip

@@ -278,7 +278,7 @@ class Batch:
 
     def scratch(self, x: Shape, y: Shape, in_place: bool) -> Pair:
         """Bytes a thread needs, of which those for the image must be zero: (zero, all)."""
-        return 0, (math.prod(x[1:]) + math.prod(y[1:])) * self.row + SLACK
+        return 0, (math.prod(x[1:]) + math.prod(y[1:]) + y[1]) * self.row + SLACK
 
 
 Walk = Positions | Correlation | Batch

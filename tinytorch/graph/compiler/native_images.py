@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tinytorch.backends.optimized import conv, conv_backward
 from tinytorch.backends.optimized.conv_plan import SLACK, Batch, Correlation, Walk
-from tinytorch.backends.optimized.gemm import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.backends.optimized.threads import SERIAL_BELOW, get_num_threads
 from tinytorch.graph.compiler.native_code import Code, place_at, real_of
 from tinytorch.graph.compiler.native_copies import contiguous, copy
@@ -111,24 +108,20 @@ def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> 
     channels, own = out.shape[:2]
     plan = conv_backward._weight_plan(
         size, own, channels // groups, x.shape[2:], g.shape[2:], out.shape[2:],
-        params["stride"], params["padding"], params["dilation"],
+        params["stride"], params["padding"], params["dilation"], groups,
     )  # fmt: skip
-    layout, area = plan.layout, out.shape[2] * out.shape[3]
-    in_place = layout.plane == x.strides[1]
-    image = x.shape[1] * layout.plane + SLACK
-    sums = _lines(out.size * size)
-    room = _lines(image + 128 + plan.positions.size * TILE_VECTORS * REGISTER_BYTES)
+    sums = _lines(channels * plan.runs.size * plan.vectors * size)
+    room = _lines(plan.image + SLACK)
     record = code.record(
         [
-            *x.shape, *g.shape[1:], groups, area, int(in_place), sums, room,
-            0 if in_place else image, plan.positions, plan.positions.size, plan.taps,
-            np.array(layout),
+            *x.shape, *g.shape[1:], groups, *out.shape[2:], sums, room, plan.image,
+            plan.runs, plan.runs.size, plan.vectors, plan.geometry,
         ]
     )  # fmt: skip
     threads = get_num_threads() if code.parallel else 1
     addresses = [code.address(place) for place in (x, g, out)]
     if plan.correlation is None:
-        is_large = g.size * own * area >= SERIAL_BELOW and x.shape[0] > 1
+        is_large = g.size * out.size // channels >= SERIAL_BELOW and x.shape[0] > 1
         scratch = code.workspace(threads * (sums + room))
         code.call_shared("conv2d_weight_by_products", real, is_large, record, *addresses, scratch)
         return

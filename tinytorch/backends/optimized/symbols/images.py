@@ -94,7 +94,7 @@ def _weights_kernel(real: Any, by: str) -> Callable[..., Any]:
 
 def _forward(real: Any, by: str, items: Forward) -> Forward:
     """A sum over taps by the loops `items`, called as items(threads, x, w, ...)."""
-    weights_of, size = _weights_kernel(real, by), np.dtype(real).itemsize
+    weights_of = _weights_kernel(real, by)
 
     @kernel
     def run(threads: int, record: int, x: int, w: int, bias: int, y: int, scratch: int) -> None:
@@ -102,15 +102,9 @@ def _forward(real: Any, by: str, items: Forward) -> Forward:
             n, c, h, width, o, oh, ow, groups, in_place, first, room, zeroed,
             table, taps, walk, rows, columns, geometry, numbers, order, own, area,
         ) = words(record, 22)  # fmt: skip
-        images = strided(
-            real, x, (n, c, h, width),
-            (c * h * width * size, h * width * size, width * size, size),
-        )  # fmt: skip
-        result = strided(
-            real, y, (n, o, oh, ow), (o * oh * ow * size, oh * ow * size, ow * size, size)
-        )
+        images, result = view(real, x, (n, c, h, width)), view(real, y, (n, o, oh, ow))
         weights = weights_of(w, o, groups, own, area, order, taps, scratch)
-        biases = strided(real, bias, (o if bias else 0,), (size,))
+        biases = view(real, bias, o if bias else 0)
         items(
             threads, images, weights, biases, result, _table(table, taps),
             _walk(walk, rows, columns), _table(geometry, numbers), in_place, groups,
@@ -147,73 +141,24 @@ def _declare_forward(real: Any, by: str, of_dtype: Any) -> None:
         run_together(threads, record, x, w, bias, y, scratch)
 
 
-def _declare_weight(real: Any) -> None:
+def _weight(real: Any, products: Callable[..., None]) -> Callable[..., None]:
+    """The gradient to the weights, by the kernel `products(threads, x, g, sums, ...)`."""
     size = np.dtype(real).itemsize
-    of_dtype = conv_backward._entries(size)
-    products, products_parallel = map(of_dtype.kernel, ("products", "products_parallel"))
-    dots, arrange = of_dtype.kernel("dots"), of_dtype.kernel("arrange")
-
-    @kernel(force_inline=True)
-    def operands(record: int, x: int, g: int, dw: int) -> Any:
-        n, c, h, width, o, oh, ow, groups, area = words(record, 9)
-        depth = c // groups * area
-        return (
-            strided(
-                real, x, (n, c, h, width),
-                (c * h * width * size, h * width * size, width * size, size),
-            ),
-            strided(
-                real, g, (n, o, oh, ow), (o * oh * ow * size, oh * ow * size, ow * size, size)
-            ),
-            strided(real, dw, (o, depth), (depth * size, size)),
-        )  # fmt: skip
+    arrange = conv_backward._entries(size).kernel("arrange")
 
     @kernel
-    def by_products(record: int, x: int, g: int, dw: int, scratch: int) -> None:
-        images, upper, _ = operands(record, x, g, dw)
-        (
-            _, c, _, _, o, _, _, groups, area, in_place, first, room, zeroed,
-            positions, count, taps, layout,
-        ) = words(record, 17)  # fmt: skip
-        own = c // groups
-        sums = strided(
-            real, scratch, (1, area, own, o),
-            (area * own * o * size, own * o * size, o * size, size),
-        )  # fmt: skip
-        view(real, scratch, area * own * o)[:] = 0
-        products(
-            images, upper, sums, _table(positions, count), _table(taps, area), _table(layout, 3),
-            in_place, groups, _buffer(scratch + first, 1, room, zeroed),
-        )  # fmt: skip
-        arrange(sums[0], strided(real, dw, (o, own, area), (own * area * size, area * size, size)))
-
-    @declare("conv2d_weight_by_products", real, "record x g dw scratch")
-    def conv2d_weight(record: int, x: int, g: int, dw: int, scratch: int) -> None:
-        by_products(record, x, g, dw, scratch)
-
-    @declare("conv2d_weight_by_products_parallel", real, "threads record x g dw scratch")
-    def conv2d_weight_parallel(
-        threads: int, record: int, x: int, g: int, dw: int, scratch: int
-    ) -> None:
+    def run(threads: int, record: int, x: int, g: int, dw: int, scratch: int) -> None:
         """Each thread adds up its own images; `scratch` has sums and room for each."""
-        if threads <= 1:
-            by_products(record, x, g, dw, scratch)
-            return
-        images, upper, _ = operands(record, x, g, dw)
         (
-            _, c, _, _, o, _, _, groups, area, in_place, first, room, zeroed,
-            positions, count, taps, layout,
+            n, c, h, width, o, oh, ow, groups, kh, kw, first, room, zeroed,
+            runs, many, vectors, geometry,
         ) = words(record, 17)  # fmt: skip
-        own = c // groups
-        length = area * own * o
-        sums = strided(
-            real, scratch, (threads, area, own, o),
-            (length * size, own * o * size, o * size, size),
-        )  # fmt: skip
+        length = o * many * vectors
         view(real, scratch, threads * length)[:] = 0
-        products_parallel(
-            threads, images, upper, sums, _table(positions, count), _table(taps, area),
-            _table(layout, 3), in_place, groups,
+        products(
+            threads, view(real, x, (n, c, h, width)), view(real, g, (n, o, oh, ow)),
+            view(real, scratch, (threads, o, many, vectors)), _table(runs, many),
+            _table(geometry, 8), groups,
             _buffer(scratch + first * threads, threads, room, zeroed),
         )  # fmt: skip
         total = view(real, scratch, length)
@@ -221,25 +166,59 @@ def _declare_weight(real: Any) -> None:
             part = view(real, scratch + t * length * size, length)
             for i in range(length):
                 total[i] += part[i]
-        arrange(sums[0], strided(real, dw, (o, own, area), (own * area * size, area * size, size)))
+        sums = view(real, scratch, (o, many, vectors))
+        arrange(sums, view(real, dw, (o, c // groups, kh, kw)))
+
+    return run
+
+
+def _declare_weight(real: Any) -> None:
+    size = np.dtype(real).itemsize
+    of_dtype = conv_backward._entries(size)
+    serial, parallel = map(of_dtype.kernel, ("products", "products_parallel"))
+    dots = of_dtype.kernel("dots")
+
+    @kernel(force_inline=True)
+    def alone(threads, x, g, sums, runs, geometry, groups, buffer):  # type: ignore[no-untyped-def]
+        serial(x, g, sums, runs, geometry, groups, buffer)
+
+    @kernel(force_inline=True)
+    def together(threads, x, g, sums, runs, geometry, groups, buffer):  # type: ignore[no-untyped-def]
+        if threads <= 1:
+            serial(x, g, sums, runs, geometry, groups, buffer)
+        else:
+            parallel(threads, x, g, sums, runs, geometry, groups, buffer)
+
+    run_alone, run_together = _weight(real, alone), _weight(real, together)
+
+    @declare("conv2d_weight_by_products", real, "record x g dw scratch")
+    def conv2d_weight(record: int, x: int, g: int, dw: int, scratch: int) -> None:
+        run_alone(1, record, x, g, dw, scratch)
+
+    @declare("conv2d_weight_by_products_parallel", real, "threads record x g dw scratch")
+    def conv2d_weight_parallel(
+        threads: int, record: int, x: int, g: int, dw: int, scratch: int
+    ) -> None:
+        run_together(threads, record, x, g, dw, scratch)
 
     @declare("conv2d_weight_by_dots", real, "record dots x g dw scratch")
     def conv2d_weight_by_dots(
         record: int, dots_record: int, x: int, g: int, dw: int, scratch: int
     ) -> None:
         """As `conv_backward.conv2d_weight`: infinities and NaN are left to the other way."""
-        images, upper, result = operands(record, x, g, dw)
-        groups = words(record, 8)[7]
+        n, c, h, width, o, oh, ow, groups, kh, kw = words(record, 10)
         table, taps, geometry, numbers, length, together, room = words(dots_record, 7)
+        result = view(real, dw, (o, c // groups * kh * kw))
         dots(
-            images, upper, result, _table(table, taps), _table(geometry, numbers), groups, length,
-            together, _buffer(scratch, 1, room, room),
+            view(real, x, (n, c, h, width)), view(real, g, (n, o, oh, ow)), result,
+            _table(table, taps), _table(geometry, numbers), groups, length, together,
+            _buffer(scratch, 1, room, room),
         )  # fmt: skip
         flat, finite = view(real, dw, result.size), True
         for i in range(flat.size):
             finite &= flat[i] - flat[i] == 0
         if not finite:
-            by_products(record, x, g, dw, scratch)
+            run_alone(1, record, x, g, dw, scratch)
 
 
 for _real in REALS:
