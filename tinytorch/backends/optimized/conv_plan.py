@@ -318,13 +318,14 @@ def _places(itemsize: int, output: Pair, pitch: int) -> Table:
     """The table `places` for output rows that are `pitch` positions apart.
 
     The vectors of positions run through all rows and the gaps between them, or, where that takes
-    no more vectors, start anew with each row. A vector is stored in parts, one for each row.
+    hardly more vectors, start anew with each row. A vector is stored in parts, one for each row,
+    and each part costs as much as the store of a whole vector.
     """
     lanes = host_vector_unit().register_bytes // itemsize
     height, width = output
     length = (height - 1) * pitch + width
     per_row = -(-width // lanes)
-    by_rows = pitch > width and height * per_row <= -(-length // lanes)
+    by_rows = pitch > width and height * per_row <= 1.1 * -(-length // lanes)
     if by_rows:
         starts = (np.arange(height)[:, None] * pitch + np.arange(per_row) * lanes).reshape(-1)
     else:
