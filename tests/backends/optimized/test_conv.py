@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized import conv, conv_backward, threads
 from tinytorch.backends.optimized.conv import conv2d
 from tinytorch.backends.optimized.conv_backward import conv2d_input, conv2d_weight
+from tinytorch.backends.optimized.conv_plan import Batch
 
 DTYPES = (np.float32, np.float64)
 
@@ -96,7 +97,8 @@ pair = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
 @given(
-    n=st.integers(1, 3), channels=st.integers(1, 20), out_channels=st.integers(1, 40),
+    n=st.sampled_from((1, 2, 3, 16, 21, 37)), channels=st.integers(1, 20),
+    out_channels=st.integers(1, 40),
     image=st.tuples(st.integers(1, 20), st.integers(1, 20)), size=pair, stride=pair,
     padding=st.tuples(st.integers(0, 3), st.integers(0, 3)), dilation=pair,
     dtype=st.sampled_from(DTYPES), seed=st.integers(0, 99),
@@ -120,6 +122,36 @@ def test_threads_share_images_or_parts_of_one(rng, monkeypatch, count):
             rng, np.float32, (n, channels, 15, 17), out_channels, (3, 3),
             stride=(s, s), padding=(1, 1), dilation=(1, 1),
         )  # fmt: skip
+
+
+@pytest.fixture
+def prefer_images_as_lanes(monkeypatch):
+    """Whatever it costs, where it is possible."""
+
+    def choose(lanes, channels, area, vectors, together):
+        assert isinstance(together, Batch)
+        return together
+
+    plans = (conv._plan, conv_backward._input_plan)
+    for module in (conv, conv_backward):
+        monkeypatch.setattr(module, "cheapest", choose)
+    for plan in plans:
+        plan.cache_clear()
+    yield
+    for plan in plans:
+        plan.cache_clear()
+
+
+@pytest.mark.usefixtures("prefer_images_as_lanes")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", (1, 3))
+def test_images_as_lanes(rng, monkeypatch, dtype, count):
+    """Whole vectors of images and a rest; more threads than panels of images, and fewer."""
+    monkeypatch.setattr(threads, "threads_for", lambda work: min(count, threads.get_num_threads()))
+    for n, stride, padding in (
+        (37, (1, 1), (0, 0)), (37, (2, 1), (1, 1)), (100, (1, 1), (3, 3)), (1, (1, 1), (1, 0)),
+    ):  # fmt: skip
+        check(rng, dtype, (n, 5, 7, 6), 14, (3, 3), stride=stride, padding=padding, dilation=(1, 1))
 
 
 def test_views_of_any_layout(rng):
@@ -179,9 +211,12 @@ import numpy as np
 from tinytorch.backends.optimized.conv import conv2d
 from tinytorch.backends.optimized.conv_backward import conv2d_input, conv2d_weight
 rng = np.random.default_rng(0)
-for c, o, s, p, groups in ((1, 2, 1, 1, 1), (4, 20, 2, 1, 1), (4, 6, 1, 2, 2), (4, 17, 1, 0, 1)):
+for n, c, o, s, p, groups in (
+    (2, 1, 2, 1, 1, 1), (2, 4, 20, 2, 1, 1), (2, 4, 6, 1, 2, 2), (2, 4, 17, 1, 0, 1),
+    (20, 20, 20, 1, 1, 1),
+):
     q = dict(stride=(s, s), padding=(p, p), dilation=(1, 1), groups=groups)
-    x, w = rng.standard_normal((2, c, 6, 7)), rng.standard_normal((o, c // groups, 3, 2))
+    x, w = rng.standard_normal((n, c, 6, 7)), rng.standard_normal((o, c // groups, 3, 2))
     y = conv2d(x, w, None, **q)
     g, dx, dw = (rng.standard_normal(shape) for shape in (y.shape, x.shape, w.shape))
     # the three are derivatives of one bilinear form

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, strategies as st
@@ -40,7 +44,8 @@ def cases(draw):
         kernel, stride = (draw(st.tuples(*[st.integers(1, 3)] * 2)) for _ in range(2))
         dilation = draw(st.tuples(*[st.integers(1, 2)] * 2))
         padding = tuple(draw(st.integers(0, k // 2)) for k in kernel)
-    size = draw(st.tuples(*[st.integers(1, 9)] * 2))
+    # columns beyond one vector as well
+    size = draw(st.integers(1, 9)), draw(st.one_of(st.integers(1, 9), st.integers(30, 36)))
     assume(min(output_size(size, kernel, stride, padding, dilation)) >= 1)
     shape = (draw(st.integers(0, 2)), draw(st.integers(1, 2)), *size)
     params = dict(kernel_size=kernel, stride=stride, padding=padding, dilation=dilation)
@@ -109,3 +114,40 @@ def test_views_and_threads(monkeypatch, rng, width):
     back = pooling.max_pool2d_backward(np.ones_like(expected), x, **params)
     assert back.sum() == expected.size
     assert back.shape == x.shape
+
+
+SCRIPT = """
+import numpy as np
+from tinytorch.backends import reference
+from tinytorch.backends.optimized import pooling
+rng = np.random.default_rng(0)
+for kernel, stride, padding, dilation, size in (
+    ((2, 2), (2, 2), (0, 0), (1, 1), (7, 9)), ((2, 2), (2, 2), (0, 0), (1, 1), (4, 40)),
+    ((3, 2), (2, 3), (1, 1), (1, 2), (9, 8)), ((3, 3), (1, 2), (1, 0), (1, 1), (6, 5)),
+):
+    p = dict(kernel_size=kernel, stride=stride, padding=padding)
+    x = rng.integers(0, 4, (2, 2, *size)).astype(np.float32)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    y = pooling.max_pool2d(x, dilation=dilation, **p)
+    np.testing.assert_array_equal(y, reference.max_pool2d(x, dilation=dilation, **p))
+    g = rng.standard_normal(y.shape).astype(np.float32)
+    dx = pooling.max_pool2d_backward(g, x, dilation=dilation, **p)
+    expected = reference.max_pool2d_backward(g, x, dilation=dilation, **p)
+    np.testing.assert_allclose(dx, expected, atol=1e-6)
+    if dilation == (1, 1):
+        y, expected = pooling.avg_pool2d(x, **p), reference.avg_pool2d(x, **p)
+        np.testing.assert_allclose(y, expected, rtol=1e-6)
+        dx = pooling.avg_pool2d_backward(g, input_size=size, **p)
+        expected = reference.avg_pool2d_backward(g, input_size=size, **p)
+        np.testing.assert_allclose(dx, expected, atol=1e-6)
+print("agree")
+"""
+
+
+def test_without_the_jit():
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip() == "agree"

@@ -6,11 +6,12 @@ of `conv` walk through them one after the other and write each into its place.
 
 To the weights: for each tap a matrix product over the positions of all images,
 
-    dw[tap][c, o] = sum over positions of x[c, position + tap] * g[position, o]
+    dw[o][tap, c] = sum over positions of g[o, position] * x[position + tap, c]
 
-which is the GEMM tile again, with a table of positions for the columns of A; the output gradient is
-transposed once for all taps. With few channels the tile would be nearly empty; then each element
-of dw is a dot product of the gradient with a shifted image (`dot_kernel`).
+With the channels of the image last, the taps of a row of the kernel and their channels are
+adjacent: one matrix, whose rows are the positions. `chain_kernel` adds up the products of all rows
+of positions; the output gradient is read as it is. Where channels are too few to fill vectors, each
+element of dw is a dot product of the gradient with a shifted image (`dot_kernel`).
 """
 
 from __future__ import annotations
@@ -24,23 +25,25 @@ from numba import prange, types
 
 from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.buffers import empty, workspace
+from tinytorch.backends.optimized.chain_kernel import chain_tile_f32, chain_tile_f64
 from tinytorch.backends.optimized.conv import (
+    cheapest,
     is_product,
-    pad_image,
-    positions_kernels,
-    prefer_positions,
-    sum_by_positions,
-    sum_by_vectors,
+    loops,
+    sum_over_taps,
     zeroed,
 )
+from tinytorch.backends.optimized.conv_loops import pad_image
 from tinytorch.backends.optimized.conv_plan import (
+    SLACK,
     Correlation,
-    Padded,
     Pair,
     Positions,
     Table,
+    Walk,
     backward_positions,
     backward_taps,
+    batch,
     correlation,
     forward_taps,
     padded,
@@ -51,13 +54,12 @@ from tinytorch.backends.optimized.entries import SIZE, Entries, array_type
 from tinytorch.backends.optimized.gemm import (
     DOT_COLUMNS,
     DOT_ROWS,
+    PANEL_VECTORS,
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
     balanced,
-    panel_columns,
 )
-from tinytorch.backends.optimized.gemm_kernel import indirect_tile_f32, indirect_tile_f64
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.llvm import address
 from tinytorch.backends.optimized.packing import pack_f32, pack_f64
@@ -69,25 +71,41 @@ DOT_BYTES = 256 * 1024  # of padded images that dot products run through before 
 # -- to the input ---------------------------------------------------------------------------------
 
 
+class _InputPlan(NamedTuple):
+    """What `conv2d_input` must know of a shape; made once."""
+
+    walk: Walk
+    order: Table | None  # for positions: the rows of the weights in the order of the taps
+    in_place: bool
+
+
 @lru_cache(maxsize=256)
 def _input_plan(
-    itemsize: int, out_channels: int, channels: int, image: Pair, output: Pair, size: Pair,
-    stride: Pair, padding: Pair, dilation: Pair,
-) -> tuple[Positions, Table] | Correlation:  # fmt: skip
-    """Lay out the gradient with respect to the input, for one group."""
+    itemsize: int, n: int, out_channels: int, channels: int, image: Pair, output: Pair, size: Pair,
+    stride: Pair, padding: Pair, dilation: Pair, groups: int,
+) -> _InputPlan:  # fmt: skip
+    """Lay out the gradient with respect to the input; channels are of one group."""
     lanes = host_vector_unit().register_bytes // itemsize
     if stride == (1, 1):
         taps = (
             backward_taps(k, 1, p, d, 0) for k, p, d in zip(size, padding, dilation, strict=True)
         )
         vectors = correlation(itemsize, out_channels, output, image, stride, *taps)
-        if is_product(lanes, image, size, stride, padding) or not prefer_positions(
-            lanes, channels, image[0] * image[1], vectors
-        ):
-            return vectors
-    return backward_positions(
+        if is_product(lanes, image, size, stride, padding):
+            return _InputPlan(vectors, None, True)
+        together = None
+        if groups == 1 and dilation == (1, 1):
+            border = (size[0] - 1 - padding[0], size[1] - 1 - padding[1])
+            together = batch(
+                itemsize, n, out_channels, output, channels, image, size, stride, border
+            )
+        walk = cheapest(lanes, channels, image[0] * image[1], vectors, together)
+        if walk is not None:
+            return _InputPlan(walk, None, False)
+    positions, order = backward_positions(
         itemsize, out_channels, output, size, stride, padding, dilation, image
     )
+    return _InputPlan(positions, order, False)
 
 
 def conv2d_input(
@@ -112,22 +130,22 @@ def conv2d_input(
         dx.fill(0)
         return dx
     plan = _input_plan(
-        g.itemsize, out_channels // groups, own, input_size, output, size,
-        stride, padding, dilation,
+        g.itemsize, g.shape[0], out_channels // groups, own, input_size, output, size,
+        stride, padding, dilation, groups,
     )  # fmt: skip
-    no_bias = np.empty(0, g.dtype)
     # (group, output channel, channel, tap): the sums run over output channels and taps
     by_group = w.reshape(groups, -1, own, size[0] * size[1])
-    if isinstance(plan, Correlation):
+    of_dtype = loops(plan.walk.kernels, g.itemsize)
+    if isinstance(plan.walk, Correlation):
         weights = np.ascontiguousarray(by_group.transpose(0, 2, 1, 3)).reshape(groups * own, -1)
-        lanes = host_vector_unit().register_bytes // g.itemsize
-        in_place = is_product(lanes, input_size, size, stride, padding) and g.flags.c_contiguous
-        sum_by_vectors(g, weights, no_bias, dx, plan, groups, in_place)
-        return dx
-    positions, order = plan
-    packed = workspace((groups, by_group[0].size), w.dtype)
-    positions_kernels(g.itemsize).pack_transposed(np.ascontiguousarray(by_group), order, packed)
-    sum_by_positions(g, packed, no_bias, dx, positions, groups, in_place=False)
+    elif isinstance(plan.walk, Positions):
+        weights = workspace((groups, by_group[0].size), w.dtype)
+        of_dtype.pack_transposed(np.ascontiguousarray(by_group), plan.order, weights)
+    else:
+        weights = workspace((own, by_group[0, :, 0].size), w.dtype)
+        of_dtype.arrange(by_group[0].transpose(1, 0, 2)[:, :, ::-1], weights)
+    in_place = plan.in_place and g.flags.c_contiguous
+    sum_over_taps(plan.walk, g, weights, np.empty(0, g.dtype), dx, groups, in_place)
     return dx
 
 
@@ -138,84 +156,70 @@ def _make_entries(
     dtype: Any, tile: Callable[..., None], dot: Callable[..., None], pack: Callable[..., None]
 ) -> Entries:
     @kernel
-    def taps_of_panel(
-        x: int, panel: int, table: Array, offsets: Array, plane: int, channels: int, columns: int,
-        acc: Array, step: int, start: int,
+    def runs_of_image(
+        itemsize: int, x: int, g: int, ldg: int, out_channels: int, runs: Array, geometry: Array,
+        acc: int, lda: int, ldr: int,
     ) -> None:  # fmt: skip
-        """acc[tap][c, columns] += the products of all taps, for one image and panel of g."""
-        itemsize = step // (acc.shape[1] * acc.shape[2])
-        ldb, ldc = columns * itemsize, acc.shape[2] * itemsize
-        rows = balanced(channels, TILE_ROWS[(ldb + REGISTER_BYTES - 1) // REGISTER_BYTES])
-        for c in range(0, channels, rows):
-            for t in range(offsets.size):
-                target = start + t * step + c * ldc
-                tile(
-                    min(rows, channels - c), columns, table.size, x + c * plane + offsets[t], plane,
-                    address(table), panel, ldb, target, ldc, target, ldc, 0,
-                )  # fmt: skip
-
-    @kernel
-    def pack_positions(g: Array, n: int, first: int, columns: int, panel: int) -> None:
-        """Channels first .. first+columns-1 of an image, to (positions, columns)."""
-        height, width, ld = g.shape[2], g.shape[3], columns * g.itemsize
-        if g.strides[2] == width * g.strides[3]:  # the rows follow one another
-            height, width = 1, height * width
-        source = address(g) + n * g.strides[0] + first * g.strides[1]
-        for i in range(height):
-            pack(
-                columns, width, source + i * g.strides[2], g.strides[1], g.strides[3],
-                panel + i * width * ld, ld,
-            )  # fmt: skip
+        """acc[o, run] += g[o] @ the elements of x under it, for the channels of a group."""
+        step, next_row, positions, rows_of_g, next_g = (
+            geometry[3], geometry[4], geometry[5], geometry[6], geometry[7]
+        )  # fmt: skip
+        width = ldr // REGISTER_BYTES
+        for t in range(runs.size):
+            v = 0
+            while v < width:
+                vectors = PANEL_VECTORS[min(width - v, TILE_VECTORS)]
+                rows, skip = balanced(out_channels, TILE_ROWS[vectors]), v * REGISTER_BYTES
+                for o in range(0, out_channels, rows):
+                    at = acc + o * lda + t * ldr + skip
+                    tile(
+                        min(rows, out_channels - o), vectors * REGISTER_BYTES // itemsize,
+                        rows_of_g, positions, g + o * ldg, ldg, next_g, x + runs[t] + skip, step,
+                        next_row, at, lda, at, lda,
+                    )  # fmt: skip
+                v += vectors
 
     @kernel
     def products_of(
-        x: Array, g: Array, acc: Array, table: Array, offsets: Array, geometry: Array,
-        in_place: int, groups: int, begin: int, end: int, scratch: int,
+        x: Array, g: Array, acc: Array, runs: Array, geometry: Array, groups: int, begin: int,
+        end: int, scratch: int,
     ) -> None:  # fmt: skip
-        """Add the products of images begin .. end-1 to acc (taps, channels, output channels)."""
-        origin, pitch, plane = geometry[0], geometry[1], geometry[2]
-        itemsize = g.itemsize
-        channels, out_channels = x.shape[1] // groups, g.shape[1] // groups
-        panel = scratch + (x.shape[1] * plane + 64) // 64 * 64
-        step = acc.shape[1] * acc.shape[2] * itemsize
+        """Add the products of images begin .. end-1 to acc (output channels, runs, vectors)."""
+        origin, pitch, own = geometry[0], geometry[1], geometry[2]
+        channels, height, width = x.shape[1:]
+        itemsize, out_channels = g.itemsize, g.shape[1] // groups
+        if pitch == width * channels * itemsize and x.strides[2] == width * x.strides[3]:
+            height, width = 1, height * width  # no padding: the rows follow one another
         for n in range(begin, end):
-            source = scratch
-            if in_place:
-                source = address(x) + n * x.strides[0]
-            else:
-                pad_image(pack, x[n], 1, 1, origin, pitch, plane, scratch)
+            for i in range(height):
+                pack(
+                    channels, width, address(x) + n * x.strides[0] + i * x.strides[2], x.strides[1],
+                    x.strides[3], scratch + origin + i * pitch, channels * itemsize,
+                )  # fmt: skip
             for group in range(groups):
-                o = 0
-                while o < out_channels:
-                    columns = panel_columns(out_channels - o, REGISTER_BYTES // itemsize)
-                    at = group * out_channels + o
-                    pack_positions(g, n, at, columns, panel)
-                    taps_of_panel(
-                        source + group * channels * plane, panel, table, offsets, plane,
-                        channels, columns, acc, step, address(acc) + at * itemsize,
-                    )  # fmt: skip
-                    o += columns
+                o = group * out_channels
+                upper = address(g) + n * g.strides[0] + o * g.strides[1]
+                runs_of_image(
+                    itemsize, scratch + group * own, upper, g.strides[1], out_channels, runs,
+                    geometry, address(acc) + o * acc.strides[0], acc.strides[0], acc.strides[1],
+                )  # fmt: skip
 
     @kernel
     def products(
-        x: Array, g: Array, acc: Array, table: Array, offsets: Array, geometry: Array,
-        in_place: int, groups: int, buffer: Array,
-    ) -> None:  # fmt: skip
-        products_of(
-            x, g, acc[0], table, offsets, geometry, in_place, groups, 0, x.shape[0],
-            address(buffer),
-        )  # fmt: skip
+        x: Array, g: Array, acc: Array, runs: Array, geometry: Array, groups: int, buffer: Array
+    ) -> None:
+        products_of(x, g, acc[0], runs, geometry, groups, 0, x.shape[0], address(buffer))
 
     @kernel(parallel=True)
     def products_parallel(
-        count: int, x: Array, g: Array, acc: Array, table: Array, offsets: Array, geometry: Array,
-        in_place: int, groups: int, buffer: Array,
+        count: int, x: Array, g: Array, acc: Array, runs: Array, geometry: Array, groups: int,
+        buffer: Array,
     ) -> None:  # fmt: skip
         share = (x.shape[0] + count - 1) // count
         for t in prange(count):
             products_of(
-                x, g, acc[t], table, offsets, geometry, in_place, groups, t * share,
-                min((t + 1) * share, x.shape[0]), address(buffer) + t * buffer.shape[1],
+                x, g, acc[t], runs, geometry, groups, t * share, min((t + 1) * share, x.shape[0]),
+                address(buffer) + t * buffer.shape[1],
             )  # fmt: skip
 
     @kernel
@@ -254,62 +258,88 @@ def _make_entries(
 
     @kernel
     def arrange(acc: Array, dw: Array) -> None:
-        """(taps, channels, output channels) to (output channels, channels, taps)."""
-        taps, channels, out_channels = acc.shape
-        for c in range(channels):
-            pack(
-                taps, out_channels, address(acc) + c * acc.strides[1], acc.strides[0],
-                acc.strides[2], address(dw) + c * dw.strides[1], dw.strides[0],
-            )  # fmt: skip
+        """Sums (output channels, runs, vectors) to (output channels, channels, kh, kw)."""
+        out_channels, channels, rows, columns = dw.shape
+        itemsize, row = dw.itemsize, acc.strides[1]
+        if acc.shape[1] == rows:  # a run is a row of the kernel
+            across, down = channels * itemsize, row
+        else:
+            across, down = row, columns * row
+        for o in range(out_channels):
+            for i in range(rows):
+                source = address(acc) + o * acc.strides[0] + i * down
+                target = address(dw) + o * dw.strides[0] + i * dw.strides[2]
+                pack(columns, channels, source, across, itemsize, target, dw.strides[1])
 
     array = {ndim: array_type(dtype, ndim) for ndim in (2, 3, 4)}
     table, buffer = array_type(types.int64, 1), array_type(types.uint8, 2)
-    arguments = (array[4], array[4], array[4], table, table, table, SIZE, SIZE, buffer)
+    arguments = (array[4], array[4], array[4], table, table, SIZE, buffer)
     return Entries(
         products=(products, *arguments),
         products_parallel=(products_parallel, SIZE, *arguments),
         dots=(dots, array[4], array[4], array[2], table, table, SIZE, SIZE, SIZE, buffer),
-        arrange=(arrange, array[3], array[3]),
+        arrange=(arrange, array[3], array[4]),
     )
 
 
 @cache
 def _entries(itemsize: int) -> Entries:
     if itemsize == 4:
-        return _make_entries(types.float32, indirect_tile_f32, dot_tile_f32, pack_f32)
-    return _make_entries(types.float64, indirect_tile_f64, dot_tile_f64, pack_f64)
+        return _make_entries(types.float32, chain_tile_f32, dot_tile_f32, pack_f32)
+    return _make_entries(types.float64, chain_tile_f64, dot_tile_f64, pack_f64)
 
 
 class _WeightPlan(NamedTuple):
-    layout: Padded
-    positions: Table  # byte offset of each output position, in the padded image
-    taps: Table  # byte offset of each tap
-    correlation: Correlation | None  # for dot products
+    """What `conv2d_weight` must know of a shape; made once.
+
+    Args:
+        geometry: of the padded image, with its channels last: origin, pitch, and the bytes of the
+            channels of a group; bytes from position to position and from row to row of positions;
+            positions in a row, rows, and the bytes of a row of g (int64).
+        runs: byte offset of each run of elements: a tap's channels or, where these are adjacent, a
+            row of taps with theirs.
+        vectors: elements of a run, rounded up to whole vectors.
+        image: bytes of the image.
+        correlation: for dot products; None if they cost more.
+    """
+
+    geometry: Table
+    runs: Table
+    vectors: int
+    image: int
+    correlation: Correlation | None
 
 
 @lru_cache(maxsize=256)
 def _weight_plan(
     itemsize: int, channels: int, out_channels: int, image: Pair, output: Pair, size: Pair,
-    stride: Pair, padding: Pair, dilation: Pair,
+    stride: Pair, padding: Pair, dilation: Pair, groups: int,
 ) -> _WeightPlan:  # fmt: skip
-    """Lay out the gradient with respect to the weights, for one group."""
-    layout = padded(itemsize, image, padding, padding)
-
-    def offsets(count: Pair, step: Pair) -> Table:
-        rows = np.arange(count[0])[:, None] * (step[0] * layout.pitch)
-        return (rows + np.arange(count[1]) * (step[1] * itemsize)).reshape(-1)
-
-    lanes = host_vector_unit().register_bytes // itemsize
-    vectors = -(-out_channels // lanes)
-    # how full the tile's registers, and its pipeline of eight multiply-adds, are
-    tile = out_channels / (vectors * lanes) * min(1.0, channels * min(vectors, TILE_VECTORS) / 8)
+    """Lay out the gradient with respect to the weights; channels are of one group."""
+    element = groups * channels * itemsize
+    layout = padded(element, image, padding, padding)
+    rows, columns = (np.arange(k) * d for k, d in zip(size, dilation, strict=True))
+    length = channels
+    if groups == dilation[1] == 1:
+        columns, length = columns[:1], channels * size[1]
+    runs = (rows[:, None] * layout.pitch + columns * element).reshape(-1)
+    lanes = REGISTER_BYTES // itemsize
+    vectors = -(-length // lanes) * lanes
+    height, width = output
+    if stride[0] * layout.pitch == width * stride[1] * element:  # rows of positions are adjacent
+        height, width = 1, height * width
+    geometry = [
+        layout.origin, layout.pitch, channels * itemsize, stride[1] * element,
+        stride[0] * layout.pitch, width, height, width * itemsize,
+    ]  # fmt: skip
     dots = correlation(
         itemsize, channels, image, output, stride,
         *(forward_taps(*a) for a in zip(size, stride, padding, dilation, strict=True)),
     )  # fmt: skip
-    use_dots = tile < 0.8 * output[0] * output[1] / dots.length
+    # how full the lanes are; dot products run through the gaps between rows
+    use_dots = length / vectors < 0.8 * output[0] * output[1] / dots.length
     return _WeightPlan(
-        layout, offsets(output, stride), offsets(size, dilation), dots if use_dots else None
+        np.array(geometry), runs, vectors, layout.plane + SLACK, dots if use_dots else None
     )
 
 
@@ -335,15 +365,16 @@ def conv2d_weight(
         return dw
     plan = _weight_plan(
         x.itemsize, own, out_channels // groups, x.shape[2:], g.shape[2:], kernel_size,
-        stride, padding, dilation,
+        stride, padding, dilation, groups,
     )  # fmt: skip
+    g = np.ascontiguousarray(g)
     if plan.correlation is not None:
         _dots(x, g, dw, plan.correlation, groups)
         if np.isfinite(dw).all():
             return dw
         # Dot products run through the gaps between rows too, where g is zero, but not zero times
         # infinity or NaN. The other way does not.
-    _products(x, g, dw.reshape(out_channels, own, -1), plan, groups)
+    _products(x, g, dw, plan, groups)
     return dw
 
 
@@ -359,14 +390,10 @@ def _dots(x: Array, g: Array, dw: Array, plan: Correlation, groups: int) -> None
 
 def _products(x: Array, g: Array, dw: Array, plan: _WeightPlan, groups: int) -> None:
     count = min(threads.threads_for(g.size * dw[0].size), x.shape[0])
-    taps, positions = plan.taps.size, plan.positions.size
-    acc = workspace((count, taps, dw.shape[1], dw.shape[0]), x.dtype)
+    acc = workspace((count, dw.shape[0], plan.runs.size, plan.vectors), x.dtype)
     acc.fill(0)
-    in_place = plan.layout.plane == x.strides[1] and x.flags.c_contiguous  # no padding
-    room = x.shape[1] * plan.layout.plane + 128 + positions * TILE_VECTORS * REGISTER_BYTES
     of_dtype = _entries(x.itemsize)
     of_dtype.run(
-        "products", count, x, g, acc, plan.positions, plan.taps, np.array(plan.layout), in_place,
-        groups, zeroed(count, room),
-    )  # fmt: skip
+        "products", count, x, g, acc, plan.runs, plan.geometry, groups, zeroed(count, plan.image)
+    )
     of_dtype.arrange(acc[0] if count == 1 else acc.sum(axis=0), dw)

@@ -17,16 +17,20 @@ Each is a sum over taps of an image read from another point on. Two layouts of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tinytorch.backends.optimized.cpu import host_vector_unit
+from tinytorch.backends.optimized.gemm import L2_BYTES, REGISTER_BYTES, TILE_ROWS, TILE_VECTORS
 
 Pair = tuple[int, int]
+Shape = tuple[int, ...]
 Table = NDArray[np.int64]
 
 SLACK = 128
@@ -77,7 +81,8 @@ def padded(itemsize: int, image: Pair, before: Pair, after: Pair) -> Padded:
     return Padded(origin * itemsize, pitch * itemsize, plane * itemsize)
 
 
-class Positions(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Positions:
     """How to walk through a padded image with positions as rows.
 
     Args:
@@ -86,13 +91,30 @@ class Positions(NamedTuple):
         phases: for each phase of the output (one, but for the gradient of a strided convolution)
             its first tap, its number of taps, its first row and its first column (int64).
         geometry: origin, pitch and plane of the layout; rows and columns of the image from one
-            position to the next; rows and columns of the output (int64).
+            position to the next; rows and columns of the output; 1 (int64).
     """
 
     layout: Padded
     table: Table
     phases: Table
     geometry: Table
+
+    kernels: ClassVar[str] = "positions"  # which loops walk so
+
+    @property
+    def taps(self) -> int:
+        """Terms of a sum."""
+        return self.table.size // len(self.phases)
+
+    @property
+    def walk(self) -> Table:
+        """The table that only these loops have."""
+        return self.phases
+
+    def scratch(self, x: Shape, y: Shape, in_place: bool) -> Pair:
+        """Bytes a thread needs, of which those for the image must be zero: (zero, all)."""
+        image = 0 if in_place else x[1] * self.layout.plane + SLACK
+        return image, image + 2 * SLACK + y[2] * y[3] * TILE_VECTORS * REGISTER_BYTES
 
 
 def forward_positions(
@@ -104,7 +126,7 @@ def forward_positions(
     rows, columns = ([k * d for k in range(n)] for n, d in zip(size, dilation, strict=True))
     table = _offsets(layout, itemsize, channels, rows, columns)
     phases = np.array([[0, table.size, 0, 0]])
-    return Positions(layout, table, phases, np.array([*layout, *stride, 1, 1]))
+    return Positions(layout, table, phases, np.array([*layout, *stride, 1, 1, 1]))
 
 
 def backward_positions(
@@ -146,7 +168,7 @@ def backward_positions(
             ]
             phases.append((start, tables[-1].size, i, j))
             start += tables[-1].size
-    geometry = np.array([*layout, 1, 1, *stride])
+    geometry = np.array([*layout, 1, 1, *stride, 1])
     walk = Positions(layout, np.concatenate(tables), np.array(phases), geometry)
     return walk, np.array(order, np.int64)
 
@@ -160,14 +182,15 @@ def _offsets(
     return (c + i + np.array(columns, np.int64) * itemsize).reshape(-1)
 
 
-class Correlation(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Correlation:
     """How to walk through an image split into phases with positions as vectors.
 
     Args:
         layout: of one phase of one channel.
         table: byte offset of each tap (channel, row, column) from output position 0.
         places: for `conv_tile_f32`: one entry for each vector of output positions.
-        geometry: origin, pitch and plane of the layout; phases along both axes (int64).
+        geometry: origin, pitch and plane of the layout; phases along both axes; 1 (int64).
         channel: bytes from one channel to the next.
         length: output positions including the gaps between rows.
     """
@@ -178,6 +201,23 @@ class Correlation(NamedTuple):
     geometry: Table
     channel: int
     length: int
+
+    kernels: ClassVar[str] = "vectors"
+
+    @property
+    def taps(self) -> int:
+        """Terms of a sum."""
+        return self.table.size
+
+    @property
+    def walk(self) -> Table:
+        """The table that only these loops have."""
+        return self.places
+
+    def scratch(self, x: Shape, y: Shape, in_place: bool) -> Pair:
+        """Bytes a thread needs, of which those for the image must be zero: (zero, all)."""
+        image = 0 if in_place else x[1] * self.channel + SLACK
+        return image, image + SLACK
 
 
 @lru_cache(maxsize=256)
@@ -210,10 +250,62 @@ def correlation(
         layout,
         np.array(table, np.int64),
         _places(itemsize, output, pitch),
-        np.array([*layout, *phases]),
+        np.array([*layout, *phases, 1]),
         layout.plane * phases[0] * phases[1],
         (output[0] - 1) * pitch + output[1],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """How to walk through images as lanes.
+
+    Args:
+        geometry: kernel size, stride and padding; images in a row of lanes (int64).
+        row: bytes of a row of lanes.
+        taps: terms of a sum, those outside of the image as well.
+        cost: FMAs of a vector for each element of the output.
+    """
+
+    geometry: Table
+    row: int
+    taps: int
+    cost: float
+
+    kernels: ClassVar[str] = "batch"
+    table: ClassVar[Table] = np.empty(0, np.int64)
+    walk: ClassVar[Table] = np.empty((0, 0), np.int64)
+
+    def scratch(self, x: Shape, y: Shape, in_place: bool) -> Pair:
+        """Bytes a thread needs, of which those for the image must be zero: (zero, all)."""
+        return 0, (math.prod(x[1:]) + math.prod(y[1:]) + y[1]) * self.row + SLACK
+
+
+Walk = Positions | Correlation | Batch
+
+
+def batch(
+    itemsize: int, n: int, channels: int, image: Pair, out_channels: int, output: Pair,
+    size: Pair, stride: Pair, padding: Pair,
+) -> Batch:  # fmt: skip
+    """The walk through n images as lanes, without groups and dilation."""
+    lanes = REGISTER_BYTES // itemsize
+    vectors = 1 if n <= lanes else 2
+    images = min(n, vectors * lanes)
+    taps = float(channels)
+    for m, o, k, s, p in zip(image, output, size, stride, padding, strict=True):
+        inside = (min(k, m + p - i * s) - max(0, p - i * s) for i in range(o))
+        taps *= sum(max(0, count) for count in inside) / o
+    rows = -(-out_channels // -(-out_channels // TILE_ROWS[vectors]))
+    before, after = channels * image[0] * image[1], out_channels * output[0] * output[1]
+    row = vectors * REGISTER_BYTES
+    # measured: a tile begins and ends in 35 cycles, changes to the next row of the kernel in 8; a
+    # vector is transposed in 8, or, where images and results do not fit into the L2 cache, in 14
+    sums = 1.05 * taps + (35 + 8 * size[0]) / (rows * vectors)
+    transposition = 8 if (before + after) * row <= L2_BYTES else 14
+    cost = -(-n // lanes) / n * sums + (before / after + 1) * transposition / lanes
+    geometry = np.array([*size, *stride, *padding, images])
+    return Batch(geometry, row, channels * size[0] * size[1], cost)
 
 
 def reach(taps: Sequence[Tap], size: int, output: int) -> Pair:
@@ -226,13 +318,14 @@ def _places(itemsize: int, output: Pair, pitch: int) -> Table:
     """The table `places` for output rows that are `pitch` positions apart.
 
     The vectors of positions run through all rows and the gaps between them, or, where that takes
-    no more vectors, start anew with each row. A vector is stored in parts, one for each row.
+    hardly more vectors, start anew with each row. A vector is stored in parts, one for each row,
+    and each part costs as much as the store of a whole vector.
     """
     lanes = host_vector_unit().register_bytes // itemsize
     height, width = output
     length = (height - 1) * pitch + width
     per_row = -(-width // lanes)
-    by_rows = pitch > width and height * per_row <= -(-length // lanes)
+    by_rows = pitch > width and height * per_row <= 1.1 * -(-length // lanes)
     if by_rows:
         starts = (np.arange(height)[:, None] * pitch + np.arange(per_row) * lanes).reshape(-1)
     else:

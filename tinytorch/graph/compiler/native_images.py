@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tinytorch.backends.optimized import conv, conv_backward
-from tinytorch.backends.optimized.conv_plan import SLACK, Correlation, Positions
-from tinytorch.backends.optimized.cpu import host_vector_unit
-from tinytorch.backends.optimized.gemm import REGISTER_BYTES, TILE_VECTORS
+from tinytorch.backends.optimized.conv_plan import SLACK, Batch, Correlation, Walk
 from tinytorch.graph.compiler.native_code import Code, place_at, real_of
 from tinytorch.graph.compiler.native_copies import contiguous, copy
 from tinytorch.graph.compiler.places import Place
@@ -30,11 +26,10 @@ def conv2d(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
         return
     groups, channels = params["groups"], w.shape[0]
     plan = conv._plan(
-        out.dtype.itemsize, w.shape[1], x.shape[2:], channels // groups, w.shape[2:],
-        params["stride"], params["padding"], params["dilation"],
+        out.dtype.itemsize, x.shape[0], w.shape[1], x.shape[2:], channels // groups, w.shape[2:],
+        params["stride"], params["padding"], params["dilation"], groups,
     )  # fmt: skip
-    walk = plan.vectors if plan.positions is None else plan.positions
-    _sum(code, walk, x, code.address(w), w.shape, start, out, groups, plan.in_place, None)
+    _sum(code, plan.walk, x, code.address(w), w.shape, start, out, groups, plan.in_place, None)
 
 
 def conv2d_input(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
@@ -50,21 +45,17 @@ def conv2d_input(code: Code, inputs: list[Any], out: Place, params: Params) -> N
     itemsize, output = out.dtype.itemsize, g.shape[2:]
     image: Any = out.shape[2:]
     plan = conv_backward._input_plan(
-        itemsize, channels // groups, own, image, output, size, params["stride"],
-        params["padding"], params["dilation"],
+        itemsize, g.shape[0], channels // groups, own, image, output, size, params["stride"],
+        params["padding"], params["dilation"], groups,
     )  # fmt: skip
-    area = size[0] * size[1]
-    if isinstance(plan, Correlation):
-        turned = _exchanged(w, groups)
-        weights = contiguous(code, turned)
-        lanes = host_vector_unit().register_bytes // itemsize
-        in_place = conv.is_product(lanes, image, size, params["stride"], params["padding"])
-        shape = (groups * own, channels // groups, *size)
-        _sum(code, plan, g, code.address(weights), shape, "0", out, groups, in_place, None)
-        return
-    positions, order = plan
-    shape = (groups * own, own, area, 1)
-    _sum(code, positions, g, code.address(w), shape, "0", out, groups, False, order)
+    weights: Place = w
+    order: Any = plan.order
+    if isinstance(plan.walk, Correlation):
+        weights = contiguous(code, _exchanged(w, groups))
+    elif isinstance(plan.walk, Batch):
+        order = 1
+    shape, address = (groups * own, channels // groups, *size), code.address(weights)
+    _sum(code, plan.walk, g, address, shape, "0", out, groups, plan.in_place, order)
 
 
 def _exchanged(w: Place, groups: int) -> Place:
@@ -75,39 +66,31 @@ def _exchanged(w: Place, groups: int) -> Place:
 
 
 def _sum(
-    code: Code, walk: Positions | Correlation, x: Place, w: str, w_shape: tuple[int, ...],
-    bias: str, out: Place, groups: int, in_place: bool, order: Any,
+    code: Code, walk: Walk, x: Place, w: str, w_shape: tuple[int, ...], bias: str, out: Place,
+    groups: int, in_place: bool, order: Any,
 ) -> None:  # fmt: skip
-    """A sum over taps of x, weighted by w, by one of the two ways of `conv`."""
-    real, size = real_of(out), out.dtype.itemsize
-    _, own, *kernel = w_shape
-    area = int(np.prod(kernel))
-    by_positions, table = isinstance(walk, Positions), walk.table
-    if isinstance(walk, Positions):
-        rows, plane = walk.phases, walk.layout.plane
-    else:
-        rows, plane = walk.places, walk.channel
-    image = 0 if in_place else x.shape[1] * plane + SLACK
-    results = out.shape[2] * out.shape[3] * TILE_VECTORS * REGISTER_BYTES + 128
-    room = _lines(image + SLACK + (results if by_positions else 0))
-    packed = _lines(w_elements(w_shape, x, groups, order) * size) if by_positions else 0
+    """A sum over taps of x, weighted by w, by the loops that the walk is for.
+
+    Args:
+        w_shape: (channels of out, channels of a group of x, rows, columns).
+        order: None, or the weights are those of the forward convolution, in this order or any.
+    """
+    own, area = w_shape[1], w_shape[2] * w_shape[3]
+    zero, nbytes = walk.scratch(x.shape, out.shape, in_place)
+    room = _lines(nbytes)
+    arranged = not isinstance(walk, Correlation)
+    packed = _lines(w_shape[0] * own * area * out.dtype.itemsize) if arranged else 0
     record = code.record(
         [
-            *x.shape, *out.shape[1:], groups, int(in_place), packed, room, image,
-            table, table.size, rows, *rows.shape, walk.geometry, walk.geometry.size,
-            order if order is not None else 0, own, area,
+            *x.shape, *out.shape[1:], groups, int(in_place), packed, room, zero,
+            walk.table, walk.table.size, walk.walk, *walk.walk.shape, walk.geometry,
+            walk.geometry.size, order if order is not None else 0, own, area,
         ]
     )  # fmt: skip
     code.call(
-        f"conv2d_by_{'positions' if by_positions else 'vectors'}", real,
-        record, code.address(x), w, bias, code.address(out), code.workspace(packed + room),
+        f"conv2d_by_{walk.kernels}", real_of(out), record, code.address(x), w, bias,
+        code.address(out), code.workspace(packed + room),
     )  # fmt: skip
-
-
-def w_elements(w_shape: tuple[int, ...], x: Place, groups: int, order: Any) -> int:
-    """Elements of the weights; of a gradient for the input, x has their output channels."""
-    own, area = w_shape[1], int(np.prod(w_shape[2:]))
-    return (w_shape[0] if order is None else x.shape[1]) * own * area
 
 
 def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
@@ -122,18 +105,14 @@ def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> 
     channels, own = out.shape[:2]
     plan = conv_backward._weight_plan(
         size, own, channels // groups, x.shape[2:], g.shape[2:], out.shape[2:],
-        params["stride"], params["padding"], params["dilation"],
+        params["stride"], params["padding"], params["dilation"], groups,
     )  # fmt: skip
-    layout, area = plan.layout, out.shape[2] * out.shape[3]
-    in_place = layout.plane == x.strides[1]
-    image = x.shape[1] * layout.plane + SLACK
-    sums = _lines(out.size * size)
-    room = _lines(image + 128 + plan.positions.size * TILE_VECTORS * REGISTER_BYTES)
+    sums = _lines(channels * plan.runs.size * plan.vectors * size)
+    room = _lines(plan.image + SLACK)
     record = code.record(
         [
-            *x.shape, *g.shape[1:], groups, area, int(in_place), sums, room,
-            0 if in_place else image, plan.positions, plan.positions.size, plan.taps,
-            np.array(layout),
+            *x.shape, *g.shape[1:], groups, *out.shape[2:], sums, room, plan.image,
+            plan.runs, plan.runs.size, plan.vectors, plan.geometry,
         ]
     )  # fmt: skip
     addresses = [code.address(place) for place in (x, g, out)]
@@ -166,13 +145,9 @@ def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> 
 PAIRS = ("kernel_size", "stride", "padding", "dilation")
 
 
-def _is_2x2(image: tuple[int, ...], params: Params) -> bool:
-    return (
-        params["kernel_size"] == params["stride"] == (2, 2)
-        and params["padding"] == (0, 0)
-        and params["dilation"] == (1, 1)
-        and image[3] % 2 == 0
-    )
+def _is_2x2(params: Params) -> bool:
+    usual = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1)}
+    return all(params[name] == value for name, value in usual.items())
 
 
 def pool(
@@ -184,7 +159,7 @@ def pool(
         return
     places = [contiguous(code, place) for place in inputs]
     n, c, h, w = images.shape
-    if name in ("max_pool2d", "max_pool2d_backward") and _is_2x2(images.shape, params):
+    if name in ("max_pool2d", "max_pool2d_backward") and _is_2x2(params):
         name += "_2x2"
     pairs = [value for pair in PAIRS if pair in params for value in params[pair]]
     record = code.record([n * c, h, w, *windows.shape[2:], *pairs])

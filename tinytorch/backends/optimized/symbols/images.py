@@ -42,12 +42,59 @@ def _buffer(address: int, threads: int, room: int, zeroed: int) -> Any:
     return strided(np.uint8, address, (threads, room), (room, 1))
 
 
-def _forward(real: Any, by: str, items: Forward) -> Forward:
-    """A sum over taps by the kernel `items`, called as items(threads, x, w, ...)."""
-    of_dtype = conv.positions_kernels(np.dtype(real).itemsize)
+def _weights_kernel(real: Any, by: str) -> Callable[..., Any]:
+    """How the loops `by` have the weights: a kernel from their address to an array."""
+    of_dtype, size = conv.loops(by, np.dtype(real).itemsize), np.dtype(real).itemsize
+
+    @kernel(force_inline=True)
+    def as_they_are(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
+        return strided(real, w, (rows, own * area), (own * area * size, size))
+
+    if by == "vectors":
+        return as_they_are
+
+    # of an input's gradient (`order` is not 0) the weights come as (o, own, area), o their rows
+    if by == "batch":
+        arrange = of_dtype.kernel("arrange")
+
+        @kernel(force_inline=True)
+        def arranged(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
+            packed = strided(real, scratch, (rows, own * area), (own * area * size, size))
+            if order:  # channels exchanged, and turned around
+                last = w + (area - 1) * size
+                given = (area * size, rows * area * size, -size)
+                arrange(strided(real, last, (rows, own, area), given), packed)
+            else:
+                given = (own * area * size, area * size, size)
+                arrange(strided(real, w, (rows, own, area), given), packed)
+            return packed
+
+        return arranged
+
     pack_weights, pack_transposed = map(of_dtype.kernel, ("pack_weights", "pack_transposed"))
-    size = np.dtype(real).itemsize
-    is_positions = by == "positions"
+
+    @kernel(force_inline=True)
+    def packed_in_panels(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
+        depth = own * area
+        packed = strided(real, scratch, (rows, depth), (depth * size, size))
+        if order:
+            each = rows // groups
+            grouped = strided(
+                real, w, (groups, own, each, area),
+                (own * each * area * size, each * area * size, area * size, size),
+            )  # fmt: skip
+            by_group = strided(real, scratch, (groups, each * depth), (each * depth * size, size))
+            pack_transposed(grouped, _table(order, taps), by_group)
+        else:
+            pack_weights(strided(real, w, (rows, depth), (depth * size, size)), groups, packed)
+        return packed
+
+    return packed_in_panels
+
+
+def _forward(real: Any, by: str, items: Forward) -> Forward:
+    """A sum over taps by the loops `items`, called as items(threads, x, w, ...)."""
+    weights_of = _weights_kernel(real, by)
 
     @kernel
     def run(threads: int, record: int, x: int, w: int, bias: int, y: int, scratch: int) -> None:
@@ -55,34 +102,9 @@ def _forward(real: Any, by: str, items: Forward) -> Forward:
             n, c, h, width, o, oh, ow, groups, in_place, first, room, zeroed,
             table, taps, walk, rows, columns, geometry, numbers, order, own, area,
         ) = words(record, 22)  # fmt: skip
-        images = strided(
-            real, x, (n, c, h, width),
-            (c * h * width * size, h * width * size, width * size, size),
-        )  # fmt: skip
-        result = strided(
-            real, y, (n, o, oh, ow), (o * oh * ow * size, oh * ow * size, ow * size, size)
-        )
-        # of an input's gradient the weights come as (o_of_gradient, own, area), packed by `order`
-        depth = own * area
-        weights = strided(real, w, (o, depth), (depth * size, size))
-        if is_positions:
-            if order:
-                out_channels = c // groups
-                packed = strided(
-                    real, scratch, (groups, out_channels * depth),
-                    (out_channels * depth * size, size),
-                )  # fmt: skip
-                grouped = strided(
-                    real, w, (groups, out_channels, own, area),
-                    (out_channels * depth * size, depth * size, area * size, size),
-                )  # fmt: skip
-                pack_transposed(grouped, _table(order, taps), packed)
-                weights = packed
-            else:
-                packed = strided(real, scratch, (o, depth), (depth * size, size))
-                pack_weights(weights, groups, packed)
-                weights = packed
-        biases = strided(real, bias, (o if bias else 0,), (size,))
+        images, result = view(real, x, (n, c, h, width)), view(real, y, (n, o, oh, ow))
+        weights = weights_of(w, o, groups, own, area, order, taps, scratch)
+        biases = view(real, bias, o if bias else 0)
         items(
             threads, images, weights, biases, result, _table(table, taps),
             _walk(walk, rows, columns), _table(geometry, numbers), in_place, groups,
@@ -119,73 +141,24 @@ def _declare_forward(real: Any, by: str, of_dtype: Any) -> None:
         run_together(threads, record, x, w, bias, y, scratch)
 
 
-def _declare_weight(real: Any) -> None:
+def _weight(real: Any, products: Callable[..., None]) -> Callable[..., None]:
+    """The gradient to the weights, by the kernel `products(threads, x, g, sums, ...)`."""
     size = np.dtype(real).itemsize
-    of_dtype = conv_backward._entries(size)
-    products, products_parallel = map(of_dtype.kernel, ("products", "products_parallel"))
-    dots, arrange = of_dtype.kernel("dots"), of_dtype.kernel("arrange")
-
-    @kernel(force_inline=True)
-    def operands(record: int, x: int, g: int, dw: int) -> Any:
-        n, c, h, width, o, oh, ow, groups, area = words(record, 9)
-        depth = c // groups * area
-        return (
-            strided(
-                real, x, (n, c, h, width),
-                (c * h * width * size, h * width * size, width * size, size),
-            ),
-            strided(
-                real, g, (n, o, oh, ow), (o * oh * ow * size, oh * ow * size, ow * size, size)
-            ),
-            strided(real, dw, (o, depth), (depth * size, size)),
-        )  # fmt: skip
+    arrange = conv_backward._entries(size).kernel("arrange")
 
     @kernel
-    def by_products(record: int, x: int, g: int, dw: int, scratch: int) -> None:
-        images, upper, _ = operands(record, x, g, dw)
-        (
-            _, c, _, _, o, _, _, groups, area, in_place, first, room, zeroed,
-            positions, count, taps, layout,
-        ) = words(record, 17)  # fmt: skip
-        own = c // groups
-        sums = strided(
-            real, scratch, (1, area, own, o),
-            (area * own * o * size, own * o * size, o * size, size),
-        )  # fmt: skip
-        view(real, scratch, area * own * o)[:] = 0
-        products(
-            images, upper, sums, _table(positions, count), _table(taps, area), _table(layout, 3),
-            in_place, groups, _buffer(scratch + first, 1, room, zeroed),
-        )  # fmt: skip
-        arrange(sums[0], strided(real, dw, (o, own, area), (own * area * size, area * size, size)))
-
-    @declare("conv2d_weight_by_products", real, "record x g dw scratch")
-    def conv2d_weight(record: int, x: int, g: int, dw: int, scratch: int) -> None:
-        by_products(record, x, g, dw, scratch)
-
-    @declare("conv2d_weight_by_products_parallel", real, "threads record x g dw scratch")
-    def conv2d_weight_parallel(
-        threads: int, record: int, x: int, g: int, dw: int, scratch: int
-    ) -> None:
+    def run(threads: int, record: int, x: int, g: int, dw: int, scratch: int) -> None:
         """Each thread adds up its own images; `scratch` has sums and room for each."""
-        if threads <= 1:
-            by_products(record, x, g, dw, scratch)
-            return
-        images, upper, _ = operands(record, x, g, dw)
         (
-            _, c, _, _, o, _, _, groups, area, in_place, first, room, zeroed,
-            positions, count, taps, layout,
+            n, c, h, width, o, oh, ow, groups, kh, kw, first, room, zeroed,
+            runs, many, vectors, geometry,
         ) = words(record, 17)  # fmt: skip
-        own = c // groups
-        length = area * own * o
-        sums = strided(
-            real, scratch, (threads, area, own, o),
-            (length * size, own * o * size, o * size, size),
-        )  # fmt: skip
+        length = o * many * vectors
         view(real, scratch, threads * length)[:] = 0
-        products_parallel(
-            threads, images, upper, sums, _table(positions, count), _table(taps, area),
-            _table(layout, 3), in_place, groups,
+        products(
+            threads, view(real, x, (n, c, h, width)), view(real, g, (n, o, oh, ow)),
+            view(real, scratch, (threads, o, many, vectors)), _table(runs, many),
+            _table(geometry, 8), groups,
             _buffer(scratch + first * threads, threads, room, zeroed),
         )  # fmt: skip
         total = view(real, scratch, length)
@@ -193,29 +166,63 @@ def _declare_weight(real: Any) -> None:
             part = view(real, scratch + t * length * size, length)
             for i in range(length):
                 total[i] += part[i]
-        arrange(sums[0], strided(real, dw, (o, own, area), (own * area * size, area * size, size)))
+        sums = view(real, scratch, (o, many, vectors))
+        arrange(sums, view(real, dw, (o, c // groups, kh, kw)))
+
+    return run
+
+
+def _declare_weight(real: Any) -> None:
+    size = np.dtype(real).itemsize
+    of_dtype = conv_backward._entries(size)
+    serial, parallel = map(of_dtype.kernel, ("products", "products_parallel"))
+    dots = of_dtype.kernel("dots")
+
+    @kernel(force_inline=True)
+    def alone(threads, x, g, sums, runs, geometry, groups, buffer):  # type: ignore[no-untyped-def]
+        serial(x, g, sums, runs, geometry, groups, buffer)
+
+    @kernel(force_inline=True)
+    def together(threads, x, g, sums, runs, geometry, groups, buffer):  # type: ignore[no-untyped-def]
+        if threads <= 1:
+            serial(x, g, sums, runs, geometry, groups, buffer)
+        else:
+            parallel(threads, x, g, sums, runs, geometry, groups, buffer)
+
+    run_alone, run_together = _weight(real, alone), _weight(real, together)
+
+    @declare("conv2d_weight_by_products", real, "record x g dw scratch")
+    def conv2d_weight(record: int, x: int, g: int, dw: int, scratch: int) -> None:
+        run_alone(1, record, x, g, dw, scratch)
+
+    @declare("conv2d_weight_by_products_parallel", real, "threads record x g dw scratch")
+    def conv2d_weight_parallel(
+        threads: int, record: int, x: int, g: int, dw: int, scratch: int
+    ) -> None:
+        run_together(threads, record, x, g, dw, scratch)
 
     @declare("conv2d_weight_by_dots", real, "record dots x g dw scratch")
     def conv2d_weight_by_dots(
         record: int, dots_record: int, x: int, g: int, dw: int, scratch: int
     ) -> None:
         """As `conv_backward.conv2d_weight`: infinities and NaN are left to the other way."""
-        images, upper, result = operands(record, x, g, dw)
-        groups = words(record, 8)[7]
+        n, c, h, width, o, oh, ow, groups, kh, kw = words(record, 10)
         table, taps, geometry, numbers, length, together, room = words(dots_record, 7)
+        result = view(real, dw, (o, c // groups * kh * kw))
         dots(
-            images, upper, result, _table(table, taps), _table(geometry, numbers), groups, length,
-            together, _buffer(scratch, 1, room, room),
+            view(real, x, (n, c, h, width)), view(real, g, (n, o, oh, ow)), result,
+            _table(table, taps), _table(geometry, numbers), groups, length, together,
+            _buffer(scratch, 1, room, room),
         )  # fmt: skip
         flat, finite = view(real, dw, result.size), True
         for i in range(flat.size):
             finite &= flat[i] - flat[i] == 0
         if not finite:
-            by_products(record, x, g, dw, scratch)
+            run_alone(1, record, x, g, dw, scratch)
 
 
 for _real in REALS:
     _size = np.dtype(_real).itemsize
-    _declare_forward(_real, "positions", conv.positions_kernels(_size))
-    _declare_forward(_real, "vectors", conv.vectors_kernels(_size))
+    for _by in conv.MAKERS:
+        _declare_forward(_real, _by, conv.loops(_by, _size))
     _declare_weight(_real)
