@@ -37,8 +37,8 @@ from tinytorch.graph.passes.manager import PassManager, PassResult
 #: Passes that change no bit of any result, and keep the graph trainable.
 TRAINING_PASSES = ("no-ops", "algebra", "cse", "fold", "dce", "dead-statistics")
 #: For a model whose weights do not change any more.
-INFERENCE_PASSES = (*TRAINING_PASSES, "attention", "gelu", "conv-bn", "dce", "onednn",
-                    "channels-last", "dce")  # fmt: skip
+INFERENCE_PASSES = (*TRAINING_PASSES, "attention", "gelu", "flat-linear", "conv-bn", "dce",
+                    "onednn", "channels-last", "dce")  # fmt: skip
 
 
 class OptimizationError(TinyTorchError, RuntimeError):

@@ -7,7 +7,9 @@ from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy as Chu
 from tinytorch.fx.passes.conv_bn import ConvBatchNorm as ConvBatchNorm
 from tinytorch.fx.passes.dead_statistics import DeadStatistics as DeadStatistics
 from tinytorch.fx.passes.early_update import EarlyUpdate as EarlyUpdate
+from tinytorch.fx.passes.flat_linear import FlatLinears as FlatLinears
 from tinytorch.fx.passes.gelu import Gelu as Gelu
 from tinytorch.fx.passes.no_ops import NoOps as NoOps
 from tinytorch.fx.passes.onednn import OneDnn as OneDnn
 from tinytorch.fx.passes.reinplace import Reinplace as Reinplace
+from tinytorch.fx.passes.winograd import Winograd as Winograd

@@ -13,8 +13,9 @@ from tinytorch.graph.passes.base import OptimizationPass
 
 CPU = torch.device("cpu")
 LEAST_SECONDS = 0.002  # that a sample lasts
-MOST_SECONDS = 0.25  # that a race lasts, unless a single call is longer
-ROUNDS = 5
+MOST_SECONDS = 0.25  # that a race lasts, unless LEAST_ROUNDS are longer
+LEAST_ROUNDS, MOST_ROUNDS = 3, 5
+CLEARLY = 1.25  # times as fast: the race is over
 
 
 def is_faster(
@@ -31,7 +32,8 @@ def is_faster(
         synchronize(device)
         once = max(time.perf_counter() - start, 1e-7)
         calls = max(1, int(LEAST_SECONDS / once))
-        rounds = max(1, min(ROUNDS, int(MOST_SECONDS / (2 * calls * once))))
+        rounds = int(MOST_SECONDS / (2 * calls * once))
+        rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, rounds))
         best = [float("inf"), float("inf")]
         gc.disable()
         try:
@@ -42,6 +44,8 @@ def is_faster(
                         function()
                     synchronize(device)
                     best[i] = min(best[i], clock() - begin)
+                if CLEARLY * best[0] < best[1]:
+                    break
         finally:
             gc.enable()
     return best[0] < best[1]
