@@ -163,18 +163,28 @@ def _make_entries(
 
     @kernel
     def weights(w: Array, spread: Array, u: Array) -> None:
-        """u[element][c, o] from w (o, c, 3, 3); `spread` is scratch memory (c, 9, o)."""
+        """u[element] from w (o, c, 3, 3); `spread` is scratch memory (c, 9, o).
+
+        It consists of panels, one after another, each (c, columns), as `multiply` reads them: a
+        kernel that is larger than the caches is read in one stream.
+        """
         out_channels, channels, item = w.shape[0], w.shape[1], w.itemsize
         pack(
             out_channels, channels * 9, address(w), w.strides[0], item, address(spread),
             spread.strides[1],
         )  # fmt: skip
-        for c in range(channels):
-            transform_weights(
-                dtype, spread.strides[1] // REGISTER_BYTES, address(spread) + c * spread.strides[0],
-                3 * spread.strides[1], spread.strides[1], address(u) + c * u.strides[1],
-                size * u.strides[0], u.strides[0], 0,
-            )  # fmt: skip
+        ld = spread.strides[1]
+        o = 0
+        while o < u.shape[2]:
+            columns = panel_columns(u.shape[2] - o, REGISTER_BYTES // item)
+            panel = address(u) + o * u.shape[1] * item
+            for c in range(channels):
+                transform_weights(
+                    dtype, columns * item // REGISTER_BYTES,
+                    address(spread) + c * spread.strides[0] + o * item, 3 * ld, ld,
+                    panel + c * columns * item, size * u.strides[0], u.strides[0], 0,
+                )  # fmt: skip
+            o += columns
 
     @kernel
     def multiply(
@@ -192,7 +202,7 @@ def _make_entries(
                     lda = channels * item
                     tile(
                         min(rows, count - i), columns, channels, v + element * next_v + i * lda,
-                        lda, item, u + element * next_u + o * item, ld, 0, 0,
+                        lda, item, u + element * next_u + o * lda, columns * item, 0, 0,
                         products + element * next_product + i * ld + o * item, ld, 0,
                     )  # fmt: skip
                 o += columns
@@ -314,7 +324,8 @@ class WinogradFilter:
         deep, wide = (-(-size // lanes) * lanes for size in (channels, out_channels))
         self._entries = _entries(m, w.itemsize)
         self._kernel = allocate(((m + 2) ** 2, deep, wide), dtype)
-        self._kernel[:, channels:] = 0
+        if channels < deep:
+            self._kernel.fill(0)  # what stands for channels that are not there
         spread = workspace((max(channels, 1), 9, wide), dtype)
         spread[..., out_channels:] = 0
         self._entries.weights(np.ascontiguousarray(w), spread, self._kernel)
