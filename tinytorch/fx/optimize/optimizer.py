@@ -41,6 +41,12 @@ TRAINING_PASSES = ("no-ops", "algebra", "cse", "fold", "dce", "dead-statistics")
 INFERENCE_PASSES = (*TRAINING_PASSES, "attention", "gelu", "flat-linear", "conv-bn", "dce",
                     "onednn", "channels-last", "dce")  # fmt: skip
 
+#: The same with Winograd's algorithm for 3x3 convolutions, whose rounding is another.
+WINOGRAD_PASSES = tuple(
+    name for each in INFERENCE_PASSES
+    for name in (("winograd", each) if each == "onednn" else (each,))
+)  # fmt: skip
+
 
 class OptimizationError(TinyTorchError, RuntimeError):
     """A model that cannot be optimized, or an optimizer that is asked in the wrong order."""
