@@ -26,7 +26,7 @@ import torch
 import torch.utils.checkpoint
 
 from tinytorch.bench import format_bytes, format_seconds, format_table
-from tinytorch.fx.recompute.checkpointing import CLEANING
+from tinytorch.fx.recompute.checkpointing import CLEANING, ORDERING
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.profile.liveness import storages
 from tinytorch.fx.profile.memory_meter import MemoryMeter
