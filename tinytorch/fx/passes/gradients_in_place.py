@@ -8,19 +8,11 @@ import torch
 import torch.fx
 from torch.fx import Node
 
-from tinytorch.fx.passes.nodes import aten, insert, is_call, value
+from tinytorch.fx.passes.nodes import insert, is_call, value
 from tinytorch.fx.passes.reinplace import readers_of
+from tinytorch.fx.semantics.in_place import GRADIENT_WRITERS
 from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
-
-#: Functions of a gradient, and their form that writes into a given tensor.
-WRITERS: dict[Any, Any] = {
-    aten.gelu_backward.default: aten.gelu_backward.grad_input,
-    aten.silu_backward.default: aten.silu_backward.grad_input,
-    aten.sigmoid_backward.default: aten.sigmoid_backward.grad_input,
-    aten.tanh_backward.default: aten.tanh_backward.grad_input,
-    aten.threshold_backward.default: aten.threshold_backward.grad_input,
-}
 
 
 @register_pass
@@ -37,7 +29,7 @@ class GradientsInPlace(OptimizationPass):
 
     def analyze(self, graph: torch.fx.Graph) -> list[Node]:
         """The nodes that can write over their first argument."""
-        candidates = [n for n in graph.nodes if is_call(n, *WRITERS)]
+        candidates = [n for n in graph.nodes if is_call(n, *GRADIENT_WRITERS)]
         if not candidates:
             return []
         memory = Aliasing(graph, self.semantics)
@@ -49,7 +41,7 @@ class GradientsInPlace(OptimizationPass):
             gradient: Any = node.args[0]
             with graph.inserting_before(node):
                 new = insert(
-                    graph, WRITERS[node.target], node.args, like=node, **node.kwargs,
+                    graph, GRADIENT_WRITERS[node.target], node.args, like=node, **node.kwargs,
                     grad_input=gradient,
                 )  # fmt: skip
             node.replace_all_uses_with(new)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten
 
+import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.bench.units import format_bytes
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
