@@ -4,10 +4,14 @@
     python benchmarks/inference.py --compile          also torch.compile with freezing (minutes)
     python benchmarks/inference.py --check            exits with 1 if a limit is missed
 
+A model with 3x3 convolutions is optimized a second time, with the pass "winograd" among the others;
+the limit is for the faster of both.
+
 All run in turns (A B A B) on the CPU time of the thread. How much faster a model can become depends
 on how well eager PyTorch uses the machine already: "peak" is the rate of the packed matrix product
 of oneDNN here, "of peak" the part of it that a model reaches, and "bound" the speed-up at which all
-of its arithmetic would run at that rate.
+of its arithmetic would run at that rate. Winograd's algorithm multiplies less often, and is not
+held by that bound.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tinytorch.bench import Timing, format_seconds, format_table, ratio, time_callables
 from tinytorch.fx.models import LoadedModel, call, load_model
-from tinytorch.fx.optimize.optimizer import GraphOptimizer, OptimizationReport
+from tinytorch.fx.optimize.optimizer import WINOGRAD_PASSES, GraphOptimizer, OptimizationReport
 
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 LIMITS = {"hf:resnet152": 1.8, "hf:bert-base": 2.0, "hf:gpt2": 2.0}
@@ -38,23 +42,26 @@ class Row:
     """One model.
 
     Attributes:
-        timings: by contestant: "eager", "ours", "compile".
+        timings: by contestant: "eager", "ours", "winograd", "compile".
         gflop: of a call.
-        report: of the optimizer.
+        reports: of the optimizers, by contestant.
         compile_seconds: the first call of torch.compile; None if it was not asked.
-        error: largest difference from eager, relative to the largest value.
     """
 
     name: str
     timings: dict[str, Timing]
     gflop: float
-    report: OptimizationReport
+    reports: dict[str, OptimizationReport]
     compile_seconds: float | None
-    error: float
 
     def speedup(self, other: str = "ours") -> float:
         """How many times as fast as eager."""
         return ratio(self.timings["eager"], self.timings[other])
+
+    @property
+    def best(self) -> str:
+        """The fastest of our contestants."""
+        return max(self.reports, key=self.speedup)
 
     def bound(self, peak: float) -> float:
         """The speed-up over eager if all arithmetic ran at the peak rate."""
@@ -63,12 +70,16 @@ class Row:
     def failures(self) -> list[str]:
         """The limits that are missed."""
         found = []
-        if self.speedup() < LIMITS[self.name]:
-            found.append(f"{self.name}: {self.speedup():.2f} < {LIMITS[self.name]} times eager")
-        if self.report.pass_seconds > MOST_PASS_SECONDS:
-            seconds = self.report.pass_seconds
-            found.append(f"{self.name}: passes take {seconds:.1f} s > {MOST_PASS_SECONDS} s")
-        if "compile" in self.timings and self.speedup() < self.speedup("compile"):
+        reached = self.speedup(self.best)
+        if reached < LIMITS[self.name]:
+            found.append(f"{self.name}: {reached:.2f} < {LIMITS[self.name]} times eager")
+        for contestant, report in self.reports.items():
+            if report.pass_seconds > MOST_PASS_SECONDS:
+                found.append(
+                    f"{self.name}: passes of {contestant} take {report.pass_seconds:.1f} s > "
+                    f"{MOST_PASS_SECONDS} s"
+                )
+        if "compile" in self.timings and reached < self.speedup("compile"):
             found.append(f"{self.name}: behind torch.compile ({self.speedup('compile'):.2f})")
         return found
 
@@ -81,8 +92,7 @@ class Row:
             "speedup": {n: self.speedup(n) for n in self.timings if n != "eager"},
             "speedup_bound": self.bound(peak),
             "compile_first_call_s": self.compile_seconds,
-            "relative_error": self.error,
-            "optimizer": self.report.to_dict(),
+            "optimizers": {name: report.to_dict() for name, report in self.reports.items()},
         }
 
 
@@ -112,21 +122,24 @@ def compiled(model: nn.Module, inputs: Any) -> tuple[Any, float]:
 def measure(example: LoadedModel, rounds: int, with_compile: bool) -> Row:
     """Time the contestants on one model."""
     model, inputs = example.model, example.inputs
-    optimizer = GraphOptimizer(model, inputs, device="cpu", trials=1)
-    contestants: dict[str, Any] = {"eager": model, "ours": optimizer.optimize()}
+    optimizers = {"ours": GraphOptimizer(model, inputs, device="cpu", trials=1)}
+    if any(getattr(m, "kernel_size", None) == (3, 3) for m in model.modules()):
+        optimizers["winograd"] = GraphOptimizer(
+            model, inputs, WINOGRAD_PASSES, device="cpu", trials=1
+        )
+    contestants: dict[str, Any] = {"eager": model}
+    contestants.update({name: each.optimize() for name, each in optimizers.items()})
     seconds = None
     if with_compile:
         contestants["compile"], seconds = compiled(model, inputs)
     with torch.no_grad():
         counter = FlopCounterMode(display=False)
         with counter:
-            expected = call(model, inputs)[0]
-        found = call(contestants["ours"], inputs)[0]
-        error = ((found - expected).abs().max() / expected.abs().max()).item()
+            call(model, inputs)
         functions = {n: lambda f=f: call(f, inputs) for n, f in contestants.items()}
         timings = time_callables(functions, rounds=rounds, warmup=2)
-    flops = counter.get_total_flops()
-    return Row(example.name, timings, flops / 1e9, optimizer.report(), seconds, error)
+    reports = {name: each.report() for name, each in optimizers.items()}
+    return Row(example.name, timings, counter.get_total_flops() / 1e9, reports, seconds)
 
 
 def peak_rate(rounds: int) -> float:
@@ -142,19 +155,32 @@ def peak_rate(rounds: int) -> float:
 
 def table(rows: list[Row], peak: float) -> str:
     """A line for each model."""
-    head = ["model", "eager", "ours", "speed-up", "bound", "of peak", "compile", "passes", "error"]
+    head = ["model", "", "time", "speed-up", "bound", "of peak", "passes", "error against float64"]
     lines = []
     for row in rows:
-        rate = row.gflop / row.timings["ours"].median
-        has_compile = "compile" in row.timings
-        lines.append([
-            row.name.removeprefix("hf:"), format_seconds(row.timings["eager"].median),
-            format_seconds(row.timings["ours"].median), f"{row.speedup():.2f}",
-            f"{row.bound(peak):.2f}", f"{rate / peak:.0%}",
-            f"{row.speedup('compile'):.2f} ({row.compile_seconds:.0f} s)" if has_compile else "",
-            f"{row.report.pass_seconds:.2f} s", f"{row.error:.0e}",
-        ])  # fmt: skip
+        name = row.name.removeprefix("hf:")
+        for contestant, timing in row.timings.items():
+            line = [name, contestant, format_seconds(timing.median), "", "", "", "", ""]
+            report = row.reports.get(contestant)
+            if contestant != "eager":
+                line[3] = f"{row.speedup(contestant):.2f}"
+            if contestant == "ours":
+                line[4] = f"{row.bound(peak):.2f}"
+            if contestant != "winograd":
+                line[5] = f"{row.gflop / timing.median / peak:.0%}"
+            if contestant == "compile":
+                line[6] = f"first call {row.compile_seconds:.0f} s"
+            if report is not None:
+                line[6] = f"{report.pass_seconds:.2f} s"
+                line[7] = _errors(report)
+            lines.append(line)
+            name = ""
     return format_table(head, lines)
+
+
+def _errors(report: OptimizationReport) -> str:
+    found = report.accuracy
+    return "" if found is None else f"{found.optimized:.1e}, of the model {found.original:.1e}"
 
 
 def main() -> int:

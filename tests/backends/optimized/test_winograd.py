@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tinytorch.backends.optimized.conv import conv2d
-from tinytorch.backends.optimized.winograd import MATRICES, conv2d_winograd
+from tinytorch.backends.optimized.winograd import MATRICES, WinogradFilter, conv2d_winograd
 
 SHAPES = ((2, 3, 5, 7, 4), (1, 20, 8, 9, 33), (1, 1, 1, 1, 1), (2, 17, 13, 4, 70), (3, 64, 9, 9, 9))
 PARAMS = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
@@ -49,6 +49,21 @@ def test_the_documented_error(rng, m, bound):
     assert bound / 30 < error < bound
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_filter_serves_many_images_in_both_layouts(rng, shape):
+    n, channels, height, width, out_channels = shape
+    w, b = rng.standard_normal((out_channels, channels, 3, 3)), rng.standard_normal(out_channels)
+    transformed = WinogradFilter(w, b, m=2, allocate=np.empty)
+    for _ in range(2):
+        x = rng.standard_normal((n, height, width, channels)).transpose(0, 3, 1, 2)
+        expected = conv2d(x, w, b, **PARAMS)
+        rows = np.full((n, out_channels, height, width), np.nan)
+        channels_last = np.full((n, height, width, out_channels), np.nan).transpose(0, 3, 1, 2)
+        for y in (rows, channels_last):
+            transformed.convolve(x, y)
+            np.testing.assert_allclose(y, expected, rtol=1e-11, atol=1e-11)
+
+
 def test_other_kernels_are_refused():
     x = np.ones((1, 1, 5, 5))
     with pytest.raises(ValueError, match=r"size 3x3 .* not for size 5x5 and m=4; use conv2d"):
@@ -59,6 +74,7 @@ def test_other_kernels_are_refused():
 
 def test_empty():
     assert conv2d_winograd(np.ones((0, 2, 4, 4)), np.ones((3, 2, 3, 3))).shape == (0, 3, 4, 4)
+    assert conv2d_winograd(np.ones((1, 2, 4, 4)), np.ones((0, 2, 3, 3))).shape == (1, 0, 4, 4)
 
 
 SCRIPT = """

@@ -273,11 +273,15 @@ def test_compare_accepts_the_same() -> None:
 
 
 def test_accuracy() -> None:
-    model = nn.Linear(64, 64).eval()
-    x = (randn(8, 64),)
-    good, bad = accuracy(model, model, x), accuracy(model, model.bfloat16().float(), x)
-    assert 0 < good.original == good.optimized < 1e-5 and good.is_good
-    assert bad.original == bad.optimized  # the model itself was changed in place
+    model, x = nn.Linear(64, 64).eval(), randn(8, 64)
+    with torch.no_grad():
+        original = model(x)
+        rounded = functional.linear(x.bfloat16(), *(p.bfloat16() for p in model.parameters()))
+    found = accuracy(model, (x,), original, rounded.float())
+    assert 0 < found.original < 1e-6 and 1e-3 < found.optimized < 1e-1
+    assert not found.is_good and Accuracy(found.original, 2 * found.original).is_good
+    assert accuracy(model, {"input": x}, original, rounded.float()) == found
+    assert all(p.dtype == torch.float32 for p in model.parameters())
     assert not Accuracy(1e-7, 1e-4).is_good
     assert Accuracy(1e-4, 3e-4).is_good
 

@@ -11,6 +11,7 @@ import tinytorch
 from tinytorch import nn, ops
 from tinytorch.graph import Graph, GraphError, OptimizationPass, PassManager, parse_graph, trace
 from tinytorch.graph.interpret import ShapeProp
+from tinytorch.graph.semantics import TinyTorchSemantics
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 
@@ -21,6 +22,15 @@ TEXT = """
     %exp : float32[2, 3] = exp(%sub)
     %dead : float32[2, 3] = neg(%exp)
     return (%exp, %sub)
+"""
+
+REPEATED = """
+    %x : float32[2, 3] = placeholder[x]
+    %exp : float32[2, 3] = exp(%x)
+    %again : float32[2, 3] = exp(%x)
+    %dead : float32[2, 3] = neg(%x)
+    %mul : float32[2, 3] = mul(%exp, %again)
+    return (%mul)
 """
 
 
@@ -45,13 +55,14 @@ class Broken(OptimizationPass):
 def rolled_back(each: OptimizationPass, graph: Graph) -> str:
     """Check that the pass failed and left the graph alone; the error."""
     text = str(graph)
-    result, report = PassManager([each, "dce"]).run(graph)
-    (failure,) = report.failures
-    assert failure.name == each.name and not failure.changed
-    assert str(graph) == text
-    # the next pass goes on from the graph as it was
-    assert str(result) == str(PassManager(["dce"]).run(graph)[0])
-    assert failure.before == text
+    for compares_each in (False, True):
+        result, report = PassManager([each, "dce"], each=compares_each).run(graph)
+        (failure,) = report.failures
+        assert failure.name == each.name and not failure.changed
+        assert str(graph) == text
+        # the next pass goes on from the graph as it was
+        assert str(result) == str(PassManager(["dce"]).run(graph)[0])
+        assert failure.before == text
     return failure.error or ""
 
 
@@ -133,6 +144,31 @@ def test_another_order_of_a_sum_is_caught_unless_declared():
     assert "differs by up to" in rolled_back(Reassociates(), graph)
     result, report = PassManager([ReassociatesOpenly()]).run(graph)
     assert not report.failures and str(result) != str(graph)
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_bits_are_compared_before_a_pass_changes_rounding(each):
+    graph = trace(lambda x, y, z: x + y + z, *[tinytorch.ones(64) for _ in range(3)]).graph
+    _, report = PassManager([Reassociates(), ReassociatesOpenly()], each=each).run(graph)
+    assert [r.error is None for r in report.results] == [False, True]
+
+
+def test_compares_at_the_end_alone():
+    class Counting(TinyTorchSemantics):
+        runs = 0
+
+        def run(self, graph, inputs):
+            self.runs += 1
+            return super().run(graph, inputs)
+
+    counts = []
+    for each in (False, True):
+        semantics = Counting()
+        passes = ["cse", "dce", "cse"]
+        _, report = PassManager(passes, semantics, trials=1, each=each).run(parse_graph(REPEATED))
+        assert [r.changed for r in report.results] == [True, True, False]
+        counts.append(semantics.runs)
+    assert counts == [2, 3]  # the first is that of the graph itself
 
 
 class CutsTheGradient(Broken):

@@ -163,18 +163,28 @@ def _make_entries(
 
     @kernel
     def weights(w: Array, spread: Array, u: Array) -> None:
-        """u[element][c, o] from w (o, c, 3, 3); `spread` is scratch memory (c, 9, o)."""
+        """u[element] from w (o, c, 3, 3); `spread` is scratch memory (c, 9, o).
+
+        It consists of panels, one after another, each (c, columns), as `multiply` reads them: a
+        kernel that is larger than the caches is read in one stream.
+        """
         out_channels, channels, item = w.shape[0], w.shape[1], w.itemsize
         pack(
             out_channels, channels * 9, address(w), w.strides[0], item, address(spread),
             spread.strides[1],
         )  # fmt: skip
-        for c in range(channels):
-            transform_weights(
-                dtype, spread.strides[1] // REGISTER_BYTES, address(spread) + c * spread.strides[0],
-                3 * spread.strides[1], spread.strides[1], address(u) + c * u.strides[1],
-                size * u.strides[0], u.strides[0], 0,
-            )  # fmt: skip
+        ld = spread.strides[1]
+        o = 0
+        while o < u.shape[2]:
+            columns = panel_columns(u.shape[2] - o, REGISTER_BYTES // item)
+            panel = address(u) + o * u.shape[1] * item
+            for c in range(channels):
+                transform_weights(
+                    dtype, columns * item // REGISTER_BYTES,
+                    address(spread) + c * spread.strides[0] + o * item, 3 * ld, ld,
+                    panel + c * columns * item, size * u.strides[0], u.strides[0], 0,
+                )  # fmt: skip
+            o += columns
 
     @kernel
     def multiply(
@@ -192,7 +202,7 @@ def _make_entries(
                     lda = channels * item
                     tile(
                         min(rows, count - i), columns, channels, v + element * next_v + i * lda,
-                        lda, item, u + element * next_u + o * item, ld, 0, 0,
+                        lda, item, u + element * next_u + o * lda, columns * item, 0, 0,
                         products + element * next_product + i * ld + o * item, ld, 0,
                     )  # fmt: skip
                 o += columns
@@ -241,10 +251,12 @@ def _make_entries(
                         result + (i * across * m + j) * ld, across * m * ld, ld, address(bias),
                     )  # fmt: skip
                 for h in range(first * m, min((first + chunk) * m, height)):
-                    pack(
-                        width, y.shape[1], result + (h - first * m) * across * m * ld, ld, item,
-                        address(y) + n * y.strides[0] + h * y.strides[2], y.strides[1],
-                    )  # fmt: skip
+                    row = result + (h - first * m) * across * m * ld
+                    target = address(y) + n * y.strides[0] + h * y.strides[2]
+                    if y.strides[3] == item:
+                        pack(width, y.shape[1], row, ld, item, target, y.strides[1])
+                    else:  # channels last, as the result is
+                        pack(y.shape[1], width, row, item, ld, target, y.strides[3])
 
     @kernel
     def serial(x: Array, u: Array, bias: Array, y: Array, chunk: int, buffer: Array) -> None:
@@ -279,6 +291,68 @@ def _entries(m: int, itemsize: int) -> Entries:
     return _make_entries(m, np.float64, gemm_tile_f64, pack_f64)
 
 
+class WinogradFilter:
+    """A 3x3 kernel transformed once, for any number of convolutions with stride 1 and padding 1.
+
+    Args:
+        w: (O, C, 3, 3), float32 or float64.
+        b: (O,) or None.
+        m: 4 (fastest) or 2 (more accurate); see the errors above.
+        allocate: makes the array of the transformed kernel, from its shape and dtype. The default
+            takes from the pool, for a kernel that is soon dropped.
+
+    Raises:
+        ValueError: the kernel is not 3x3, or there are no transforms for m.
+    """
+
+    def __init__(
+        self,
+        w: Array,
+        b: Array | None = None,
+        *,
+        m: int = 4,
+        allocate: Callable[[tuple[int, ...], np.dtype[Any]], Array] = workspace,
+    ) -> None:
+        if w.shape[2:] != (3, 3) or m not in MATRICES:
+            raise ValueError(
+                f"Winograd convolution is for kernels of size 3x3 and m in {sorted(MATRICES)}, "
+                f"not for size {w.shape[2]}x{w.shape[3]} and m={m}; use conv2d"
+            )
+        self.m, self.shape, dtype = m, w.shape, w.dtype
+        out_channels, channels = w.shape[:2]
+        lanes = REGISTER_BYTES // w.itemsize
+        deep, wide = (-(-size // lanes) * lanes for size in (channels, out_channels))
+        self._entries = _entries(m, w.itemsize)
+        self._kernel = allocate(((m + 2) ** 2, deep, wide), dtype)
+        if channels < deep:
+            self._kernel.fill(0)  # what stands for channels that are not there
+        spread = workspace((max(channels, 1), 9, wide), dtype)
+        spread[..., out_channels:] = 0
+        self._entries.weights(np.ascontiguousarray(w), spread, self._kernel)
+        self._bias = np.zeros(wide, dtype)
+        if b is not None:
+            self._bias[:out_channels] = b
+
+    def convolve(self, x: Array, y: Array) -> None:
+        """Write the convolution of x into y.
+
+        Args:
+            x: (N, C, H, W) in the dtype of the kernel, with any strides.
+            y: (N, O, H, W), with its rows or its channels innermost.
+        """
+        n, _, height, width = x.shape
+        m = self.m
+        elements, deep, wide = self._kernel.shape
+        across, down = -(-width // m), -(-height // m)
+        tile_bytes = elements * (deep + wide) * x.itemsize
+        chunk = max(1, min(down, CHUNK_BYTES // (tile_bytes * across)))
+        room = (down * m + 2) * (across * m + 2) * deep * x.itemsize
+        room += chunk * across * (tile_bytes + m * m * wide * x.itemsize) + elements * 128
+        count = min(threads.threads_for(n * tile_bytes * across * down), n)
+        buffers = zeroed(count, room)
+        self._entries.run("images", count, x, self._kernel, self._bias, y, chunk, buffers)
+
+
 def conv2d_winograd(x: Array, w: Array, b: Array | None = None, *, m: int = 4) -> Array:
     """`conv2d` with a 3x3 kernel, stride 1 and padding 1, by Winograd's F(m, 3).
 
@@ -294,32 +368,8 @@ def conv2d_winograd(x: Array, w: Array, b: Array | None = None, *, m: int = 4) -
     Raises:
         ValueError: the kernel is not 3x3, or there are no transforms for m.
     """
-    if w.shape[2:] != (3, 3) or m not in MATRICES:
-        raise ValueError(
-            f"Winograd convolution is for kernels of size 3x3 and m in {sorted(MATRICES)}, "
-            f"not for size {w.shape[2]}x{w.shape[3]} and m={m}; use conv2d"
-        )
-    n, channels, height, width = x.shape
-    out_channels, itemsize, dtype = w.shape[0], x.itemsize, x.dtype
-    y = empty((n, out_channels, height, width), dtype)
-    if y.size == 0:
-        return y
-    lanes = REGISTER_BYTES // itemsize
-    deep, wide = (-(-size // lanes) * lanes for size in (channels, out_channels))
-    of_dtype = _entries(m, itemsize)
-    u = workspace(((m + 2) ** 2, deep, wide), dtype)
-    u[:, channels:] = 0
-    spread = workspace((max(channels, 1), 9, wide), dtype)
-    spread[..., out_channels:] = 0
-    of_dtype.weights(np.ascontiguousarray(w), spread, u)
-    bias = np.zeros(wide, dtype)
-    if b is not None:
-        bias[:out_channels] = b
-    across, down = -(-width // m), -(-height // m)
-    tile_bytes = (m + 2) ** 2 * (deep + wide) * itemsize
-    chunk = max(1, min(down, CHUNK_BYTES // (tile_bytes * across)))
-    room = (down * m + 2) * (across * m + 2) * deep * itemsize
-    room += chunk * across * (tile_bytes + m * m * wide * itemsize) + (m + 2) ** 2 * 128
-    count = min(threads.threads_for(n * tile_bytes * across * down), n)
-    of_dtype.run("images", count, x, u, bias, y, chunk, zeroed(count, room))
+    transformed = WinogradFilter(w, b, m=m)
+    y = empty((x.shape[0], w.shape[0], *x.shape[2:]), x.dtype)
+    if y.size:
+        transformed.convolve(x, y)
     return y

@@ -22,6 +22,7 @@ from tinytorch.fx.optimize.optimized import OptimizedModule
 from tinytorch.fx.optimize.speed_comparison import SpeedComparison, compare_speed
 from tinytorch.fx.optimize.verify import (
     Accuracy,
+    Behaviour,
     ForwardSemantics,
     accuracy,
     compare,
@@ -37,8 +38,14 @@ from tinytorch.graph.passes.manager import PassManager, PassResult
 #: Passes that change no bit of any result, and keep the graph trainable.
 TRAINING_PASSES = ("no-ops", "algebra", "cse", "fold", "dce", "dead-statistics")
 #: For a model whose weights do not change any more.
-INFERENCE_PASSES = (*TRAINING_PASSES, "attention", "gelu", "conv-bn", "dce", "onednn",
-                    "channels-last", "dce")  # fmt: skip
+INFERENCE_PASSES = (*TRAINING_PASSES, "attention", "gelu", "flat-linear", "conv-bn", "dce",
+                    "onednn", "channels-last", "dce")  # fmt: skip
+
+#: The same with Winograd's algorithm for 3x3 convolutions, whose rounding is another.
+WINOGRAD_PASSES = tuple(
+    name for each in INFERENCE_PASSES
+    for name in (("winograd", each) if each == "onednn" else (each,))
+)  # fmt: skip
 
 
 class OptimizationError(TinyTorchError, RuntimeError):
@@ -130,10 +137,12 @@ class GraphOptimizer:
         print(optimizer.report())
         print(optimizer.benchmark())
 
-    After each pass the graph is compared with the one captured: results, buffers and the state of
-    the random generator on several inputs, and gradients unless it is frozen; what fails is rolled
-    back. In the end the module is compared with the model itself, also in what memory results
-    share and which inputs are written, on other values and, if sizes are open, another batch.
+    The graph is compared with the one captured: results, buffers and the state of the random
+    generator on several inputs, and gradients unless it is frozen. This is done where the passes
+    end that keep every bit, and behind the last pass; only if something differs there, all passes
+    are run again and compared after each, and what fails is rolled back. In the end the module is
+    compared with the model itself, also in what memory results share and which inputs are written,
+    on other values and, if sizes are open, another batch.
 
     Args:
         model: stays as it is. In evaluation mode it is frozen: its weights are folded and packed.
@@ -181,6 +190,7 @@ class GraphOptimizer:
         self._module: OptimizedModule | None = None
         self._report = OptimizationReport()
         self._changes: list[Change] = []
+        self._is_random = False
 
     def optimize(self) -> OptimizedModule:
         """Capture, run the passes, check. The module is called like the model.
@@ -198,6 +208,7 @@ class GraphOptimizer:
                 captured = capture_forward(self.model, self.inputs, dynamic_dims=self.dynamic_dims)
             report.capture_seconds += perf_counter() - start
             self._remember_examples(captured.graph)
+            self._is_random = any(map(self.semantics.is_random, captured.graph.nodes))
             start = perf_counter()
             graph = self._run_passes(captured.graph, mode)
             seconds = sum(r.seconds for r in report.results[mode])
@@ -272,10 +283,11 @@ class GraphOptimizer:
     def _run_passes(self, graph: torch.fx.Graph, mode: str) -> torch.fx.Graph:
         made: list[torch.fx.Graph] = []
         recorded = [_Recorded(each, made, self.device) for each in self.passes]
-        manager = PassManager(recorded, self.semantics, self.rounds, self.trials)
+        manager = PassManager(recorded, self.semantics, self.rounds, self.trials, each=False)
         final, report = manager.run(graph)
         self._report.results[mode] = report.results
         before = graph
+        made = made[-len(report.results) :] if report.results else []  # of the last run of all
         for position, (result, after) in enumerate(zip(report.results, made, strict=True)):
             if result.changed:
                 self._changes.append(Change(position, result.name, mode, before))
@@ -300,6 +312,7 @@ class GraphOptimizer:
         """What the optimized module does otherwise than the model; None if nothing."""
         module = self._optimized()
         was_training = module.training
+        pairs: list[tuple[Behaviour, Behaviour]] = []
         try:
             for mode in module.graphs:
                 if not self.frozen:
@@ -309,32 +322,37 @@ class GraphOptimizer:
                         expected = observe(self.model, self.model, batch, seed, not self.frozen)
                         found = observe(module, self.model, batch, seed, not self.frozen)
                         compare(expected, found)
+                        pairs.append((expected, found))
         except GraphError as error:
             return f"{mode}, input {seed}: {error}"
         finally:
             nn.Module.train(module, was_training)
-        return self._inaccuracy()
+        return self._inaccuracy(*pairs[0])
 
     def _batches(self) -> Iterator[Any]:
         """The example, others with other values, and a larger one if sizes are open."""
-        for seed in range(self.trials):
+        for seed in range(max(1, self.trials)):
             yield other_values(self.inputs, seed)
         if self.dynamic_dims:
             yield larger(self.inputs, self.dynamic_dims)
 
-    def _inaccuracy(self) -> str | None:
-        """What is wrong with the error against float64; None if nothing, or if it is not asked."""
+    def _inaccuracy(self, expected: Behaviour, found: Behaviour) -> str | None:
+        """What is wrong with the error against float64; None if nothing, or if it is not asked.
+
+        Args:
+            expected, found: of the model and of the optimized module, on the example.
+        """
         kinds = {p.dtype for p in self.model.parameters()}
         if not self.frozen or kinds != {torch.float32} or self.device.type == "mps":
             return None
-        if any(map(self.semantics.is_random, self._optimized().graph_module.graph.nodes)):
+        if self._is_random:
             return None  # float64 draws other numbers
         with _in_mode(self.model, "eval"):
-            found = accuracy(self.model, self._optimized(), self.inputs)
-        self._report.accuracy = found
-        if found.is_good:
+            errors = accuracy(self.model, self.inputs, expected.leaves, found.leaves)
+        self._report.accuracy = errors
+        if errors.is_good:
             return None
-        return f"error against float64 {found.optimized:.2g}, of the model {found.original:.2g}"
+        return f"error against float64 {errors.optimized:.2g}, of the model {errors.original:.2g}"
 
 
 class _Recorded(OptimizationPass):

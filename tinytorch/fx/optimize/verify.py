@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from tinytorch.fx.models import call
@@ -212,20 +212,31 @@ class Accuracy:
         return self.optimized <= max(WORSE * self.original, 1e-6)
 
 
-def accuracy(model: nn.Module, optimized: nn.Module, batch: Any) -> Accuracy:
-    """Errors of a float32 model and of its optimized form against the model in float64."""
-    exact = copy.deepcopy(model).double()
-    doubled = tree_map(
-        lambda x: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x, batch
-    )
+def accuracy(model: nn.Module, batch: Any, original: Any, optimized: Any) -> Accuracy:
+    """Errors of two results of a float32 model against that of the model in float64.
+
+    Args:
+        original, optimized: what the model and its optimized form give for the batch.
+    """
+
+    def doubled(x: Any) -> Any:
+        return x.double() if isinstance(x, Tensor) and x.is_floating_point() else x
+
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    args, kwargs = ((), batch) if isinstance(batch, dict) else (_as_tuple(batch), None)
+    exact = {name: doubled(tensor) for name, tensor in state.items()}
     with torch.no_grad(), preserved([]):
-        reference = _floats(call(exact, doubled))
-        errors = []
-        for module in (model, optimized):
-            found = _floats(call(module, batch))
-            pairs = zip(found, reference, strict=True)
-            errors.append(max((_error(a, b) for a, b in pairs), default=0.0))
+        result = functional_call(model, exact, *tree_map(doubled, (args, kwargs)))
+    reference = _floats(result)
+    errors = []
+    for found in (original, optimized):
+        pairs = zip(_floats(found), reference, strict=True)
+        errors.append(max((_error(a, b) for a, b in pairs), default=0.0))
     return Accuracy(*errors)
+
+
+def _as_tuple(batch: Any) -> tuple[Any, ...]:
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
 
 
 def _floats(result: Any) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Layers whose weights are packed for oneDNN, as functions that a node can call.
+"""Layers whose weights are packed for a kernel, as functions that a node can call.
 
 oneDNN multiplies blocks of a weight that lie in the order in which it reads them, and applies relu,
 gelu or a residual addition to a block of the result while it is in the cache. PyTorch has these
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,3 +122,46 @@ class PackedConvolution:
         else:
             result = kernels.default(x, *operands, unary, [], algorithm)
         return result
+
+
+class WinogradConvolution:
+    """epilogue(conv2d(x, W) + b) by Winograd's F(m, 3), which comes out in channels-last.
+
+    Stride and padding are 1. W is transformed once, to (m + 2)^2 matrices.
+
+    Args:
+        weight: (O, I, 3, 3).
+        bias: (O,) or None.
+        m: 2 or 4.
+        epilogue: with relu, or without a function.
+    """
+
+    is_pure = True
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, m: int, epilogue: Epilogue) -> None:
+        # here, because it needs numba
+        from tinytorch.backends.optimized.winograd import WinogradFilter
+
+        def allocate(shape: tuple[int, ...], dtype: Any) -> Any:
+            kind = torch.from_numpy(np.empty(0, dtype)).dtype
+            return torch.empty(shape, dtype=kind).numpy()  # aligned to cache lines
+
+        b = None if bias is None else bias.detach().numpy()
+        self.filter = WinogradFilter(weight.detach().numpy(), b, m=m, allocate=allocate)
+        self.epilogue = epilogue
+        self.__name__ = f"winograd_convolution_{epilogue.unary}"
+        self.__module__ = __name__
+
+    def __call__(self, x: Tensor, *other: Tensor) -> Tensor:
+        n, _, height, width = x.shape
+        sizes = (n, self.filter.shape[0], height, width)
+        result = torch.empty(sizes, dtype=x.dtype, memory_format=torch.channels_last)
+        if result.numel():
+            self.filter.convolve(x.detach().numpy(), result.numpy())
+        for each in other:
+            result.add_(each)
+        return result.relu_() if self.epilogue.unary == "relu" else result
+
+
+PackedLayer = PackedLinear | PackedConvolution | WinogradConvolution
+IMAGE_LAYERS = (PackedConvolution, WinogradConvolution)  # whose results are in channels-last

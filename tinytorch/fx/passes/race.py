@@ -13,8 +13,9 @@ from tinytorch.graph.passes.base import OptimizationPass
 
 CPU = torch.device("cpu")
 LEAST_SECONDS = 0.002  # that a sample lasts
-MOST_SECONDS = 0.25  # that a race lasts, unless a single call is longer
-ROUNDS = 5
+MOST_SECONDS = 0.25  # that a race lasts, unless LEAST_ROUNDS are longer
+LEAST_ROUNDS, MOST_ROUNDS = 3, 5
+CLEARLY = 1.25  # times as fast: the race is over after a round, of long calls after the first
 
 
 def is_faster(
@@ -23,25 +24,29 @@ def is_faster(
     """`new` takes less time than `old`: fastest samples, interleaved, waiting for the device."""
     is_single = device.type == "cpu" and torch.get_num_threads() == 1
     clock = time.thread_time if is_single else time.perf_counter
+    best = [float("inf"), float("inf")]
+
+    def sample(calls: int) -> None:
+        for i, function in enumerate((new, old)):
+            begin = clock()
+            for _ in range(calls):
+                function()
+            synchronize(device)
+            best[i] = min(best[i], (clock() - begin) / calls)
+
     with torch.no_grad():
-        new()
-        synchronize(device)
         start = time.perf_counter()
-        old()
-        synchronize(device)
-        once = max(time.perf_counter() - start, 1e-7)
-        calls = max(1, int(LEAST_SECONDS / once))
-        rounds = max(1, min(ROUNDS, int(MOST_SECONDS / (2 * calls * once))))
-        best = [float("inf"), float("inf")]
+        sample(1)  # it warms up, too
+        pair = max(time.perf_counter() - start, 1e-7)
+        calls = max(1, int(2 * LEAST_SECONDS / pair))
+        rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(MOST_SECONDS / (calls * pair))))
         gc.disable()
         try:
-            for _ in range(rounds):
-                for i, function in enumerate((new, old)):
-                    begin = clock()
-                    for _ in range(calls):
-                        function()
-                    synchronize(device)
-                    best[i] = min(best[i], clock() - begin)
+            for taken in range(rounds):
+                is_over = CLEARLY * best[0] < best[1] and (taken or pair > MOST_SECONDS)
+                if is_over:
+                    break
+                sample(calls)
         finally:
             gc.enable()
     return best[0] < best[1]

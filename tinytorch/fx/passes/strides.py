@@ -11,9 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
 
 from tinytorch.fx.passes.nodes import aten, insert, is_call, value
-from tinytorch.fx.passes.packed import PackedConvolution, PackedLinear
+from tinytorch.fx.passes.packed import PackedLayer
 
-PACKED = (PackedLinear, PackedConvolution)
 VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
@@ -33,7 +32,7 @@ def refresh_values(graph: torch.fx.Graph, results: list[Tensor | None]) -> None:
     """
     mode = _mode(graph)
     for node in graph.nodes:
-        if node.op == "call_function" and not isinstance(node.target, PACKED):
+        if node.op == "call_function" and not isinstance(node.target, PackedLayer):
             node.meta["val"] = _computed(node, mode)  # packed functions know no fakes
     output = graph.output_node()
     for node, before in zip(output.all_input_nodes, results, strict=True):

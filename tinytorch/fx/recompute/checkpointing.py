@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten
 
+import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.bench.units import format_bytes
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
@@ -34,6 +35,8 @@ from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.passes import OptimizationPass, get_pass_by_name
 
 CLEANING = ("algebra", "cse", "dce")  # passes that run before anything is chosen
+#: Passes that run then, and lower the memory of the backward whatever is chosen.
+ORDERING = ("backward-order", "gradients-in-place")
 
 
 @dataclass
@@ -202,8 +205,10 @@ class Checkpointed(nn.Module):
     def _compile(self, batch: Batch) -> Compiled:
         joint = capture_joint(self._traced[0], batch)
         semantics = TorchSemantics()
-        cleaning = [get_pass_by_name(name)(semantics) for name in CLEANING]
-        for each in (*cleaning, *self._passes, *(cleaning if self._passes else ())):
+        cleaning, ordering = (
+            [get_pass_by_name(name)(semantics) for name in names] for names in (CLEANING, ORDERING)
+        )
+        for each in (*cleaning, *self._passes, *(cleaning if self._passes else ()), *ordering):
             each.run(joint.module.graph)
         joint.module.recompile()
         written = [s.identifier for s in joint.outputs if s.role == BUFFER]

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from tinytorch.fx.capture.functional import CaptureError
 from tinytorch.fx.profile.liveness import results
 from tinytorch.fx.recompute.problem import Problem
+from tinytorch.fx.semantics.in_place import FUNCTIONAL
 from tinytorch.graph.recompute import is_forward
 
 BUDGETS = (0.9, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -87,6 +88,10 @@ def _as_aot(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, int]:
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             copies[node].name = node.name
+            if node.target in FUNCTIONAL:  # the partitioner knows no op that writes
+                copies[node].target = FUNCTIONAL[node.target]
+                copies[node].kwargs = {k: v for k, v in copies[node].kwargs.items()
+                                       if k != "grad_input"}  # fmt: skip
         copies[node].meta = dict(node.meta)
     originals = results(module.graph)
     forward = [copies[n] for n in originals if is_forward(n) or n.op == "placeholder"]

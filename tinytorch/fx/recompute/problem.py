@@ -107,7 +107,8 @@ class Problem:
         made_by: for each storage of the forward the op that makes it.
 
     Raises:
-        RecomputeError: an op of forward or backward writes in place, or there is no backward.
+        RecomputeError: an op of forward or backward writes in place what the backward did not make,
+            or there is no backward.
     """
 
     def __init__(
@@ -143,9 +144,15 @@ class Problem:
 
     def _collect(self, read_only: bool) -> None:
         in_forward: set[int] = set()
+        in_backward = {
+            s
+            for node, made in self.found.made.items()
+            if node.op == "call_function" and node.meta.get("phase") == "backward"
+            for s in made
+        }
         writer: torch.fx.Node | None = None
         for node in self.graph.nodes:
-            if not read_only and node.op == "call_function" and self.semantics.mutates(node):
+            if not read_only and node.op == "call_function" and self._spoils(node, in_backward):
                 writer = writer or node
             if writer is not None and node.meta.get("phase") in ("forward", "backward"):
                 raise RecomputeError(
@@ -163,6 +170,16 @@ class Problem:
                     self._forward_touches[-1] |= (reads | set(self.found.held[node])) & in_forward
             elif node.op == "call_function" and (makes or reads):
                 self._append(self.backward, node, reads, makes)
+
+    def _spoils(self, node: torch.fx.Node, backward: set[int]) -> bool:
+        """It writes what an op that is computed again may read: not memory of the backward alone.
+
+        Args:
+            backward: the storages that the backward makes.
+        """
+        written = self.semantics.mutates(node)
+        return any(not self.found.held[a] or not backward.issuperset(self.found.held[a])
+                   for a in written)  # fmt: skip
 
     def _append(
         self, ops: list[Op], node: torch.fx.Node, reads: set[int], makes: tuple[int, ...]

@@ -91,6 +91,9 @@ class PassManager:
         semantics: of the graphs' world.
         rounds: apply all passes again, at most so often, until none changes anything.
         trials: how many inputs to compare on; the first is the example of the trace. 0: only lint.
+        each: compare after each pass. Otherwise only where passes that keep every bit end, and at
+            the end; if results differ there, all begins anew and is compared after each pass. For
+            graphs that take long to run.
     """
 
     def __init__(
@@ -99,28 +102,55 @@ class PassManager:
         semantics: Semantics = TINYTORCH,
         rounds: int = 1,
         trials: int = 3,
+        each: bool = True,
     ) -> None:
         self.semantics = semantics
         self.passes = [get_pass_by_name(p)(semantics) if isinstance(p, str) else p for p in passes]
         self.rounds = rounds
         self.trials = trials
+        self.each = each
 
     def run(self, graph: AnyGraph) -> tuple[AnyGraph, Report]:
         """The improved copy of a graph, and what was done. The graph itself stays as it is."""
         original = _Reference(self.semantics, graph, self.trials)
+        if not self.each:
+            improved, unrounded, report = self._run(graph, None)
+            try:
+                if unrounded is not graph:
+                    original.compare(unrounded, exact=True)
+                if improved is not unrounded:
+                    original.compare(improved, exact=False)
+            except Exception:  # a broken graph may fail in any way when it runs
+                original.forget()
+            else:
+                return improved, report
+        improved, _, report = self._run(graph, original)
+        return improved, report
+
+    def _run(
+        self, graph: AnyGraph, original: _Reference | None
+    ) -> tuple[AnyGraph, AnyGraph, Report]:
+        """The improved graph, the graph before a pass first changed rounding, what was done.
+
+        Args:
+            original: to compare with after each pass; None to compare nothing.
+        """
         report = Report()
+        unrounded, is_rounded = graph, False
         for _ in range(self.rounds):
             changed = False
             for each in self.passes:
                 graph, result = self._apply(each, graph, original)
                 report.results.append(result)
                 changed |= result.changed
+                is_rounded |= result.changed and not each.exact
+                unrounded = unrounded if is_rounded else graph
             if not changed:
                 break
-        return graph, report
+        return graph, unrounded, report
 
     def _apply(
-        self, each: OptimizationPass, graph: AnyGraph, original: _Reference
+        self, each: OptimizationPass, graph: AnyGraph, original: _Reference | None
     ) -> tuple[AnyGraph, PassResult]:
         candidate = self.semantics.copy(graph)
         start = perf_counter()
@@ -139,13 +169,18 @@ class PassManager:
         return (candidate if result.changed else graph), result
 
     def _problem(
-        self, each: OptimizationPass, before: AnyGraph, after: AnyGraph, original: _Reference
+        self,
+        each: OptimizationPass,
+        before: AnyGraph,
+        after: AnyGraph,
+        original: _Reference | None,
     ) -> str | None:
         """What is wrong with the graph that a pass made; None if nothing is."""
         try:
             after.lint()
             each.verify(before, after)
-            original.compare(after, each.exact)
+            if original is not None:
+                original.compare(after, each.exact)
         except Exception as error:  # a broken graph may fail in any way when it runs
             return f"{type(error).__name__}: {error}"
         return None
@@ -174,6 +209,10 @@ class _Reference:
 
     def _gradients(self, graph: AnyGraph, trial: int) -> list[Any]:
         return self.semantics.gradients(graph, self.inputs[trial], trial)
+
+    def forget(self) -> None:
+        """Begin anew: no pass has changed rounding."""
+        self._rounded = False
 
     def compare(self, graph: AnyGraph, exact: bool) -> None:
         """Raises GraphError at the first result that differs."""
