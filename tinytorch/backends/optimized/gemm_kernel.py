@@ -12,8 +12,9 @@
                +-+   +------+------+------+------+
 
 The FMA units are the limit, not the loads: a step of k costs rows + vectors loads for rows *
-vectors FMAs, and C leaves the registers only when k is done. Ragged columns are masked; ragged rows
-are other entries of a jump table over (vectors, rows). Two things keep LLVM from spoiling the loop:
+vectors FMAs, and C leaves the registers only when k is done. For ragged columns the last vector of
+a row is masked; ragged rows are other entries of a jump table over (vectors, rows). Two things keep
+LLVM from spoiling the loop:
 
 - k is not unrolled, or neighbouring loads of A are merged into short vectors and shuffled apart.
 - The addresses of the rows of A are p + {1, 2, 4, 8} * s, where s is the row stride times an odd
@@ -164,8 +165,9 @@ def _emit_table(e: VectorEmitter, rows: Value, arguments: Sequence[Value], indir
     columns = arguments[0]
 
     def emit(rows: int, vectors: int) -> None:
-        masks = [e.first_lanes(e.add(columns, -j * e.lanes)) for j in range(vectors)]
-        if vectors == 1:  # nearly always ragged
+        last = e.first_lanes(e.add(columns, (1 - vectors) * e.lanes))
+        masks = [*[None] * (vectors - 1), last]
+        if vectors == 1 or host_vector_unit().masks_are_free:
             _emit_gemm_tile(e, arguments, indirect, masks, rows, vectors)
             return
         full = e.builder.icmp_signed("==", columns, i64(vectors * e.lanes))
