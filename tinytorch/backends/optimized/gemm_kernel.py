@@ -132,10 +132,15 @@ def _emit_gemm_tile(
     sums = [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
     walk = [e.pointer(steps) if indirect else a, b]
     sums = emit_tile(e, k, rsa, sums, walk, operands)
-    floor = e.splat(e.floor(relu))
+    # a branch: comparisons would take as many cycles as two steps of k
+    flat = e.either(
+        build.icmp_signed("!=", relu, i64(0)),
+        lambda: [e.at_least(value, e.zeros) for row in sums for value in row],
+        lambda: [value for row in sums for value in row],
+    )
     for r in range(rows):
         for j in range(vectors):
-            e.store(e.at_least(sums[r][j], floor), at(c, ldc, r, j), masks[j])
+            e.store(flat[r * vectors + j], at(c, ldc, r, j), masks[j])
 
 
 def _gemm_tile_twin(

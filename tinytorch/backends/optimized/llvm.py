@@ -110,6 +110,18 @@ def memory(
     return np.ndarray(shape, dtype, raw, int(-low), strides)
 
 
+def _as_written(module: Value) -> Value:
+    """Metadata for a loop that LLVM is to leave as it stands.
+
+    It would unroll a loop over k and add a loop for what is left: three copies of each tile, no
+    faster, to compile.
+    """
+    loop = module.add_metadata([module.add_metadata(["llvm.loop.unroll.disable"])])
+    if loop.operands[0] is not loop:
+        loop.operands = (loop, *loop.operands)  # itself first: so LLVM knows it as a loop's
+    return loop
+
+
 class VectorEmitter:
     """Emits instructions on vectors of one floating-point type.
 
@@ -271,7 +283,8 @@ class VectorEmitter:
         state = [build.phi(value.type) for value in (count, *initial)]
         following = [build.sub(state[0], i64(1)), *body(state[1:])]
         tail = build.block
-        build.cbranch(build.icmp_signed(">", following[0], i64(0)), head, after)
+        again = build.cbranch(build.icmp_signed(">", following[0], i64(0)), head, after)
+        again.set_metadata("llvm.loop", _as_written(build.module))
         for phi, first, later in zip(state, (count, *initial), following, strict=True):
             phi.add_incoming(first, before)
             phi.add_incoming(later, tail)
