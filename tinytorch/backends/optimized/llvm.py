@@ -133,6 +133,7 @@ class VectorEmitter:
 
     def __init__(self, builder: Value, dtype: Any, register_bytes: int) -> None:
         self.builder = builder
+        self.dtype = dtype
         self.element = {4: ir.FloatType(), 8: ir.DoubleType()}[dtype.bitwidth // 8]
         self.itemsize = dtype.bitwidth // 8
         self.register_bytes = register_bytes
@@ -141,6 +142,10 @@ class VectorEmitter:
         self.mask = ir.VectorType(I1, self.lanes)
         self.zeros = self.constant(0.0)
         self.suffix = f"v{self.lanes}f{dtype.bitwidth}"
+
+    def narrowed(self, register_bytes: int) -> VectorEmitter:
+        """An emitter in the same place for vectors of at most so many bytes."""
+        return VectorEmitter(self.builder, self.dtype, min(register_bytes, self.register_bytes))
 
     # -- integers and addresses -------------------------------------------------------------------
 
