@@ -37,8 +37,8 @@ __all__ = [
     "compile_source",
     "export",
     "kernel",
-    "load_library",
     "warm_up",
+    "warm_ups",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -215,13 +215,12 @@ _warm_ups: list[Callable[[], object]] = []
 def warm_up(function: F) -> F:
     """Register a function of no arguments that calls a module's kernels once on small arrays.
 
-    `load_library` runs them all; what they call is thereby compiled, or loaded from the cache.
+    `precompile.load_library` runs them all; what they call is thereby compiled, or loaded.
     """
     _warm_ups.append(function)
     return function
 
 
-def load_library() -> None:
-    """Compile all kernels that a `warm_up` names, or load them, now instead of at first use."""
-    for function in _warm_ups:
-        function()
+def warm_ups() -> tuple[Callable[[], object], ...]:
+    """The functions that `warm_up` was given, in that order."""
+    return tuple(_warm_ups)
