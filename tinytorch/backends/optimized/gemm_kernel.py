@@ -55,6 +55,7 @@ def emit_tile(
     sums: list[list[Value]],
     walk: Sequence[Value],
     operands: Operands,
+    unroll: bool = False,
 ) -> list[list[Value]]:
     """sums[r][j] + the sum over k of A[r, k] * (vector j of row k of B).
 
@@ -64,6 +65,7 @@ def emit_tile(
         sums: the tile before the first step, rows x vectors.
         walk: the values that the walk through A and B carries from step to step.
         operands: from those a pointer to A[0, k], the vectors of row k of B, and the next values.
+        unroll: let LLVM do two steps of k in one.
     """
     rows, vectors = len(sums), len(sums[0])
     odd = {factor: e.opaque(e.mul(rsa, factor)) for factor in range(1, rows, 2)}
@@ -82,7 +84,7 @@ def emit_tile(
         return [*carried, *now]
 
     flat = [value for row in sums for value in row]
-    flat = e.loop(k, [*walk, *flat], step)[len(walk) :]
+    flat = e.loop(k, [*walk, *flat], step, unroll)[len(walk) :]
     return [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
 
 
@@ -131,7 +133,8 @@ def _emit_gemm_tile(
     flat = e.either(given, from_memory, lambda: [e.zeros] * (rows * vectors))
     sums = [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
     walk = [e.pointer(steps) if indirect else a, b]
-    sums = emit_tile(e, k, rsa, sums, walk, operands)
+    # Later LLVM may take two steps at a time: it asks earlier for the lines of a transposed A.
+    sums = emit_tile(e, k, rsa, sums, walk, operands, unroll=not indirect)
     # a branch: comparisons would take as many cycles as two steps of k
     flat = e.either(
         build.icmp_signed("!=", relu, i64(0)),

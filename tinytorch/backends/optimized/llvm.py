@@ -113,7 +113,7 @@ def memory(
 def _as_written(module: Value) -> Value:
     """Metadata for a loop that LLVM is to leave as it stands.
 
-    It would unroll a loop over k and add a loop for what is left: three copies of each tile, no
+    It would do two rounds of most in one and add one for what is left: three copies, seldom any
     faster, to compile.
     """
     loop = module.add_metadata([module.add_metadata(["llvm.loop.unroll.disable"])])
@@ -268,7 +268,11 @@ class VectorEmitter:
     # -- control flow -----------------------------------------------------------------------------
 
     def loop(
-        self, count: Value, initial: Sequence[Value], body: Callable[[list[Value]], list[Value]]
+        self,
+        count: Value,
+        initial: Sequence[Value],
+        body: Callable[[list[Value]], list[Value]],
+        unroll: bool = False,
     ) -> list[Value]:
         """Run `body` count times on values that stay in registers.
 
@@ -276,6 +280,7 @@ class VectorEmitter:
             count: number of rounds; zero or less gives back `initial`.
             initial: the values before the first round.
             body: emits one round; from the values before it to the values after it.
+            unroll: whether LLVM may make one round of several, if it thinks that this pays.
 
         Returns:
             The values after the last round.
@@ -289,7 +294,8 @@ class VectorEmitter:
         following = [build.sub(state[0], i64(1)), *body(state[1:])]
         tail = build.block
         again = build.cbranch(build.icmp_signed(">", following[0], i64(0)), head, after)
-        again.set_metadata("llvm.loop", _as_written(build.module))
+        if not unroll:
+            again.set_metadata("llvm.loop", _as_written(build.module))
         for phi, first, later in zip(state, (count, *initial), following, strict=True):
             phi.add_incoming(first, before)
             phi.add_incoming(later, tail)
