@@ -155,16 +155,18 @@ def test_generated_functions_of_one_text_keep_their_constants():
     assert (one(10), two(10)) == (11, 12)
 
 
-def test_library_is_loaded_by_its_warm_ups(monkeypatch):
-    called = []
+def test_warm_ups_are_kept_in_order(monkeypatch):
     monkeypatch.setattr(library, "_warm_ups", [])
 
     @library.warm_up
-    def mine():
-        called.append(1)
+    def first():
+        pass
 
-    library.load_library()
-    assert called == [1]
+    @library.warm_up
+    def second():
+        pass
+
+    assert library.warm_ups() == (first, second)
 
 
 @needs_jit

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 
 import pytest
 
+from tinytorch.backends.optimized import precompile
 from tinytorch.backends.optimized.library import JIT
 
 PROGRAM = """
 from tinytorch.backends.optimized.precompile import load_library
-from tinytorch.backends.optimized.library import cache_info
+from tinytorch.backends.optimized.cache import cache_info
 load_library()
 info = cache_info()
-print(info.compiled, info.loaded, info.compile_seconds)
+print(info.entries, info.compiled, info.loaded, info.compile_seconds)
 """
 
 
@@ -30,10 +32,65 @@ def test_the_library_is_compiled_once(tmp_path):
         )
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""  # progress is for terminals
-        compiled, loaded, seconds = done.stdout.split()
-        return int(compiled), int(loaded), float(seconds)
+        *counts, seconds = done.stdout.split()
+        return *map(int, counts), float(seconds)
 
-    compiled, _, seconds = run()
-    assert compiled > 30 and seconds > 0
-    compiled, loaded, seconds = run()
-    assert (compiled, seconds) == (0, 0.0) and loaded > 15
+    entries, compiled, _, seconds = run()
+    # each takes a tenth of a second or more to compile: a new one should be worth it
+    assert 60 < entries < 115 and compiled > 30 and seconds > 0
+    again, compiled, loaded, seconds = run()
+    assert (again, compiled, seconds) == (entries, 0, 0.0) and loaded > 15
+
+
+class Helper:
+    """In place of a process."""
+
+    def __init__(self, log):
+        self.log = log
+        log.append("started")
+
+    def terminate(self):
+        self.log.append("terminated")
+
+    def wait(self):
+        self.log.append("gone")
+
+
+@pytest.mark.parametrize("processors", [1, 2])
+@pytest.mark.parametrize("compiles", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_helper_is_called_for_what_must_be_compiled(monkeypatch, processors, compiles, fails):
+    log = []
+
+    def first():
+        log.append("first")
+        precompile.progress.compiled += compiles
+
+    def second():
+        log.append("second")
+        precompile.progress.compiled += compiles
+        if fails:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(precompile, "warm_ups", lambda: (first, second))
+    monkeypatch.setattr(precompile, "_processors", lambda: processors)
+    monkeypatch.setattr(precompile, "_start_helper", lambda: Helper(log))
+    monkeypatch.setattr(precompile.progress, "compiled", 0)
+    if fails:
+        with pytest.raises(ZeroDivisionError):
+            precompile.load_library()
+    else:
+        precompile.load_library()
+    if compiles and processors > 1:
+        assert log == ["first", "started", "second", "terminated", "gone"]
+    else:
+        assert log == ["first", "second"]
+    assert gc.isenabled()
+
+
+def test_the_helper_begins_at_the_other_end(monkeypatch):
+    log = []
+    functions = tuple(lambda i=i: log.append(i) for i in range(3))
+    monkeypatch.setattr(precompile, "warm_ups", lambda: functions)
+    precompile.help_to_load_library()
+    assert log == [2, 1, 0]

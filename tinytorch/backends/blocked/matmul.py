@@ -20,6 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from tinytorch.backends.optimized.buffers import empty
 from tinytorch.backends.optimized.library import kernel
 from tinytorch.backends.optimized.threads import run_parallel, threads_for
 from tinytorch.dtypes import Array
@@ -27,7 +28,9 @@ from tinytorch.dtypes import Array
 TILE = 4  # rows of A, and rows of B, that one pass works on: 16 elements of A stay in registers
 BLOCK_K = 256  # rows of a block of B
 BLOCK_N = 512  # its columns; 256 x 512 float32 are half a megabyte, which the L2 cache holds
+STRIP = 64  # columns of a block that one loop of known length runs over
 CACHE_LINE = 64  # bytes
+ROWS_AT_ONCE = 8  # of a matrix that is being transposed
 
 
 @kernel
@@ -59,14 +62,15 @@ def _multiply_tile(a: Array, b_block: Array, c_rows: Array, depth: int, width: i
 
     Both buffers are flat with rows of BLOCK_N elements. With a constant distance between rows the
     compiler sees that they do not overlap; with slices of a matrix it would have to check that,
-    for every pair of rows, each time before it may use vector instructions.
+    for every pair of rows, each time before it may use vector instructions. With a loop of constant
+    length there is no remainder, whose sixteen numbers would push vectors out of their registers.
 
     Args:
         a: (TILE, BLOCK_K).
         b_block: BLOCK_K rows.
         c_rows: TILE rows.
         depth: how many rows of b_block count, a multiple of TILE.
-        width: how many columns count.
+        width: how many columns count; whole strips are computed.
     """
     for p in range(0, depth, TILE):
         b = b_block[p * BLOCK_N :]
@@ -74,18 +78,21 @@ def _multiply_tile(a: Array, b_block: Array, c_rows: Array, depth: int, width: i
         a10, a11, a12, a13 = a[1, p], a[1, p + 1], a[1, p + 2], a[1, p + 3]
         a20, a21, a22, a23 = a[2, p], a[2, p + 1], a[2, p + 2], a[2, p + 3]
         a30, a31, a32, a33 = a[3, p], a[3, p + 1], a[3, p + 2], a[3, p + 3]
-        for j in range(width):
-            b0, b1, b2, b3 = b[j], b[BLOCK_N + j], b[2 * BLOCK_N + j], b[3 * BLOCK_N + j]
-            c_rows[j] += a00 * b0 + a01 * b1 + a02 * b2 + a03 * b3
-            c_rows[BLOCK_N + j] += a10 * b0 + a11 * b1 + a12 * b2 + a13 * b3
-            c_rows[2 * BLOCK_N + j] += a20 * b0 + a21 * b1 + a22 * b2 + a23 * b3
-            c_rows[3 * BLOCK_N + j] += a30 * b0 + a31 * b1 + a32 * b2 + a33 * b3
+        for start in range(0, width, STRIP):
+            b_strip, c_strip = b[start:], c_rows[start:]
+            for j in range(STRIP):
+                b0, b1 = b_strip[j], b_strip[BLOCK_N + j]
+                b2, b3 = b_strip[2 * BLOCK_N + j], b_strip[3 * BLOCK_N + j]
+                c_strip[j] += a00 * b0 + a01 * b1 + a02 * b2 + a03 * b3
+                c_strip[BLOCK_N + j] += a10 * b0 + a11 * b1 + a12 * b2 + a13 * b3
+                c_strip[2 * BLOCK_N + j] += a20 * b0 + a21 * b1 + a22 * b2 + a23 * b3
+                c_strip[3 * BLOCK_N + j] += a30 * b0 + a31 * b1 + a32 * b2 + a33 * b3
 
 
 @kernel
-def _aligned_zeros(size: int, like: Array) -> Array:
-    """`size` zeros that begin on a cache line; a vector across two lines costs two loads."""
-    buffer = np.zeros(size + CACHE_LINE // like.itemsize, like.dtype)
+def _aligned(size: int, like: Array) -> Array:
+    """`size` elements that begin on a cache line; a vector across two lines costs two loads."""
+    buffer = np.empty(size + CACHE_LINE // like.itemsize, like.dtype)
     skip = -buffer.ctypes.data % CACHE_LINE // like.itemsize
     return buffer[skip : skip + size]
 
@@ -100,14 +107,15 @@ def _copy(source: Array, target: Array) -> None:
 def matmul_blocked(a: Array, b: Array, c: Array) -> None:
     """C = A B, block by block of B, four rows of A at a time.
 
-    Where the last tile or block is not full, it is filled up with zeros: they cost a little
-    arithmetic, and save a second version of every loop.
+    Where the last block has no multiple of four rows, zeros fill it up; where the last tile has
+    fewer than four, the others hold whatever they hold, and are not copied to C. That costs a
+    little arithmetic, and saves a second version of every loop.
     """
     m, k = a.shape
     n = b.shape[1]
     a_tile = np.zeros((TILE, BLOCK_K), a.dtype)
-    b_block = _aligned_zeros(BLOCK_K * BLOCK_N, b)
-    c_rows = _aligned_zeros(TILE * BLOCK_N, c)
+    b_block = _aligned(BLOCK_K * BLOCK_N, b)
+    c_rows = _aligned(TILE * BLOCK_N, c)
     c[:, :] = 0
     for j in range(0, n, BLOCK_N):
         width = min(BLOCK_N, n - j)
@@ -140,6 +148,33 @@ def matmul_parallel(threads: int, a: Array, b: Array, c: Array) -> None:
         matmul_blocked(a[first:last], b, c[first:last])
 
 
+@kernel
+def _transpose(x: Array, out: Array) -> None:
+    """out = x.T, a few rows of x at a time.
+
+    Down a whole column of x every element is in another cache line, and the line is gone again
+    before the next column could use it. A few lines stay.
+    """
+    for i in range(0, x.shape[0], ROWS_AT_ONCE):
+        rows = x[i : i + ROWS_AT_ONCE]
+        for j in range(x.shape[1]):
+            target = out[j, i : i + ROWS_AT_ONCE]
+            for r in range(rows.shape[0]):
+                target[r] = rows[r, j]
+
+
+def _contiguous(x: Array) -> Array:
+    """x, with rows that can be walked along: a transposed matrix is copied.
+
+    These are m k steps beside the m k n of the product.
+    """
+    if x.ndim == 2 and x.flags.f_contiguous and not x.flags.c_contiguous:
+        out = empty(x.shape, x.dtype)
+        _transpose(x.T, out)
+        return out
+    return np.ascontiguousarray(x)
+
+
 def matmul(a: Array, b: Array) -> Array:
     """(..., m, k) times (..., k, n); the batch dimensions broadcast.
 
@@ -148,13 +183,15 @@ def matmul(a: Array, b: Array) -> Array:
         b: (..., k, n), of the same dtype.
     """
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    out = np.empty((*batch, m, n), a.dtype)
-    # Rows must be contiguous to be walked along; a transposed matrix is copied once, m k steps
-    # beside the m k n of the product.
-    lefts = np.broadcast_to(np.ascontiguousarray(a), (*batch, m, k))
-    rights = np.broadcast_to(np.ascontiguousarray(b), (*batch, k, n))
+    a, b = _contiguous(a), _contiguous(b)
     threads = threads_for(m * k * n)
+    if a.ndim == b.ndim == 2:
+        out = empty((m, n), a.dtype)
+        run_parallel(matmul_parallel, matmul_blocked, threads, a, b, out)
+        return out
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    out = empty((*batch, m, n), a.dtype)
+    lefts, rights = np.broadcast_to(a, (*batch, m, k)), np.broadcast_to(b, (*batch, k, n))
     for index in np.ndindex(batch):
         run_parallel(
             matmul_parallel, matmul_blocked, threads, lefts[index], rights[index], out[index]

@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 from numba import prange, types
 
+from tinytorch.backends import reference
 from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.buffers import empty, workspace
 from tinytorch.backends.optimized.cpu import host_vector_unit
@@ -324,7 +325,7 @@ def _make_entries(dtype: Any, gemm: Callable[..., None]) -> Entries:
     """The kernels on arrays, for one dtype."""
     shared = shared_gemm(dtype.bitwidth // 8)
 
-    @kernel
+    @kernel(nogil=False)  # only small products come this way
     def product(a: Array, b: Array, out: Array, scratch: int) -> None:
         gemm(
             out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
@@ -391,6 +392,10 @@ def entries(itemsize: int) -> Entries:
     return _make_entries(types.float64, gemm_f64)
 
 
+_products: dict[np.dtype[Any], Callable[..., None]] = {}
+"""`entries(...).product` by dtype, once it is there."""
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _NO_BIAS: dict[int, Array] = {4: np.empty(0, np.float32), 8: np.empty(0, np.float64)}
 
 
@@ -398,7 +403,7 @@ def matmul(a: Array, b: Array) -> Array:
     """a @ b over the last two dimensions; the dimensions before them broadcast.
 
     Args:
-        a: (..., m, k), float32 or float64, any strides.
+        a: (..., m, k), any strides. The kernels are for float32 and float64; others go to NumPy.
         b: (..., k, n), of the same dtype.
 
     Returns:
@@ -408,15 +413,28 @@ def matmul(a: Array, b: Array) -> Array:
         >>> matmul(np.ones((2, 3)), np.ones((3, 4)))[0, 0]
         np.float64(3.0)
     """
-    if a.ndim == 2 and b.ndim == 2:
+    try:  # the shortest way: the kernel of a small product takes no longer than these lines
         m, k = a.shape
-        n = b.shape[1]
-        if m * n * k < threads.SERIAL_BELOW:
-            out = np.empty((m, n), a.dtype)
-            entries(a.itemsize).product(a, b, out, _scratch.address)
-            return out
+        _, n = b.shape
+        dtype = a.dtype
+        product = _products[dtype]
+    except (ValueError, KeyError):
+        return _not_yet_or_no_matrices(a, b)
+    if m * n * k >= threads.SERIAL_BELOW:
         return _affine(a, b, _NO_BIAS[a.itemsize])
-    return _batched(a, b)
+    out = np.empty((m, n), dtype)
+    product(a, b, out, _scratch.address)
+    return out
+
+
+def _not_yet_or_no_matrices(a: Array, b: Array) -> Array:
+    """`matmul` where it is not the product of two matrices with a kernel that is ready."""
+    if a.dtype not in _FLOATS:
+        return reference.matmul(a, b)
+    if a.ndim != 2 or b.ndim != 2:
+        return _batched(a, b)
+    _products[a.dtype] = entries(a.itemsize).product
+    return matmul(a, b)
 
 
 def linear(x: Array, w: Array, b: Array | None = None) -> Array:

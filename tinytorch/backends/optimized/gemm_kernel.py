@@ -12,8 +12,9 @@
                +-+   +------+------+------+------+
 
 The FMA units are the limit, not the loads: a step of k costs rows + vectors loads for rows *
-vectors FMAs, and C leaves the registers only when k is done. Ragged columns are masked; ragged rows
-are other entries of a jump table over (vectors, rows). Two things keep LLVM from spoiling the loop:
+vectors FMAs, and C leaves the registers only when k is done. For ragged columns the last vector of
+a row is masked; ragged rows are other entries of a jump table over (vectors, rows). Two things keep
+LLVM from spoiling the loop:
 
 - k is not unrolled, or neighbouring loads of A are merged into short vectors and shuffled apart.
 - The addresses of the rows of A are p + {1, 2, 4, 8} * s, where s is the row stride times an odd
@@ -54,6 +55,7 @@ def emit_tile(
     sums: list[list[Value]],
     walk: Sequence[Value],
     operands: Operands,
+    unroll: bool = False,
 ) -> list[list[Value]]:
     """sums[r][j] + the sum over k of A[r, k] * (vector j of row k of B).
 
@@ -63,6 +65,7 @@ def emit_tile(
         sums: the tile before the first step, rows x vectors.
         walk: the values that the walk through A and B carries from step to step.
         operands: from those a pointer to A[0, k], the vectors of row k of B, and the next values.
+        unroll: let LLVM do two steps of k in one.
     """
     rows, vectors = len(sums), len(sums[0])
     odd = {factor: e.opaque(e.mul(rsa, factor)) for factor in range(1, rows, 2)}
@@ -81,7 +84,7 @@ def emit_tile(
         return [*carried, *now]
 
     flat = [value for row in sums for value in row]
-    flat = e.loop(k, [*walk, *flat], step)[len(walk) :]
+    flat = e.loop(k, [*walk, *flat], step, unroll)[len(walk) :]
     return [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
 
 
@@ -130,11 +133,17 @@ def _emit_gemm_tile(
     flat = e.either(given, from_memory, lambda: [e.zeros] * (rows * vectors))
     sums = [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
     walk = [e.pointer(steps) if indirect else a, b]
-    sums = emit_tile(e, k, rsa, sums, walk, operands)
-    floor = e.splat(e.floor(relu))
+    # Later LLVM may take two steps at a time: it asks earlier for the lines of a transposed A.
+    sums = emit_tile(e, k, rsa, sums, walk, operands, unroll=not indirect)
+    # a branch: comparisons would take as many cycles as two steps of k
+    flat = e.either(
+        build.icmp_signed("!=", relu, i64(0)),
+        lambda: [e.at_least(value, e.zeros) for row in sums for value in row],
+        lambda: [value for row in sums for value in row],
+    )
     for r in range(rows):
         for j in range(vectors):
-            e.store(e.at_least(sums[r][j], floor), at(c, ldc, r, j), masks[j])
+            e.store(flat[r * vectors + j], at(c, ldc, r, j), masks[j])
 
 
 def _gemm_tile_twin(
@@ -164,8 +173,9 @@ def _emit_table(e: VectorEmitter, rows: Value, arguments: Sequence[Value], indir
     columns = arguments[0]
 
     def emit(rows: int, vectors: int) -> None:
-        masks = [e.first_lanes(e.add(columns, -j * e.lanes)) for j in range(vectors)]
-        if vectors == 1:  # nearly always ragged
+        last = e.first_lanes(e.add(columns, (1 - vectors) * e.lanes))
+        masks = [*[None] * (vectors - 1), last]
+        if vectors == 1 or host_vector_unit().masks_are_free:
             _emit_gemm_tile(e, arguments, indirect, masks, rows, vectors)
             return
         full = e.builder.icmp_signed("==", columns, i64(vectors * e.lanes))

@@ -37,8 +37,8 @@ __all__ = [
     "compile_source",
     "export",
     "kernel",
-    "load_library",
     "warm_up",
+    "warm_ups",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,6 +66,7 @@ def kernel(
     fastmath: frozenset[str] = FASTMATH,
     parallel: bool = False,
     force_inline: bool = False,
+    nogil: bool = True,
 ) -> Callable[[F], F]: ...
 def kernel(
     function: F | None = None,
@@ -73,6 +74,7 @@ def kernel(
     fastmath: frozenset[str] = FASTMATH,
     parallel: bool = False,
     force_inline: bool = False,
+    nogil: bool = True,
 ) -> F | Callable[[F], F]:
     """Compile a function with the flags that all kernels share, and cache the result on disk.
 
@@ -86,6 +88,7 @@ def kernel(
             as an argument and is called only through `threads.py`.
         force_inline: always inline into callers, so that their loops can be vectorised. Such a
             kernel is called from kernels only.
+        nogil: release the interpreter lock, which takes 50 ns.
     """
 
     def compile_lazily(function: F) -> F:
@@ -96,7 +99,7 @@ def kernel(
         options: dict[str, Any] = {
             "error_model": "numpy",
             "fastmath": set(fastmath),
-            "nogil": True,
+            "nogil": nogil,
             "parallel": parallel,
             "forceinline": force_inline,
             # entry points that nobody uses would double the time to compile
@@ -212,13 +215,12 @@ _warm_ups: list[Callable[[], object]] = []
 def warm_up(function: F) -> F:
     """Register a function of no arguments that calls a module's kernels once on small arrays.
 
-    `load_library` runs them all; what they call is thereby compiled, or loaded from the cache.
+    `precompile.load_library` runs them all; what they call is thereby compiled, or loaded.
     """
     _warm_ups.append(function)
     return function
 
 
-def load_library() -> None:
-    """Compile all kernels that a `warm_up` names, or load them, now instead of at first use."""
-    for function in _warm_ups:
-        function()
+def warm_ups() -> tuple[Callable[[], object], ...]:
+    """The functions that `warm_up` was given, in that order."""
+    return tuple(_warm_ups)

@@ -110,6 +110,18 @@ def memory(
     return np.ndarray(shape, dtype, raw, int(-low), strides)
 
 
+def _as_written(module: Value) -> Value:
+    """Metadata for a loop that LLVM is to leave as it stands.
+
+    It would do two rounds of most in one and add one for what is left: three copies, seldom any
+    faster, to compile.
+    """
+    loop = module.add_metadata([module.add_metadata(["llvm.loop.unroll.disable"])])
+    if loop.operands[0] is not loop:
+        loop.operands = (loop, *loop.operands)  # itself first: so LLVM knows it as a loop's
+    return loop
+
+
 class VectorEmitter:
     """Emits instructions on vectors of one floating-point type.
 
@@ -121,6 +133,7 @@ class VectorEmitter:
 
     def __init__(self, builder: Value, dtype: Any, register_bytes: int) -> None:
         self.builder = builder
+        self.dtype = dtype
         self.element = {4: ir.FloatType(), 8: ir.DoubleType()}[dtype.bitwidth // 8]
         self.itemsize = dtype.bitwidth // 8
         self.register_bytes = register_bytes
@@ -129,6 +142,10 @@ class VectorEmitter:
         self.mask = ir.VectorType(I1, self.lanes)
         self.zeros = self.constant(0.0)
         self.suffix = f"v{self.lanes}f{dtype.bitwidth}"
+
+    def narrowed(self, register_bytes: int) -> VectorEmitter:
+        """An emitter in the same place for vectors of at most so many bytes."""
+        return VectorEmitter(self.builder, self.dtype, min(register_bytes, self.register_bytes))
 
     # -- integers and addresses -------------------------------------------------------------------
 
@@ -251,7 +268,11 @@ class VectorEmitter:
     # -- control flow -----------------------------------------------------------------------------
 
     def loop(
-        self, count: Value, initial: Sequence[Value], body: Callable[[list[Value]], list[Value]]
+        self,
+        count: Value,
+        initial: Sequence[Value],
+        body: Callable[[list[Value]], list[Value]],
+        unroll: bool = False,
     ) -> list[Value]:
         """Run `body` count times on values that stay in registers.
 
@@ -259,6 +280,7 @@ class VectorEmitter:
             count: number of rounds; zero or less gives back `initial`.
             initial: the values before the first round.
             body: emits one round; from the values before it to the values after it.
+            unroll: whether LLVM may make one round of several, if it thinks that this pays.
 
         Returns:
             The values after the last round.
@@ -271,7 +293,9 @@ class VectorEmitter:
         state = [build.phi(value.type) for value in (count, *initial)]
         following = [build.sub(state[0], i64(1)), *body(state[1:])]
         tail = build.block
-        build.cbranch(build.icmp_signed(">", following[0], i64(0)), head, after)
+        again = build.cbranch(build.icmp_signed(">", following[0], i64(0)), head, after)
+        if not unroll:
+            again.set_metadata("llvm.loop", _as_written(build.module))
         for phi, first, later in zip(state, (count, *initial), following, strict=True):
             phi.add_incoming(first, before)
             phi.add_incoming(later, tail)

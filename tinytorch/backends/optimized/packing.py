@@ -20,6 +20,10 @@ from numba import types
 from tinytorch.backends.optimized.library import export
 from tinytorch.backends.optimized.llvm import Value, VectorEmitter, i64, memory, vector_intrinsic
 
+TRANSPOSE_BYTES = 32
+"""Register size for transposing: four blocks of 8 x 8 take 96 shuffles, one of 16 x 16 as much as
+128 of them, where a processor does a shuffle of 64 bytes in two halves."""
+
 
 def emit_transpose(e: VectorEmitter, rows: list[Value]) -> list[Value]:
     """The transpose of a lanes x lanes block held in registers.
@@ -72,7 +76,7 @@ def _pack(
 
         e.loop(depth, [source, target], step)
 
-    def transpose_blocks(source: Value, target: Value) -> None:
+    def transpose_blocks(e: VectorEmitter, source: Value, target: Value) -> None:
         """Elements of a row are adjacent: transpose blocks of lanes x lanes."""
 
         def group(state: list[Value]) -> list[Value]:
@@ -128,7 +132,7 @@ def _pack(
             copy_vectors(source, target)
         with other, build.if_else(has_adjacent(along)) as (transposed, scattered):
             with transposed:
-                transpose_blocks(source, target)
+                transpose_blocks(e.narrowed(TRANSPOSE_BYTES), source, target)
             with scattered:
                 copy_elements(source, target)
 
