@@ -138,7 +138,6 @@ def test_fold_does_not_freeze_random_numbers():
         (["neg(%y)", "sub(%x, %a0)"], "add(%x, %y)"),
         (["neg(%x)", "neg(%y)", "mul(%a0, %a1)"], "mul(%x, %y)"),
         (["div(%x, 8)"], "mul(%x, 0.125)"),
-        (["maximum(%x, %x)"], "%x"),
         (["relu(%x)", "relu(%a0)"], "relu(%x)"),
         (["neg(%x)", "abs(%a0)"], "abs(%x)"),
         (["cast(%x, dtype=float32)"], "%x"),

@@ -30,8 +30,6 @@ EXACT = [
     Rule("(-x) * (-y) -> x * y"),
     Rule("x / b -> x * (1 / b)", when=_power_of_two),
     Rule("where(c, x, x) -> x"),
-    Rule("maximum(x, x) -> x"),
-    Rule("minimum(x, x) -> x"),
     Rule("relu(relu(x)) -> relu(x)"),
     Rule("abs(abs(x)) -> abs(x)"),
     Rule("abs(-x) -> abs(x)"),
