@@ -49,7 +49,7 @@ def test_an_export_is_compiled_when_a_kernel_that_calls_it_is():
     def fourth(x):
         return square(square(x))
 
-    assert library._exports["tinytorch_test_square"].callback is None
+    assert library.exports["tinytorch_test_square"].callback is None
 
     @kernel
     def inner(x):
@@ -60,7 +60,7 @@ def test_an_export_is_compiled_when_a_kernel_that_calls_it_is():
         return inner(x)
 
     assert outer(3) == 82
-    assert library._exports["tinytorch_test_square"].callback is not None
+    assert library.exports["tinytorch_test_square"].callback is not None
 
 
 @needs_jit

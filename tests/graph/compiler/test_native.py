@@ -201,7 +201,7 @@ def test_pooling_comes_before_relu(rng):
         return out, tinytorch.autograd.grad((out * out).sum(), [x])[0]
 
     traced = trace(step, x, decompose=None)
-    graph, report = PassManager(["pool_before_relu"], trials=3).run(traced.graph)
+    graph, report = PassManager(["pool-before-relu"], trials=3).run(traced.graph)
     assert not report.failures and "relu(%max_pool2d" in str(graph).replace("_1", "")
     assert "%max_pool2d_backward" in str(graph).splitlines()[-1]
 
@@ -213,7 +213,7 @@ def test_many_powers_in_one_loop(rng):
 
     a, b = tinytorch.tensor(0.5), tinytorch.tensor(1.5)
     x = tinytorch.tensor(rng.standard_normal(5).astype(np.float32))
-    schedule = schedule_of(function, a, b, x, passes=("native_fusion",))
+    schedule = schedule_of(function, a, b, x, passes=("native-fusion",))
     result = run(schedule, a.numpy(), b.numpy(), x.numpy())
     np.testing.assert_allclose(result[0], function(a, b, x).numpy(), 1e-5)
 
@@ -229,7 +229,7 @@ def test_gradients_of_slices_are_put_together(rng):
         return tinytorch.autograd.grad(total, [x])[0]
 
     traced = trace(step, x, decompose=None)
-    graph, report = PassManager(["slices_together", "dce"], trials=3).run(traced.graph)
+    graph, report = PassManager(["slices-together", "dce"], trials=3).run(traced.graph)
     assert not report.failures
     text = str(graph)
     assert "= unslice(" in text  # with anything else in the sum, it stays
@@ -237,7 +237,7 @@ def test_gradients_of_slices_are_put_together(rng):
         lambda x: tinytorch.autograd.grad((x[:, :1] * x[:, 1:3] * x[:, 3:]).sum(), [x])[0],
         x, decompose=None,
     )  # fmt: skip
-    graph, report = PassManager(["slices_together", "dce"], trials=3).run(pairs.graph)
+    graph, report = PassManager(["slices-together", "dce"], trials=3).run(pairs.graph)
     assert not report.failures
     assert "= cat(" in str(graph) and "= unslice(" not in str(graph)
 

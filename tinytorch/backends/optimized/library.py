@@ -151,7 +151,7 @@ class _Export:
             self.callback = callback  # its code lives as long as this
 
 
-_exports: dict[str, _Export] = {}
+exports: dict[str, _Export] = {}
 
 
 def export(symbol: str, signature: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -173,10 +173,10 @@ def export(symbol: str, signature: Any) -> Callable[[Callable[..., Any]], Any]:
     def declare(function: Callable[..., Any]) -> Any:
         if not JIT:
             return function
-        if symbol in _exports:
+        if symbol in exports:
             raise ValueError(f"the symbol {symbol!r} is exported already; choose another name")
         assert isinstance(function, FunctionType)
-        _exports[symbol] = _Export(symbol, signature, function)
+        exports[symbol] = _Export(symbol, signature, function)
         return types.ExternalFunction(symbol, signature)
 
     return declare
@@ -190,8 +190,8 @@ def _register_symbols(function: Any, seen: set[int] | None = None) -> None:
     seen.add(id(function))
     for value in _referenced(function):
         if isinstance(value, types.ExternalFunction):
-            if value.symbol in _exports:
-                _exports[value.symbol].register()
+            if value.symbol in exports:
+                exports[value.symbol].register()
         elif hasattr(value, "py_func"):  # another kernel
             _register_symbols(value.py_func, seen)
 

@@ -8,12 +8,9 @@ what it has compiled, this one finds in the cache.
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,6 +30,7 @@ from tinytorch.backends.optimized import (
     softmax,
 )
 from tinytorch.backends.optimized.cache import progress
+from tinytorch.backends.optimized.collector import collector_paused
 from tinytorch.backends.optimized.elementwise import specialize
 from tinytorch.backends.optimized.library import warm_up, warm_ups
 from tinytorch.op import OPS, Op
@@ -43,7 +41,8 @@ X = np.ones((2, 4), np.float32)
 ROW = np.ones(4, np.float32)
 IMAGE = np.ones((1, 1, 4, 4), np.float32)
 KERNEL = np.ones((1, 1, 3, 3), np.float32)
-ONE = np.ones(1, np.float32)
+SMALL_IMAGES = np.ones((32, 4, 6, 6), np.float32)  # vectors go across images
+SMALL_KERNELS = np.ones((4, 4, 3, 3), np.float32)
 EPS = 1e-5
 
 
@@ -51,7 +50,7 @@ def load_library() -> None:
     """Compile the kernels that models use most, or load them."""
     helper = None
     try:
-        with _no_garbage_collection():
+        with collector_paused():
             for function in warm_ups():
                 compiled = progress.compiled
                 function()
@@ -65,21 +64,9 @@ def load_library() -> None:
 
 def help_to_load_library() -> None:
     """Compile the same kernels from the last to the first, in the second process."""
-    with _no_garbage_collection():
+    with collector_paused():
         for function in reversed(warm_ups()):
             function()
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Numba makes millions of objects that live on; looking through them is a tenth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _start_helper() -> subprocess.Popen[bytes]:
@@ -118,12 +105,14 @@ def products() -> None:
 
 @warm_up
 def convolutions() -> None:
-    """Convolution and its gradients."""
+    """Convolution and its gradients, of one image and of many small ones."""
     shared: dict[str, Any] = {"padding": (0, 0), "dilation": (1, 1), "groups": 1}
-    for stride in ((1, 1), (2, 2)):
-        g = conv.conv2d(IMAGE, KERNEL, ONE, stride=stride, **shared)
-        conv_backward.conv2d_input(g, KERNEL, input_size=(4, 4), stride=stride, **shared)
-        conv_backward.conv2d_weight(IMAGE, g, kernel_size=(3, 3), stride=stride, **shared)
+    cases = ((IMAGE, KERNEL, 1), (IMAGE, KERNEL, 2), (SMALL_IMAGES, SMALL_KERNELS, 1))
+    for x, w, step in cases:
+        stride, bias, size = (step, step), w[:, 0, 0, 0], w.shape[2:]
+        g = conv.conv2d(x, w, bias, stride=stride, **shared)
+        conv_backward.conv2d_input(g, w, input_size=x.shape[2:], stride=stride, **shared)
+        conv_backward.conv2d_weight(x, g, kernel_size=size, stride=stride, **shared)
 
 
 @warm_up

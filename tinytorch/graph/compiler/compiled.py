@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from tinytorch import backends
 from tinytorch.backends import find_backend
 from tinytorch.backends.base import ComputeBackend
+from tinytorch.backends.optimized.collector import collector_paused
 from tinytorch.graph.compiler.calls import CompiledTrace
-from tinytorch.graph.compiler.collector import collector_paused
 from tinytorch.graph.compiler.generate import MODES, Target
 from tinytorch.graph.passes import OptimizationPass, PassManager
 from tinytorch.graph.pytree import tree_flatten

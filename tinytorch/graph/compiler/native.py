@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import deque
 
+from tinytorch.backends.optimized.collector import collector_paused
 from tinytorch.backends.optimized.library import JIT
 from tinytorch.backends.optimized.threads import get_num_threads
 from tinytorch.graph.compiler import native_groups, native_ops, native_passes  # noqa: F401
-from tinytorch.graph.compiler.collector import collector_paused
 from tinytorch.graph.compiler.native_code import Code, Unsupported, comment_of
 from tinytorch.graph.compiler.native_crew import MOST_THREADS
 from tinytorch.graph.compiler.native_loops import Loop
@@ -26,7 +26,7 @@ from tinytorch.graph.compiler.schedule import Schedule
 from tinytorch.graph.ir import Node
 from tinytorch.op import Op
 
-PASSES = ("slices_together", "dce", "pool_before_relu", "native_fusion", "early_updates")
+PASSES = ("slices-together", "dce", "pool-before-relu", "native-fusion", "native-early-update")
 """Passes to run after all others."""
 
 

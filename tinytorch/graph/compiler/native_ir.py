@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import types
 from numba.core.ccallback import CFunc
 
-from tinytorch.backends.optimized.library import _exports
+from tinytorch.backends.optimized.library import exports
 from tinytorch.backends.optimized.llvm import I64, i64
 
 DOUBLE = ir.DoubleType()
@@ -59,7 +59,7 @@ class _Callee:
 
     def __init__(self, function: Any) -> None:
         if isinstance(function, types.ExternalFunction):
-            export = _exports[function.symbol]
+            export = exports[function.symbol]
             export.register()
             made = export.callback
         else:

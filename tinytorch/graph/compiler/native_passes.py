@@ -25,7 +25,7 @@ class NativeFusion(Fusion):
     the weight.
     """
 
-    name = "native_fusion"
+    name = "native-fusion"
 
     def __init__(self, semantics: Semantics = TINYTORCH) -> None:
         super().__init__(_ProductsAreContractions() if semantics is TINYTORCH else semantics)
@@ -39,7 +39,7 @@ class EarlyUpdates(OptimizationPass):
     behind the last node that reads the value it replaces, so that it can be done in place.
     """
 
-    name = "early_updates"
+    name = "native-early-update"
 
     def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, AnyNode]]:
         """Nodes to move, with the node after which each belongs."""
@@ -76,7 +76,7 @@ class PoolBeforeRelu(OptimizationPass):
     result and the gradient are 0 either way.
     """
 
-    name = "pool_before_relu"
+    name = "pool-before-relu"
 
     def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, AnyNode, list[AnyNode]]]:
         """relu, max_pool, and the pairs of their backward nodes, where nothing else uses relu."""
@@ -143,7 +143,7 @@ class SlicesTogether(OptimizationPass):
     The sign of a zero may change.
     """
 
-    name = "slices_together"
+    name = "slices-together"
     exact = False
 
     def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, list[AnyNode], int]]:
