@@ -32,7 +32,7 @@ def child(case: str) -> dict[str, float]:
     from tinytorch.backends.optimized import library
     from tinytorch.graph import PassManager, trace
     from tinytorch.graph.compiler import native
-    from tinytorch.graph.compiler.collector import collector_paused
+    from tinytorch.backends.optimized.collector import collector_paused
     from tinytorch.graph.compiler.schedule import schedule_traced
 
     imported = time.process_time()

@@ -1,6 +1,7 @@
 """Measures contestants side by side, says when the machine was not ours alone, and reports.
 
-A round takes one sample of every contestant (A B A B ...), so that all see the same machine. After
+A round takes one sample of every contestant (A B A B ...), so that all see the same machine; where
+several threads run, after a rest in which those of the contestant before go to sleep. After
 the rounds, the kernel's own accounts say how much CPU time other processes had meanwhile: if they
 had more than a little, the case is measured again, and, if it never gets quiet, marked with "!".
 """
@@ -23,6 +24,7 @@ from tinytorch.bench import format_seconds, format_table
 CLOCKS = {"cpu": time.thread_time, "wall": time.perf_counter}
 ROUNDS = 9
 SAMPLE_SECONDS = 0.004
+REST_SECONDS = 0.02  # threads look for work for a while: those of the last contestant have to sleep
 ATTEMPTS = 3
 MOST_FOREIGN = 0.15  # cores that other processes may use during a measurement
 
@@ -111,16 +113,24 @@ def _samples(case: Case, clock: str, rounds: int) -> dict[str, list[float]]:
     try:
         for _ in range(rounds):
             for name, function in case.contestants.items():
+                if clock == "wall":
+                    time.sleep(REST_SECONDS)
+                    _time(function, calls[name], now)  # its own wake up
                 function()
-                start = now()
-                for _ in range(calls[name]):
-                    function()
-                samples[name].append((now() - start) / calls[name])
+                samples[name].append(_time(function, calls[name], now))
             for name, remote in case.remote.items():
                 samples[name].append(remote(slowest, clock))
     finally:
         gc.enable()
     return samples
+
+
+def _time(function: Function, calls: int, now: Callable[[], float]) -> float:
+    """Seconds per call."""
+    start = now()
+    for _ in range(calls):
+        function()
+    return (now() - start) / calls
 
 
 def _calls_lasting(function: Function, seconds: float) -> int:

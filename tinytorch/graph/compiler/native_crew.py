@@ -49,7 +49,7 @@ FAILURES = (1 << 32) - 1  # of what a call gives
 MOST_THREADS = 8
 """Code has statements for each thread, so that for many more it would take long to compile."""
 
-MOST_CALLS_ALONE = 256
+MOST_CALLS_ALONE = 64
 PATIENCE = 20_000  # pauses of about 20 ns until a helper without work sleeps
 
 
