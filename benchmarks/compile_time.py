@@ -30,9 +30,9 @@ def child(case: str) -> dict[str, float]:
     from compiled import TRAINING, Contest
 
     from tinytorch.backends.optimized import library
+    from tinytorch.backends.optimized.collector import collector_paused
     from tinytorch.graph import PassManager, trace
     from tinytorch.graph.compiler import native
-    from tinytorch.backends.optimized.collector import collector_paused
     from tinytorch.graph.compiler.schedule import schedule_traced
 
     imported = time.process_time()
@@ -58,7 +58,7 @@ def child(case: str) -> dict[str, float]:
     for function in native._write(schedule, count=1)[0].functions.values():
         name = getattr(function, "symbol", None)
         if name is not None:
-            library._exports[name].register()
+            library.exports[name].register()
     loaded = time.process_time()
     native.build(schedule)
     return {
