@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.backends.optimized.child import run_script
 from tinytorch.backends.optimized import conv, conv_backward, threads
 from tinytorch.backends.optimized.conv import conv2d
 from tinytorch.backends.optimized.conv_backward import conv2d_input, conv2d_weight
@@ -232,9 +230,4 @@ print("agree")
 
 
 def test_without_the_jit():
-    process = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.strip() == "agree"
+    assert run_script(SCRIPT, NUMBA_DISABLE_JIT="1") == "agree"

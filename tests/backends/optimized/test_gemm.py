@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from tests.backends.optimized.child import run_script
 from tinytorch.backends.optimized import gemm, threads
 from tinytorch.backends.optimized.gemm import linear, matmul
 from tinytorch.backends.optimized.llvm import address
@@ -197,17 +195,8 @@ print("agree")
 """
 
 
-def run(script: str, **environment: str) -> str:
-    process = subprocess.run(
-        [sys.executable, "-c", script], env={**os.environ, **environment},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    return process.stdout.strip()
-
-
 def test_without_the_jit():
-    assert run(SCRIPT, NUMBA_DISABLE_JIT="1") == "agree"
+    assert run_script(SCRIPT, NUMBA_DISABLE_JIT="1") == "agree"
 
 
 @pytest.mark.slow
@@ -215,7 +204,7 @@ def test_without_the_jit():
     "features", ("+avx,+avx2,+fma,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt", "+sse,+sse2")
 )
 def test_on_narrower_vector_units(features, tmp_path):
-    assert run(
+    assert run_script(
         SCRIPT, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features,
         TINYTORCH_CACHE_DIR=str(tmp_path),
     ) == "agree"  # fmt: skip

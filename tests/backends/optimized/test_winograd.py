@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
+from tests.backends.optimized.child import run_script
 from tinytorch.backends.optimized.conv import conv2d
 from tinytorch.backends.optimized.winograd import MATRICES, WinogradFilter, conv2d_winograd
 
@@ -91,9 +88,4 @@ print("agree")
 
 
 def test_without_the_jit():
-    process = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.strip() == "agree"
+    assert run_script(SCRIPT, NUMBA_DISABLE_JIT="1") == "agree"
