@@ -24,7 +24,7 @@ from tinytorch.bench import format_seconds, format_table
 CLOCKS = {"cpu": time.thread_time, "wall": time.perf_counter}
 ROUNDS = 9
 SAMPLE_SECONDS = 0.004
-REST_SECONDS = 0.02  # threads look for work for a while: those of the last contestant have to sleep
+REST_SECONDS = 0.12  # until the threads of the contestant before sleep; OpenBLAS's take the longest
 ATTEMPTS = 3
 MOST_FOREIGN = 0.15  # cores that other processes may use during a measurement
 
