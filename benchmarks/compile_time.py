@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 CASES = ("MLP, batch 32", "LeNet, batch 32", "GPT, 8 x 64 tokens, AdamW")
 GENERATED = ("loop",)  # in the names of files of the cache
@@ -28,9 +27,10 @@ def child(case: str) -> dict[str, float]:
 
     tinytorch.set_backend("optimized")
     from compiled import TRAINING, Contest
+    from training import training_step
 
     from tinytorch.backends.optimized import library
-    from tinytorch.backends.optimized.collector import collector_paused
+    from tinytorch.collector import collector_paused
     from tinytorch.graph import PassManager, trace
     from tinytorch.graph.compiler import native
     from tinytorch.graph.compiler.schedule import schedule_traced
@@ -39,14 +39,7 @@ def child(case: str) -> dict[str, float]:
     contest = Contest(TRAINING[case])
     model, (x, y) = contest.model(tinytorch), contest.batch(tinytorch)
     optimizer = getattr(tinytorch.optim, contest.case.optimizer)(model.parameters(), lr=0.01)
-    loss_function = tinytorch.nn.CrossEntropyLoss()
-
-    def step(x: Any, y: Any) -> Any:
-        loss = loss_function(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = training_step(tinytorch, model, optimizer)
 
     begin = time.process_time()
     traced = trace(step, x, y, decompose=None, keep_grads=False)

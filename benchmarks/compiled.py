@@ -20,7 +20,7 @@ import torch
 from peak import multiply_add_peak
 from runner import ROUNDS, Case, Result, as_json, measure
 from thread_count import THREADS
-from training import AGREEMENT, LR, STEPS_COMPARED, Step, lenet, mlp, step_of
+from training import AGREEMENT, LR, STEPS_COMPARED, Step, lenet, mlp, step_of, training_step
 
 import tinytorch
 from tinytorch.bench import format_seconds, format_table
@@ -132,15 +132,7 @@ class Contest:
             model = torch.compile(model)
         if library is torch or not compiled:
             return step_of(library, model, optimizer, x, y)
-        loss_function = tinytorch.nn.CrossEntropyLoss()
-
-        @tinytorch.compile(keep_grads=False)
-        def step(x: Any, y: Any) -> Any:
-            loss = loss_function(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            return loss
+        step = tinytorch.compile(training_step(tinytorch, model, optimizer), keep_grads=False)
 
         def run() -> Any:
             return step(x, y)

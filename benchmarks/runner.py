@@ -8,7 +8,6 @@ had more than a little, the case is measured again, and, if it never gets quiet,
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import statistics
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tinytorch.bench import format_seconds, format_table
+from tinytorch.collector import collector_paused
 
 CLOCKS = {"cpu": time.thread_time, "wall": time.perf_counter}
 ROUNDS = 9
@@ -109,8 +109,7 @@ def _samples(case: Case, clock: str, rounds: int) -> dict[str, list[float]]:
         calls[name] = _calls_lasting(function, SAMPLE_SECONDS)
     slowest = min(calls.values())
     samples: dict[str, list[float]] = {n: [] for n in (*case.contestants, *case.remote)}
-    gc.disable()
-    try:
+    with collector_paused():
         for _ in range(rounds):
             for name, function in case.contestants.items():
                 if clock == "wall":
@@ -120,8 +119,6 @@ def _samples(case: Case, clock: str, rounds: int) -> dict[str, list[float]]:
                 samples[name].append(_time(function, calls[name], now))
             for name, remote in case.remote.items():
                 samples[name].append(remote(slowest, clock))
-    finally:
-        gc.enable()
     return samples
 
 

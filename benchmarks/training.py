@@ -8,6 +8,7 @@ import thread_count  # noqa: F401, I001 - before NumPy
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,11 @@ CASES = {
 }
 
 
-def step_of(library, model, optimizer, x, y) -> Step:
-    """One training step with TinyTorch or PyTorch."""
+def training_step(library, model, optimizer) -> Callable[[Any, Any], Any]:
+    """A training step with TinyTorch or PyTorch, as a function of the batch."""
     loss_function = library.nn.CrossEntropyLoss()
 
-    def step() -> Any:
+    def step(x: Any, y: Any) -> Any:
         loss = loss_function(model(x), y)
         optimizer.zero_grad()
         loss.backward()
@@ -69,6 +70,11 @@ def step_of(library, model, optimizer, x, y) -> Step:
         return loss
 
     return step
+
+
+def step_of(library, model, optimizer, x, y) -> Step:
+    """The same on one batch."""
+    return partial(training_step(library, model, optimizer), x, y)
 
 
 def steps_of(case: str) -> dict[str, Step]:

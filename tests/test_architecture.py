@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parent.parent / "tinytorch"
 
 # A file may import what stands in its own layer or above it in this list.
 LAYERS = [
-    ["errors", "files"],
+    ["errors", "files", "collector"],
     ["dtypes", "op", "dtype_rules", "shapes", "shapes_conv", "ops"],
     ["backends"],
     ["state", "history", "dispatch"],

@@ -183,3 +183,20 @@ def test_integer_inputs(rng: np.random.Generator):
     (got,) = grad(compile(lambda t, i: F.embedding(i, t).exp())(table, index).sum(), [table])
     (expected,) = grad(F.embedding(index, table).exp().sum(), [table])
     assert_same([got], [expected])
+
+
+def test_the_gradient_of_a_maximum_of_equals_is_that_of_eager_code_at_nan_too() -> None:
+    """Each NaN takes the whole gradient: the maximum of x and x is not simply x."""
+
+    def twice(x: Tensor) -> Tensor:
+        log = x.log()  # NaN at -2, where its gradient is -1 / 2
+        return tinytorch.maximum(log, log).sum()
+
+    gradients = []
+    for function in (twice, tinytorch.compile(twice)):
+        x = tinytorch.tensor([-2.0, 4.0], requires_grad=True)
+        with tinytorch.using_backend("numpy"):
+            function(x * 1.0).backward()
+        assert x.grad is not None
+        gradients.append(x.grad.numpy())
+    np.testing.assert_array_equal(*gradients)

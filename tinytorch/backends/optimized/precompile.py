@@ -28,11 +28,12 @@ from tinytorch.backends.optimized import (
     pooling,
     reductions,
     softmax,
+    threads,
 )
 from tinytorch.backends.optimized.cache import progress
-from tinytorch.backends.optimized.collector import collector_paused
 from tinytorch.backends.optimized.elementwise import specialize
 from tinytorch.backends.optimized.library import warm_up, warm_ups
+from tinytorch.collector import collector_paused
 from tinytorch.op import OPS, Op
 
 __all__ = ["load_library"]
@@ -54,7 +55,7 @@ def load_library() -> None:
             for function in warm_ups():
                 compiled = progress.compiled
                 function()
-                if helper is None and progress.compiled > compiled and _processors() > 1:
+                if helper is None and progress.compiled > compiled and threads.cores() > 1:
                     helper = _start_helper()
     finally:
         if helper is not None:
@@ -80,12 +81,6 @@ def _start_helper() -> subprocess.Popen[bytes]:
 
 
 _HELP = f"from {__name__} import help_to_load_library; help_to_load_library()"
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @warm_up

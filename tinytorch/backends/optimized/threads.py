@@ -88,6 +88,11 @@ def launch() -> None:
     numba.get_num_threads()
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return int(_config.NUMBA_DEFAULT_NUM_THREADS)
+
+
 def get_num_threads() -> int:
     """The number of threads that a large kernel may use."""
     if _State.num_threads is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable
 
 import torch
 
+from tinytorch.collector import collector_paused
 from tinytorch.fx.optimize.devices import synchronize
 from tinytorch.graph.passes.base import OptimizationPass
 
@@ -40,15 +40,12 @@ def is_faster(
         pair = max(time.perf_counter() - start, 1e-7)
         calls = max(1, int(2 * LEAST_SECONDS / pair))
         rounds = max(LEAST_ROUNDS, min(MOST_ROUNDS, int(MOST_SECONDS / (calls * pair))))
-        gc.disable()
-        try:
+        with collector_paused():
             for taken in range(rounds):
                 is_over = CLEARLY * best[0] < best[1] and (taken or pair > MOST_SECONDS)
                 if is_over:
                     break
                 sample(calls)
-        finally:
-            gc.enable()
     return best[0] < best[1]
 
 

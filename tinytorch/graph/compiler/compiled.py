@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tinytorch import backends
 from tinytorch.backends import find_backend
 from tinytorch.backends.base import ComputeBackend
-from tinytorch.backends.optimized.collector import collector_paused
+from tinytorch.collector import collector_paused
 from tinytorch.graph.compiler.calls import CompiledTrace
 from tinytorch.graph.compiler.generate import MODES, Target
 from tinytorch.graph.passes import OptimizationPass, PassManager

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from tinytorch.backends.optimized.collector import collector_paused
 from tinytorch.backends.optimized.library import JIT
 from tinytorch.backends.optimized.threads import get_num_threads
+from tinytorch.collector import collector_paused
 from tinytorch.graph.compiler import native_groups, native_ops, native_passes  # noqa: F401
 from tinytorch.graph.compiler.native_code import Code, Unsupported, comment_of
 from tinytorch.graph.compiler.native_crew import MOST_THREADS

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tinytorch.backends.optimized.collector import collector_paused
+from tinytorch.collector import collector_paused
 
 
 def test_it_comes_back_after_an_error():

@@ -1,7 +1,8 @@
-"""The garbage collector, out of the way of a compiler.
+"""The garbage collector, out of the way of a compiler or a clock.
 
 Compiling makes some hundred thousand objects, nearly all of which stay for a while. Looking through
-them again and again for cycles takes a quarter of the time.
+them again and again for cycles takes a quarter of the time. And what is timed should not have to
+pay for what others left behind.
 """
 
 from __future__ import annotations
