@@ -56,10 +56,10 @@ class Helper:
         self.log.append("gone")
 
 
-@pytest.mark.parametrize("processors", [1, 2])
+@pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("compiles", [False, True])
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_helper_is_called_for_what_must_be_compiled(monkeypatch, processors, compiles, fails):
+def test_a_helper_is_called_for_what_must_be_compiled(monkeypatch, cores, compiles, fails):
     log = []
 
     def first():
@@ -73,7 +73,7 @@ def test_a_helper_is_called_for_what_must_be_compiled(monkeypatch, processors, c
             raise ZeroDivisionError
 
     monkeypatch.setattr(precompile, "warm_ups", lambda: (first, second))
-    monkeypatch.setattr(precompile, "_processors", lambda: processors)
+    monkeypatch.setattr(precompile.threads, "cores", lambda: cores)
     monkeypatch.setattr(precompile, "_start_helper", lambda: Helper(log))
     monkeypatch.setattr(precompile.progress, "compiled", 0)
     if fails:
@@ -81,7 +81,7 @@ def test_a_helper_is_called_for_what_must_be_compiled(monkeypatch, processors, c
             precompile.load_library()
     else:
         precompile.load_library()
-    if compiles and processors > 1:
+    if compiles and cores > 1:
         assert log == ["first", "started", "second", "terminated", "gone"]
     else:
         assert log == ["first", "second"]
