@@ -29,7 +29,7 @@ def child(case: str) -> dict[str, float]:
     from compiled import TRAINING, Contest
     from training import training_step
 
-    from tinytorch.backends.optimized import library
+    from tinytorch.backends.optimized.jit import library
     from tinytorch.collector import collector_paused
     from tinytorch.graph import PassManager, trace
     from tinytorch.graph.compiler import native

@@ -21,8 +21,8 @@ from roofline import draw
 from runner import ROUNDS, Case, as_json, measure, report
 
 from tinytorch.backends import find_backend, reference
-from tinytorch.backends.optimized.elementwise import compile_elementwise
-from tinytorch.backends.optimized.library import cache_info
+from tinytorch.backends.optimized.elementwise.loops import compile_elementwise
+from tinytorch.backends.optimized.jit.library import cache_info
 
 BACKEND: Any = find_backend("optimized")
 BLOCKED: Any = find_backend("blocked")

@@ -41,6 +41,16 @@ def _layer(name: str) -> int:
     pytest.fail(f"tinytorch/{name} stands in no layer: add it to LAYERS where the design has it")
 
 
+def _modules(path: Path) -> set[str]:
+    """Full names of what a file imports at its top; `from a import b` counts as a.b."""
+    return {
+        f"{node.module}.{alias.name}"
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
 def _imports(path: Path) -> set[str]:
     """Names directly below `tinytorch` that a file imports, but for type checking."""
     tree = ast.parse(path.read_text())
@@ -75,6 +85,37 @@ def test_imports_run_one_way(path: Path) -> None:
             assert _layer(name) <= own, (
                 f"{relative} imports tinytorch.{name}, which stands above it"
             )
+
+
+OPTIMIZED = PACKAGE / "backends" / "optimized"
+MAPS = [OPTIMIZED, *(f for f in sorted(OPTIMIZED.iterdir()) if (f / "__init__.py").exists())]
+
+
+def _listed(package: Path) -> list[str]:
+    """The modules that a package's docstring lists, one a line, in that order."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    parts = {p.stem for p in package.iterdir() if p.stem[0] != "_"}
+    return [
+        line.split()[0]
+        for line in text.splitlines()
+        if line.split()[:1] and line.split()[0] in parts
+    ]
+
+
+@pytest.mark.parametrize("package", MAPS, ids=lambda p: p.name)
+def test_the_map_of_a_package_lists_its_files_in_the_order_of_imports(package: Path) -> None:
+    listed = _listed(package)
+    parts = [p for p in package.iterdir() if p.stem[0] != "_" and (p.suffix == ".py" or p in MAPS)]
+    assert sorted(listed) == sorted(p.stem for p in parts)
+    prefix = ".".join(package.relative_to(PACKAGE.parent).parts)
+    for part in parts:
+        for path in part.rglob("*.py") if part.is_dir() else [part]:
+            for name in _modules(path):
+                inner = name.removeprefix(f"{prefix}.").split(".")[0]
+                if name.startswith(f"{prefix}.") and inner in listed:
+                    assert listed.index(inner) <= listed.index(part.stem), (
+                        f"{path.relative_to(PACKAGE)} imports {name}, which stands below it"
+                    )
 
 
 @pytest.mark.parametrize("module", ["numba", "torch", "matplotlib", "rich", "typer", "safetensors"])

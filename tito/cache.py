@@ -23,7 +23,7 @@ def cache(
             soft_wrap=True,
         )
         raise typer.Exit(1)
-    from tinytorch.backends.optimized.cache import cache_info, clear_cache
+    from tinytorch.backends.optimized.jit.cache import cache_info, clear_cache
     from tinytorch.bench import format_bytes
 
     freed = clear_cache() if clear else 0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tinytorch.backends import reference
-from tinytorch.backends.optimized import gemm
-from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.gemm.matmul import matmul
+from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.backends.optimized.symbols import symbol
 from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.dtypes import float64
@@ -102,4 +102,4 @@ def test_products_of_few_terms(rng, k: int, dtype: type):
         a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
         bound = 8 * k * np.finfo(dtype).eps * (np.abs(a) @ np.abs(b)).max()
         for left in (a, np.asfortranarray(a)):
-            assert np.abs(gemm.matmul(left, b) - a @ b).max() <= bound
+            assert np.abs(matmul(left, b) - a @ b).max() <= bound

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.library import JIT
+from tinytorch.backends.optimized.jit.library import JIT
 
 needs_jit = pytest.mark.skipif(not JIT, reason="NUMBA_DISABLE_JIT is set")
 
@@ -19,7 +19,7 @@ import numpy as np
 from numba import prange
 from tinytorch.backends.optimized import threads
 {setup}
-from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.jit.library import kernel
 
 @kernel(parallel=True)
 def parallel(count, x, y):

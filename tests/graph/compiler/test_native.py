@@ -358,7 +358,7 @@ def test_a_gpt_trains_as_in_eager():
 SCRIPT = """
 import numpy as np, tinytorch
 from tinytorch import nn
-from tinytorch.backends.optimized.cache import cache_info
+from tinytorch.backends.optimized.jit.cache import cache_info
 
 tinytorch.set_backend("optimized")
 tinytorch.set_num_threads(1)

@@ -16,8 +16,8 @@ from numba import types
 import tinytorch
 from tests.graph.compiler.test_native import schedule_of
 from tinytorch import nn
-from tinytorch.backends.optimized.library import kernel
-from tinytorch.backends.optimized.llvm import memory
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.backends.optimized.jit.llvm import memory
 from tinytorch.backends.optimized.symbols.views import view
 from tinytorch.graph.compiler import native, native_crew, native_parts
 from tinytorch.graph.compiler.native_crew import Crew

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from tests.graph.compiler.test_native import schedule_of
 from tinytorch import ones
-from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.backends.optimized.symbols.views import view
 from tinytorch.graph.compiler import native
 from tinytorch.graph.compiler.native_crew import runner

@@ -23,7 +23,7 @@ import numpy as np
 from numba import prange
 
 from tinytorch.backends.blocked.matmul import matmul_blocked
-from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.backends.optimized.threads import run_parallel, threads_for
 from tinytorch.dtypes import Array
 from tinytorch.shapes_conv import window_positions

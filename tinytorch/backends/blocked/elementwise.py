@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.library import kernel
-from tinytorch.backends.optimized.rows import shared
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.dtypes import Array
 from tinytorch.op import Op
 

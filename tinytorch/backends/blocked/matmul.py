@@ -21,7 +21,7 @@ import numpy as np
 from numba import prange
 
 from tinytorch.backends.optimized.buffers import empty
-from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.backends.optimized.threads import run_parallel, threads_for
 from tinytorch.dtypes import Array
 

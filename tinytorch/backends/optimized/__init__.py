@@ -1,10 +1,19 @@
 """The expert rung: kernels emitted as LLVM vector IR through numba, chosen for this machine's CPU.
 
-llvm, cpu, library, cache       how kernels are written, compiled and kept
-gemm_kernel, gemm, gemv         the matrix product: a tile in registers, and the loops around it
-conv, conv_backward, winograd   convolution through the same tile
-math, elementwise, reductions   exp and its kin; loops over memory
-threads, buffers                who runs, and on what memory
+A file imports from what stands above it, and each folder lists its files in the same way:
+
+threads         who runs
+buffers         on what memory
+jit             how kernels are written, compiled and kept
+gemm            the matrix product: a tile in registers, and the loops around it
+conv            convolution through the same tile
+elementwise     exp and its kin, and loops made from the op table's scalar definitions
+rows            sums, softmax, norms, embeddings
+pooling         windows of images
+optimizers      a step as one pass over the parameters
+precompile      the library compiled, or loaded, at once
+backend         which kernel runs which op
+symbols         all this as C functions, for code that the compiler generates
 """
 
 from __future__ import annotations

@@ -11,22 +11,21 @@ import numpy as np
 from tinytorch.backends import reference
 from tinytorch.backends.base import Kernel
 from tinytorch.backends.numpy import NumpyBackend
-from tinytorch.backends.optimized import (
-    activations,
+from tinytorch.backends.optimized import optimizers
+from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
+from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd
+from tinytorch.backends.optimized.elementwise import activations
+from tinytorch.backends.optimized.elementwise.loops import specialize
+from tinytorch.backends.optimized.gemm.matmul import linear, matmul
+from tinytorch.backends.optimized.pooling import average, maximum
+from tinytorch.backends.optimized.rows import (
     batch_norm,
-    conv,
-    conv_backward,
     cross_entropy,
-    elementwise,
     embedding,
-    gemm,
     layer_norm,
-    optimizers,
-    pooling,
     reductions,
     softmax,
 )
-from tinytorch.backends.optimized.winograd import MATRICES, conv2d_winograd
 from tinytorch.dtypes import Array
 from tinytorch.op import Plan
 
@@ -48,7 +47,7 @@ class OptimizedBackend(NumpyBackend):
     Args:
         winograd: None for exact convolution; 4 or 2 to run 3x3 convolutions of stride 1 and padding
             1 forward by Winograd's F(4, 3) or F(2, 3): fewer multiplications, larger rounding
-            errors (`winograd.py` says how large).
+            errors (`conv.winograd` says how large).
 
     Raises:
         ValueError: there is no such Winograd transform.
@@ -64,22 +63,22 @@ class OptimizedBackend(NumpyBackend):
                 raise ValueError(f"winograd must be None or one of {sorted(MATRICES)}: {winograd}")
             self.conv2d = partial(_winograd_where_it_fits, winograd)
 
-    matmul = staticmethod(gemm.matmul)
-    linear = staticmethod(gemm.linear)
+    matmul = staticmethod(matmul)
+    linear = staticmethod(linear)
 
     @staticmethod
     def linear_weight(g: Array, x: Array) -> Array:
         """g.T @ x over all rows."""
-        return gemm.matmul(_rows(g).T, _rows(x))
+        return matmul(_rows(g).T, _rows(x))
 
-    conv2d = staticmethod(conv.conv2d)  # type: ignore[assignment]
-    conv2d_input = staticmethod(conv_backward.conv2d_input)  # type: ignore[assignment]
-    conv2d_weight = staticmethod(conv_backward.conv2d_weight)  # type: ignore[assignment]
-    max_pool2d = staticmethod(pooling.max_pool2d)
-    max_pool2d_backward = staticmethod(pooling.max_pool2d_backward)
-    max_pool2d_select = staticmethod(pooling.max_pool2d_select)
-    avg_pool2d = staticmethod(pooling.avg_pool2d)
-    avg_pool2d_backward = staticmethod(pooling.avg_pool2d_backward)
+    conv2d = staticmethod(conv2d.conv2d)  # type: ignore[assignment]
+    conv2d_input = staticmethod(conv2d_input.conv2d_input)  # type: ignore[assignment]
+    conv2d_weight = staticmethod(conv2d_weight.conv2d_weight)  # type: ignore[assignment]
+    max_pool2d = staticmethod(maximum.max_pool2d)
+    max_pool2d_backward = staticmethod(maximum.max_pool2d_backward)
+    max_pool2d_select = staticmethod(maximum.max_pool2d_select)
+    avg_pool2d = staticmethod(average.avg_pool2d)
+    avg_pool2d_backward = staticmethod(average.avg_pool2d_backward)
 
     # In each group the op named as its module comes last: from there on the name is the op.
     softmax_backward = staticmethod(softmax.softmax_backward)
@@ -138,14 +137,14 @@ class OptimizedBackend(NumpyBackend):
             return super().specialize(plan)
         assert op.scalar is not None
         shapes = tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
-        return elementwise.specialize(op.scalar, dtype.dtype, shapes)
+        return specialize(op.scalar, dtype.dtype, shapes)
 
 
 def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, **p: Any) -> Array:
     fits = w.shape[2:] == (3, 3) and p["groups"] == 1 and p["padding"] == (1, 1)
     if fits and p["stride"] == (1, 1) and p["dilation"] == (1, 1):
         return conv2d_winograd(x, w, b, m=m)
-    return conv.conv2d(x, w, b, **p)
+    return conv2d.conv2d(x, w, b, **p)
 
 
 def _is_float(a: Array) -> bool:

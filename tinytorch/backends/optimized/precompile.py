@@ -15,24 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import (
-    activations,
+from tinytorch.backends.optimized import optimizers, threads
+from tinytorch.backends.optimized.conv.conv2d import conv2d
+from tinytorch.backends.optimized.conv.conv2d_input import conv2d_input
+from tinytorch.backends.optimized.conv.conv2d_weight import conv2d_weight
+from tinytorch.backends.optimized.elementwise import activations
+from tinytorch.backends.optimized.elementwise.loops import specialize
+from tinytorch.backends.optimized.gemm.matmul import linear, matmul
+from tinytorch.backends.optimized.jit.cache import progress
+from tinytorch.backends.optimized.jit.library import warm_up, warm_ups
+from tinytorch.backends.optimized.pooling.maximum import max_pool2d, max_pool2d_backward
+from tinytorch.backends.optimized.rows import (
     batch_norm,
-    conv,
-    conv_backward,
     cross_entropy,
     embedding,
-    gemm,
     layer_norm,
-    optimizers,
-    pooling,
     reductions,
     softmax,
-    threads,
 )
-from tinytorch.backends.optimized.cache import progress
-from tinytorch.backends.optimized.elementwise import specialize
-from tinytorch.backends.optimized.library import warm_up, warm_ups
 from tinytorch.collector import collector_paused
 from tinytorch.op import OPS, Op
 
@@ -94,8 +94,8 @@ def sums() -> None:
 @warm_up
 def products() -> None:
     """Matrix products."""
-    gemm.matmul(X, X.T)
-    gemm.linear(X, X, ROW[:2])
+    matmul(X, X.T)
+    linear(X, X, ROW[:2])
 
 
 @warm_up
@@ -105,9 +105,9 @@ def convolutions() -> None:
     cases = ((IMAGE, KERNEL, 1), (IMAGE, KERNEL, 2), (SMALL_IMAGES, SMALL_KERNELS, 1))
     for x, w, step in cases:
         stride, bias, size = (step, step), w[:, 0, 0, 0], w.shape[2:]
-        g = conv.conv2d(x, w, bias, stride=stride, **shared)
-        conv_backward.conv2d_input(g, w, input_size=x.shape[2:], stride=stride, **shared)
-        conv_backward.conv2d_weight(x, g, kernel_size=size, stride=stride, **shared)
+        g = conv2d(x, w, bias, stride=stride, **shared)
+        conv2d_input(g, w, input_size=x.shape[2:], stride=stride, **shared)
+        conv2d_weight(x, g, kernel_size=size, stride=stride, **shared)
 
 
 @warm_up
@@ -138,8 +138,8 @@ def norms() -> None:
 def images() -> None:
     """Pooling."""
     params: dict[str, Any] = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0)}
-    out = pooling.max_pool2d(IMAGE, **params, dilation=(1, 1))
-    pooling.max_pool2d_backward(out, IMAGE, **params, dilation=(1, 1))
+    out = max_pool2d(IMAGE, **params, dilation=(1, 1))
+    max_pool2d_backward(out, IMAGE, **params, dilation=(1, 1))
 
 
 @warm_up

@@ -140,7 +140,7 @@ class WinogradConvolution:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, m: int, epilogue: Epilogue) -> None:
         # here, because it needs numba
-        from tinytorch.backends.optimized.winograd import WinogradFilter
+        from tinytorch.backends.optimized.conv.winograd import WinogradFilter
 
         def allocate(shape: tuple[int, ...], dtype: Any) -> Any:
             kind = torch.from_numpy(np.empty(0, dtype)).dtype

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from tinytorch.backends.optimized.library import JIT
+from tinytorch.backends.optimized.jit.library import JIT
 from tinytorch.backends.optimized.threads import get_num_threads
 from tinytorch.collector import collector_paused
 from tinytorch.graph.compiler import native_groups, native_ops, native_passes  # noqa: F401

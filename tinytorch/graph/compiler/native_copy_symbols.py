@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.backends.optimized.symbols import REALS, declare
 from tinytorch.backends.optimized.symbols.views import strided, view, words
 

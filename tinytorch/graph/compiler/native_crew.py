@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.library import JIT, kernel
+from tinytorch.backends.optimized.jit.library import JIT, kernel
 from tinytorch.graph.compiler.native_team import (
     LINE,
     call,

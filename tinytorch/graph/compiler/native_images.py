@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinytorch.backends.optimized import conv, conv_backward
-from tinytorch.backends.optimized.conv_plan import SLACK, Batch, Correlation, Walk
+from tinytorch.backends.optimized.conv.conv2d import plan_conv2d
+from tinytorch.backends.optimized.conv.conv2d_input import plan_conv2d_input
+from tinytorch.backends.optimized.conv.conv2d_weight import DOT_BYTES, plan_conv2d_weight
+from tinytorch.backends.optimized.conv.plan import SLACK, Batch, Correlation, Walk
 from tinytorch.graph.compiler.native_code import Code, place_at, real_of
 from tinytorch.graph.compiler.native_copies import contiguous, copy
 from tinytorch.graph.compiler.places import Place
@@ -19,13 +21,13 @@ def _lines(nbytes: int) -> int:
 
 
 def conv2d(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
-    """As `conv.conv2d` chooses."""
+    """As the backend's `conv2d` chooses."""
     x, w, *bias = [contiguous(code, place) for place in inputs]
     start = code.address(bias[0]) if bias else "0"
     if not out.size:
         return
     groups, channels = params["groups"], w.shape[0]
-    plan = conv._plan(
+    plan = plan_conv2d(
         out.dtype.itemsize, x.shape[0], w.shape[1], x.shape[2:], channels // groups, w.shape[2:],
         params["stride"], params["padding"], params["dilation"], groups,
     )  # fmt: skip
@@ -33,7 +35,7 @@ def conv2d(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
 
 
 def conv2d_input(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
-    """As `conv_backward.conv2d_input` chooses."""
+    """As the backend's `conv2d_input` chooses."""
     g, w = (contiguous(code, place) for place in inputs)
     groups, (channels, own) = params["groups"], w.shape[:2]
     size: Any = w.shape[2:]
@@ -44,7 +46,7 @@ def conv2d_input(code: Code, inputs: list[Any], out: Place, params: Params) -> N
         return
     itemsize, output = out.dtype.itemsize, g.shape[2:]
     image: Any = out.shape[2:]
-    plan = conv_backward._input_plan(
+    plan = plan_conv2d_input(
         itemsize, g.shape[0], channels // groups, own, image, output, size, params["stride"],
         params["padding"], params["dilation"], groups,
     )  # fmt: skip
@@ -94,7 +96,7 @@ def _sum(
 
 
 def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> None:
-    """As `conv_backward.conv2d_weight` chooses."""
+    """As the backend's `conv2d_weight` chooses."""
     x, g = (contiguous(code, place) for place in inputs)
     if not out.size:
         return
@@ -103,7 +105,7 @@ def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> 
         return
     real, size, groups = real_of(out), out.dtype.itemsize, params["groups"]
     channels, own = out.shape[:2]
-    plan = conv_backward._weight_plan(
+    plan = plan_conv2d_weight(
         size, own, channels // groups, x.shape[2:], g.shape[2:], out.shape[2:],
         params["stride"], params["padding"], params["dilation"], groups,
     )  # fmt: skip
@@ -123,7 +125,7 @@ def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> 
     walk = plan.correlation
     room_x = x.shape[1] * walk.channel
     room_g = g.shape[1] * (g.shape[2] * walk.layout.pitch + 63)
-    together = max(1, min(x.shape[0], conv_backward.DOT_BYTES // (room_x + room_g)))
+    together = max(1, min(x.shape[0], DOT_BYTES // (room_x + room_g)))
     both = _lines(together * (room_x + room_g) + 256 + SLACK)
     dots = code.record(
         [

@@ -23,8 +23,8 @@ from llvmlite import ir
 from numba import types
 from numba.core.ccallback import CFunc
 
-from tinytorch.backends.optimized.library import exports
-from tinytorch.backends.optimized.llvm import I64, i64
+from tinytorch.backends.optimized.jit.library import exports
+from tinytorch.backends.optimized.jit.llvm import I64, i64
 
 DOUBLE = ir.DoubleType()
 NAME = "step"

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.library import compile_source
-from tinytorch.backends.optimized.math import EXACT
-from tinytorch.backends.optimized.scalars import compile_scalar
+from tinytorch.backends.optimized.elementwise.math import EXACT
+from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
+from tinytorch.backends.optimized.jit.library import compile_source
 from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.dtypes import DType, Shape
 from tinytorch.graph.compiler.native_code import REALS, Code, Unsupported, real_of

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tinytorch.backends.optimized import activations, reductions
+from tinytorch.backends.optimized.elementwise import activations
+from tinytorch.backends.optimized.rows import reductions
 from tinytorch.graph.compiler import native_copies, native_groups, native_images
 from tinytorch.graph.compiler.native_code import Code, Unsupported, place_at, real_of
 from tinytorch.graph.compiler.native_copies import contiguous

@@ -17,9 +17,9 @@ from numba import types
 from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.gemm import SCRATCH_BYTES
-from tinytorch.backends.optimized.library import JIT, compile_source, kernel
-from tinytorch.backends.optimized.llvm import address
+from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES
+from tinytorch.backends.optimized.jit.library import JIT, compile_source, kernel
+from tinytorch.backends.optimized.jit.llvm import address
 from tinytorch.backends.optimized.symbols.views import words
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.graph.compiler import native_team

@@ -39,8 +39,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from tinytorch.backends.optimized.library import kernel
-from tinytorch.backends.optimized.llvm import I64, i64
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.backends.optimized.jit.llvm import I64, i64
 
 LINE = 128  # bytes; x86 fetches lines of 64 in pairs
 FAILURE, SINCE, LATE, OPEN, PARTS, DONE = 8, 16, 24, LINE, 2 * LINE, 8

@@ -1,7 +1,7 @@
 """Convolution and its gradients, on images in C order.
 
-How an image is laid out with its padding and where its taps are, say the plans of `conv` and
-`conv_backward`, in tables of int64. `record` is the address of the sizes and of those tables, as
+How an image is laid out with its padding and where its taps are, say the plans of
+`optimized.conv`, in tables of int64. `record` is the address of the sizes and of those tables, as
 int64, in the order in which the functions here take them apart.
 
 `scratch` holds what the record's `first` says (packed weights, or sums), and after it `room` bytes,
@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import conv, conv_backward
-from tinytorch.backends.optimized.library import kernel
+from tinytorch.backends.optimized.conv.conv2d import MAKERS, loops_for
+from tinytorch.backends.optimized.conv.conv2d_weight import entries
+from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.backends.optimized.symbols import REALS, declare
 from tinytorch.backends.optimized.symbols.views import strided, view, words
 
@@ -41,7 +42,7 @@ def _buffer(address: int, room: int, zeroed: int) -> Any:
 
 def _weights_kernel(real: Any, by: str) -> Callable[..., Any]:
     """How the loops `by` have the weights: a kernel from their address to an array."""
-    of_dtype, size = conv.loops(by, np.dtype(real).itemsize), np.dtype(real).itemsize
+    of_dtype, size = loops_for(by, np.dtype(real).itemsize), np.dtype(real).itemsize
 
     @kernel(force_inline=True)
     def as_they_are(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
@@ -110,7 +111,7 @@ def _declare_forward(real: Any, by: str, of_dtype: Any) -> None:
 
 def _declare_weight(real: Any) -> None:
     """The gradient to the weights."""
-    of_dtype = conv_backward._entries(np.dtype(real).itemsize)
+    of_dtype = entries(np.dtype(real).itemsize)
     products, dots, arrange = map(of_dtype.kernel, ("products", "dots", "arrange"))
 
     @kernel
@@ -136,7 +137,7 @@ def _declare_weight(real: Any) -> None:
     def conv2d_weight_by_dots(
         record: int, dots_record: int, x: int, g: int, dw: int, scratch: int
     ) -> None:
-        """As `conv_backward.conv2d_weight`: infinities and NaN are left to the other way."""
+        """As `conv2d_weight`: infinities and NaN are left to the other way."""
         n, c, h, width, o, oh, ow, groups, kh, kw = words(record, 10)
         table, taps, geometry, numbers, length, together, room = words(dots_record, 7)
         result = view(real, dw, (o, c // groups * kh * kw))
@@ -154,6 +155,6 @@ def _declare_weight(real: Any) -> None:
 
 for _real in REALS:
     _size = np.dtype(_real).itemsize
-    for _by in conv.MAKERS:
-        _declare_forward(_real, _by, conv.loops(_by, _size))
+    for _by in MAKERS:
+        _declare_forward(_real, _by, loops_for(_by, _size))
     _declare_weight(_real)

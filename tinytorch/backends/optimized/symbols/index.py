@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized import embedding
-from tinytorch.backends.optimized.library import export
+from tinytorch.backends.optimized.jit.library import export
+from tinytorch.backends.optimized.rows import embedding
 from tinytorch.backends.optimized.symbols import REALS, _symbols, declare
 from tinytorch.backends.optimized.symbols.views import view
 

@@ -1,4 +1,4 @@
-"""Batches of matrix products. `gemm.gemm_f32` is a symbol already.
+"""Batches of matrix products. `gemm.loops.gemm_f32` is a symbol already.
 
 Strides are in bytes. A batch has two dimensions, `outer` and `inner`; each operand has a step for
 each, 0 where it repeats.
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.gemm import gemm_f32, gemm_f64
+from tinytorch.backends.optimized.gemm.loops import gemm_f32, gemm_f64
 from tinytorch.backends.optimized.symbols import _symbols, declare
 from tinytorch.backends.optimized.symbols.views import words
 

@@ -1,6 +1,6 @@
 """Reductions of x (outer, reduced, inner) to (outer, inner); with inner = 1, of rows."""
 
-from tinytorch.backends.optimized import reductions
+from tinytorch.backends.optimized.rows import reductions
 from tinytorch.backends.optimized.symbols import declare_kernel
 
 for _name, (_rows, _columns) in reductions.KERNELS.items():

@@ -21,8 +21,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj, numpy_support
 
-from tinytorch.backends.optimized.library import JIT
-from tinytorch.backends.optimized.llvm import I8, I64, i64, memory
+from tinytorch.backends.optimized.jit.library import JIT
+from tinytorch.backends.optimized.jit.llvm import I8, I64, i64, memory
 from tinytorch.dtypes import Array
 
 _unpack: Callable[..., Any] = cgutils.unpack_tuple

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.elementwise.loops import _Loops, compile_elementwise, specialize
+from tinytorch.op import OPS
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, 7.75, 89.0, 1e30, -1e30]
+SPECIAL += [math.inf, -math.inf, math.nan]
+FLOAT_OPS = [
+    op.name
+    for op in OPS.values()
+    if op.kind == "elementwise" and not isinstance(op.scalar(*[1.0] * len(op.inputs)), bool)
+]
+
+
+def add(a, b):
+    return a + b
+
+
+def mix(a, b, c):
+    return a * b - c
+
+
+def meaning(op, arguments, dtype):
+    """What the table says, for every tuple of arguments, rounded to dtype."""
+    with np.errstate(all="ignore"):
+        values = [float(op.scalar(*map(float, each))) for each in arguments]
+        return np.array(values).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FLOAT_OPS)
+def test_every_op_means_what_the_table_says(name, dtype):
+    op = OPS[name]
+    values = SPECIAL if len(op.inputs) < 3 else SPECIAL[:4] + SPECIAL[-3:]
+    arguments = np.array(list(itertools.product(values, repeat=len(op.inputs))), dtype)
+    # one column more than a vector register holds, and a rest
+    arrays = [np.ascontiguousarray(column) for column in arguments.T]
+    if name == "where":
+        arrays[0] = arrays[0] > 0
+    expected = meaning(op, zip(*arrays, strict=True), dtype)
+    out = compile_elementwise(op.scalar)(*arrays)
+    assert out.dtype == dtype
+    tolerance = 8 * np.finfo(dtype).eps
+    np.testing.assert_allclose(out, expected, rtol=tolerance, atol=np.finfo(dtype).tiny)
+
+
+shapes = st.sampled_from(
+    [
+        [(3, 4), (3, 4)],
+        [(3, 4), (4,)],
+        [(3, 1), (3, 4)],
+        [(5, 3, 2, 4), (3, 1, 1)],
+        [(2, 1, 4), (3, 1)],
+        [(1, 1), (1,)],
+        [(), (3,)],
+        [(), ()],
+        [(0, 3), (3,)],
+        [(2, 1, 3, 1, 5), (2, 1, 4, 1)],  # too many changes for three loops
+        [(17,), (17,)],
+    ]
+)
+
+
+@given(
+    pair=shapes,
+    swap=st.booleans(),
+    turned=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_operands_broadcast_in_any_layout(pair, swap, turned, dtype, seed):
+    rng = np.random.default_rng(seed)
+    a, b = (rng.standard_normal(s).astype(dtype) for s in pair)
+    if turned:
+        a = np.asfortranarray(a) if a.ndim < 2 else a[..., ::-1]
+        b = np.broadcast_to(b, np.broadcast_shapes(a.shape, b.shape))
+    a, b = (b, a) if swap else (a, b)
+    out = compile_elementwise(add)(a, b)
+    np.testing.assert_array_equal(out, a + b)
+    assert out.dtype == dtype and out.flags.c_contiguous
+    assert not np.shares_memory(out, a) and not np.shares_memory(out, b)
+
+
+def test_three_operands_and_python_numbers(rng):
+    x = rng.standard_normal((4, 5))
+    kernel = compile_elementwise(mix)
+    np.testing.assert_allclose(kernel(x, 2, x[0]), x * 2 - x[0])
+    np.testing.assert_allclose(kernel(3.0, x, x[:, :1]), 3 * x - x[:, :1])
+    np.testing.assert_allclose(kernel(x[:, :1], x[0], 1.0), x[:, :1] * x[0] - 1)
+    assert kernel(x.astype(np.float32), 2, 0.1).dtype == np.float32
+
+
+def test_other_dtypes_are_refused_or_passed_on():
+    kernel = compile_elementwise(add)
+    with pytest.raises(TypeError, match="add is compiled for float32 or float64 arrays, not for"):
+        kernel(np.arange(3), np.arange(3))
+    with pytest.raises(TypeError, match="int64"):
+        kernel(np.arange(3), 1)
+    elsewhere = compile_elementwise(add, otherwise=lambda a, b: "elsewhere")
+    assert elsewhere(np.arange(3), 1) == "elsewhere"
+
+
+def test_specialized_kernel(rng):
+    a = rng.standard_normal((3, 4)).astype(np.float32)
+    b = rng.standard_normal(4).astype(np.float32)
+    run = specialize(add, np.dtype(np.float32), ((3, 4), (4,)))
+    np.testing.assert_array_equal(run(a, b), a + b)
+    run = specialize(add, np.dtype(np.float32), ((3, 4), None))
+    np.testing.assert_array_equal(run(a, 0.5), a + np.float32(0.5))
+
+
+@pytest.mark.parametrize("shapes", [[(7, 101)] * 2, [(7, 101), (101,)], [(3, 5, 7), (5, 1)]])
+def test_several_threads_share_large_arrays(shapes, monkeypatch, rng):
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
+    monkeypatch.setattr(threads._State, "num_threads", 2)
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in shapes)
+    loops = _Loops(add, a.dtype)
+    np.testing.assert_array_equal(loops.plan((a.shape, b.shape))(a, b), a + b)
+
+
+def test_plans_are_remembered_but_bounded(monkeypatch):
+    monkeypatch.setattr("tinytorch.backends.optimized.elementwise.loops.PLANS", 3)
+    loops = _Loops(add, np.dtype(np.float32))
+    for n in range(8):
+        loops.plan(((n,), (n,)))
+        assert len(loops.plans) <= 3

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.backends.optimized.child import run_script
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.gemm.loops import gemm_f32
+from tinytorch.backends.optimized.gemm.matmul import linear, matmul, scratch
+from tinytorch.backends.optimized.jit.llvm import address
+
+DTYPES = (np.float32, np.float64)
+LAYOUTS = ("C", "transposed", "reversed", "every second", "unaligned", "broadcast")
+
+
+def matrix(rng, shape, dtype, layout="C"):
+    """A random matrix of a given memory layout."""
+    m, n = shape
+    if layout == "transposed":
+        return rng.standard_normal((n, m)).astype(dtype).T
+    if layout == "reversed":
+        return rng.standard_normal(shape).astype(dtype)[::-1, ::-1]
+    if layout == "every second":
+        return rng.standard_normal((2 * m, 2 * n)).astype(dtype)[::2, ::2]
+    if layout == "unaligned":
+        raw = np.zeros(m * n * np.dtype(dtype).itemsize + 1, np.uint8)[1:]
+        x = raw.view(dtype).reshape(shape)
+        x[...] = rng.standard_normal(shape)
+        return x
+    if layout == "broadcast":
+        return np.broadcast_to(rng.standard_normal((1, n)).astype(dtype), shape)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def assert_product(result, a, b, start=0.0):
+    """|result - a @ b| <= (k + 2) eps |a| @ |b|, the bound for any order of summation.
+
+    Source: Higham, Accuracy and Stability of Numerical Algorithms (2002), section 3.5.
+    """
+    a64, b64 = a.astype(np.float64), b.astype(np.float64)
+    bound = (a.shape[-1] + 2) * np.finfo(a.dtype).eps * (np.abs(a64) @ np.abs(b64) + np.abs(start))
+    assert result.dtype == a.dtype
+    assert result.flags.c_contiguous
+    # k eps bounds the error of the reference too, which for float64 has the same precision
+    assert np.all(np.abs(result - (a64 @ b64 + start)) <= 2 * bound)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("left", LAYOUTS)
+@pytest.mark.parametrize("right", LAYOUTS)
+def test_layouts(rng, dtype, left, right):
+    for m, k, n in ((1, 1, 1), (1, 40, 33), (40, 33, 1), (7, 3, 65), (13, 130, 70), (70, 20, 5)):
+        a, b = matrix(rng, (m, k), dtype, left), matrix(rng, (k, n), dtype, right)
+        assert_product(matmul(a, b), a, b)
+
+
+@given(
+    m=st.integers(0, 40), k=st.integers(0, 80), n=st.integers(0, 150),
+    left=st.sampled_from(LAYOUTS[:4]), right=st.sampled_from(LAYOUTS[:4]),
+    dtype=st.sampled_from(DTYPES), seed=st.integers(0, 99),
+)  # fmt: skip
+def test_any_size(m, k, n, left, right, dtype, seed):
+    rng = np.random.default_rng(seed)
+    a, b = matrix(rng, (m, k), dtype, left), matrix(rng, (k, n), dtype, right)
+    assert_product(matmul(a, b), a, b)
+    w, bias = np.asarray(b.T), rng.standard_normal(n).astype(dtype)
+    assert_product(linear(a, w, bias), a, b, bias)
+    assert_product(linear(a, w), a, b)
+
+
+@pytest.mark.parametrize("count", (1, 2))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shape", ((200, 1500, 300), (300, 700, 2200), (90, 5000, 64), (2500, 30, 20), (257, 1100, 1100))
+)
+def test_blocks_of_large_matrices(rng, monkeypatch, count, dtype, shape):
+    """Several blocks along each axis, packed and not, on one and two threads."""
+    monkeypatch.setattr(threads, "get_num_threads", lambda: count)
+    m, k, n = shape
+    for left, right in (("C", "C"), ("transposed", "transposed"), ("C", "transposed")):
+        a, b = matrix(rng, (m, k), dtype, left), matrix(rng, (k, n), dtype, right)
+        assert_product(matmul(a, b), a, b)
+        bias = rng.standard_normal(n).astype(dtype)
+        assert_product(linear(a, b.T, bias), a, b, bias)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shapes",
+    (
+        ((3, 4, 5), (3, 5, 6)), ((3, 4, 5), (5, 6)), ((4, 5), (3, 5, 6)),
+        ((2, 1, 4, 5), (3, 5, 6)), ((2, 3, 1, 4, 5), (7, 5, 6)), ((0, 4, 5), (5, 6)),
+        ((2, 0, 4, 5), (1, 1, 5, 6)), ((2, 3, 0), (0, 4)), ((2, 0, 3, 2, 4), (1, 4, 5)),
+        ((8, 100, 60), (8, 60, 90)), ((2, 1, 3, 3), (1, 40, 3, 50)),
+    ),
+)  # fmt: skip
+def test_batches_broadcast(rng, dtype, shapes):
+    a, b = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+    assert_product(matmul(a, b), a, b)
+    # attention: heads split off the last dimension, so that no two batch dimensions merge
+    swapped = np.swapaxes(np.ascontiguousarray(np.swapaxes(b, -1, -2)), -1, -2)
+    assert_product(matmul(a, swapped), a, b)
+
+
+def test_linear_over_leading_dimensions(rng):
+    x = rng.standard_normal((2, 3, 4, 5)).astype(np.float32)
+    w, b = rng.standard_normal((6, 5)).astype(np.float32), np.ones(6, np.float32)
+    assert linear(x, w, b).shape == (2, 3, 4, 6)
+    np.testing.assert_allclose(linear(x, w, b), x @ w.T + b, rtol=1e-5, atol=1e-5)
+    assert linear(x[:0], w, b).shape == (0, 3, 4, 6)
+    assert (linear(x[..., :0], w[:, :0], b) == 1).all()
+
+
+@pytest.mark.parametrize("value", (np.nan, np.inf, -np.inf))
+@pytest.mark.parametrize("shape", ((1, 20, 30), (5, 33, 17), (40, 64, 64), (5, 900, 7)))
+def test_nan_and_infinity_stay_in_their_row_and_column(rng, value, shape):
+    m, k, n = shape
+    for transposed in (False, True):
+        a, b = matrix(rng, (m, k), np.float32), matrix(rng, (k, n), np.float32)
+        b = np.asarray(np.ascontiguousarray(b.T).T if transposed else b)
+        a[m // 2, k - 1] = value
+        with np.errstate(invalid="ignore"):
+            expected = a @ b
+        np.testing.assert_allclose(matmul(a, b), expected, rtol=1e-3, atol=1e-4)
+        assert np.isfinite(np.delete(matmul(a, b), m // 2, axis=0)).all()
+
+
+def test_no_element_outside_the_inputs_is_read(rng):
+    """Whatever lies around a matrix must not matter: here it is NaN."""
+    for m, k, n in ((5, 7, 9), (1, 33, 70), (20, 100, 33), (3, 17, 1)):
+        frame_a, frame_b = np.full((m + 2, k + 2), np.nan), np.full((k + 2, n + 2), np.nan)
+        a, b = frame_a[1:-1, 1:-1], frame_b[1:-1, 1:-1]
+        a[...], b[...] = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+        assert_product(matmul(a, b), a, b)
+        assert_product(matmul(b.T, a.T), b.T, a.T)
+
+
+def test_exported_gemm_accumulates_with_relu(rng):
+    """The C symbol that generated code calls: start from C itself, clip at the end."""
+    from tinytorch.backends.optimized.jit.library import kernel
+
+    @kernel
+    def call(a, b, c, relu, scratch):
+        gemm_f32(
+            a.shape[0], b.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
+            address(b), b.strides[0], b.strides[1], address(c), c.strides[0],
+            address(c), c.strides[0], relu, scratch,
+        )  # fmt: skip
+
+    for m, k, n in ((9, 30, 40), (1, 2000, 500), (3, 1500, 20), (30, 1500, 20)):
+        for layout in ("C", "transposed"):
+            a, b = matrix(rng, (m, k), np.float32), matrix(rng, (k, n), np.float32, layout)
+            start = rng.standard_normal((m, n)).astype(np.float32)
+            for relu in (0, 1):
+                c = start.copy()
+                call(a, b, c, relu, scratch())
+                expected = start + a.astype(np.float64) @ b
+                expected = np.maximum(expected, 0) if relu else expected
+                np.testing.assert_allclose(c, expected, rtol=1e-4, atol=2e-3)
+
+
+def test_several_threads_at_once(rng):
+    """Every thread packs into memory of its own."""
+    a, b = matrix(rng, (150, 400), np.float32), matrix(rng, (400, 300), np.float32, "transposed")
+    results: list[np.ndarray] = []
+    workers = [threading.Thread(target=lambda: results.append(matmul(a, b))) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(results) == 8
+    for result in results:
+        assert_product(result, a, b)
+
+
+SCRIPT = """
+import numpy as np
+from tinytorch.backends.optimized.gemm.matmul import linear, matmul
+from tinytorch.backends.optimized.jit.llvm import address
+rng = np.random.default_rng(0)
+for dtype in (np.float32, np.float64):
+    for m, k, n in ((1, 1, 1), (1, 40, 33), (33, 40, 1), (9, 17, 70), (3, 0, 4), (0, 3, 4)):
+        a, b = rng.standard_normal((m, k)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+        for x in (a, a.T.copy().T):
+            for y in (b, b.T.copy().T, b[:, ::-1][:, ::-1]):
+                np.testing.assert_allclose(matmul(x, y), a @ b, rtol=1e-4, atol=1e-4)
+        bias = b[:1].sum(0)
+        np.testing.assert_allclose(linear(a, b.T.copy(), bias), a @ b + bias, 1e-4, 1e-4)
+    stack = rng.standard_normal((2, 3, 4, 5)).astype(dtype)
+    column = stack[:1, :, 0, :, None]
+    np.testing.assert_allclose(matmul(stack, column), stack @ column, rtol=1e-4, atol=1e-4)
+print("agree")
+"""
+
+
+def test_without_the_jit():
+    assert run_script(SCRIPT, NUMBA_DISABLE_JIT="1") == "agree"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "features", ("+avx,+avx2,+fma,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt", "+sse,+sse2")
+)
+def test_on_narrower_vector_units(features, tmp_path):
+    assert run_script(
+        SCRIPT, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features,
+        TINYTORCH_CACHE_DIR=str(tmp_path),
+    ) == "agree"  # fmt: skip

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import traceback
+
+import numpy as np
+import pytest
+from numba import types
+
+from tinytorch.backends.optimized.jit import library
+from tinytorch.backends.optimized.jit.library import compile_source, export, kernel
+
+needs_jit = pytest.mark.skipif(not library.JIT, reason="NUMBA_DISABLE_JIT is set")
+
+
+@kernel
+def divide(a, b):
+    return a / b
+
+
+@kernel
+def count_nan(x):
+    count = 0
+    for i in range(x.size):
+        if math.isnan(x[i]):
+            count += 1
+    return count
+
+
+def test_division_by_zero_is_ieee():
+    assert divide(np.float64(1), np.float64(0)) == math.inf
+    assert math.isnan(divide(np.float64(0), np.float64(0)))
+
+
+def test_fast_arithmetic_keeps_nan():
+    assert count_nan(np.array([1, np.nan, np.inf, np.nan] * 20, np.float32)) == 40
+
+
+@needs_jit
+def test_an_export_is_compiled_when_a_kernel_that_calls_it_is():
+    @export("tinytorch_test_square", types.intp(types.intp))
+    def square(x):
+        return x * x
+
+    @export("tinytorch_test_fourth", types.intp(types.intp))
+    def fourth(x):
+        return square(square(x))
+
+    assert library.exports["tinytorch_test_square"].callback is None
+
+    @kernel
+    def inner(x):
+        return fourth(x) + 1
+
+    @kernel
+    def outer(x):
+        return inner(x)
+
+    assert outer(3) == 82
+    assert library.exports["tinytorch_test_square"].callback is not None
+
+
+@needs_jit
+def test_a_symbol_is_exported_once():
+    @export("tinytorch_test_once", types.intp(types.intp))
+    def first(x):
+        return x
+
+    with pytest.raises(ValueError, match="tinytorch_test_once"):
+
+        @export("tinytorch_test_once", types.intp(types.intp))
+        def second(x):
+            return x
+
+
+CALLER = """
+from numba import types
+from tinytorch.backends.optimized.jit import library
+from tinytorch.backends.optimized.jit.library import compile_source, export, kernel
+
+@export("tinytorch_test_triple", types.intp(types.intp))
+def triple(x):
+    return 3 * x
+
+TEXT = "def generated(x):\\n    return triple(x) + 1\\n"
+generated = compile_source("generated", TEXT, globals())
+print(generated(5), library.cache_info().compiled)
+"""
+
+
+@needs_jit
+def test_cached_code_that_calls_an_export_runs_in_a_fresh_process(tmp_path):
+    # without its symbol registered first, loading such code ends the process with a signal
+    (tmp_path / "caller.py").write_text(CALLER)
+    env = {**os.environ, "TINYTORCH_CACHE_DIR": str(tmp_path / "cache")}
+    for expected in ("16 2", "16 0"):
+        done = subprocess.run(
+            [sys.executable, "caller.py"], cwd=tmp_path, env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == expected
+
+
+MIXERS = """
+import sys
+from tinytorch.backends.optimized.jit.library import compile_source
+
+MIX = "".join("    x ^= (x << 3) + constant\\n" for _ in range(100))  # too long to be inlined
+
+def make(constant):
+    text, same = "def mix(x):\\n" + MIX + "    return x\\n", {"fastmath": frozenset()}
+    mix = compile_source("mix", text, {"constant": constant}, **same)
+    text = "def caller(x):\\n    return mix(x)\\n"
+    return mix, compile_source("caller", text, {"mix": mix}, **same)
+
+made = {constant: make(constant) for constant in (1, 2)}
+for which, constant in sys.argv[1:]:
+    print(made[int(constant)][which == "c"](10))
+"""
+
+
+@needs_jit
+def test_functions_of_one_name_stay_apart_in_the_cache(tmp_path):
+    # the second process compiles one, and loads a caller that has the other one inside
+    (tmp_path / "mixers.py").write_text(MIXERS)
+    env = {**os.environ, "TINYTORCH_CACHE_DIR": str(tmp_path / "cache")}
+    printed = []
+    for calls in (["m1", "c1"], ["m2", "c1"]):
+        command = [sys.executable, "mixers.py", *calls]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        printed += done.stdout.split()
+    one, called, two, again = printed
+    assert one == called == again != two
+
+
+@needs_jit
+def test_generated_source_shows_in_tracebacks():
+    function = compile_source("broken", "def broken(x):\n    return x.no_such_thing\n", {})
+    with pytest.raises(Exception) as caught:
+        function(1.0)
+    assert "no_such_thing" in str(caught.value)
+    plain = function.py_func
+    with pytest.raises(AttributeError) as caught:
+        plain(1.0)
+    assert "return x.no_such_thing" in "".join(traceback.format_exception(caught.value))
+
+
+def test_generated_functions_of_one_text_keep_their_constants():
+    text = "def f(x):\n    return x + constant\n"
+    one, two = (compile_source("f", text, {"constant": c}) for c in (1, 2))
+    assert (one(10), two(10)) == (11, 12)
+
+
+def test_warm_ups_are_kept_in_order(monkeypatch):
+    monkeypatch.setattr(library, "_warm_ups", [])
+
+    @library.warm_up
+    def first():
+        pass
+
+    @library.warm_up
+    def second():
+        pass
+
+    assert library.warm_ups() == (first, second)
+
+
+@needs_jit
+@pytest.mark.parametrize("shown", [True, False])
+def test_progress_is_shown_on_a_terminal_when_it_takes_long(monkeypatch, capsys, shown):
+    from tinytorch.backends.optimized.jit import cache
+
+    progress = cache.CompileProgress()
+    monkeypatch.setattr(cache, "SHOW_AFTER_SECONDS", -1.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: shown, raising=False)
+    progress.begin("gemm.core")
+    progress.end("gemm.core")
+    err = capsys.readouterr().err
+    assert ("gemm.core" in err) == shown
+    assert progress.compiled == 1 and progress.seconds > 0

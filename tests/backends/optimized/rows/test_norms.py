@@ -1,0 +1,116 @@
+"""Layer and batch normalisation against float64, and their gradients against differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.rows import batch_norm, layer_norm
+
+EPS = 1e-5
+
+
+def normalised(x, axes):
+    x = x.astype(np.longdouble)
+    mean = x.mean(axes, keepdims=True)
+    return (x - mean) / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + EPS)
+
+
+def exact_backward(h, x, axes):
+    x, h = x.astype(np.longdouble), h.astype(np.longdouble)
+    mean = x.mean(axes, keepdims=True)
+    scale = 1 / np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + EPS)
+    xhat = (x - mean) * scale
+    along = (h * xhat).mean(axes, keepdims=True)
+    return scale * (h - h.mean(axes, keepdims=True) - xhat * along)
+
+
+common = dict(
+    dtype=st.sampled_from([np.float32, np.float64]),
+    offset=st.sampled_from([0.0, 10.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+
+
+@given(lead=st.lists(st.integers(1, 6), max_size=2), d=st.integers(1, 50), **common)
+def test_layer_norm(lead, d, dtype, offset, seed):
+    rng = np.random.default_rng(seed)
+    x = (offset + rng.standard_normal((*lead, d))).astype(dtype)
+    w, b, g = (rng.standard_normal(s).astype(dtype) for s in (d, d, x.shape))
+    # an error eps |x| of the mean is magnified by 1 / sqrt(var + eps)
+    scale = 1 / np.sqrt(x.astype(float).var(-1).min() + EPS)
+    bound = 60 * float(np.finfo(dtype).eps) * (1 + offset) * scale
+    out = layer_norm.layer_norm(x, w, b, eps=EPS)
+    assert out.shape == x.shape and out.dtype == dtype
+    np.testing.assert_allclose(out, (normalised(x, -1) * w + b).astype(float), atol=bound * 4)
+    dx = layer_norm.layer_norm_backward(g, x, w, eps=EPS)
+    exact = exact_backward(g * w.astype(np.longdouble), x, -1).astype(float)
+    np.testing.assert_allclose(dx, exact, atol=40 * bound * scale)
+    dw = layer_norm.layer_norm_weight(g, x, eps=EPS)
+    axes = tuple(range(len(lead)))
+    exact = (g * normalised(x, -1)).sum(axes).astype(float)
+    np.testing.assert_allclose(dw, exact, atol=bound * 40)
+
+
+@given(
+    n=st.integers(1, 6),
+    c=st.integers(1, 5),
+    rest=st.lists(st.integers(1, 6), max_size=2),
+    **common,
+)
+def test_batch_norm(n, c, rest, dtype, offset, seed):
+    rng = np.random.default_rng(seed)
+    x = (offset + rng.standard_normal((n, c, *rest))).astype(dtype)
+    w, b, g = (rng.standard_normal(s).astype(dtype) for s in (c, c, x.shape))
+    axes = (0, *range(2, x.ndim))
+    column = (1, c, *[1] * len(rest))
+    wide = w.astype(np.longdouble).reshape(column)
+    scale = 1 / np.sqrt(x.astype(float).var(axes).min() + EPS)
+    bound = 60 * float(np.finfo(dtype).eps) * (1 + offset) * scale
+    out = batch_norm.batch_norm(x, w, b, eps=EPS)
+    assert out.shape == x.shape and out.dtype == dtype
+    exact = normalised(x, axes) * wide + b.reshape(column)
+    np.testing.assert_allclose(out, exact.astype(float), atol=bound * 4)
+    dx = batch_norm.batch_norm_backward(g, x, w, eps=EPS)
+    exact = exact_backward(g * wide, x, axes)
+    np.testing.assert_allclose(dx, exact.astype(float), atol=40 * bound * scale)
+    dw = batch_norm.batch_norm_weight(g, x, eps=EPS)
+    exact = (g * normalised(x, axes)).sum(axes)
+    np.testing.assert_allclose(dw, exact.astype(float), atol=bound * 40)
+
+
+def test_large_mean_does_not_cancel():
+    # E[x^2] - E[x]^2 would lose all digits here
+    x = (1000 + np.arange(8) / 8).astype(np.float32).reshape(1, 8)
+    ones, zeros = np.ones(8, np.float32), np.zeros(8, np.float32)
+    exact = normalised(x, -1).astype(float)
+    np.testing.assert_allclose(layer_norm.layer_norm(x, ones, zeros, eps=EPS), exact, atol=1e-3)
+    out = batch_norm.batch_norm(x.T, ones[:1], zeros[:1], eps=EPS)
+    np.testing.assert_allclose(out, exact.T, atol=1e-3)
+
+
+def test_views_nan_and_threads(monkeypatch, rng):
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
+    monkeypatch.setattr(threads._State, "num_threads", 2)
+    x = rng.standard_normal((8, 6)).astype(np.float32)
+    w, b = np.ones(12, np.float32)[::2], np.zeros(6, np.float32)
+    x[2, 3] = np.nan
+    for view in (x, x[::-1], x[::2], np.asfortranarray(x)):
+        out = layer_norm.layer_norm(view, w, b, eps=EPS)
+        bad = np.isnan(view).any(1)
+        assert np.isnan(out[bad]).all()
+        np.testing.assert_allclose(out[~bad], normalised(view, -1)[~bad].astype(float), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0, 4)])
+def test_empty(shape):
+    x, w = np.zeros(shape, np.float32), np.ones(4, np.float32)
+    assert layer_norm.layer_norm(x, w, w, eps=EPS).shape == shape
+    assert layer_norm.layer_norm_backward(x, x, w, eps=EPS).shape == shape
+    np.testing.assert_array_equal(layer_norm.layer_norm_weight(x, x, eps=EPS), np.zeros(4))
+    if len(shape) == 2:
+        assert batch_norm.batch_norm(x, w, w, eps=EPS).shape == shape
+        assert batch_norm.batch_norm_backward(x, x, w, eps=EPS).shape == shape
+        np.testing.assert_array_equal(batch_norm.batch_norm_weight(x, x, eps=EPS), np.zeros(4))

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.jit.library import JIT
+from tinytorch.backends.optimized.rows import reductions, rows
+
+SUBSETS = [d for n in range(5) for d in itertools.combinations(range(4), n)]
+
+
+@given(
+    shape=st.tuples(*[st.integers(0, 9)] * 4),
+    dims=st.sampled_from(SUBSETS),
+    keepdim=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    turned=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_sum_of_any_dimensions(shape, dims, keepdim, dtype, turned, seed):
+    x = np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    x = x.transpose(2, 0, 3, 1)[::-1] if turned else x
+    out = reductions.sum(x, dims=dims, keepdim=keepdim)
+    exact = np.sum(x, axis=dims, keepdims=keepdim, dtype=np.longdouble)
+    size = np.sum(np.abs(x), axis=dims, keepdims=keepdim, dtype=np.longdouble)
+    assert out.shape == exact.shape and out.dtype == dtype and out.flags.c_contiguous
+    assert not np.shares_memory(out, x)
+    assert np.all(np.abs(out - exact) <= 8 * np.finfo(dtype).eps * size)
+
+
+@given(
+    shape=st.tuples(*[st.integers(1, 9)] * 4),
+    dims=st.sampled_from(SUBSETS),
+    keepdim=st.booleans(),
+    nans=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_largest_and_smallest(shape, dims, keepdim, nans, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape).astype(np.float32)
+    if nans:  # of both signs: their bits are ordered differently
+        x[rng.random(shape) < 0.1] = np.nan
+        x[rng.random(shape) < 0.1] = -np.float32(np.nan)
+        x[rng.random(shape) < 0.1] = np.inf
+    for name in ("amax", "amin"):
+        out = getattr(reductions, name)(x, dims=dims, keepdim=keepdim)
+        np.testing.assert_array_equal(out, getattr(np, name)(x, axis=dims, keepdims=keepdim))
+
+
+@pytest.mark.parametrize("shape, dims", [((3_000_000,), (0,)), ((300_000, 3), (0,))])
+def test_long_sums_stay_accurate(shape, dims):
+    x = np.full(shape, 0.1, np.float32)
+    exact = float(np.float32(0.1)) * x.shape[0]
+    tolerance = 3e-5 if JIT else 2e-4  # vector code keeps several partial sums
+    np.testing.assert_allclose(reductions.sum(x, dims=dims, keepdim=False), exact, rtol=tolerance)
+
+
+def test_threads_share_the_rows(monkeypatch, rng):
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
+    monkeypatch.setattr(threads._State, "num_threads", 2)
+    x = rng.standard_normal((7, 5, 3))
+    np.testing.assert_allclose(reductions.sum(x, dims=(2,), keepdim=False), x.sum(2))
+    np.testing.assert_allclose(reductions.sum(x, dims=(1,), keepdim=False), x.sum(1))
+
+
+def test_infinities_and_nan_add_up():
+    x = np.array([[np.inf, 1], [np.inf, -np.inf], [np.nan, 1]], np.float32)
+    np.testing.assert_array_equal(
+        reductions.sum(x, dims=(1,), keepdim=False), [np.inf, np.nan, np.nan]
+    )
+
+
+@given(shape=st.lists(st.integers(0, 4), min_size=1, max_size=4), data=st.data())
+def test_rows_there_and_back(shape, data):
+    x = np.arange(np.prod(shape, dtype=int), dtype=np.float64).reshape(shape)
+    dim = data.draw(st.integers(0, len(shape) - 1))
+    there = rows.as_rows(x, dim)
+    assert there.shape == (x.size // shape[dim] if shape[dim] else there.shape[0], shape[dim])
+    back = rows.from_rows(there, x, dim)
+    np.testing.assert_array_equal(back, x)
+    assert back.flags.c_contiguous

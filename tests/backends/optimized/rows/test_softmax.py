@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.rows import softmax
+
+
+def exact_softmax(x, dim):
+    x = x.astype(np.longdouble)
+    e = np.exp(x - x.max(dim, keepdims=True))
+    return e / e.sum(dim, keepdims=True)
+
+
+cases = dict(
+    shape=st.lists(st.integers(1, 20), min_size=1, max_size=4),
+    dim=st.integers(0, 3),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    scale=st.sampled_from([0.0, 1.0, 50.0, 1e4]),
+    seed=st.integers(0, 2**32 - 1),
+)
+
+
+@given(**cases)
+def test_softmax_and_its_logarithm(shape, dim, dtype, scale, seed):
+    dim %= len(shape)
+    x = (scale * np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
+    exact = exact_softmax(x, dim)
+    # 6 eps from exp, the sum and the division; eps of the largest |x| from the subtraction
+    bound = (6 + np.abs(x).max()) * np.finfo(dtype).eps
+    out = softmax.softmax(x, dim=dim)
+    assert out.shape == x.shape and out.dtype == dtype and out.flags.c_contiguous
+    flushed = 1.2 * np.finfo(dtype).smallest_normal  # what is smaller may be 0
+    assert np.all(np.abs(out - exact) <= bound * exact + flushed)
+    log_out = softmax.log_softmax(x, dim=dim)
+    with np.errstate(divide="ignore"):
+        shifted = x.astype(np.longdouble) - x.max(dim, keepdims=True)
+        exact = shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
+    np.testing.assert_allclose(log_out, exact.astype(float), atol=4 * float(bound), rtol=0)
+
+
+@given(**cases)
+def test_gradients(shape, dim, dtype, scale, seed):
+    dim %= len(shape)
+    rng = np.random.default_rng(seed)
+    x, g = rng.standard_normal(shape).astype(dtype), rng.standard_normal(shape).astype(dtype)
+    y = exact_softmax(x, dim)
+    tolerance = 200 * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        softmax.softmax_backward(g, y.astype(dtype), dim=dim),
+        (y * (g - (g * y).sum(dim, keepdims=True))).astype(float),
+        atol=tolerance,
+    )
+    np.testing.assert_allclose(
+        softmax.log_softmax_backward(g, np.log(y).astype(dtype), dim=dim),
+        (g - y * g.astype(np.longdouble).sum(dim, keepdims=True)).astype(float),
+        atol=tolerance,
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_masked_elements_are_exactly_zero(dtype):
+    x = np.array([[0.0, -np.inf, 1.0, -1e30] * 9], dtype)
+    out = softmax.softmax(x, dim=1)
+    assert (out[0, 1::2] == 0).all() and out.sum() == pytest.approx(1)
+
+
+def test_nan_and_infinity_spoil_their_row_only():
+    x = np.zeros((4, 40), np.float32)
+    x[1, 7], x[2, 9], x[3] = np.nan, np.inf, -np.inf
+    for function in (softmax.softmax, softmax.log_softmax):
+        out = function(x, dim=1)
+        assert np.isfinite(out[0]).all()
+        assert np.isnan(out[1]).all() and np.isnan(out[3]).all()
+        assert np.isnan(out[2, 9])
+    x[1, 7] = -np.float32(np.nan)
+    assert np.isnan(softmax.softmax(x, dim=1)[1]).all()
+
+
+@pytest.mark.parametrize("shape, dim", [((0, 5), 1), ((5, 0), 1), ((0,), 0), ((3, 0, 2), 2)])
+def test_empty(shape, dim):
+    x = np.zeros(shape, np.float32)
+    for out in (
+        softmax.softmax(x, dim=dim),
+        softmax.log_softmax(x, dim=dim),
+        softmax.softmax_backward(x, x, dim=dim),
+        softmax.log_softmax_backward(x, x, dim=dim),
+    ):
+        assert out.shape == shape
+
+
+def test_views_and_threads(monkeypatch, rng):
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
+    monkeypatch.setattr(threads._State, "num_threads", 2)
+    x = rng.standard_normal((30, 7)).astype(np.float32)
+    for view in (x, x.T, x[::-2], np.broadcast_to(x[0], (4, 7))):
+        np.testing.assert_allclose(
+            softmax.softmax(view, dim=1), exact_softmax(view, 1).astype(float), rtol=1e-5
+        )

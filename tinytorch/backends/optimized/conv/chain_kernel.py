@@ -1,0 +1,109 @@
+"""A chain of matrix products in registers: the GEMM tile, summed over several pairs of matrices.
+
+    C = start + A_0 @ B_0 + A_1 @ B_1 + ...     (emitted as LLVM IR)
+
+The pairs lie at equal distances; C stays in registers all the while. In a convolution a pair is a
+row: of weights and the image under them (`batch`), or of the output's gradient and the image
+(`conv2d_weight`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from tinytorch.backends.optimized.gemm.micro_kernel import emit_tile, tile_table
+from tinytorch.backends.optimized.jit.library import export
+from tinytorch.backends.optimized.jit.llvm import (
+    I64,
+    Value,
+    VectorEmitter,
+    i64,
+    memory,
+    vector_intrinsic,
+)
+
+
+def _emit_chain_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vectors: int) -> None:
+    """One tile size."""
+    count, k, a, rsa, next_a, b, ldb, next_b, start, ld_start, c, ldc = arguments
+    a, b, start, c = (e.pointer(place) for place in (a, b, start, c))
+
+    def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+        weight, row = walk
+        values = [e.load(e.at(row, j * e.register_bytes)) for j in range(vectors)]
+        return weight, values, [e.at(weight, e.itemsize), e.at(row, ldb)]
+
+    def pair(state: list[Value]) -> list[Value]:
+        x, y, *flat = state
+        sums = [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
+        sums = emit_tile(e, k, rsa, sums, [x, y], operands)
+        return [e.at(x, next_a), e.at(y, next_b), *(value for row in sums for value in row)]
+
+    def places(base: Value, ld: Value) -> list[Value]:
+        rows_of = [e.at(base, e.mul(ld, r)) for r in range(rows)]
+        return [e.at(row, j * e.register_bytes) for row in rows_of for j in range(vectors)]
+
+    begin = e.either(
+        e.builder.icmp_signed("!=", e.builder.ptrtoint(start, I64), i64(0)),
+        lambda: [e.load(place) for place in places(start, ld_start)],
+        lambda: [e.zeros] * (rows * vectors),
+    )
+    for value, place in zip(e.loop(count, [a, b, *begin], pair)[2:], places(c, ldc), strict=True):
+        e.store(value, place)
+
+
+def _chain_tile_twin(
+    dtype: Any, rows: int, columns: int, count: int, k: int, a: int, rsa: int, next_a: int, b: int,
+    ldb: int, next_b: int, start: int, ld_start: int, c: int, ldc: int,
+) -> None:  # fmt: skip
+    result = np.zeros((rows, columns), dtype)
+    if start:
+        result += memory(dtype, start, (rows, columns), (ld_start,))
+    for i in range(count):
+        weights = memory(dtype, a + i * next_a, (rows, max(k, 0)), (rsa,))
+        result += weights @ memory(dtype, b + i * next_b, (max(k, 0), columns), (ldb,))
+    memory(dtype, c, (rows, columns), (ldc,))[...] = result
+
+
+@vector_intrinsic(_chain_tile_twin)
+def _chain_tile(e: VectorEmitter, rows: Value, columns: Value, *arguments: Value) -> None:
+    tile_table(e, rows, columns, partial(_emit_chain_tile, e, arguments))
+
+
+_SIGNATURE = types.void(*[types.intp] * 14)
+
+
+@export("tinytorch_chain_tile_f32", _SIGNATURE)
+def chain_tile_f32(
+    rows: int, columns: int, count: int, k: int, a: int, rsa: int, next_a: int, b: int, ldb: int,
+    next_b: int, start: int, ld_start: int, c: int, ldc: int,
+) -> None:  # fmt: skip
+    """C = start + the sum over i < count of A_i @ B_i for one register tile, in float32.
+
+    Args:
+        rows, columns: size of the tile; columns are whole vectors.
+        count, k: pairs of matrices, and columns of each A.
+        a, rsa, next_a: address of A_0, bytes from row to row, and from one A to the next; the
+            elements of a row are adjacent.
+        b, ldb, next_b: the same for B.
+        start, ld_start, c, ldc: as for `gemm_tile_f32`, of whole vectors.
+    """
+    _chain_tile(
+        np.float32, rows, columns, count, k, a, rsa, next_a, b, ldb, next_b, start, ld_start, c, ldc
+    )
+
+
+@export("tinytorch_chain_tile_f64", _SIGNATURE)
+def chain_tile_f64(
+    rows: int, columns: int, count: int, k: int, a: int, rsa: int, next_a: int, b: int, ldb: int,
+    next_b: int, start: int, ld_start: int, c: int, ldc: int,
+) -> None:  # fmt: skip
+    """`chain_tile_f32` in float64."""
+    _chain_tile(
+        np.float64, rows, columns, count, k, a, rsa, next_a, b, ldb, next_b, start, ld_start, c, ldc
+    )

@@ -1,0 +1,112 @@
+"""The gradient of a convolution with respect to its input.
+
+It is a convolution of the padded output gradient with the weights, channels exchanged. With stride
+s every s-th row and column of the result sees its own subset of taps (a *phase*); the loops of the
+forward convolution walk through them one after the other and write each into its place.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tinytorch.backends.optimized.buffers import empty, workspace
+from tinytorch.backends.optimized.conv.conv2d import (
+    cheapest,
+    is_product,
+    loops_for,
+    sum_over_taps,
+)
+from tinytorch.backends.optimized.conv.plan import (
+    Correlation,
+    Pair,
+    Positions,
+    Table,
+    Walk,
+    backward_positions,
+    backward_taps,
+    batch,
+    correlation,
+)
+from tinytorch.backends.optimized.jit.cpu import host_vector_unit
+from tinytorch.dtypes import Array
+
+
+class _InputPlan(NamedTuple):
+    """What `conv2d_input` must know of a shape; made once."""
+
+    walk: Walk
+    order: Table | None  # for positions: the rows of the weights in the order of the taps
+    in_place: bool
+
+
+@lru_cache(maxsize=256)
+def plan_conv2d_input(
+    itemsize: int, n: int, out_channels: int, channels: int, image: Pair, output: Pair, size: Pair,
+    stride: Pair, padding: Pair, dilation: Pair, groups: int,
+) -> _InputPlan:  # fmt: skip
+    """Lay out the gradient with respect to the input; channels are of one group."""
+    lanes = host_vector_unit().register_bytes // itemsize
+    if stride == (1, 1):
+        taps = (
+            backward_taps(k, 1, p, d, 0) for k, p, d in zip(size, padding, dilation, strict=True)
+        )
+        vectors = correlation(itemsize, out_channels, output, image, stride, *taps)
+        if is_product(lanes, image, size, stride, padding):
+            return _InputPlan(vectors, None, True)
+        together = None
+        if groups == 1 and dilation == (1, 1):
+            border = (size[0] - 1 - padding[0], size[1] - 1 - padding[1])
+            together = batch(
+                itemsize, n, out_channels, output, channels, image, size, stride, border
+            )
+        walk = cheapest(lanes, channels, image[0] * image[1], vectors, together)
+        if walk is not None:
+            return _InputPlan(walk, None, False)
+    positions, order = backward_positions(
+        itemsize, out_channels, output, size, stride, padding, dilation, image
+    )
+    return _InputPlan(positions, order, False)
+
+
+def conv2d_input(
+    g: Array, w: Array, *,
+    input_size: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int,
+) -> Array:  # fmt: skip
+    """The gradient of `conv2d` with respect to its input.
+
+    Args:
+        g: (N, O, OH, OW), the gradient with respect to the output.
+        w: (O, C / groups, kh, kw).
+        input_size: (H, W).
+        stride, padding, dilation, groups: as for `conv2d`.
+
+    Returns:
+        (N, C, H, W).
+    """
+    out_channels, output = g.shape[1], g.shape[2:]
+    own, size = w.shape[1], (w.shape[2], w.shape[3])
+    dx = empty((g.shape[0], own * groups, *input_size), g.dtype)
+    if g.size == 0 or dx.size == 0:
+        dx.fill(0)
+        return dx
+    plan = plan_conv2d_input(
+        g.itemsize, g.shape[0], out_channels // groups, own, input_size, output, size,
+        stride, padding, dilation, groups,
+    )  # fmt: skip
+    # (group, output channel, channel, tap): the sums run over output channels and taps
+    by_group = w.reshape(groups, -1, own, size[0] * size[1])
+    of_dtype = loops_for(plan.walk.kernels, g.itemsize)
+    if isinstance(plan.walk, Correlation):
+        weights = np.ascontiguousarray(by_group.transpose(0, 2, 1, 3)).reshape(groups * own, -1)
+    elif isinstance(plan.walk, Positions):
+        weights = workspace((groups, by_group[0].size), w.dtype)
+        of_dtype.pack_transposed(np.ascontiguousarray(by_group), plan.order, weights)
+    else:
+        weights = workspace((own, by_group[0, :, 0].size), w.dtype)
+        of_dtype.arrange(by_group[0].transpose(1, 0, 2)[:, :, ::-1], weights)
+    in_place = plan.in_place and g.flags.c_contiguous
+    sum_over_taps(plan.walk, g, weights, np.empty(0, g.dtype), dx, groups, in_place)
+    return dx

@@ -1,0 +1,301 @@
+"""The gradient of a convolution with respect to its weights.
+
+For each tap it is a matrix product over the positions of all images,
+
+    dw[o][tap, c] = sum over positions of g[o, position] * x[position + tap, c]
+
+With the channels of the image last, the taps of a row of the kernel and their channels are
+adjacent: one matrix, whose rows are the positions. `chain_kernel` adds up the products of all rows
+of positions; the output gradient is read as it is. Where channels are too few to fill vectors, each
+element of dw is a dot product of the gradient with a shifted image (`dot_kernel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import prange, types
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.buffers import empty, workspace
+from tinytorch.backends.optimized.conv.chain_kernel import chain_tile_f32, chain_tile_f64
+from tinytorch.backends.optimized.conv.conv2d import (
+    zeroed,
+)
+from tinytorch.backends.optimized.conv.loops import pad_image
+from tinytorch.backends.optimized.conv.plan import (
+    SLACK,
+    Correlation,
+    Pair,
+    Table,
+    correlation,
+    forward_taps,
+    padded,
+)
+from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
+from tinytorch.backends.optimized.gemm.loops import (
+    DOT_COLUMNS,
+    DOT_ROWS,
+    PANEL_VECTORS,
+    REGISTER_BYTES,
+    TILE_ROWS,
+    TILE_VECTORS,
+    balanced,
+)
+from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.backends.optimized.jit.entries import SIZE, Entries, array_type
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.backends.optimized.jit.llvm import address
+from tinytorch.dtypes import Array
+
+DOT_BYTES = 256 * 1024  # of padded images that dot products run through before they start again
+
+
+def _make_entries(
+    dtype: Any, tile: Callable[..., None], dot: Callable[..., None], pack: Callable[..., None]
+) -> Entries:
+    @kernel
+    def runs_of_image(
+        itemsize: int, x: int, g: int, ldg: int, out_channels: int, runs: Array, geometry: Array,
+        acc: int, lda: int, ldr: int,
+    ) -> None:  # fmt: skip
+        """acc[o, run] += g[o] @ the elements of x under it, for the channels of a group."""
+        step, next_row, positions, rows_of_g, next_g = (
+            geometry[3], geometry[4], geometry[5], geometry[6], geometry[7]
+        )  # fmt: skip
+        width = ldr // REGISTER_BYTES
+        for t in range(runs.size):
+            v = 0
+            while v < width:
+                vectors = PANEL_VECTORS[min(width - v, TILE_VECTORS)]
+                rows, skip = balanced(out_channels, TILE_ROWS[vectors]), v * REGISTER_BYTES
+                for o in range(0, out_channels, rows):
+                    at = acc + o * lda + t * ldr + skip
+                    tile(
+                        min(rows, out_channels - o), vectors * REGISTER_BYTES // itemsize,
+                        rows_of_g, positions, g + o * ldg, ldg, next_g, x + runs[t] + skip, step,
+                        next_row, at, lda, at, lda,
+                    )  # fmt: skip
+                v += vectors
+
+    @kernel
+    def products_of(
+        x: Array, g: Array, acc: Array, runs: Array, geometry: Array, groups: int, begin: int,
+        end: int, scratch: int,
+    ) -> None:  # fmt: skip
+        """Add the products of images begin .. end-1 to acc (output channels, runs, vectors)."""
+        origin, pitch, own = geometry[0], geometry[1], geometry[2]
+        channels, height, width = x.shape[1:]
+        itemsize, out_channels = g.itemsize, g.shape[1] // groups
+        if pitch == width * channels * itemsize and x.strides[2] == width * x.strides[3]:
+            height, width = 1, height * width  # no padding: the rows follow one another
+        for n in range(begin, end):
+            for i in range(height):
+                pack(
+                    channels, width, address(x) + n * x.strides[0] + i * x.strides[2], x.strides[1],
+                    x.strides[3], scratch + origin + i * pitch, channels * itemsize,
+                )  # fmt: skip
+            for group in range(groups):
+                o = group * out_channels
+                upper = address(g) + n * g.strides[0] + o * g.strides[1]
+                runs_of_image(
+                    itemsize, scratch + group * own, upper, g.strides[1], out_channels, runs,
+                    geometry, address(acc) + o * acc.strides[0], acc.strides[0], acc.strides[1],
+                )  # fmt: skip
+
+    @kernel
+    def products(
+        x: Array, g: Array, acc: Array, runs: Array, geometry: Array, groups: int, buffer: Array
+    ) -> None:
+        products_of(x, g, acc[0], runs, geometry, groups, 0, x.shape[0], address(buffer))
+
+    @kernel(parallel=True)
+    def products_parallel(
+        count: int, x: Array, g: Array, acc: Array, runs: Array, geometry: Array, groups: int,
+        buffer: Array,
+    ) -> None:  # fmt: skip
+        share = (x.shape[0] + count - 1) // count
+        for t in prange(count):
+            products_of(
+                x, g, acc[t], runs, geometry, groups, t * share, min((t + 1) * share, x.shape[0]),
+                address(buffer) + t * buffer.shape[1],
+            )  # fmt: skip
+
+    @kernel
+    def dots(
+        x: Array, g: Array, dw: Array, table: Array, geometry: Array, groups: int, length: int,
+        together: int, buffer: Array,
+    ) -> None:  # fmt: skip
+        """dw (output channels, taps) as dot products over `together` images at a time."""
+        origin, pitch, plane = geometry[0], geometry[1], geometry[2]
+        phases_h, phases_w = geometry[3], geometry[4]
+        itemsize, taps = g.itemsize, table.size
+        channels, out_channels = x.shape[1] // groups, g.shape[1] // groups
+        plane_g = (g.shape[2] * pitch + 63) // 64 * 64
+        own = channels * phases_h * phases_w * plane
+        next_x, next_g = groups * own, g.shape[1] * plane_g
+        images_x = address(buffer)
+        images_g = images_x + (together * next_x + 128) // 64 * 64
+        columns, rows = balanced(taps, DOT_COLUMNS), balanced(out_channels, DOT_ROWS)
+        for n in range(0, x.shape[0], together):
+            count = min(together, x.shape[0] - n)
+            for i in range(count):
+                at = images_x + i * next_x
+                pad_image(pack, x[n + i], phases_h, phases_w, origin, pitch, plane, at)
+                pad_image(pack, g[n + i], 1, 1, 0, pitch, plane_g, images_g + i * next_g)
+            for group in range(groups):
+                for t in range(0, taps, columns):
+                    for o in range(0, out_channels, rows):
+                        at = group * out_channels + o
+                        target = address(dw) + (at * taps + t) * itemsize
+                        dot(
+                            min(rows, out_channels - o), min(columns, taps - t), length, count,
+                            images_g + at * plane_g, plane_g, next_g, images_x + group * own, 0,
+                            address(table) + t * 8, next_x, target if n else 0, taps * itemsize,
+                            target, taps * itemsize, 0,
+                        )  # fmt: skip
+
+    @kernel
+    def arrange(acc: Array, dw: Array) -> None:
+        """Sums (output channels, runs, vectors) to (output channels, channels, kh, kw)."""
+        out_channels, channels, rows, columns = dw.shape
+        itemsize, row = dw.itemsize, acc.strides[1]
+        if acc.shape[1] == rows:  # a run is a row of the kernel
+            across, down = channels * itemsize, row
+        else:
+            across, down = row, columns * row
+        for o in range(out_channels):
+            for i in range(rows):
+                source = address(acc) + o * acc.strides[0] + i * down
+                target = address(dw) + o * dw.strides[0] + i * dw.strides[2]
+                pack(columns, channels, source, across, itemsize, target, dw.strides[1])
+
+    array = {ndim: array_type(dtype, ndim) for ndim in (2, 3, 4)}
+    table, buffer = array_type(types.int64, 1), array_type(types.uint8, 2)
+    arguments = (array[4], array[4], array[4], table, table, SIZE, buffer)
+    return Entries(
+        products=(products, *arguments),
+        products_parallel=(products_parallel, SIZE, *arguments),
+        dots=(dots, array[4], array[4], array[2], table, table, SIZE, SIZE, SIZE, buffer),
+        arrange=(arrange, array[3], array[4]),
+    )
+
+
+@cache
+def entries(itemsize: int) -> Entries:
+    if itemsize == 4:
+        return _make_entries(types.float32, chain_tile_f32, dot_tile_f32, pack_f32)
+    return _make_entries(types.float64, chain_tile_f64, dot_tile_f64, pack_f64)
+
+
+class _WeightPlan(NamedTuple):
+    """What `conv2d_weight` must know of a shape; made once.
+
+    Args:
+        geometry: of the padded image, with its channels last: origin, pitch, and the bytes of the
+            channels of a group; bytes from position to position and from row to row of positions;
+            positions in a row, rows, and the bytes of a row of g (int64).
+        runs: byte offset of each run of elements: a tap's channels or, where these are adjacent, a
+            row of taps with theirs.
+        vectors: elements of a run, rounded up to whole vectors.
+        image: bytes of the image.
+        correlation: for dot products; None if they cost more.
+    """
+
+    geometry: Table
+    runs: Table
+    vectors: int
+    image: int
+    correlation: Correlation | None
+
+
+@lru_cache(maxsize=256)
+def plan_conv2d_weight(
+    itemsize: int, channels: int, out_channels: int, image: Pair, output: Pair, size: Pair,
+    stride: Pair, padding: Pair, dilation: Pair, groups: int,
+) -> _WeightPlan:  # fmt: skip
+    """Lay out the gradient with respect to the weights; channels are of one group."""
+    element = groups * channels * itemsize
+    layout = padded(element, image, padding, padding)
+    rows, columns = (np.arange(k) * d for k, d in zip(size, dilation, strict=True))
+    length = channels
+    if groups == dilation[1] == 1:
+        columns, length = columns[:1], channels * size[1]
+    runs = (rows[:, None] * layout.pitch + columns * element).reshape(-1)
+    lanes = REGISTER_BYTES // itemsize
+    vectors = -(-length // lanes) * lanes
+    height, width = output
+    if stride[0] * layout.pitch == width * stride[1] * element:  # rows of positions are adjacent
+        height, width = 1, height * width
+    geometry = [
+        layout.origin, layout.pitch, channels * itemsize, stride[1] * element,
+        stride[0] * layout.pitch, width, height, width * itemsize,
+    ]  # fmt: skip
+    dots = correlation(
+        itemsize, channels, image, output, stride,
+        *(forward_taps(*a) for a in zip(size, stride, padding, dilation, strict=True)),
+    )  # fmt: skip
+    # how full the lanes are; dot products run through the gaps between rows
+    use_dots = length / vectors < 0.8 * output[0] * output[1] / dots.length
+    return _WeightPlan(
+        np.array(geometry), runs, vectors, layout.plane + SLACK, dots if use_dots else None
+    )
+
+
+def conv2d_weight(
+    x: Array, g: Array, *,
+    kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int,
+) -> Array:  # fmt: skip
+    """The gradient of `conv2d` with respect to its weights.
+
+    Args:
+        x: (N, C, H, W), the input.
+        g: (N, O, OH, OW), the gradient with respect to the output.
+        kernel_size: (kh, kw).
+        stride, padding, dilation, groups: as for `conv2d`.
+
+    Returns:
+        (O, C / groups, kh, kw).
+    """
+    out_channels, own = g.shape[1], x.shape[1] // groups
+    dw = empty((out_channels, own, *kernel_size), x.dtype)
+    if g.size == 0 or dw.size == 0:
+        dw.fill(0)
+        return dw
+    plan = plan_conv2d_weight(
+        x.itemsize, own, out_channels // groups, x.shape[2:], g.shape[2:], kernel_size,
+        stride, padding, dilation, groups,
+    )  # fmt: skip
+    g = np.ascontiguousarray(g)
+    if plan.correlation is not None:
+        _dots(x, g, dw, plan.correlation, groups)
+        if np.isfinite(dw).all():
+            return dw
+        # Dot products run through the gaps between rows too, where g is zero, but not zero times
+        # infinity or NaN. The other way does not.
+    _products(x, g, dw, plan, groups)
+    return dw
+
+
+def _dots(x: Array, g: Array, dw: Array, plan: Correlation, groups: int) -> None:
+    room_x = x.shape[1] * plan.channel
+    room_g = g.shape[1] * (g.shape[2] * plan.layout.pitch + 63)
+    together = max(1, min(x.shape[0], DOT_BYTES // (room_x + room_g)))
+    entries(x.itemsize).dots(
+        x, g, dw.reshape(g.shape[1], -1), plan.table, plan.geometry, groups, plan.length, together,
+        zeroed(1, together * (room_x + room_g) + 256),
+    )  # fmt: skip
+
+
+def _products(x: Array, g: Array, dw: Array, plan: _WeightPlan, groups: int) -> None:
+    count = min(threads.threads_for(g.size * dw[0].size), x.shape[0])
+    acc = workspace((count, dw.shape[0], plan.runs.size, plan.vectors), x.dtype)
+    acc.fill(0)
+    of_dtype = entries(x.itemsize)
+    of_dtype.run(
+        "products", count, x, g, acc, plan.runs, plan.geometry, groups, zeroed(count, plan.image)
+    )
+    of_dtype.arrange(acc[0] if count == 1 else acc.sum(axis=0), dw)

@@ -1,0 +1,268 @@
+"""Convolution: the loops around the micro-kernels that take one image at a time.
+
+Image by image, the input is copied into a buffer with zero padding; the matrix of all patches
+("im2col") is never built. One of two micro-kernels then does the sums:
+
+    positions as rows      y[position, channel] = sum over taps of x[position + tap] w[tap, channel]
+                           The GEMM tile with a table of taps for the columns of A. Vectors run over
+                           output channels, so stride, dilation and narrow images cost nothing; the
+                           result is transposed at the end.
+    positions as vectors   y[channel, position] = the same. Vectors run over positions, for few
+                           output channels or few taps; `micro_kernel` has the picture.
+
+Source: the table of taps in place of the im2col matrix is from Dukhan, The indirect convolution
+algorithm, arXiv:1907.02129 (2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import prange, types
+
+from tinytorch.backends.optimized.conv.phases import split_pairs
+from tinytorch.backends.optimized.gemm.loops import (
+    PANEL_VECTORS,
+    REGISTER_BYTES,
+    TILE_ROWS,
+    TILE_VECTORS,
+    balanced,
+    panel_columns,
+)
+from tinytorch.backends.optimized.jit.entries import SIZE, Entries, array_type
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.backends.optimized.jit.llvm import address
+from tinytorch.dtypes import Array
+
+# -- loops over one image -------------------------------------------------------------------------
+
+
+@kernel
+def pad_image(
+    pack: Callable[..., None], x: Array, phases_h: int, phases_w: int, origin: int, pitch: int,
+    plane: int, target: int,
+) -> None:  # fmt: skip
+    """Copy an image (channels, height, width) into a zeroed buffer, phase by phase."""
+    channels, height, width = x.shape
+    for c in range(channels):
+        for i in range(phases_h):
+            rows = (height - i + phases_h - 1) // phases_h
+            source, step = address(x) + c * x.strides[0] + i * x.strides[1], phases_h * x.strides[1]
+            at = target + (c * phases_h + i) * phases_w * plane + origin
+            if phases_w == 2 and x.strides[2] == x.itemsize:
+                split_pairs(x.dtype.type, width, rows, source, step, at, plane, pitch)
+                continue
+            for j in range(phases_w):
+                columns = (width - j + phases_w - 1) // phases_w
+                pack(
+                    columns, rows, source + j * x.strides[2], phases_w * x.strides[2], step,
+                    at + j * plane, pitch,
+                )  # fmt: skip
+
+
+@kernel
+def by_vectors(
+    tile: Callable[..., None], itemsize: int, channels: int, taps: int, w: int, x: int, table: int,
+    places: int, entry: int, parts: int, first: int, last: int, y: int, ldy: int, bias: int,
+) -> None:  # fmt: skip
+    """Vectors first .. last-1 of the positions, for all output channels."""
+    v = first
+    while v < last:
+        vectors = PANEL_VECTORS[min(last - v, TILE_VECTORS)]
+        rows = balanced(channels, TILE_ROWS[vectors])
+        for o in range(0, channels, rows):
+            tile(
+                min(rows, channels - o), vectors * REGISTER_BYTES // itemsize, taps,
+                w + o * taps * itemsize, taps * itemsize, x, table, places + v * entry, parts,
+                y + o * ldy, ldy, bias + o * itemsize if bias else 0, 0,
+            )  # fmt: skip
+        v += vectors
+
+
+# -- loops over images ----------------------------------------------------------------------------
+#
+# An item of work is one of `pieces` parts of an image (or of several together; the last element of
+# the geometry says how many); there are several parts where there are fewer images than threads.
+# `scratch` is this thread's: the padded image, then the results of a panel.
+
+
+def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
+    @kernel
+    def panel_of_image(
+        itemsize: int, x: int, w: int, bias: int, table: Array, phases: Array, geometry: Array,
+        y: int, first: int, last: int, width: int, columns: int,
+    ) -> None:  # fmt: skip
+        """Output rows first .. last-1 of `columns` channels: y[position, channel]."""
+        pitch, read_h, read_w = geometry[1], geometry[3], geometry[4] * itemsize
+        write_h, write_w = geometry[5], geometry[6]
+        ldw = columns * itemsize
+        for f in range(phases.shape[0]):
+            start, taps, i0, j0 = phases[f, 0], phases[f, 1], phases[f, 2], phases[f, 3]
+            positions = (width - j0 + write_w - 1) // write_w
+            rows = balanced(positions, TILE_ROWS[(ldw + REGISTER_BYTES - 1) // REGISTER_BYTES])
+            for i in range(first // write_h, (last - i0 + write_h - 1) // write_h):
+                target = y + ((i * write_h + i0) * width + j0) * ldw
+                for j in range(0, positions, rows):
+                    tile(
+                        min(rows, positions - j), columns, taps,
+                        x + i * read_h * pitch + j * read_w, read_w,
+                        address(table) + start * 8, w + start * ldw, ldw, bias, 0,
+                        target + j * write_w * ldw, write_w * ldw, 0,
+                    )  # fmt: skip
+
+    @kernel
+    def items(
+        x: Array, w: Array, bias: Array, y: Array, table: Array, phases: Array, geometry: Array,
+        in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
+    ) -> None:  # fmt: skip
+        origin, pitch, plane, write_h = geometry[0], geometry[1], geometry[2], geometry[5]
+        _, channels, height, width = y.shape
+        channels, taps, itemsize = channels // groups, table.size, y.itemsize
+        area = height * width * itemsize
+        own = x.shape[1] // groups * plane
+        result = scratch if in_place else scratch + (groups * own + 64) // 64 * 64
+        share = ((height + pieces - 1) // pieces + write_h - 1) // write_h * write_h
+        image, source = -1, scratch
+        for item in range(begin, end):
+            first = item % pieces * share
+            last = min(first + share, height)
+            if item // pieces != image:
+                image = item // pieces
+                if in_place:
+                    source = address(x) + image * x.strides[0]
+                else:
+                    pad_image(pack, x[image], 1, 1, origin, pitch, plane, scratch)
+            for g in range(groups):
+                o = 0
+                while o < channels:
+                    columns = panel_columns(channels - o, REGISTER_BYTES // itemsize)
+                    at, ldw, skip = g * channels + o, columns * itemsize, first * width
+                    panel_of_image(
+                        itemsize, source + g * own, address(w) + at * taps * itemsize,
+                        address(bias) + at * itemsize if bias.size else 0, table, phases, geometry,
+                        result, first, last, width, columns,
+                    )  # fmt: skip
+                    pack(
+                        max(last - first, 0) * width, columns, result + skip * ldw, ldw, itemsize,
+                        address(y) + (image * y.shape[1] + at) * area + skip * itemsize, area,
+                    )  # fmt: skip
+                    o += columns
+
+    @kernel
+    def pack_weights(w: Array, groups: int, packed: Array) -> None:
+        """(groups * channels, taps) into panels of (taps, columns)."""
+        channels, taps = w.shape[0] // groups, w.shape[1]
+        for g in range(groups):
+            o = 0
+            while o < channels:
+                columns = panel_columns(channels - o, REGISTER_BYTES // w.itemsize)
+                at = g * channels + o
+                pack(
+                    columns, taps, address(w) + at * w.strides[0], w.strides[0], w.strides[1],
+                    address(packed) + at * taps * w.itemsize, columns * w.itemsize,
+                )  # fmt: skip
+                o += columns
+
+    @kernel
+    def pack_transposed(w: Array, order: Array, packed: Array) -> None:
+        """(groups, output channels, channels, taps) into panels of (order, columns)."""
+        groups, out_channels, channels, taps = w.shape
+        itemsize, depth = w.itemsize, out_channels * taps
+        scratch = np.empty((depth, TILE_VECTORS * (REGISTER_BYTES // itemsize)), w.dtype)
+        for g in range(groups):
+            c = 0
+            while c < channels:
+                columns = panel_columns(channels - c, REGISTER_BYTES // itemsize)
+                ld = columns * itemsize
+                for o in range(out_channels):
+                    source = address(w) + g * w.strides[0] + o * w.strides[1] + c * w.strides[2]
+                    pack(
+                        columns, taps, source, w.strides[2], w.strides[3],
+                        address(scratch) + o * taps * ld, ld,
+                    )  # fmt: skip
+                panel = address(packed) + g * packed.strides[0] + c * depth * itemsize
+                for k in range(order.size):
+                    pack(
+                        columns, 1, address(scratch) + order[k] * ld, itemsize, ld,
+                        panel + k * ld, ld,
+                    )  # fmt: skip
+                c += columns
+            scratch[:1, :1] = 0  # it must live until here
+
+    matrix, weights, order = array_type(dtype, 2), array_type(dtype, 4), array_type(types.int64, 1)
+    return Entries(
+        **over_items(dtype, items),
+        pack_weights=(pack_weights, matrix, SIZE, matrix),
+        pack_transposed=(pack_transposed, weights, order, matrix),
+    )
+
+
+def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
+    @kernel
+    def items(
+        x: Array, w: Array, bias: Array, y: Array, table: Array, places: Array, geometry: Array,
+        in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
+    ) -> None:  # fmt: skip
+        origin, pitch, plane = geometry[0], geometry[1], geometry[2]
+        phases_h, phases_w = geometry[3], geometry[4]
+        _, channels, height, width = y.shape
+        channels, taps, itemsize = channels // groups, w.shape[1], y.itemsize
+        area = height * width * itemsize
+        own = x.shape[1] // groups * phases_h * phases_w * plane
+        share = (places.shape[0] + pieces - 1) // pieces
+        image, source = -1, scratch
+        for item in range(begin, end):
+            first = item % pieces * share
+            if item // pieces != image:
+                image = item // pieces
+                if in_place:
+                    source = address(x) + image * x.strides[0]
+                else:
+                    pad_image(pack, x[image], phases_h, phases_w, origin, pitch, plane, scratch)
+            for g in range(groups):
+                at = g * channels
+                by_vectors(
+                    tile, itemsize, channels, taps, address(w) + at * taps * itemsize,
+                    source + g * own, address(table), address(places), places.shape[1] * 8,
+                    places.shape[1] // 2, first, min(first + share, places.shape[0]),
+                    address(y) + (image * y.shape[1] + at) * area, area,
+                    address(bias) + at * itemsize if bias.size else 0,
+                )  # fmt: skip
+
+    return Entries(**over_items(dtype, items))
+
+
+def over_items(dtype: Any, items: Callable[..., None]) -> dict[str, tuple[Any, ...]]:
+    """A serial and a parallel kernel that do all items of work, with their argument types."""
+
+    @kernel
+    def serial(
+        x: Array, w: Array, bias: Array, y: Array, table: Array, walk: Array, geometry: Array,
+        in_place: int, groups: int, buffer: Array,
+    ) -> None:  # fmt: skip
+        together = geometry[-1]
+        images = (y.shape[0] + together - 1) // together
+        items(x, w, bias, y, table, walk, geometry, in_place, groups, 1, 0, images, address(buffer))
+
+    @kernel(parallel=True)
+    def parallel(
+        count: int, x: Array, w: Array, bias: Array, y: Array, table: Array, walk: Array,
+        geometry: Array, in_place: int, groups: int, buffer: Array,
+    ) -> None:  # fmt: skip
+        together = geometry[-1]
+        images = (y.shape[0] + together - 1) // together
+        pieces = 1 if images >= count else count
+        share = (images * pieces + count - 1) // count
+        for t in prange(count):
+            items(
+                x, w, bias, y, table, walk, geometry, in_place, groups, pieces, t * share,
+                min((t + 1) * share, images * pieces), address(buffer) + t * buffer.shape[1],
+            )  # fmt: skip
+
+    images, matrix, vector = (array_type(dtype, ndim) for ndim in (4, 2, 1))
+    table, walk = (array_type(types.int64, ndim) for ndim in (1, 2))
+    buffer = array_type(types.uint8, 2)
+    arguments = (images, matrix, vector, images, table, walk, table, SIZE, SIZE, buffer)
+    return {"items": (serial, *arguments), "items_parallel": (parallel, SIZE, *arguments)}

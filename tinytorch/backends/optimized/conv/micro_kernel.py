@@ -1,0 +1,133 @@
+"""The convolution micro-kernel: the GEMM tile, with a table for the rows of B (LLVM IR).
+
+A convolution is the product of the weights, out_channels x taps, with a matrix that has one row for
+each tap (channel, kernel row, kernel column) and one column for each output position. In an image
+that carries its zero padding, laid out with a pitch P from row to row, the row of a tap is the
+image itself, read from another point on:
+
+    tap (c, i, j):   x + offset(c, i, j)  -->  x[q], x[q + 1], x[q + 2], ...   q = row * P + column
+
+so the matrix is never built: a table holds the offset of each tap. Positions q beyond the width of
+the output, at the end of each row, are computed and not stored. Where a vector runs across the end
+of a row, its parts are stored one by one, with masks from a second table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from tinytorch.backends.optimized.gemm.micro_kernel import emit_tile, tile_table
+from tinytorch.backends.optimized.jit.library import export
+from tinytorch.backends.optimized.jit.llvm import (
+    I64,
+    Value,
+    VectorEmitter,
+    i64,
+    memory,
+    vector_intrinsic,
+)
+
+
+def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vectors: int) -> None:
+    """One tile size."""
+    taps, w, ldw, x, table, places, parts, y, ldy, bias, relu = arguments
+    build = e.builder
+    w, x, table, places, y, bias = (e.pointer(p) for p in (w, x, table, places, y, bias))
+    size = e.add(e.mul(parts, 16), 8)  # bytes of an entry of `places`
+    entries = [e.at(places, e.mul(size, j)) for j in range(vectors)]
+    starts = [e.at(x, e.load_scalar(entry, I64)) for entry in entries]
+
+    def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+        weight, place = walk
+        offset = e.load_scalar(place, I64)
+        row = [e.load(e.at(start, offset)) for start in starts]
+        return weight, row, [e.at(weight, e.itemsize), e.at(place, 8)]
+
+    given = build.icmp_signed("!=", build.ptrtoint(bias, I64), i64(0))
+    begin = e.either(
+        given,
+        lambda: [e.splat(e.load_scalar(e.at(bias, r * e.itemsize))) for r in range(rows)],
+        lambda: [e.zeros] * rows,
+    )
+    sums = [[begin[r]] * vectors for r in range(rows)]
+    sums = emit_tile(e, taps, ldw, sums, [w, table], operands)
+    floor = e.splat(e.floor(relu))
+    sums = [[e.at_least(value, floor) for value in row] for row in sums]
+
+    def store_part(state: list[Value]) -> list[Value]:
+        for j, part in enumerate(state):
+            bits = build.trunc(e.load_scalar(e.at(part, 8), I64), ir.IntType(e.lanes))
+            with build.if_then(build.icmp_unsigned("!=", bits, bits.type(0))):
+                mask = build.bitcast(bits, e.mask)
+                target = e.at(y, e.load_scalar(part, I64))
+                for r in range(rows):
+                    e.store(sums[r][j], e.at(target, e.mul(ldy, r)), mask)
+        return [e.at(part, 16) for part in state]
+
+    e.loop(parts, [e.at(entry, 8) for entry in entries], store_part)
+
+
+def _conv_tile_twin(
+    dtype: Any, rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int,
+    places: int, parts: int, y: int, ldy: int, bias: int, relu: int,
+) -> None:  # fmt: skip
+    from tinytorch.backends.optimized.jit.cpu import host_vector_unit
+
+    lanes = host_vector_unit().register_bytes // np.dtype(dtype).itemsize
+    offsets = memory(np.int64, table, (taps,))
+    size = 1 + 2 * parts
+    for entry in memory(np.int64, places, (-(-columns // lanes), size), (8 * size,)):
+        matrix = np.stack([memory(dtype, x + int(entry[0] + o), (lanes,)) for o in offsets])
+        result = memory(dtype, w, (rows, taps), (ldw,)) @ matrix
+        if bias:
+            result += memory(dtype, bias, (rows, 1), (np.dtype(dtype).itemsize,))
+        result = np.maximum(result, 0) if relu else result
+        for target, bits in entry[1:].reshape(parts, 2):
+            for lane in range(lanes):
+                if int(bits) >> lane & 1:
+                    at = y + int(target) + lane * result.itemsize
+                    memory(dtype, at, (rows, 1), (ldy,))[:, 0] = result[:, lane]
+
+
+@vector_intrinsic(_conv_tile_twin)
+def _conv_tile(e: VectorEmitter, rows: Value, columns: Value, *arguments: Value) -> None:
+    tile_table(e, rows, columns, partial(_emit_conv_tile, e, arguments))
+
+
+_SIGNATURE = types.void(*[types.intp] * 13)
+
+
+@export("tinytorch_conv_tile_f32", _SIGNATURE)
+def conv_tile_f32(
+    rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int, places: int,
+    parts: int, y: int, ldy: int, bias: int, relu: int,
+) -> None:  # fmt: skip
+    """y[r, q] = bias[r] + the sum over taps t of w[r, t] * x[q + table[t]], in float32.
+
+    Args:
+        rows, columns: output channels, and positions (whole vectors), of the tile.
+        taps: terms of a sum.
+        w, ldw: address of the weights, and bytes from one output channel to the next.
+        x, table: address of the padded image, and of the byte offset (int64) of each tap.
+        places: address of one entry (int64) for each vector of positions: the byte offset of the
+            vector in x, then `parts` times the byte offset in y and the mask of the lanes to store.
+        y, ldy: address of the output, and bytes from one channel to the next.
+        bias: address of a value for each output channel, or 0.
+        relu: not 0: store max(value, 0).
+    """
+    _conv_tile(np.float32, rows, columns, taps, w, ldw, x, table, places, parts, y, ldy, bias, relu)
+
+
+@export("tinytorch_conv_tile_f64", _SIGNATURE)
+def conv_tile_f64(
+    rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int, places: int,
+    parts: int, y: int, ldy: int, bias: int, relu: int,
+) -> None:  # fmt: skip
+    """`conv_tile_f32` in float64."""
+    _conv_tile(np.float64, rows, columns, taps, w, ldw, x, table, places, parts, y, ldy, bias, relu)

@@ -1,0 +1,121 @@
+"""The even and the odd elements of rows, taken apart and put together (emitted as LLVM IR).
+
+With stride 2, windows read every other element of a row. Split into two *phases*, neighbouring
+windows read neighbouring elements, and a vector is a vector of windows:
+
+    row   0 1 2 3 4 5 6 7   -->   phase 0   0 2 4 6     phase 1   1 3 5 7
+
+Ends are masked, so a short row costs one round of the loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinytorch.backends.optimized.jit.llvm import (
+    Value,
+    VectorEmitter,
+    i64,
+    memory,
+    vector_intrinsic,
+)
+
+
+def _over_pairs(
+    e: VectorEmitter, width: Value, depth: Value, rows: list[Value], steps: list[Value], body: Any
+) -> None:
+    """Run body(pointers, masks of two vectors of a row, masks of one of each phase) along rows.
+
+    Args:
+        width, depth: elements of a row, and rows.
+        rows: addresses in the image and in its two phases.
+        steps: for each, the bytes from row to row.
+    """
+    build = e.builder
+    rounds = build.sdiv(e.add(width, 2 * e.lanes - 1), i64(2 * e.lanes))
+
+    def vectors(state: list[Value]) -> list[Value]:
+        left, image, *phases = state
+        whole = [e.first_lanes(left), e.first_lanes(e.add(left, -e.lanes))]
+        halves = [e.first_lanes(build.ashr(e.add(left, 1 - i), i64(1))) for i in (0, 1)]
+        pointers = [image, e.at(image, e.register_bytes), *phases]
+        body(pointers, whole, halves)
+        return [
+            e.add(left, -2 * e.lanes),
+            e.at(image, 2 * e.register_bytes),
+            *(e.at(phase, e.register_bytes) for phase in phases),
+        ]
+
+    def row(state: list[Value]) -> list[Value]:
+        e.loop(rounds, [width, *state], vectors)
+        return [e.at(pointer, step) for pointer, step in zip(state, steps, strict=True)]
+
+    e.loop(depth, [e.pointer(place) for place in rows], row)
+
+
+def apart(e: VectorEmitter, x: Value, y: Value) -> list[Value]:
+    """The even and the odd elements of x followed by y."""
+    return [e.shuffle(x, y, range(first, 2 * e.lanes, 2)) for first in (0, 1)]
+
+
+def together(e: VectorEmitter, even: Value, odd: Value) -> list[Value]:
+    """The inverse of `apart`."""
+    lanes = [lane + side for lane in range(e.lanes) for side in (0, e.lanes)]
+    return [e.shuffle(even, odd, lanes[: e.lanes]), e.shuffle(even, odd, lanes[e.lanes :])]
+
+
+def _split_pairs_twin(
+    dtype: Any, width: int, depth: int, image: int, step: int, phase: int, next_phase: int,
+    pitch: int,
+) -> None:  # fmt: skip
+    rows = memory(dtype, image, (depth, width), (step,))
+    for i in (0, 1):
+        target = memory(dtype, phase + i * next_phase, (depth, (width + 1 - i) // 2), (pitch,))
+        target[...] = rows[:, i::2]
+
+
+@vector_intrinsic(_split_pairs_twin)
+def split_pairs(
+    e: VectorEmitter, width: Value, depth: Value, image: Value, step: Value, phase: Value,
+    next_phase: Value, pitch: Value,
+) -> None:  # fmt: skip
+    """Split `depth` rows of `width` elements.
+
+    Args:
+        image, step: address of the rows, and bytes from one to the next.
+        phase, next_phase, pitch: address of phase 0, bytes to phase 1, and from row to row of both.
+    """
+
+    def body(pointers: list[Value], whole: list[Value], halves: list[Value]) -> None:
+        row = [e.load(pointer, mask) for pointer, mask in zip(pointers[:2], whole, strict=True)]
+        for half, pointer, mask in zip(apart(e, *row), pointers[2:], halves, strict=True):
+            e.store(half, pointer, mask)
+
+    rows = [image, phase, e.add(phase, next_phase)]
+    _over_pairs(e, width, depth, rows, [step, pitch, pitch], body)
+
+
+def _join_pairs_twin(
+    dtype: Any, width: int, depth: int, image: int, step: int, phase: int, next_phase: int,
+    pitch: int,
+) -> None:  # fmt: skip
+    rows = memory(dtype, image, (depth, width), (step,))
+    for i in (0, 1):
+        source = memory(dtype, phase + i * next_phase, (depth, (width + 1 - i) // 2), (pitch,))
+        rows[:, i::2] = source
+
+
+@vector_intrinsic(_join_pairs_twin)
+def join_pairs(
+    e: VectorEmitter, width: Value, depth: Value, image: Value, step: Value, phase: Value,
+    next_phase: Value, pitch: Value,
+) -> None:  # fmt: skip
+    """The inverse of `split_pairs`."""
+
+    def body(pointers: list[Value], whole: list[Value], halves: list[Value]) -> None:
+        parts = [e.load(pointer, mask) for pointer, mask in zip(pointers[2:], halves, strict=True)]
+        for part, pointer, mask in zip(together(e, *parts), pointers[:2], whole, strict=True):
+            e.store(part, pointer, mask)
+
+    rows = [image, phase, e.add(phase, next_phase)]
+    _over_pairs(e, width, depth, rows, [step, pitch, pitch], body)

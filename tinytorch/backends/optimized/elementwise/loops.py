@@ -1,0 +1,365 @@
+"""Elementwise kernels, generated from the scalar definitions of the op table.
+
+A kernel is a loop around the compiled definition (`scalars.py`). The kinds of operands decide which
+loop is generated: an array walked along ("v", a vector of the register's width at a time), a number
+that stays the same throughout ("s", a Python scalar), and, where operands broadcast, a row that is
+walked along again in each row ("b", a bias) and an array of which one element serves a whole row
+("r").
+
+    same shape       one loop over all elements
+    with a bias      two nested loops, over the rows of a matrix and along them
+    broadcasting     three nested loops: dimensions in which the same operands repeat are taken
+                     together, so (n, c, h, w) + (c, 1, 1) runs over n, c and h w
+    anything else    operands are written out in full first
+
+Each loop is compiled when first needed, serial and, for large arrays, for several threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from tinytorch.backends.optimized import buffers, threads
+from tinytorch.backends.optimized.elementwise.math import EXACT
+from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
+from tinytorch.backends.optimized.jit.library import compile_source
+from tinytorch.backends.optimized.jit.parallel import shared
+from tinytorch.dtypes import Array
+
+Scalar = Callable[..., Any]
+Shape = tuple[int, ...]
+
+LOOPS = 3  # nested loops of a broadcasting kernel
+MOST_DIMENSIONS = 2  # arrays of more are flattened, so that fewer versions are compiled
+PLANS = 4096  # combinations of shapes to remember
+
+
+# -- source of the loops ---------------------------------------------------------------------------
+
+
+def _flat_source(kinds: str) -> str:
+    """A loop over all elements; arrays of any number of dimensions."""
+    names = [f"x{i}" for i in range(len(kinds))]
+    arrays = [n for n, kind in zip(names, kinds, strict=True) if kind == "v"]
+    lines = [f"def flat({', '.join(names)}, out):"]
+    lines += [f"    {n}_ = {n}.ravel()" for n in (*arrays, "out")]
+    lines += [f"    {n}_ = real({n})" for n in names if n not in arrays]
+    operands = ", ".join(f"{n}_[i]" if n in arrays else f"{n}_" for n in names)
+    lines += ["    for i in range(out_.size):", f"        out_[i] = scalar({operands})"]
+    return "\n".join(lines) + "\n"
+
+
+def _matrix_source(kinds: str) -> str:
+    """Two loops over a matrix; an operand is a matrix, a row that all rows use, or a number."""
+    lines = [f"def matrix({_names(kinds)}, out):"]
+    lines += [f"    v{i} = real(x{i})" for i, kind in enumerate(kinds) if kind == "s"]
+    lines += [f"    v{i} = x{i}" for i, kind in enumerate(kinds) if kind == "b"]
+    lines += ["    for i in range(out.shape[0]):", "        row = out[i]"]
+    lines += [f"        v{i} = x{i}[i]" for i, kind in enumerate(kinds) if kind == "v"]
+    operands = ", ".join(f"v{i}" if kind == "s" else f"v{i}[j]" for i, kind in enumerate(kinds))
+    lines += ["        for j in range(row.size):", f"            row[j] = scalar({operands})"]
+    return "\n".join(lines) + "\n"
+
+
+def _nested_source(kinds: str) -> str:
+    """Three nested loops, the outermost over `first:last`; flat arrays.
+
+    `geometry` holds the lengths of the two inner loops, then for each operand its steps in the two
+    outer ones (unused for a number): one array costs less to pass than many integers.
+    """
+    lines = [
+        f"def nested(first, last, geometry, {_names(kinds)}, out):",
+        "    rows, columns = geometry[0], geometry[1]",
+    ]
+    for i, kind in enumerate(kinds):
+        j = 2 + 2 * i
+        lines.append(
+            f"    v{i} = real(x{i})"
+            if kind == "s"
+            else f"    outer{i}, inner{i} = geometry[{j}], geometry[{j + 1}]"
+        )
+    lines += ["    for a in range(first, last):", "        for b in range(rows):"]
+    operands = []
+    for i, kind in enumerate(kinds):
+        operands.append(f"v{i}[c]" if kind == "v" else f"v{i}")
+        if kind != "s":
+            lines.append(f"            p{i} = a * outer{i} + b * inner{i}")
+        if kind == "v":
+            lines.append(f"            v{i} = x{i}[p{i} : p{i} + columns]")
+        elif kind == "r":
+            lines.append(f"            v{i} = x{i}[p{i}]")
+    lines += [
+        "            p = (a * rows + b) * columns",
+        "            row = out[p : p + columns]",
+        "            for c in range(columns):",
+        f"                row[c] = scalar({', '.join(operands)})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _nested_parallel_source(kinds: str) -> str:
+    return (
+        f"def nested_parallel(threads, first, last, geometry, {_names(kinds)}, out):\n"
+        "    for t in prange(threads):\n"
+        "        a, b = last * t // threads, last * (t + 1) // threads\n"
+        f"        nested(a, b, geometry, {_names(kinds)}, out)\n"
+    )
+
+
+def _names(kinds: str) -> str:
+    return ", ".join(f"x{i}" for i in range(len(kinds)))
+
+
+# -- which loop ------------------------------------------------------------------------------------
+
+
+def _kind(shape: Shape | None, out: Shape) -> str:
+    """Which letter an operand has, as far as its own shape tells."""
+    if shape is None:
+        return "s"
+    return "v" if shape == out else "b" if len(out) == 2 and shape == out[1:] else "r"
+
+
+class _Nest:
+    """How three nested loops run over C-contiguous operands that broadcast.
+
+    Args:
+        out: shape of the result.
+        shapes: of the operands; None for a Python scalar.
+
+    Attributes:
+        kinds: a letter for each operand; None if three loops do not suffice.
+        length: of the outermost loop.
+        geometry: see `_nested_source`.
+    """
+
+    def __init__(self, out: Shape, shapes: tuple[Shape | None, ...]) -> None:
+        arrays = [(1,) * (len(out) - len(s)) + s for s in shapes if s is not None]
+        groups: list[tuple[int, tuple[bool, ...]]] = []  # length, and which arrays have it
+        for size, *theirs in zip(out, *arrays, strict=True):
+            present = tuple(length == size for length in theirs)
+            if groups and groups[-1][1] == present:
+                groups[-1] = (groups[-1][0] * size, present)
+            elif size != 1:
+                groups.append((size, present))
+        self.kinds: str | None = None
+        if len(groups) > LOOPS:
+            return
+        everywhere = tuple(True for _ in arrays)
+        missing = LOOPS - len(groups)
+        # a single outer loop becomes the outermost, the one that threads share
+        groups[len(groups) - 1 : 0] = [(1, everywhere)] * missing if groups else []
+        groups = groups or [(1, everywhere)] * LOOPS
+        self.length = groups[0][0]
+        self.kinds, geometry, array = "", [groups[1][0], groups[2][0]], 0
+        for shape in shapes:
+            if shape is None:
+                self.kinds += "s"
+                geometry += [0, 0]
+                continue
+            rows, columns = (length if here[array] else 1 for length, here in groups[1:])
+            geometry += [rows * columns * groups[0][1][array], columns * groups[1][1][array]]
+            self.kinds += "v" if groups[2][1][array] else "r"
+            array += 1
+        self.geometry = np.array(geometry, np.int64)
+
+
+Plan = Callable[..., Array]
+
+
+class _Loops:
+    """The compiled loops of one definition for one dtype, and what to run for which shapes."""
+
+    def __init__(self, scalar: Scalar, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self.plans: dict[tuple[Shape | None, ...], Plan] = {}
+        self._definition = scalar
+        self._compiled: dict[str, Callable[..., Any]] = {}
+        self._shared: dict[Callable[..., Any], Callable[..., None]] = {}
+
+    def _loop(self, source: Callable[[str], str], kinds: str) -> Callable[..., Any]:
+        """The loop that `source` writes for operands of these kinds."""
+        text = source(kinds)
+        if text not in self._compiled:
+            name = text[len("def ") : text.index("(")]
+            names: dict[str, Any] = {"real": self.dtype.type, "prange": prange}
+            if name == "nested_parallel":
+                names["nested"] = self._loop(_nested_source, kinds)
+            else:
+                names["scalar"] = compile_scalar(self._definition, self.dtype.type)
+            parallel = name.endswith("_parallel")
+            self._compiled[text] = compile_source(
+                name, text, names, fastmath=EXACT, parallel=parallel
+            )
+        return self._compiled[text]
+
+    def plan(self, shapes: tuple[Shape | None, ...]) -> Plan:
+        """What to run for operands of these shapes; None stands for a Python scalar."""
+        out = np.broadcast_shapes(*(s for s in shapes if s is not None))
+        kinds = "".join(_kind(s, out) for s in shapes)
+        is_small = math.prod(out) < threads.SERIAL_BELOW and len(out) <= MOST_DIMENSIONS
+        if "r" in kinds:
+            nest = _Nest(out, shapes)
+            plan = (
+                self._written_out(out, len(shapes))
+                if nest.kinds is None
+                else self._nested(out, nest)
+            )
+        else:
+            loop = self._loop(_matrix_source if "b" in kinds else _flat_source, kinds)
+            plan = (self._small if is_small else self._large)(out, loop, kinds)
+        if len(self.plans) >= PLANS:
+            self.plans.clear()
+        self.plans[shapes] = plan
+        return plan
+
+    def _small(self, shape: Shape, loop: Callable[..., Any], kinds: str) -> Plan:
+        """The case that must have the least overhead."""
+        dtype = self.dtype
+
+        def run(*operands: Any) -> Array:
+            out = np.empty(shape, dtype)
+            loop(*operands, out)
+            return out
+
+        def run_two(a: Any, b: Any) -> Array:
+            out = np.empty(shape, dtype)
+            loop(a, b, out)
+            return out
+
+        def run_one(a: Any) -> Array:
+            out = np.empty(shape, dtype)
+            loop(a, out)
+            return out
+
+        by_arity: dict[int, Plan] = {1: run_one, 2: run_two}
+        return by_arity.get(len(kinds), run)
+
+    def _large(self, shape: Shape, loop: Callable[..., Any], kinds: str) -> Plan:
+        """On several threads where that pays, and for arrays of more dimensions: flattened."""
+        size, dtype = math.prod(shape), self.dtype
+        lengths = shape if "b" in kinds else (size,)
+        parameters = "".join(f"x{i}[:], " if k == "v" else f"x{i}, " for i, k in enumerate(kinds))
+        run_shared = self._shared.setdefault(loop, shared(loop, parameters + "out[:]"))
+
+        def run(*operands: Any) -> Array:
+            out = buffers.empty(shape, dtype)
+            arrays = [
+                x.reshape(lengths) if k == "v" else x for x, k in zip(operands, kinds, strict=True)
+            ]
+            run_shared(size, *arrays, out.reshape(lengths))
+            return out
+
+        return run
+
+    def _nested(self, shape: Shape, nest: _Nest) -> Plan:
+        kinds, length, geometry = nest.kinds or "", nest.length, nest.geometry
+        serial, size = self._loop(_nested_source, kinds), math.prod(shape)
+
+        def run(*operands: Any) -> Array:
+            out = buffers.empty(shape, self.dtype)
+            flat = [x if k == "s" else x.ravel() for x, k in zip(operands, kinds, strict=True)]
+            count = min(threads.threads_for(size), length)
+            parallel = serial if count == 1 else self._loop(_nested_parallel_source, kinds)
+            threads.run_parallel(
+                parallel, serial, count, 0, length, geometry, *flat, out.reshape(-1)
+            )
+            return out
+
+        def run_two(a: Array, b: Array) -> Array:
+            out = np.empty(size, dtype)
+            serial(0, length, geometry, a.ravel(), b.ravel(), out)
+            return out.reshape(shape)
+
+        dtype = self.dtype
+        return run_two if size < threads.SERIAL_BELOW and kinds in ("vv", "vr", "rv") else run
+
+    def _written_out(self, shape: Shape, arity: int) -> Plan:
+        kinds = "v" * arity
+        flat = self._large(shape, self._loop(_flat_source, kinds), kinds)
+        return lambda *operands: flat(
+            *(np.ascontiguousarray(np.broadcast_to(x, shape)) for x in operands)
+        )
+
+
+# -- calling ---------------------------------------------------------------------------------------
+
+
+@cache
+def _loops_of(scalar: Scalar, dtype: np.dtype[Any]) -> _Loops:
+    return _Loops(scalar, dtype)
+
+
+def specialize(scalar: Scalar, dtype: np.dtype[Any], shapes: tuple[Shape | None, ...]) -> Plan:
+    """The kernel of a definition for arrays of one dtype and for these shapes only.
+
+    Args:
+        dtype: float32 or float64.
+        shapes: of the operands; None for a Python scalar.
+    """
+    return _loops_of(scalar, dtype).plan(shapes)
+
+
+def compile_elementwise(
+    scalar: Scalar, otherwise: Callable[..., Array] | None = None
+) -> Callable[..., Array]:
+    """The kernel of a scalar definition: a function of arrays, which broadcast, and Python scalars.
+
+    All arrays are float32, or all float64 (one that the definition uses as a condition may be
+    bool); the result is of the same dtype.
+
+        fused = compile_elementwise(bias_relu)     # def bias_relu(x, b): return max(x + b, 0)
+        y = fused(x, b)
+
+    Args:
+        scalar: plain Python on numbers, see `scalars.py`.
+        otherwise: what to call for arrays of other dtypes.
+
+    Raises:
+        TypeError: arrays of another dtype and no `otherwise`.
+    """
+    by_dtype = {d: _loops_of(scalar, d) for d in (np.dtype(np.float32), np.dtype(np.float64))}
+    name = getattr(scalar, "__name__", "elementwise")
+
+    def refuse(*operands: Any) -> Array:
+        dtypes = ", ".join(str(getattr(x, "dtype", type(x).__name__)) for x in operands)
+        raise TypeError(f"{name} is compiled for float32 or float64 arrays, not for {dtypes}")
+
+    otherwise = otherwise or refuse
+
+    def unary(a: Any) -> Array:
+        loops = by_dtype.get(a.dtype)
+        if loops is None:
+            return otherwise(a)
+        key = (a.shape,)
+        return (loops.plans.get(key) or loops.plan(key))(a)
+
+    def binary(a: Any, b: Any) -> Array:
+        shape_a = a.shape if type(a) is np.ndarray else None
+        shape_b = b.shape if type(b) is np.ndarray else None
+        loops = by_dtype.get((a if shape_b is None else b).dtype)
+        if loops is None:
+            return otherwise(a, b)
+        key = (shape_a, shape_b)
+        return (loops.plans.get(key) or loops.plan(key))(a, b)
+
+    def nary(*operands: Any) -> Array:
+        dtype = None
+        for x in operands:  # the last one counts: the first of `where` is bool
+            if isinstance(x, np.ndarray):
+                dtype = x.dtype
+        loops = by_dtype.get(dtype) if dtype is not None else None
+        if loops is None:
+            return otherwise(*operands)
+        key = tuple([x.shape if isinstance(x, np.ndarray) else None for x in operands])
+        return (loops.plans.get(key) or loops.plan(key))(*operands)
+
+    if scalar.__code__.co_argcount == 1:
+        return unary
+    return binary if scalar.__code__.co_argcount == 2 else nary

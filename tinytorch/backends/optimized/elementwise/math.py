@@ -1,0 +1,360 @@
+"""exp, log and their relatives as polynomials: short straight-line code that LLVM vectorises.
+
+A call of the C library's `expf` computes one number; inlined into a loop, the functions here
+compute as many as a vector register holds. Each works for float32 and float64, by the type of its
+argument.
+
+| function | largest error, float32 | float64 | at the edges                                  |
+|----------|------------------------|---------|-----------------------------------------------|
+| exp      | 1.1 ulp                | 1.1     | 0 and infinity beyond the format's range      |
+| expm1    | 2.0                    | 2.0     | -1 at -inf; full accuracy near 0              |
+| log      | 1.0                    | 1.0     | -inf at 0, NaN below; subnormals are right    |
+| log1p    | 1.0                    | 1.0     | -inf at -1, NaN below; full accuracy near 0   |
+| tanh     | 2.5                    | 3.0     | -1 and 1; full accuracy near 0                |
+| erf      | 6.0                    | (libm)  | -1 and 1 exactly                              |
+
+NaN gives NaN. `exp_of_negative` is `exp` for arguments up to 0, with 0 in place of subnormal
+results; it takes two thirds of the time: on AVX-512, 16 results cost 9 multiply-adds, which fill
+the two multipliers, and 5 other instructions beside them. `order_key` maps numbers to integers in
+the same order: a largest integer LLVM finds with vector instructions, a largest float it does not,
+since there the answer depends on where a NaN stands.
+
+The errors are measured in `tests/backends/optimized/test_math.py`.
+
+The functions allow contraction of a multiplication and an addition, but no reassociation: it would
+undo the two-part subtractions that keep the low bits.
+
+Sources: W. Cody, W. Waite, "Software manual for the elementary functions", 1980, chapter 6
+(argument reduction); fdlibm, e_log.c (logarithm); Eigen, MathFunctionsImpl.h (coefficients of erf).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from tinytorch.backends.optimized.jit.library import JIT, compile_source, kernel
+
+__all__ = [
+    "erf",
+    "exp",
+    "exp_of_negative",
+    "expm1",
+    "from_order_key",
+    "log",
+    "log1p",
+    "order_key",
+    "tanh",
+]
+
+EXACT = frozenset({"contract"})
+exact_kernel = kernel(fastmath=EXACT, force_inline=True)
+
+
+# The bits of a number, and the number of some bits. Numba wants the type named in the expression.
+
+
+@exact_kernel
+def _bits_of_single(x: Any) -> Any:
+    return np.float32(x).view(np.int32)
+
+
+@exact_kernel
+def _single_of_bits(n: Any) -> Any:
+    return np.int32(n).view(np.float32)
+
+
+@exact_kernel
+def _bits_of_double(x: Any) -> Any:
+    return np.float64(x).view(np.int64)
+
+
+@exact_kernel
+def _double_of_bits(n: Any) -> Any:
+    return np.int64(n).view(np.float64)
+
+
+class _Format:
+    """A floating-point format: its types, and the numbers that its functions need.
+
+    Attributes:
+        real, integer: the NumPy types of that width.
+        mantissa: bits after the point.
+        bias: of the exponent field.
+        exp_terms: c of  exp(r) = 1 + r + r^2 (c[0] + c[1] r + ...)  for |r| <= log(2) / 2. Their
+            largest error is the least possible, a twentieth of an ulp: Taylor's series needs more.
+        ln2_high, ln2_low: log(2) in two parts; the high one has so few bits that its product with
+            an exponent is exact.
+        lowest, highest: arguments beyond which exp is 0 and infinity.
+        log_terms: coefficients of the logarithm, fdlibm's Lg1, Lg2, ...
+    """
+
+    def __init__(
+        self, real: Any, integer: Any, ln2_high: float, lowest: float, highest: float,
+        exp_terms: list[float], log_terms: list[float],
+    ) -> None:  # fmt: skip
+        info = np.finfo(real)
+        self.real, self.integer = real, integer
+        self.bits, self.from_bits = (
+            (_bits_of_single, _single_of_bits)
+            if real is np.float32
+            else (_bits_of_double, _double_of_bits)
+        )
+        self.mantissa = integer(info.nmant)
+        self.bias = integer(info.maxexp - 1)
+        self.ln2_high = real(ln2_high)
+        self.ln2_low = real(math.log(2) - ln2_high)
+        if real is np.float64:  # log(2) itself is rounded: its missing part
+            self.ln2_low = real(1.90821492927058770002e-10)
+        self.lowest, self.highest = real(lowest), real(highest)
+        self.exp_terms, self.log_terms = exp_terms, log_terms
+        # Adding this number rounds to an integer, which then stands in the low bits of the sum.
+        self.rounder = real(1.5 * 2.0**info.nmant)
+        self.rounder_bits = int(self.rounder.view(integer))
+
+
+SINGLE = _Format(
+    np.float32, np.int32, 0.693359375, -104.0, 89.0,
+    [0.4999999344336285, 0.16666520568496866, 0.04166838883391298, 0.0083687244075714159,
+     0.0013814579042054785],
+    [0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841],
+)  # fmt: skip
+DOUBLE = _Format(
+    np.float64, np.int64, 6.93147180369123816490e-01, -746.0, 710.0,
+    [0.5, 0.16666666666666683, 0.041666666666666093, 0.0083333333333170206, 0.0013888888889115956,
+     0.00019841269896417655, 2.4801586926167842e-5, 2.7557234827882755e-6, 2.755758212853137e-7,
+     2.5112048805195848e-8, 2.0826570021465596e-9],
+    [6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
+     2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
+     1.479819860511658591e-01],
+)  # fmt: skip
+
+
+def polynomial(coefficients: list[float], real: Any) -> Callable[[Any], Any]:
+    """A kernel for c[0] + c[1] x + c[2] x^2 + ..., by Horner's rule, in the type `real`."""
+    names = {f"c{i}": real(c) for i, c in enumerate(coefficients)}
+    text = f"c{len(coefficients) - 1}"
+    for i in reversed(range(len(coefficients) - 1)):
+        text = f"({text}) * x + c{i}"
+    source = f"def horner(x):\n    return {text}\n"
+    return compile_source("horner", source, names, fastmath=EXACT, force_inline=True)
+
+
+def _by_type(single: Callable[..., Any], double: Callable[..., Any]) -> Callable[[Any], Any]:
+    """One function for both formats: kernels that call it get the one for the argument's type."""
+
+    def function(x: Any) -> Any:
+        return single(x) if isinstance(x, (np.float32, np.int32)) else double(x)
+
+    if JIT:
+
+        def choose(x):  # type: ignore[no-untyped-def]  # numba compares the two signatures
+            if x in (types.float32, types.int32):
+                return lambda x: single(x)
+            return lambda x: double(x)
+
+        overload(function, jit_options={"fastmath": set(EXACT), "forceinline": True})(choose)
+    return function
+
+
+def _reduction(f: _Format) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """x = n log(2) + r with integer n and |r| <= log(2) / 2; and 2**n from n.
+
+    Then exp(x) = 2**n exp(r), and the series of exp(r) - 1 converges fast.
+    """
+    real, integer, mantissa, bias = f.real, f.integer, f.mantissa, f.bias
+    bits, from_bits = f.bits, f.from_bits
+    log2_e, ln2_high, ln2_low = real(1 / math.log(2)), f.ln2_high, f.ln2_low
+    rounder, rounder_bits = f.rounder, f.rounder_bits
+    series = polynomial(f.exp_terms, real)
+
+    @exact_kernel
+    def reduce(x: Any) -> Any:
+        """n, and exp(r) - 1."""
+        shifted = x * log2_e + rounder
+        rounded = shifted - rounder
+        r = (x - rounded * ln2_high) - rounded * ln2_low
+        return integer(bits(shifted) - rounder_bits), r + r * r * series(r)
+
+    @exact_kernel
+    def power_of_two(n: Any) -> Any:
+        return from_bits((n + bias) << mantissa)
+
+    return reduce, power_of_two
+
+
+def _make_exp(f: _Format) -> Callable[[Any], Any]:
+    reduce, power_of_two = _reduction(f)
+    lowest, highest, one = f.lowest, f.highest, f.integer(1)
+
+    @exact_kernel
+    def exp(x: Any) -> Any:
+        x = lowest if x < lowest else x  # a comparison with NaN is false: NaN stays
+        x = highest if x > highest else x
+        n, rest = reduce(x)
+        half = n >> one
+        # in two steps, since 2**n itself may be too large or too small for the format
+        return (power_of_two(half) * rest + power_of_two(half)) * power_of_two(n - half)
+
+    return exp
+
+
+def _make_exp_of_negative(f: _Format) -> Callable[[Any], Any]:
+    reduce, _ = _reduction(f)
+    bits, from_bits, mantissa, one, zero = f.bits, f.from_bits, f.mantissa, f.real(1), f.real(0)
+    lowest = f.real(math.log(np.finfo(f.real).smallest_normal) + 0.1)
+
+    @exact_kernel
+    def exp_of_negative(x: Any) -> Any:
+        n, rest = reduce(x)
+        # the sum is between 0.7 and 1.5: adding to its exponent field multiplies it by 2**n
+        result = bits(one + rest) + (n << mantissa)
+        # below `lowest` that is nonsense, and of a NaN it may make a number
+        otherwise = bits(zero if x < zero else x)
+        return from_bits(result if x >= lowest else otherwise)
+
+    return exp_of_negative
+
+
+def _make_expm1(f: _Format) -> Callable[[Any], Any]:
+    reduce, power_of_two = _reduction(f)
+    lowest, highest = f.real(-40), f.highest
+    half, two, one = f.real(0.5), f.real(2), f.integer(1)
+    smallest = np.finfo(f.real).smallest_normal
+
+    @exact_kernel
+    def expm1(x: Any) -> Any:
+        clipped = lowest if x < lowest else x
+        clipped = highest if clipped > highest else clipped
+        n, rest = reduce(clipped)
+        # 2**(n - 1), since 2**n may be too large
+        scale = power_of_two(n - one)
+        result = two * (scale * rest + (scale - half))
+        return x if abs(x) < smallest else result  # also keeps the sign of zero
+
+    return expm1
+
+
+def _make_tanh(f: _Format) -> Callable[[Any], Any]:
+    expm1, largest, two = _make_expm1(f), f.real(40), f.real(2)
+
+    @exact_kernel
+    def tanh(x: Any) -> Any:
+        """tanh |x| = (exp(2 |x|) - 1) / (exp(2 |x|) + 1)."""
+        magnitude = abs(x)
+        doubled = two * magnitude
+        doubled = largest if doubled > largest else doubled
+        t = expm1(doubled)
+        return np.copysign(t / (t + two), x)
+
+    return tanh
+
+
+def _make_log(f: _Format) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """log, and log1p."""
+    real, integer, mantissa = f.real, f.integer, f.mantissa
+    bits, from_bits = f.bits, f.from_bits
+    ln2_high, ln2_low, half, one, two = f.ln2_high, f.ln2_low, real(0.5), real(1), real(2)
+    smallest, infinity, nan = np.finfo(real).smallest_normal, real(math.inf), real(math.nan)
+    lift_bits = integer(int(mantissa) + 2)
+    lift = real(2.0 ** int(lift_bits))
+    root_half_bits = int(real(math.sqrt(0.5)).view(integer))
+    series = polynomial(f.log_terms, real)
+
+    @exact_kernel
+    def log_of_sum(x: Any, low: Any) -> Any:
+        """log(x + low) for 0 < x < inf and a `low` below the last bit of x."""
+        is_subnormal = x < smallest
+        lifted = x * lift if is_subnormal else x
+        pattern = bits(lifted)
+        # x = 2**n (1 + m) with sqrt(1/2) <= 1 + m < sqrt(2)
+        n = integer((pattern - root_half_bits) >> mantissa)
+        m = from_bits(pattern - (n << mantissa)) - one
+        power = real(n - lift_bits if is_subnormal else n)
+        s = m / (two + m)
+        square = s * s
+        tail = half * m * m
+        correction = s * (tail + square * series(square)) + power * ln2_low + low / x
+        return power * ln2_high - ((tail - correction) - m)
+
+    @exact_kernel
+    def log(x: Any) -> Any:
+        result = log_of_sum(x, real(0))
+        result = x if x == infinity else result
+        result = -infinity if x == 0 else result
+        return nan if x < 0 else result if x == x else x
+
+    @exact_kernel
+    def log1p(x: Any) -> Any:
+        total = one + x
+        # what the sum lost by rounding; from the larger term's side
+        low = x - (total - one) if x < one else one - (total - x)
+        result = log_of_sum(total, low)
+        result = x if x == infinity or x == 0 else result
+        result = -infinity if x == -one else result
+        return nan if x < -one else result if x == x else x
+
+    return log, log1p
+
+
+def _make_order_key(f: _Format) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Integers in the order of the numbers (a NaN stands at one of the two ends); and back."""
+    bits, from_bits, integer = f.bits, f.from_bits, f.integer
+    below_sign, sign = integer(np.iinfo(integer).max), integer(np.iinfo(integer).bits - 1)
+
+    @exact_kernel
+    def order_key(x: Any) -> Any:
+        pattern = bits(x)  # of two negative numbers the larger has the smaller pattern: turn it
+        return integer(pattern ^ ((pattern >> sign) & below_sign))
+
+    @exact_kernel
+    def from_order_key(key: Any) -> Any:
+        return from_bits(key ^ ((key >> sign) & below_sign))
+
+    return order_key, from_order_key
+
+
+def _make_erf() -> Callable[[Any], Any]:
+    """A rational function of x^2, times x; beyond 3.925 the result rounds to 1."""
+    above = polynomial(
+        [-1.60960333262415e-02, -2.95459980854025e-03, -7.34990630326855e-04,
+         -5.69250639462346e-05, -2.10102402082508e-06, 2.77068142495902e-08,
+         -2.72614225801306e-10], np.float32,
+    )  # fmt: skip
+    below = polynomial(
+        [-1.42647390514189e-02, -7.37332916720468e-03, -1.68282697438203e-03,
+         -2.13374055278905e-04, -1.45660718464996e-05], np.float32,
+    )  # fmt: skip
+    furthest, one = np.float32(3.925), np.float32(1)
+
+    @exact_kernel
+    def erf(x: Any) -> Any:
+        square = x * x
+        result = x * above(square) / below(square)
+        return np.copysign(one, x) if abs(x) > furthest else result
+
+    return erf
+
+
+@exact_kernel
+def _erf_double(x: Any) -> Any:
+    return math.erf(x)
+
+
+_orders = _make_order_key(SINGLE), _make_order_key(DOUBLE)
+_logs = _make_log(SINGLE), _make_log(DOUBLE)
+
+exp = _by_type(_make_exp(SINGLE), _make_exp(DOUBLE))
+exp_of_negative = _by_type(_make_exp_of_negative(SINGLE), _make_exp_of_negative(DOUBLE))
+expm1 = _by_type(_make_expm1(SINGLE), _make_expm1(DOUBLE))
+log = _by_type(_logs[0][0], _logs[1][0])
+log1p = _by_type(_logs[0][1], _logs[1][1])
+order_key = _by_type(_orders[0][0], _orders[1][0])
+from_order_key = _by_type(_orders[0][1], _orders[1][1])
+tanh = _by_type(_make_tanh(SINGLE), _make_tanh(DOUBLE))
+erf = _by_type(_make_erf(), _erf_double)

@@ -1,0 +1,288 @@
+"""Matrix multiplication: the loops around the micro-kernels.
+
+    C[m, n] = A[m, k] @ B[k, n]           five ways, chosen by layout and size:
+
+    tiles of C, B as it is      rows of B are contiguous. A is never copied: the micro-kernel takes
+                                its elements one by one, at any stride.
+    tiles of C, B packed        columns of B are not contiguous, or B is so large that the rows of
+                                a panel lie in too many pages. A block of B is copied into panels.
+    dot products                A and B are both contiguous along k, and m is too small to pay for
+                                packing B.
+    a sum of rows               m is 1 and the rows of B are contiguous.
+    row by row                  k is small: each row of C is a short sum of rows of B.
+
+The tiled loops, from the outside in (sizes of one core's caches decide the steps):
+
+    for NC columns of C                       a packed block of B, KC x NC, stays in L3
+      for KC steps of k
+        for MC rows of C                      a block of A, MC x KC, stays in L2
+          for each panel of B
+            for each tile                     a tile of C stays in registers
+
+Source: Goto and van de Geijn (2008) and Van Zee and van de Geijn (2015), as for `micro_kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from numba import prange, types
+
+from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
+from tinytorch.backends.optimized.gemm.gemv_kernel import (
+    GEMV_ROWS,
+    sum_of_rows_f32,
+    sum_of_rows_f64,
+)
+from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
+from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.backends.optimized.jit.cpu import host_vector_unit
+from tinytorch.backends.optimized.jit.library import export, kernel
+
+_UNIT = host_vector_unit()
+REGISTER_BYTES = _UNIT.register_bytes
+TILE_VECTORS = _UNIT.tile_vectors[-1]
+TILE_ROWS = (0, *(_UNIT.tile_rows(v) for v in range(1, TILE_VECTORS + 1)))  # by vectors per row
+PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(TILE_VECTORS + 1))
+DOT_ROWS, DOT_COLUMNS = _UNIT.dot_rows, _UNIT.dot_columns
+
+KC_BYTES = 4096  # of a row of A: steps of k before C goes to memory
+MC = 84  # rows of A: MC * KC_BYTES is a third of a 1 MiB L2 cache
+NC = 2048  # columns of B
+L2_BYTES = 2**20
+PACK_BYTES = 4 * 2**20  # a B of this size is packed, if there are enough rows of A to pay
+PACK_ROWS = 256
+PACK_DEPTH = 64  # steps of k packed at a time, so that few pages are open
+
+SCRATCH_BYTES = KC_BYTES * NC + 4096
+"""Memory that one thread needs to pack a block of B."""
+
+
+@kernel
+def balanced(size: int, most: int) -> int:
+    """The length of the parts, if `size` is cut into equal parts of at most `most`."""
+    parts = (size + most - 1) // most
+    return (size + parts - 1) // max(parts, 1)
+
+
+@kernel
+def _dots_are_cheaper(m: int, n: int, k: int, lanes: int) -> bool:
+    """Whether dot products beat packing B and tiles of C, in units of a vector instruction."""
+    dots = m * n * (k + 10 * lanes)
+    tiles = (n + lanes - 1) // lanes * lanes * k * (m + 6)
+    return dots < tiles
+
+
+@kernel
+def _dots(
+    dot: Callable[..., None], itemsize: int, m: int, n: int, k: int, a: int, rsa: int, b: int,
+    csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
+) -> None:  # fmt: skip
+    """C as dot products of rows of A with columns of B, both contiguous."""
+    rows, columns = balanced(m, DOT_ROWS), balanced(n, DOT_COLUMNS)
+    for j in range(0, n, columns):
+        for i in range(0, m, rows):
+            at = i * ld_start + j * itemsize
+            dot(
+                min(rows, m - i), min(columns, n - j), k, 1, a + i * rsa, rsa, 0,
+                b + j * csb, csb, 0, 0, start + at if start else 0, ld_start,
+                c + i * ldc + j * itemsize, ldc, relu,
+            )  # fmt: skip
+
+
+@kernel
+def _rows(
+    sum_of_rows: Callable[..., None], n: int, k: int, a: int, csa: int, b: int, rsb: int, c: int,
+    start: int, relu: int,
+) -> None:  # fmt: skip
+    """C, a single row, as a sum of the rows of B."""
+    for p in range(0, k, GEMV_ROWS):
+        last = p + GEMV_ROWS >= k
+        sum_of_rows(
+            min(GEMV_ROWS, k - p), n, a + p * csa, csa, b + p * rsb, rsb, c if p else start, c,
+            relu if last else 0,
+        )  # fmt: skip
+
+
+@kernel
+def _row_by_row(
+    sum_of_rows: Callable[..., None], m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int,
+    rsb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
+) -> None:  # fmt: skip
+    """C, with few terms in a sum, in the order in which it lies in memory: that is the limit."""
+    for i in range(m):
+        begin = start + i * ld_start if start else 0
+        sum_of_rows(k, n, a + i * rsa, csa, b, rsb, begin, c + i * ldc, relu)
+
+
+@kernel
+def panel_columns(left: int, lanes: int) -> int:
+    """Columns of the next panel, where `left` columns are left to do."""
+    vectors = min((left + lanes - 1) // lanes, TILE_VECTORS)
+    return min(PANEL_VECTORS[vectors] * lanes, left)
+
+
+@kernel
+def _pack_block(
+    pack: Callable[..., None], itemsize: int, n: int, k: int, b: int, rsb: int, csb: int,
+    scratch: int,
+) -> None:  # fmt: skip
+    """Copy a k x n block of B into panels, one after the other."""
+    lanes = REGISTER_BYTES // itemsize
+    for p in range(0, k, PACK_DEPTH):
+        depth = min(PACK_DEPTH, k - p)
+        j = 0
+        while j < n:
+            columns = panel_columns(n - j, lanes)
+            to = scratch + (j * k + p * columns) * itemsize
+            pack(columns, depth, b + p * rsb + j * csb, csb, rsb, to, columns * itemsize)
+            j += columns
+
+
+@kernel
+def _tiles(
+    tile: Callable[..., None], pack: Callable[..., None], itemsize: int, m: int, n: int, k: int,
+    a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int, ldc: int, start: int,
+    ld_start: int, relu: int, scratch: int,
+) -> None:  # fmt: skip
+    """C tile by tile; B is packed if there is scratch memory for it."""
+    lanes = REGISTER_BYTES // itemsize
+    kc = max(balanced(k, KC_BYTES // itemsize), 1)
+    for jc in range(0, n, NC):
+        block = min(NC, n - jc)
+        for pc in range(0, max(k, 1), kc):
+            depth = min(kc, k - pc)
+            begin, ld_begin = (c, ldc) if pc > 0 else (start, ld_start)
+            relu_now = relu if pc + depth == k else 0
+            if scratch:
+                source = b + pc * rsb + jc * csb
+                _pack_block(pack, itemsize, block, depth, source, rsb, csb, scratch)
+            for ic in range(0, m, MC):
+                height = min(MC, m - ic)
+                j = 0
+                while j < block:
+                    columns = panel_columns(block - j, lanes)
+                    rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
+                    panel, ldb = b + pc * rsb + (jc + j) * csb, rsb
+                    if scratch:
+                        panel, ldb = scratch + j * depth * itemsize, columns * itemsize
+                    for i in range(ic, ic + height, rows):
+                        at = (jc + j) * itemsize
+                        tile(
+                            min(rows, ic + height - i), columns, depth,
+                            a + i * rsa + pc * csa, rsa, csa, panel, ldb,
+                            begin + i * ld_begin + at if begin else 0, ld_begin,
+                            c + i * ldc + at, ldc, relu_now,
+                        )  # fmt: skip
+                    j += columns
+
+
+@kernel
+def _gemm(
+    tile: Callable[..., None], dot: Callable[..., None], sum_of_rows: Callable[..., None],
+    pack: Callable[..., None], itemsize: int, m: int, n: int, k: int, a: int, rsa: int, csa: int,
+    b: int, rsb: int, csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
+    scratch: int,
+) -> None:  # fmt: skip
+    """Choose one of the five ways."""
+    if m == 0 or n == 0:
+        return
+    rsb = itemsize if k <= 1 else rsb
+    csb = itemsize if n == 1 else csb
+    if n == 1 and csa != itemsize and ldc == itemsize and start == 0:
+        # a column is a row: C.T = B.T @ A.T
+        m, n, a, rsa, csa, b, rsb, csb = 1, m, b, csb, rsb, a, csa, rsa
+    lanes = REGISTER_BYTES // itemsize
+    if csa == itemsize and rsb == itemsize and _dots_are_cheaper(m, n, k, lanes):
+        _dots(dot, itemsize, m, n, k, a, rsa, b, csb, c, ldc, start, ld_start, relu)
+        return
+    if m == 1 and csb == itemsize and n * k * itemsize > L2_BYTES // 2:
+        _rows(sum_of_rows, n, k, a, csa, b, rsb, c, start, relu)
+        return
+    if 0 < k <= GEMV_ROWS and csb == itemsize and n * k * itemsize <= L2_BYTES // 8:
+        _row_by_row(sum_of_rows, m, n, k, a, rsa, csa, b, rsb, c, ldc, start, ld_start, relu)
+        return
+    packed = csb != itemsize or (n * k * itemsize >= PACK_BYTES and m > PACK_ROWS)
+    _tiles(
+        tile, pack, itemsize, m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu,
+        scratch if packed else 0,
+    )  # fmt: skip
+
+
+_SIGNATURE = types.void(*[types.intp] * 15)
+
+
+@export("tinytorch_gemm_f32", _SIGNATURE)
+def gemm_f32(
+    m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
+    ldc: int, start: int, ld_start: int, relu: int, scratch: int,
+) -> None:  # fmt: skip
+    """C = start + A @ B (then relu, if set), in float32, on this thread.
+
+    Args:
+        m, n, k: C is m x n, the sum has k terms.
+        a, rsa, csa, b, rsb, csb: addresses, and row and column strides in bytes; any strides.
+        c, ldc: address of C and its row stride; rows are contiguous.
+        start, ld_start: address and row stride of what C starts from: C itself to accumulate, a
+            bias with row stride 0, or address 0 for nothing.
+        relu: not 0: store max(value, 0).
+        scratch: address of SCRATCH_BYTES of memory for packing B.
+    """
+    _gemm(
+        gemm_tile_f32, dot_tile_f32, sum_of_rows_f32, pack_f32, 4,
+        m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch,
+    )  # fmt: skip
+
+
+@export("tinytorch_gemm_f64", _SIGNATURE)
+def gemm_f64(
+    m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
+    ldc: int, start: int, ld_start: int, relu: int, scratch: int,
+) -> None:  # fmt: skip
+    """`gemm_f32` in float64."""
+    _gemm(
+        gemm_tile_f64, dot_tile_f64, sum_of_rows_f64, pack_f64, 8,
+        m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch,
+    )  # fmt: skip
+
+
+@kernel
+def _aligned_part(size: int, count: int, unit: int) -> int:
+    """The length of `count` parts of `size`, rounded up to a multiple of `unit`."""
+    return ((size + count - 1) // count + unit - 1) // unit * unit
+
+
+@cache
+def shared_gemm(itemsize: int) -> Callable[..., None]:
+    """`gemm_f32` or `gemm_f64` on several threads, with their number as the first argument.
+
+    The longer side of C is cut into one part for each.
+    """
+    gemm = gemm_f32 if itemsize == 4 else gemm_f64
+    columns_unit, rows_unit = TILE_VECTORS * REGISTER_BYTES // itemsize, TILE_ROWS[TILE_VECTORS]
+
+    @kernel(parallel=True)
+    def shared(
+        count: int, m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int,
+        csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int, scratch: int,
+    ) -> None:  # fmt: skip
+        side, unit = (n, columns_unit) if n >= m else (m, rows_unit)
+        step = _aligned_part(side, count, unit)
+        for t in prange(count):
+            mine, at = scratch + t * SCRATCH_BYTES, t * step
+            length = max(min(step, side - at), 0)
+            if n >= m:
+                begin = start + at * itemsize if start else 0
+                gemm(
+                    m, length, k, a, rsa, csa, b + at * csb, rsb, csb, c + at * itemsize, ldc,
+                    begin, ld_start, relu, mine,
+                )  # fmt: skip
+            else:
+                begin = start + at * ld_start if start else 0
+                gemm(
+                    length, n, k, a + at * rsa, rsa, csa, b, rsb, csb, c + at * ldc, ldc, begin,
+                    ld_start, relu, mine,
+                )  # fmt: skip
+
+    return shared

@@ -1,0 +1,213 @@
+"""Matrix products of arrays, batches of them, and linear layers."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import prange, types
+
+from tinytorch.backends import reference
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.buffers import empty, workspace
+from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES, gemm_f32, gemm_f64, shared_gemm
+from tinytorch.backends.optimized.jit.entries import SIZE, Entries, array_type
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.backends.optimized.jit.llvm import address
+from tinytorch.dtypes import Array
+
+
+class _Scratch(threading.local):
+    """This thread's memory for packing. Only what is written to is backed by real memory."""
+
+    def __init__(self) -> None:
+        self.parts = 0
+        self.grow(1)
+
+    def grow(self, parts: int) -> int:
+        """The address of at least `parts` times SCRATCH_BYTES."""
+        if parts > self.parts:
+            self.memory = workspace((SCRATCH_BYTES * parts,), np.dtype(np.uint8))
+            self.address: int = self.memory.ctypes.data
+            self.parts = parts
+        return self.address
+
+
+_scratch = _Scratch()
+
+
+def scratch(parts: int = 1) -> int:
+    """Address of SCRATCH_BYTES times `parts`, for this thread only, until its next call."""
+    return _scratch.grow(parts)
+
+
+def _make_entries(dtype: Any, gemm: Callable[..., None]) -> Entries:
+    """The kernels on arrays, for one dtype."""
+    shared = shared_gemm(dtype.bitwidth // 8)
+
+    @kernel(nogil=False)  # only small products come this way
+    def product(a: Array, b: Array, out: Array, scratch: int) -> None:
+        gemm(
+            out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
+            address(b), b.strides[0], b.strides[1], address(out), out.strides[0], 0, 0, 0, scratch,
+        )  # fmt: skip
+
+    @kernel
+    def affine(a: Array, b: Array, bias: Array, out: Array, scratch: int) -> None:
+        gemm(
+            out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
+            address(b), b.strides[0], b.strides[1], address(out), out.strides[0],
+            address(bias) if bias.size else 0, 0, 0, scratch,
+        )  # fmt: skip
+
+    @kernel
+    def affine_parallel(
+        count: int, a: Array, b: Array, bias: Array, out: Array, scratch: int
+    ) -> None:
+        shared(
+            count, out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
+            address(b), b.strides[0], b.strides[1], address(out), out.strides[0],
+            address(bias) if bias.size else 0, 0, 0, scratch,
+        )  # fmt: skip
+
+    @kernel
+    def item(a: Array, b: Array, out: Array, index: int, scratch: int) -> None:
+        """One product of a batch; a batch dimension of size 1 repeats."""
+        i, j = index // out.shape[1], index % out.shape[1]
+        product(
+            a[min(i, a.shape[0] - 1), min(j, a.shape[1] - 1)],
+            b[min(i, b.shape[0] - 1), min(j, b.shape[1] - 1)],
+            out[i, j],
+            scratch,
+        )
+
+    @kernel
+    def batch(a: Array, b: Array, out: Array, scratch: int) -> None:
+        for index in range(out.shape[0] * out.shape[1]):
+            item(a, b, out, index, scratch)
+
+    @kernel(parallel=True)
+    def batch_parallel(count: int, a: Array, b: Array, out: Array, scratch: int) -> None:
+        items = out.shape[0] * out.shape[1]
+        step = (items + count - 1) // count
+        for t in prange(count):
+            for index in range(t * step, min((t + 1) * step, items)):
+                item(a, b, out, index, scratch + t * SCRATCH_BYTES)
+
+    matrix, vector, stack = (array_type(dtype, ndim) for ndim in (2, 1, 4))
+    return Entries(
+        product=(product, matrix, matrix, matrix, SIZE),
+        affine=(affine, matrix, matrix, vector, matrix, SIZE),
+        affine_parallel=(affine_parallel, SIZE, matrix, matrix, vector, matrix, SIZE),
+        batch=(batch, stack, stack, stack, SIZE),
+        batch_parallel=(batch_parallel, SIZE, stack, stack, stack, SIZE),
+    )
+
+
+@cache
+def entries(itemsize: int) -> Entries:
+    """The kernels on arrays whose elements have 4 or 8 bytes."""
+    if itemsize == 4:
+        return _make_entries(types.float32, gemm_f32)
+    return _make_entries(types.float64, gemm_f64)
+
+
+_products: dict[np.dtype[Any], Callable[..., None]] = {}
+"""`entries(...).product` by dtype, once it is there."""
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_NO_BIAS: dict[int, Array] = {4: np.empty(0, np.float32), 8: np.empty(0, np.float64)}
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """a @ b over the last two dimensions; the dimensions before them broadcast.
+
+    Args:
+        a: (..., m, k), any strides. The kernels are for float32 and float64; others go to NumPy.
+        b: (..., k, n), of the same dtype.
+
+    Returns:
+        (..., m, n).
+
+    Example:
+        >>> matmul(np.ones((2, 3)), np.ones((3, 4)))[0, 0]
+        np.float64(3.0)
+    """
+    try:  # the shortest way: the kernel of a small product takes no longer than these lines
+        m, k = a.shape
+        _, n = b.shape
+        dtype = a.dtype
+        product = _products[dtype]
+    except (ValueError, KeyError):
+        return _not_yet_or_no_matrices(a, b)
+    if m * n * k >= threads.SERIAL_BELOW:
+        return _affine(a, b, _NO_BIAS[a.itemsize])
+    out = np.empty((m, n), dtype)
+    product(a, b, out, _scratch.address)
+    return out
+
+
+def _not_yet_or_no_matrices(a: Array, b: Array) -> Array:
+    """`matmul` where it is not the product of two matrices with a kernel that is ready."""
+    if a.dtype not in _FLOATS:
+        return reference.matmul(a, b)
+    if a.ndim != 2 or b.ndim != 2:
+        return _batched(a, b)
+    _products[a.dtype] = entries(a.itemsize).product
+    return matmul(a, b)
+
+
+def linear(x: Array, w: Array, b: Array | None = None) -> Array:
+    """x @ w.T + b, the bias being what the sums start from.
+
+    Args:
+        x: (..., in), float32 or float64.
+        w: (out, in).
+        b: (out,) or None.
+
+    Returns:
+        (..., out).
+    """
+    bias = _NO_BIAS[x.itemsize] if b is None else np.ascontiguousarray(b)
+    if x.ndim == 2:
+        return _affine(x, w.T, bias)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return _affine(rows, w.T, bias).reshape(*x.shape[:-1], w.shape[0])
+
+
+def _affine(a: Array, b: Array, bias: Array) -> Array:
+    """a @ b + bias for matrices."""
+    m, k = a.shape
+    n = b.shape[1]
+    out = empty((m, n), a.dtype)
+    count = threads.threads_for(m * n * k)
+    of_dtype = entries(a.itemsize)
+    of_dtype.run("affine", count, a, b, bias, out, scratch(count))
+    return out
+
+
+def _batched(a: Array, b: Array) -> Array:
+    """Matrix products over batch dimensions."""
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    m, k, n = *a.shape[-2:], b.shape[-1]
+    if b.ndim == 2 and a.flags.c_contiguous:  # one tall matrix
+        return matmul(a.reshape(math.prod(batch) * m, k), b).reshape(*batch, m, n)
+    out = empty((*batch, m, n), a.dtype)
+    a, b, target = (_with_two_batch_dimensions(x, batch) for x in (a, b, out))
+    items = target.shape[0] * target.shape[1]
+    of_dtype = entries(a.itemsize)
+    count = min(threads.threads_for(items * m * n * k), max(items, 1))
+    of_dtype.run("batch", count, a, b, target, scratch(count))
+    return out
+
+
+def _with_two_batch_dimensions(x: Array, batch: tuple[int, ...]) -> Array:
+    """x as (p, q, rows, columns); p or q may be 1 where it broadcasts."""
+    if len(batch) > 2:
+        x = np.broadcast_to(x, (*batch, *x.shape[-2:]))
+        return x.reshape(math.prod(batch[:-1]), *x.shape[-3:])
+    return x.reshape((1,) * (4 - x.ndim) + x.shape)

@@ -1,0 +1,257 @@
+"""The GEMM micro-kernel: a tile of C that stays in vector registers (emitted as LLVM IR).
+
+                       row k of B:  vectors
+                     +------+------+------+------+
+                     |  B0  |  B1  |  B2  |  B3  |     4 vector loads
+                     +------+------+------+------+
+     column k  +-+   +------+------+------+------+
+     of A      |a|-->|      |      |      |      |
+               |a|-->|  C   +=  a  *  B          |     rows broadcasts of an element of A,
+               |:|   |      |      |      |      |     rows * vectors fused multiply-adds
+               |a|-->|      |      |      |      |
+               +-+   +------+------+------+------+
+
+The FMA units are the limit, not the loads: a step of k costs rows + vectors loads for rows *
+vectors FMAs, and C leaves the registers only when k is done. For ragged columns the last vector of
+a row is masked; ragged rows are other entries of a jump table over (vectors, rows). Two things keep
+LLVM from spoiling the loop:
+
+- k is not unrolled, or neighbouring loads of A are merged into short vectors and shuffled apart.
+- The addresses of the rows of A are p + {1, 2, 4, 8} * s, where s is the row stride times an odd
+  number, kept in a register whose origin is hidden; LLVM would otherwise keep one pointer per row
+  and run out of registers.
+
+Source: Goto and van de Geijn, Anatomy of high-performance matrix multiplication, ACM TOMS 34
+(2008); Van Zee and van de Geijn, BLIS, ACM TOMS 41 (2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from tinytorch.backends.optimized.jit.cpu import MOST_ROWS, host_vector_unit
+from tinytorch.backends.optimized.jit.library import export
+from tinytorch.backends.optimized.jit.llvm import (
+    I64,
+    Value,
+    VectorEmitter,
+    i64,
+    memory,
+    vector_intrinsic,
+)
+
+Operands = Callable[[list[Value]], tuple[Value, list[Value], list[Value]]]
+
+
+def emit_tile(
+    e: VectorEmitter,
+    k: Value,
+    rsa: Value,
+    sums: list[list[Value]],
+    walk: Sequence[Value],
+    operands: Operands,
+    unroll: bool = False,
+) -> list[list[Value]]:
+    """sums[r][j] + the sum over k of A[r, k] * (vector j of row k of B).
+
+    Args:
+        k: number of steps.
+        rsa: bytes from one row of A to the next.
+        sums: the tile before the first step, rows x vectors.
+        walk: the values that the walk through A and B carries from step to step.
+        operands: from those a pointer to A[0, k], the vectors of row k of B, and the next values.
+        unroll: let LLVM do two steps of k in one.
+    """
+    rows, vectors = len(sums), len(sums[0])
+    odd = {factor: e.opaque(e.mul(rsa, factor)) for factor in range(1, rows, 2)}
+    offsets = [i64(0)]
+    for r in range(1, rows):
+        power = min(r & -r, 8)  # the scales that an x86 address has
+        offsets.append(e.mul(odd[r // power], power))
+
+    def step(state: list[Value]) -> list[Value]:
+        now = state[len(walk) :]
+        column, b, carried = operands(state[: len(walk)])
+        for r in range(rows):
+            x = e.splat(e.load_scalar(e.at(column, offsets[r])))
+            for j in range(vectors):
+                now[r * vectors + j] = e.fma(x, b[j], now[r * vectors + j])
+        return [*carried, *now]
+
+    flat = [value for row in sums for value in row]
+    flat = e.loop(k, [*walk, *flat], step, unroll)[len(walk) :]
+    return [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
+
+
+def tile_table(e: VectorEmitter, rows: Value, columns: Value, emit: Callable[..., None]) -> None:
+    """A jump table over the sizes of a tile: run emit(rows, vectors) for the one at hand."""
+    unit = host_vector_unit()
+    vectors = e.builder.sdiv(e.add(columns, e.lanes - 1), i64(e.lanes))
+    cases = {
+        v * (MOST_ROWS + 1) + r: partial(emit, r, v)
+        for v in unit.tile_vectors
+        for r in range(1, unit.tile_rows(v) + 1)
+    }
+    e.switch(e.add(e.mul(vectors, MOST_ROWS + 1), rows), cases)
+
+
+def _emit_gemm_tile(
+    e: VectorEmitter,
+    arguments: Sequence[Value],
+    indirect: bool,
+    masks: Sequence[Value],
+    rows: int,
+    vectors: int,
+) -> None:
+    """One tile size: start from zero or from memory, accumulate, store."""
+    _, k, a, rsa, steps, b, ldb, start, ld_start, c, ldc, relu = arguments
+    build = e.builder
+    a, b, start, c = (e.pointer(address) for address in (a, b, start, c))
+
+    def at(base: Value, ld: Value, r: int, j: int) -> Value:
+        return e.at(e.at(base, e.mul(ld, r)), j * e.register_bytes)
+
+    def from_memory() -> list[Value]:
+        return [
+            e.load(at(start, ld_start, r, j), masks[j]) for r in range(rows) for j in range(vectors)
+        ]
+
+    def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+        place, b = walk
+        row = [e.load(e.at(b, j * e.register_bytes), masks[j]) for j in range(vectors)]
+        if indirect:
+            column = e.at(a, e.load_scalar(place, I64))
+            return column, row, [e.at(place, 8), e.at(b, ldb)]
+        return place, row, [e.at(place, steps), e.at(b, ldb)]
+
+    given = build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0))
+    flat = e.either(given, from_memory, lambda: [e.zeros] * (rows * vectors))
+    sums = [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
+    walk = [e.pointer(steps) if indirect else a, b]
+    # Later LLVM may take two steps at a time: it asks earlier for the lines of a transposed A.
+    sums = emit_tile(e, k, rsa, sums, walk, operands, unroll=not indirect)
+    # a branch: comparisons would take as many cycles as two steps of k
+    flat = e.either(
+        build.icmp_signed("!=", relu, i64(0)),
+        lambda: [e.at_least(value, e.zeros) for row in sums for value in row],
+        lambda: [value for row in sums for value in row],
+    )
+    for r in range(rows):
+        for j in range(vectors):
+            e.store(flat[r * vectors + j], at(c, ldc, r, j), masks[j])
+
+
+def _gemm_tile_twin(
+    dtype: Any, rows: int, columns: int, k: int, a: int, rsa: int, csa: int, b: int, ldb: int,
+    start: int, ld_start: int, c: int, ldc: int, relu: int,
+) -> None:  # fmt: skip
+    result = memory(dtype, a, (rows, k), (rsa, csa)) @ memory(dtype, b, (k, columns), (ldb,))
+    if start:
+        result += memory(dtype, start, (rows, columns), (ld_start,))
+    memory(dtype, c, (rows, columns), (ldc,))[...] = np.maximum(result, 0) if relu else result
+
+
+def _indirect_tile_twin(
+    dtype: Any, rows: int, columns: int, k: int, a: int, rsa: int, table: int, b: int, ldb: int,
+    start: int, ld_start: int, c: int, ldc: int, relu: int,
+) -> None:  # fmt: skip
+    packed = np.empty((k, rows), dtype)
+    for step, offset in enumerate(memory(np.int64, table, (k,))):
+        packed[step] = memory(dtype, a + int(offset), (rows,), (rsa,))
+    _gemm_tile_twin(
+        dtype, rows, columns, k, packed.ctypes.data, packed.itemsize, packed.strides[0], b, ldb,
+        start, ld_start, c, ldc, relu,
+    )  # fmt: skip
+
+
+def _emit_table(e: VectorEmitter, rows: Value, arguments: Sequence[Value], indirect: bool) -> None:
+    columns = arguments[0]
+
+    def emit(rows: int, vectors: int) -> None:
+        last = e.first_lanes(e.add(columns, (1 - vectors) * e.lanes))
+        masks = [*[None] * (vectors - 1), last]
+        if vectors == 1 or host_vector_unit().masks_are_free:
+            _emit_gemm_tile(e, arguments, indirect, masks, rows, vectors)
+            return
+        full = e.builder.icmp_signed("==", columns, i64(vectors * e.lanes))
+        with e.builder.if_else(full) as (plain, ragged):
+            with plain:
+                _emit_gemm_tile(e, arguments, indirect, [None] * vectors, rows, vectors)
+            with ragged:
+                _emit_gemm_tile(e, arguments, indirect, masks, rows, vectors)
+
+    tile_table(e, rows, columns, emit)
+
+
+@vector_intrinsic(_gemm_tile_twin)
+def _gemm_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
+    _emit_table(e, rows, arguments, indirect=False)
+
+
+@vector_intrinsic(_indirect_tile_twin)
+def _indirect_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
+    _emit_table(e, rows, arguments, indirect=True)
+
+
+_SIGNATURE = types.void(*[types.intp] * 13)
+
+
+@export("tinytorch_gemm_tile_f32", _SIGNATURE)
+def gemm_tile_f32(
+    rows: int, columns: int, k: int, a: int, rsa: int, csa: int, b: int, ldb: int, start: int,
+    ld_start: int, c: int, ldc: int, relu: int,
+) -> None:  # fmt: skip
+    """C = start + A @ B (then relu, if set) for one register tile, in float32.
+
+    Args:
+        rows, columns: size of the tile; columns up to `tile_vectors` registers, rows up to what
+            `VectorUnit.tile_rows` says for them.
+        k: columns of A and rows of B.
+        a, rsa, csa: address of A, row and column stride, all in bytes.
+        b, ldb: address of B and its row stride; the elements of a row are adjacent.
+        start, ld_start: what C starts from, and its row stride (0 repeats one row: a bias; C itself
+            accumulates); address 0 starts from zero.
+        c, ldc: address of C and its row stride; rows are contiguous.
+        relu: not 0: store max(value, 0).
+    """
+    _gemm_tile(np.float32, rows, columns, k, a, rsa, csa, b, ldb, start, ld_start, c, ldc, relu)
+
+
+@export("tinytorch_gemm_tile_f64", _SIGNATURE)
+def gemm_tile_f64(
+    rows: int, columns: int, k: int, a: int, rsa: int, csa: int, b: int, ldb: int, start: int,
+    ld_start: int, c: int, ldc: int, relu: int,
+) -> None:  # fmt: skip
+    """`gemm_tile_f32` in float64."""
+    _gemm_tile(np.float64, rows, columns, k, a, rsa, csa, b, ldb, start, ld_start, c, ldc, relu)
+
+
+@export("tinytorch_indirect_tile_f32", _SIGNATURE)
+def indirect_tile_f32(
+    rows: int, columns: int, k: int, a: int, rsa: int, table: int, b: int, ldb: int, start: int,
+    ld_start: int, c: int, ldc: int, relu: int,
+) -> None:  # fmt: skip
+    """`gemm_tile_f32` where column p of A lies table[p] bytes after `a`, in float32.
+
+    Args:
+        table: address of k byte offsets (int64), for A[r, p] = element at a + table[p] + r * rsa.
+    """
+    _indirect_tile(
+        np.float32, rows, columns, k, a, rsa, table, b, ldb, start, ld_start, c, ldc, relu
+    )
+
+
+@export("tinytorch_indirect_tile_f64", _SIGNATURE)
+def indirect_tile_f64(
+    rows: int, columns: int, k: int, a: int, rsa: int, table: int, b: int, ldb: int, start: int,
+    ld_start: int, c: int, ldc: int, relu: int,
+) -> None:  # fmt: skip
+    """`indirect_tile_f32` in float64."""
+    _indirect_tile(
+        np.float64, rows, columns, k, a, rsa, table, b, ldb, start, ld_start, c, ldc, relu
+    )

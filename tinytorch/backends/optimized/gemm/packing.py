@@ -1,0 +1,169 @@
+"""Packing: copy a block of a matrix into the order in which the micro-kernel reads it.
+
+A panel holds, for each step of k, the elements of up to `width` rows of A (or columns of B) side by
+side, so that the micro-kernel walks through memory in one direction whatever the strides were:
+
+    A   r0: a b c d ...            packed:  a e i | b f j | c g k | ...
+        r1: e f g h ...   -->               k = 0   k = 1   k = 2
+        r2: i j k l ...
+
+Where k runs along memory that is a transposition: blocks of lanes x lanes go through registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from tinytorch.backends.optimized.jit.library import export
+from tinytorch.backends.optimized.jit.llvm import (
+    Value,
+    VectorEmitter,
+    i64,
+    memory,
+    vector_intrinsic,
+)
+
+TRANSPOSE_BYTES = 32
+"""Register size for transposing: four blocks of 8 x 8 take 96 shuffles, one of 16 x 16 as much as
+128 of them, where a processor does a shuffle of 64 bytes in two halves."""
+
+
+def emit_transpose(e: VectorEmitter, rows: list[Value]) -> list[Value]:
+    """The transpose of a lanes x lanes block held in registers.
+
+    Blocks off the diagonal are swapped, first of half the size, then of a quarter, ... (Eklundh, A
+    fast computer method for matrix transposing, IEEE Trans. Computers C-21, 1972).
+    """
+    lanes = e.lanes
+    size = lanes // 2
+    while size:
+        upper = [i if not i & size else lanes + i - size for i in range(lanes)]
+        lower = [i + size if not i & size else lanes + i for i in range(lanes)]
+        for i in range(lanes):
+            if not i & size:
+                x, y = rows[i], rows[i + size]
+                rows[i], rows[i + size] = e.shuffle(x, y, upper), e.shuffle(x, y, lower)
+        size //= 2
+    return rows
+
+
+def _pack_twin(
+    dtype: Any, width: int, depth: int, source: int, across: int, along: int, target: int, ld: int
+) -> None:
+    memory(dtype, target, (depth, width), (ld,))[...] = memory(
+        dtype, source, (depth, width), (along, across)
+    )
+
+
+@vector_intrinsic(_pack_twin)
+def _pack(
+    e: VectorEmitter, width: Value, depth: Value, source: Value, across: Value, along: Value,
+    target: Value, ld: Value,
+) -> None:  # fmt: skip
+    build = e.builder
+    source, target = e.pointer(source), e.pointer(target)
+
+    def copy_vectors(source: Value, target: Value) -> None:
+        """Elements of a step are adjacent: copy them as vectors."""
+
+        def step(state: list[Value]) -> list[Value]:
+            def vector(state: list[Value]) -> list[Value]:
+                left, x, y = state
+                mask = e.first_lanes(left)
+                e.store(e.load(x, mask), y, mask)
+                return [e.add(left, -e.lanes), e.at(x, e.register_bytes), e.at(y, e.register_bytes)]
+
+            vectors = build.sdiv(e.add(width, e.lanes - 1), i64(e.lanes))
+            e.loop(vectors, [width, *state], vector)
+            return [e.at(state[0], along), e.at(state[1], ld)]
+
+        e.loop(depth, [source, target], step)
+
+    def transpose_blocks(e: VectorEmitter, source: Value, target: Value) -> None:
+        """Elements of a row are adjacent: transpose blocks of lanes x lanes."""
+
+        def group(state: list[Value]) -> list[Value]:
+            rows, x, y = state
+            last = e.add(rows, -1)
+            offsets = []
+            for r in range(e.lanes):  # a row beyond the last is the last again; it is not stored
+                row = build.select(build.icmp_signed("<", i64(r), last), i64(r), last)
+                offsets.append(build.mul(row, across))
+            mask = e.first_lanes(rows)
+
+            def block(state: list[Value]) -> list[Value]:
+                p, q = state
+                for column in emit_transpose(e, [e.load(e.at(p, offset)) for offset in offsets]):
+                    e.store(column, q, mask)
+                    q = e.at(q, ld)
+                return [e.at(p, e.register_bytes), q]
+
+            whole = build.sdiv(depth, i64(e.lanes))
+            p, q = e.loop(whole, [x, y], block)
+            left = build.sub(depth, e.mul(whole, e.lanes))
+            with build.if_then(build.icmp_signed(">", left, i64(0))):
+                part = e.first_lanes(left)
+                rest = emit_transpose(e, [e.load(e.at(p, offset), part) for offset in offsets])
+                for k, column in enumerate(rest[:-1]):
+                    with build.if_then(build.icmp_signed("<", i64(k), left)):
+                        e.store(column, q, mask)
+                    q = e.at(q, ld)
+            x = e.at(x, e.mul(across, e.lanes))
+            return [e.add(rows, -e.lanes), x, e.at(y, e.register_bytes)]
+
+        groups = build.sdiv(e.add(width, e.lanes - 1), i64(e.lanes))
+        e.loop(groups, [width, source, target], group)
+
+    def copy_elements(source: Value, target: Value) -> None:
+        """Any strides."""
+
+        def step(state: list[Value]) -> list[Value]:
+            def element(state: list[Value]) -> list[Value]:
+                e.store_scalar(e.load_scalar(state[0]), state[1])
+                return [e.at(state[0], across), e.at(state[1], e.itemsize)]
+
+            e.loop(width, state, element)
+            return [e.at(state[0], along), e.at(state[1], ld)]
+
+        e.loop(depth, [source, target], step)
+
+    def has_adjacent(stride: Value) -> Value:
+        return build.icmp_signed("==", stride, i64(e.itemsize))
+
+    with build.if_else(has_adjacent(across)) as (adjacent, other):
+        with adjacent:
+            copy_vectors(source, target)
+        with other, build.if_else(has_adjacent(along)) as (transposed, scattered):
+            with transposed:
+                transpose_blocks(e.narrowed(TRANSPOSE_BYTES), source, target)
+            with scattered:
+                copy_elements(source, target)
+
+
+_SIGNATURE = types.void(*[types.intp] * 7)
+
+
+@export("tinytorch_pack_f32", _SIGNATURE)
+def pack_f32(
+    width: int, depth: int, source: int, across: int, along: int, target: int, ld: int
+) -> None:
+    """target[p * ld + r] = source[r * across + p * along] for r < width and p < depth, in float32.
+
+    Args:
+        width, depth: elements of a step, and steps.
+        source: address of the first element.
+        across, along: bytes between elements of a step, and between steps.
+        target, ld: address of the panel, and bytes between its steps.
+    """
+    _pack(np.float32, width, depth, source, across, along, target, ld)
+
+
+@export("tinytorch_pack_f64", _SIGNATURE)
+def pack_f64(
+    width: int, depth: int, source: int, across: int, along: int, target: int, ld: int
+) -> None:
+    """`pack_f32` in float64."""
+    _pack(np.float64, width, depth, source, across, along, target, ld)

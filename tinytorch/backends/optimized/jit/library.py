@@ -1,0 +1,226 @@
+"""The kernel library: the decorator that compiles a function, and the C symbols kernels export.
+
+    @kernel
+    def axpy(alpha, x, y):
+        for i in range(x.size):
+            y[i] += alpha * x[i]
+
+A kernel is compiled for the types it is called with, at the first such call, and kept on disk
+(`cache`). With NUMBA_DISABLE_JIT=1 the decorators return the function itself, to be stepped
+through in a debugger.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar, cast, overload
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+from numba import types
+from numba.core.bytecode import FunctionIdentity
+from numba.core.ccallback import CFunc
+
+from tinytorch.backends.optimized import threads
+from tinytorch.backends.optimized.jit.cache import KernelCache, cache_info, clear_cache
+
+__all__ = [
+    "FASTMATH",
+    "JIT",
+    "cache_info",
+    "clear_cache",
+    "compile_source",
+    "export",
+    "kernel",
+    "warm_up",
+    "warm_ups",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_config: Any = numba.config  # numba makes its attributes at run time
+
+# Numba tells functions of one name and type apart by a number that it counts up from 1 in every
+# process. Machine code out of the cache has the numbers of the processes that made it: that of two
+# loops with the same name could have the same symbol, and one would run in place of the other. So
+# every process counts from a place of its own.
+_identity: Any = FunctionIdentity
+_identity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
+
+JIT = not _config.DISABLE_JIT
+
+# Reassociation lets LLVM vectorise a sum. `nnan` and `ninf` are left out: NaN stays NaN.
+FASTMATH = frozenset({"reassoc", "nsz", "arcp", "contract", "afn"})
+
+
+@overload
+def kernel(function: F) -> F: ...
+@overload
+def kernel(
+    *,
+    fastmath: frozenset[str] = FASTMATH,
+    parallel: bool = False,
+    force_inline: bool = False,
+    nogil: bool = True,
+) -> Callable[[F], F]: ...
+def kernel(
+    function: F | None = None,
+    *,
+    fastmath: frozenset[str] = FASTMATH,
+    parallel: bool = False,
+    force_inline: bool = False,
+    nogil: bool = True,
+) -> F | Callable[[F], F]:
+    """Compile a function with the flags that all kernels share, and cache the result on disk.
+
+    Division by zero gives infinity or NaN as in NumPy (an exception would also prevent vector
+    code), and the kernel releases the interpreter lock.
+
+    Args:
+        fastmath: which liberties LLVM may take with floating point; none for code whose rounding
+            matters, such as the polynomials of `elementwise.math`.
+        parallel: `prange` loops run on several threads. Such a kernel takes the number of threads
+            as an argument and is called only through `threads`.
+        force_inline: always inline into callers, so that their loops can be vectorised. Such a
+            kernel is called from kernels only.
+        nogil: release the interpreter lock, which takes 50 ns.
+    """
+
+    def compile_lazily(function: F) -> F:
+        if not JIT:
+            return np.errstate(all="ignore")(function)
+        if parallel:
+            threads.select_layer()
+        options: dict[str, Any] = {
+            "error_model": "numpy",
+            "fastmath": set(fastmath),
+            "nogil": nogil,
+            "parallel": parallel,
+            "forceinline": force_inline,
+            # entry points that nobody uses would double the time to compile
+            "no_cfunc_wrapper": True,
+            "no_cpython_wrapper": force_inline,
+        }
+        dispatcher: Any = numba.njit(**options)(function)
+        dispatcher._cache = KernelCache(function, lambda: _register_symbols(function))
+        return cast(F, dispatcher)
+
+    return compile_lazily if function is None else compile_lazily(function)
+
+
+def compile_source(name: str, source: str, namespace: dict[str, Any], **options: Any) -> Any:
+    """Compile the function `name` that the text `source` defines, as `kernel` does.
+
+    The text is registered with `linecache`, so tracebacks and debuggers show it.
+
+    Args:
+        name: the function to take from the source.
+        source: Python source.
+        namespace: the globals the source may use.
+        options: as for `kernel`.
+    """
+    filename = f"<tinytorch {name}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    scope = {**namespace, "__name__": __name__}  # numba imports the module again from its cache
+    exec(compile(source, filename, "exec"), scope)
+    return kernel(**options)(scope[name])
+
+
+class _Export:
+    """A kernel under a C name. It is compiled and registered when first needed."""
+
+    def __init__(self, symbol: str, signature: Any, function: FunctionType) -> None:
+        self.symbol = symbol
+        self.function = function
+        self.signature = signature
+        self.callback: Any = None
+
+    def register(self) -> None:
+        if self.callback is None:
+            options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nogil": True}
+            signature = (self.signature.args, self.signature.return_type)
+            callback: Any = CFunc(self.function, signature, {}, options)
+            callback._cache = KernelCache(self.function, lambda: _register_symbols(self.function))
+            callback.compile()
+            llvm.add_symbol(self.symbol, callback.address)
+            self.callback = callback  # its code lives as long as this
+
+
+exports: dict[str, _Export] = {}
+
+
+def export(symbol: str, signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Export a function as the C symbol `symbol`, for other kernels to call without inlining it.
+
+    A large kernel is then compiled once, not once in each caller: generated code that calls it
+    compiles in a fraction of a second. The decorated name is a `types.ExternalFunction`; call it
+    from kernels only. Its symbol is registered whenever a kernel that refers to it is about to be
+    loaded.
+
+    Args:
+        symbol: the C name; `tinytorch_` in front keeps it apart from other libraries.
+        signature: a numba signature, `types.void(types.intp, types.intp)`.
+
+    Raises:
+        ValueError: the symbol is exported already.
+    """
+
+    def declare(function: Callable[..., Any]) -> Any:
+        if not JIT:
+            return function
+        if symbol in exports:
+            raise ValueError(f"the symbol {symbol!r} is exported already; choose another name")
+        assert isinstance(function, FunctionType)
+        exports[symbol] = _Export(symbol, signature, function)
+        return types.ExternalFunction(symbol, signature)
+
+    return declare
+
+
+def _register_symbols(function: Any, seen: set[int] | None = None) -> None:
+    """Register the exported symbols that `function` refers to, also through other kernels."""
+    seen = set() if seen is None else seen
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    for value in _referenced(function):
+        if isinstance(value, types.ExternalFunction):
+            if value.symbol in exports:
+                exports[value.symbol].register()
+        elif hasattr(value, "py_func"):  # another kernel
+            _register_symbols(value.py_func, seen)
+
+
+def _referenced(function: FunctionType) -> Iterator[Any]:
+    """The global and closure values that a function's code names; `module.name` is looked up."""
+    names = function.__code__.co_names
+    for name in names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            yield from (getattr(value, attribute, None) for attribute in names)
+        else:
+            yield value
+    for cell in function.__closure__ or ():
+        yield cell.cell_contents
+
+
+_warm_ups: list[Callable[[], object]] = []
+
+
+def warm_up(function: F) -> F:
+    """Register a function of no arguments that calls a module's kernels once on small arrays.
+
+    `precompile.load_library` runs them all; what they call is thereby compiled, or loaded.
+    """
+    _warm_ups.append(function)
+    return function
+
+
+def warm_ups() -> tuple[Callable[[], object], ...]:
+    """The functions that `warm_up` was given, in that order."""
+    return tuple(_warm_ups)

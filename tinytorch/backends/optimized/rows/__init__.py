@@ -1,0 +1,10 @@
+"""Functions of the rows of a matrix.
+
+rows            what they share: layout, sums and maxima of a row
+reductions      sums, maxima and minima
+softmax         with log-softmax
+cross_entropy
+layer_norm
+batch_norm      whose rows are channels
+embedding       rows by index
+"""

@@ -1,0 +1,122 @@
+"""Batch normalisation with the statistics of the batch, and its gradients.
+
+    xhat = (x - mean_c) r_c,   r_c = 1 / sqrt(var_c + eps),   out = xhat w_c + b_c
+
+for every channel c, over the batch and all positions; the variance is the biased one. The formula
+of the gradient is that of layer normalisation, with a channel in the place of a row.
+
+Source: S. Ioffe, C. Szegedy, "Batch normalization", ICML 2015, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized import buffers
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.backends.optimized.rows.rows import squares, total
+from tinytorch.dtypes import Array
+
+
+@kernel(force_inline=True)
+def _statistics(x: Any, c: int, eps: Any) -> Any:
+    """Mean, and 1 / sqrt(variance + eps), of channel c of x (n, channels, positions).
+
+    The sums over an image are added up in float64: a batch can have millions of elements.
+    """
+    real, count = x.dtype.type, x.shape[0] * x.shape[2]
+    all_values, all_squares = 0.0, 0.0
+    for n in range(x.shape[0]):
+        all_values += total(x[n, c])
+    mean = real(all_values / count)
+    for n in range(x.shape[0]):
+        all_squares += squares(x[n, c], mean)
+    return mean, real(1.0 / math.sqrt(all_squares / count + eps))
+
+
+@kernel
+def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
+    for c in range(x.shape[1]):
+        mean, scale = _statistics(x, c, eps)
+        factor = scale * w[c]
+        for n in range(x.shape[0]):
+            row, result = x[n, c], out[n, c]
+            for j in range(row.size):
+                result[j] = (row[j] - mean) * factor + b[c]
+
+
+@kernel(force_inline=True)
+def _sums(g: Any, x: Any, c: int, mean: Any) -> Any:
+    """sum g, and sum g (x - mean), over channel c."""
+    real = x.dtype.type
+    upper_sum, along = 0.0, 0.0
+    for n in range(x.shape[0]):
+        upper, row = g[n, c], x[n, c]
+        part, slope = real(0), real(0)
+        for j in range(row.size):
+            part += upper[j]
+            slope += upper[j] * (row[j] - mean)
+        upper_sum += part
+        along += slope
+    return upper_sum, along
+
+
+@kernel
+def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
+    real, count = x.dtype.type, x.shape[0] * x.shape[2]
+    for c in range(x.shape[1]):
+        mean, scale = _statistics(x, c, eps)
+        upper_sum, along = _sums(g, x, c, mean)
+        shift, slope = real(upper_sum / count), real(along / count) * scale * scale
+        factor = scale * w[c]
+        for n in range(x.shape[0]):
+            upper, row, result = g[n, c], x[n, c], dx[n, c]
+            for j in range(row.size):
+                result[j] = factor * (upper[j] - shift - (row[j] - mean) * slope)
+
+
+@kernel
+def _weight(g: Array, x: Array, eps: float, dw: Array) -> None:
+    for c in range(x.shape[1]):
+        mean, scale = _statistics(x, c, eps)
+        dw[c] = _sums(g, x, c, mean)[1] * scale
+
+
+def _as_channels(x: Array) -> Array:
+    """x (n, c, ...) as a contiguous (n, c, positions)."""
+    return np.ascontiguousarray(x).reshape(*x.shape[:2], math.prod(x.shape[2:]))
+
+
+def batch_norm(x: Array, w: Array, b: Array, *, eps: float) -> Array:
+    """Normalise every channel to mean 0 and variance 1 over the batch, then scale and shift.
+
+    Args:
+        x: (n, c, ...), float32 or float64.
+        w, b: (c,).
+        eps: added to the variance.
+    """
+    channels = _as_channels(x)
+    out = buffers.empty(channels.shape, x.dtype)
+    if x.size:
+        _forward(channels, np.ascontiguousarray(w), np.ascontiguousarray(b), float(eps), out)
+    return out.reshape(x.shape)
+
+
+def batch_norm_backward(g: Array, x: Array, w: Array, *, eps: float) -> Array:
+    """Gradient of `batch_norm` for x, through the statistics as well."""
+    channels = _as_channels(x)
+    dx = buffers.empty(channels.shape, x.dtype)
+    if x.size:
+        _backward(_as_channels(g), channels, np.ascontiguousarray(w), float(eps), dx)
+    return dx.reshape(x.shape)
+
+
+def batch_norm_weight(g: Array, x: Array, *, eps: float) -> Array:
+    """Gradient of `batch_norm` for w, (c,): the sum over batch and positions of g xhat."""
+    dw = np.zeros(x.shape[1], x.dtype)
+    if x.size:
+        _weight(_as_channels(g), _as_channels(x), float(eps), dw)
+    return dw

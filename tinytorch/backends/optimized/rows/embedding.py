@@ -1,0 +1,55 @@
+"""Gathering rows by index (an embedding lookup), and adding them back."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinytorch.backends.optimized import buffers
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.dtypes import Array
+
+
+@kernel
+def _scatter_add(index: Array, g: Array, out: Array) -> None:
+    """On one thread: several indices may name the same row."""
+    for i in range(index.size):
+        source, target = g[i], out[index[i]]
+        for j in range(source.size):
+            target[j] += source[j]
+
+
+def take(x: Array, index: Array) -> Array:
+    """Rows of `x`, in the order of `index`.
+
+    Args:
+        x: (length, ...), float32 or float64.
+        index: any shape, int64, each in 0 .. length - 1.
+
+    Returns:
+        index.shape + x.shape[1:].
+    """
+    out = buffers.empty(index.shape + x.shape[1:], x.dtype)
+    # NumPy copies whole rows, as fast as memory allows. "clip" is its mode without a check.
+    return np.take(x, index, axis=0, out=out, mode="clip")
+
+
+def scatter_add(g: Array, index: Array, *, length: int) -> Array:
+    """The adjoint of `take`: row i of `g` is added to row index[i] of zeros.
+
+    Args:
+        g: index.shape + (...).
+        index: any shape, int64.
+        length: rows of the result.
+
+    Returns:
+        (length, ...).
+    """
+    shape = g.shape[index.ndim :]
+    width = math.prod(shape)
+    out = buffers.empty((length, width), g.dtype)
+    out[...] = 0
+    rows = np.ascontiguousarray(g).reshape(index.size, width)
+    _scatter_add(np.ascontiguousarray(index).reshape(-1), rows, out)
+    return out.reshape(length, *shape)

@@ -1,0 +1,172 @@
+"""Sums, maxima and minima over some dimensions.
+
+Adjacent dimensions that are reduced count as one, and so do those between them: every reduction
+is then a sequence of steps (outer, reduced, inner) -> (outer, inner), of which there are two kinds.
+With inner = 1 a row becomes one number; otherwise whole rows are combined, element by element. Both
+walk along memory.
+
+Sums are made in blocks, and the blocks added up in float64 (rows) or a second time (columns), so
+the error grows with the length of a block and not with the number of elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized import buffers
+from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
+from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.backends.optimized.jit.parallel import shared
+from tinytorch.backends.optimized.rows.rows import total
+from tinytorch.dtypes import Array
+
+BLOCK = 4096  # elements of a row summed in the array's own dtype
+COLUMN_BLOCK = 128  # rows
+
+
+Kernel = Callable[..., None]
+Shape = tuple[int, ...]
+
+
+@kernel
+def _sum_rows(x: Array, out: Array) -> None:
+    for i in range(x.shape[0]):
+        row, blocks = x[i], 0.0
+        for first in range(0, row.size, BLOCK):
+            blocks += total(row[first : first + BLOCK])
+        out[i] = blocks
+
+
+@kernel
+def _sum_columns(x: Array, out: Array) -> None:
+    part = np.empty(x.shape[2], x.dtype)
+    for i in range(x.shape[0]):
+        result = out[i]
+        result[:] = 0
+        for first in range(0, x.shape[1], COLUMN_BLOCK):
+            part[:] = 0
+            for r in range(first, min(first + COLUMN_BLOCK, x.shape[1])):
+                row = x[i, r]
+                for j in range(row.size):
+                    part[j] += row[j]
+            for j in range(result.size):
+                result[j] += part[j]
+
+
+@kernel(force_inline=True)
+def _above(a: Any, b: Any) -> Any:
+    return a > b
+
+
+@kernel(force_inline=True)
+def _below(a: Any, b: Any) -> Any:
+    return a < b
+
+
+def _extreme(beats: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
+    """The element that beats all others, of rows and of columns; NaN if there is one."""
+
+    @kernel
+    def of_rows(x: Array, out: Array) -> None:
+        for i in range(x.shape[0]):
+            row = x[i]
+            best, has_nan = order_key(row[0]), False
+            for j in range(row.size):
+                key = order_key(row[j])
+                best = key if beats(key, best) else best
+                has_nan |= row[j] != row[j]
+            out[i] = np.nan if has_nan else from_order_key(best)
+
+    @kernel
+    def of_columns(x: Array, out: Array) -> None:
+        for i in range(x.shape[0]):
+            result, start = out[i], x[i, 0]
+            for j in range(start.size):
+                result[j] = start[j]
+            for r in range(1, x.shape[1]):
+                row = x[i, r]
+                for j in range(row.size):
+                    # a NaN that is there stays: it is beaten by nothing
+                    wins = beats(row[j], result[j]) or row[j] != row[j]
+                    result[j] = row[j] if wins else result[j]
+
+    return of_rows, of_columns
+
+
+KERNELS = {
+    "sum": (_sum_rows, _sum_columns),
+    "amax": _extreme(_above),
+    "amin": _extreme(_below),
+}
+"""Of rows, x (outer, reduced), and of columns, x (outer, reduced, inner)."""
+
+
+@lru_cache(4096)
+def _plan(shape: Shape, dims: Shape, keepdim: bool) -> tuple[list[tuple[int, int, int]], Shape]:
+    """The steps (outer, reduced, inner) that reduce `dims`, and the shape of the result."""
+    dims = tuple(sorted(dims))
+    kept = tuple(1 if d in dims else s for d, s in enumerate(shape))
+    result = kept if keepdim else tuple(s for d, s in enumerate(shape) if d not in dims)
+    sizes, steps, last = list(shape), [], len(dims)
+    while last:  # the last run of adjacent dimensions first: its steps are the cheapest
+        first = last - 1
+        while first and dims[first - 1] == dims[first] - 1:
+            first -= 1
+        a, b = dims[first], dims[last - 1] + 1
+        steps.append((math.prod(sizes[:a]), math.prod(sizes[a:b]), math.prod(sizes[b:])))
+        sizes[a:b] = [1] * (b - a)
+        last = first
+    return steps, result
+
+
+def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
+    run_rows, run_columns = shared(rows, "x[:], out[:]"), shared(columns, "x[:], out[:]")
+
+    def step(x: Array, outer: int, reduced: int, inner: int) -> Array:
+        if inner == 1:
+            out = np.empty(outer, x.dtype)
+            run_rows(x.size, x.reshape(outer, reduced), out)
+        else:
+            out = buffers.empty((outer, inner), x.dtype)
+            run_columns(x.size, x.reshape(outer, reduced, inner), out)
+        return out
+
+    def reduce(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
+        if not dims:
+            return x.copy()
+        steps, shape = _plan(x.shape, dims, keepdim)
+        result: Any = np.ascontiguousarray(x)
+        for outer, reduced, inner in steps:
+            result = step(result, outer, reduced, inner)
+        return result.reshape(shape)
+
+    return reduce
+
+
+_sum, _amax, _amin = (_reduction(*KERNELS[name]) for name in ("sum", "amax", "amin"))
+
+
+def sum(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
+    """Sum over `dims`; 0 where there is nothing to add.
+
+    Args:
+        x: any shape, float32 or float64.
+        dims: non-negative dimensions.
+        keepdim: leave the reduced dimensions in place, with length 1.
+    """
+    return _sum(x, dims=dims, keepdim=keepdim)
+
+
+def amax(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
+    """Largest element over `dims`; NaN if there is one. The reduced dimensions are not empty."""
+    return _amax(x, dims=dims, keepdim=keepdim)
+
+
+def amin(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
+    """Smallest element over `dims`; NaN if there is one. The reduced dimensions are not empty."""
+    return _amin(x, dims=dims, keepdim=keepdim)
