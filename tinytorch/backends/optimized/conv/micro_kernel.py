@@ -49,6 +49,10 @@ def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vec
         row = [e.load(e.at(start, offset)) for start in starts]
         return weight, row, [e.at(weight, e.itemsize), e.at(place, 8)]
 
+    for entry in entries:
+        target = e.at(y, e.load_scalar(e.at(entry, 8), I64))
+        for r in range(rows):
+            e.prefetch(e.at(target, e.mul(ldy, r)), write=True)
     given = build.icmp_signed("!=", build.ptrtoint(bias, I64), i64(0))
     begin = e.either(
         given,

@@ -200,6 +200,11 @@ class VectorEmitter:
         arguments = [value, typed, ir.Constant(I32, 1), mask]
         self._call(f"masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
 
+    def prefetch(self, pointer: Value, write: bool = False) -> None:
+        """Ask for the cache line at an address; any address will do."""
+        arguments = [pointer, *(ir.Constant(I32, int(flag)) for flag in (write, 3, 1))]
+        self._call("prefetch.p0", ir.VoidType(), arguments)
+
     # -- vectors ----------------------------------------------------------------------------------
 
     def splat(self, scalar: Value) -> Value:
