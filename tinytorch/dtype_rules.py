@@ -107,13 +107,6 @@ def selecting(name: str, operands: list[Operand], params: Params) -> Types:
     return [bool_, dtype, dtype], dtype
 
 
-def bounded(name: str, operands: list[Operand], params: Params) -> Types:
-    """The bounds given as parameters take part in the promotion."""
-    bounds: list[Operand] = [type(v) for v in (params["min"], params["max"]) if v is not None]
-    dtype = _common(name, operands + bounds)
-    return [dtype], dtype
-
-
 def converting(name: str, operands: list[Operand], params: Params) -> Types:
     """Any type in; the type asked for out."""
     return [promote(*operands)], params["dtype"]

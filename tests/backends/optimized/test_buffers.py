@@ -131,7 +131,7 @@ def test_size_classes_waste_little():
 
 def test_entry_functions():
     x = np.zeros((300, 300), np.float32).T
-    for y in (buffers.empty((300, 300), F32), buffers.empty_like(x), buffers.aligned(x)):
+    for y in (buffers.empty((300, 300), F32), buffers.empty_like(x)):
         assert y.shape == (300, 300) and y.dtype == F32 and y.flags.c_contiguous
     assert buffers.empty_like(x[:2]).flags.c_contiguous  # np.empty_like would keep the layout
     assert buffers.workspace((3,), F32).shape == (3,)

@@ -118,7 +118,7 @@ def test_a_gradient_has_memory_of_its_own():
 
     s = schedule(step, tinytorch.ones(3))
     gradient = s.places[s.returns[-1]]
-    assert gradient.buffer.memory is Memory.OWN and gradient.is_dense
+    assert gradient.buffer.memory is Memory.OWN and gradient.is_contiguous
 
 
 def test_casts_and_copies_are_steps():

@@ -131,10 +131,3 @@ def empty_like(x: Array) -> Array:
 def workspace(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Aligned scratch memory of any size; it is free again when the caller drops it."""
     return pool.empty(shape, dtype)
-
-
-def aligned(x: Array) -> Array:
-    """A copy of `x` that is C-contiguous and starts on a cache line."""
-    copy = pool.empty(x.shape, x.dtype)
-    copy[...] = x
-    return copy

@@ -82,12 +82,6 @@ def select_layer() -> str:
     return _State.layer
 
 
-def launch() -> None:
-    """Load the threading layer, whose symbols parallel machine code out of a cache refers to."""
-    select_layer()
-    numba.get_num_threads()
-
-
 def cores() -> int:
     """Cores that this process may use."""
     return int(_config.NUMBA_DEFAULT_NUM_THREADS)

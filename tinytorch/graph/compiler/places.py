@@ -71,19 +71,6 @@ class Place:
             expected *= n
         return True
 
-    @property
-    def is_dense(self) -> bool:
-        """No element is seen twice, and none of the memory between them is left out."""
-        if not self.size:
-            return True
-        steps = [(abs(s), n) for s, n in zip(self.strides, self.shape, strict=True) if n != 1]
-        expected = self.dtype.itemsize
-        for stride, n in sorted(steps):
-            if stride != expected:
-                return False
-            expected *= n
-        return True
-
     def __repr__(self) -> str:
         layout = "" if self.is_contiguous else f" strides {list(self.strides)}"
         return f"{self.buffer}+{self.offset}: {self.dtype.name}{list(self.shape)}{layout}"
