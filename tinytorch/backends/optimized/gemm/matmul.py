@@ -184,9 +184,12 @@ def _affine(a: Array, b: Array, bias: Array) -> Array:
     m, k = a.shape
     n = b.shape[1]
     out = empty((m, n), a.dtype)
-    count = threads.threads_for(m * n * k)
     of_dtype = entries(a.itemsize)
-    of_dtype.run("affine", count, a, b, bias, out, scratch(count))
+    if (work := m * n * k) < threads.SERIAL_BELOW:
+        of_dtype.affine(a, b, bias, out, _scratch.address)
+    else:
+        count = threads.threads_for(work)
+        of_dtype.run("affine", count, a, b, bias, out, scratch(count))
     return out
 
 
