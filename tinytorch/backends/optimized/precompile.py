@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ from tinytorch.backends.optimized.rows import (
     softmax,
 )
 from tinytorch.collector import collector_paused
-from tinytorch.op import OPS, Op
+from tinytorch.dtypes import Array
+from tinytorch.op import OPS
 
 __all__ = ["load_library"]
 
@@ -83,12 +85,20 @@ def _start_helper() -> subprocess.Popen[bytes]:
 _HELP = f"from {__name__} import help_to_load_library; help_to_load_library()"
 
 
+# What takes long stands at both ends, for where the two processes meet, both compile the same.
+
+
+@warm_up
+def embeddings() -> None:
+    """It comes first, being quick: where this must be compiled, the helper is called."""
+    embedding.scatter_add(X, np.zeros(2, np.int64), length=3)
+
+
 @warm_up
 def sums() -> None:
-    """Sums. They come first, being quick: where these must be compiled, the helper is called."""
+    """Sums of rows and of columns."""
     for dim in (0, 1):
         reductions.sum(X, dims=(dim,), keepdim=False)
-    embedding.scatter_add(X, np.zeros(2, np.int64), length=3)
 
 
 @warm_up
@@ -99,25 +109,9 @@ def products() -> None:
 
 
 @warm_up
-def convolutions() -> None:
-    """Convolution and its gradients, of one image and of many small ones."""
-    shared: dict[str, Any] = {"padding": (0, 0), "dilation": (1, 1), "groups": 1}
-    cases = ((IMAGE, KERNEL, 1), (IMAGE, KERNEL, 2), (SMALL_IMAGES, SMALL_KERNELS, 1))
-    for x, w, step in cases:
-        stride, bias, size = (step, step), w[:, 0, 0, 0], w.shape[2:]
-        g = conv2d(x, w, bias, stride=stride, **shared)
-        conv2d_input(g, w, input_size=x.shape[2:], stride=stride, **shared)
-        conv2d_weight(x, g, kernel_size=size, stride=stride, **shared)
-
-
-@warm_up
 def probabilities() -> None:
     """Softmax and cross entropy."""
-    for forward, backward in (
-        (softmax.softmax, softmax.softmax_backward),
-        (softmax.log_softmax, softmax.log_softmax_backward),
-    ):
-        backward(X, forward(X, dim=1), dim=1)
+    softmax.softmax_backward(X, softmax.softmax(X, dim=1), dim=1)
     target, g = np.zeros(2, np.int64), np.ones((), np.float32)
     cross_entropy.cross_entropy(X, target)
     cross_entropy.cross_entropy_backward(g, X, target)
@@ -157,19 +151,50 @@ def steps() -> None:
     )  # fmt: skip
 
 
+def _elementwise(name: str, *operands: Any) -> None:
+    """An elementwise op on arrays and numbers, in float32."""
+    scalar: Any = OPS[name].scalar
+    shapes = tuple(x.shape if isinstance(x, np.ndarray) else None for x in operands)
+    specialize(scalar, X.dtype, shapes)(*operands)
+
+
+# one by one: here the two processes meet
+for _name in ("add", "sub", "mul", "relu_backward"):
+    warm_up(partial(_elementwise, _name, X, X))
+for _name in ("add", "mul"):
+    warm_up(partial(_elementwise, _name, X, ROW))
+    warm_up(partial(_elementwise, _name, X, 2.0))
+for _name in ("exp", "tanh", "sigmoid", "relu"):
+    warm_up(partial(_elementwise, _name, X))
+
+
 @warm_up
-def elementwise() -> None:
-    """The elementwise ops that models use most, on matrices, with a row and with a number."""
-    f32 = X.dtype
-    for name in ("exp", "tanh", "sigmoid", "relu"):
-        specialize(_scalar(OPS[name]), f32, (X.shape,))(X)
-    for name in ("add", "sub", "mul", "relu_backward"):
-        specialize(_scalar(OPS[name]), f32, (X.shape, X.shape))(X, X)
-    for name in ("add", "mul"):
-        specialize(_scalar(OPS[name]), f32, (X.shape, None))(X, 2.0)
-        specialize(_scalar(OPS[name]), f32, (X.shape, ROW.shape))(X, ROW)
+def gelus() -> None:
+    """The activation of transformers."""
     activations.gelu_backward(X, activations.gelu(X, approximate="none"), approximate="none")
 
 
-def _scalar(op: Op) -> Any:
-    return op.scalar
+def _convolution_and_gradients(x: Array, w: Array, step: int) -> None:
+    stride, bias, size = (step, step), w[:, 0, 0, 0], w.shape[2:]
+    shared: dict[str, Any] = {"padding": (0, 0), "dilation": (1, 1), "groups": 1}
+    g = conv2d(x, w, bias, stride=stride, **shared)
+    conv2d_input(g, w, input_size=x.shape[2:], stride=stride, **shared)
+    conv2d_weight(x, g, kernel_size=size, stride=stride, **shared)
+
+
+@warm_up
+def convolutions() -> None:
+    """Convolution of an image, and its gradients."""
+    _convolution_and_gradients(IMAGE, KERNEL, 1)
+
+
+@warm_up
+def strided_convolutions() -> None:
+    """Those that leave out positions."""
+    _convolution_and_gradients(IMAGE, KERNEL, 2)
+
+
+@warm_up
+def convolutions_of_small_images() -> None:
+    """Those of many at a time."""
+    _convolution_and_gradients(SMALL_IMAGES, SMALL_KERNELS, 1)
