@@ -21,6 +21,7 @@ from roofline import draw
 from runner import ROUNDS, Case, as_json, measure, report
 
 from tinytorch.backends import find_backend, reference
+from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.backends.optimized.elementwise.loops import compile_elementwise
 from tinytorch.backends.optimized.jit.library import cache_info
 
@@ -40,6 +41,12 @@ CONV = [  # n, c, h, w, o, k, stride, padding
     (8, 64, 28, 28, 128, 1, 1, 0),
     (32, 1, 28, 28, 6, 5, 1, 2),
     (32, 6, 14, 14, 16, 5, 1, 0),
+]
+WINOGRAD = [  # n, channels, height and width, output channels
+    (1, 64, 56, 64),
+    (8, 128, 28, 128),
+    (8, 32, 32, 32),
+    (1, 256, 14, 256),
 ]
 ROWS = [(32, 128), (256, 1024), (4096, 1024)]
 CLASSES = [(32, 10), (256, 1000), (512, 32000)]
@@ -154,6 +161,31 @@ def conv_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
             },
             flops=2 * flops, nbytes=2 * nbytes,
         )  # fmt: skip
+
+
+def winograd_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
+    """Convolution by Winograd's algorithm, the transform of the weights included.
+
+    Gflop/s count the multiplications of the direct sum, most of which are never done.
+    """
+    params: dict[str, Any] = {
+        "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1,
+    }  # fmt: skip
+    for m in (4, 2):
+        conv2d = OptimizedBackend(winograd=m).conv2d
+        for n, c, size, o in WINOGRAD:
+            x, weight, bias = normal(n, c, size, size), normal(o, c, 3, 3), normal(o)
+            name = f"F({m},3) {n}x{c}x{size}x{size}->{o}"
+            exact = reference.conv2d(*(v.astype(np.float64) for v in (x, weight, bias)), **params)
+            check(name, conv2d(x, weight, bias, **params), exact)
+            yield Case(
+                "conv2d, Winograd", name,
+                {
+                    "ours": partial(conv2d, x, weight, bias, **params),
+                    "torch": partial(F.conv2d, *map(torch.from_numpy, (x, weight, bias)), 1, 1),
+                },
+                flops=2 * exact.size * c * 9, nbytes=4 * (x.size + weight.size + exact.size),
+            )  # fmt: skip
 
 
 def bias_relu(x: float, b: float) -> float:
@@ -296,6 +328,7 @@ GROUPS = {
     "gemm": gemm_cases,
     "gemv": gemv_cases,
     "conv": conv_cases,
+    "winograd": winograd_cases,
     "memory": memory_cases,
     "losses": loss_cases,
     "adam": adam_cases,
