@@ -37,7 +37,7 @@ from tinytorch.backends.optimized.gemm.gemv_kernel import (
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
-from tinytorch.backends.optimized.jit.cpu import host_vector_unit
+from tinytorch.backends.optimized.jit.cpu import VECTOR_DOT_COLUMNS, host_vector_unit
 from tinytorch.backends.optimized.jit.library import export, kernel
 
 _UNIT = host_vector_unit()
@@ -81,6 +81,8 @@ def _dots(
 ) -> None:  # fmt: skip
     """C as dot products of rows of A with columns of B, both contiguous."""
     rows, columns = balanced(m, DOT_ROWS), balanced(n, DOT_COLUMNS)
+    if m == 1:
+        columns = balanced(n, min(VECTOR_DOT_COLUMNS, REGISTER_BYTES // itemsize))
     for j in range(0, n, columns):
         for i in range(0, m, rows):
             at = i * ld_start + j * itemsize

@@ -22,6 +22,10 @@ MOST_ACCUMULATORS = 24
 """Limits of a register tile: enough to keep the FMA pipelines full, and no larger than that, as
 every size is compiled."""
 
+VECTOR_DOT_COLUMNS = 8
+"""Columns of B that a single row of A is multiplied with at a time: memory is the limit there, and
+eight streams of it at once were fastest."""
+
 
 @dataclass(frozen=True)
 class VectorUnit:
