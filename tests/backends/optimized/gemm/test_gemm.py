@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import threading
 
 import numpy as np
@@ -138,6 +139,17 @@ def test_no_element_outside_the_inputs_is_read(rng):
         assert_product(matmul(b.T, a.T), b.T, a.T)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("left", ("C", "transposed"))
+@pytest.mark.parametrize("m", (16, 33))
+def test_a_small_left_matrix_and_a_large_right_one(rng, dtype, left, m):
+    """The product is made transposed, so that the small one is packed; up to the last size."""
+    for k, n in ((300, 200), (1100, 130), (64, 4000), (40, 2**21 // m)):
+        a, b = matrix(rng, (m, k), dtype, left), matrix(rng, (k, n), dtype, "transposed")
+        bias = rng.standard_normal(n).astype(dtype)
+        assert_product(linear(a, b.T, bias), a, b, bias)
+
+
 def test_exported_gemm_accumulates_with_relu(rng):
     """The C symbol that generated code calls: start from C itself, clip at the end."""
     from tinytorch.backends.optimized.jit.library import kernel
@@ -150,9 +162,10 @@ def test_exported_gemm_accumulates_with_relu(rng):
             address(c), c.strides[0], relu, scratch,
         )  # fmt: skip
 
-    for m, k, n in ((9, 30, 40), (1, 2000, 500), (3, 1500, 20), (30, 1500, 20)):
-        for layout in ("C", "transposed"):
-            a, b = matrix(rng, (m, k), np.float32), matrix(rng, (k, n), np.float32, layout)
+    sizes = ((9, 30, 40), (1, 2000, 500), (3, 1500, 20), (30, 1500, 20), (30, 1500, 300))
+    for m, k, n in sizes:
+        for left, right in itertools.product(("C", "transposed"), repeat=2):
+            a, b = matrix(rng, (m, k), np.float32, left), matrix(rng, (k, n), np.float32, right)
             start = rng.standard_normal((m, n)).astype(np.float32)
             for relu in (0, 1):
                 c = start.copy()

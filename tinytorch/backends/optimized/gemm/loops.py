@@ -1,11 +1,13 @@
 """Matrix multiplication: the loops around the micro-kernels.
 
-    C[m, n] = A[m, k] @ B[k, n]           five ways, chosen by layout and size:
+    C[m, n] = A[m, k] @ B[k, n]           six ways, chosen by layout and size:
 
     tiles of C, B as it is      rows of B are contiguous. A is never copied: the micro-kernel takes
                                 its elements one by one, at any stride.
     tiles of C, B packed        columns of B are not contiguous, or B is so large that the rows of
                                 a panel lie in too many pages. A block of B is copied into panels.
+    tiles of C.T = B.T @ A.T    B would have to be packed, but A is much smaller: A is packed, and C
+                                transposed.
     dot products                A and B are both contiguous along k, and m is too small to pay for
                                 packing B.
     a sum of rows               m is 1 and the rows of B are contiguous.
@@ -72,6 +74,15 @@ def _dots_are_cheaper(m: int, n: int, k: int, lanes: int) -> bool:
     dots = m * n * (k + 10 * lanes)
     tiles = (n + lanes - 1) // lanes * lanes * k * (m + 6)
     return dots < tiles
+
+
+@kernel
+def _swapping_is_cheaper(m: int, n: int, k: int, itemsize: int) -> bool:
+    """Whether packing A and transposing C beats packing B, in the same units."""
+    lanes = REGISTER_BYTES // itemsize
+    plain = (n + lanes - 1) // lanes * lanes * k * (m + 6)
+    swapped = (m + lanes - 1) // lanes * lanes * (k * (n + 6) + 16 * n)
+    return swapped < plain and m * max(n * itemsize, KC_BYTES) < SCRATCH_BYTES // 2
 
 
 @kernel
@@ -187,7 +198,7 @@ def _gemm(
     b: int, rsb: int, csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
     scratch: int,
 ) -> None:  # fmt: skip
-    """Choose one of the five ways."""
+    """Choose one of the six ways."""
     if m == 0 or n == 0:
         return
     rsb = itemsize if k <= 1 else rsb
@@ -205,11 +216,21 @@ def _gemm(
     if 0 < k <= GEMV_ROWS and csb == itemsize and n * k * itemsize <= L2_BYTES // 8:
         _row_by_row(sum_of_rows, m, n, k, a, rsa, csa, b, rsb, c, ldc, start, ld_start, relu)
         return
+    swap = csb != itemsize and _swapping_is_cheaper(m, n, k, itemsize)
+    target, ldt = c, ldc
+    if swap:
+        m, n, a, rsa, csa, b, rsb, csb = n, m, b, csb, rsb, a, csa, rsa
+        target, ldt = scratch + SCRATCH_BYTES // 2, n * itemsize
+        if start:
+            pack(n, m, start, ld_start, itemsize, target, ldt)
+            start, ld_start = target, ldt
     packed = csb != itemsize or (n * k * itemsize >= PACK_BYTES and m > PACK_ROWS)
     _tiles(
-        tile, pack, itemsize, m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu,
+        tile, pack, itemsize, m, n, k, a, rsa, csa, b, rsb, csb, target, ldt, start, ld_start, relu,
         scratch if packed else 0,
     )  # fmt: skip
+    if swap:
+        pack(m, n, target, ldt, itemsize, c, ldc)
 
 
 _SIGNATURE = types.void(*[types.intp] * 15)
