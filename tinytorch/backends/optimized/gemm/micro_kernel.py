@@ -45,6 +45,10 @@ from tinytorch.backends.optimized.jit.llvm import (
     vector_intrinsic,
 )
 
+PAGE_BYTES = 4096
+"""Where the rows of C lie in different pages, the processor does not foresee which lines of C will
+be stored to; they are asked for before the sums begin, and are there when those are done."""
+
 Operands = Callable[[list[Value]], tuple[Value, list[Value], list[Value]]]
 
 
@@ -129,6 +133,10 @@ def _emit_gemm_tile(
             return column, row, [e.at(place, 8), e.at(b, ldb)]
         return place, row, [e.at(place, steps), e.at(b, ldb)]
 
+    with build.if_then(build.icmp_signed(">=", ldc, i64(PAGE_BYTES))):
+        for r in range(rows):
+            for j in range(vectors):
+                e.prefetch(at(c, ldc, r, j), write=True)
     given = build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0))
     flat = e.either(given, from_memory, lambda: [e.zeros] * (rows * vectors))
     sums = [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
