@@ -7,7 +7,7 @@ views       memory at an address as an array
 rows        softmax, cross entropy, layer norm: functions of the rows of a matrix
 channels    batch norm: functions of channels
 sums        reductions
-products    matrix products, batched and on several threads
+products    batches of matrix products
 images      convolution and its gradients
 windows     pooling and its gradients
 index       gather, scatter-add, random numbers
@@ -27,7 +27,8 @@ from tinytorch.backends.optimized.symbols.views import view
 SUFFIXES: dict[Any, str] = {np.float32: "f32", np.float64: "f64"}
 REALS = tuple(SUFFIXES)
 
-_symbols: dict[str, Any] = {}
+SYMBOLS: dict[str, Any] = {}
+"""What has been declared, by full name: functions that generated code calls."""
 
 
 def declare(name: str, real: Any, parameters: str) -> Callable[[Callable[..., None]], Any]:
@@ -44,8 +45,8 @@ def declare(name: str, real: Any, parameters: str) -> Callable[[Callable[..., No
     register = export(f"tinytorch_{full}", types.void(*kinds))
 
     def enter(function: Callable[..., None]) -> Any:
-        _symbols[full] = register(function)
-        return _symbols[full]
+        SYMBOLS[full] = register(function)
+        return SYMBOLS[full]
 
     return enter
 
@@ -98,6 +99,6 @@ def symbol(name: str, real: Any = None) -> tuple[str, Any]:
     )
 
     full = name if real is None else f"{name}_{SUFFIXES[real]}"
-    if full not in _symbols:
-        raise KeyError(f"there is no symbol {full!r}; there are {', '.join(sorted(_symbols))}")
-    return full, _symbols[full]
+    if full not in SYMBOLS:
+        raise KeyError(f"there is no symbol {full!r}; there are {', '.join(sorted(SYMBOLS))}")
+    return full, SYMBOLS[full]

@@ -9,7 +9,7 @@ from numba import types
 
 from tinytorch.backends.optimized.jit.library import export
 from tinytorch.backends.optimized.rows import embedding
-from tinytorch.backends.optimized.symbols import REALS, _symbols, declare
+from tinytorch.backends.optimized.symbols import REALS, SYMBOLS, declare
 from tinytorch.backends.optimized.symbols.views import view
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -58,7 +58,7 @@ def outside(count: int, extent: int, index: int) -> int:
     return 1 if bad else 0
 
 
-_symbols["outside"] = outside
+SYMBOLS["outside"] = outside
 
 for _real in REALS:
     _declare(_real)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.gemm.loops import gemm_f32, gemm_f64
-from tinytorch.backends.optimized.symbols import _symbols, declare
+from tinytorch.backends.optimized.symbols import SYMBOLS, declare
 from tinytorch.backends.optimized.symbols.views import words
 
 
@@ -36,4 +36,4 @@ def _declare(real: Any, gemm: Callable[..., None]) -> None:
 
 _declare(np.float32, gemm_f32)
 _declare(np.float64, gemm_f64)
-_symbols.update(gemm_f32=gemm_f32, gemm_f64=gemm_f64)
+SYMBOLS.update(gemm_f32=gemm_f32, gemm_f64=gemm_f64)
