@@ -29,7 +29,7 @@ BACKEND: Any = find_backend("optimized")
 BLOCKED: Any = find_backend("blocked")
 GEMM = [
     *((n, n, n) for n in (64, 128, 256, 512, 1024, 2048, 127, 333)),
-    (1000, 17, 513), (32, 784, 128), (10, 128, 32),
+    (1000, 17, 513), (32, 784, 128), (10, 128, 32), (32, 768, 3072), (768, 128, 3072),
 ]  # fmt: skip
 CONV = [  # n, c, h, w, o, k, stride, padding
     (32, 1, 28, 28, 16, 3, 1, 1),
@@ -115,14 +115,18 @@ def gemv_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
             )  # fmt: skip
 
 
+def conv_params(stride: int, padding: int) -> dict[str, Any]:
+    """The same along both axes."""
+    return {
+        "stride": (stride, stride), "padding": (padding, padding), "dilation": (1, 1), "groups": 1,
+    }  # fmt: skip
+
+
 def conv_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
     """Convolution forward, and both its gradients together."""
     for n, c, h, w, o, k, stride, padding in CONV:
         x, weight, bias = normal(n, c, h, w), normal(o, c, k, k), normal(o)
-        params: dict[str, Any] = {
-            "stride": (stride, stride), "padding": (padding, padding), "dilation": (1, 1),
-            "groups": 1,
-        }  # fmt: skip
+        params = conv_params(stride, padding)
         out = BACKEND.conv2d(x, weight, bias, **params)
         g = normal(*out.shape)
         wide = [v.astype(np.float64) for v in (x, weight, bias, g)]
@@ -168,9 +172,7 @@ def winograd_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
 
     Gflop/s count the multiplications of the direct sum, most of which are never done.
     """
-    params: dict[str, Any] = {
-        "stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1,
-    }  # fmt: skip
+    params = conv_params(stride=1, padding=1)
     for m in (4, 2):
         conv2d = OptimizedBackend(winograd=m).conv2d
         for n, c, size, o in WINOGRAD:

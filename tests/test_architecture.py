@@ -95,11 +95,7 @@ def _listed(package: Path) -> list[str]:
     """The modules that a package's docstring lists, one a line, in that order."""
     text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
     parts = {p.stem for p in package.iterdir() if p.stem[0] != "_"}
-    return [
-        line.split()[0]
-        for line in text.splitlines()
-        if line.split()[:1] and line.split()[0] in parts
-    ]
+    return [word for line in text.splitlines() if (word := line.partition(" ")[0]) in parts]
 
 
 @pytest.mark.parametrize("package", MAPS, ids=lambda p: p.name)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tinytorch.backends.optimized.conv.conv2d import plan_conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import plan_conv2d_input
-from tinytorch.backends.optimized.conv.conv2d_weight import DOT_BYTES, plan_conv2d_weight
+from tinytorch.backends.optimized.conv.conv2d_weight import dots_together, plan_conv2d_weight
 from tinytorch.backends.optimized.conv.plan import SLACK, Batch, Correlation, Walk
 from tinytorch.graph.compiler.native_code import Code, place_at, real_of
 from tinytorch.graph.compiler.native_copies import contiguous, copy
@@ -123,10 +123,8 @@ def conv2d_weight(code: Code, inputs: list[Any], out: Place, params: Params) -> 
         code.call("conv2d_weight_by_products", real, record, *addresses, scratch)
         return
     walk = plan.correlation
-    room_x = x.shape[1] * walk.channel
-    room_g = g.shape[1] * (g.shape[2] * walk.layout.pitch + 63)
-    together = max(1, min(x.shape[0], DOT_BYTES // (room_x + room_g)))
-    both = _lines(together * (room_x + room_g) + 256 + SLACK)
+    together, nbytes = dots_together(walk, x.shape, g.shape)
+    both = _lines(nbytes + SLACK)
     dots = code.record(
         [
             walk.table,

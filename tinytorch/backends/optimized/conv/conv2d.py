@@ -1,8 +1,8 @@
 """Convolution, forward: which way to go, and the entry point on arrays.
 
 Three loops do the sums. `loops` takes image by image, with vectors over output channels or over
-positions; `batch` takes many small images at a time, with vectors over images. A plan
-chooses by an estimate of the cost, and is kept for each shape.
+positions; `batch` takes many small images at a time, with vectors over images. A plan chooses by an
+estimate of the cost, and is kept for each shape.
 
 A 1x1 convolution *is* a matrix product.
 """

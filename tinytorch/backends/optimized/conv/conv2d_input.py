@@ -13,12 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tinytorch.backends.optimized.buffers import empty, workspace
-from tinytorch.backends.optimized.conv.conv2d import (
-    cheapest,
-    is_product,
-    loops_for,
-    sum_over_taps,
-)
+from tinytorch.backends.optimized.conv.conv2d import cheapest, is_product, loops_for, sum_over_taps
 from tinytorch.backends.optimized.conv.plan import (
     Correlation,
     Pair,

@@ -22,9 +22,7 @@ from numba import prange, types
 from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.buffers import empty, workspace
 from tinytorch.backends.optimized.conv.chain_kernel import chain_tile_f32, chain_tile_f64
-from tinytorch.backends.optimized.conv.conv2d import (
-    zeroed,
-)
+from tinytorch.backends.optimized.conv.conv2d import zeroed
 from tinytorch.backends.optimized.conv.loops import pad_image
 from tinytorch.backends.optimized.conv.plan import (
     SLACK,
@@ -280,13 +278,22 @@ def conv2d_weight(
     return dw
 
 
+def dots_together(plan: Correlation, x: tuple[int, ...], g: tuple[int, ...]) -> tuple[int, int]:
+    """How many images dot products take at a time, and the bytes that these need padded.
+
+    Args:
+        x, g: shapes of the input and of the output's gradient.
+    """
+    room = x[1] * plan.channel + g[1] * (g[2] * plan.layout.pitch + 63)
+    together = max(1, min(x[0], DOT_BYTES // room))
+    return together, together * room + 256
+
+
 def _dots(x: Array, g: Array, dw: Array, plan: Correlation, groups: int) -> None:
-    room_x = x.shape[1] * plan.channel
-    room_g = g.shape[1] * (g.shape[2] * plan.layout.pitch + 63)
-    together = max(1, min(x.shape[0], DOT_BYTES // (room_x + room_g)))
+    together, nbytes = dots_together(plan, x.shape, g.shape)
     entries(x.itemsize).dots(
         x, g, dw.reshape(g.shape[1], -1), plan.table, plan.geometry, groups, plan.length, together,
-        zeroed(1, together * (room_x + room_g) + 256),
+        zeroed(1, nbytes),
     )  # fmt: skip
 
 

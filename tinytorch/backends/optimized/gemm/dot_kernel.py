@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.jit.cpu import VECTOR_DOT_COLUMNS, host_vector_unit
+from tinytorch.backends.optimized.jit.cpu import host_vector_unit
 from tinytorch.backends.optimized.jit.library import export
 from tinytorch.backends.optimized.jit.llvm import (
     I64,
@@ -133,12 +133,10 @@ def _dot_tile_twin(
 @vector_intrinsic(_dot_tile_twin)
 def _dot_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
     unit = host_vector_unit()
-    sizes = {1: min(VECTOR_DOT_COLUMNS, e.lanes)}  # rows and their columns
-    sizes |= dict.fromkeys(range(2, unit.dot_rows + 1), unit.dot_columns)
     cases = {
         r * MOST_COLUMNS + t: partial(_emit_dot_tile, e, arguments, r, t)
-        for r, columns in sizes.items()
-        for t in range(1, columns + 1)
+        for r in range(1, unit.dot_rows + 1)
+        for t in range(1, unit.columns_of_dots(r, e.itemsize) + 1)
     }
     e.switch(e.add(e.mul(rows, MOST_COLUMNS), arguments[0]), cases)
 
@@ -154,8 +152,8 @@ def dot_tile_f32(
     """C[r, t] = start + the sum over i and p of A_i[r, p] * B_i[t, p] (then relu), in float32.
 
     Args:
-        rows, columns: size of the tile, up to dot_rows x dot_columns of the vector unit; a single
-            row has up to VECTOR_DOT_COLUMNS columns, if a register has as many elements.
+        rows, columns: size of the tile, rows up to dot_rows of the vector unit, columns up to its
+            `columns_of_dots`.
         length, count: terms of a sum (p), and pairs of matrices (i).
         a, rsa, next_a: address of A_0, bytes between its rows, and from one A to the next.
         b, rsb, next_b: the same for B.

@@ -39,7 +39,7 @@ from tinytorch.backends.optimized.gemm.gemv_kernel import (
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
-from tinytorch.backends.optimized.jit.cpu import VECTOR_DOT_COLUMNS, host_vector_unit
+from tinytorch.backends.optimized.jit.cpu import host_vector_unit
 from tinytorch.backends.optimized.jit.library import export, kernel
 
 _UNIT = host_vector_unit()
@@ -48,6 +48,7 @@ TILE_VECTORS = _UNIT.tile_vectors[-1]
 TILE_ROWS = (0, *(_UNIT.tile_rows(v) for v in range(1, TILE_VECTORS + 1)))  # by vectors per row
 PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(TILE_VECTORS + 1))
 DOT_ROWS, DOT_COLUMNS = _UNIT.dot_rows, _UNIT.dot_columns
+_ROW_DOT_COLUMNS = tuple(_UNIT.columns_of_dots(1, itemsize) for itemsize in (4, 8))
 
 KC_BYTES = 4096  # of a row of A: steps of k before C goes to memory
 MC = 84  # rows of A: MC * KC_BYTES is a third of a 1 MiB L2 cache
@@ -69,20 +70,22 @@ def balanced(size: int, most: int) -> int:
 
 
 @kernel
-def _dots_are_cheaper(m: int, n: int, k: int, lanes: int) -> bool:
-    """Whether dot products beat packing B and tiles of C, in units of a vector instruction."""
-    dots = m * n * (k + 10 * lanes)
-    tiles = (n + lanes - 1) // lanes * lanes * k * (m + 6)
-    return dots < tiles
+def _cost_of_tiles(m: int, n: int, k: int, lanes: int) -> int:
+    """Of packing B and of tiles of C, in lanes of a vector instruction."""
+    return (n + lanes - 1) // lanes * lanes * k * (m + 6)
 
 
 @kernel
-def _swapping_is_cheaper(m: int, n: int, k: int, itemsize: int) -> bool:
-    """Whether packing A and transposing C beats packing B, in the same units."""
-    lanes = REGISTER_BYTES // itemsize
-    plain = (n + lanes - 1) // lanes * lanes * k * (m + 6)
-    swapped = (m + lanes - 1) // lanes * lanes * (k * (n + 6) + 16 * n)
-    return swapped < plain and m * max(n * itemsize, KC_BYTES) < SCRATCH_BYTES // 2
+def _dots_are_cheaper(m: int, n: int, k: int, lanes: int) -> bool:
+    """Whether dot products beat packing B and tiles of C."""
+    return m * n * (k + 10 * lanes) < _cost_of_tiles(m, n, k, lanes)
+
+
+@kernel
+def _swapping_is_cheaper(m: int, n: int, k: int, lanes: int) -> bool:
+    """Whether packing A and tiles of C.T, which is then transposed, beat packing B."""
+    transposing = (m + lanes - 1) // lanes * lanes * 16 * n
+    return _cost_of_tiles(n, m, k, lanes) + transposing < _cost_of_tiles(m, n, k, lanes)
 
 
 @kernel
@@ -91,9 +94,8 @@ def _dots(
     csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
 ) -> None:  # fmt: skip
     """C as dot products of rows of A with columns of B, both contiguous."""
-    rows, columns = balanced(m, DOT_ROWS), balanced(n, DOT_COLUMNS)
-    if m == 1:
-        columns = balanced(n, min(VECTOR_DOT_COLUMNS, REGISTER_BYTES // itemsize))
+    most = DOT_COLUMNS if m > 1 else _ROW_DOT_COLUMNS[itemsize // 8]
+    rows, columns = balanced(m, DOT_ROWS), balanced(n, most)
     for j in range(0, n, columns):
         for i in range(0, m, rows):
             at = i * ld_start + j * itemsize
@@ -216,7 +218,8 @@ def _gemm(
     if 0 < k <= GEMV_ROWS and csb == itemsize and n * k * itemsize <= L2_BYTES // 8:
         _row_by_row(sum_of_rows, m, n, k, a, rsa, csa, b, rsb, c, ldc, start, ld_start, relu)
         return
-    swap = csb != itemsize and _swapping_is_cheaper(m, n, k, itemsize)
+    fits = m * max(n * itemsize, KC_BYTES) < SCRATCH_BYTES // 2
+    swap = csb != itemsize and fits and _swapping_is_cheaper(m, n, k, lanes)
     target, ldt = c, ldc
     if swap:
         m, n, a, rsa, csa, b, rsb, csb = n, m, b, csb, rsb, a, csa, rsa

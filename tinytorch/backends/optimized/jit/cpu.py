@@ -56,6 +56,12 @@ class VectorUnit:
         accumulators = min(MOST_ACCUMULATORS, self.registers - vectors - 1)
         return min(MOST_ROWS, accumulators // vectors)
 
+    def columns_of_dots(self, rows: int, itemsize: int) -> int:
+        """Columns of the tile of dot products that has `rows` rows."""
+        if rows > 1:
+            return self.dot_columns
+        return min(VECTOR_DOT_COLUMNS, self.register_bytes // itemsize)
+
     def panel_vectors(self, left: int) -> int:
         """Vectors per row of the next tile, where `left` vectors of a row are left to do."""
         return max(v for v in self.tile_vectors if v <= max(left, 1))
