@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tests.backends.conformance import load
+from tests.backends.loading import load
 from tinytorch import backends
 from tinytorch.backends import ComputeBackend, find_backend, reference
 from tinytorch.errors import BackendError, MissingExtraError

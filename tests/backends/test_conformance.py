@@ -8,15 +8,17 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from tests.backends.conformance import all_backends, assert_conforms, load
-from tests.op_samples import admitted_dtypes, draw_sample
+from tests.backends.loading import load
+from tinytorch.backends import list_backends
 from tinytorch.op import OPS
+from tinytorch.testing.conformance import assert_conforms
+from tinytorch.testing.op_samples import admitted_dtypes, draw_sample
 
 _dtypes = cache(admitted_dtypes)
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
-@pytest.mark.parametrize("backend", [b for b in all_backends() if b != "numpy"])
+@pytest.mark.parametrize("backend", [b for b in list_backends() if b != "numpy"])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(random=st.randoms(use_true_random=False))
 def test_conforms(backend, op, random):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.op_samples import admitted_dtypes, draw_sample
 from tinytorch.backends import reference, reference_out
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.dtypes import float32, meta_of_array, tensor_meta
 from tinytorch.op import OPS, Op
+from tinytorch.testing.op_samples import admitted_dtypes, draw_sample
 
 OUT = [op for op in OPS.values() if reference_out.find_kernel(op) is not None]
 

@@ -11,7 +11,9 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 
+from tinytorch.absent import names_of
 from tinytorch.backends.base import ComputeBackend
+from tinytorch.backends.signatures import adapted
 from tinytorch.errors import BackendError, missing_extra
 
 __all__ = [
@@ -44,8 +46,11 @@ def register_backend(name: str, factory: Factory, *, replace: bool = False) -> N
         replace: allow a name that is taken.
 
     Raises:
-        BackendError: the name is taken.
+        BackendError: the name is taken; or a kernel of the class has a signature that cannot be
+            served (see `signatures.adapted`; the message has the one to write).
     """
+    if isinstance(factory, type):
+        factory = adapted(factory)
     if name in _factories and not replace:
         raise BackendError(f"there is a backend {name!r} already; pass replace=True to replace it")
     _factories[name] = factory
@@ -109,7 +114,7 @@ def set_num_threads(count: int) -> None:
         MissingExtraError: numba is not installed.
     """
     _need_numba("set_num_threads")
-    from tinytorch.backends.optimized import threads
+    from tinytorch.jit import threads
 
     threads.set_num_threads(count)
 
@@ -121,7 +126,7 @@ def get_num_threads() -> int:
         MissingExtraError: numba is not installed.
     """
     _need_numba("get_num_threads")
-    from tinytorch.backends.optimized import threads
+    from tinytorch.jit import threads
 
     return threads.get_num_threads()
 
@@ -145,3 +150,5 @@ register_backend("naive", _built_in("naive", "NaiveBackend", False))
 register_backend("numpy", _built_in("numpy", "NumpyBackend", False))
 register_backend("blocked", _built_in("blocked", "BlockedBackend", True))
 register_backend("optimized", _built_in("optimized", "OptimizedBackend", True))
+
+__getattr__ = names_of("torch.backends")  # names of PyTorch's that are not here

@@ -22,7 +22,7 @@ from tinytorch.backends.reference_conv import (
     max_pool2d_backward,
     max_pool2d_select,
 )
-from tinytorch.dtypes import Array, DType, Shape
+from tinytorch.dtypes import Array, DType, Shape, bfloat16, bfloat16_values, bits_of_bfloat16
 from tinytorch.op import Op
 
 Dims = tuple[int, ...]
@@ -64,7 +64,7 @@ def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy answers 0 to an integer divided by zero; that would be a wrong number."""
 
     def safe(a: Any, b: Any) -> Any:
-        if np.result_type(a, b).kind == "i" and not np.all(b):
+        if np.result_type(a, b).kind in "iu" and not np.all(b):
             raise ZeroDivisionError("integer division by zero")
         return function(a, b)
 
@@ -97,10 +97,14 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "sqrt": np.sqrt,
     "sin": np.sin,
     "cos": np.cos,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
     "tanh": np.tanh,
     "sigmoid": _sigmoid,
     "erf": _erf_array,
-    "relu": lambda a: np.maximum(a, 0),
+    "relu": lambda a: np.maximum(0, a),  # in this order -0.0 keeps its sign
     "floor": np.floor,
     "round": np.round,
     "logical_not": np.logical_not,
@@ -113,6 +117,9 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "maximum": np.maximum,
     "minimum": np.minimum,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -121,10 +128,10 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "logical_or": np.logical_or,
     "relu_backward": _relu_backward,
     "where": _where,
-    "clip": lambda a, low, high: np.minimum(np.maximum(a, low), high),
+    "clip": lambda a, low, high: np.minimum(high, np.maximum(low, a)),
 }
 
-# Of these NumPy never warns, so nothing stands between the kernel and the door.
+# Of these NumPy never warns, so nothing is between the kernel and dispatch.
 _SILENT = frozenset(
     (
         *("neg", "abs", "sign", "floor", "round", "relu", "maximum", "minimum", "eq", "ne", "lt"),
@@ -241,7 +248,9 @@ def copy(a: Array) -> Array:
 
 @np.errstate(all="ignore")
 def cast(a: Array, *, dtype: DType) -> Array:
-    return a.astype(dtype.dtype)
+    if a.dtype == np.uint16:  # no other dtype of ours is stored so
+        a = bfloat16_values(a)
+    return bits_of_bfloat16(a) if dtype is bfloat16 else a.astype(dtype.dtype)
 
 
 # -- indexing, creation ----------------------------------------------------------------------------
@@ -260,7 +269,7 @@ def scatter_add(a: Array, index: Array, *, length: int) -> Array:
 
 def full(*, shape: Shape, value: Any, dtype: DType) -> Array:
     out = np.empty(shape, dtype.dtype)
-    out.fill(value)
+    out.fill(bits_of_bfloat16(np.asarray(value)) if dtype is bfloat16 else value)
     return out
 
 
@@ -321,6 +330,17 @@ __all__ = [
 ]
 
 
+def _looped(scalar: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's loop over a scalar definition; of no elements, too, where it could not see a type."""
+
+    def kernel(*operands: Any) -> Array:
+        ones = [1] * len(operands)
+        dtype = np.dtype(bool) if isinstance(scalar(*ones), bool) else np.result_type(*operands)
+        return np.asarray(np.vectorize(scalar, otypes=[dtype])(*operands))
+
+    return kernel
+
+
 def find_kernel(op: Op) -> Callable[..., Any] | None:
     """The NumPy function of this op, or None.
 
@@ -330,5 +350,5 @@ def find_kernel(op: Op) -> Callable[..., Any] | None:
         return _FUNCTIONS[op.name]
     if op.kind == "elementwise":
         assert op.scalar is not None
-        return np.vectorize(op.scalar)
+        return _looped(op.scalar)
     return None

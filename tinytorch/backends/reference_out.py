@@ -1,7 +1,7 @@
 """NumPy functions that write an op's result into an array they are given, after the inputs.
 
 For the ops where NumPy can do that without a second array; the values are those of `reference`, to
-the last bit. The result may stand in the memory of an input of its own shape and dtype. Nothing is
+the last bit. The result may be in the memory of an input of its own shape and dtype. Nothing is
 silenced here: the caller holds `np.errstate`.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.reference import ELEMENTWISE, slice_
-from tinytorch.dtypes import Array, DType, Shape
+from tinytorch.backends.reference import ELEMENTWISE, cast, slice_
+from tinytorch.dtypes import Array, DType, Shape, bfloat16, bits_of_bfloat16
 from tinytorch.op import Op
 
 
@@ -30,17 +30,17 @@ def _minimum(a: Any, b: Any, out: Array) -> None:
 
 
 def _relu(a: Array, out: Array) -> None:
-    np.maximum(a, 0, out=out)
+    np.maximum(0, a, out=out)
 
 
 def _relu_backward(g: Any, y: Any, out: Array) -> None:
-    stopped = np.less_equal(y, 0)  # before anything is written, since y may stand in out
+    stopped = np.less_equal(y, 0)  # before anything is written, since y may be in out
     np.copyto(out, g)
     np.copyto(out, 0, where=stopped)
 
 
 def _clip(a: Any, low: Any, high: Any, out: Array) -> None:
-    np.minimum(np.maximum(a, low), high, out=out)
+    np.minimum(high, np.maximum(low, a), out=out)
 
 
 def _round(a: Array, out: Array) -> None:
@@ -59,7 +59,8 @@ def _copy(a: Array, out: Array) -> None:
 
 
 def _cast(a: Array, out: Array, *, dtype: DType) -> None:
-    np.copyto(out, a, casting="unsafe")
+    special = dtype is bfloat16 or a.dtype == np.uint16
+    np.copyto(out, cast(a, dtype=dtype) if special else a, casting="unsafe")
 
 
 def _unslice(
@@ -84,7 +85,7 @@ def _scatter_add(a: Array, index: Array, out: Array, *, length: int) -> None:
 
 
 def _full(out: Array, *, shape: Shape, value: Any, dtype: DType) -> None:
-    out.fill(value)
+    out.fill(bits_of_bfloat16(np.asarray(value)) if dtype is bfloat16 else value)
 
 
 _UFUNCS: dict[str, Callable[..., Any]] = {

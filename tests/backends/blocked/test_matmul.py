@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tinytorch.backends.blocked import matmul as blocked
-from tinytorch.backends.optimized import threads
+from tinytorch.jit import threads
 
 KERNELS = [blocked.matmul_ijk, blocked.matmul_ikj, blocked.matmul_blocked]
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.optimizers import adam_step, sgd_step
+from tinytorch.jit import threads
 
 torch = pytest.importorskip("torch")
 STEPS = 20
@@ -52,7 +52,7 @@ def test_adam_equals_torch(decoupled, weight_decay, dtype, rng):
     ours, theirs = run(
         lambda p: kind(p, lr=0.01, betas=(0.8, 0.95), eps=1e-7, weight_decay=weight_decay),
         lambda p, g, step: adam_step(
-            p, g, m, v, step=step, lr=0.01, beta1=0.8, beta2=0.95, eps=1e-7,
+            p, g, m, v, np.array(step - 1.0), lr=0.01, beta1=0.8, beta2=0.95, eps=1e-7,
             weight_decay=weight_decay, decoupled=decoupled,
         ),
         rng,
@@ -83,7 +83,7 @@ def test_nan_gradients_show():
     p, m, v = np.ones(3, np.float32), np.zeros(3, np.float32), np.zeros(3, np.float32)
     g = np.array([1, np.nan, 1], np.float32)
     adam_step(
-        p, g, m, v, step=1, lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0,
+        p, g, m, v, np.zeros(()), lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0,
         decoupled=False,
     )  # fmt: skip
     np.testing.assert_array_equal(np.isnan(p), [False, True, False])

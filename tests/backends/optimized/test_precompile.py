@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from tinytorch.backends.optimized import precompile
-from tinytorch.backends.optimized.jit.library import JIT
+from tinytorch.jit.library import JIT
 
 PROGRAM = """
 from tinytorch.backends.optimized.precompile import load_library
-from tinytorch.backends.optimized.jit.cache import cache_info
+from tinytorch.jit.cache import cache_info
 load_library()
 info = cache_info()
 print(info.entries, info.compiled, info.loaded, info.compile_seconds)

@@ -50,6 +50,7 @@ def _computes_floats(op: Op, operands: tuple[Any, ...]) -> bool:
     dtypes = [x.dtype for x in operands if isinstance(x, np.ndarray)]
     if op.name == "where":
         dtypes = dtypes[1:]
+    if not dtypes or any(d not in _FLOATS for d in dtypes):
+        return False
     ones = [1.0] * len(op.inputs)
-    answers = not isinstance(op.scalar(*ones), bool)  # type: ignore[misc]
-    return answers and bool(dtypes) and all(d in _FLOATS for d in dtypes)
+    return not isinstance(op.scalar(*ones), bool)  # type: ignore[misc]

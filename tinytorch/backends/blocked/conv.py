@@ -23,9 +23,9 @@ import numpy as np
 from numba import prange
 
 from tinytorch.backends.blocked.matmul import matmul_blocked
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.threads import run_parallel, threads_for
 from tinytorch.dtypes import Array
+from tinytorch.jit.library import kernel
+from tinytorch.jit.threads import run_parallel, threads_for
 from tinytorch.shapes_conv import window_positions
 
 Pair = tuple[int, int]

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.dtypes import Array
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 from tinytorch.op import Op
 
 Scalar = Callable[..., Any]

@@ -1,6 +1,6 @@
 """Matrix product in plain numba, from three nested loops to a blocked kernel near the BLAS.
 
-The three loops of `C[i, j] += A[i, p] * B[p, j]` may stand in any order, and all orders do the same
+The three loops of `C[i, j] += A[i, p] * B[p, j]` may be in any order, and all orders do the same
 arithmetic. What differs is which memory the innermost loop walks over:
 
     i j p    A along a row, B down a column: every step of B is in another cache line
@@ -20,10 +20,10 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from tinytorch.backends.optimized.buffers import empty
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.threads import run_parallel, threads_for
 from tinytorch.dtypes import Array
+from tinytorch.jit.buffers import empty
+from tinytorch.jit.library import kernel
+from tinytorch.jit.threads import run_parallel, threads_for
 
 TILE = 4  # rows of A, and rows of B, that one pass works on: 16 elements of A stay in registers
 BLOCK_K = 256  # rows of a block of B

@@ -1,13 +1,10 @@
-"""The expert rung: kernels emitted as LLVM vector IR through numba, chosen for this machine's CPU.
+"""The fast backend: kernels emitted as LLVM vector IR by `tinytorch.jit`, tuned for this CPU.
 
-A file imports from what stands above it, and each folder lists its files in the same way:
+A file imports only from files above it, and each folder lists its files in the same way:
 
-threads         who runs
-buffers         on what memory
-jit             how kernels are written, compiled and kept
 gemm            the matrix product: a tile in registers, and the loops around it
 conv            convolution through the same tile
-elementwise     exp and its kin, and loops made from the op table's scalar definitions
+elementwise     exp, expm1 and sigmoid, and loops made from the op table's scalar definitions
 rows            sums, softmax, norms, embeddings
 pooling         windows of images
 optimizers      a step as one pass over the parameters

@@ -37,6 +37,7 @@ _BY_NUMPY = frozenset(
     (
         *("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or"),
         *("sign", "floor", "round", "floor_divide", "remainder", "pow", "erf"),
+        *("asin", "acos", "atan", "atan2"),
     )
 )
 

@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.dtypes import Array
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 
 
 @kernel
@@ -106,7 +106,7 @@ def sgd_step(
 
 
 def adam_step(
-    p: Array, g: Array, m: Array, v: Array, *, step: int, lr: float, beta1: float, beta2: float,
+    p: Array, g: Array, m: Array, v: Array, step: Array, *, lr: float, beta1: float, beta2: float,
     eps: float, weight_decay: float, decoupled: bool,
 ) -> None:  # fmt: skip
     """Adam, or AdamW if `decoupled`:  p -= lr mhat / (sqrt(vhat) + eps).
@@ -115,13 +115,15 @@ def adam_step(
         p: parameters, updated in place.
         g: gradient, of the shape of p.
         m, v: running means of the gradient and of its square, updated in place.
-        step: the number of this step, from 1.
+        step: how many steps there were, 0-d; this one is counted.
         weight_decay: added to the gradient (as L2), or, if decoupled, taken off the parameters.
     """
+    step += 1
+    t = int(step)
     l2 = 0.0 if decoupled else weight_decay
     kept = 1.0 - lr * weight_decay if decoupled else 1.0
     _run_adam(
         ADAM_STEPS * p.size, _flat(p), g.ravel(), _flat(m), _flat(v),
         lr, beta1, beta2, eps, l2, kept,
-        1.0 / (1.0 - beta1**step), 1.0 / math.sqrt(1.0 - beta2**step),
+        1.0 / (1.0 - beta1**t), 1.0 / math.sqrt(1.0 - beta2**t),
     )  # fmt: skip

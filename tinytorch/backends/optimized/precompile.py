@@ -11,20 +11,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import optimizers, threads
+from tinytorch.backends.optimized import optimizers
 from tinytorch.backends.optimized.conv.conv2d import conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import conv2d_input
 from tinytorch.backends.optimized.conv.conv2d_weight import conv2d_weight
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.elementwise.loops import specialize
 from tinytorch.backends.optimized.gemm.matmul import linear, matmul
-from tinytorch.backends.optimized.jit.cache import progress
-from tinytorch.backends.optimized.jit.library import warm_up, warm_ups
 from tinytorch.backends.optimized.pooling.maximum import max_pool2d, max_pool2d_backward
 from tinytorch.backends.optimized.rows import (
     batch_norm,
@@ -36,6 +35,9 @@ from tinytorch.backends.optimized.rows import (
 )
 from tinytorch.collector import collector_paused
 from tinytorch.dtypes import Array
+from tinytorch.jit import threads
+from tinytorch.jit.cache import progress
+from tinytorch.jit.library import warm_up, warm_ups
 from tinytorch.op import OPS
 
 __all__ = ["load_library"]
@@ -49,14 +51,19 @@ SMALL_KERNELS = np.ones((4, 4, 3, 3), np.float32)
 EPS = 1e-5
 
 
-def load_library() -> None:
-    """Compile the kernels that models use most, or load them."""
+def load_library(report: Callable[[int, int], object] = lambda done, total: None) -> None:
+    """Compile the kernels that models use most, or load them.
+
+    Args:
+        report: called after each family of kernels, with how many are done and how many there are.
+    """
     helper = None
     try:
         with collector_paused():
-            for function in warm_ups():
+            for i, function in enumerate(warm_ups(), 1):
                 compiled = progress.compiled
                 function()
+                report(i, len(warm_ups()))
                 if helper is None and progress.compiled > compiled and threads.cores() > 1:
                     helper = _start_helper()
     finally:
@@ -85,7 +92,7 @@ def _start_helper() -> subprocess.Popen[bytes]:
 _HELP = f"from {__name__} import help_to_load_library; help_to_load_library()"
 
 
-# What takes long stands at both ends, for where the two processes meet, both compile the same.
+# What takes long is at both ends, for where the two processes meet, both compile the same.
 
 
 @warm_up
@@ -146,7 +153,7 @@ def steps() -> None:
             first=True,
         )  # fmt: skip
     optimizers.adam_step(
-        p, p, p.copy(), p.copy(), step=1, lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8,
+        p, p, p.copy(), p.copy(), np.zeros(()), lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8,
         weight_decay=0.0, decoupled=False,
     )  # fmt: skip
 

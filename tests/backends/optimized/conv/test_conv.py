@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.backends.optimized.child import run_script
-from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.conv.conv2d import conv2d, plan_conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import conv2d_input, plan_conv2d_input
 from tinytorch.backends.optimized.conv.conv2d_weight import conv2d_weight
 from tinytorch.backends.optimized.conv.plan import Batch
+from tinytorch.jit import threads
 
 DTYPES = (np.float32, np.float64)
 

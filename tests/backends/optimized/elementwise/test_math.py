@@ -10,7 +10,7 @@ import pytest
 from numba.core.caching import NullCache
 
 from tinytorch.backends.optimized.elementwise import math as polynomials
-from tinytorch.backends.optimized.jit.library import JIT, kernel
+from tinytorch.jit.library import JIT, kernel
 
 mpmath.mp.prec = 120
 COUNT = 20_000 if JIT else 300

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
-from tinytorch.backends.optimized.jit.library import JIT, kernel
+from tinytorch.jit.library import JIT, kernel
 
 FACTOR = 3.0
 

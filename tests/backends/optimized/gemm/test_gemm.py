@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.backends.optimized.child import run_script
-from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.gemm.loops import gemm_f32
 from tinytorch.backends.optimized.gemm.matmul import linear, matmul, scratch
-from tinytorch.backends.optimized.jit.llvm import address
+from tinytorch.jit import threads
+from tinytorch.jit.llvm import address
 
 DTYPES = (np.float32, np.float64)
 LAYOUTS = ("C", "transposed", "reversed", "every second", "unaligned", "broadcast")
@@ -152,7 +152,7 @@ def test_a_small_left_matrix_and_a_large_right_one(rng, dtype, left, m):
 
 def test_exported_gemm_accumulates_with_relu(rng):
     """The C symbol that generated code calls: start from C itself, clip at the end."""
-    from tinytorch.backends.optimized.jit.library import kernel
+    from tinytorch.jit.library import kernel
 
     @kernel
     def call(a, b, c, relu, scratch):
@@ -192,7 +192,7 @@ def test_several_threads_at_once(rng):
 SCRIPT = """
 import numpy as np
 from tinytorch.backends.optimized.gemm.matmul import linear, matmul
-from tinytorch.backends.optimized.jit.llvm import address
+from tinytorch.jit.llvm import address
 rng = np.random.default_rng(0)
 for dtype in (np.float32, np.float64):
     for m, k, n in ((1, 1, 1), (1, 40, 33), (33, 40, 1), (9, 17, 70), (3, 0, 4), (0, 3, 4)):

@@ -6,13 +6,13 @@ from hypothesis import assume, given, strategies as st
 
 from tests.backends.optimized.child import run_script
 from tinytorch.backends.blocked.conv import output_size
-from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.pooling.average import avg_pool2d, avg_pool2d_backward
 from tinytorch.backends.optimized.pooling.maximum import (
     max_pool2d,
     max_pool2d_backward,
     max_pool2d_select,
 )
+from tinytorch.jit import threads
 
 
 def windows(x_shape, kernel_size, stride, padding, dilation):

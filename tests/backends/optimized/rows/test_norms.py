@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.rows import batch_norm, layer_norm
+from tinytorch.jit import threads
 
 EPS = 1e-5
 

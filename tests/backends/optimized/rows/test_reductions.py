@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.jit.library import JIT
 from tinytorch.backends.optimized.rows import reductions, rows
+from tinytorch.jit import threads
+from tinytorch.jit.library import JIT
 
 SUBSETS = [d for n in range(5) for d in itertools.combinations(range(4), n)]
 

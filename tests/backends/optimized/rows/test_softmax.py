@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tinytorch.backends.optimized import threads
 from tinytorch.backends.optimized.rows import softmax
+from tinytorch.jit import threads
 
 
 def exact_softmax(x, dim):

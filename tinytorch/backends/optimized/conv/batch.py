@@ -19,10 +19,10 @@ from typing import Any
 
 from tinytorch.backends.optimized.conv.loops import over_items
 from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_ROWS, balanced
-from tinytorch.backends.optimized.jit.entries import Entries, array_type
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.llvm import address
 from tinytorch.dtypes import Array
+from tinytorch.jit.entries import Entries, array_type
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import address
 
 
 @kernel

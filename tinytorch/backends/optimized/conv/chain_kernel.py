@@ -17,8 +17,8 @@ import numpy as np
 from numba import types
 
 from tinytorch.backends.optimized.gemm.micro_kernel import emit_tile, tile_table
-from tinytorch.backends.optimized.jit.library import export
-from tinytorch.backends.optimized.jit.llvm import (
+from tinytorch.jit.library import export
+from tinytorch.jit.llvm import (
     I64,
     Value,
     VectorEmitter,

@@ -15,8 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.buffers import empty, workspace
 from tinytorch.backends.optimized.conv.batch import make_batch
 from tinytorch.backends.optimized.conv.chain_kernel import chain_tile_f32, chain_tile_f64
 from tinytorch.backends.optimized.conv.loops import make_positions, make_vectors
@@ -36,9 +34,11 @@ from tinytorch.backends.optimized.conv.plan import (
 from tinytorch.backends.optimized.gemm.loops import TILE_VECTORS
 from tinytorch.backends.optimized.gemm.micro_kernel import indirect_tile_f32, indirect_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
-from tinytorch.backends.optimized.jit.cpu import host_vector_unit
-from tinytorch.backends.optimized.jit.entries import Entries
 from tinytorch.dtypes import Array
+from tinytorch.jit import threads
+from tinytorch.jit.buffers import empty, workspace
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.entries import Entries
 
 MAKERS = {
     "positions": (make_positions, indirect_tile_f32, indirect_tile_f64),

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinytorch.backends.optimized.buffers import empty, workspace
 from tinytorch.backends.optimized.conv.conv2d import cheapest, is_product, loops_for, sum_over_taps
 from tinytorch.backends.optimized.conv.plan import (
     Correlation,
@@ -25,8 +24,9 @@ from tinytorch.backends.optimized.conv.plan import (
     batch,
     correlation,
 )
-from tinytorch.backends.optimized.jit.cpu import host_vector_unit
 from tinytorch.dtypes import Array
+from tinytorch.jit.buffers import empty, workspace
+from tinytorch.jit.cpu import host_vector_unit
 
 
 class _InputPlan(NamedTuple):

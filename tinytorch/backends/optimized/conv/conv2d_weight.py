@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange, types
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.buffers import empty, workspace
 from tinytorch.backends.optimized.conv.chain_kernel import chain_tile_f32, chain_tile_f64
 from tinytorch.backends.optimized.conv.conv2d import zeroed
 from tinytorch.backends.optimized.conv.loops import pad_image
@@ -44,10 +42,12 @@ from tinytorch.backends.optimized.gemm.loops import (
     balanced,
 )
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
-from tinytorch.backends.optimized.jit.entries import SIZE, Entries, array_type
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.llvm import address
 from tinytorch.dtypes import Array
+from tinytorch.jit import threads
+from tinytorch.jit.buffers import empty, workspace
+from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import address
 
 DOT_BYTES = 256 * 1024  # of padded images that dot products run through before they start again
 

@@ -31,10 +31,10 @@ from tinytorch.backends.optimized.gemm.loops import (
     balanced,
     panel_columns,
 )
-from tinytorch.backends.optimized.jit.entries import SIZE, Entries, array_type
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.llvm import address
 from tinytorch.dtypes import Array
+from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import address
 
 # -- loops over one image -------------------------------------------------------------------------
 

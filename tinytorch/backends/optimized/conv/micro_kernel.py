@@ -23,8 +23,8 @@ from llvmlite import ir
 from numba import types
 
 from tinytorch.backends.optimized.gemm.micro_kernel import emit_tile, tile_table
-from tinytorch.backends.optimized.jit.library import export
-from tinytorch.backends.optimized.jit.llvm import (
+from tinytorch.jit.library import export
+from tinytorch.jit.llvm import (
     I64,
     Value,
     VectorEmitter,
@@ -81,7 +81,7 @@ def _conv_tile_twin(
     dtype: Any, rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int,
     places: int, parts: int, y: int, ldy: int, bias: int, relu: int,
 ) -> None:  # fmt: skip
-    from tinytorch.backends.optimized.jit.cpu import host_vector_unit
+    from tinytorch.jit.cpu import host_vector_unit
 
     lanes = host_vector_unit().register_bytes // np.dtype(dtype).itemsize
     offsets = memory(np.int64, table, (taps,))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinytorch.backends.optimized.jit.llvm import (
+from tinytorch.jit.llvm import (
     Value,
     VectorEmitter,
     i64,

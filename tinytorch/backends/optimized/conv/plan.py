@@ -32,7 +32,7 @@ from tinytorch.backends.optimized.gemm.loops import (
     TILE_ROWS,
     TILE_VECTORS,
 )
-from tinytorch.backends.optimized.jit.cpu import host_vector_unit
+from tinytorch.jit.cpu import host_vector_unit
 
 Pair = tuple[int, int]
 Shape = tuple[int, ...]

@@ -25,8 +25,6 @@ from typing import Any
 import numpy as np
 from numba import prange, types
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.buffers import empty, workspace
 from tinytorch.backends.optimized.conv.conv2d import zeroed
 from tinytorch.backends.optimized.gemm.loops import (
     REGISTER_BYTES,
@@ -36,9 +34,12 @@ from tinytorch.backends.optimized.gemm.loops import (
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
-from tinytorch.backends.optimized.jit.entries import SIZE, Entries, array_type
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.llvm import (
+from tinytorch.dtypes import Array
+from tinytorch.jit import threads
+from tinytorch.jit.buffers import empty, workspace
+from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import (
     Value,
     VectorEmitter,
     address,
@@ -46,7 +47,6 @@ from tinytorch.backends.optimized.jit.llvm import (
     memory,
     vector_intrinsic,
 )
-from tinytorch.dtypes import Array
 
 CHUNK_BYTES = 512 * 1024
 """Of transformed tiles that are multiplied together: they stay in the second-level cache."""

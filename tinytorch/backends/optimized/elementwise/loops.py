@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from tinytorch.backends.optimized import buffers, threads
 from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
-from tinytorch.backends.optimized.jit.library import compile_source
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers, threads
+from tinytorch.jit.library import compile_source
+from tinytorch.jit.parallel import shared
 
 Scalar = Callable[..., Any]
 Shape = tuple[int, ...]

@@ -38,7 +38,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from tinytorch.backends.optimized.jit.library import JIT, compile_source, kernel
+from tinytorch.jit.library import JIT, compile_source, kernel
 
 __all__ = [
     "erf",
@@ -113,7 +113,7 @@ class _Format:
             self.ln2_low = real(1.90821492927058770002e-10)
         self.lowest, self.highest = real(lowest), real(highest)
         self.exp_terms, self.log_terms = exp_terms, log_terms
-        # Adding this number rounds to an integer, which then stands in the low bits of the sum.
+        # Adding this number rounds to an integer, which then is in the low bits of the sum.
         self.rounder = real(1.5 * 2.0**info.nmant)
         self.rounder_bits = int(self.rounder.view(integer))
 
@@ -303,7 +303,7 @@ def _make_log(f: _Format) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
 
 
 def _make_order_key(f: _Format) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Integers in the order of the numbers (a NaN stands at one of the two ends); and back."""
+    """Integers in the order of the numbers (a NaN is at one of the two ends); and back."""
     bits, from_bits, integer = f.bits, f.from_bits, f.integer
     below_sign, sign = integer(np.iinfo(integer).max), integer(np.iinfo(integer).bits - 1)
 

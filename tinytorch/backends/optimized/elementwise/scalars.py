@@ -25,7 +25,7 @@ import numpy as np
 
 from tinytorch.backends.optimized.elementwise import math as polynomials
 from tinytorch.backends.optimized.elementwise.math import EXACT
-from tinytorch.backends.optimized.jit.library import compile_source, kernel
+from tinytorch.jit.library import compile_source, kernel
 
 _REPLACED: dict[Any, Callable[..., Any]] = {
     math.exp: polynomials.exp,

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.jit.cpu import host_vector_unit
-from tinytorch.backends.optimized.jit.library import export
-from tinytorch.backends.optimized.jit.llvm import (
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import export
+from tinytorch.jit.llvm import (
     I64,
     Value,
     VectorEmitter,

@@ -39,8 +39,8 @@ from tinytorch.backends.optimized.gemm.gemv_kernel import (
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
-from tinytorch.backends.optimized.jit.cpu import host_vector_unit
-from tinytorch.backends.optimized.jit.library import export, kernel
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import export, kernel
 
 _UNIT = host_vector_unit()
 REGISTER_BYTES = _UNIT.register_bytes

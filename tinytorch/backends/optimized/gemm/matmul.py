@@ -12,13 +12,13 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends import reference
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.buffers import empty, workspace
 from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES, gemm_f32, gemm_f64, shared_gemm
-from tinytorch.backends.optimized.jit.entries import SIZE, Entries, array_type
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.llvm import address
 from tinytorch.dtypes import Array
+from tinytorch.jit import threads
+from tinytorch.jit.buffers import empty, workspace
+from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import address
 
 
 class _Scratch(threading.local):

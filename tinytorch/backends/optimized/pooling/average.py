@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinytorch.backends.blocked.conv import output_size
-from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.conv.plan import Pair
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.backends.optimized.pooling.planes import (
     join,
     planes_of,
@@ -17,6 +14,9 @@ from tinytorch.backends.optimized.pooling.planes import (
     windows_and_gaps,
 )
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 
 
 @kernel

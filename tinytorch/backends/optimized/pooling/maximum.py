@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from tinytorch.backends.blocked.conv import output_size
-from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.conv.plan import Pair
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.backends.optimized.pooling.pairs import max_pool_2x2, max_pool_backward_2x2
 from tinytorch.backends.optimized.pooling.planes import planes_of, prepare, split, windows_and_gaps
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 
 
 @kernel

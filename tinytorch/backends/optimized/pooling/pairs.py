@@ -1,7 +1,7 @@
 """Max pooling with windows of 2 by 2 side by side, on vectors (emitted as LLVM IR).
 
 Two rows of the image make one row of maxima. The left and the right elements of pairs are shuffled
-apart, so that the four elements of a window stand in the same lane of four vectors:
+apart, so that the four elements of a window are in the same lane of four vectors:
 
     upper row   a b a b a b a b   -->   a a a a   b b b b
     lower row   c d c d c d c d   -->   c c c c   d d d d
@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.conv.phases import apart, together
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.llvm import (
+from tinytorch.dtypes import Array
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import (
     Value,
     VectorEmitter,
     address,
@@ -27,7 +28,6 @@ from tinytorch.backends.optimized.jit.llvm import (
     memory,
     vector_intrinsic,
 )
-from tinytorch.dtypes import Array
 
 
 def _exceeds(e: VectorEmitter, later: Value, earlier: Value) -> Value:

@@ -16,9 +16,9 @@ import numpy as np
 
 from tinytorch.backends.optimized.conv.phases import join_pairs, split_pairs
 from tinytorch.backends.optimized.conv.plan import Pair
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.llvm import address
 from tinytorch.dtypes import Array
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import address
 
 
 def planes_of(x: Array) -> Array:

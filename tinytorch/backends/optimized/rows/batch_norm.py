@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.backends.optimized.rows.rows import squares, total
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers
+from tinytorch.jit.library import kernel
 
 
 @kernel(force_inline=True)

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.backends.optimized.rows.rows import as_rows
 from tinytorch.backends.optimized.rows.softmax import EXP_STEPS, softmax_and_losses
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 
 
 @kernel

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers
+from tinytorch.jit.library import kernel
 
 
 @kernel

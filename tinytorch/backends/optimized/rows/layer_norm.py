@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.backends.optimized.rows.rows import as_rows, from_rows, squares, total
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 
 
 @kernel(force_inline=True)

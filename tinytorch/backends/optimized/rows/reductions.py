@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.backends.optimized.rows.rows import total
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 
 BLOCK = 4096  # elements of a row summed in the array's own dtype
 COLUMN_BLOCK = 128  # rows
@@ -107,7 +107,7 @@ KERNELS = {
 
 
 @lru_cache(4096)
-def _plan(shape: Shape, dims: Shape, keepdim: bool) -> tuple[list[tuple[int, int, int]], Shape]:
+def runs_of(shape: Shape, dims: Shape, keepdim: bool) -> tuple[list[tuple[int, int, int]], Shape]:
     """The steps (outer, reduced, inner) that reduce `dims`, and the shape of the result."""
     dims = tuple(sorted(dims))
     kept = tuple(1 if d in dims else s for d, s in enumerate(shape))
@@ -139,7 +139,7 @@ def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
     def reduce(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         if not dims:
             return x.copy()
-        steps, shape = _plan(x.shape, dims, keepdim)
+        steps, shape = runs_of(x.shape, dims, keepdim)
         result: Any = np.ascontiguousarray(x)
         for outer, reduced, inner in steps:
             result = step(result, outer, reduced, inner)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import buffers
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
-from tinytorch.backends.optimized.jit.library import kernel
 from tinytorch.dtypes import Array
+from tinytorch.jit import buffers
+from tinytorch.jit.library import kernel
 
 
 def as_rows(x: Array, dim: int) -> Array:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative, log
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
 from tinytorch.backends.optimized.rows.rows import largest, map_rows, total
 from tinytorch.dtypes import Array
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 
 EXP_STEPS = 8  # an exp costs about as much as this many additions
 BLOCK = 2048  # elements of a block of rows; more, and memory waits too long for the next ones

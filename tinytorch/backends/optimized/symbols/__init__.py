@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.jit.library import JIT, compile_source, export
 from tinytorch.backends.optimized.symbols.views import view
+from tinytorch.jit.library import JIT, compile_source, export
 
 SUFFIXES: dict[Any, str] = {np.float32: "f32", np.float64: "f64"}
 REALS = tuple(SUFFIXES)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.jit.library import export
 from tinytorch.backends.optimized.rows import embedding
 from tinytorch.backends.optimized.symbols import REALS, SYMBOLS, declare
 from tinytorch.backends.optimized.symbols.views import view
+from tinytorch.jit.library import export
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -21,9 +21,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj, numpy_support
 
-from tinytorch.backends.optimized.jit.library import JIT
-from tinytorch.backends.optimized.jit.llvm import I8, I64, i64, memory
 from tinytorch.dtypes import Array
+from tinytorch.jit.library import JIT
+from tinytorch.jit.llvm import I8, I64, i64, memory
 
 _unpack: Callable[..., Any] = cgutils.unpack_tuple
 _populate: Callable[..., Any] = arrayobj.populate_array

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numba import types
 
-from tinytorch.backends.optimized.jit.entries import SIZE, BorrowedArray, Entries, array_type
-from tinytorch.backends.optimized.jit.library import JIT, kernel
+from tinytorch.jit.entries import SIZE, BorrowedArray, Entries, array_type
+from tinytorch.jit.library import JIT, kernel
 
 
 @kernel

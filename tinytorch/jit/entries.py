@@ -18,8 +18,8 @@ from numba import types
 from numba.core.datamodel import models
 from numba.extending import NativeValue, register_model, unbox
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.jit.library import JIT
+from tinytorch.jit import threads
+from tinytorch.jit.library import JIT
 
 SIZE = types.intp
 

@@ -8,8 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.jit.library import JIT
+from tinytorch.jit import threads
+from tinytorch.jit.library import JIT
 
 needs_jit = pytest.mark.skipif(not JIT, reason="NUMBA_DISABLE_JIT is set")
 
@@ -17,9 +17,9 @@ PARALLEL = """
 import os, sys, threading
 import numpy as np
 from numba import prange
-from tinytorch.backends.optimized import threads
+from tinytorch.jit import threads
 {setup}
-from tinytorch.backends.optimized.jit.library import kernel
+from tinytorch.jit.library import kernel
 
 @kernel(parallel=True)
 def parallel(count, x, y):

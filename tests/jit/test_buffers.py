@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from tinytorch.backends.optimized import buffers
-from tinytorch.backends.optimized.buffers import BufferPool
+from tinytorch.jit import buffers
+from tinytorch.jit.buffers import BufferPool
 
 F32 = np.dtype(np.float32)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from numba import prange
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.jit.library import compile_source
+from tinytorch.jit import threads
+from tinytorch.jit.library import compile_source
 
 
 def shared(serial: Callable[..., None], parameters: str) -> Callable[..., None]:

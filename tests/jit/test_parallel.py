@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.parallel import shared
+from tinytorch.jit import threads
+from tinytorch.jit.library import kernel
+from tinytorch.jit.parallel import shared
 
 
 @kernel

@@ -4,14 +4,15 @@ import math
 import os
 import subprocess
 import sys
+import textwrap
 import traceback
 
 import numpy as np
 import pytest
 from numba import types
 
-from tinytorch.backends.optimized.jit import library
-from tinytorch.backends.optimized.jit.library import compile_source, export, kernel
+from tinytorch.jit import library
+from tinytorch.jit.library import compile_source, export, kernel
 
 needs_jit = pytest.mark.skipif(not library.JIT, reason="NUMBA_DISABLE_JIT is set")
 
@@ -78,8 +79,8 @@ def test_a_symbol_is_exported_once():
 
 CALLER = """
 from numba import types
-from tinytorch.backends.optimized.jit import library
-from tinytorch.backends.optimized.jit.library import compile_source, export, kernel
+from tinytorch.jit import library
+from tinytorch.jit.library import compile_source, export, kernel
 
 @export("tinytorch_test_triple", types.intp(types.intp))
 def triple(x):
@@ -106,7 +107,8 @@ def test_cached_code_that_calls_an_export_runs_in_a_fresh_process(tmp_path):
 
 MIXERS = """
 import sys
-from tinytorch.backends.optimized.jit.library import compile_source
+import textwrap
+from tinytorch.jit.library import compile_source
 
 MIX = "".join("    x ^= (x << 3) + constant\\n" for _ in range(100))  # too long to be inlined
 
@@ -172,7 +174,7 @@ def test_warm_ups_are_kept_in_order(monkeypatch):
 @needs_jit
 @pytest.mark.parametrize("shown", [True, False])
 def test_progress_is_shown_on_a_terminal_when_it_takes_long(monkeypatch, capsys, shown):
-    from tinytorch.backends.optimized.jit import cache
+    from tinytorch.jit import cache
 
     progress = cache.CompileProgress()
     monkeypatch.setattr(cache, "SHOW_AFTER_SECONDS", -1.0)
@@ -182,3 +184,32 @@ def test_progress_is_shown_on_a_terminal_when_it_takes_long(monkeypatch, capsys,
     err = capsys.readouterr().err
     assert ("gemm.core" in err) == shown
     assert progress.compiled == 1 and progress.seconds > 0
+
+
+def test_an_import_that_was_interrupted_can_be_repeated():
+    """Ctrl-C while the kernels are being defined; the same process then computes."""
+    program = """
+        import tinytorch
+        from tinytorch.jit import library
+
+        real, count = library.export, 0
+
+        def export(*args):
+            global count
+            count += 1
+            if count == 12:
+                raise KeyboardInterrupt
+            return real(*args)
+
+        library.export = export
+        for _ in range(2):
+            try:
+                tinytorch.set_backend("optimized")
+                result = tinytorch.ones(3, 4) @ tinytorch.ones(4, 2)
+            except KeyboardInterrupt:
+                print("interrupted", count)
+        print(result.sum().item())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["interrupted", "12", "24.0"], done.stderr

@@ -21,9 +21,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tinytorch.backends.optimized.jit.cpu import host_vector_unit
-from tinytorch.backends.optimized.jit.library import JIT
 from tinytorch.dtypes import Array
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import JIT
 
 Value = Any
 """An LLVM value (llvmlite has no type annotations)."""

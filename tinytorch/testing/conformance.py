@@ -6,15 +6,19 @@ sample's dtype can do; everything else must be equal.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy as np
 
-from tests.op_samples import Sample
-from tinytorch.backends import ComputeBackend, find_backend
+from tinytorch.backends import ComputeBackend
 from tinytorch.dispatch import apply
-from tinytorch.op import Op
+from tinytorch.op import OPS, Op
 from tinytorch.state import using_backend
+from tinytorch.testing.op_samples import admitted_dtypes, draw_sample
+from tinytorch.testing.source import Sample
 
 # Sums of products: the error is within eps times their length times the sum of absolute values.
 SUMS = {
@@ -42,7 +46,7 @@ ROUNDING = {
 
 
 def run(backend: str | ComputeBackend, op: Op, inputs: Any, params: dict[str, Any]) -> Any:
-    """The result of an op, through the door, as an array."""
+    """The result of an op, through dispatch, as an array."""
     with using_backend(backend):
         return apply(op, *inputs, **params).numpy()
 
@@ -55,13 +59,18 @@ def assert_conforms(backend: str | ComputeBackend, op: Op, sample: Sample) -> No
         np.testing.assert_array_equal(np.asarray(x), copy, f"{op.name} changed its input")
     expected = run("numpy", op, sample.tensors(), sample.params)
     assert result.dtype == expected.dtype and result.shape == expected.shape
+    if result.dtype.kind == "f" and op.kind in ("elementwise", "movement"):
+        zero = (expected == 0) & (result == 0)
+        np.testing.assert_array_equal(
+            np.signbit(result[zero]), np.signbit(expected[zero]), f"{op.name}: signs of zeros"
+        )
     if result.dtype.kind != "f" or (op.kind in ("movement", "creation") and op.name != "fold"):
         np.testing.assert_array_equal(result, expected)
     elif result.size:
-        _assert_close(op, sample, result)
+        assert_close(op, sample, result)
 
 
-def _assert_close(op: Op, sample: Sample, result: Any) -> None:
+def assert_close(op: Op, sample: Sample, result: Any) -> None:
     precise = Sample(tuple(_precise(x, result.dtype) for x in sample.inputs), sample.params)
     exact = run("numpy", op, precise.tensors(), sample.params)
     finite = np.isfinite(exact)
@@ -83,7 +92,7 @@ def _error_bound(op: Op, precise: Sample, dtype: Any, exact: Any, finite: Any) -
         return relative * eps * np.abs(exact) + offset * eps
     length = 4 + max(np.size(x) for x in precise.inputs)
     absolute = Sample(tuple(np.asarray(abs(x)) for x in precise.inputs), precise.params)
-    if op.name == "max_pool2d_backward":  # where the largest elements stand must stay
+    if op.name == "max_pool2d_backward":  # the largest elements must stay where they are
         absolute.inputs = (absolute.inputs[0], precise.inputs[1])
     return length * eps * run("numpy", op, absolute.tensors(), precise.params)[finite]
 
@@ -95,20 +104,82 @@ def _precise(x: Any, dtype: np.dtype[Any]) -> Any:
     return float(dtype.type(x))
 
 
-def all_backends() -> list[str]:
-    """Every registered backend, loaded or not."""
-    from tinytorch.backends import list_backends
+@dataclass(frozen=True)
+class OpReport:
+    """How a backend did on one op.
 
-    return list_backends()
+    Attributes:
+        op: its name.
+        examples: how many calls were compared.
+        problem: what was wrong with the first call that did not conform; None if all did.
+        call: that call, by the shapes and dtypes of its inputs and its parameters.
+    """
+
+    op: str
+    examples: int
+    problem: str | None = None
+    call: str | None = None
 
 
-def load(name: str) -> ComputeBackend:
-    """The backend; a test that needs one whose package is not installed is skipped."""
-    import pytest
+def check_backend(
+    backend: str | ComputeBackend,
+    *,
+    ops: Iterable[str] | None = None,
+    examples: int = 25,
+    seed: int = 0,
+) -> Iterator[OpReport]:
+    """Run the conformance suite on a backend, and yield a report on each op.
 
-    from tinytorch.errors import MissingExtraError
+    Each op is called with generated inputs of every dtype that it takes: empty, 0-d, ragged,
+    broadcast and non-contiguous arrays, ties, infinities, NaN.
 
-    try:
-        return find_backend(name)
-    except MissingExtraError as error:
-        pytest.skip(str(error))
+    Args:
+        ops: their names; all of the table by default.
+        examples: calls of each op.
+        seed: of the generated inputs; the same seed draws the same calls.
+
+    Raises:
+        LookupError: there is no op of a name in `ops`.
+
+    >>> [r.problem for r in check_backend("numpy", ops=["matmul"], examples=3)]
+    [None]
+    """
+    names = list(OPS if ops is None else ops)
+    if unknown := [name for name in names if name not in OPS]:
+        raise LookupError(f"no such op: {', '.join(unknown)}; the ops are {', '.join(OPS)}")
+    for name in names:
+        yield _check_op(backend, name, examples, seed)
+
+
+def _check_op(backend: str | ComputeBackend, name: str, examples: int, seed: int) -> OpReport:
+    random = Random(f"{name} {seed}")
+    dtypes = admitted_dtypes(name)
+    for example in range(examples):
+        sample = draw_sample(name, random, "edges", dtypes[example % len(dtypes)])
+        try:
+            with np.errstate(all="ignore"):  # infinities and NaN are among the inputs
+                assert_conforms(backend, OPS[name], sample)
+        except Exception as error:  # whatever the kernel raises is the finding
+            text = str(error).strip() or "no message"
+            kind = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            return OpReport(name, example + 1, kind + text, describe_call(sample))
+    return OpReport(name, examples)
+
+
+def describe_call(sample: Sample) -> str:
+    """The inputs of a call by dtype and shape, and its parameters.
+
+    >>> describe_call(Sample((np.zeros((2, 3)), 1.5), {"dim": 0}))
+    'float64[2, 3], 1.5, dim=0'
+    """
+    inputs = [
+        f"{x.dtype}{list(x.shape)}{_layout(x)}" if isinstance(x, np.ndarray) else repr(x)
+        for x in sample.inputs
+    ]
+    return ", ".join(inputs + [f"{key}={value!r}" for key, value in sample.params.items()])
+
+
+def _layout(x: np.ndarray[Any, Any]) -> str:
+    return (
+        "" if x.flags.c_contiguous else f" with strides {tuple(s // x.itemsize for s in x.strides)}"
+    )

@@ -7,8 +7,11 @@ depends on, it is written in one step, and it carries a checksum.
 
     <cache root>/kernels/<library key>/<kernel>-<version key>.bin
 
+The checksum covers the file's name too. A library is bounded in size: the kernels that were not
+used for longest go.
+
 The *library key* covers the sources of all kernels, the versions of Python, numba and LLVM, and the
-CPU; the *version key* the kernel, its argument types and the source of the file it stands in.
+CPU; the *version key* the kernel, its argument types and the source of the file it is in.
 """
 
 from __future__ import annotations
@@ -40,17 +43,24 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from tinytorch.files import cache_root
+from tinytorch.jit.lazy_scipy import import_numba
+
+import_numba()
 
 DIGEST_BYTES = hashlib.sha256().digest_size
-_BACKENDS = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[1]
+_KERNEL_FOLDERS = ("jit", "backends/blocked", "backends/optimized")
 
+KEPT_BYTES = 512 * 2**20  # of one library; what was not used for longest goes
+SWEPT_EVERY = 32  # kernels written
+ABANDONED_SECONDS = 3600.0  # a file that was begun so long ago is of a process that was killed
 KEPT_LIBRARIES = 4  # older library keys are removed when a new one is begun
 SHOW_AFTER_SECONDS = 1.0  # compiling that takes longer shows a progress line
 
 
 def kernel_sources() -> list[Path]:
     """The files whose change makes every compiled kernel stale."""
-    return sorted(p for rung in ("blocked", "optimized") for p in (_BACKENDS / rung).rglob("*.py"))
+    return sorted(p for folder in _KERNEL_FOLDERS for p in (_PACKAGE / folder).rglob("*.py"))
 
 
 @cache
@@ -58,7 +68,7 @@ def library_key() -> str:
     """Hash of everything that all kernels depend on."""
     digest = hashlib.sha256()
     for path in kernel_sources():
-        name = path.relative_to(_BACKENDS).as_posix()
+        name = path.relative_to(_PACKAGE).as_posix()
         digest.update(name.encode() + b"\0" + path.read_bytes())
     config: Any = numba.config
     digest.update(
@@ -98,6 +108,28 @@ class CacheDirectory:
         self._writable: Path | None = None
         self._checked = False
         self._fallback: Path | None = None
+        self._written = 0
+        self._said_unkept = False
+
+    def keep(self, folder: Path, name: str, payload: bytes) -> None:
+        """Write a kernel; that it cannot be kept is said once, and costs only the caching."""
+        try:
+            _write_whole(folder / name, payload)
+        except OSError as reason:
+            if self._said_unkept:
+                return
+            self._said_unkept = True
+            warnings.warn(
+                f"could not keep the compiled kernel {name} in {folder} "
+                f"({reason.strerror or reason}); it, and others that cannot be kept, will be "
+                f"compiled again in the next process",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return
+        self._written += 1
+        if self._written % SWEPT_EVERY == 0:
+            sweep(folder)
 
     def readable(self) -> list[Path]:
         """Folders to look in."""
@@ -146,11 +178,46 @@ def _prepare(folder: Path) -> Path:
         old.sort(key=lambda p: p.stat().st_mtime, reverse=True)
         for stale in old[KEPT_LIBRARIES - 1 :]:
             shutil.rmtree(stale, ignore_errors=True)
+    sweep(folder)
     return folder
 
 
+def sweep(folder: Path, kept_bytes: int = KEPT_BYTES) -> int:
+    """Remove what killed processes have begun, and kernels beyond the bound; returns their bytes.
+
+    A kernel's time is that of its last use, so what was not used for longest goes first.
+    """
+    kernels: list[tuple[float, int, Path]] = []
+    freed = 0
+    for path in folder.iterdir():
+        with suppress(OSError):  # another process sweeps too
+            status = path.stat()
+            if path.suffix == ".bin":
+                kernels.append((status.st_mtime, status.st_size, path))
+            elif path.suffix == ".part" and time.time() - status.st_mtime > ABANDONED_SECONDS:
+                path.unlink()
+                freed += status.st_size
+    excess = sum(size for _, size, _ in kernels) - kept_bytes
+    for _, size, path in sorted(kernels):
+        if excess <= 0:
+            break
+        with suppress(OSError):
+            path.unlink()
+        excess -= size
+        freed += size
+    return freed
+
+
 class CompileProgress:
-    """Counts compilations, and shows them on a terminal once they have taken a while."""
+    """Counts compilations, and shows them once they have taken a while.
+
+    On a terminal that is a line which goes when they are done, elsewhere one line that stays.
+
+    Attributes:
+        loaded, compiled: versions.
+        seconds: spent on compiling.
+        quiet: show nothing; somebody else shows it.
+    """
 
     def __init__(self) -> None:
         self.loaded = 0
@@ -159,17 +226,28 @@ class CompileProgress:
         self._running: list[str] = []
         self._began = 0.0
         self._shown = False
+        self._said = False
+        self.quiet = False
 
     def begin(self, name: str) -> None:
         if not self._running:
             self._began = time.perf_counter()
         self._running.append(name)
         spent = self.seconds + time.perf_counter() - self._began
-        if spent > SHOW_AFTER_SECONDS and sys.stderr is not None and sys.stderr.isatty():
+        if self.quiet or spent < SHOW_AFTER_SECONDS or sys.stderr is None:
+            return
+        if sys.stderr.isatty():
             line = f"tinytorch: compiling kernels, once: {self.compiled} done, now {name}"
             sys.stderr.write(f"\r\x1b[2K{line[:100]}")
             sys.stderr.flush()
             self._shown = True
+        elif not self._said:
+            self._said = True
+            sys.stderr.write(
+                "tinytorch: compiling kernels, once; they are kept on disk "
+                "(`tito cache warm` compiles all of them)\n"
+            )
+            sys.stderr.flush()
 
     def end(self, name: str) -> None:
         if name not in self._running:
@@ -278,7 +356,7 @@ class KernelCache:
         if folder is None:
             return
         payload: bytes = dumps(result._reduce())  # type: ignore[no-untyped-call]
-        _write_whole(folder / self._file_name(signature, result.codegen), payload)
+        directory.keep(folder, self._file_name(signature, result.codegen), payload)
 
     def flush(self) -> None:
         """Nothing is held in memory."""
@@ -294,7 +372,10 @@ def _read_checked(path: Path) -> bytes | None:
     except OSError:
         return None
     digest, payload = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
-    if hashlib.sha256(payload).digest() == digest:
+    if _digest(path, payload) == digest:
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+                os.utime(path)
         return payload
     with suppress(OSError):
         path.unlink()
@@ -302,23 +383,21 @@ def _read_checked(path: Path) -> bytes | None:
 
 
 def _write_whole(path: Path, payload: bytes) -> None:
-    """Write `path` so that no reader ever sees a part of it; a full disk costs only the caching."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-            temporary = file.name
-            file.write(hashlib.sha256(payload).digest() + payload)
-        os.replace(temporary, path)
-    except OSError as reason:
-        if temporary is not None:
+    """Write `path` so that no reader ever sees a part of it."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
+        try:
+            file.write(_digest(path, payload) + payload)
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
             with suppress(OSError):
-                os.unlink(temporary)
-        warnings.warn(
-            f"could not keep the compiled kernel {path.name} ({reason.strerror or reason}); "
-            "it will be compiled again in the next process",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+                os.unlink(file.name)
+            raise
+
+
+def _digest(path: Path, payload: bytes) -> bytes:
+    """The name belongs to it: one kernel's code under another's name would end the process."""
+    return hashlib.sha256(path.name.encode() + b"\0" + payload).digest()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -10,11 +11,11 @@ import textwrap
 import numpy as np
 import pytest
 
-from tinytorch.backends.optimized.jit import cache
+from tinytorch.jit import cache
 
 PROGRAM = """
     from helper import CONSTANT, twice
-    from tinytorch.backends.optimized.jit.library import cache_info, kernel
+    from tinytorch.jit.library import cache_info, kernel
 
     @kernel
     def double_twice(x):
@@ -23,7 +24,7 @@ PROGRAM = """
     print(double_twice(3), cache_info().compiled, cache_info().loaded)
 """
 HELPER = """
-    from tinytorch.backends.optimized.jit.library import kernel
+    from tinytorch.jit.library import kernel
 
     CONSTANT = 0
 
@@ -134,7 +135,7 @@ def test_without_any_folder_to_write_kernels_still_run(project, tmp_path):
     project.cache.write_text("a file where a folder should be")
     private = tmp_path / "temporary"
     private.mkdir()
-    # what stands in our place there belongs to others as far as we can tell
+    # what is in our place there belongs to others as far as we can tell
     (private / f"tinytorch-{os.getuid()}").write_text("not a folder")
     (result, compiled, _), err = project.run(TMPDIR=str(private))
     assert result == 12 and compiled >= 2
@@ -210,3 +211,98 @@ def test_fingerprint_tells_functions_apart_by_what_they_use():
     }
     assert len(different) == 7
     assert "0x" not in cache.fingerprint(make(make(3)))  # no addresses: they change
+
+
+def test_every_file_that_kernels_are_made_of_makes_them_stale():
+    files = {path.relative_to(cache._PACKAGE).as_posix() for path in cache.kernel_sources()}
+    assert {
+        "jit/llvm.py",
+        "jit/cpu.py",
+        "backends/blocked/matmul.py",
+        "backends/optimized/gemm/loops.py",
+    } <= files
+
+
+def test_a_kernel_under_another_kernels_name_is_not_loaded(project):
+    project.run()
+    first, second, *_ = project.files()
+    first.write_bytes(second.read_bytes())  # a whole file, but not this one's
+    (result, compiled, _), _ = project.run()
+    assert result == 12 and compiled >= 1
+
+
+def test_a_full_disk_is_said_once(tmp_path, monkeypatch):
+    def full(path, payload):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "_write_whole", full)
+    directory = cache.CacheDirectory()
+    with pytest.warns(RuntimeWarning, match="No space left on device") as said:
+        for i in range(62):
+            directory.keep(tmp_path, f"kernel-{i}.bin", b"")
+    assert len(said) == 1
+
+
+def test_nothing_is_left_of_a_write_that_failed(tmp_path, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache.os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        cache._write_whole(tmp_path / "kernel.bin", b"code")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_processes_began_is_swept(tmp_path):
+    old, new = tmp_path / "old.part", tmp_path / "new.part"
+    for path in (old, new):
+        path.write_bytes(b"begun")
+    os.utime(old, (0, 0))
+    assert cache.sweep(tmp_path) == 5
+    assert [p.name for p in tmp_path.iterdir()] == ["new.part"]
+
+
+def test_kernels_that_were_not_used_for_longest_go_first(tmp_path):
+    for i in range(5):
+        path = tmp_path / f"kernel-{i}.bin"
+        cache._write_whole(path, bytes(100))
+        os.utime(path, (1000.0 + i, 1000.0 + i))
+    assert cache._read_checked(tmp_path / "kernel-0.bin") == bytes(100)  # a use
+    cache.sweep(tmp_path, kept_bytes=300)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["kernel-0.bin", "kernel-4.bin"]
+
+
+class Screen(io.StringIO):
+    """A stream that may be a terminal."""
+
+    def __init__(self, is_terminal):
+        super().__init__()
+        self.isatty = lambda: is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_compiling_that_takes_long_says_so_on_any_stream(monkeypatch, is_terminal):
+    screen = Screen(is_terminal)
+    monkeypatch.setattr(cache.sys, "stderr", screen)
+    progress = cache.CompileProgress()
+    for seconds in (0.0, 0.5, 2.0, 3.0):
+        progress.seconds = seconds
+        progress.begin("kernel")
+        assert ("compiling kernels, once" in screen.getvalue()) is (seconds > 1.0)
+        progress.end("kernel")
+    if not is_terminal:
+        assert screen.getvalue().count("\n") == screen.getvalue().count("tinytorch:") == 1
+
+
+def test_a_layer_is_made_without_compiling_and_loaded_without_scipy(tmp_path):
+    program = """
+        import sys, tinytorch
+        tinytorch.set_backend("optimized")
+        layer = tinytorch.nn.Linear(4, 3)
+        from tinytorch.jit.cache import progress
+        print(progress.compiled + progress.loaded, "scipy.linalg" in sys.modules)
+    """
+    environment = {**os.environ, "TINYTORCH_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "False"]

@@ -103,6 +103,11 @@ class BufferPool:
                 else:
                     blocks.append((block, offset))
 
+    def holds(self, block: Array) -> bool:
+        """Whether an array is one of the pool's blocks, to which the pool has a reference."""
+        blocks = self._classes.get(block.nbytes - ALIGNMENT, ())
+        return any(known is block for known, _ in tuple(blocks))
+
     def clear(self) -> None:
         """Let go of all blocks. Memory in use goes back to the system when its last view dies."""
         with self._lock:

@@ -26,8 +26,8 @@ from numba import types
 from numba.core.bytecode import FunctionIdentity
 from numba.core.ccallback import CFunc
 
-from tinytorch.backends.optimized import threads
-from tinytorch.backends.optimized.jit.cache import KernelCache, cache_info, clear_cache
+from tinytorch.jit import threads
+from tinytorch.jit.cache import KernelCache, cache_info, clear_cache
 
 __all__ = [
     "FASTMATH",
@@ -173,13 +173,24 @@ def export(symbol: str, signature: Any) -> Callable[[Callable[..., Any]], Any]:
     def declare(function: Callable[..., Any]) -> Any:
         if not JIT:
             return function
-        if symbol in exports:
-            raise ValueError(f"the symbol {symbol!r} is exported already; choose another name")
         assert isinstance(function, FunctionType)
-        exports[symbol] = _Export(symbol, signature, function)
+        known = exports.get(symbol)
+        # an import that was interrupted (Ctrl-C) runs again, and exports the same functions again
+        if known is not None and not _same_definition(known.function, function):
+            raise ValueError(f"the symbol {symbol!r} is exported already; choose another name")
+        if known is None or known.callback is None:  # else its code is in use
+            exports[symbol] = _Export(symbol, signature, function)
         return types.ExternalFunction(symbol, signature)
 
     return declare
+
+
+def _same_definition(a: FunctionType, b: FunctionType) -> bool:
+    places = [
+        (f.__module__, f.__qualname__, f.__code__.co_filename, f.__code__.co_firstlineno)
+        for f in (a, b)
+    ]
+    return places[0] == places[1]
 
 
 def _register_symbols(function: Any, seen: set[int] | None = None) -> None:

@@ -1,0 +1,20 @@
+"""The ground under every compiled backend and the compiler: how kernels are compiled and kept.
+
+A file imports only from files above it:
+
+cpu          the vector registers of this processor, and the tiles that fit them
+threads      which layer runs parallel kernels, and how many threads
+buffers      aligned memory for results and scratch, recycled
+lazy_scipy   numba without SciPy at the start
+cache        machine code on disk
+library      the decorators that compile a function, and export it as a C symbol
+llvm         a vocabulary for writing vector code
+entries      kernels that take arrays, called without dispatch
+parallel     kernels over rows, on several threads
+barrier      threads that go through one program together (fork and join)
+thread_pool  threads that wait for such a program
+"""
+
+from tinytorch.absent import names_of
+
+__getattr__ = names_of("torch.jit")  # torch.jit.script and the like, for PyTorch programs

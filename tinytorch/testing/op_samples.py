@@ -1,0 +1,515 @@
+"""How to draw inputs and parameters for each op of the table; all tests of ops draw from here.
+
+    sample = draw_sample("matmul", random, style="edges")
+    apply(OPS["matmul"], *sample.tensors(), **sample.params)
+
+A new op needs one function here, under its name. Styles:
+
+    smooth  float64, away from ties and kinks, in the op's domain: for finite differences
+    edges   any dtype and memory layout; empty and 0-d; ties, zeros, -0.0, infinities, NaN
+    finite  as edges, without infinities and NaN
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tinytorch.dtypes import DTYPES, as_dtype
+from tinytorch.op import OPS
+from tinytorch.tensor import Tensor
+from tinytorch.testing.source import LAYOUTS, Sample, Source, laid_out
+
+Sampler = Callable[[Source], Sample]
+SAMPLERS: dict[str, Sampler] = {}
+
+
+def draw_sample(name: str, random: Random, style: str, dtype: str = "float64") -> Sample:
+    """Arguments for the op of this name.
+
+    Raises:
+        LookupError: there is no sampler; the message says where to write one.
+    """
+    if name not in SAMPLERS:
+        raise LookupError(
+            f"the op {name!r} has no sample generator: add one to tinytorch/testing/op_samples.py, "
+            f"so that the conformance and gradient tests can draw inputs for it"
+        )
+    return SAMPLERS[name](Source(random, style, dtype))
+
+
+def admitted_dtypes(name: str) -> list[str]:
+    """The dtypes that an op takes, by its own rule."""
+    from tinytorch.errors import DTypeError
+
+    found = []
+    for dtype in (d for d in DTYPES if d != "bfloat16"):  # NumPy has none: see test_dtypes.py
+        sample = draw_sample(name, Random(0), "finite", dtype)
+        operands = [t.meta if isinstance(t, Tensor) else type(t) for t in sample.tensors()]
+        try:
+            OPS[name].plan(("admitted", dtype), operands, sample.params)
+        except DTypeError:
+            continue
+        found.append(dtype)
+    return found
+
+
+def _samples(*names: str) -> Callable[[Sampler], Sampler]:
+    def enter(sampler: Sampler) -> Sampler:
+        for name in names:
+            SAMPLERS[name] = sampler
+        return sampler
+
+    return enter
+
+
+# -- elementwise -----------------------------------------------------------------------------------
+
+LOWEST = {"log": 0.0, "sqrt": 0.0, "log1p": -1.0}  # where the function is defined
+
+
+def _unary(name: str) -> Sampler:
+    return lambda s: Sample((s.array(s.shape(), low=LOWEST.get(name, -math.inf)),), {})
+
+
+def _enter_unary() -> None:
+    for op in OPS.values():
+        if op.kind == "elementwise" and len(op.inputs) == 1:
+            SAMPLERS[op.name] = _unary(op.name)
+
+
+_enter_unary()
+
+
+@_samples(
+    *("add", "sub", "mul", "maximum", "minimum", "eq", "ne", "lt", "le"),
+    *("logical_and", "logical_or"),
+)
+def _binary(s: Source) -> Sample:
+    a, b = map(s.array, s.broadcast_shapes(2))
+    if s.smooth or s.random.random() < 0.8:
+        return Sample((a, b), {})
+    scalar = s.pick((0, 2, 3)) if s.dtype.kind in "iu" else s.pick((True, 1, 0.1, -2.5))
+    if s.dtype.kind == "b":
+        scalar = s.flag()
+    return Sample(s.pick([(a, scalar), (scalar, a)]), {})
+
+
+@_samples("atan2", "bitwise_and", "bitwise_or", "bitwise_xor")
+def _two(s: Source) -> Sample:
+    low = 0.0 if s.smooth else -math.inf
+    return Sample(tuple(s.array(shape, low=low) for shape in s.broadcast_shapes(2)), {})
+
+
+@_samples("asin", "acos")
+def _within_one(s: Source) -> Sample:
+    x = s.array(s.shape())
+    return Sample((np.asarray(np.tanh(x) * 0.9) if s.smooth else x,), {})
+
+
+@_samples("relu_backward")
+def _relu_backward(s: Source) -> Sample:
+    return Sample(tuple(map(s.array, s.broadcast_shapes(2))), {})
+
+
+@_samples("div", "floor_divide", "remainder")
+def _division(s: Source) -> Sample:
+    first, second = s.broadcast_shapes(2)
+    divisor = s.array(second, low=0.0)
+    if s.dtype.kind in "iu":  # an integer division by zero raises; that is tested elsewhere
+        divisor = np.where(divisor == 0, 2, divisor)
+    return Sample((s.array(first), divisor.astype(s.dtype)), {})
+
+
+@_samples("pow")
+def _pow(s: Source) -> Sample:
+    first, second = s.broadcast_shapes(2)
+    exponent = s.array(second)
+    return Sample(
+        (s.array(first, low=0.0), abs(exponent) if s.dtype.kind in "iu" else exponent), {}
+    )
+
+
+@_samples("where")
+def _where(s: Source) -> Sample:
+    condition, a, b = s.broadcast_shapes(3)
+    return Sample((s.array(condition, dtype=bool), s.array(a), s.array(b)), {})
+
+
+@_samples("clip")
+def _clip(s: Source) -> Sample:
+    x, low, high = s.broadcast_shapes(3)
+    if s.smooth:
+        bounds = np.asarray(s.array(low) - 3), np.asarray(s.array(high) + 3)
+        return Sample((np.asarray(s.array(x) * 3), *bounds), {})
+    return Sample((s.array(x), s.array(low), s.array(high)), {})
+
+
+# -- reductions, scans, order ----------------------------------------------------------------------
+
+
+def _some_dims(s: Source, ndim: int) -> tuple[int, ...]:
+    return tuple(d for d in range(ndim) if s.flag())
+
+
+@_samples("sum")
+def _sum(s: Source) -> Sample:
+    shape = s.shape()
+    params = {"dims": _some_dims(s, len(shape)), "keepdim": s.flag()}
+    return Sample((s.array(shape),), params)
+
+
+@_samples("amax", "amin")
+def _extremum(s: Source) -> Sample:
+    shape = s.shape(extent=1)
+    dims = _some_dims(s, len(shape))
+    if not s.smooth and s.random.random() < 0.2:  # empty, but not where it is reduced
+        shape = tuple(n if d in dims else 0 for d, n in enumerate(shape))
+    return Sample((s.array(shape),), {"dims": dims, "keepdim": s.flag()})
+
+
+@_samples("argmax", "argmin")
+def _arg(s: Source) -> Sample:
+    shape = s.shape(1, extent=1)
+    dim = s.integer(0, len(shape) - 1)
+    if s.random.random() < 0.2:
+        shape = tuple(n if d == dim else 0 for d, n in enumerate(shape))
+    return Sample((s.array(shape),), {"dim": dim, "keepdim": s.flag()})
+
+
+@_samples("argsort")
+def _argsort(s: Source) -> Sample:
+    shape = s.shape(1)
+    params = {"dim": s.integer(0, len(shape) - 1), "descending": s.flag()}
+    return Sample((s.array(shape),), params)
+
+
+@_samples("cumsum")
+def _cumsum(s: Source) -> Sample:
+    shape = s.shape(1)
+    return Sample((s.array(shape),), {"dim": s.integer(0, len(shape) - 1)})
+
+
+# -- movement --------------------------------------------------------------------------------------
+
+
+@_samples("reshape")
+def _reshape(s: Source) -> Sample:
+    shape = s.shape()
+    merged = [*shape[2:], math.prod(shape[:2])] if s.flag() else [math.prod(shape)]
+    return Sample((s.array(shape),), {"shape": (*(1,) * s.integer(0, 2), *merged)})
+
+
+@_samples("permute")
+def _permute(s: Source) -> Sample:
+    shape = s.shape()
+    dims = s.random.sample(range(len(shape)), len(shape))
+    return Sample((s.array(shape),), {"dims": tuple(dims)})
+
+
+@_samples("expand")
+def _expand(s: Source) -> Sample:
+    narrow, wide = s.broadcast_shapes(2)
+    return Sample((s.array(narrow),), {"shape": np.broadcast_shapes(narrow, wide)})
+
+
+def _bounds(s: Source, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+    def bound(extent: int) -> tuple[int, int, int]:
+        def edge() -> int | None:
+            return None if s.flag() else s.integer(-extent, extent)
+
+        return slice(edge(), edge(), s.pick((1, 1, 2, 3, -1, -2))).indices(extent)
+
+    return tuple(map(bound, shape))
+
+
+@_samples("slice")
+def _slice(s: Source) -> Sample:
+    shape = s.shape()
+    return Sample((s.array(shape),), {"bounds": _bounds(s, shape)})
+
+
+@_samples("unslice")
+def _unslice(s: Source) -> Sample:
+    shape = s.shape()
+    bounds = _bounds(s, shape)
+    inside = tuple(len(range(*bound)) for bound in bounds)
+    return Sample((s.array(inside),), {"shape": shape, "bounds": bounds})
+
+
+@_samples("unfold")
+def _unfold(s: Source) -> Sample:
+    shape = (*s.shape(0, 2), s.extent(1))
+    return Sample((s.array(shape),), {"size": s.integer(1, shape[-1]), "step": s.integer(1, 3)})
+
+
+@_samples("fold")
+def _fold(s: Source) -> Sample:
+    windows, size, step = s.integer(1, 4), s.integer(1, 4), s.integer(1, 3)
+    length = (windows - 1) * step + size + s.integer(0, step - 1)
+    values = s.array((*s.shape(0, 2), windows, size))
+    return Sample((values,), {"length": length, "step": step})
+
+
+@_samples("cat")
+def _cat(s: Source) -> Sample:
+    shape = s.shape(1)
+    dim = s.integer(0, len(shape) - 1)
+    shapes = [(*shape[:dim], s.extent(), *shape[dim + 1 :]) for _ in range(s.integer(1, 4))]
+    return Sample(tuple(map(s.array, shapes)), {"dim": dim})
+
+
+@_samples("detach", "copy")
+def _same(s: Source) -> Sample:
+    return Sample((s.array(s.shape()),), {})
+
+
+@_samples("cast")
+def _cast(s: Source) -> Sample:
+    target = (
+        "float64" if s.smooth else s.pick([d for d in DTYPES if d not in ("uint8", "bfloat16")])
+    )
+    # what an infinity or NaN is as an integer, no standard says
+    finite = target.startswith("int")
+    return Sample((s.array(s.shape(), finite=finite),), {"dtype": as_dtype(target)})
+
+
+# -- indexing and creation -------------------------------------------------------------------------
+
+
+@_samples("take")
+def _take(s: Source) -> Sample:
+    rows = s.extent(1)
+    return Sample((s.array((rows, *s.shape(0, 2))), s.index(s.shape(0, 2), rows)), {})
+
+
+@_samples("scatter_add")
+def _scatter_add(s: Source) -> Sample:
+    length = s.extent(1)
+    index = s.index(s.shape(0, 2), length)
+    return Sample((s.array((*index.shape, *s.shape(0, 2))), index), {"length": length})
+
+
+@_samples("full")
+def _full(s: Source) -> Sample:
+    value = {"b": True, "u": 3, "i": -3, "f": s.pick((0.1, -math.inf, math.nan))}[s.dtype.kind]
+    return Sample((), {"shape": s.shape(), "value": value, "dtype": as_dtype(s.dtype)})
+
+
+@_samples("arange")
+def _arange(s: Source) -> Sample:
+    dtype = as_dtype("int64" if s.dtype.kind == "b" else s.dtype)
+    if dtype.dtype.kind == "u":
+        start, stop, step = s.integer(0, 5), s.integer(0, 9), s.pick((1, 2))
+    else:
+        step = s.pick((1, 2, -3)) * (0.25 if dtype.is_floating_point else 1)
+        start, stop = s.integer(-5, 5), s.integer(-9, 9)
+    return Sample((), {"start": start, "stop": stop, "step": step, "dtype": dtype})
+
+
+@_samples("uniform")
+def _uniform(s: Source) -> Sample:
+    seed = np.array(s.random.getrandbits(64) - (1 << 63), np.int64)
+    return Sample((seed,), {"shape": s.shape(), "dtype": as_dtype(s.pick(("float32", "float64")))})
+
+
+# -- contractions ----------------------------------------------------------------------------------
+
+
+@_samples("matmul")
+def _matmul(s: Source) -> Sample:
+    m, k, n = s.extent(), s.extent(), s.extent()
+    if not s.smooth and s.random.random() < 0.1:
+        m, k, n = s.integer(30, 70), s.integer(30, 300), s.integer(30, 70)
+    batch_a, batch_b = s.pick([((), ()), ((2,), (2,)), ((2, 1), (3,)), ((), (2,)), ((0,), ())])
+    return Sample((s.array((*batch_a, m, k)), s.array((*batch_b, k, n))), {})
+
+
+@_samples("linear")
+def _linear(s: Source) -> Sample:
+    inner, outer = s.extent(), s.extent()
+    inputs = (s.array((*s.shape(0, 2), inner)), s.array((outer, inner)), s.array((outer,)))
+    return Sample(inputs[: s.integer(2, 3)], {})
+
+
+@_samples("linear_weight")
+def _linear_weight(s: Source) -> Sample:
+    front, inner, outer = s.shape(0, 2), s.extent(), s.extent()
+    return Sample((s.array((*front, outer)), s.array((*front, inner))), {})
+
+
+def _convolution(s: Source) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """Parameters, and shapes of input, weight, bias and output."""
+    groups = s.pick((1, 1, 2, 3))
+    channels, filters = s.integer(1, 2) * groups, s.integer(1, 2) * groups
+    if not s.smooth and s.random.random() < 0.1:
+        channels, filters = 9 * groups, 17 * groups
+    kernel, stride, dilation, padding = s.pair(1, 3), s.pair(1, 2), s.pair(1, 2), s.pair(0, 2)
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    size = [
+        max(1, r - 2 * p) + s.integer(0, 2 if s.smooth else 9)
+        for r, p in zip(reach, padding, strict=True)
+    ]
+    out = [
+        (e + 2 * p - r) // st + 1 for e, p, r, st in zip(size, padding, reach, stride, strict=True)
+    ]
+    n = s.integer(1, 2) if s.smooth else s.pick((0, 1, 2, 3))
+    params = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    shapes = {
+        "x": (n, channels, *size),
+        "w": (filters, channels // groups, *kernel),
+        "b": (filters,),
+        "g": (n, filters, *out),
+    }
+    return params, shapes
+
+
+# An infinite weight, or an infinite element that a zero of the padding meets, gives NaN or not
+# depending on whether a kernel multiplies by the padding: values are finite.
+
+
+@_samples("conv2d")
+def _conv2d(s: Source) -> Sample:
+    params, shapes = _convolution(s)
+    inputs = [s.array(shapes[name], finite=True) for name in "xwb"]
+    return Sample(tuple(inputs[: s.integer(2, 3)]), params)
+
+
+@_samples("conv2d_input")
+def _conv2d_input(s: Source) -> Sample:
+    params, shapes = _convolution(s)
+    inputs = tuple(s.array(shapes[name], finite=True) for name in "gw")
+    return Sample(inputs, {**params, "input_size": shapes["x"][2:]})
+
+
+@_samples("conv2d_weight")
+def _conv2d_weight(s: Source) -> Sample:
+    params, shapes = _convolution(s)
+    inputs = tuple(s.array(shapes[name], finite=True) for name in "xg")
+    return Sample(inputs, {**params, "kernel_size": shapes["w"][2:]})
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+
+
+def _pooling(s: Source, dilated: bool) -> tuple[dict[str, Any], tuple[int, ...], tuple[int, ...]]:
+    """Parameters, shape of the input, shape of the result."""
+    kernel, stride = s.pair(1, 3), s.pair(1, 3)
+    padding = tuple(s.integer(0, k // 2) for k in kernel)
+    dilation = s.pair(1, 2) if dilated else (1, 1)
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    # as large as the window, so that none lies wholly in the padding
+    size = [r + s.integer(0, 2 if s.smooth else 6) for r in reach]
+    out = [
+        (e + 2 * p - r) // st + 1 for e, p, r, st in zip(size, padding, reach, stride, strict=True)
+    ]
+    front = s.pick([(1, 2), (2, 1)]) if s.smooth else s.pick([(0, 2), (1, 1), (2, 3), (2, 0)])
+    params = {"kernel_size": kernel, "stride": stride, "padding": padding}
+    if dilated:
+        params["dilation"] = dilation
+    return params, (*front, *size), (*front, *out)
+
+
+@_samples("max_pool2d")
+def _max_pool2d(s: Source) -> Sample:
+    params, x, _ = _pooling(s, dilated=True)
+    return Sample((s.array(x),), params)
+
+
+@_samples("max_pool2d_backward")
+def _max_pool2d_backward(s: Source) -> Sample:
+    params, x, out = _pooling(s, dilated=True)
+    return Sample((s.array(out), s.array(x)), params)
+
+
+@_samples("max_pool2d_select")
+def _max_pool2d_select(s: Source) -> Sample:
+    params, x, _ = _pooling(s, dilated=True)
+    return Sample((s.array(x), s.array(x)), params)
+
+
+@_samples("avg_pool2d")
+def _avg_pool2d(s: Source) -> Sample:
+    params, x, _ = _pooling(s, dilated=False)
+    return Sample((s.array(x),), params)
+
+
+@_samples("avg_pool2d_backward")
+def _avg_pool2d_backward(s: Source) -> Sample:
+    params, x, out = _pooling(s, dilated=False)
+    return Sample((s.array(out),), {**params, "input_size": x[2:]})
+
+
+# -- fused -----------------------------------------------------------------------------------------
+
+
+@_samples("softmax", "log_softmax")
+def _softmax(s: Source) -> Sample:
+    shape = s.shape(1)
+    return Sample((s.array(shape),), {"dim": s.integer(0, len(shape) - 1)})
+
+
+@_samples("softmax_backward", "log_softmax_backward")
+def _softmax_backward(s: Source) -> Sample:
+    shape = s.shape(1)
+    dim = s.integer(0, len(shape) - 1)
+    e = np.exp(s.array(shape, finite=True).astype(np.float64))
+    y = e / e.sum(dim, keepdims=True)
+    return Sample((s.array(shape, finite=True), y.astype(s.dtype)), {"dim": dim})
+
+
+def _logits(s: Source) -> tuple[Any, Any]:
+    n, classes = s.extent(1), s.extent(1)
+    return s.array((n, classes), finite=True), s.index((n,), classes)
+
+
+@_samples("cross_entropy")
+def _cross_entropy(s: Source) -> Sample:
+    return Sample(_logits(s), {})
+
+
+@_samples("cross_entropy_backward")
+def _cross_entropy_backward(s: Source) -> Sample:
+    return Sample((s.array((), finite=True), *_logits(s)), {})
+
+
+@_samples("gelu")
+def _gelu(s: Source) -> Sample:
+    return Sample((s.array(s.shape()),), {"approximate": s.pick(("none", "tanh"))})
+
+
+@_samples("gelu_backward")
+def _gelu_backward(s: Source) -> Sample:
+    shape = s.shape()
+    # an infinite gradient times a slope that rounds to 0 in one precision and not in another
+    g = s.array(shape, finite=True)
+    return Sample((g, s.array(shape)), {"approximate": s.pick(("none", "tanh"))})
+
+
+def _normal(s: Source, shape: tuple[int, ...]) -> Any:
+    """Without ties: where all elements of a group are equal, rounding is divided by sqrt(eps)."""
+    values = s.rng.standard_normal(shape).astype(s.dtype)
+    return laid_out(values, "contiguous" if s.smooth else s.pick(LAYOUTS[:4]))
+
+
+def _normalized(s: Source, dim: int, inputs: str) -> Sample:
+    shape = s.shape(1, 3, 2) if dim < 0 else s.shape(2, 4, 2)
+    if not s.smooth and s.random.random() < 0.1:
+        shape = (0, *shape[1:]) if len(shape) > 1 else shape
+    vector = (shape[dim],)
+    arrays = tuple(_normal(s, shape if name in "gx" else vector) for name in inputs)
+    return Sample(arrays, {"eps": s.pick((1e-5, 1e-3))})
+
+
+def _enter_normalized(dim: int, name: str) -> None:
+    for suffix, inputs in (("", "xwb"), ("_backward", "gxw"), ("_weight", "gx")):
+        SAMPLERS[name + suffix] = partial(_normalized, dim=dim, inputs=inputs)
+
+
+_enter_normalized(-1, "layer_norm")
+_enter_normalized(1, "batch_norm")
