@@ -1,4 +1,4 @@
-"""The one door: rules before kernels, modes, results checked, in-place writes seen."""
+"""Dispatch: rules before kernels, modes, results checked, in-place writes seen."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_an_in_place_write_reaches_the_mode() -> None:
             "recorded history; write `t = t + x` instead, or update it under `with no_grad():`",
         ),
         (
-            lambda x: (x * 2).mul_(2),
+            lambda x: write(y := x * 2, ops.mul, y, 2.0),
             "in-place mul on a recorded result (shape (2,)) would falsify the recorded history; "
             "write `t = t + x` instead, or update it under `with no_grad():`",
         ),

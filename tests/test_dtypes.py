@@ -16,19 +16,20 @@ from tinytorch.errors import DTypeError
 
 def test_one_object_for_each():
     for name, dtype in DTYPES.items():
-        assert as_dtype(name) is as_dtype(np.dtype(name)) is as_dtype(dtype) is dtype
+        assert as_dtype(name) is as_dtype(dtype) is dtype
+        assert name == "bfloat16" or as_dtype(np.dtype(name)) is dtype
         assert pickle.loads(pickle.dumps(dtype)) is dtype
         assert repr(dtype) == f"tinytorch.{name}"
-        assert np.zeros(1, dtype).dtype == name
+        assert name == "bfloat16" or np.zeros(1, dtype).dtype == name
         assert getattr(tinytorch, name) is dtype
     assert as_dtype(float) is dtypes.float32
     assert as_dtype(int) is dtypes.int64
     assert as_dtype(bool) is dtypes.bool_
 
 
-@pytest.mark.parametrize("wrong", ["complex64", np.uint8, "nosuch", None, [], object()])
+@pytest.mark.parametrize("wrong", ["complex64", np.uint16, "nosuch", None, [], object()])
 def test_unknown_dtypes(wrong):
-    with pytest.raises(DTypeError, match="is not a TinyTorch dtype; there are bool, int32, int64"):
+    with pytest.raises(DTypeError, match="is not a TinyTorch dtype; there are bool, uint8, int8"):
         as_dtype(wrong)
 
 

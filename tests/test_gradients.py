@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from tests.op_samples import draw_sample
 from tests.torch_ops import TORCH
 from tinytorch.autograd import grad, gradcheck
 from tinytorch.dispatch import apply
@@ -18,6 +17,7 @@ from tinytorch.gradients import gradient
 from tinytorch.op import OPS
 from tinytorch.state import using_backend
 from tinytorch.tensor import Tensor
+from tinytorch.testing.op_samples import draw_sample
 
 DIFFERENTIABLE = [op for op in OPS.values() if op.vjps is not None or op.decomposition is not None]
 ON_THEIR_OWN = ("arange", "uniform")  # compared in test_creation.py and test_random.py
@@ -94,7 +94,7 @@ def test_agrees_with_pytorch_forward_and_backward(name, random):
     op = OPS[name]
     # second derivatives of gelu at infinity are inf * 0 in one library or the other
     style = "finite" if op.name == "gelu_backward" else "edges"
-    dtype = "bool" if op.name.startswith("logical") else "float64"
+    dtype = {"logical": "bool", "bitwise": "int64"}.get(op.name.partition("_")[0], "float64")
     sample = draw_sample(op.name, random, style, dtype)
     assume(op.kind != "pooling" or sample.inputs[-1].shape[1])  # PyTorch refuses zero channels
     if op.name.startswith("max_pool2d"):
@@ -138,7 +138,7 @@ def _assert_same_gradients(op, inputs, out, theirs_in, theirs):
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
 def test_op_has_a_gradient_or_cannot_have_one(op):
     answers_whole = op.name in ("argmax", "argmin", "argsort", "eq", "ne", "lt", "le")
-    logical = op.name.startswith("logical_")
+    logical = op.name.startswith(("logical_", "bitwise_"))
     without = op.kind == "creation" or op.name == "detach" or answers_whole or logical
     assert without == (op not in DIFFERENTIABLE), (
         f"{op.name}: add its line to tinytorch/gradients.py"

@@ -96,7 +96,7 @@ def test_text(op, inputs, params, text):
 def test_number_and_dtype_of_inputs():
     with pytest.raises(TypeError, match="mul takes 2 inputs, not 1"):
         apply(ops.mul, zeros(2))
-    with pytest.raises(DTypeError, match="take: an index must be int32 or int64, not float32"):
+    with pytest.raises(DTypeError, match="take: an index must be of integers, not float32"):
         apply(ops.take, zeros(3), zeros(2))
     with pytest.raises(DTypeError, match="cross_entropy takes floating-point tensors, not int64"):
         apply(ops.cross_entropy, labels(2, 3), labels(2))

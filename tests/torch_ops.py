@@ -11,6 +11,10 @@ import torch.nn.functional as F
 
 TORCH_DTYPES = {
     "bool": torch.bool,
+    "uint8": torch.uint8,
+    "int8": torch.int8,
+    "int16": torch.int16,
+    "bfloat16": torch.bfloat16,
     "int32": torch.int32,
     "int64": torch.int64,
     "float16": torch.float16,
@@ -130,6 +134,7 @@ TORCH: dict[str, Callable[..., Any]] = {
         name: getattr(torch, name)
         for name in (
             *("neg", "abs", "sign", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh"),
+            *("asin", "acos", "atan", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor"),
             *("sigmoid", "erf", "relu", "floor", "round", "logical_not", "add", "sub", "mul"),
             *("div", "remainder", "pow", "maximum", "minimum", "eq", "ne", "lt"),
             *("le", "logical_and", "logical_or", "where"),

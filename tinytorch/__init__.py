@@ -13,9 +13,11 @@ Subpackages load on first use: `tinytorch.nn`, `tinytorch.optim`, `tinytorch.dat
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 from tinytorch import (
+    absent as _absent,
     autograd as autograd,
     backends as backends,
     dispatch as dispatch,
@@ -24,6 +26,7 @@ from tinytorch import (
 )
 from tinytorch.autograd import (
     enable_grad as enable_grad,
+    inference_mode as inference_mode,
     is_grad_enabled as is_grad_enabled,
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
@@ -40,14 +43,18 @@ from tinytorch.backends import (
 from tinytorch.creation import (
     arange as arange,
     as_tensor as as_tensor,
+    empty as empty,
+    empty_like as empty_like,
     eye as eye,
     from_dlpack as from_dlpack,
     from_numpy as from_numpy,
     full as full,
     full_like as full_like,
     linspace as linspace,
+    logspace as logspace,
     ones as ones,
     ones_like as ones_like,
+    range as range,
     tensor as tensor,
     zeros as zeros,
     zeros_like as zeros_like,
@@ -58,12 +65,18 @@ from tinytorch.dispatch import (
 )
 from tinytorch.dtypes import (
     DType as DType,
+    bfloat16 as bfloat16,
     bool_ as bool_,
+    finfo as finfo,
     float16 as float16,
     float32 as float32,
     float64 as float64,
+    iinfo as iinfo,
+    int8 as int8,
+    int16 as int16,
     int32 as int32,
     int64 as int64,
+    uint8 as uint8,
 )
 from tinytorch.errors import (
     AutogradError as AutogradError,
@@ -74,118 +87,18 @@ from tinytorch.errors import (
     ShapeError as ShapeError,
     TinyTorchError as TinyTorchError,
 )
-from tinytorch.functions.elementwise import (
-    abs as abs,
-    add as add,
-    ceil as ceil,
-    clip as clip,
-    cos as cos,
-    div as div,
-    eq as eq,
-    erf as erf,
-    exp as exp,
-    expm1 as expm1,
-    floor as floor,
-    floor_divide as floor_divide,
-    ge as ge,
-    gt as gt,
-    isfinite as isfinite,
-    isinf as isinf,
-    isnan as isnan,
-    le as le,
-    log as log,
-    log1p as log1p,
-    log2 as log2,
-    logical_and as logical_and,
-    logical_not as logical_not,
-    logical_or as logical_or,
-    lt as lt,
-    masked_fill as masked_fill,
-    maximum as maximum,
-    minimum as minimum,
-    mul as mul,
-    ne as ne,
-    neg as neg,
-    pow as pow,
-    reciprocal as reciprocal,
-    relu as relu,
-    remainder as remainder,
-    round as round,
-    rsqrt as rsqrt,
-    sigmoid as sigmoid,
-    sign as sign,
-    sin as sin,
-    sqrt as sqrt,
-    square as square,
-    sub as sub,
-    tanh as tanh,
-    where as where,
-)
-from tinytorch.functions.indexing import (
-    diagonal as diagonal,
-    gather as gather,
-    index_select as index_select,
-    one_hot as one_hot,
-    scatter_add as scatter_add,
-    tril as tril,
-    triu as triu,
-)
-from tinytorch.functions.linalg import (
-    dot as dot,
-    einsum as einsum,
-    matmul as matmul,
-    outer as outer,
-)
-from tinytorch.functions.movement import (
-    broadcast_to as broadcast_to,
-    cat as cat,
-    chunk as chunk,
-    flatten as flatten,
-    flip as flip,
-    narrow as narrow,
-    pad as pad,
-    permute as permute,
-    repeat as repeat,
-    reshape as reshape,
-    roll as roll,
-    split as split,
-    squeeze as squeeze,
-    stack as stack,
-    transpose as transpose,
-    unbind as unbind,
-    unflatten as unflatten,
-    unsqueeze as unsqueeze,
-)
-from tinytorch.functions.reductions import (
-    all as all,
-    amax as amax,
-    amin as amin,
-    any as any,
-    argmax as argmax,
-    argmin as argmin,
-    argsort as argsort,
-    cumsum as cumsum,
-    log_softmax as log_softmax,
-    logsumexp as logsumexp,
-    max as max,
-    mean as mean,
-    min as min,
-    norm as norm,
-    prod as prod,
-    softmax as softmax,
-    sort as sort,
-    std as std,
-    sum as sum,
-    topk as topk,
-    var as var,
-)
+from tinytorch.functions.publish import FUNCTIONS as _FUNCTIONS
 from tinytorch.random import (
     Generator as Generator,
     bernoulli as bernoulli,
     manual_seed as manual_seed,
+    multinomial as multinomial,
+    normal as normal,
+    poisson as poisson,
     rand as rand,
     rand_like as rand_like,
     randint as randint,
+    randint_like as randint_like,
     randn as randn,
     randn_like as randn_like,
     randperm as randperm,
@@ -197,13 +110,38 @@ from tinytorch.tensor import (
     Tensor as Tensor,
 )
 
+if TYPE_CHECKING:  # their types
+    from tinytorch.functions.arrangement import *  # noqa: F403
+    from tinytorch.functions.elementwise import *  # noqa: F403
+    from tinytorch.functions.indexing import *  # noqa: F403
+    from tinytorch.functions.linalg import *  # noqa: F403
+    from tinytorch.functions.mathematics import *  # noqa: F403
+    from tinytorch.functions.movement import *  # noqa: F403
+    from tinytorch.functions.ordering import *  # noqa: F403
+    from tinytorch.functions.reductions import *  # noqa: F403
+    from tinytorch.functions.scans import *  # noqa: F403
+    from tinytorch.functions.scattering import *  # noqa: F403
+globals().update(_FUNCTIONS)  # sum, matmul, ...: what `tinytorch/functions` publishes
+
 bool = bool_
-clamp = clip
+long, short, double, half = int64, int16, float64, float16
+pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
+Size: type = tuple
+globals().update({"float": float32, "int": int32})  # PyTorch's names of dtypes
 
 __version__ = "0.1.0"
 
-_LAZY_MODULES = ("bench", "data", "graph", "nn", "optim", "training")
-_LAZY_NAMES = {"benchmark": "tinytorch.bench", "compile": "tinytorch.graph.compiler"}
+_absent.install_hooks()
+
+_LAZY_MODULES = (
+    *("bench", "data", "distributions", "graph", "nn", "optim", "serialization", "training"),
+)
+_LAZY_NAMES = {
+    "benchmark": "tinytorch.bench",
+    "compile": "tinytorch.graph.compiler",
+    "load": "tinytorch.serialization",
+    "save": "tinytorch.serialization",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -212,7 +150,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"tinytorch.{name}")
     if name in _LAZY_NAMES:
         return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
-    raise AttributeError(f"module 'tinytorch' has no attribute {name!r}")
+    return _absent.name_of("torch", name)
 
 
 def __dir__() -> list[str]:

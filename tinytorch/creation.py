@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.absent import accepts_device
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, Array, DType, as_dtype
+from tinytorch.dtypes import (
+    DEFAULT_FLOAT,
+    DEFAULT_INT,
+    STORAGE_ONLY,
+    Array,
+    DType,
+    as_dtype,
+    bool_,
+)
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
+from tinytorch.functions.publish import METHODS
 from tinytorch.tensor import Tensor
 
 
+@accepts_device
 def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor with a copy of `data`: a number, a nested list, a NumPy array or a tensor.
 
@@ -25,9 +38,10 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     >>> tensor([[1.0, 2.0], [3.0, 4.0]]).shape
     (2, 2)
     """
-    return Tensor(data, dtype=dtype, requires_grad=requires_grad)
+    return Tensor.from_data(data, dtype, requires_grad)
 
 
+@accepts_device
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     """A tensor of `data`, without copying if it is a tensor or an array of the right dtype.
 
@@ -38,7 +52,7 @@ def as_tensor(data: Any, dtype: Any = None) -> Tensor:
         return data if dtype is None else data.to(dtype)
     if isinstance(data, np.ndarray) and dtype in (None, data.dtype):
         return from_numpy(data)
-    return Tensor(data, dtype=dtype)
+    return Tensor.from_data(data, dtype)
 
 
 def from_numpy(array: Array) -> Tensor:
@@ -61,7 +75,8 @@ def from_dlpack(source: Any) -> Tensor:
     return Tensor.from_numpy(np.from_dlpack(source))
 
 
-def full(shape: Any, value: float, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+@accepts_device
+def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """Every element is `value`; the dtype is the value's unless given.
 
     Raises:
@@ -71,77 +86,213 @@ def full(shape: Any, value: float, *, dtype: Any = None, requires_grad: bool = F
     >>> full((2,), 7), full((2,), 7.0)
     (tensor([7, 7]), tensor([7., 7.]))
     """
+    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    if dtype is None and isinstance(fill_value, Tensor):
+        dtype = fill_value.dtype
     kind = as_dtype(dtype if dtype is not None else type(value))
-    sizes = shape_arguments((shape,))
+    sizes = shape_arguments((size,))
     return apply(ops.full, shape=sizes, value=value, dtype=kind).requires_grad_(requires_grad)
 
 
-def zeros(*shape: Any, dtype: Any = DEFAULT_FLOAT, requires_grad: bool = False) -> Tensor:
+@accepts_device
+def zeros(*shape: Any, size: Any = None, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """Every element is 0: `zeros(2, 3)` or `zeros((2, 3))`."""
-    return full(shape_arguments(shape), 0, dtype=dtype, requires_grad=requires_grad)
+    return _filled(shape, size, 0, dtype, requires_grad)
 
 
-def ones(*shape: Any, dtype: Any = DEFAULT_FLOAT, requires_grad: bool = False) -> Tensor:
+@accepts_device
+def ones(*shape: Any, size: Any = None, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     """Every element is 1: `ones(2, 3)` or `ones((2, 3))`."""
-    return full(shape_arguments(shape), 1, dtype=dtype, requires_grad=requires_grad)
+    return _filled(shape, size, 1, dtype, requires_grad)
 
 
-def _like(x: Tensor, value: float, dtype: Any) -> Tensor:
-    return full(x.shape, value, dtype=dtype if dtype is not None else x.dtype)
+@accepts_device
+def empty(*shape: Any, size: Any = None, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor whose elements are to be written: they are 0, so that forgetting to is seen."""
+    return _filled(shape, size, 0, dtype, requires_grad)
 
 
-def full_like(x: Tensor, value: float, *, dtype: Any = None) -> Tensor:
-    """`full` of the shape and dtype of x."""
-    return _like(x, value, dtype)
-
-
-def zeros_like(x: Tensor, *, dtype: Any = None) -> Tensor:
-    """`zeros` of the shape and dtype of x."""
-    return _like(x, 0, dtype)
-
-
-def ones_like(x: Tensor, *, dtype: Any = None) -> Tensor:
-    """`ones` of the shape and dtype of x."""
-    return _like(x, 1, dtype)
-
-
-def arange(
-    start: float, stop: float | None = None, step: float = 1, *, dtype: Any = None
+def _filled(
+    shape: tuple[Any, ...], size: Any, value: float, dtype: Any, requires_grad: bool
 ) -> Tensor:
-    """start, start + step, ... up to but without stop; `arange(n)` counts from 0.
+    if size is not None and shape:
+        raise TypeError(f"the shape was given twice: {shape} and size={size}")
+    sizes = shape_arguments(shape if size is None else (size,))
+    kind = DEFAULT_FLOAT if dtype is None else dtype
+    return full(sizes, value, dtype=kind, requires_grad=requires_grad)
+
+
+def _like(x: Tensor, value: Any, dtype: Any, requires_grad: bool) -> Tensor:
+    kind = dtype if dtype is not None else x.dtype
+    return full(x.shape, value, dtype=kind, requires_grad=requires_grad)
+
+
+@accepts_device
+def full_like(
+    x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """`full` of the shape and dtype of x."""
+    return _like(x, fill_value, dtype, requires_grad)
+
+
+@accepts_device
+def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`zeros` of the shape and dtype of x."""
+    return _like(x, 0, dtype, requires_grad)
+
+
+@accepts_device
+def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`ones` of the shape and dtype of x."""
+    return _like(x, 1, dtype, requires_grad)
+
+
+@accepts_device
+def empty_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`empty` of the shape and dtype of x."""
+    return _like(x, 0, dtype, requires_grad)
+
+
+@accepts_device
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    end: float | None = None,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """start, start + step, ... up to but without stop (PyTorch's `end`); `arange(n)` counts from 0.
 
     The dtype, unless given, is int64 if all three are ints, and float32 otherwise.
 
     Raises:
-        ShapeError: step is 0, or an argument is not finite.
+        ShapeError: step is 0 or goes the other direction, or an argument is not finite.
 
     >>> arange(3), arange(0, 1, 0.25)
     (tensor([0, 1, 2]), tensor([0.  , 0.25, 0.5 , 0.75]))
     """
+    if end is not None:
+        if stop is not None:
+            raise TypeError("arange: stop and end are the same argument")
+        stop = end
     if stop is None:
         start, stop = 0, start
+    start, stop, step = (v.item() if isinstance(v, Tensor) else v for v in (start, stop, step))
     whole = all(isinstance(v, int) for v in (start, stop, step))
     kind: DType = as_dtype(dtype) if dtype is not None else DEFAULT_INT if whole else DEFAULT_FLOAT
-    return apply(ops.arange, start=start, stop=stop, step=step, dtype=kind)
+    if step and (stop - start) * step < 0:
+        raise ShapeError(f"arange: from {start} to {stop} is the other direction than step {step}")
+    if kind in STORAGE_ONLY:
+        counted = arange(start, stop, step, dtype=DEFAULT_FLOAT)
+        return counted.to(kind).requires_grad_(requires_grad)
+    if not kind.is_floating_point and not whole:
+        if not step or not all(map(math.isfinite, (start, stop, step))):
+            raise ShapeError(f"arange: start {start}, stop {stop}, step {step} is not a range")
+        # as in PyTorch: as many numbers as of floats, from whole start and step
+        count = math.ceil((stop - start) / step)
+        return (arange(count) * int(step) + int(start)).to(kind)
+    out = apply(ops.arange, start=start, stop=stop, step=step, dtype=kind)
+    return out.requires_grad_(requires_grad)
 
 
-def linspace(start: float, stop: float, steps: int, *, dtype: Any = DEFAULT_FLOAT) -> Tensor:
-    """`steps` evenly spaced numbers from start to stop, both included.
+@accepts_device
+def linspace(
+    start: float,
+    end: float,
+    steps: int,
+    *,
+    dtype: Any = DEFAULT_FLOAT,
+    requires_grad: bool = False,
+) -> Tensor:
+    """`steps` evenly spaced numbers from start to end, both included.
 
     Raises:
         ValueError: steps is negative.
+        DTypeError: the dtype is bool.
 
     >>> linspace(0, 1, 5)
     tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
-    return Tensor(np.linspace(start, stop, steps), dtype=dtype)
+    kind = as_dtype(dtype)
+    if kind is bool_:
+        raise DTypeError("linspace: evenly spaced numbers are not bool; use a number type")
+    start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
+    return Tensor(np.linspace(start, end, steps), dtype=kind).requires_grad_(requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = DEFAULT_FLOAT) -> Tensor:
+@accepts_device
+def logspace(
+    start: float,
+    end: float,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = DEFAULT_FLOAT,
+    requires_grad: bool = False,
+) -> Tensor:
+    """base to the power of `steps` evenly spaced numbers from start to end, both included."""
+    powers = base ** np.linspace(start, end, steps)
+    return Tensor(powers, dtype=dtype).requires_grad_(requires_grad)
+
+
+@accepts_device
+def range(
+    start: float, end: float | None = None, step: float = 1, *, dtype: Any = DEFAULT_FLOAT
+) -> Tensor:
+    """start, start + step, ... up to and with end, which `arange` leaves out."""
+    if end is None:
+        start, end = 0, start
+    count = int((end - start) / step) + 1
+    return arange(start, start + count * step - step / 2, step, dtype=dtype)
+
+
+@accepts_device
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = DEFAULT_FLOAT, requires_grad: bool = False
+) -> Tensor:
     """The identity matrix (n, m), m = n unless given: 1 on the diagonal, 0 elsewhere.
 
     >>> eye(2, 3)
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
     """
-    return Tensor(np.eye(n, m, dtype=as_dtype(dtype).dtype))
+    return Tensor(np.eye(n, m), dtype=dtype).requires_grad_(requires_grad)
+
+
+# -- of the dtype of a tensor that there is --------------------------------------------------------
+
+
+def _new_full(
+    x: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, **options: Any
+) -> Tensor:
+    """`full` of x's dtype."""
+    return full(size, fill_value, dtype=x.dtype if dtype is None else dtype, **options)
+
+
+def _new(value: float, like: str) -> Any:
+    def new(x: Tensor, *shape: Any, dtype: Any = None, size: Any = None, **options: Any) -> Tensor:
+        sizes = shape_arguments(shape if size is None else (size,))
+        return _new_full(x, sizes, value, dtype=dtype, **options)
+
+    new.__name__ = new.__qualname__ = f"new_{like}"
+    new.__doc__ = f"`{like}` of x's dtype."
+    return new
+
+
+def _new_tensor(x: Tensor, data: Any, *, dtype: Any = None, **options: Any) -> Tensor:
+    """`tensor` of x's dtype."""
+    return tensor(data, dtype=x.dtype if dtype is None else dtype, **options)
+
+
+_METHODS = {
+    "new_full": _new_full,
+    "new_tensor": _new_tensor,
+    "new_zeros": _new(0, "zeros"),
+    "new_ones": _new(1, "ones"),
+    "new_empty": _new(0, "empty"),
+}
+METHODS.update(_METHODS)
+for _name, _method in _METHODS.items():
+    setattr(Tensor, _name, _method)

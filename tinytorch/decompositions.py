@@ -106,7 +106,7 @@ def log_softmax_backward(g: Tensor, out: Tensor, *, dim: int) -> Tensor:
 def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
     """Mean over the rows of -log_softmax(x)[target]."""
     logp = apply(ops.log_softmax, x, dim=1)
-    return -indexing.gather(logp, 1, target.unsqueeze(1)).mean()
+    return 0.0 - indexing.gather(logp, 1, target.unsqueeze(1)).mean()  # 0, not -0
 
 
 @_decomposition
@@ -181,7 +181,8 @@ def _normalize_backward(g: Tensor, x: Tensor, w: Tensor, eps: float, channels: b
 def _normalize_weight(g: Tensor, x: Tensor, eps: float, channels: bool) -> Tensor:
     dims, _ = _shape_of(x, channels)
     kept = 1 if channels else x.ndim - 1
-    return (g * _standardized(x, dims, eps)[0]).sum(tuple(i for i in range(x.ndim) if i != kept))
+    others = tuple(i for i in range(x.ndim) if i != kept)
+    return apply(ops.sum, g * _standardized(x, dims, eps)[0], dims=others, keepdim=False)
 
 
 @_decomposition

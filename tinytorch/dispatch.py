@@ -1,4 +1,4 @@
-"""`apply`: the one door through which every op passes.
+"""`apply`: the one function through which every op passes.
 
     apply(op, *inputs, **params)
         1. the op's rules check shapes and dtypes (remembered, so usually a dictionary look-up)
@@ -6,7 +6,7 @@
         3. the result is wrapped as a Tensor
         4. if gradients are on and an input needs one, the result remembers where it came from
 
-What stands at step 2 is chosen by context: `with using_backend("naive")`, `with mode`. The context
+What is at step 2 is chosen by context: `with using_backend("naive")`, `with mode`. The context
 belongs to the thread or coroutine that opened it.
 """
 
@@ -79,8 +79,26 @@ class Mode:
         """Data that stands for the number that `read` gives; None to read it."""
         return None
 
+    def unaliased(self, tensor: Tensor) -> Any:
+        """Data of a tensor without values, in memory that nothing shares; None to leave it."""
+        return None
+
+    def contiguous(self, tensor: Tensor) -> Tensor | None:
+        """A tensor without values in C order, itself or copied; None to copy it."""
+        return None
+
+    def is_private(self, tensor: Tensor) -> bool | None:
+        """Whether nobody else holds the memory of a tensor without values; None to count."""
+        return None
+
     def values_asked(self, tensor: Tensor, asked: str) -> None:
         """Called when code asks for the values of a tensor that has them; may raise."""
+
+    def hook_registered(self, tensor: Tensor) -> None:
+        """Called when a gradient hook is registered on a tensor; may raise."""
+
+    def seeded(self, generator: Generator) -> None:
+        """Called when a generator starts over from a seed; may raise."""
 
     def below(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
         """Pass the op on to the next mode or to the backend; returns the data of its result."""
@@ -97,14 +115,14 @@ class Mode:
         STATE.set(below)
 
 
-# -- the door --------------------------------------------------------------------------------------
+# -- apply -----------------------------------------------------------------------------------------
 
 _tensor_class: type[Tensor]
 _new: Any = object.__new__
 
 
 def set_tensor_class(cls: type[Tensor]) -> None:
-    """Tell the door what to wrap results in. `tensor.py` calls it once."""
+    """Tell `apply` what to wrap results in. `tensor.py` calls it once."""
     global _tensor_class
     _tensor_class = cls
 
@@ -119,7 +137,7 @@ def wrap(data: Any, meta: TensorMeta) -> Tensor:
     out = _tensor_class.__new__(_tensor_class)
     out._data = data
     out.meta = meta
-    out.requires_grad = False
+    out._requires_grad = False
     out.grad = None
     out.history = None
     return out
@@ -146,30 +164,30 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
             if type(b) in SCALAR_TYPES:
                 metas: Any = (a.meta, type(b))
                 data: Any = (a._data, b)
-                needs_grad = a.requires_grad
+                needs_grad = a._requires_grad
             elif type(a) in SCALAR_TYPES:
                 metas = (type(a), b.meta)
                 data = (a, b._data)
-                needs_grad = b.requires_grad
+                needs_grad = b._requires_grad
             else:
                 metas = (a.meta, b.meta)
                 data = (a._data, b._data)
-                needs_grad = a.requires_grad or b.requires_grad
+                needs_grad = a._requires_grad or b._requires_grad
         elif count == 1:
             (a,) = inputs
             metas = (a.meta,)
             data = (a._data,)
-            needs_grad = a.requires_grad
+            needs_grad = a._requires_grad
         elif count == 3 and SCALAR_TYPES.isdisjoint(map(type, inputs)):
             a, b, c = inputs
             metas = (a.meta, b.meta, c.meta)
             data = (a._data, b._data, c._data)
-            needs_grad = a.requires_grad or b.requires_grad or c.requires_grad
+            needs_grad = a._requires_grad or b._requires_grad or c._requires_grad
         else:
             tensors = [t for t in inputs if type(t) not in SCALAR_TYPES]
             metas = tuple([type(t) if type(t) in SCALAR_TYPES else t.meta for t in inputs])
             data = [t if type(t) in SCALAR_TYPES else t._data for t in inputs]
-            needs_grad = any([t.requires_grad for t in tensors])
+            needs_grad = any([t._requires_grad for t in tensors])
     except AttributeError:
         return apply(op, *_as_inputs(op, inputs), **params)
 
@@ -201,10 +219,10 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     out.meta = meta
     out.grad = None
     if not needs_grad or not state.grad or not plan.differentiable:
-        out.requires_grad = False
+        out._requires_grad = False
         out.history = None
         return out  # type: ignore[no-any-return]
-    out.requires_grad = True
+    out._requires_grad = True
     out.history = record = _new(Record)
     record.op = op
     record.params = params
@@ -212,16 +230,16 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     record.meta = meta
     if count == 2 and plan.only_tensors:
         record.edges = (
-            a.history or (a if a.requires_grad else None),
-            b.history or (b if b.requires_grad else None),
+            a.history or (a if a._requires_grad else None),
+            b.history or (b if b._requires_grad else None),
         )
     elif count == 1:
         record.edges = (a.history or a,)
     elif count == 3 and plan.only_tensors:
         record.edges = (
-            a.history or (a if a.requires_grad else None),
-            b.history or (b if b.requires_grad else None),
-            c.history or (c if c.requires_grad else None),
+            a.history or (a if a._requires_grad else None),
+            b.history or (b if b._requires_grad else None),
+            c.history or (c if c._requires_grad else None),
         )
     else:
         record.edges = tuple([_edge(t) for t in inputs])
@@ -241,7 +259,7 @@ def _edge(t: Input) -> Any:
     """What a record keeps of an input to find the way back; see `Record.edges`."""
     if type(t) in SCALAR_TYPES:
         return None
-    return t.history or (t if t.requires_grad else None)
+    return t.history or (t if t._requires_grad else None)
 
 
 def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
@@ -341,6 +359,15 @@ def live_seed(generator: Generator) -> Tensor:
         if data is not None:
             return wrap(data, tensor_meta((), int64))
     return wrap(np.array(generator.draw_seed(), np.int64), tensor_meta((), int64))
+
+
+def unaliased(tensor: Tensor) -> Tensor:
+    """A tensor without values (of a trace) in memory of its own; any other as it is."""
+    for mode in active_modes():
+        data = mode.unaliased(tensor)
+        if data is not None:
+            return wrap(data, tensor.meta)
+    return tensor
 
 
 def _execute(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:

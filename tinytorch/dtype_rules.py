@@ -10,9 +10,10 @@ from tinytorch.dtypes import (
     DEFAULT_FLOAT,
     DEFAULT_INT,
     SCALAR_DTYPES,
+    STORAGE_ONLY,
     DType,
+    bfloat16,
     bool_,
-    float16,
     promote,
 )
 from tinytorch.errors import DTypeError
@@ -23,8 +24,8 @@ Types = tuple[list[DType], DType]
 
 def _common(name: str, operands: list[Operand]) -> DType:
     dtype = promote(*operands)
-    if dtype is float16:
-        raise DTypeError(f"{name}: float16 is for storage only; compute on x.float()")
+    if dtype in STORAGE_ONLY:
+        raise DTypeError(f"{name}: {dtype.name} is for storage only; compute on x.float()")
     return dtype
 
 
@@ -39,6 +40,14 @@ def numeric(name: str, operands: list[Operand], params: Params) -> Types:
     dtype = _common(name, operands)
     if dtype is bool_:
         raise DTypeError(f"{name} is not defined for bool; use logical ops, or x.int()")
+    return [dtype] * len(operands), dtype
+
+
+def integral(name: str, operands: list[Operand], params: Params) -> Types:
+    """Integers only: an op on their bits."""
+    dtype = _common(name, operands)
+    if dtype is bool_ or dtype.is_floating_point:
+        raise DTypeError(f"{name} takes integers, not {dtype.name}; for bool there is logical_...")
     return [dtype] * len(operands), dtype
 
 
@@ -86,6 +95,14 @@ def any_type(name: str, operands: list[Operand], params: Params) -> Types:
     return [dtype] * len(operands), dtype
 
 
+def added(name: str, operands: list[Operand], params: Params) -> Types:
+    """Moved and added up: as it is, but for bfloat16, of which only the bits are stored."""
+    dtype = promote(*operands)
+    if dtype is bfloat16:
+        raise DTypeError(f"{name}: bfloat16 is for storage only; compute on x.float()")
+    return [dtype] * len(operands), dtype
+
+
 def indexed(position: int, values_rule: DTypeRule = any_type) -> DTypeRule:
     """The input at `position` holds int64 positions; the others follow a rule of their own."""
 
@@ -93,7 +110,7 @@ def indexed(position: int, values_rule: DTypeRule = any_type) -> DTypeRule:
         index = operands[position]
         given = SCALAR_DTYPES[index] if isinstance(index, type) else index.dtype
         if given.is_floating_point or given is bool_:
-            raise DTypeError(f"{name}: an index must be int32 or int64, not {given.name}")
+            raise DTypeError(f"{name}: an index must be of integers, not {given.name}")
         values = [o for i, o in enumerate(operands) if i != position]
         wanted, dtype = values_rule(name, values, params)
         return [*wanted[:position], DEFAULT_INT, *wanted[position:]], dtype
@@ -104,6 +121,8 @@ def indexed(position: int, values_rule: DTypeRule = any_type) -> DTypeRule:
 def selecting(name: str, operands: list[Operand], params: Params) -> Types:
     """A condition, then two values in their common type."""
     dtype = promote(*operands[1:])
+    if dtype is bfloat16 and any(isinstance(o, type) for o in operands):
+        raise DTypeError(f"{name}: a number beside bfloat16, which is for storage; use x.float()")
     return [bool_, dtype, dtype], dtype
 
 
@@ -114,13 +133,15 @@ def converting(name: str, operands: list[Operand], params: Params) -> Types:
 
 def created(name: str, operands: list[Operand], params: Params) -> Types:
     """No tensor in; the type asked for out."""
+    if name == "arange" and params["dtype"] is bfloat16:
+        raise DTypeError("arange: bfloat16 is for storage only; count in float32 and convert")
     return [], params["dtype"]
 
 
 def seeded(name: str, operands: list[Operand], params: Params) -> Types:
     """An int64 seed in; the floating-point type asked for out."""
     dtype: DType = params["dtype"]
-    if not dtype.is_floating_point or dtype is float16:
+    if not dtype.is_floating_point or dtype in STORAGE_ONLY:
         raise DTypeError(
             f"{name}: random numbers in [0, 1) are float32 or float64, not {dtype.name}; for whole "
             f"numbers use randint"

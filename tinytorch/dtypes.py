@@ -30,13 +30,16 @@ class DType:
     dtype('float32')
     """
 
-    __slots__ = ("dtype", "is_floating_point", "itemsize", "name", "rank")
+    __slots__ = ("dtype", "is_floating_point", "itemsize", "name", "rank", "zero")
 
     def __init__(self, name: str, rank: int) -> None:
         self.name = name
-        self.dtype = np.dtype(name)  # NumPy looks for this attribute where it takes a dtype
+        # NumPy looks for this attribute where it takes a dtype. It has no bfloat16: the bits
+        # are stored.
+        self.dtype = np.dtype("uint16" if name == "bfloat16" else name)
         self.itemsize = self.dtype.itemsize
-        self.is_floating_point = self.dtype.kind == "f"
+        self.is_floating_point = "float" in name
+        self.zero: Scalar = 0.0 if self.is_floating_point else False if name == "bool" else 0
         self.rank = rank  # position in the order of promotion
 
     def __repr__(self) -> str:
@@ -47,14 +50,25 @@ class DType:
 
 
 bool_ = DType("bool", 0)
-int32 = DType("int32", 1)
-int64 = DType("int64", 2)
-float16 = DType("float16", 3)
-float32 = DType("float32", 4)
-float64 = DType("float64", 5)
+uint8 = DType("uint8", 1)
+int8 = DType("int8", 2)
+int16 = DType("int16", 3)
+int32 = DType("int32", 4)
+int64 = DType("int64", 5)
+bfloat16 = DType("bfloat16", 6)
+float16 = DType("float16", 7)
+float32 = DType("float32", 8)
+float64 = DType("float64", 9)
 
-DTYPES: dict[str, DType] = {d.name: d for d in (bool_, int32, int64, float16, float32, float64)}
-_BY_NUMPY: dict[Any, DType] = {d.dtype: d for d in DTYPES.values()}
+DTYPES: dict[str, DType] = {
+    d.name: d
+    for d in (
+        *(bool_, uint8, int8, int16, int32, int64),
+        *(bfloat16, float16, float32, float64),
+    )
+}
+_BY_NUMPY: dict[Any, DType] = {d.dtype: d for d in DTYPES.values() if d is not bfloat16}
+STORAGE_ONLY = frozenset((float16, bfloat16))  # converted, moved and compared bit by bit, no more
 DEFAULT_FLOAT = float32
 DEFAULT_INT = int64
 SCALAR_DTYPES: dict[type, DType] = {bool: bool_, int: int64, float: float32}
@@ -70,6 +84,8 @@ def as_dtype(dtype: Any) -> DType:
         return dtype
     if isinstance(dtype, type) and dtype in SCALAR_DTYPES:
         return SCALAR_DTYPES[dtype]
+    if dtype == "bfloat16":
+        return bfloat16
     try:
         if dtype is None:  # NumPy would take that for float64
             raise TypeError
@@ -78,6 +94,17 @@ def as_dtype(dtype: Any) -> DType:
         raise DTypeError(
             f"{dtype!r} is not a TinyTorch dtype; there are {', '.join(DTYPES)}"
         ) from None
+
+
+def is_dtype(value: Any) -> bool:
+    """`as_dtype` would take it, going by its type or name.
+
+    >>> is_dtype("int64"), is_dtype(float), is_dtype("cpu")
+    (True, True, False)
+    """
+    if isinstance(value, str):
+        return value in DTYPES
+    return isinstance(value, (DType, type, np.dtype))
 
 
 def category_of(dtype: DType) -> int:
@@ -93,10 +120,12 @@ def is_narrower(dtype: DType, other: DType) -> bool:
 def promote(*metas: TensorMeta | type) -> DType:
     """The common dtype of operands, as in PyTorch.
 
+    Of two dtypes the wider wins; of two that cannot hold each other's numbers (uint8 and int8,
+    float16 and bfloat16) the next wider one that holds both.
+
     Operands come in three strengths: tensors with dimensions, 0-d tensors, Python scalars. A weaker
     one changes the result only if its category (bool < integer < float) is higher, and Python
-    scalars then bring the default type of their category. Among equally strong ones the highest
-    `rank` wins.
+    scalars then bring the default type of their category.
 
     Args:
         metas: of tensors; or, for Python scalars, their types: bool, int, float.
@@ -110,11 +139,18 @@ def promote(*metas: TensorMeta | type) -> DType:
     for strength in range(3):
         group = [dtype_of(m) for m in metas if strength_of(m) == strength]
         if group:
-            strongest = max(group, key=lambda d: d.rank)
+            strongest = group[0] if len(group) == 1 else _widest(group)
             if result is None or category_of(strongest) > category_of(result):
                 result = strongest
     assert result is not None
     return result
+
+
+def _widest(dtypes: list[DType]) -> DType:
+    widest = max(dtypes, key=lambda d: d.rank)
+    if widest is int8 and uint8 in dtypes:
+        return int16
+    return float32 if widest is float16 and bfloat16 in dtypes else widest
 
 
 def strength_of(meta: TensorMeta | type) -> int:
@@ -171,3 +207,61 @@ def meta_of_array(array: Array) -> TensorMeta:
     """The meta of a NumPy array; raises DTypeError for a dtype that TinyTorch does not have."""
     meta = _METAS.get((array.shape, _BY_NUMPY.get(array.dtype)))  # type: ignore[arg-type]
     return meta if meta is not None else tensor_meta(array.shape, as_dtype(array.dtype))
+
+
+def bits_of_bfloat16(values: Array) -> Array:
+    """The upper 16 bits of float32 numbers, rounded to nearest, ties to even; as uint16.
+
+    >>> bits_of_bfloat16(np.array([1.0])).tolist() == [0x3F80]
+    True
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        bits = np.asarray(values, np.float32).view(np.uint32)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)  # a NaN stays one
+    is_nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    return np.where(is_nan, quiet, rounded).astype(np.uint16)
+
+
+def bfloat16_values(bits: Array) -> Array:
+    """The float32 numbers whose upper 16 bits these are."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+class finfo:
+    """Limits of a floating-point dtype: `bits`, `eps`, `min`, `max`, `tiny`, `smallest_normal`.
+
+    >>> finfo(float32).max
+    3.4028234663852886e+38
+    """
+
+    def __init__(self, dtype: Any = float32) -> None:
+        kind = as_dtype(dtype)
+        if not kind.is_floating_point:
+            raise TypeError(f"finfo is for floating-point dtypes, not {kind.name}; use iinfo")
+        self.dtype = kind.name
+        self.bits = 8 * kind.itemsize
+        if kind is bfloat16:
+            self.eps, self.tiny = 2.0**-7, 2.0**-126
+            self.max, self.resolution = (2 - 2.0**-7) * 2.0**127, 0.01
+        else:
+            limits = np.finfo(kind.dtype)
+            self.eps, self.tiny = float(limits.eps), float(limits.tiny)
+            self.max, self.resolution = float(limits.max), float(limits.resolution)
+        self.min, self.smallest_normal = -self.max, self.tiny
+
+
+class iinfo:
+    """Limits of an integer dtype: `bits`, `min`, `max`.
+
+    >>> iinfo(int32).max
+    2147483647
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        kind = as_dtype(dtype)
+        if kind.is_floating_point or kind is bool_:
+            raise TypeError(f"iinfo is for integer dtypes, not {kind.name}")
+        limits = np.iinfo(kind.dtype)
+        self.dtype, self.bits = kind.name, 8 * kind.itemsize
+        self.min, self.max = int(limits.min), int(limits.max)

@@ -7,7 +7,7 @@ class TinyTorchError(Exception):
     """Base of all errors that TinyTorch raises on purpose."""
 
 
-class ShapeError(TinyTorchError, ValueError):
+class ShapeError(TinyTorchError, ValueError, RuntimeError):
     """Shapes that do not fit together. The message gives the shapes and what would fit."""
 
 

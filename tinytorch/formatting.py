@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch.dtypes import bool_, float32, int64
+from tinytorch.dtypes import bfloat16, bfloat16_values, bool_, float32, int64
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
+#: How numbers print, by NumPy's names; `set_printoptions` changes it.
+options: dict[str, Any] = {"precision": 4, "threshold": 1000}
 _UNSAID = (float32, int64, bool_)  # dtypes that the printed values show by themselves
 
 
@@ -18,8 +20,9 @@ def format_tensor(x: Tensor) -> str:
     """`tensor([1., 2.], dtype=float64, grad_fn=<mul>)`; long tensors are shortened."""
     prefix = "tensor("
     if isinstance(x._data, np.ndarray):
+        values = bfloat16_values(x._data) if x.dtype is bfloat16 else x._data
         body = np.array2string(
-            x._data, precision=4, separator=", ", prefix=prefix, threshold=1000, floatmode="maxprec"
+            values, separator=", ", prefix=prefix, floatmode="maxprec", **options
         )
     else:
         body = f"{x._data}, shape={x.shape}"

@@ -31,7 +31,8 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, TensorMeta
 from tinytorch.functions.elementwise import where
 from tinytorch.functions.movement import expand, flip, narrow, permute, reshape, rows
-from tinytorch.functions.reductions import cumsum, sum as sum_, sum_to
+from tinytorch.functions.reductions import sum as sum_, sum_to
+from tinytorch.functions.scans import cumsum
 from tinytorch.history import Record
 from tinytorch.op import Op, Params, find_op
 
@@ -55,7 +56,7 @@ def gradient(name: str, **formulas: Formula | None) -> None:
 
 
 def attach_gradient(op: Op, formulas: Mapping[str, Formula | None]) -> None:
-    """`gradient` for an op that need not stand in the table.
+    """`gradient` for an op that need not be in the table.
 
     Raises:
         TypeError: an input of the op is missing, or a formula asks for what there is not.
@@ -126,6 +127,9 @@ gradient("log1p", a=lambda g, a: g / (a + 1.0))
 gradient("sqrt", a=lambda g, out: g / (out * 2.0))
 gradient("sin", a=lambda g, a: g * a.cos())
 gradient("cos", a=lambda g, a: -g * a.sin())
+gradient("asin", a=lambda g, a: g * (1.0 - a * a).rsqrt())
+gradient("acos", a=lambda g, a: -g * (1.0 - a * a).rsqrt())
+gradient("atan", a=lambda g, a: g / (a * a + 1.0))
 gradient("tanh", a=lambda g, out: g * (1.0 - out * out))
 gradient("sigmoid", a=lambda g, out: g * (out * (1.0 - out)))
 gradient("erf", a=lambda g, a: g * (-a * a).exp() * TWO_OVER_SQRT_PI)
@@ -140,6 +144,19 @@ gradient("mul", a=lambda g, b: g * b, b=lambda g, a: g * a)
 gradient("div", a=lambda g, b: g / b, b=lambda g, a, b: -g * ((a / b) / b))
 gradient("remainder", a=lambda g: g, b=lambda g, a, b: -g * (a // b))
 gradient("floor_divide", a=_zeros, b=_zeros)
+
+
+def _inverse_of_squares(a: Any, b: Any) -> Tensor:
+    """1 / (a^2 + b^2), and 0 at the origin, where `atan2` has no gradient."""
+    squares = a * a + b * b
+    return where(squares == 0, 0.0, 1.0 / squares)
+
+
+gradient(
+    "atan2",
+    a=lambda g, a, b: g * (b * _inverse_of_squares(a, b)),
+    b=lambda g, a, b: g * (-a * _inverse_of_squares(a, b)),
+)
 
 
 def _pow_base(g: Tensor, a: Any, b: Any) -> Tensor:
@@ -229,7 +246,7 @@ def _extremum(g: Tensor, a: Tensor, out: Tensor, dims: tuple[int, ...], keepdim:
     """
     kept = _unreduce(out, dims, keepdim, a.ndim)
     chosen = ((a == kept) | (a != a)).to(g.dtype)
-    share = chosen / chosen.sum(dims, keepdim=True)
+    share = chosen / apply(ops.sum, chosen, dims=dims, keepdim=True)
     return _unreduce(g, dims, keepdim, a.ndim) * share
 
 

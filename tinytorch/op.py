@@ -1,4 +1,4 @@
-"""`Op`: one row of the op table, and the table itself. The rows stand in `tinytorch/ops.py`."""
+"""`Op`: one row of the op table, and the table itself. The rows are in `tinytorch/ops.py`."""
 
 from __future__ import annotations
 

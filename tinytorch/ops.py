@@ -125,6 +125,21 @@ def cos(a):  # type: ignore[no-untyped-def]
 
 
 @elementwise(dtype_rules.floating)
+def asin(a):  # type: ignore[no-untyped-def]
+    return math.asin(a) if -1 <= a <= 1 else NAN
+
+
+@elementwise(dtype_rules.floating)
+def acos(a):  # type: ignore[no-untyped-def]
+    return math.acos(a) if -1 <= a <= 1 else NAN
+
+
+@elementwise(dtype_rules.floating)
+def atan(a):  # type: ignore[no-untyped-def]
+    return math.atan(a)
+
+
+@elementwise(dtype_rules.floating)
 def tanh(a):  # type: ignore[no-untyped-def]
     return math.tanh(a)
 
@@ -155,17 +170,21 @@ def relu(a):  # type: ignore[no-untyped-def]
     >>> relu(2.5), relu(-2.5)
     (2.5, 0)
     """
-    return max(a, 0)  # in this order NaN stays NaN
+    return max(a, 0)  # in this order NaN stays NaN, and -0.0 its sign
 
 
 @elementwise(dtype_rules.numeric)
 def floor(a):  # type: ignore[no-untyped-def]
-    return math.floor(a) if a - a == 0 else a
+    if isinstance(a, int) or a - a != 0:
+        return a
+    return math.copysign(math.floor(a), a)  # -0.0 keeps its sign
 
 
 @elementwise(dtype_rules.numeric)
 def round_(a):  # type: ignore[no-untyped-def]
-    return round(a) if a - a == 0 else a
+    if isinstance(a, int) or a - a != 0:
+        return a
+    return math.copysign(round(a), a)  # -0.3 becomes -0.0
 
 
 @elementwise(dtype_rules.logical)
@@ -237,14 +256,34 @@ def pow_(a, b):  # type: ignore[no-untyped-def]
     return math.pow(a, b)
 
 
+@elementwise(dtype_rules.floating)
+def atan2(a, b):  # type: ignore[no-untyped-def]
+    return math.atan2(a, b)
+
+
+@elementwise(dtype_rules.integral, commutative=True)
+def bitwise_and(a, b):  # type: ignore[no-untyped-def]
+    return a & b
+
+
+@elementwise(dtype_rules.integral, commutative=True)
+def bitwise_or(a, b):  # type: ignore[no-untyped-def]
+    return a | b
+
+
+@elementwise(dtype_rules.integral, commutative=True)
+def bitwise_xor(a, b):  # type: ignore[no-untyped-def]
+    return a ^ b
+
+
 @elementwise(dtype_rules.promoted, commutative=True)
 def maximum(a, b):  # type: ignore[no-untyped-def]
-    return a if a >= b or a != a else b
+    return b if b >= a or b != b else a  # of two zeros the second, as in NumPy
 
 
 @elementwise(dtype_rules.promoted, commutative=True)
 def minimum(a, b):  # type: ignore[no-untyped-def]
-    return a if a <= b or a != a else b
+    return b if b <= a or b != b else a
 
 
 @elementwise(dtype_rules.comparing, commutative=True)
@@ -333,7 +372,12 @@ cast = _row("cast", "a", "movement", shapes.same, dtype_rules.converting)
 
 take = _row("take", "a index", "index", shapes.taken, dtype_rules.indexed(1))
 scatter_add = _row(
-    "scatter_add", "a index", "index", shapes.scattered, dtype_rules.indexed(1), _per_input
+    "scatter_add",
+    "a index",
+    "index",
+    shapes.scattered,
+    dtype_rules.indexed(1, dtype_rules.added),
+    _per_input,
 )
 
 # -- contractions ----------------------------------------------------------------------------------

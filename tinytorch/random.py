@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply, live_seed
-from tinytorch.dtypes import DEFAULT_FLOAT, as_dtype
+from tinytorch.absent import accepts_device, names_of
+from tinytorch.dispatch import active_modes, apply, live_seed
+from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, as_dtype
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
+from tinytorch.functions.elementwise import clip, le
+from tinytorch.functions.publish import METHODS
 from tinytorch.tensor import Tensor
 
 _MASK = (1 << 64) - 1
@@ -36,6 +40,8 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start over from `seed`."""
+        for mode in active_modes():
+            mode.seeded(self)
         with self._lock:
             self.seed = int(seed)
             self._drawn = 0
@@ -92,8 +98,10 @@ def seed_tensor(generator: Generator | None = None) -> Tensor:
     return live_seed(generator or default_generator)
 
 
+@accepts_device
 def rand(
     *shape: Any,
+    size: Any = None,
     dtype: Any = DEFAULT_FLOAT,
     generator: Generator | None = None,
     requires_grad: bool = False,
@@ -106,13 +114,16 @@ def rand(
     >>> rand(2, 3, generator=Generator(0)).shape
     (2, 3)
     """
-    sizes = shape_arguments(shape)
-    out = apply(ops.uniform, seed_tensor(generator), shape=sizes, dtype=as_dtype(dtype))
+    sizes = shape_arguments(shape if size is None else (size,))
+    kind = as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
+    out = apply(ops.uniform, seed_tensor(generator), shape=sizes, dtype=kind)
     return out.requires_grad_(requires_grad)
 
 
+@accepts_device
 def randn(
     *shape: Any,
+    size: Any = None,
     dtype: Any = DEFAULT_FLOAT,
     generator: Generator | None = None,
     requires_grad: bool = False,
@@ -121,14 +132,23 @@ def randn(
 
     Source: G. Box, M. Muller, "A note on the generation of random normal deviates", 1958.
     """
-    u = rand(*shape, dtype=dtype, generator=generator)
-    v = rand(*shape, dtype=dtype, generator=generator)
+    u = rand(*shape, size=size, dtype=dtype, generator=generator)
+    v = rand(*shape, size=size, dtype=dtype, generator=generator)
     radius = (-2.0 * (1.0 - u).log()).sqrt()  # 1 - u is never 0
     return (radius * (v * (2 * np.pi)).cos()).requires_grad_(requires_grad)
 
 
-def randint(low: int, high: int, shape: Any, *, generator: Generator | None = None) -> Tensor:
-    """Whole numbers evenly distributed over low, ..., high - 1, as int64.
+@accepts_device
+def randint(
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = DEFAULT_INT,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Whole numbers evenly distributed over low, ..., high - 1; `randint(high, size)` from 0 on.
 
     Raises:
         ValueError: there is no number between low and high.
@@ -136,19 +156,27 @@ def randint(low: int, high: int, shape: Any, *, generator: Generator | None = No
     >>> randint(0, 10, (5,), generator=Generator(0))
     tensor([6, 7, 3, 6, 7])
     """
+    if size is None:
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    if size is None:
+        raise TypeError("randint needs a shape: randint(low, high, size)")
     if high <= low:
         raise ValueError(f"randint: there is no whole number from {low} to below {high}")
-    u = rand(shape, dtype="float64", generator=generator)
-    return (u * float(high - low)).floor().long() + low
+    u = rand(size, dtype="float64", generator=generator)
+    numbers = (u * float(high - low)).floor().long() + low
+    return numbers.to(dtype).requires_grad_(requires_grad)
 
 
-def randperm(n: int, *, generator: Generator | None = None) -> Tensor:
+@accepts_device
+def randperm(n: int, *, generator: Generator | None = None, dtype: Any = DEFAULT_INT) -> Tensor:
     """The numbers 0, ..., n - 1 in random order, as int64.
 
     >>> randperm(5, generator=Generator(0))
     tensor([2, 0, 3, 1, 4])
     """
-    return rand(n, dtype="float64", generator=generator).argsort()
+    return rand(n, dtype="float64", generator=generator).argsort().to(dtype)
 
 
 def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
@@ -156,11 +184,147 @@ def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
     return (rand(p.shape, dtype=p.dtype, generator=generator) < p).to(p.dtype)
 
 
-def rand_like(x: Tensor, *, generator: Generator | None = None) -> Tensor:
+@accepts_device
+def rand_like(
+    x: Tensor,
+    *,
+    dtype: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """`rand` of the shape and dtype of x."""
-    return rand(x.shape, dtype=x.dtype, generator=generator)
+    kind = x.dtype if dtype is None else dtype
+    return rand(x.shape, dtype=kind, generator=generator, requires_grad=requires_grad)
 
 
-def randn_like(x: Tensor, *, generator: Generator | None = None) -> Tensor:
+@accepts_device
+def randn_like(
+    x: Tensor,
+    *,
+    dtype: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """`randn` of the shape and dtype of x."""
-    return randn(x.shape, dtype=x.dtype, generator=generator)
+    kind = x.dtype if dtype is None else dtype
+    return randn(x.shape, dtype=kind, generator=generator, requires_grad=requires_grad)
+
+
+@accepts_device
+def randint_like(
+    x: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None
+) -> Tensor:
+    """`randint` of the shape and dtype of x."""
+    return randint(low, high, x.shape, generator=generator, dtype=x.dtype)
+
+
+@accepts_device
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: Any = DEFAULT_FLOAT,
+) -> Tensor:
+    """Numbers of the normal distribution with this mean and standard deviation.
+
+    Args:
+        mean, std: numbers, with `size`; or one or both tensors, which broadcast.
+
+    Raises:
+        TypeError: both are numbers, and there is no size.
+
+    >>> normal(0.0, 1.0, (2, 3)).shape
+    (2, 3)
+    """
+    tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
+    if tensors:
+        size, dtype = np.broadcast_shapes(*(t.shape for t in tensors)), tensors[0].dtype
+    elif size is None:
+        raise TypeError("normal needs a size, or a tensor as mean or std")
+    spread: Tensor = randn(size, dtype=dtype, generator=generator) * std
+    shifted: Tensor = spread + mean
+    return shifted
+
+
+@accepts_device
+def multinomial(
+    input: Tensor,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Indices drawn with probabilities proportional to `input`, as int64.
+
+    Args:
+        input: weights, not negative: (n,) or (rows, n). They need not add up to 1.
+        num_samples: how many indices to draw from each row.
+        replacement: whether an index may be drawn again.
+
+    Returns:
+        (num_samples,) or (rows, num_samples).
+
+    Raises:
+        ShapeError: the weights have other dimensions.
+        ValueError: a weight is negative, infinite or NaN, all are 0, or (without replacement)
+            fewer than `num_samples` are not. (Not checked in a trace.)
+
+    Source, without replacement: P. Efraimidis, P. Spirakis, "Weighted random sampling with a
+    reservoir", 2006; the indices of the smallest exponential variates of these rates.
+
+    >>> multinomial(Tensor([0.0, 1.0]), 3, replacement=True)
+    tensor([1, 1, 1])
+    """
+    if input.ndim not in (1, 2):
+        raise ShapeError(f"multinomial takes weights (n,) or (rows, n), not shape {input.shape}")
+    if not input.dtype.is_floating_point:
+        raise DTypeError(f"multinomial takes floating-point weights, not {input.dtype.name}")
+    _check_weights(input, num_samples, replacement)
+    weights = input.detach().double()
+    if replacement:
+        totals = weights.cumsum(-1)
+        whole = totals[..., -1:]
+        shape = (*input.shape[:-1], num_samples)
+        u = rand(shape, dtype="float64", generator=generator) * whole
+        before = le(totals.unsqueeze(-2), u.unsqueeze(-1)).sum(-1)
+        return clip(before, 0, input.shape[-1] - 1)
+    u = rand(input.shape, dtype="float64", generator=generator)
+    arrival = -(1.0 - u).log() / weights  # infinite for weight 0: it comes last
+    return arrival.argsort(-1).narrow(-1, 0, num_samples)
+
+
+def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
+    array = weights._data
+    if not isinstance(array, np.ndarray):
+        return
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError("multinomial: weights must be finite and not negative")
+    if count < 1:
+        raise ValueError(f"multinomial: num_samples must be at least 1, not {count}")
+    possible = (array > 0).sum(-1)
+    least = 1 if replacement else count
+    if (possible < least).any():
+        raise ValueError(
+            f"multinomial: {count} samples of {possible.min()} indices with weights above 0"
+        )
+
+
+@accepts_device
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Whole numbers of the Poisson distribution with these rates, in their shape and dtype.
+
+    Drawn by NumPy from a seed of the generator; cannot be traced.
+    """
+    rates = np.asarray(input._concrete("poisson"), np.float64)
+    bits = int((generator or default_generator).draw_seed()) & _MASK
+    drawn = np.random.default_rng(bits).poisson(rates)
+    return Tensor(np.asarray(drawn, rates.dtype), dtype=input.dtype)
+
+
+for _method in (bernoulli, multinomial):
+    METHODS[_method.__name__] = _method
+    setattr(Tensor, _method.__name__, _method)
+
+__getattr__ = names_of("torch.random")  # names of PyTorch's that are not here

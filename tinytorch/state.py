@@ -102,6 +102,12 @@ def backward_mode(create_graph: bool) -> StateContext:
     return StateContext(State(old.mode, old.below, old.backend, create_graph, "backward"))
 
 
+def optimizer_mode() -> StateContext:
+    """`grad_mode(False)` and `phase("optimizer")` in one."""
+    old = STATE.get()
+    return StateContext(State(old.mode, old.below, old.backend, False, "optimizer"))
+
+
 def phase(name: str) -> StateContext:
     """Mark the ops of a block as "forward", "backward" or "optimizer", for modes that listen.
 

@@ -1,41 +1,51 @@
-"""`Tensor`: an array, and operators that call ops through the door.
+"""`Tensor`: an array, and operators that call ops through `dispatch.apply`.
 
-The methods are the functions of `tinytorch/functions`, taken into the class by name. What stands
-here is what only a tensor has: construction, its slots, exchange with other libraries, in-place
-writes.
+The methods are the functions of `tinytorch/functions`, taken into the class as they are published.
+This module defines what only a tensor has: construction, its slots, exchange with other libraries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.absent import attributes_of
 from tinytorch.autograd.engine import backward
-from tinytorch.dispatch import active_modes, apply, set_tensor_class, wrap
+from tinytorch.autograd.hooks import register_hook, retain_grad
+from tinytorch.dispatch import active_modes, apply, set_tensor_class, wrap, write
 from tinytorch.dtypes import (
     Array,
     DType,
     Shape,
     TensorMeta,
     as_dtype,
-    bool_,
+    bfloat16,
+    bfloat16_values,
     float32,
-    int64,
+    is_dtype,
     meta_of_array,
+    tensor_meta,
 )
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions import (
-    conversion,
+    conversion as conversion,  # publishes methods
     elementwise,
     indexing,
     inplace,
     linalg,
+    mathematics as mathematics,
     movement,
+    ordering as ordering,
     reductions,
+    scans as scans,
+    scattering as scattering,
 )
+from tinytorch.functions.publish import METHODS
+from tinytorch.history import write_clock
+from tinytorch.values import array_of
 
 Hook = Callable[["Tensor"], "Tensor | None"]
 
@@ -46,9 +56,10 @@ class Tensor:
     """A multi-dimensional array of one number type, which may remember where it came from.
 
     Args:
-        data: a number, a nested list, a NumPy array or a tensor; it is copied.
-        dtype: by default float32 for Python floats, int64 for ints, bool for bools, and what it is
-            for an array.
+        data: a nested list, a number, a NumPy array or a tensor; it is copied. Several whole
+            numbers are a shape, as in PyTorch: `Tensor(2, 3)`, of zeros.
+        dtype: by default float32 for Python numbers (`tinytorch.tensor` takes the numbers' own
+            type), and what it is for an array or a tensor.
         requires_grad: whether `backward` is to find the gradient for this tensor.
 
     Raises:
@@ -63,26 +74,37 @@ class Tensor:
             [ 9., 13.]])
     """
 
-    __slots__ = ("__weakref__", "_data", "_hooks", "grad", "history", "meta", "requires_grad")
+    __slots__ = ("__weakref__", "_data", "_hooks", "_requires_grad", "grad", "history", "meta")
 
-    #: NumPy leaves `array + tensor` to the tensor.
-    __array_ufunc__ = None
+    __array_ufunc__ = None  # NumPy leaves `array + tensor` to the tensor
 
     _data: Any
     meta: TensorMeta
-    requires_grad: bool
+    _requires_grad: bool  # read on the hot path; `requires_grad` checks what it is set to
     grad: Tensor | None
     history: Any
 
-    def __init__(self, data: Any, dtype: Any = None, requires_grad: bool = False) -> None:
-        array = _array_of(data, None if dtype is None else as_dtype(dtype))
-        self._data = array
-        self.meta = meta_of_array(array)
-        self.requires_grad = False
+    def __init__(self, *data: Any, dtype: Any = None, requires_grad: bool = False) -> None:
+        if len(data) == 2 and is_dtype(data[1]):
+            data, dtype = data[:1], data[-1]
+        is_shape = all(isinstance(n, int) and not isinstance(n, bool) for n in data)
+        value: Any = np.zeros(data or (0,), np.float32) if is_shape else next(iter(data))
+        if len(data) > 1 and not is_shape:
+            raise TypeError(f"Tensor takes data, or whole numbers that are a shape, not {data}")
+        if dtype is None and not isinstance(value, (np.ndarray, np.generic, Tensor)):
+            dtype = float32
+        self._data, self.meta = array_of(value, None if dtype is None else as_dtype(dtype))
+        self._requires_grad = False
         self.grad = None
         self.history = None
         if requires_grad:
             self.requires_grad_()
+
+    @classmethod
+    def from_data(cls, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+        """What `tinytorch.tensor` makes: Python's whole numbers and bools keep their type."""
+        array, meta = array_of(data, None if dtype is None else as_dtype(dtype))
+        return wrap(array, meta).requires_grad_(requires_grad)
 
     @classmethod
     def from_numpy(cls, array: Array) -> Tensor:
@@ -127,6 +149,8 @@ class Tensor:
         """Number of elements."""
         return self.meta.size
 
+    nelement = numel
+
     @property
     def nbytes(self) -> int:
         """Bytes that the elements take."""
@@ -140,6 +164,20 @@ class Tensor:
     def is_leaf(self) -> bool:
         """It was not computed from something that requires a gradient."""
         return self.history is None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The record of the op that made it (its `op`, `params`, `edges`), or None for a leaf."""
+        return self.history
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def element_size(self) -> int:
+        """Bytes of one element: `itemsize`."""
+        return self.itemsize
 
     @property
     def T(self) -> Tensor:
@@ -157,6 +195,15 @@ class Tensor:
 
     backward = backward
 
+    @property
+    def requires_grad(self) -> bool:
+        """Whether `backward` finds the gradient for it, or passes it on."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self.requires_grad_(requires_grad)
+
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for a gradient, or no longer.
 
@@ -168,7 +215,7 @@ class Tensor:
             raise DTypeError(f"only floating-point tensors have gradients, not {self.dtype.name}")
         if self.history is not None and not requires_grad:
             raise AutogradError("this tensor was computed; use t.detach() to cut its history")
-        self.requires_grad = requires_grad
+        self._requires_grad = bool(requires_grad)
         return self
 
     @property
@@ -176,66 +223,62 @@ class Tensor:
         """The same values, sharing memory, without history."""
         return apply(ops.detach, self)
 
-    def register_hook(self, hook: Hook) -> Callable[[], None]:
-        """Call `hook(gradient)` when this tensor's gradient is known; what it returns replaces it.
-
-        Returns:
-            A function that removes the hook.
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        """Take over the memory of another tensor; history and gradient stay.
 
         Raises:
-            AutogradError: the tensor does not require a gradient.
-
-        >>> x = Tensor([1.0], requires_grad=True)
-        >>> remove = x.register_hook(lambda gradient: 10 * gradient)
-        >>> x.sum().backward()
-        >>> x.grad
-        tensor([10.])
+            DTypeError, ShapeError: it has another dtype, or this one a gradient of another shape.
         """
-        if not self.requires_grad:
-            raise AutogradError("register_hook: this tensor does not require a gradient")
-        holder = self if self.history is None else self.history
-        if holder.hooks is None:
-            holder.hooks = []
-        hooks = holder.hooks
-        hooks.append(hook)
-        return lambda: hooks.remove(hook)
+        if not isinstance(value, Tensor):
+            raise TypeError(f".data is a tensor, not {type(value).__name__}")
+        if value.dtype is not self.dtype and self.requires_grad:
+            raise DTypeError(f".data: {value.dtype.name} in place of {self.dtype.name}")
+        if value.shape != self.shape and (self.grad is not None or self.history is not None):
+            raise ShapeError(f".data: shape {value.shape} in place of {self.shape}")
+        mine, theirs = self._data, value._data
+        if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
+            if _same_memory(mine, theirs):
+                return  # t.data -= x has written it already
+            self._data, self.meta = theirs, value.meta
+            write_clock.write(theirs)  # gradients that kept this tensor for its old value notice
+        elif getattr(theirs, "storage", self) is not getattr(mine, "storage", None):
+            write(self, ops.copy, value)  # in a trace: the new value of the same memory
+
+    register_hook, retain_grad = register_hook, retain_grad
 
     @property
     def hooks(self) -> list[Hook] | None:
         """Hooks of a leaf; those of a computed tensor belong to its history."""
-        return getattr(self, "_hooks", None)
+        try:
+            return object.__getattribute__(self, "_hooks")  # type: ignore[no-any-return]
+        except AttributeError:
+            return None
 
     @hooks.setter
     def hooks(self, hooks: list[Hook]) -> None:
         self._hooks = hooks
 
-    def retain_grad(self) -> None:
-        """Keep the gradient of a computed tensor in `.grad`, as leaves do."""
-        if self.history is None:
-            return
-        import weakref
-
-        this = weakref.ref(self)  # the history must not hold its own result
-
-        def keep(g: Tensor) -> None:
-            tensor = this()
-            if tensor is not None:
-                tensor.grad = g.clone() if tensor.grad is None else tensor.grad + g
-
-        self.register_hook(keep)
-
     # -- other libraries ---------------------------------------------------------------------------
 
-    def numpy(self) -> Array:
+    def numpy(self, *, force: bool = False) -> Array:
         """A NumPy array that shares memory.
+
+        Args:
+            force: give a copy where the values cannot be shared, instead of an error.
 
         Raises:
             AutogradError: the tensor requires a gradient; use t.detach().numpy().
+            DTypeError: NumPy does not have the dtype (bfloat16); use t.float().numpy().
         """
+        if force:
+            return np.array(self.detach().float() if self.dtype is bfloat16 else self.detach())
         if self.requires_grad:
             raise AutogradError(
                 "numpy() on a tensor that requires a gradient would lose it; use t.detach().numpy()"
             )
+        if self.dtype is bfloat16:
+            raise DTypeError("NumPy has no bfloat16; use t.float().numpy()")
         return self._concrete("numpy")
 
     def _concrete(self, asked: str) -> Array:
@@ -248,7 +291,7 @@ class Tensor:
         return data.concrete(asked)  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        array = self.numpy()
+        array = self._values("numpy") if self.dtype is bfloat16 else self.numpy()
         if copy is False and dtype is not None and np.dtype(dtype) != array.dtype:
             raise ValueError(f"{self.dtype.name} cannot become {dtype} without a copy")
         return array.astype(dtype or array.dtype, copy=bool(copy))
@@ -260,7 +303,7 @@ class Tensor:
         return self.numpy().__dlpack_device__()
 
     def is_contiguous(self) -> Any:
-        """Its elements stand in memory in row-major order, without gaps."""
+        """Its elements are in memory in row-major order, without gaps."""
         return self._concrete("is_contiguous").flags.c_contiguous
 
     def item(self) -> Any:
@@ -271,11 +314,16 @@ class Tensor:
         """
         if self.meta.size != 1:
             raise ShapeError(f"item() needs exactly one element, not shape {self.shape}")
-        return self._concrete("item").item()
+        return self._values("item").item()
+
+    def _values(self, asked: str) -> Array:
+        """The elements as numbers that NumPy has: those of bfloat16 as float32."""
+        array = self._concrete(asked)
+        return array if self.dtype is not bfloat16 else bfloat16_values(array)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
-        return self._concrete("tolist").tolist()
+        return self._values("tolist").tolist()
 
     # -- Python's operators ------------------------------------------------------------------------
 
@@ -315,11 +363,18 @@ class Tensor:
         return apply(ops.pow_, other, self)
 
     def __rmatmul__(self, other: Any) -> Tensor:
-        return linalg.matmul(Tensor(other), self)
+        return linalg.matmul(_as_operand(other), self)
 
     def __matmul__(self, other: Any) -> Tensor:
-        return linalg.matmul(self, other if isinstance(other, Tensor) else Tensor(other))
+        return linalg.matmul(self, other if isinstance(other, Tensor) else _as_operand(other))
 
+    def __rlshift__(self, other: Any) -> Tensor:
+        return elementwise.bitwise_left_shift(other, self)
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return elementwise.bitwise_right_shift(other, self)
+
+    __lshift__, __rshift__ = elementwise.bitwise_left_shift, elementwise.bitwise_right_shift
     __floordiv__ = elementwise.floor_divide
     __mod__ = elementwise.remainder
     __pow__ = elementwise.pow
@@ -334,8 +389,15 @@ class Tensor:
     __le__ = elementwise.le
     __gt__ = elementwise.gt
     __ge__ = elementwise.ge
-    __eq__ = elementwise.eq  # type: ignore[assignment]
-    __ne__ = elementwise.ne  # type: ignore[assignment]
+
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        """Where the elements are equal; False for None and other things that are no numbers."""
+        return apply(ops.eq, self, other) if _is_operand(other) else NotImplemented
+
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        """Where the elements differ; True for None and other things that are no numbers."""
+        return apply(ops.ne, self, other) if _is_operand(other) else NotImplemented
+
     __getitem__, __setitem__ = indexing.getitem, inplace.setitem
     __iadd__, __isub__, __imul__, __itruediv__ = (
         inplace.iadd,
@@ -360,18 +422,27 @@ class Tensor:
             raise ShapeError(
                 f"the truth of a tensor of shape {self.shape} is ambiguous; use t.all() or t.any()"
             )
-        return bool(self._concrete("bool"))
+        return bool(self._values("bool"))
 
     def __float__(self) -> Any:
-        return _python_float(self.item())
+        return float(self.item())
 
     def __int__(self) -> Any:
-        return _python_int(self.item())
+        return int(self.item())
 
     def __index__(self) -> Any:
         if self.dtype.is_floating_point:
             raise TypeError(f"a {self.dtype.name} tensor is not an index")
-        return _python_int(self.item())
+        return int(self.item())
+
+    def __contains__(self, element: Any) -> Any:
+        return bool(reductions.any(elementwise.eq(self, element)))
+
+    def __format__(self, spec: str) -> str:
+        """A 0-d tensor as its number; any other as `str`."""
+        if self.shape:
+            return format(str(self), spec)
+        return format(self.item(), spec)
 
     def __repr__(self) -> str:
         from tinytorch.formatting import format_tensor
@@ -381,75 +452,25 @@ class Tensor:
     def __reduce__(self) -> Any:
         if self.history is not None:
             raise AutogradError("a tensor with history cannot be pickled; use t.detach()")
-        return (_rebuild, (np.array(self._concrete("pickle")), self.requires_grad))
+        array = np.array(self._concrete("pickle"))
+        return (_rebuild, (array, self.requires_grad, self.dtype.name))
 
     def __deepcopy__(self, memo: Any) -> Tensor:
         if self.history is not None:
             raise AutogradError("a tensor with history cannot be deep-copied; use t.detach()")
-        copy = type(self)(self._concrete("deepcopy"), requires_grad=self.requires_grad)
+        copy = type(self).__new__(type(self))
+        copy._data, copy.meta = np.array(self._concrete("deepcopy"), order="C"), self.meta
+        copy._requires_grad, copy.grad, copy.history = self.requires_grad, None, None
         memo[id(self)] = copy
         if self.grad is not None:
             copy.grad = self.grad.detach().clone()
         return copy
 
-    # -- methods that are functions elsewhere ------------------------------------------------------
+    if TYPE_CHECKING:  # the functions of `tinytorch/functions`; `publish` says which
 
-    to, float, double, half = (
-        conversion.to,
-        conversion.to_float,
-        conversion.to_double,
-        conversion.to_half,
-    )
-    int, long, bool = conversion.to_int, conversion.to_long, conversion.to_bool
-    detach, clone, contiguous = conversion.detach, conversion.clone, conversion.contiguous
-
-    copy_, fill_, zero_, clamp_ = inplace.copy_, inplace.fill_, inplace.zero_, inplace.clamp_
-    add_, sub_, mul_, div_ = inplace.add_, inplace.sub_, inplace.mul_, inplace.div_
-    masked_fill_, uniform_, normal_ = inplace.masked_fill_, inplace.uniform_, inplace.normal_
-
-    add, sub, mul, div = elementwise.add, elementwise.sub, elementwise.mul, elementwise.div
-    pow, neg, remainder = elementwise.pow, elementwise.neg, elementwise.remainder
-    floor_divide = elementwise.floor_divide
-    maximum, minimum, clip = elementwise.maximum, elementwise.minimum, elementwise.clip
-    clamp = elementwise.clip
-    eq, ne, lt, le = elementwise.eq, elementwise.ne, elementwise.lt, elementwise.le
-    gt, ge = elementwise.gt, elementwise.ge
-    logical_and, logical_or = elementwise.logical_and, elementwise.logical_or
-    logical_not, masked_fill = elementwise.logical_not, elementwise.masked_fill
-    abs, sign, exp, expm1 = elementwise.abs, elementwise.sign, elementwise.exp, elementwise.expm1
-    log, log1p, log2, sqrt = elementwise.log, elementwise.log1p, elementwise.log2, elementwise.sqrt
-    rsqrt, square, sin, cos = (
-        elementwise.rsqrt,
-        elementwise.square,
-        elementwise.sin,
-        elementwise.cos,
-    )
-    tanh, sigmoid, erf = elementwise.tanh, elementwise.sigmoid, elementwise.erf
-    relu, floor, ceil = elementwise.relu, elementwise.floor, elementwise.ceil
-    round, reciprocal, isnan = elementwise.round, elementwise.reciprocal, elementwise.isnan
-    isinf, isfinite = elementwise.isinf, elementwise.isfinite
-
-    sum, mean, prod = reductions.sum, reductions.mean, reductions.prod
-    max, min, amax, amin = reductions.max, reductions.min, reductions.amax, reductions.amin
-    argmax, argmin, argsort = reductions.argmax, reductions.argmin, reductions.argsort
-    sort, topk, cumsum = reductions.sort, reductions.topk, reductions.cumsum
-    var, std, norm, all, any = (
-        reductions.var,
-        reductions.std,
-        reductions.norm,
-        reductions.all,
-        reductions.any,
-    )
-    logsumexp, softmax = reductions.logsumexp, reductions.softmax
-    log_softmax = reductions.log_softmax
-
-    reshape, permute, transpose = movement.reshape, movement.permute, movement.transpose
-    t, expand, expand_as = movement.t, movement.expand, movement.expand_as
-    broadcast_to, view_as = movement.broadcast_to, movement.view_as
-    squeeze, unsqueeze, flatten = movement.squeeze, movement.unsqueeze, movement.flatten
-    unflatten, flip, narrow = movement.unflatten, movement.flip, movement.narrow
-    split, chunk, unbind = movement.split, movement.chunk, movement.unbind
-    repeat, unfold, roll = movement.repeat, movement.unfold, movement.roll
+        def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
+    else:
+        __getattr__ = attributes_of("torch.Tensor")
 
     def view(self, *shape: Any) -> Tensor:
         """`reshape` that shares memory.
@@ -463,56 +484,37 @@ class Tensor:
         if copied and self.meta.size:
             raise ShapeError(
                 f"view: shape {self.shape} cannot become {out.shape} without copying, as its "
-                f"elements do not stand in order; use reshape"
+                f"elements are not in order; use reshape"
             )
         return out
 
-    gather, scatter_add = indexing.gather, indexing.scatter_add
-    index_select, tril, triu = indexing.index_select, indexing.tril, indexing.triu
-    diagonal = indexing.diagonal
 
-    matmul, dot, outer = linalg.matmul, linalg.dot, linalg.outer
+for _name, _function in METHODS.items():
+    setattr(Tensor, _name, _function)
 
 
-# Inside the class these names mean its methods.
-_python_float, _python_int = float, int
+def _is_operand(value: Any) -> bool:
+    return isinstance(value, (Tensor, int, float, np.ndarray, np.generic))
 
 
-def _rebuild(array: Array, requires_grad: bool) -> Tensor:
-    return Tensor(array, requires_grad=requires_grad)
+def _as_operand(value: Any) -> Tensor:
+    """A NumPy array or a list as a tensor, in the numbers' own dtype."""
+    array, meta = array_of(value, None)
+    return wrap(array, meta)
 
 
-def _array_of(data: Any, dtype: DType | None) -> Array:
-    """A new array with the values of anything that can be made a tensor."""
-    if isinstance(data, Tensor):
-        data = data._concrete("tensor")
-    given = isinstance(data, (np.ndarray, np.generic))
-    if isinstance(data, (list, tuple)):
-        data = _without_tensors(data)
-    try:
-        array = np.array(data, copy=True)
-    except ValueError as error:
-        raise ShapeError(f"a tensor's rows must be equally long: {error}") from None
-    if dtype is None and not given:
-        dtype = {"f": float32, "i": int64, "u": int64, "b": bool_}.get(array.dtype.kind)
-    if array.dtype.kind not in "fiub":
-        raise DTypeError(f"a tensor holds numbers, not {array.dtype} ({data!r:.60})")
-    target = as_dtype(array.dtype if dtype is None else dtype).dtype
-    converted = np.ascontiguousarray(array, dtype=target).reshape(array.shape)
-    if not given and array.dtype.kind in "iu" and target.kind == "i":
-        lost = array[converted != array]
-        if lost.size:
-            raise OverflowError(f"{lost.flat[0]} does not fit into {target}")
-    return converted
+def _same_memory(a: Array, b: Array) -> bool:
+    return (
+        a.__array_interface__["data"] == b.__array_interface__["data"]
+        and a.shape == b.shape
+        and a.strides == b.strides
+        and a.dtype == b.dtype
+    )
 
 
-def _without_tensors(data: Any) -> Any:
-    """Nested lists with the values of the tensors in them."""
-    if isinstance(data, Tensor):
-        return data._concrete("tensor")
-    if isinstance(data, (list, tuple)):
-        return [_without_tensors(d) for d in data]
-    return data
+def _rebuild(array: Array, requires_grad: bool, dtype: str) -> Tensor:
+    tensor = wrap(array, tensor_meta(array.shape, as_dtype(dtype)))
+    return tensor.requires_grad_(requires_grad)
 
 
 set_tensor_class(Tensor)

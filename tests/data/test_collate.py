@@ -24,7 +24,7 @@ def test_structure_is_kept_and_leaves_are_stacked() -> None:
     assert [t.dtype for t in (number, yes, half)] == [
         tinytorch.int64,
         tinytorch.bool,
-        tinytorch.float32,
+        tinytorch.float64,  # as in PyTorch
     ]
     assert half.tolist() == [0.0, 0.5, 1.0, 1.5]
 
@@ -47,7 +47,7 @@ def test_tensors_numpy_scalars_and_python_numbers() -> None:
         ),
         ([(1, 2), (1,)], ShapeError, "sample 0 has [0, 1], sample 1 has [0]"),
         ([{"a": 1}, {"b": 1}], ShapeError, "sample 0 has ['a'], sample 1 has ['b']"),
-        (["text"], TypeError, "got str: pass a collate_fn"),
+        ([None], TypeError, "got NoneType: pass a collate_fn"),
     ],
 )
 def test_errors(samples: list[Any], error: type[Exception], text: str) -> None:

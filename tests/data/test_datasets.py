@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 import tinytorch
 from tinytorch.data import datasets
@@ -22,6 +21,8 @@ def test_digits_are_the_real_ones_each_in_one_split() -> None:
     assert train.tensors[0].dtype is tinytorch.float32
     assert train.tensors[1].dtype is tinytorch.int64
     assert images.shape == (1797, 1, 8, 8)
+    from sklearn.datasets import load_digits  # a second of imports: not while collecting
+
     real = load_digits()
 
     def rows(images: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -189,9 +189,9 @@ def test_bool_operators():
     a, b = np.array([True, True, False, False]), np.array([True, False, True, False])
     for operator in (lambda x, y: x & y, lambda x, y: x | y, lambda x, y: x ^ y, lambda x, y: ~x):
         assert_like_torch(operator, None, a, b)
-    with pytest.raises(DTypeError, match="& is for bool tensors, not int64; use logical_and"):
-        tinytorch.tensor([1]) & tinytorch.tensor([2])
-    with pytest.raises(DTypeError, match="~ is for bool tensors, not float32"):
+    with pytest.raises(DTypeError, match="& is for bool and integer tensors, not float32; use lo"):
+        tinytorch.tensor([1.0]) & tinytorch.tensor([2])
+    with pytest.raises(DTypeError, match="~ is for bool and integer tensors, not float32"):
         ~tinytorch.tensor([1.0])
 
 

@@ -66,7 +66,7 @@ def test_methods_on_noncontiguous_tensors(call):
     try:
         call(torch.from_numpy(base).permute(2, 1, 0))
     except RuntimeError:  # a view that would need a copy
-        with pytest.raises(ShapeError, match="without copying, as its elements do not stand in"):
+        with pytest.raises(ShapeError, match="without copying, as its elements are not in"):
             call(tinytorch.tensor(base).permute(2, 1, 0))
         return
     assert_like_torch(lambda x: call(x.permute(2, 1, 0)), None, base)
@@ -113,7 +113,7 @@ def test_joining(rng):
     value=st.sampled_from([0, 1.5, -np.inf]),
 )
 def test_pad(padding, value):
-    assert_like_torch(lambda x: tinytorch.pad(x, padding, value),
+    assert_like_torch(lambda x: tinytorch.pad(x, padding, value=value),
                       lambda x: F.pad(x, padding, value=value), X)  # fmt: skip
 
 
@@ -160,7 +160,7 @@ ERRORS = {
     "expand: shape (2, 3, 4) does not expand to (2, 5, 4)": lambda x: x.expand(2, 5, 4),
     "expand: -1 cannot stand for a new dimension": lambda x: x.expand(-1, 2, 3, 4),
     "t() is for at most 2 dimensions, not (2, 3, 4)": lambda x: x.t(),
-    "flatten: start_dim 2 stands behind end_dim 0": lambda x: x.flatten(2, 0),
+    "flatten: start_dim 2 is after end_dim 0": lambda x: x.flatten(2, 0),
     "repeat: (2,) has fewer entries than shape (2, 3, 4)": lambda x: x.repeat(2),
     "unfold: a window of 9 is longer than 4": lambda x: x.unfold(2, 9, 1),
     "split: sizes [1, 1] add up to 2, not to 4": lambda x: x.split([1, 1], 2),
@@ -186,3 +186,9 @@ def test_out_of_range():
                  lambda: x.flip(3), lambda: x.unbind(3)):  # fmt: skip
         with pytest.raises(IndexError, match="is out of range: a tensor of"):
             call()
+
+
+def test_no_dimensions_are_none_where_elements_only_move() -> None:
+    x = tinytorch.tensor([[[0.0, 1.0], [2.0, 3.0]]])
+    assert tinytorch.flip(x, ()).tolist() == x.flip(()).tolist() == x.tolist()
+    assert x.squeeze(()).shape == (1, 2, 2)

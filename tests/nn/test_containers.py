@@ -5,6 +5,7 @@ import pickle
 from collections import OrderedDict
 
 import pytest
+import torch
 
 import tinytorch
 from tinytorch import nn
@@ -64,9 +65,9 @@ def test_sequential_is_changed_like_a_list():
         ((nn.ReLU,), TypeError, "Sequential holds modules, not ABCMeta|type"),
         ((tinytorch.relu,), TypeError, r"not function \(<function relu"),
         (([nn.ReLU()],), TypeError, "Sequential holds modules, not list"),
-        (({"a.b": nn.ReLU()},), ValueError, "layer 0 cannot be named 'a.b'"),
-        (({"": nn.ReLU()},), ValueError, "layer 0 cannot be named ''"),
-        (({"1": nn.ReLU()},), ValueError, "is a number only if that is its position"),
+        (({"a.b": nn.ReLU()},), ValueError, "a name must be text, .*: 'a.b'"),
+        (({"": nn.ReLU()},), ValueError, "a name must be text, not be empty, .*: ''"),
+        (({"forward": nn.ReLU()},), ValueError, "has an attribute 'forward' already"),
     ],
 )
 def test_sequential_errors(layers, error, text):
@@ -118,7 +119,7 @@ def test_module_dict_is_a_dict():
     assert len({heads, heads}) == 1
     with pytest.raises(KeyError):
         heads["size"]
-    with pytest.raises(TypeError, match="ModuleDict holds modules, not int"):
+    with pytest.raises(TypeError, match="module 'n' must be a Module, not int"):
         heads["n"] = 3
     with pytest.raises(ValueError, match="a name must be text, not be empty, and have no dot"):
         heads["a.b"] = nn.ReLU()
@@ -131,15 +132,142 @@ def test_containers_nest_and_have_attributes_too():
             self.skip = nn.Linear(2, 2)
 
         def forward(self, x):
-            return super().forward(x) + self.skip(x)
+            return super().forward(x) + x
 
     net = nn.ModuleDict({"towers": nn.ModuleList([Tower(), Tower()])})
     assert [n for n, _ in net.named_parameters()][:4] == [
-        "towers.0.skip.weight",
-        "towers.0.skip.bias",
         "towers.0.0.weight",
         "towers.0.0.bias",
+        "towers.0.skip.weight",
+        "towers.0.skip.bias",
     ]
     assert net.get_submodule("towers.1.0") is net["towers"][1][0]
     assert not any(m.training for m in net.eval().modules())
     assert net["towers"][0](tinytorch.ones(1, 2)).shape == (1, 2)
+
+
+def both(change):
+    """What a change of a Sequential makes of it, here and in PyTorch: names and the chain."""
+    seen = []
+    for module, ones in ((nn, tinytorch.ones), (torch.nn, torch.ones)):
+        net = change(module)
+        net(ones(2, 3))
+        seen.append(
+            (
+                [(name, type(child).__name__) for name, child in net.named_children()],
+                [type(child).__name__ for child in net],
+                list(net._modules),
+                len(net),
+                list(net.state_dict()),
+            )
+        )
+    assert seen[0] == seen[1]
+    return seen[0]
+
+
+def _add_module(nn):
+    net = nn.Sequential()
+    net.add_module("0", nn.Linear(3, 4))
+    net.add_module("act", nn.ReLU())
+    net.register_module("1", nn.Linear(4, 2))
+    return net
+
+
+def _setattr(nn):
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    setattr(net, "0", nn.Linear(3, 7))
+    setattr(net, "2", nn.Linear(7, 1))
+    net.last = nn.Tanh()
+    return net
+
+
+def _modules(nn):
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    net._modules["1"] = nn.Sigmoid()
+    net._modules["3"] = nn.Tanh()
+    del net._modules["2"]
+    return net
+
+
+def _list_methods(nn):
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    net.append(nn.Tanh()).append(nn.Linear(2, 5))
+    net.insert(1, nn.Sigmoid())
+    del net[2]
+    net[-1] = nn.Linear(2, 3)
+    net.extend([nn.Linear(3, 3), nn.Tanh()])
+    net.pop(-1)
+    return net
+
+
+def _slices(nn):
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2), nn.Tanh())
+    return nn.Sequential(*list(net.children())[:-1]) + nn.Sequential(nn.ReLU())
+
+
+def _delattr(nn):
+    net = nn.Sequential(OrderedDict(fc=nn.Linear(3, 4), act=nn.ReLU(), out=nn.Linear(4, 2)))
+    del net.act
+    delattr(net, "out")
+    return net
+
+
+@pytest.mark.parametrize(
+    "change", [_add_module, _setattr, _modules, _list_methods, _slices, _delattr]
+)
+def test_the_chain_is_what_the_attributes_are(change):
+    names, chain, *_ = both(change)
+    assert [kind for _, kind in names] == chain  # nothing is skipped or named twice
+
+
+def test_a_replaced_layer_is_not_used_any_more():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    setattr(net, "1", nn.Identity())
+    assert net[1] is getattr(net, "1") is net._modules["1"]
+    x = tinytorch.randn(3, 2)
+    assert net(x).tolist() == net[0](x).tolist()
+    assert len(list(net.parameters())) == 2
+
+
+def test_module_list_is_changed_through_its_attributes():
+    layers = nn.ModuleList([nn.ReLU(), nn.ReLU()])
+    setattr(layers, "1", nn.Tanh())
+    layers.add_module("2", nn.Sigmoid())
+    layers += [nn.ELU()]
+    assert [type(m).__name__ for m in layers] == ["ReLU", "Tanh", "Sigmoid", "ELU"]
+    assert [name for name, _ in layers.named_children()] == ["0", "1", "2", "3"]
+    assert not isinstance(nn.Sequential(), nn.ModuleList)
+
+
+def test_the_items_of_a_module_dict_are_attributes():
+    heads = nn.ModuleDict(dict(wte=nn.Embedding(3, 2), h=nn.ModuleList([nn.Linear(2, 2)])))
+    assert heads.wte is heads["wte"]
+    heads.wte = nn.Embedding(5, 2)
+    assert heads["wte"].num_embeddings == 5
+    assert list(heads.keys()) == ["wte", "h"]
+    with pytest.raises(ValueError, match="ModuleDict has an attribute 'pop' already"):
+        heads["pop"] = nn.ReLU()
+    heads.clear()
+    assert len(heads) == 0 and list(heads.parameters()) == []
+
+
+def test_parameter_containers():
+    theirs, ours = (
+        (
+            module.ParameterList([ones(2), ones(3)]),
+            module.ParameterDict({"left": ones(2), "right": module.Parameter(ones(1))}),
+        )
+        for module, ones in ((torch.nn, torch.ones), (nn, tinytorch.ones))
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        assert [n for n, _ in a.named_parameters()] == [n for n, _ in b.named_parameters()]
+        assert list(a.state_dict()) == list(b.state_dict())
+    row, named = ours
+    row.append(tinytorch.ones(4))
+    row[0] = nn.Parameter(tinytorch.zeros(2))
+    assert [p.shape for p in row] == [(2,), (3,), (4,)] and row[0].tolist() == [0, 0]
+    assert named.left is named["left"] and "right" in named and len(named) == 2
+    named["third"] = tinytorch.ones(1)
+    assert isinstance(named.third, nn.Parameter)
+    with pytest.raises(TypeError, match="ParameterList holds parameters, not int"):
+        row.append(3)

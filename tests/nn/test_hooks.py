@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import numpy as np
+import pytest
+import torch
+
 import tinytorch
 from tinytorch import nn
 
@@ -66,3 +70,67 @@ def test_the_same_hook_twice_is_removed_one_by_one():
     first.remove()
     layer(tinytorch.ones(1))
     assert len(calls) == 3
+
+
+def test_prepended_hooks_and_keyword_arguments():
+    layer, calls = nn.Identity(), []
+    layer.register_forward_pre_hook(lambda *_: calls.append("second"))
+    layer.register_forward_pre_hook(lambda *_: calls.append("first"), prepend=True)
+
+    class Scale(nn.Module):
+        def forward(self, x, by=1.0):
+            return x * by
+
+    layer(tinytorch.ones(1))
+    assert calls == ["first", "second"]
+    scale = Scale()
+    scale.register_forward_pre_hook(lambda m, a, k: (a, {"by": k["by"] + 1}), with_kwargs=True)
+    scale.register_forward_hook(lambda m, a, k, out: out + k["by"], with_kwargs=True)
+    assert scale(tinytorch.ones(1), by=2.0).tolist() == [6]
+
+
+class Two:
+    """A module of two inputs and two results, in both libraries."""
+
+    @staticmethod
+    def of(module):
+        class Net(module.Module):
+            def forward(self, a, b):
+                return a * b, a + 2 * b
+
+        return Net()
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_backward_hooks_see_and_replace_as_pytorchs(rng, replace):
+    a, b = rng.standard_normal((2, 3)), rng.standard_normal((2, 3))
+    results = []
+    for module, tensor in ((nn, tinytorch.tensor), (torch.nn, torch.tensor)):
+        net, seen = Two.of(module), []
+
+        def hook(m, grad_input, grad_output, seen=seen):
+            seen.extend((*grad_input, *grad_output))
+            return tuple(3 * g for g in grad_input) if replace else None
+
+        net.register_full_backward_hook(hook)
+        net.register_full_backward_pre_hook(lambda m, g: (2 * g[0], g[1]) if replace else None)
+        x, y = tensor(a, requires_grad=True), tensor(b, requires_grad=True)
+        first, second = net(x * 1, y * 1)
+        (first.sum() + (second**2).sum()).backward()
+        results.append([g.detach().numpy() for g in (*seen, x.grad, y.grad)])
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook")  # PyTorch's
+def test_backward_hooks_of_a_layer_whose_input_needs_no_gradient():
+    seen = []
+    for module, ones in ((nn, tinytorch.ones), (torch.nn, torch.ones)):
+        net, calls = module.Linear(2, 1), []
+        handle = net.register_full_backward_hook(lambda m, i, o, calls=calls: calls.append((i, o)))
+        net(ones(3, 2)).sum().backward()
+        handle.remove()
+        net(ones(3, 2)).sum().backward()
+        ((grad_input, (grad_output,)),) = calls
+        seen.append((grad_input, grad_output.tolist()))
+    assert seen[0] == seen[1] == ((None,), [[1.0]] * 3)

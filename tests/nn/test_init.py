@@ -12,7 +12,10 @@ from tinytorch import Generator, nn
 from tinytorch.errors import ShapeError
 from tinytorch.nn import init
 
-NONLINEARITIES = ["linear", "conv1d", "conv2d", "sigmoid", "tanh", "relu", "selu", "leaky_relu"]
+NONLINEARITIES = [
+    *("linear", "conv1d", "conv2d", "conv_transpose3d", "sigmoid", "tanh", "relu", "selu"),
+    "leaky_relu",
+]
 BIG = (100, 30, 3, 3)
 
 
@@ -25,7 +28,7 @@ def test_gain_of_a_slope():
     expected = torch.nn.init.calculate_gain("leaky_relu", 0.3)
     assert init.calculate_gain("leaky_relu", 0.3) == pytest.approx(expected)
     with pytest.raises(
-        ValueError, match="no gain is known for 'gelu'; there are conv1d, conv2d, l"
+        ValueError, match="no gain is known for 'gelu'; there are conv1d, conv2d, conv3d"
     ):
         init.calculate_gain("gelu")
 
@@ -129,3 +132,39 @@ def test_the_seed_determines_the_values():
 def test_mode_is_checked():
     with pytest.raises(ValueError, match="mode must be 'fan_in' or 'fan_out', not 'fan'"):
         init.kaiming_uniform_(tinytorch.zeros(2, 2), mode="fan")
+
+
+def test_truncated_normal():
+    tensor = init.trunc_normal_(tinytorch.zeros(200, 300), 1.0, 2.0, -1.0, 2.0, Generator(0))
+    values = tensor.numpy()
+    assert values.min() >= -1 and values.max() <= 2
+    torch.manual_seed(0)
+    expected = torch.nn.init.trunc_normal_(torch.zeros(200, 300), 1.0, 2.0, -1.0, 2.0)
+    assert values.mean() == pytest.approx(expected.mean().item(), abs=0.02)
+    assert values.std() == pytest.approx(expected.std().item(), rel=0.02)
+    for bounds in ((1.0, 1.0), (100.0, 101.0)):
+        with pytest.raises(ValueError, match="trunc_normal_: nothing to draw from"):
+            init.trunc_normal_(tensor, a=bounds[0], b=bounds[1])
+
+
+def test_eye_and_dirac_equal_pytorch():
+    np.testing.assert_array_equal(
+        init.eye_(tinytorch.zeros(3, 4)).numpy(), torch.nn.init.eye_(torch.zeros(3, 4))
+    )
+    for shape, groups in (((4, 3, 3), 1), ((6, 2, 3, 4), 3), ((2, 4, 1, 2, 3), 1)):
+        np.testing.assert_array_equal(
+            init.dirac_(tinytorch.ones(*shape), groups).numpy(),
+            torch.nn.init.dirac_(torch.ones(*shape), groups),
+        )
+    with pytest.raises(ShapeError, match="eye_ needs a matrix"):
+        init.eye_(tinytorch.zeros(3))
+    with pytest.raises(ShapeError, match="dirac_ needs kernels"):
+        init.dirac_(tinytorch.zeros(3, 3))
+
+
+def test_sparse():
+    values = init.sparse_(tinytorch.zeros(10, 50), 0.25, 2.0, Generator(0)).numpy()
+    assert (values == 0).sum(0).tolist() == [3] * 50
+    assert values[values != 0].std() == pytest.approx(2, rel=0.15)
+    with pytest.raises(ShapeError, match="sparse_ needs a matrix"):
+        init.sparse_(tinytorch.zeros(3), 0.1)

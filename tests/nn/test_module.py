@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 
 import tinytorch
 from tinytorch import nn
@@ -237,12 +238,12 @@ def test_registering():
         (
             lambda m: m.register_buffer("a.b", tinytorch.ones(1)),
             ValueError,
-            "a name must not be empty or have a dot in it: 'a.b'",
+            "a name must be text, not be empty, and have no dot in it: 'a.b'",
         ),
         (
             lambda m: m.register_parameter("", None),
             ValueError,
-            "a name must not be empty or have a dot in it: ''",
+            "a name must be text, not be empty, and have no dot in it: ''",
         ),
         (
             lambda m: m.register_buffer("forward", tinytorch.ones(1)),
@@ -309,3 +310,77 @@ def test_keyword_arguments_reach_forward():
             return x * by
 
     assert Scale()(tinytorch.ones(2), by=3.0).tolist() == [3, 3]
+
+
+def test_the_stores_are_views_of_the_attributes():
+    net = Net()
+    assert list(net._parameters) == ["scale"]
+    assert list(net._modules) == ["first", "second", "head"]
+    assert list(net._buffers) == ["offset", "scratch"]
+    net._parameters["scale"] = nn.Parameter([3.0, 3.0, 3.0])
+    assert net.scale.tolist() == [3, 3, 3]
+    net._parameters["shift"] = nn.Parameter([1.0])
+    net._modules["tail"] = nn.ReLU()
+    net._buffers["seen"] = tinytorch.ones(1)
+    net._buffers["offset"] = tinytorch.zeros(3)
+    assert type(net.tail) is nn.ReLU and net.offset.tolist() == [0, 0, 0]
+    assert {"shift", "seen"} <= set(net.state_dict())
+    del net._parameters["scale"], net._buffers["seen"]
+    assert "scale" not in dict(net.named_parameters()) and "seen" not in net.state_dict()
+    net.scale = tinytorch.ones(3)  # no parameter any more, so any attribute
+    assert next(reversed(net._modules)) == "tail" and len(net._modules) == 4
+    assert net._modules.get("nothing") is None and "offset" not in net._modules
+    with pytest.raises(KeyError):
+        del net._modules["offset"]
+    net._modules = {"only": nn.Linear(1, 1)}
+    assert [n for n, _ in net.named_children()] == ["only"]
+    assert repr(net._modules).startswith("{'only': Linear(")
+
+
+def test_a_module_is_not_replaced_by_something_else():
+    net = Net()
+    with pytest.raises(TypeError, match=r"Net.head is a Module: assign a Module or None, not func"):
+        net.head = lambda x: x
+    net.head = nn.Identity()
+    net.first = None
+    assert [n for n, _ in net.named_children()] == ["second", "head"]
+
+
+def test_named_children_gives_a_shared_module_once():
+    layer = nn.ReLU()
+    ours, theirs = nn.Sequential(layer, layer), torch.nn.Sequential(*[torch.nn.ReLU()] * 2)
+    assert [n for n, _ in ours.named_children()] == [n for n, _ in theirs.named_children()]
+    assert len(ours) == 2
+
+
+def test_get_parameter_and_get_buffer():
+    net = Net()
+    assert net.get_parameter("first.linear.weight") is net.first.linear.weight
+    assert net.get_buffer("first.norm.running_mean") is net.first.norm.running_mean
+    with pytest.raises(AttributeError, match=r"no parameter 'head.wieght': head has weight"):
+        net.get_parameter("head.wieght")
+
+
+def test_to_takes_what_pytorchs_does():
+    layer = nn.Linear(2, 2)
+    assert layer.to("cpu") is layer.to(device="cpu") is layer.cpu() is layer
+    assert layer.to("cpu", "float64").weight.dtype is tinytorch.float64
+    assert layer.to(tinytorch.ones(1)).weight.dtype is tinytorch.float32
+    assert layer.to(dtype=tinytorch.float64).bias.dtype is tinytorch.float64
+    assert layer.half().weight.dtype is tinytorch.float16
+    with pytest.raises(RuntimeError, match="cuda"):
+        layer.to("cuda:0")
+    with pytest.raises(RuntimeError, match="cuda"):
+        nn.Linear(2, 2, device="cuda")
+    assert nn.Linear(2, 2, True, "cpu", "float64").weight.dtype is tinytorch.float64
+    with pytest.raises(DTypeError, match="a layer's dtype must be floating-point, not int64"):
+        nn.Linear(2, 2, dtype="int64")
+
+
+def test_zero_grad_may_write_zeros():
+    layer = nn.Linear(2, 1)
+    layer(tinytorch.ones(1, 2)).sum().backward()
+    layer.zero_grad(set_to_none=False)
+    assert layer.weight.grad.tolist() == [[0, 0]]
+    layer.zero_grad()
+    assert layer.weight.grad is None

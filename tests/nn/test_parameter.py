@@ -11,14 +11,32 @@ from tinytorch import nn
 from tinytorch.errors import DTypeError
 
 
-def test_it_copies_and_asks_for_a_gradient():
+def test_it_shares_a_tensors_memory_and_asks_for_a_gradient():
     source = tinytorch.ones(2)
     parameter = nn.Parameter(source)
     source.zero_()
-    assert parameter.tolist() == [1, 1]
-    assert parameter.requires_grad
+    assert parameter.tolist() == [0, 0]
+    with tinytorch.no_grad():
+        parameter[1] = 5
+    assert source.tolist() == [0, 5]
+    assert parameter.requires_grad and not source.requires_grad
     assert parameter.is_leaf
     assert not nn.Parameter(source, requires_grad=False).requires_grad
+    assert nn.Parameter().shape == (0,)
+
+
+def test_a_parameter_of_a_computed_tensor_is_a_leaf():
+    x = tinytorch.ones(2, requires_grad=True)
+    parameter = nn.Parameter(x * 2)
+    (parameter * 3).sum().backward()
+    assert parameter.grad.tolist() == [3, 3] and x.grad is None
+
+
+def test_arrays_and_lists_are_copied():
+    array = np.ones(2)
+    parameter = nn.Parameter(array)
+    array[0] = 7
+    assert parameter.tolist() == [1, 1]
 
 
 def test_results_are_plain_tensors():
@@ -57,7 +75,7 @@ def test_copies(copied, requires_grad):
 
 def test_integers_have_no_gradient():
     with pytest.raises(DTypeError, match="only floating-point tensors have gradients, not int64"):
-        nn.Parameter([1, 2])
+        nn.Parameter(tinytorch.tensor([1, 2]))
 
 
 def test_text():

@@ -124,13 +124,6 @@ def test_shared_parameters_stand_under_each_name():
     assert values(other) == values(net)
 
 
-def test_an_item_and_an_attribute_of_one_name():
-    heads = nn.ModuleDict({"head": nn.Linear(2, 2)})
-    heads.head = nn.Linear(2, 2)
-    with pytest.raises(ValueError, match=r"ModuleDict: two tensors are named 'head.weight'"):
-        heads.state_dict()
-
-
 def test_a_history_notices_a_load():
     layer = nn.Linear(2, 2)
     out = layer(tinytorch.ones(1, 2, requires_grad=True))

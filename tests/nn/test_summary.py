@@ -17,7 +17,7 @@ def test_a_tree_with_counts():
         "  # 40 parameters, 40 frozen",
         "  (1): Sequential(",
         "    (0): ReLU()",
-        "    (1): MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1)",
+        "    (1): MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)",
         "  )",
         "  (2): Flatten(start_dim=1, end_dim=-1)",
         "  (3): Linear(in_features=1000, out_features=30, bias=True)  # 30,030 parameters",

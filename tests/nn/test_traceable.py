@@ -14,7 +14,7 @@ from tinytorch.dtypes import as_dtype, tensor_meta
 
 
 class Unknown:
-    """What stands in a tensor that has no values."""
+    """What is in a tensor that has no values."""
 
     def concrete(self, asked: str) -> NoReturn:
         raise AssertionError(f"{asked} was asked of a tensor without values")
@@ -62,6 +62,25 @@ LAYERS = [
     *((layer(), (3, 4)) for layer in (nn.Tanh, nn.Hardtanh, nn.Softplus, nn.Softsign)),
     (nn.Softmax(1), (3, 4)),
     (nn.LogSoftmax(1), (3, 4)),
+    *((layer(), (3, 4)) for layer in (nn.CELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardshrink)),
+    *((layer(), (3, 4)) for layer in (nn.Softshrink, nn.Tanhshrink, nn.GLU, nn.RReLU)),
+    *((layer(2), (2, 3, 4, 4)) for layer in (nn.ZeroPad2d, nn.ReflectionPad2d)),
+    (nn.ConvTranspose2d(2, 3, 4, 2, 1), (1, 2, 3, 3)),
+    (nn.ConvTranspose1d(2, 3, 4, 2, 1), (1, 2, 3)),
+    (nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), (1, 2, 4, 4)),
+    (nn.MaxPool2d(2, ceil_mode=True), (1, 2, 5, 5)),
+    (nn.MaxPool1d(2), (1, 2, 5)),
+    (nn.AvgPool2d(2, ceil_mode=True), (1, 2, 5, 5)),
+    (nn.AdaptiveMaxPool2d(2), (1, 2, 5, 5)),
+    (nn.InstanceNorm2d(2), (2, 2, 3, 3)),
+    (nn.LocalResponseNorm(2), (1, 4, 3, 3)),
+    (nn.Upsample(scale_factor=2), (1, 2, 3, 3)),
+    (nn.Upsample((5, 4), mode="bilinear"), (1, 2, 3, 3)),
+    (nn.PixelShuffle(2), (1, 4, 3, 3)),
+    (nn.Unfold(2), (1, 2, 3, 3)),
+    (nn.Fold(4, 2), (1, 8, 9)),
+    (nn.Dropout1d(0.5), (3, 4, 2)),
+    (nn.AlphaDropout(0.5), (3, 4)),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -42,13 +43,12 @@ def assert_like_torch(
     make: Callable[[Any, Any], Any], name: str = "SGD", steps: int = STEPS
 ) -> None:
     ours, theirs = optimizers(name)
-    mine = make(ours, optim)
+    mine = make(ours, optim.lr_scheduler)
     with warnings.catch_warnings():
         # PyTorch warns that no optimizer step came first, and of its own calls in SequentialLR
         warnings.simplefilter("ignore")
         other = make(theirs, torch.optim.lr_scheduler)
         for t in range(steps):
-            assert mine.last_epoch == t
             assert mine.get_last_lr() == [group["lr"] for group in ours.param_groups]
             assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
             if t < steps - 1:
@@ -105,6 +105,190 @@ def test_sequential(first: int, second: int, gamma: float) -> None:
         return m.SequentialLR(o, parts, [first, first + second])
 
     assert_like_torch(make)
+
+
+@given(rate, whole)
+def test_constant(factor: float, total: int) -> None:
+    assert_like_torch(lambda o, m: m.ConstantLR(o, factor, total))
+
+
+@given(whole, st.sampled_from([0.5, 1.0, 2.0]))
+def test_polynomial(total: int, power: float) -> None:
+    assert_like_torch(lambda o, m: m.PolynomialLR(o, total, power))
+
+
+def test_multiplicative() -> None:
+    assert_like_torch(lambda o, m: m.MultiplicativeLR(o, lambda t: 0.9))
+    assert_like_torch(lambda o, m: m.MultiplicativeLR(o, [lambda t: 0.9, lambda t: t / (1 + t)]))
+
+
+@given(whole, st.integers(1, 3), st.sampled_from([0.0, 0.001]))
+def test_cosine_with_restarts(first: int, factor: int, least: float) -> None:
+    assert_like_torch(lambda o, m: m.CosineAnnealingWarmRestarts(o, first, factor, least))
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_restarts_at_parts_of_an_epoch(factor: int) -> None:
+    ours, theirs = optimizers()
+    mine = optim.lr_scheduler.CosineAnnealingWarmRestarts(ours, 3, factor)
+    other = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(theirs, 3, factor)
+    for epoch in [0.5, 1.25, 2.75, 3.0, 4.5, None, None, 8.5, None]:
+        mine.step(epoch)
+        other.step(epoch)
+        assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
+        assert mine.last_epoch == other.last_epoch
+
+
+cyclic_options = st.fixed_dictionaries(
+    {
+        "base_lr": st.sampled_from([0.01, [0.01, 0.02]]),
+        "max_lr": st.sampled_from([0.1, [0.3, 0.4]]),
+        "step_size_up": st.integers(1, 8),
+        "step_size_down": st.sampled_from([None, 1, 5]),
+        "mode": st.sampled_from(["triangular", "triangular2", "exp_range"]),
+        "gamma": st.sampled_from([1.0, 0.9]),
+        "scale_fn": st.sampled_from([None, lambda x: 1 / (1 + x)]),
+        "scale_mode": st.sampled_from(["cycle", "iterations"]),
+        "cycle_momentum": st.booleans(),
+        "max_momentum": st.sampled_from([0.9, [0.95, 0.85]]),
+    }
+)
+
+
+@settings(max_examples=50)
+@given(cyclic_options, st.sampled_from(["SGD", "Adam"]))
+def test_cyclic(options: dict[str, Any], name: str) -> None:
+    assert_like_torch(lambda o, m: m.CyclicLR(o, **options), name)
+
+
+CHAINABLE: list[Callable[[Any, Any], Any]] = [
+    lambda o, m: m.StepLR(o, 3, 0.5),
+    lambda o, m: m.MultiStepLR(o, [2, 2, 7], 0.5),
+    lambda o, m: m.ConstantLR(o, 0.25, 4),
+    lambda o, m: m.ExponentialLR(o, 0.9),
+    lambda o, m: m.LinearLR(o, 0.25, 0.75, 6),
+    lambda o, m: m.PolynomialLR(o, 12, 1.5),
+    lambda o, m: m.CosineAnnealingLR(o, 5, 0.001),
+    lambda o, m: m.CosineAnnealingLR(o, 4),
+    lambda o, m: m.MultiplicativeLR(o, lambda t: 0.9),
+]
+
+
+@given(st.lists(st.sampled_from(CHAINABLE), min_size=2, max_size=3))
+def test_chained_schedules_multiply(makers: list[Any]) -> None:
+    assert_like_torch(lambda o, m: m.ChainedScheduler([make(o, m) for make in makers]))
+
+
+@pytest.mark.parametrize("make", CHAINABLE)
+def test_a_rate_that_the_program_changes_is_kept(make: Any) -> None:
+    ours, theirs = optimizers()
+    mine, other = make(ours, optim.lr_scheduler), make(theirs, torch.optim.lr_scheduler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for t in range(15):
+            if t in (2, 9):
+                for optimizer in (ours, theirs):
+                    optimizer.param_groups[0]["lr"] *= 0.3
+            mine.step()
+            other.step()
+            assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
+
+
+def test_sequences_of_all_kinds() -> None:
+    def make(o: Any, m: Any) -> Any:
+        parts = [
+            m.CosineAnnealingWarmRestarts(o, 3),
+            m.LambdaLR(o, lambda t: 1 / (1 + t)),
+            m.PolynomialLR(o, 5),
+        ]
+        return m.SequentialLR(o, parts, [7, 15])
+
+    assert_like_torch(make, steps=30)
+
+
+@pytest.mark.parametrize("make", [*CHAINABLE, lambda o, m: m.LambdaLR(o, lambda t: 0.9**t)])
+def test_a_number_of_the_step_may_be_given(make: Any) -> None:
+    ours, theirs = optimizers()
+    mine, other = make(ours, optim.lr_scheduler), make(theirs, torch.optim.lr_scheduler)
+    if isinstance(mine, optim.lr_scheduler.MultiplicativeLR):
+        return  # PyTorch multiplies once, wherever it goes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for t in (3, 4, 9, 2):
+            mine.step(t)
+            other.step(t)
+            assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
+
+
+def test_continuing_at_a_step_given_when_it_is_made() -> None:
+    ours, theirs = optimizers()
+    seen = []
+    for optimizer, m in ((ours, optim.lr_scheduler), (theirs, torch.optim.lr_scheduler)):
+        with pytest.raises(KeyError, match="initial_lr"):
+            m.StepLR(optimizer, 3, last_epoch=4)
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+        m.StepLR(optimizer, 3, last_epoch=4)
+        seen.append(rates_of(optimizer))
+    assert seen[0] == pytest.approx(seen[1])
+
+
+def test_a_schedule_that_has_only_get_lr_runs_as_in_pytorch() -> None:
+    def make(o: Any, m: Any) -> Any:
+        class Warm(m._LRScheduler):
+            def __init__(self, optimizer: Any, warm: int, last_epoch: int = -1) -> None:
+                self.warm = warm
+                super().__init__(optimizer, last_epoch)
+
+            def get_lr(self) -> list[float]:
+                if self.last_epoch < self.warm:
+                    return [b * (self.last_epoch + 1) / self.warm for b in self.base_lrs]
+                return [group["lr"] * 0.9 for group in self.optimizer.param_groups]
+
+        return Warm(o, 5)
+
+    assert_like_torch(make, steps=12)
+
+
+def exported_schedules() -> list[str]:
+    return [name for name in optim.lr_scheduler.__all__ if name != "LRScheduler"]
+
+
+def test_the_schedules_are_those_of_pytorch() -> None:
+    assert set(optim.lr_scheduler.__all__) == set(torch.optim.lr_scheduler.__all__)
+
+
+@pytest.mark.parametrize("name", exported_schedules())
+def test_every_schedule_is_compared(name: str) -> None:
+    with open(__file__) as file:
+        compared = f"m.{name}(" in file.read() or name == "ReduceLROnPlateau"
+    assert compared, f"lr_scheduler.{name} is compared with nothing: add a test in {__file__}"
+
+
+@pytest.mark.parametrize("name", exported_schedules())
+def test_arguments_stand_where_pytorch_has_them(name: str) -> None:
+    ours = inspect.signature(getattr(optim.lr_scheduler, name))
+    theirs = inspect.signature(getattr(torch.optim.lr_scheduler, name))
+    assert list(ours.parameters) == list(theirs.parameters)
+    for parameter in ours.parameters.values():
+        assert parameter.default == theirs.parameters[parameter.name].default
+
+
+@pytest.mark.parametrize("make", CHAINABLE)
+def test_the_state_of_pytorch_is_taken(make: Any) -> None:
+    ours, theirs = optimizers()
+    mine, other = make(ours, optim.lr_scheduler), make(theirs, torch.optim.lr_scheduler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            other.step()
+        mine.load_state_dict(other.state_dict())
+        for group, rate in zip(ours.param_groups, other.get_last_lr(), strict=True):
+            group["lr"] = rate
+        for _ in range(8):
+            mine.step()
+            other.step()
+            assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
 
 
 one_cycle_options = st.fixed_dictionaries(
@@ -172,7 +356,15 @@ def test_plateau_takes_tensors() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda o: optim.StepLR(o, 3), lambda o: OneCycleLR(o, 1.0, STEPS)]
+    "make",
+    [
+        lambda o: optim.StepLR(o, 3),
+        lambda o: OneCycleLR(o, 1.0, STEPS),
+        lambda o: optim.lr_scheduler.CyclicLR(o, 0.1, 1.0, 3),
+        lambda o: optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 3, 2),
+        lambda o: optim.SequentialLR(o, [optim.LinearLR(o), optim.StepLR(o, 2)], [3]),
+        lambda o: optim.lr_scheduler.ChainedScheduler([optim.LinearLR(o), optim.StepLR(o, 2)]),
+    ],
 )
 def test_a_saved_schedule_continues(make: Any) -> None:
     (one, _), (two, _) = optimizers(), optimizers()
@@ -199,12 +391,6 @@ def test_a_saved_plateau_continues() -> None:
     assert resumed.get_last_lr() == pytest.approx([0.05, 0.002])
 
 
-def test_a_second_schedule_starts_from_the_initial_rate() -> None:
-    (ours, _) = optimizers()
-    optim.LinearLR(ours, 0.1)
-    assert optim.ExponentialLR(ours, 0.5).get_last_lr() == [0.5, 0.02]
-
-
 def schedule() -> Any:
     return optim.StepLR(optimizers()[0], 3)
 
@@ -218,7 +404,7 @@ def schedule() -> Any:
         (lambda o: optim.LambdaLR(o, [abs]), "2 groups need as many functions, got 1"),
         (lambda o: OneCycleLR(o, 1.0, 0), "total_steps must be at least 1, got 0"),
         (lambda o: OneCycleLR(o, [1.0], 5), "2 groups need as many max_lr, got 1"),
-        (lambda o: OneCycleLR(o, 1.0, 5, 1.5), "pct_start must be in [0, 1]"),
+        (lambda o: OneCycleLR(o, 1.0, 5, pct_start=1.5), "pct_start must be in [0, 1]"),
         (lambda o: OneCycleLR(o, 1.0, 5, anneal_strategy="log"), "one of cos, linear, got 0.3 and"),
         (lambda o: ReduceLROnPlateau(o, factor=1.0), "factor must be below 1, got 1.0"),
         (lambda o: ReduceLROnPlateau(o, mode="best"), "mode must be 'min' or 'max'"),

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
 from tinytorch import MissingExtraError
 from tinytorch.training import History, history
@@ -50,6 +49,8 @@ def test_a_plot_as_a_file(tmp_path: Path, suffix: str, start: bytes) -> None:
 
 
 def test_a_plot_in_axes_that_are_given() -> None:
+    from matplotlib.figure import Figure  # half a second of imports: not while collecting
+
     axes = Figure().subplots()
     assert History(RECORDS).plot(quantities=["loss"], axes=axes) is axes.get_figure()
     assert len(axes.get_lines()) == 2

@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 import pytest
-from sklearn import metrics as sk
 
 import tinytorch
 from tinytorch import DTypeError, ShapeError, tensor
@@ -19,6 +18,8 @@ def batch(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_against_scikit_learn(rng: np.random.Generator) -> None:
+    from sklearn import metrics as sk  # seconds of imports: not while collecting
+
     scores, classes = batch(rng)
     outputs, targets, labels = tensor(scores), tensor(classes), np.arange(5)
     guess = scores.argmax(1)

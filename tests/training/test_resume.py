@@ -180,7 +180,7 @@ def test_every_wrong_part_of_a_state_is_undone() -> None:
     other = trained(2).state_dict()
     for part, wrong in {
         "model": {**other["model"], "0.bias": tinytorch.zeros(6, dtype="float64")},
-        "optimizer": {**other["optimizer"], "state": []},
+        "optimizer": {**other["optimizer"], "state": {9: {"step": 1}}},
         "callbacks": [other["callbacks"][1], *other["callbacks"][1:]],
         "generator": {},
         "progress": {},

@@ -5,11 +5,12 @@ from tinytorch import (
     decompositions as _decompositions,  # noqa: F401
     gradients as _gradients,  # noqa: F401
 )
+from tinytorch.absent import names_of
 from tinytorch.autograd.checkpoint import checkpoint
 from tinytorch.autograd.engine import backward, grad
 from tinytorch.autograd.function import Function
 from tinytorch.autograd.gradcheck import gradcheck, gradgradcheck
-from tinytorch.autograd.modes import enable_grad, no_grad, set_grad_enabled
+from tinytorch.autograd.modes import enable_grad, inference_mode, no_grad, set_grad_enabled
 from tinytorch.state import is_grad_enabled
 
 __all__ = [
@@ -20,7 +21,10 @@ __all__ = [
     "grad",
     "gradcheck",
     "gradgradcheck",
+    "inference_mode",
     "is_grad_enabled",
     "no_grad",
     "set_grad_enabled",
 ]
+
+__getattr__ = names_of("torch.autograd")  # names of PyTorch's that are not here

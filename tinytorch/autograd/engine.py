@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply, is_tensor, wrap
+from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, write_clock
-from tinytorch.state import backward_mode, grad_mode
+from tinytorch.state import backward_mode, grad_mode, no_mode_active
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -33,6 +33,7 @@ def backward(
     gradient: Tensor | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
     """Add the gradient of `tensor` to `.grad` of every leaf that it was computed from.
 
@@ -42,6 +43,9 @@ def backward(
         retain_graph: keep the values that gradients read, so that backward can be called again.
             As `create_graph` unless given.
         create_graph: record the computation of the gradients, so that they can be differentiated.
+        inputs: add to the `.grad` of these leaves only.
+
+    A `.grad` that there is already is added to in place, so that what shares it sees the sum.
 
     Raises:
         AutogradError: nothing here needs a gradient; the tensor has several elements and no
@@ -54,7 +58,10 @@ def backward(
     >>> x.grad
     tensor([2., 4.])
     """
-    gradients = _propagate([tensor], [gradient], retain_graph, create_graph, None)
+    wanted = None
+    if inputs is not None:
+        wanted = {_source(t) for t in (inputs if isinstance(inputs, Sequence) else [inputs])}
+    gradients = _propagate([tensor], [gradient], retain_graph, create_graph, wanted)
     shared = {id(owner_of(gradient._data))} if gradient is not None else set()
     for leaf, g in gradients.items():
         _accumulate(leaf, g, shared, create_graph)
@@ -67,12 +74,14 @@ def grad(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
+    only_inputs: bool = True,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of the sum of `outputs` for `inputs`; no `.grad` is changed.
 
     Args:
         grad_outputs: the gradient of each output; None for 1 (outputs of one element).
         allow_unused: give None for an input that the outputs do not depend on.
+        only_inputs: True, as in PyTorch: no other gradients are kept.
 
     Returns:
         One gradient for each input, of its shape.
@@ -80,6 +89,8 @@ def grad(
     Raises:
         AutogradError: as `backward`; or an input was not used and `allow_unused` is False.
     """
+    if not only_inputs:
+        raise ValueError("grad: only_inputs=False was taken out of PyTorch; use backward()")
     many_outputs = [outputs] if not isinstance(outputs, Sequence) else list(outputs)
     many_inputs = [inputs] if not isinstance(inputs, Sequence) else list(inputs)
     if grad_outputs is None:
@@ -279,14 +290,29 @@ def _call_hooks(source: Source, g: Tensor) -> Tensor:
     return g
 
 
+def _can_add(before: Tensor, g: Tensor) -> bool:
+    """Both are arrays of this process, of one shape, and nobody listens to what is written."""
+    arrays = isinstance(before._data, np.ndarray) and isinstance(g._data, np.ndarray)
+    return arrays and before.meta is g.meta and before._data.flags.writeable and no_mode_active()
+
+
 def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -> None:
-    """leaf.grad += g, and never an array that something else holds too."""
+    """leaf.grad += g; at first a copy of what something else holds too."""
     with _leaf_lock:
         if leaf.grad is not None:
-            with grad_mode(create_graph):
-                leaf.grad = leaf.grad + g
+            before = leaf.grad
+            if create_graph or before.requires_grad or not _can_add(before, g):
+                with grad_mode(create_graph):
+                    leaf.grad = before + g
+            else:
+                np.add(before._data, g._data, before._data)
+                write_clock.write(before._data)
             return
-        if isinstance(g._data, np.ndarray) and not create_graph:
+        if create_graph:
+            pass  # the gradient has a history, and is not written in place
+        elif not isinstance(g._data, np.ndarray):  # in a trace
+            g = unaliased(g)
+        else:
             owner = owner_of(g._data)
             if id(owner) in shared or owner.size != g._data.size or 0 in g._data.strides:
                 g = wrap(np.array(g._data), g.meta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tinytorch.absent import names_of
 from tinytorch.dispatch import is_tensor, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.history import Record, write_clock
@@ -135,3 +136,6 @@ def _gradients(cls: type[Function], ctx: Context, g: Tensor, record: Record) -> 
             )
     ctx.cache = (g, gradients)
     return gradients
+
+
+__getattr__ = names_of("torch.autograd.function")  # names of PyTorch's that are not here

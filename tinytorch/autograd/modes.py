@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ContextDecorator
 from typing import Any
 
-from tinytorch.state import StateContext, grad_mode
+from tinytorch.state import StateContext, grad_mode, is_grad_enabled
 
 
 class set_grad_enabled(ContextDecorator):
@@ -35,12 +35,27 @@ class no_grad(set_grad_enabled):
         w -= lr * w.grad
     """
 
-    def __init__(self) -> None:
+    def __new__(cls, function: Any = None) -> Any:
+        """A context; or, as `@no_grad` without a call, the function that runs in one."""
+        return super().__new__(cls) if function is None else cls()(function)
+
+    def __init__(self, function: Any = None) -> None:
         super().__init__(False)
 
 
+class inference_mode(set_grad_enabled):
+    """`no_grad`, under the name that PyTorch has for it where results are never differentiated."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        """A context; or, as `@inference_mode` without a call, the function that runs in one."""
+        return super().__new__(cls) if isinstance(mode, bool) else cls()(mode)
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(not mode and is_grad_enabled())
+
+
 class enable_grad(set_grad_enabled):
-    """Record history inside the block, although it stands in a `no_grad`."""
+    """Record history inside the block, although it is in a `no_grad`."""
 
     def __init__(self) -> None:
         super().__init__(True)

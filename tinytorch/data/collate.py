@@ -10,21 +10,25 @@ import numpy as np
 from tinytorch.creation import from_numpy, tensor
 from tinytorch.dtypes import Array
 from tinytorch.errors import ShapeError
+from tinytorch.functions.movement import stack
 from tinytorch.tensor import Tensor
 
 
 def collate(samples: Sequence[Any]) -> Any:
     """Samples of one structure to a batch of that structure, its leaves stacked along a new dim 0.
 
+    As in PyTorch, Python floats become float64, and tuples become lists (named tuples stay).
+
     Args:
-        samples: N tensors, arrays or numbers of equal shape, or N tuples, lists or dicts of such.
+        samples: N tensors, arrays or numbers of equal shape, strings, or N tuples, lists or dicts
+            of such.
 
     Returns:
-        The same structure with a Tensor of shape (N, ...) at each leaf.
+        The same structure with a Tensor of shape (N, ...) at each leaf; strings as they are.
 
     Raises:
         ShapeError: samples differ in shape or structure, or there are none.
-        TypeError: a leaf is something else, say a string.
+        TypeError: a leaf is something else, say None.
 
     >>> x, y = collate([([1.0, 2.0], 0), ([3.0, 4.0], 1), ([5.0, 6.0], 0)])
     >>> [field.shape for field in x], y.shape
@@ -34,32 +38,60 @@ def collate(samples: Sequence[Any]) -> Any:
         raise ShapeError("collate needs at least one sample, got none")
     first = samples[0]
     if isinstance(first, Tensor):
-        return from_numpy(_stack([sample.numpy() for sample in samples]))
+        _check_shapes([sample.shape for sample in samples])
+        if any(sample.requires_grad for sample in samples):
+            return stack(list(samples))
+        return from_numpy(np.stack([sample.numpy() for sample in samples]))
     if isinstance(first, np.ndarray | np.generic):
         return from_numpy(_stack([np.asarray(sample) for sample in samples]))
-    if isinstance(first, bool | int | float):
+    if isinstance(first, float):
+        return tensor(list(samples), dtype="float64")
+    if isinstance(first, bool | int):
         return tensor(list(samples))
+    if isinstance(first, str | bytes):
+        return samples
     if isinstance(first, Mapping):
         _check_same_fields([tuple(sample) for sample in samples])
         return {key: collate([sample[key] for sample in samples]) for key in first}
     if isinstance(first, tuple | list):
         _check_same_fields([tuple(range(len(sample))) for sample in samples])
         fields = [collate(field) for field in zip(*samples, strict=True)]
-        return fields if isinstance(first, list) else tuple(fields)
+        return type(first)(*fields) if hasattr(first, "_fields") else fields
     raise TypeError(
-        f"collate makes batches of tensors, arrays, numbers, and tuples, lists and dicts of these; "
-        f"got {type(first).__name__}: pass a collate_fn of your own to DataLoader"
+        f"collate makes batches of tensors, arrays, numbers, strings, and tuples, lists and dicts "
+        f"of these; got {type(first).__name__}: pass a collate_fn of your own to DataLoader"
     )
 
 
+def convert(sample: Any) -> Any:
+    """One sample with its arrays as tensors: what a loader gives that makes no batches.
+
+    >>> import numpy as np
+    >>> convert({"x": np.zeros(2), "name": "zero"})
+    {'x': tensor([0., 0.], dtype=float64), 'name': 'zero'}
+    """
+    if isinstance(sample, np.ndarray | np.generic):
+        return from_numpy(np.asarray(sample))
+    if isinstance(sample, Mapping):
+        return {key: convert(value) for key, value in sample.items()}
+    if isinstance(sample, tuple | list):
+        fields = [convert(field) for field in sample]
+        return type(sample)(*fields) if hasattr(sample, "_fields") else fields
+    return sample
+
+
 def _stack(arrays: list[Array]) -> Array:
-    for i, array in enumerate(arrays):
-        if array.shape != arrays[0].shape:
-            raise ShapeError(
-                f"samples of one batch must have one shape: sample 0 has {arrays[0].shape}, "
-                f"sample {i} has {array.shape}; crop or pad them, or pass a collate_fn"
-            )
+    _check_shapes([array.shape for array in arrays])
     return np.stack(arrays)
+
+
+def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
+    for i, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ShapeError(
+                f"samples of one batch must have one shape: sample 0 has {shapes[0]}, "
+                f"sample {i} has {shape}; crop or pad them, or pass a collate_fn"
+            )
 
 
 def _check_same_fields(fields: list[tuple[Any, ...]]) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 
 from tinytorch.creation import from_numpy
-from tinytorch.data.collate import collate
-from tinytorch.data.dataset import Dataset
+from tinytorch.data.collate import collate, convert
+from tinytorch.data.dataset import IterableDataset, batch_of
 from tinytorch.data.prefetch import prefetch
+from tinytorch.data.sampler import batch_count, batched
 from tinytorch.data.seeding import Randomness, as_seed, generator_at
 from tinytorch.data.transforms import Transform
 from tinytorch.errors import DataError
@@ -23,22 +25,32 @@ class DataLoader:
 
     The order of epoch e is a function of the seed and e alone, and the random numbers of a
     transform one of the seed, e and the batch. So training that is resumed with `load_state_dict`
-    sees the very batches that it would have seen, in whatever thread they are made.
+    sees the very batches that it would have seen, in whatever thread they are made. (With a sampler
+    of your own the order is the sampler's; training can then be resumed between epochs only.)
 
     Args:
-        dataset: a `Dataset`, or any sequence of samples.
-        batch_size: samples per batch; the last batch of an epoch may be smaller.
+        dataset: a `Dataset`, any sequence of samples, or an `IterableDataset`.
+        batch_size: samples per batch; the last batch of an epoch may be smaller. None: single
+            samples, with arrays as tensors, and no batches.
         shuffle: a new random order in each epoch.
+        sampler: gives the numbers of the samples, in place of `shuffle`.
+        batch_sampler: gives lists of numbers, in place of batch_size, shuffle, sampler, drop_last.
+        num_workers: taken, with a warning: batches are made in this process. `prefetch` has them
+            made ahead.
+        collate_fn: makes a batch from a list of samples; by default `Dataset.get_batch`.
+        pin_memory, timeout, worker_init_fn, multiprocessing_context, prefetch_factor,
+        persistent_workers, pin_memory_device, in_order: of PyTorch's workers and devices, which
+            there are not: taken, without effect.
         drop_last: leave out a last batch that is smaller.
         generator: a seed, or a generator to draw it from; None means the default generator.
-        collate_fn: makes a batch from a list of samples; by default `Dataset.get_batch`.
         transform: applied to the inputs of each batch (its first field, if it is a tuple), as
             `transform(array, generator)`; see `tinytorch.data.transforms`.
         prefetch: how many batches a background thread makes ahead; 0 makes each one on demand.
             Worth it where samples are costly (files, heavy transforms), not for arrays in memory.
 
     Raises:
-        ValueError: batch_size < 1, prefetch < 0, or no batch would be left.
+        ValueError: batch_size < 1, prefetch < 0, no batch would be left, or options exclude each
+            other.
 
     >>> import tinytorch
     >>> from tinytorch.data import TensorDataset
@@ -49,79 +61,153 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset[Any] | Sequence[Any],
-        batch_size: int = 1,
-        shuffle: bool = False,
-        *,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
         drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
         generator: Randomness = None,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
         transform: Transform | None = None,
         prefetch: int = 0,
     ) -> None:
-        if batch_size < 1 or prefetch < 0:
-            raise ValueError(
-                f"batch_size must be at least 1 and prefetch at least 0, got {batch_size} "
-                f"and {prefetch}"
-            )
-        if drop_last and len(dataset) < batch_size:
-            raise ValueError(
-                f"drop_last leaves no batch: the dataset has {len(dataset)} samples, "
-                f"batch_size is {batch_size}"
-            )
         self.dataset = dataset
         self.batch_size = batch_size
-        self.shuffle = shuffle
+        self.shuffle = bool(shuffle)
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
         self.drop_last = drop_last
+        self.prefetch = prefetch
+        self._check_options(num_workers)
+        self.num_workers, self.worker_init_fn = num_workers, worker_init_fn
         self.collate_fn = collate_fn
         self.transform = transform
-        self.prefetch = prefetch
-        self.seed = as_seed(generator) if shuffle or transform is not None else 0
+        self.generator = generator
+        self.seed = as_seed(generator) if self.shuffle or transform is not None else 0
         self.epoch = 0  # of the iteration under way, or of the next one between two
         self._taken = 0  # batches handed out in that epoch
         self._resuming = False
 
+    def _check_options(self, num_workers: int) -> None:
+        size, samples = self.batch_size, _length(self.dataset)
+        streamed = isinstance(self.dataset, IterableDataset)
+        given = [name for name in ("sampler", "batch_sampler") if getattr(self, name) is not None]
+        others = [*given, *["shuffle"] * self.shuffle]
+        if self.batch_sampler is not None and (size != 1 or self.drop_last or len(others) > 1):
+            raise ValueError(
+                "batch_sampler is in place of batch_size, shuffle, sampler and drop_last: "
+                "leave those out"
+            )
+        if len(others) > 1 or (streamed and others):
+            raise ValueError(
+                f"{' and '.join(others)} with {type(self.dataset).__name__}: "
+                + ("an IterableDataset has an order of its own" if streamed else "give one of them")
+            )
+        if (size is not None and size < 1) or self.prefetch < 0:
+            raise ValueError(
+                f"batch_size must be at least 1 and prefetch at least 0, got {size} and "
+                f"{self.prefetch}"
+            )
+        if self.drop_last and size is None:
+            raise ValueError("drop_last without batches: batch_size is None")
+        if self.drop_last and size and not given and samples is not None and samples < size:
+            raise ValueError(
+                f"drop_last leaves no batch: the dataset has {samples} samples, "
+                f"batch_size is {size}"
+            )
+        if num_workers:
+            warnings.warn(
+                f"num_workers={num_workers} starts no processes: batches are made in this one. To "
+                f"have them made ahead, in a thread, pass prefetch={max(num_workers, 2)}",
+                stacklevel=3,
+            )
+
     def __len__(self) -> int:
-        """Batches per epoch."""
-        whole, rest = divmod(len(self.dataset), self.batch_size)
-        return whole + (rest > 0 and not self.drop_last)
+        """Batches per epoch.
+
+        Raises:
+            TypeError: the dataset, or the sampler, has no length.
+        """
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]
+        samples = len(self.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
+        return batch_count(samples, self.batch_size or 1, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
         if self._taken and not self._resuming:  # the last iteration was left early
             self.epoch, self._taken = self.epoch + 1, 0
         self._resuming = False
-        return self._iterate(self.epoch, self._taken)
+        # here and not in the thread, which must not draw from the default generator
+        return self._iterate(self.epoch, self._taken, self._numbers(self.epoch))
 
-    def _iterate(self, epoch: int, first: int) -> Iterator[Any]:
-        batches = self._load(epoch, first)
+    def _iterate(self, epoch: int, first: int, numbers: Iterator[Any]) -> Iterator[Any]:
+        batches = self._load(epoch, first, numbers)
         with closing(prefetch(batches, self.prefetch) if self.prefetch else batches) as batches:
             for taken, batch in enumerate(batches, first + 1):
                 self._taken = taken
                 yield batch
         self.epoch, self._taken = epoch + 1, 0
 
-    def _load(self, epoch: int, first: int) -> Generator[Any]:
-        order = self._order(epoch)
-        for number in range(first, len(self)):
-            indices = order[number * self.batch_size : (number + 1) * self.batch_size]
+    def _load(self, epoch: int, first: int, numbers: Iterator[Any]) -> Generator[Any]:
+        for number, wanted in enumerate(numbers):
+            if number < first:
+                continue
             try:
-                batch = self._transformed(self._fetch(indices), epoch, number)
+                batch = self._transformed(self._fetch(wanted), epoch, number)
             except Exception as error:
-                error.add_note(f"in batch {number} of epoch {epoch}: samples {list(indices)}")
+                what = "" if isinstance(self.dataset, IterableDataset) else f": samples {wanted}"
+                error.add_note(f"in batch {number} of epoch {epoch}{what}")
                 raise
             yield batch
 
+    def _numbers(self, epoch: int) -> Iterator[Any]:
+        """For each batch the numbers of its samples; of an IterableDataset, the samples."""
+        if self.batch_sampler is not None:
+            return (list(numbers) for numbers in self.batch_sampler)
+        if isinstance(self.dataset, IterableDataset):
+            order = iter(self.dataset)
+        elif self.sampler is not None:
+            order = iter(self.sampler)
+        else:
+            order = iter(self._order(epoch))
+        if self.batch_size is None:
+            return order
+        return batched(order, self.batch_size, self.drop_last)
+
     def _order(self, epoch: int) -> Sequence[int]:
-        samples = len(self.dataset)
+        samples = _length(self.dataset)
+        if samples is None:
+            raise TypeError(
+                f"{type(self.dataset).__name__} has no __len__, so the loader does not know which "
+                f"samples there are: define it, pass a sampler, or make it an IterableDataset"
+            )
         if not self.shuffle:
             return range(samples)
         order: list[int] = generator_at(self.seed, epoch).permutation(samples).tolist()
         return order
 
-    def _fetch(self, indices: Sequence[int]) -> Any:
-        if self.collate_fn is None and isinstance(self.dataset, Dataset):
-            return self.dataset.get_batch(indices)
-        return (self.collate_fn or collate)([self.dataset[i] for i in indices])
+    def _fetch(self, wanted: Any) -> Any:
+        streamed = isinstance(self.dataset, IterableDataset)
+        if self.batch_size is None and self.batch_sampler is None:
+            sample = wanted if streamed else self.dataset[wanted]
+            return (self.collate_fn or convert)(sample)
+        if streamed:
+            return (self.collate_fn or collate)(wanted)
+        if self.collate_fn is None:
+            return batch_of(self.dataset, wanted)
+        at_once = getattr(self.dataset, "__getitems__", None)
+        return self.collate_fn(at_once(wanted) if at_once else [self.dataset[i] for i in wanted])
 
     def _transformed(self, batch: Any, epoch: int, number: int) -> Any:
         if self.transform is None:
@@ -158,8 +244,11 @@ class DataLoader:
             for name, here in self._layout().items()
             if state[name] != here
         ]
-        if min(state["seed"], state["epoch"]) < 0 or not 0 <= state["taken"] <= len(self):
+        batches = len(self) if hasattr(self.dataset, "__len__") else state["taken"]
+        if min(state["seed"], state["epoch"]) < 0 or not 0 <= state["taken"] <= batches:
             wrong.append(f"seed, epoch, taken are {[state[k] for k in ('seed', 'epoch', 'taken')]}")
+        if state["taken"] and (self.sampler is not None or self.batch_sampler is not None):
+            wrong.append("it was left within an epoch, whose order the sampler does not give again")
         if wrong:
             raise DataError(f"this DataLoader cannot continue from that state: {'; '.join(wrong)}")
         self.seed, self.epoch, self._taken = state["seed"], state["epoch"], state["taken"]
@@ -168,8 +257,13 @@ class DataLoader:
     def _layout(self) -> dict[str, int]:
         """What the batches depend on, beside seed and place."""
         return {
-            "samples": len(self.dataset),
-            "batch_size": self.batch_size,
+            "samples": -1 if (samples := _length(self.dataset)) is None else samples,
+            "batch_size": self.batch_size or 0,
             "shuffle": int(self.shuffle),
             "drop_last": int(self.drop_last),
         }
+
+
+def _length(dataset: Any) -> int | None:
+    """The number of samples, or None if the dataset does not say."""
+    return len(dataset) if hasattr(dataset, "__len__") else None

@@ -1,11 +1,11 @@
-"""Datasets: what can be indexed by a sample's number and has a length."""
+"""Datasets: samples by number, or one after another."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,8 +19,10 @@ from tinytorch.tensor import Tensor
 Sample = TypeVar("Sample", covariant=True)
 
 
-class Dataset(ABC, Generic[Sample]):
+class Dataset(Generic[Sample]):
     """Samples numbered from 0: a subclass says how many there are and what the i-th one is.
+
+    One without `__len__` can be read by a loader that is given a sampler.
 
     >>> class Squares(Dataset[tuple[int, int]]):
     ...     def __len__(self):
@@ -32,20 +34,47 @@ class Dataset(ABC, Generic[Sample]):
     [(0, 0), (1, 1), (2, 4), (3, 9)]
     """
 
-    @abstractmethod
-    def __len__(self) -> int:
-        """The number of samples."""
-
-    @abstractmethod
     def __getitem__(self, index: int) -> Sample:
         """The sample at `index`."""
+        raise NotImplementedError(f"{type(self).__name__} must define __getitem__(index)")
 
     def __iter__(self) -> Iterator[Sample]:
-        return (self[i] for i in range(len(self)))
+        if hasattr(self, "__len__"):
+            return (self[i] for i in range(len(self)))
+        return self._until_index_error()
+
+    def _until_index_error(self) -> Iterator[Sample]:
+        for i in itertools.count():
+            try:
+                sample = self[i]
+            except IndexError:
+                return
+            yield sample
+
+    def __add__(self, other: Dataset[Any]) -> ConcatDataset[Any]:
+        return ConcatDataset([self, other])
 
     def get_batch(self, indices: Sequence[int]) -> Any:
         """The samples at `indices`, collated. Override it where a batch can be had at once."""
-        return collate([self[i] for i in indices])
+        at_once = getattr(self, "__getitems__", None)  # PyTorch's name for a list of samples
+        return collate(at_once(indices) if at_once else [self[i] for i in indices])
+
+
+class IterableDataset(Dataset[Sample]):
+    """Samples one after another: a subclass defines `__iter__`, and `__len__` if it is known.
+
+    >>> class Countdown(IterableDataset[int]):
+    ...     def __iter__(self):
+    ...         return iter([3, 2, 1])
+    >>> list(Countdown())
+    [3, 2, 1]
+    """
+
+    def __iter__(self) -> Iterator[Sample]:
+        raise NotImplementedError(f"{type(self).__name__} must define __iter__")
+
+    def __add__(self, other: Dataset[Any]) -> ChainDataset[Any]:  # type: ignore[override]
+        return ChainDataset([self, other])
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
@@ -78,9 +107,9 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     def __getitem__(self, index: int | slice) -> tuple[Tensor, ...]:
         return tuple(t[index] for t in self.tensors)
 
-    def get_batch(self, indices: Sequence[int]) -> tuple[Tensor, ...]:
+    def get_batch(self, indices: Sequence[int]) -> list[Tensor]:
         rows = np.asarray(indices, dtype=np.int64)
-        return tuple(from_numpy(t.numpy()[rows]) for t in self.tensors)
+        return [from_numpy(t.detach().numpy()[rows]) for t in self.tensors]
 
 
 class Subset(Dataset[Sample]):
@@ -90,12 +119,13 @@ class Subset(Dataset[Sample]):
         IndexError: an index lies outside of the dataset.
     """
 
-    def __init__(self, dataset: Dataset[Sample], indices: Sequence[int]) -> None:
-        for index in indices:
-            if not 0 <= index < len(dataset):
-                raise IndexError(f"Subset index {index} is not in 0..{len(dataset) - 1}")
+    def __init__(self, dataset: Dataset[Sample], indices: Iterable[int]) -> None:
         self.dataset = dataset
-        self.indices = list(indices)
+        self.indices = [int(index) for index in indices]
+        if hasattr(dataset, "__len__"):
+            for index in self.indices:
+                if not 0 <= index < len(dataset):
+                    raise IndexError(f"Subset index {index} is not in 0..{len(dataset) - 1}")
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -104,7 +134,55 @@ class Subset(Dataset[Sample]):
         return self.dataset[self.indices[index]]
 
     def get_batch(self, indices: Sequence[int]) -> Any:
-        return self.dataset.get_batch([self.indices[i] for i in indices])
+        return batch_of(self.dataset, [self.indices[i] for i in indices])
+
+
+class ConcatDataset(Dataset[Sample]):
+    """The samples of several datasets, one dataset after another.
+
+    Raises:
+        ValueError: there is no dataset.
+
+    >>> ConcatDataset(["ab", "cde"])[3]
+    'd'
+    """
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError("ConcatDataset needs at least one dataset, got none")
+        self.cumulative_sizes = list(itertools.accumulate(len(d) for d in self.datasets))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> Sample:
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"index {index} is not in 0..{len(self) - 1}")
+        number = bisect_right(self.cumulative_sizes, position)
+        start = self.cumulative_sizes[number - 1] if number else 0
+        return self.datasets[number][position - start]  # type: ignore[no-any-return]
+
+
+class ChainDataset(IterableDataset[Sample]):
+    """The samples of several datasets that are iterated, one dataset after another."""
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return itertools.chain.from_iterable(self.datasets)
+
+    def __len__(self) -> int:
+        return sum(len(d) for d in self.datasets)
+
+
+def batch_of(dataset: Any, indices: Sequence[int]) -> Any:
+    """The samples of a dataset or a sequence, collated."""
+    if isinstance(dataset, Dataset):
+        return dataset.get_batch(indices)
+    return collate([dataset[i] for i in indices])
 
 
 def random_split(
@@ -128,7 +206,7 @@ def random_split(
     >>> len(train), len(valid)
     (8, 2)
     """
-    total = len(dataset)
+    total = len(dataset)  # type: ignore[arg-type]
     counts = _counts(lengths, total)
     order = as_generator(generator).permutation(total).tolist()
     ends = np.cumsum([0, *counts]).tolist()

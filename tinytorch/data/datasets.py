@@ -25,7 +25,7 @@ def digits(split: Split = "train", flatten: bool = False) -> TensorDataset:
     """1,797 real handwritten digits of 8x8 pixels, shipped with TinyTorch.
 
     The split is fixed and stratified: of each digit a fifth is in "test". Both splits hold digits
-    of the same 13 writers; what follows from that stands in `digits/DATASHEET.md`.
+    of the same 13 writers; what follows from that is in `digits/DATASHEET.md`.
 
     Args:
         split: "train" (1,438 images) or "test" (359).

@@ -7,28 +7,51 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply
-from tinytorch.dtypes import as_dtype, bool_, float16, float32, float64, int32, int64
+from tinytorch.absent import accepts_device, conversion_target
+from tinytorch.dispatch import active_modes, apply
+from tinytorch.dtypes import (
+    as_dtype,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    is_dtype,
+    uint8,
+)
+from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 
-def to(x: Tensor, dtype: Any) -> Tensor:
+def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
     """In another dtype; x itself if it has that already. Floats become integers by truncation.
 
     Args:
-        dtype: a `DType`, its name, a NumPy dtype or a Python number type.
+        target: a `DType`, its name, a NumPy dtype or a Python number type; or PyTorch's other
+            forms: a tensor of that dtype, a device, a device and a dtype.
+        keywords: `dtype=`, `device=`, `copy=True`.
 
     Raises:
         DTypeError: it is not one of TinyTorch's.
+        RuntimeError: it is a device other than the CPU.
 
     >>> from tinytorch import tensor
     >>> to(tensor([1.7, -1.7]), "int32")
     tensor([ 1, -1], dtype=int32)
     """
-    kind = as_dtype(dtype)
-    return x if kind is x.dtype else apply(ops.cast, x, dtype=kind)
+    if len(target) == 1 and not keywords and is_dtype(target[0]):
+        dtype, copied = as_dtype(target[0]), False
+    else:
+        dtype, copied = conversion_target(target, keywords)
+    if dtype is None or dtype is x.dtype:
+        return clone(x) if copied else x
+    return apply(ops.cast, x, dtype=dtype)
 
 
 def to_float(x: Tensor) -> Tensor:
@@ -44,6 +67,26 @@ def to_double(x: Tensor) -> Tensor:
 def to_half(x: Tensor) -> Tensor:
     """As float16, which can be stored and converted, not computed with."""
     return to(x, float16)
+
+
+def to_bfloat16(x: Tensor) -> Tensor:
+    """As bfloat16, which can be stored and converted, not computed with."""
+    return to(x, bfloat16)
+
+
+def to_byte(x: Tensor) -> Tensor:
+    """As uint8."""
+    return to(x, uint8)
+
+
+def to_char(x: Tensor) -> Tensor:
+    """As int8."""
+    return to(x, int8)
+
+
+def to_short(x: Tensor) -> Tensor:
+    """As int16."""
+    return to(x, int16)
 
 
 def to_int(x: Tensor) -> Tensor:
@@ -66,12 +109,33 @@ def detach(x: Tensor) -> Tensor:
     return apply(ops.detach, x)
 
 
+@accepts_device
 def clone(x: Tensor) -> Tensor:
     """A copy with memory of its own; the gradient passes through."""
     return apply(ops.copy, x)
 
 
+@accepts_device
 def contiguous(x: Tensor) -> Tensor:
-    """x itself, or a copy if its elements do not stand in memory in order."""
+    """x itself, or a copy if its elements are not in memory in order."""
     data = x._data
-    return x if isinstance(data, np.ndarray) and data.flags.c_contiguous else clone(x)
+    if isinstance(data, np.ndarray):
+        return x if data.flags.c_contiguous else clone(x)
+    for mode in active_modes():  # a tensor without values is a mode's
+        found = mode.contiguous(x)
+        if found is not None:
+            return found
+    return clone(x)
+
+
+publish(
+    globals(),
+    methods="to to_float to_double to_half to_bfloat16 to_byte to_char to_short to_int to_long "
+    "to_bool contiguous",
+    hidden="to_float to_double to_half to_bfloat16 to_byte to_char to_short to_int to_long to_bool",
+    aliases={
+        "float": "to_float", "double": "to_double", "half": "to_half", "bfloat16": "to_bfloat16",
+        "byte": "to_byte", "char": "to_char", "short": "to_short", "int": "to_int",
+        "long": "to_long", "bool": "to_bool",
+    },
+)  # fmt: skip

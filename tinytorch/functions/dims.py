@@ -25,7 +25,7 @@ def normalize_dim(dim: int, ndim: int, what: str = "dim") -> int:
     >>> normalize_dim(-1, 3), normalize_dim(1, 3)
     (2, 1)
     """
-    dim = operator.index(dim)
+    dim = _whole(dim, what)
     extent = max(ndim, 1)  # as in PyTorch, a 0-d tensor may be asked for dim 0 or -1
     if not -extent <= dim < extent:
         raise IndexError(
@@ -36,22 +36,36 @@ def normalize_dim(dim: int, ndim: int, what: str = "dim") -> int:
 
 
 def normalize_dims(dim: int | Iterable[int] | None, ndim: int) -> tuple[int, ...]:
-    """Dimensions counted from the front, ascending; None means all.
+    """Dimensions counted from the front, ascending; None and () mean all, as in PyTorch.
 
     Raises:
         IndexError: there is no such dimension.
+        TypeError: it is a bool, or no whole number.
         ValueError: a dimension is named twice.
     """
-    if dim is None:
+    if dim is None or dim == ():
         return tuple(range(ndim))
     if isinstance(dim, int):
+        if isinstance(dim, bool):
+            _whole(dim, "dim")
         if -ndim <= dim < ndim:
             return (dim % ndim,)
         return (normalize_dim(dim, ndim),) if ndim else _none_of_0d(dim)
-    dims = sorted([normalize_dim(d, ndim) for d in dim])
+    dims = sorted([normalize_dim(d, ndim) for d in dim]) or range(ndim)
     if len(set(dims)) != len(dims):
         raise ValueError(f"dim {tuple(dim)} names a dimension twice")
     return tuple(dims) if ndim else ()
+
+
+def _whole(dim: Any, what: str) -> int:
+    if isinstance(dim, bool):
+        raise TypeError(
+            f"{what} is a whole number, not {dim}: write keepdim={dim} if that is meant"
+        )
+    try:
+        return operator.index(dim)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, not {dim!r:.40}") from None
 
 
 def _none_of_0d(dim: int) -> tuple[int, ...]:

@@ -7,14 +7,15 @@ which is for storage, and for bool where they have no meaning for it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply
-from tinytorch.dtypes import as_dtype, bool_, promote
-from tinytorch.errors import DTypeError
+from tinytorch.dispatch import apply, wrap
+from tinytorch.dtypes import DType, as_dtype, bool_, meta_of_array, promote
+from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -37,9 +38,49 @@ def mul(a: Tensor | float, b: Tensor | float) -> Tensor:
     return apply(ops.mul, a, b)
 
 
-def div(a: Tensor | float, b: Tensor | float) -> Tensor:
-    """a / b; integers become float32. Division by 0 gives an infinity or NaN, as IEEE 754 says."""
-    return apply(ops.div, a, b)
+def div(a: Tensor | float, b: Tensor | float, *, rounding_mode: str | None = None) -> Tensor:
+    """a / b; integers become float32. Division by 0 gives an infinity or NaN, as IEEE 754 says.
+
+    Args:
+        rounding_mode: "floor" to round down, as `floor_divide`, "trunc" to round towards 0;
+            integers then stay integers.
+
+    Raises:
+        ValueError: it is another.
+    """
+    if rounding_mode is None:
+        return apply(ops.div, a, b)
+    if rounding_mode == "floor":
+        return apply(ops.floor_divide, a, b)
+    if rounding_mode != "trunc":
+        raise ValueError(f"div: rounding_mode is 'floor', 'trunc' or None, not {rounding_mode!r}")
+    if promote(*(getattr(t, "meta", type(t)) for t in (a, b))).is_floating_point:
+        return trunc(apply(ops.div, a, b))
+    down = apply(ops.floor_divide, a, b)
+    rest = apply(ops.ne, apply(ops.mul, down, b), a)
+    below = apply(ops.ne, apply(ops.lt, a, 0) if hasattr(a, "meta") else a < 0,
+                  apply(ops.lt, b, 0) if hasattr(b, "meta") else b < 0)  # fmt: skip
+    return apply(ops.add, down, apply(ops.logical_and, rest, below))
+
+
+def fmod(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a - b * trunc(a / b): the sign is a's.
+
+    Raises:
+        ZeroDivisionError: an integer is divided by zero.
+    """
+    first, second = as_tensors(a, b)
+    size = apply(ops.remainder, abs(first), abs(second))
+    return apply(ops.where, lt(first, 0), neg(size), size)
+
+
+def as_tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
+    """The values as tensors: a number as a 0-d one of the common dtype, which does not promote."""
+    dtype = promote(*(getattr(v, "meta", type(v)) for v in values))
+    return tuple(
+        v if hasattr(v, "meta") else apply(ops.full, shape=(), value=v, dtype=dtype)  # type: ignore[misc]
+        for v in values
+    )
 
 
 def floor_divide(a: Tensor | float, b: Tensor | float) -> Tensor:
@@ -145,48 +186,93 @@ def logical_not(a: Tensor) -> Tensor:
     return apply(ops.logical_not, a)
 
 
-def _only_bool(symbol: str, *operands: Tensor | bool) -> None:
-    for x in operands:
-        kind = as_dtype(getattr(x, "dtype", type(x)))
-        if kind is not bool_:
+def logical_xor(a: Tensor | bool, b: Tensor | bool) -> Tensor:
+    """True where exactly one is true (not zero)."""
+    return apply(ops.ne, apply(ops.ne, a, 0) if hasattr(a, "meta") else bool(a),
+                 apply(ops.ne, b, 0) if hasattr(b, "meta") else bool(b))  # fmt: skip
+
+
+def _are_bool(symbol: str, *operands: Tensor | int) -> bool:
+    """Whether all are bool, not integers; floats are refused."""
+    kinds = [as_dtype(getattr(x, "dtype", type(x))) for x in operands]
+    for kind in kinds:
+        if kind.is_floating_point:
             raise DTypeError(
-                f"{symbol} is for bool tensors, not {kind.name}; use logical_and, logical_or, "
-                f"logical_not, which read a number as true if it is not zero"
+                f"{symbol} is for bool and integer tensors, not {kind.name}; use logical_and, "
+                f"logical_or, logical_not, which read a number as true if it is not zero"
             )
+    return all(kind is bool_ for kind in kinds)
 
 
-def bitwise_and(a: Tensor | bool, b: Tensor | bool) -> Tensor:
-    """a & b, for bool; a tensor of numbers raises DTypeError."""
-    _only_bool("&", a, b)
-    return apply(ops.logical_and, a, b)
+def bitwise_and(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a & b, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.logical_and if _are_bool("&", a, b) else ops.bitwise_and, a, b)
 
 
-def bitwise_or(a: Tensor | bool, b: Tensor | bool) -> Tensor:
-    """a | b, for bool; a tensor of numbers raises DTypeError."""
-    _only_bool("|", a, b)
-    return apply(ops.logical_or, a, b)
+def bitwise_or(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a | b, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.logical_or if _are_bool("|", a, b) else ops.bitwise_or, a, b)
 
 
-def bitwise_xor(a: Tensor | bool, b: Tensor | bool) -> Tensor:
-    """a ^ b, for bool; a tensor of numbers raises DTypeError."""
-    _only_bool("^", a, b)
-    return apply(ops.ne, a, b)
+def bitwise_xor(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a ^ b, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.ne if _are_bool("^", a, b) else ops.bitwise_xor, a, b)
 
 
 def bitwise_not(a: Tensor) -> Tensor:
-    """~a, for bool; a tensor of numbers raises DTypeError."""
-    _only_bool("~", a)
-    return apply(ops.logical_not, a)
+    """~a, for bool and integers; a tensor of floats raises DTypeError."""
+    if _are_bool("~", a):
+        return apply(ops.logical_not, a)
+    ones = int(np.iinfo(a.dtype.dtype).max) if a.dtype.name[0] == "u" else -1
+    return apply(ops.bitwise_xor, a, ones)
 
 
-def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
+def bitwise_left_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a << b, for integers: a * 2^b; bits that do not fit are lost."""
+    return _shifted("<<", a, b)
+
+
+def bitwise_right_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a >> b, for integers: floor(a / 2^b)."""
+    return _shifted(">>", a, b)
+
+
+def _shifted(symbol: str, a: Tensor | int, b: Tensor | int) -> Tensor:
+    if _are_bool(symbol, a, b):
+        raise DTypeError(f"{symbol} is for integer tensors, not bool; use x.int()")
+    dtype = promote(*(getattr(t, "meta", type(t)) for t in (a, b)))
+    value, bits = (t.long() for t in as_tensors(a, b))
+    power = apply(ops.pow_, 2, clip(bits, 0, 62))
+    beyond = gt(bits, 62)
+    if symbol == "<<":
+        all_lost = where(
+            eq(bits, 63), apply(ops.mul, apply(ops.bitwise_and, value, 1), -(2**63)), 0
+        )
+        return apply(ops.where, beyond, all_lost, apply(ops.mul, value, power)).to(dtype)
+    sign = apply(ops.neg, lt(value, 0).long())
+    return apply(ops.where, beyond, sign, apply(ops.floor_divide, value, power)).to(dtype)
+
+
+def where(
+    condition: Tensor, a: Tensor | float | None = None, b: Tensor | float | None = None
+) -> Tensor:
     """a where the condition is true (not zero), b elsewhere; the three broadcast.
+
+    With the condition only: the indices where it is true, one vector for each dimension.
+
+    Raises:
+        TypeError: only one of a and b is given.
 
     >>> from tinytorch import tensor
     >>> x = tensor([-1.0, 2.0])
     >>> where(x > 0, x, 0.0)
     tensor([0., 2.])
     """
+    if a is None or b is None:
+        if a is not b:
+            raise TypeError("where takes a condition, or a condition and two values")
+        found = np.nonzero(np.atleast_1d(condition._concrete("nonzero")))
+        return tuple(wrap(places, meta_of_array(places)) for places in found)  # type: ignore[return-value]
     if isinstance(a, (bool, int, float)) and isinstance(b, (bool, int, float)):
         # two numbers do not say which dtype of their category they have: the default one
         a = apply(ops.full, shape=(), value=a, dtype=promote(type(a), type(b)))
@@ -194,13 +280,25 @@ def where(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
-    """x, with `value` where the mask, which broadcasts, is true.
+    """x, with `value` where the mask, which broadcasts, is true. The dtype stays x's.
+
+    Args:
+        value: a number or a 0-d tensor; it is converted to x's dtype.
 
     >>> from tinytorch import tensor
     >>> masked_fill(tensor([1.0, 2.0]), tensor([True, False]), -math.inf)
     tensor([-inf,   2.])
     """
-    return apply(ops.where, mask, value, x)
+    return apply(ops.where, mask, _of_dtype("masked_fill", value, x.dtype), x)
+
+
+def _of_dtype(name: str, value: Any, dtype: DType) -> Any:
+    """A number as one of a tensor's dtype, which stays; 0-d tensors are converted."""
+    if hasattr(value, "meta"):
+        if value.ndim:
+            raise ShapeError(f"{name}: the value must be 0-d, not of shape {value.shape}")
+        return value.to(dtype)
+    return type(dtype.zero)(value)
 
 
 def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
@@ -232,8 +330,8 @@ def abs(a: Tensor) -> Tensor:
 
 
 def sign(a: Tensor) -> Tensor:
-    """-1, 0 or 1."""
-    return apply(ops.sign, a)
+    """-1, 0 or 1; of bool the same bool."""
+    return apply(ops.copy, a) if a.dtype is bool_ else apply(ops.sign, a)
 
 
 def exp(a: Tensor) -> Tensor:
@@ -278,7 +376,8 @@ def rsqrt(a: Tensor) -> Tensor:
 
 
 def square(a: Tensor) -> Tensor:
-    """a * a"""
+    """a * a; of bool as int64."""
+    a = a.long() if a.dtype is bool_ else a
     return apply(ops.mul, a, a)
 
 
@@ -330,14 +429,26 @@ def ceil(a: Tensor) -> Tensor:
     return apply(ops.neg, apply(ops.floor, apply(ops.neg, a)))
 
 
-def round(a: Tensor) -> Tensor:
+def round(a: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest whole number; halves go to the even one.
+
+    Args:
+        decimals: round to so many digits behind the point; before it, if negative.
 
     >>> from tinytorch import tensor
     >>> round(tensor([0.5, 1.5, 2.5]))
     tensor([0., 2., 2.])
     """
-    return apply(ops.round_, a)
+    if decimals == 0 or not a.dtype.is_floating_point:
+        return apply(ops.round_, a)
+    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
+    first, second = (ops.mul, ops.div) if decimals > 0 else (ops.div, ops.mul)
+    return apply(second, apply(ops.round_, apply(first, a, scale)), scale)
+
+
+def trunc(a: Tensor) -> Tensor:
+    """The whole number next to a towards 0."""
+    return a if not a.dtype.is_floating_point else where(lt(a, 0), ceil(a), floor(a))
 
 
 def isnan(a: Tensor) -> Tensor:
@@ -347,9 +458,25 @@ def isnan(a: Tensor) -> Tensor:
 
 def isinf(a: Tensor) -> Tensor:
     """True where a is plus or minus infinity."""
+    if not a.dtype.is_floating_point:
+        return apply(ops.ne, a, a)
     return apply(ops.eq, apply(ops.abs_, a), math.inf)
 
 
 def isfinite(a: Tensor) -> Tensor:
     """True where a is neither NaN nor an infinity."""
+    if not a.dtype.is_floating_point:
+        return apply(ops.eq, a, a)
     return apply(ops.lt, apply(ops.abs_, a), math.inf)
+
+
+publish(
+    globals(),
+    hidden="as_tensors",
+    methods="positive",
+    aliases={
+        "clamp": "clip", "multiply": "mul", "subtract": "sub", "divide": "div",
+        "true_divide": "div", "negative": "neg", "absolute": "abs", "greater": "gt",
+        "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "fix": "trunc",
+    },
+)  # fmt: skip

@@ -18,6 +18,7 @@ from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions.dims import normalize_dim
+from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -50,7 +51,7 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """Slices along `dim` at the positions of a 1-d integer tensor.
 
     Raises:
-        IndexError: an index is out of range. (Not checked in a trace.)
+        IndexError: an index is negative or out of range. (Not checked in a trace.)
 
     >>> from tinytorch import tensor
     >>> index_select(tensor([[1, 2], [3, 4]]), 1, tensor([1, 1, 0]))
@@ -58,10 +59,15 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
             [4, 4, 3]])
     """
     dim = normalize_dim(dim, x.ndim)
-    return x[(slice(None),) * dim + (index,)]
+    if index.ndim > 1:
+        raise IndexError(f"index_select: the index must be 1-d, not of shape {index.shape}")
+    check_range(index, x.shape[dim] if x.ndim else 1)
+    if not x.ndim:
+        return apply(ops.copy, x)
+    return x[(slice(None),) * dim + (index.reshape(-1),)]
 
 
-def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
+def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i][j][k] = x[index[i][j][k]][j][k] (for dim 0): one element per element of `index`.
 
     Raises:
@@ -74,34 +80,16 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
             [3]])
     """
     dim = normalize_dim(dim, x.ndim)
-    _check_gather("gather", x.shape, index.shape, dim)
+    if not x.ndim or (x.ndim == 1 and not index.ndim):  # of a 0-d tensor and by a 0-d index, too
+        check_range(index, x.numel())
+        return apply(ops.take, x.reshape(-1), index)
+    check_gather("gather", x.shape, index.shape, dim)
     check_range(index, x.shape[dim])
-    return take_rows(x.reshape(-1), _flat_index(x.shape, dim, index))
+    return take_rows(x.reshape(-1), flat_index(x.shape, dim, index))
 
 
-def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """x, with each source[i][j][k] added at [index[i][j][k]][j][k] (for dim 0).
-
-    The adjoint of `gather`: places named several times add up. x itself is not changed.
-
-    Raises:
-        ShapeError, IndexError: as `gather`; and `source` must have the shape of `index`.
-
-    >>> from tinytorch import tensor, zeros
-    >>> scatter_add(zeros(3), 0, tensor([0, 2, 0]), tensor([1.0, 2.0, 3.0]))
-    tensor([4., 0., 2.])
-    """
-    dim = normalize_dim(dim, x.ndim)
-    _check_gather("scatter_add", x.shape, index.shape, dim)
-    if source.shape != index.shape:
-        raise ShapeError(f"scatter_add: source {source.shape} and index {index.shape} differ")
-    check_range(index, x.shape[dim])
-    flat = _flat_index(x.shape, dim, index).reshape(-1)
-    added = apply(ops.scatter_add, source.reshape(-1), flat, length=x.numel())
-    return x + added.reshape(x.shape)
-
-
-def _check_gather(name: str, shape: Shape, index: Shape, dim: int) -> None:
+def check_gather(name: str, shape: Shape, index: Shape, dim: int) -> None:
+    """Raise ShapeError unless an index of a shape fits a tensor of another, along `dim`."""
     fits = len(shape) == len(index) and all(
         i == dim or n <= s for i, (n, s) in enumerate(zip(index, shape, strict=True))
     )
@@ -112,7 +100,7 @@ def _check_gather(name: str, shape: Shape, index: Shape, dim: int) -> None:
         )
 
 
-def _flat_index(shape: Shape, dim: int, index: Tensor) -> Tensor:
+def flat_index(shape: Shape, dim: int, index: Tensor) -> Tensor:
     """Positions in the flattened tensor: the index along `dim`, its own place along the others."""
     stride = int(np.prod(shape[dim + 1 :], dtype=np.int64))
     places = np.zeros(index.shape, np.int64)
@@ -180,7 +168,11 @@ def _is_basic(entry: Any) -> bool:
 def _read(x: Tensor, index: Any) -> list[Any]:
     """One entry per dimension of x (plus the Nones): ints, slices and integer tensors."""
     entries: list[Any] = []
-    for entry in index if isinstance(index, tuple) else (index,):
+    index = index if isinstance(index, tuple) else (index,)
+    index = tuple(
+        _array_of(entry) if isinstance(entry, (list, range)) else entry for entry in index
+    )
+    for entry in index:
         entries += [entry] if _is_basic(entry) else _positions(x, entry)
     used = sum(1 for e in entries if e is not None and e is not Ellipsis)
     if sum(1 for e in entries if e is Ellipsis) > 1:
@@ -191,7 +183,7 @@ def _read(x: Tensor, index: Any) -> list[Any]:
         entries.append(Ellipsis)
     at = next(i for i, e in enumerate(entries) if e is Ellipsis)
     entries[at : at + 1] = [slice(None)] * (x.ndim - used)
-    _check_masks(x, index)
+    check_masks(x, index)
     return entries
 
 
@@ -217,7 +209,7 @@ def _array_of(entry: Any) -> Array:
     array = np.asarray(entry)
     if array.dtype == np.bool_:
         _refuse_bare_bool(array.ndim)
-    return array.astype(np.int64) if isinstance(entry, list) and not entry else array
+    return array.astype(np.int64) if isinstance(entry, (list, range)) and not entry else array
 
 
 def _refuse_bare_bool(ndim: int) -> None:
@@ -225,10 +217,11 @@ def _refuse_bare_bool(ndim: int) -> None:
         raise TypeError("a single bool is not an index; use None for a new dimension, or where()")
 
 
-def _check_masks(x: Tensor, index: Any) -> None:
-    """A boolean mask has the sizes of the dimensions that it stands for."""
+def check_masks(x: Tensor, index: Any) -> None:
+    """Raise IndexError unless a boolean mask has the sizes of the dimensions that it stands for."""
     dim = 0
     entries = index if isinstance(index, tuple) else (index,)
+    entries = tuple(_array_of(entry) if isinstance(entry, list) else entry for entry in entries)
     for place, entry in enumerate(entries):
         if entry is Ellipsis:
             rest = [e for e in entries[place + 1 :] if e is not None]
@@ -340,7 +333,7 @@ def from_front(index: Tensor, size: int, dim: int) -> Tensor:
     return apply(ops.where, index < 0, index + size, index)
 
 
-def one_hot(labels: Tensor, num_classes: int) -> Tensor:
+def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     """int64 tensor with a last dimension of `num_classes`: 1 at the label, 0 elsewhere.
 
     Raises:
@@ -351,6 +344,8 @@ def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     tensor([[0, 0, 1],
             [1, 0, 0]])
     """
+    if num_classes == -1:  # as many as there are
+        num_classes = int(labels._concrete("one_hot").max(initial=-1)) + 1
     check_range(labels, num_classes, "class")
     classes = np.arange(num_classes)
     hit = apply(ops.eq, labels.unsqueeze(-1), wrap(classes, meta_of_array(classes)))
@@ -365,12 +360,12 @@ def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1., 0., 0.],
             [1., 1., 0.]])
     """
-    return apply(ops.where, _below(x.shape, diagonal), x, 0)
+    return apply(ops.where, _below(x.shape, diagonal), x, x.dtype.zero)
 
 
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     """out[..., i, j] = x[..., i, j] if j >= i + diagonal, else 0: zero below the diagonal."""
-    return apply(ops.where, _below(x.shape, diagonal - 1), 0, x)
+    return apply(ops.where, _below(x.shape, diagonal - 1), x.dtype.zero, x)
 
 
 def _below(shape: Sequence[int], diagonal: int) -> Tensor:
@@ -380,8 +375,12 @@ def _below(shape: Sequence[int], diagonal: int) -> Tensor:
     return wrap(mask, meta_of_array(mask))
 
 
-def diagonal(x: Tensor, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The elements whose indices along two dimensions are equal, as a new last dimension.
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements whose index along `dim2` is that along `dim1` plus `offset`, as a new last
+    dimension.
+
+    Raises:
+        ShapeError: the two dimensions are one.
 
     >>> from tinytorch import tensor
     >>> diagonal(tensor([[1, 2], [3, 4]]))
@@ -391,8 +390,16 @@ def diagonal(x: Tensor, dim1: int = 0, dim2: int = 1) -> Tensor:
     if dim1 == dim2:
         raise ShapeError(f"diagonal needs two different dimensions, not {dim1} twice")
     rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
-    length = min(x.shape[dim1], x.shape[dim2])
+    first, second = max(0, -offset), max(0, offset)
+    length = max(0, min(x.shape[dim1] - first, x.shape[dim2] - second))
     places = np.arange(length)
-    index = wrap(places, meta_of_array(places))
-    picked = x.permute(dim1, dim2, *rest)[index, index]
+    index = [wrap(p, meta_of_array(p)) for p in (places + first, places + second)]
+    picked = x.permute(dim1, dim2, *rest)[index[0], index[1]]
     return picked.permute(*range(1, picked.ndim), 0)
+
+
+publish(
+    globals(),
+    hidden="take_rows check_range check_gather flat_index getitem in_two_steps check_masks "
+    "from_front one_hot",
+)

@@ -1,50 +1,212 @@
 """Writing into a tensor in place.
 
-Every write goes through `dispatch.write`, so modes see it and `backward` notices when a value that
-it needs is gone. On a tensor that is part of a recorded history the methods refuse; the operators
-`+= -= *= /=` then make a new tensor, since history is not rewritten.
+Where nothing is recorded, the memory is written (`dispatch.write`), so modes see it and `backward`
+notices when a value that it needs is gone. Where autograd records, the tensor is *rebound*: the new
+value is computed as a new tensor, with a history that begins at the old one, and x takes it over.
+So `out[t] = h` and `y *= 2` are followed by gradients of any order. That is refused where it could
+not be seen by all who should see it: for a leaf that requires a gradient, and for memory that
+another tensor or array shares.
 
-The methods return x. They raise AutogradError where that would falsify a recorded history or x is a
-read-only view, and ShapeError if the result does not have x's shape; `add_`, `sub_`, `mul_` and
-`masked_fill_` raise DTypeError if its dtype does not fit into x's.
+The methods return x. They raise AutogradError where they refuse, or x is a read-only view;
+ShapeError if the result does not have x's shape; and DTypeError if its dtype does not fit into x's.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import SCALAR_TYPES, check_not_read_only, is_tensor, wrap, write
-from tinytorch.dtypes import meta_of_array
-from tinytorch.errors import AutogradError, DTypeError
-from tinytorch.functions import elementwise, indexing
-from tinytorch.history import write_clock
-from tinytorch.state import is_grad_enabled
+from tinytorch.dispatch import (
+    SCALAR_TYPES,
+    active_modes,
+    apply,
+    check_not_read_only,
+    is_tensor,
+    wrap,
+    write,
+)
+from tinytorch.dtypes import bfloat16, bool_, is_narrower, meta_of_array
+from tinytorch.errors import AutogradError, DTypeError, ShapeError
+from tinytorch.functions import elementwise, indexing, mathematics, movement, scattering
+from tinytorch.functions.publish import publish
+from tinytorch.history import Record, owner_of, write_clock
+from tinytorch.jit.buffers import pool
+from tinytorch.state import StateContext, is_grad_enabled, using_backend
 
 if TYPE_CHECKING:
     from tinytorch.random import Generator
     from tinytorch.tensor import Tensor
 
 Operand = Any  # a tensor, a NumPy array or a number
+Compute = Callable[..., "Tensor"]
 
 
-def copy_(x: Tensor, source: Operand) -> Tensor:
+def records(*values: Any) -> bool:
+    """Whether a computation with these is being recorded."""
+    return is_grad_enabled() and any(is_tensor(v) and v.requires_grad for v in values)
+
+
+def rebind(x: Tensor, name: str, compute: Compute, *args: Any, **options: Any) -> Tensor:
+    """Make `compute(x, *args, **options)` the value and history of x itself.
+
+    An operand that is x stands for its old value. What used x before is unaffected: its history
+    goes on from the old value. A gradient that reads that value raises, as it would be looked for
+    in x.
+
+    Raises:
+        AutogradError: x is a leaf that requires a gradient, or its memory is shared.
+    """
+    if x.requires_grad and x.history is None:
+        raise AutogradError(
+            f"in-place {name} on a leaf that requires a gradient (shape {x.shape}) would falsify "
+            f"the recorded history; write `t = t + x` instead, or update it under `with no_grad():`"
+        )
+    if not _is_private(x):
+        raise AutogradError(
+            f"in-place {name} on a tensor of shape {x.shape} that shares memory with another "
+            f"tensor or array (it is a view, or has one) cannot be recorded; write into a copy, "
+            f"t = t.clone(), or compute a new tensor"
+        )
+    old = wrap(x._data, x.meta)  # x is about to be another; this one stays
+    if x.history is not None:
+        old.requires_grad, old.history = True, x.history
+    args = tuple([old if v is x else v for v in args])
+    options = {k: old if v is x else v for k, v in options.items()}
+    new = _fitted(x, name, compute(old, *args, **options))
+    if new.history is None or new.history.op.view or np.may_share_memory(_array(new), _array(old)):
+        new = apply(ops.copy, new)
+    x._data, x.history = new._data, new.history
+    x._requires_grad = new.requires_grad
+    write_clock.write(_array(new))  # so that gradients that kept x for its old value notice
+    if x.history is not None:
+        x.history.clock = write_clock.now  # its own is the new one
+    return x
+
+
+def _array(x: Tensor) -> Any:
+    data = x._data
+    return data if isinstance(data, np.ndarray) else data.base  # a traced tensor's memory
+
+
+def _is_private(x: Tensor) -> bool:
+    """Nobody but x holds its memory, nor the results that gradients keep of it.
+
+    Counted are the references known here: x's own, those of its history, and that of the pool which
+    recycles the memory of large results.
+    """
+    for mode in active_modes():
+        if (answer := mode.is_private(x)) is not None:
+            return answer
+    data = x._data
+    known_data, known_owner = 3, 3  # x's, the name `data` and the argument; base, `owner`, argument
+    owner = owner_of(data)
+    record = x.history
+    while type(record) is Record:
+        if record.output is data:
+            known_data += 1
+        elif record.output is owner:
+            known_owner += 1
+        elif record.output is not None and owner_of(record.output) is owner:
+            known_owner += sys.getrefcount(record.output) <= 2  # the record's, and the argument
+        record = record.edges[0] if record.op.view else None
+    if owner is data:
+        return sys.getrefcount(data) <= known_data + 1  # the name `owner`
+    known_owner += pool.holds(owner)
+    return sys.getrefcount(data) <= known_data and sys.getrefcount(owner) <= known_owner
+
+
+def _fitted(x: Tensor, name: str, value: Tensor) -> Tensor:
+    """The value in x's dtype; of x's shape, or an error."""
+    if value.shape != x.shape:
+        raise ShapeError(
+            f"in-place {name}: a result of shape {value.shape} does not fit into a tensor of shape "
+            f"{x.shape}"
+        )
+    if is_narrower(x.dtype, value.dtype):
+        raise DTypeError(
+            f"in-place {name}: a {value.dtype.name} result does not fit into a {x.dtype.name} "
+            f"tensor; compute a new tensor, or use t.to(dtype)"
+        )
+    return value.to(x.dtype)
+
+
+def in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The method that replaces x by `function(x, ...)`: `exp_` from `exp`."""
+    name = function.__name__
+
+    def method(x: Tensor, *args: Any, **options: Any) -> Tensor:
+        if records(x, *args, *options.values()):
+            return rebind(x, name, function, *args, **options)
+        write(x, ops.copy, _fitted(x, name, function(x, *args, **options)))
+        return x
+
+    method.__name__ = method.__qualname__ = f"{name.rstrip('_')}_"
+    method.__doc__ = f"x becomes `{name}(x, ...)`, with the same arguments.\n"
+    return method
+
+
+def _arithmetic(op: Any, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The in-place form of an op of two operands: it writes x's memory in one pass."""
+
+    def method(x: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+        if op is ops.div and not x.dtype.is_floating_point:
+            raise DTypeError(f"in-place division would round {x.dtype.name}; use t = t / other")
+        scaled = other if alpha == 1 else elementwise.mul(other, alpha)
+        if records(x, other):
+            return rebind(x, op.name, function, scaled)
+        write(x, op, x, scaled)
+        return x
+
+    method.__name__ = method.__qualname__ = f"{op.name}_"
+    method.__doc__ = f"""x becomes `{op.name}(x, other)`, of alpha * other if alpha is given.
+
+    Raises:
+        DTypeError: the result does not fit into x's dtype (a quotient, into integers).
+    """
+    return method
+
+
+add_ = _arithmetic(ops.add, elementwise.add)
+sub_ = _arithmetic(ops.sub, elementwise.sub)
+mul_ = _arithmetic(ops.mul, elementwise.mul)
+div_ = _arithmetic(ops.div, elementwise.div)
+
+
+def copy_(x: Tensor, source: Operand, non_blocking: bool = False) -> Tensor:
     """Take over the values of `source`, which broadcasts, cast to x's dtype."""
     if type(source) in SCALAR_TYPES:
         return fill_(x, source)
-    if isinstance(source, np.ndarray):
-        source = wrap(source, meta_of_array(source))
+    if not is_tensor(source):
+        array = np.asarray(source)
+        source = wrap(array, meta_of_array(array))
+    if records(x, source):
+        return rebind(x, "copy", _copied, source)
     write(x, ops.expand, source, shape=x.shape)
     return x
 
 
-def fill_(x: Tensor, value: float) -> Tensor:
-    """Every element becomes `value`, cast to x's dtype."""
+def _copied(old: Tensor, source: Tensor) -> Tensor:
+    return apply(ops.copy, movement.expand(source, old.shape).to(old.dtype))
+
+
+def fill_(x: Tensor, value: Any) -> Tensor:
+    """Every element becomes `value`, a number or a 0-d tensor, cast to x's dtype."""
+    if is_tensor(value):
+        return copy_(x, value)
+    if records(x):
+        return rebind(x, "fill", _filled, value)
     write(x, ops.full, shape=x.shape, value=value, dtype=x.dtype)
     return x
+
+
+def _filled(old: Tensor, value: float) -> Tensor:
+    """The value everywhere; made from `old`, whose gradient is then 0."""
+    everywhere = apply(ops.full, shape=old.shape, value=True, dtype=bool_)
+    return apply(ops.where, everywhere, type(old.dtype.zero)(value), old)
 
 
 def zero_(x: Tensor) -> Tensor:
@@ -52,55 +214,46 @@ def zero_(x: Tensor) -> Tensor:
     return fill_(x, 0)
 
 
-def add_(x: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """x += alpha * other
-
-    >>> from tinytorch import no_grad, tensor
-    >>> w = tensor([1.0, 2.0], requires_grad=True)
-    >>> with no_grad():
-    ...     w.add_(tensor([1.0, 1.0]), alpha=-0.5)
-    tensor([0.5, 1.5], requires_grad=True)
-    """
-    write(x, ops.add, x, other if alpha == 1 else elementwise.mul(other, alpha))
-    return x
+def masked_fill_(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """`value`, converted to x's dtype, where the mask, which broadcasts, is true."""
+    return _masked_fill(x, mask, value)
 
 
-def sub_(x: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
-    """x -= alpha * other"""
-    write(x, ops.sub, x, other if alpha == 1 else elementwise.mul(other, alpha))
-    return x
-
-
-def mul_(x: Tensor, other: Operand) -> Tensor:
-    """x *= other"""
-    write(x, ops.mul, x, other)
-    return x
-
-
-def div_(x: Tensor, other: Operand) -> Tensor:
-    """x /= other
-
-    Raises:
-        DTypeError: x holds integers, and would have to round.
-    """
-    if not x.dtype.is_floating_point:
-        raise DTypeError(f"in-place division would round {x.dtype.name}; use t = t / other")
-    write(x, ops.div, x, other)
-    return x
-
-
-def clamp_(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+def clamp_(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Limited to [min, max], as by `clip`.
 
     Raises:
         ValueError: neither bound is given.
     """
-    return copy_(x, elementwise.clip(x, min, max))
+    return _clip(x, min, max)
 
 
-def masked_fill_(x: Tensor, mask: Tensor, value: float) -> Tensor:
-    """`value` where the mask, which broadcasts, is true."""
-    write(x, ops.where, mask, value, x)
+_masked_fill = in_place(elementwise.masked_fill)
+_clip = in_place(elementwise.clip)
+addcmul_, addcdiv_ = in_place(mathematics.addcmul), in_place(mathematics.addcdiv)
+lerp_, pow_ = in_place(mathematics.lerp), in_place(elementwise.pow)
+floor_divide_, remainder_ = in_place(elementwise.floor_divide), in_place(elementwise.remainder)
+exp_, log_, sqrt_ = in_place(elementwise.exp), in_place(elementwise.log), in_place(elementwise.sqrt)
+rsqrt_, square_ = in_place(elementwise.rsqrt), in_place(elementwise.square)
+neg_, abs_, sign_ = in_place(elementwise.neg), in_place(elementwise.abs), in_place(elementwise.sign)
+floor_, ceil_ = in_place(elementwise.floor), in_place(elementwise.ceil)
+round_, trunc_ = in_place(elementwise.round), in_place(elementwise.trunc)
+sin_, cos_, tan_ = in_place(elementwise.sin), in_place(elementwise.cos), in_place(mathematics.tan)
+tanh_, sigmoid_ = in_place(elementwise.tanh), in_place(elementwise.sigmoid)
+relu_, reciprocal_ = in_place(elementwise.relu), in_place(elementwise.reciprocal)
+logical_not_, erf_ = in_place(elementwise.logical_not), in_place(elementwise.erf)
+nan_to_num_ = in_place(mathematics.nan_to_num)
+tril_, triu_ = in_place(indexing.tril), in_place(indexing.triu)
+scatter_, scatter_add_ = in_place(scattering.scatter), in_place(scattering.scatter_add)
+index_add_, index_copy_ = in_place(scattering.index_add), in_place(scattering.index_copy)
+index_fill_, index_put_ = in_place(scattering.index_fill), in_place(scattering.index_put)
+masked_scatter_ = in_place(scattering.masked_scatter)
+
+
+def fill_diagonal_(x: Tensor, value: float) -> Tensor:
+    """`value` where all indices are equal."""
+    places = np.arange(min(x.shape))
+    setitem(x, (wrap(places, meta_of_array(places)),) * x.ndim, value)
     return x
 
 
@@ -110,7 +263,8 @@ def uniform_(
     """Random numbers evenly distributed over [low, high); see `tinytorch.rand`."""
     from tinytorch.random import rand_like
 
-    return copy_(x, rand_like(x, generator=generator) * (high - low) + low)
+    with _initializing():
+        return copy_(x, rand_like(x, generator=generator) * (high - low) + low)
 
 
 def normal_(
@@ -119,16 +273,37 @@ def normal_(
     """Random numbers of a normal distribution; see `tinytorch.randn`."""
     from tinytorch.random import randn_like
 
-    return copy_(x, randn_like(x, generator=generator) * std + mean)
+    with _initializing():
+        return copy_(x, randn_like(x, generator=generator) * std + mean)
+
+
+def _initializing() -> StateContext:
+    """Numbers are drawn by NumPy on every backend: a layer's constructor compiles nothing."""
+    return using_backend("numpy")
+
+
+def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
+    """1 with probability p, a number or a tensor that broadcasts, otherwise 0."""
+    from tinytorch.random import rand
+
+    return copy_(x, rand(x.shape, generator=generator) < p)
+
+
+def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
+    """Random numbers of the exponential distribution with this rate: -log(1 - u) / lambd."""
+    from tinytorch.random import rand_like
+
+    return copy_(x, elementwise.log1p(-rand_like(x, generator=generator)) / -lambd)
 
 
 def setitem(x: Tensor, index: Any, value: Operand) -> None:
     """x[index] = value
 
     Raises:
-        AutogradError: x or value is part of a recorded history, or x is a read-only view.
+        AutogradError: x is a leaf that requires a gradient or shares memory, and what happens is
+            being recorded; or x is a read-only view.
         IndexError, TypeError: as `x[index]`.
-        ValueError: the value does not broadcast to `x[index]`.
+        ShapeError: the value does not broadcast to `x[index]`.
 
     >>> from tinytorch import tensor
     >>> x = tensor([1, 2, 3])
@@ -136,41 +311,28 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     >>> x
     tensor([1, 0, 0])
     """
-    if is_grad_enabled() and (x.requires_grad or _requires_grad(value)):
-        raise AutogradError(
-            f"t[...] = value on a tensor of shape {x.shape} would falsify the recorded history; "
-            f"use where(mask, value, t), or write under `with no_grad():`"
-        )
+    if records(x, value):
+        rebind(x, "t[...] = value", scattering.put, index, value)
+        return
+    if not isinstance(x._data, np.ndarray) or bfloat16 in (x.dtype, getattr(value, "dtype", None)):
+        write(x, ops.copy, scattering.put(x, index, value))
+        return
     array = x._concrete("assignment to an index")
     check_not_read_only(array)
+    indexing.check_masks(x, index)
     first, second = indexing.in_two_steps(index)
-    array[first][second] = value._concrete("assignment") if is_tensor(value) else value
+    try:
+        array[first][second] = value._concrete("assignment") if is_tensor(value) else value
+    except ValueError as error:
+        raise ShapeError(f"t[...] = value: {error}") from None
     write_clock.write(array)
 
 
-def _requires_grad(value: Operand) -> bool:
-    return getattr(value, "requires_grad", False)
+iadd, isub, imul, itruediv = add_, sub_, mul_, div_
 
 
-def _augmented(
-    method: Callable[..., Tensor], operation: Callable[..., Tensor]
-) -> Callable[[Tensor, Operand], Tensor]:
-    """`t += x`: in place where nothing is recorded, otherwise the new tensor `t + x`."""
-
-    def assign(x: Tensor, other: Operand) -> Tensor:
-        if not is_grad_enabled() or not (x.requires_grad or _requires_grad(other)):
-            return method(x, other)
-        if x.requires_grad and x.history is None:
-            raise AutogradError(
-                f"in-place {operation.__name__} on a leaf that requires a gradient (shape "
-                f"{x.shape}); update it under `with no_grad():`"
-            )
-        return operation(x, other)
-
-    return assign
-
-
-iadd = _augmented(add_, elementwise.add)
-isub = _augmented(sub_, elementwise.sub)
-imul = _augmented(mul_, elementwise.mul)
-itruediv = _augmented(div_, elementwise.div)
+publish(
+    globals(),
+    hidden="records rebind in_place setitem iadd isub imul itruediv",
+    aliases={"clip_": "clamp_", "multiply_": "mul_", "subtract_": "sub_", "divide_": "div_"},
+)

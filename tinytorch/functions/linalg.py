@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply
+from tinytorch.dispatch import apply, wrap
+from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
-from tinytorch.functions import indexing, movement, reductions
+from tinytorch.functions import arrangement, indexing, movement, reductions
+from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -65,7 +70,175 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
     return movement.unsqueeze(a, 1) * movement.unsqueeze(b, 0)
 
 
-def einsum(equation: str, *operands: Tensor) -> Tensor:
+def mm(a: Tensor, b: Tensor) -> Tensor:
+    """Matrix product of two matrices, without broadcasting: (m, k) and (k, n) give (m, n).
+
+    Raises:
+        ShapeError: an operand is no matrix, or the inner dimensions differ.
+    """
+    return _of_dims("mm", a, 2, b, 2)
+
+
+def bmm(a: Tensor, b: Tensor) -> Tensor:
+    """Matrix products of a batch: (n, m, k) and (n, k, p) give (n, m, p).
+
+    Raises:
+        ShapeError: an operand is not 3-d, or batch or inner dimensions differ.
+    """
+    if a.shape[:1] != b.shape[:1]:
+        raise ShapeError(f"bmm: shapes {a.shape} and {b.shape} have different batches")
+    return _of_dims("bmm", a, 3, b, 3)
+
+
+def mv(a: Tensor, b: Tensor) -> Tensor:
+    """Matrix times vector: (m, k) and (k,) give (m,).
+
+    Raises:
+        ShapeError: the operands have other numbers of dimensions, or the inner ones differ.
+    """
+    return _of_dims("mv", a, 2, b, 1)
+
+
+def _of_dims(name: str, a: Tensor, a_dims: int, b: Tensor, b_dims: int) -> Tensor:
+    if a.ndim != a_dims or b.ndim != b_dims:
+        raise ShapeError(
+            f"{name}: shapes {a.shape} and {b.shape} must have {a_dims} and {b_dims} dimensions; "
+            f"matmul takes others"
+        )
+    return matmul(a, b)
+
+
+def _scaled_sum(x: Tensor, beta: float, product: Tensor, alpha: float) -> Tensor:
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:  # x does not count, not even its NaN
+        return product
+    return (x if beta == 1 else x * beta) + product
+
+
+def addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * (a @ b), for matrices; x broadcasts."""
+    return _scaled_sum(x, beta, mm(a, b), alpha)
+
+
+def addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * (a @ b), for a matrix and a vector; x broadcasts."""
+    return _scaled_sum(x, beta, mv(a, b), alpha)
+
+
+def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * outer(a, b); x broadcasts."""
+    return _scaled_sum(x, beta, outer(a, b), alpha)
+
+
+def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * bmm(a, b); x broadcasts."""
+    return _scaled_sum(x, beta, bmm(a, b), alpha)
+
+
+def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta * x + alpha * the sum of bmm(a, b) over the batch; x broadcasts."""
+    return _scaled_sum(x, beta, reductions.sum(bmm(a, b), 0), alpha)
+
+
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """Sum of products over the last dimensions: (..., k) and (*others, k) give (..., *others).
+
+    Raises:
+        ShapeError: the last dimensions differ.
+    """
+    if not a.ndim or not b.ndim:
+        return a * b
+    if a.shape[-1] != b.shape[-1]:
+        raise ShapeError(f"inner: shapes {a.shape} and {b.shape} differ in the last dimension")
+    product = apply(ops.matmul, movement.rows(a), movement.rows(b).mT)
+    return movement.reshape(product, a.shape[:-1] + b.shape[:-1])
+
+
+def kron(a: Tensor, b: Tensor) -> Tensor:
+    """Kronecker product: every element of a, times b, in a's place."""
+    ndim = max(a.ndim, b.ndim)
+    first, second = ((1,) * (ndim - t.ndim) + t.shape for t in (a, b))
+    left = movement.reshape(a, tuple(s for n in first for s in (n, 1)))
+    right = movement.reshape(b, tuple(s for n in second for s in (1, n)))
+    return movement.reshape(left * right, tuple(m * n for m, n in zip(first, second, strict=True)))
+
+
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
+    """Sum of products over several dimensions: the last `dims` of a and first of b, or those named.
+
+    Raises:
+        ShapeError: the dimensions that are summed have different sizes.
+
+    >>> from tinytorch import ones
+    >>> tensordot(ones(2, 3, 4), ones(4, 3, 5), dims=([2, 1], [0, 1])).shape
+    (2, 5)
+    """
+    if isinstance(dims, int):
+        dims = (range(a.ndim - dims, a.ndim), range(dims))
+    left, right = ([d % max(t.ndim, 1) for d in ds] for t, ds in zip((a, b), dims, strict=True))
+    if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
+        raise ShapeError(f"tensordot: shapes {a.shape} and {b.shape} differ in {left} and {right}")
+    kept_a = [d for d in range(a.ndim) if d not in left]
+    kept_b = [d for d in range(b.ndim) if d not in right]
+    summed = math.prod(a.shape[d] for d in left)
+    rows, columns = (a.shape[d] for d in kept_a), (b.shape[d] for d in kept_b)
+    shape = (*rows, *columns)
+    m = math.prod(a.shape[d] for d in kept_a)
+    n = math.prod(b.shape[d] for d in kept_b)
+    first = movement.reshape(movement.permute(a, *kept_a, *left), (m, summed))
+    second = movement.reshape(movement.permute(b, *right, *kept_b), (summed, n))
+    return movement.reshape(apply(ops.matmul, first, second), shape)
+
+
+def matrix_power(x: Tensor, n: int) -> Tensor:
+    """x @ x @ ... @ x, n times, by squaring; the identity for n = 0.
+
+    Raises:
+        ShapeError: x is no square matrix (or batch of them).
+        ValueError: n is negative.
+    """
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"matrix_power takes square matrices, not shape {x.shape}")
+    if n < 0:
+        raise ValueError(f"matrix_power: n must not be negative: {n}")
+    eye = np.eye(x.shape[-1], dtype=x.dtype.dtype)
+    result: Tensor | None = None
+    while n:
+        if n % 2:
+            result = x if result is None else matmul(result, x)
+        n //= 2
+        x = matmul(x, x) if n else x
+    if result is None:
+        return movement.expand(wrap(eye, meta_of_array(eye)), x.shape).clone()
+    return result
+
+
+def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
+    """The norm of a - b."""
+    return reductions.norm(a - b, p)
+
+
+def cdist(a: Tensor, b: Tensor, p: float = 2.0) -> Tensor:
+    """The distance of each row of a (..., m, k) from each row of b (..., n, k): (..., m, n)."""
+    apart = movement.unsqueeze(a, -2) - movement.unsqueeze(b, -3)
+    return reductions.norm(apart, p, -1)
+
+
+def cross(a: Tensor, b: Tensor, dim: int = -1) -> Tensor:
+    """Cross product of vectors of three components along `dim`.
+
+    Raises:
+        ShapeError: there are not three.
+    """
+    a, b = arrangement.broadcast_tensors(a, b)
+    if a.shape[dim] != 3:
+        raise ShapeError(f"cross: shape {a.shape} must have size 3 along dim {dim}")
+    next_a, next_b = (movement.roll(t, -1, dim) for t in (a, b))
+    last_a, last_b = (movement.roll(t, 1, dim) for t in (a, b))
+    return next_a * last_b - last_a * next_b
+
+
+def einsum(equation: str, *operands: Any) -> Tensor:
     """Einstein summation: `einsum("bij,bjk->bik", x, y)` is a batched matrix product.
 
     Letters name dimensions; those not in the result are summed. "..." stands for dimensions that
@@ -81,6 +254,8 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     >>> einsum("ij,j->i", x, tensor([1, 10])), einsum("ii->", x)
     (tensor([21, 43]), tensor(5))
     """
+    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+        operands = tuple(operands[0])
     terms, result = _parse(equation, operands)
     sizes = _sizes(terms, operands)
     term, value = _without_repeats(terms[0], operands[0])
@@ -151,12 +326,12 @@ def _sizes(terms: list[list[str]], operands: Sequence[Tensor]) -> dict[str, int]
 
 
 def _without_repeats(term: list[str], x: Tensor) -> tuple[list[str], Tensor]:
-    """A letter that stands twice in one term means the diagonal."""
+    """A letter that is twice in one term means the diagonal."""
     for letter in sorted({c for c in term if term.count(c) > 1}):
         while term.count(letter) > 1:
             first = term.index(letter)
             second = term.index(letter, first + 1)
-            x = indexing.diagonal(x, first, second)
+            x = indexing.diagonal(x, 0, first, second)
             term = [c for i, c in enumerate(term) if i not in (first, second)] + [letter]
     return term, x
 
@@ -196,3 +371,6 @@ def _arranged(
             extent *= sizes[letter]
         merged.append(extent)
     return movement.reshape(x, tuple(merged))
+
+
+publish(globals(), functions="einsum tensordot cdist", aliases={"ger": "outer"})

@@ -13,7 +13,13 @@ from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, as_dtype
 from tinytorch.errors import ShapeError
-from tinytorch.functions.dims import infer_size, normalize_dim, normalize_dims, shape_arguments
+from tinytorch.functions.dims import (
+    infer_size,
+    normalize_dim,
+    normalize_dims,
+    shape_arguments,
+)
+from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -30,11 +36,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    have = x.meta.shape
-    if len(shape) == 1 and shape[0] == have:  # before anything is read: gradients often ask so
-        return x
-    sizes = infer_size(shape_arguments(shape), x.meta.size)
-    return x if sizes == have else apply(ops.reshape, x, shape=sizes)
+    return apply(ops.reshape, x, shape=infer_size(shape_arguments(shape), x.meta.size))
 
 
 def view_as(x: Tensor, other: Tensor) -> Tensor:
@@ -102,7 +104,7 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     if any(s == -1 for s in sizes[: max(new, 0)]):
         raise ShapeError(f"expand: -1 cannot stand for a new dimension, as in {sizes}")
     sizes = tuple(x.shape[i - new] if s == -1 else s for i, s in enumerate(sizes))
-    return x if sizes == x.shape else apply(ops.expand, x, shape=sizes)
+    return apply(ops.expand, x, shape=sizes)
 
 
 def expand_as(x: Tensor, other: Tensor) -> Tensor:
@@ -122,7 +124,8 @@ def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     >>> squeeze(zeros(1, 3, 1)).shape, squeeze(zeros(1, 3, 1), (0, 1)).shape
     ((3,), (3, 1))
     """
-    drop = [d for d in normalize_dims(dim, x.ndim) if x.shape[d] == 1]
+    dims = () if dim == () else normalize_dims(dim, x.ndim)  # as PyTorch: () is none of them here
+    drop = [d for d in dims if x.shape[d] == 1]
     return reshape(x, tuple(s for i, s in enumerate(x.shape) if i not in drop))
 
 
@@ -136,7 +139,7 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The dimensions from `start_dim` to `end_dim` (included) made into one; 0-d becomes (1,).
 
     Raises:
-        ShapeError: `start_dim` stands behind `end_dim`.
+        ShapeError: `start_dim` is after `end_dim`.
 
     >>> from tinytorch import zeros
     >>> flatten(zeros(2, 3, 4), 1).shape
@@ -145,8 +148,10 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if x.ndim == 0:
         return reshape(x, (1,))
     start, end = normalize_dim(start_dim, x.ndim), normalize_dim(end_dim, x.ndim)
+    if start == end:
+        return x
     if start > end:
-        raise ShapeError(f"flatten: start_dim {start_dim} stands behind end_dim {end_dim}")
+        raise ShapeError(f"flatten: start_dim {start_dim} is after end_dim {end_dim}")
     merged = math.prod(x.shape[start : end + 1])
     return reshape(x, (*x.shape[:start], merged, *x.shape[end + 1 :]))
 
@@ -172,8 +177,9 @@ def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 def flip(x: Tensor, *dims: Any) -> Tensor:
-    """Reversed along the dimensions given."""
-    reverse = normalize_dims(shape_arguments(dims), x.ndim)
+    """Reversed along the dimensions given; along none if none is given."""
+    given = shape_arguments(dims)
+    reverse = normalize_dims(given, x.ndim) if given else ()
     bounds = tuple((n - 1, -1, -1) if i in reverse else (0, n, 1) for i, n in enumerate(x.shape))
     return apply(ops.slice_, x, bounds=bounds)
 
@@ -255,6 +261,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """
     if not tensors:
         raise ValueError("cat needs at least one tensor")
+    if any(t.shape == (0,) for t in tensors) and len({t.ndim for t in tensors}) > 1:
+        tensors = [t for t in tensors if t.shape != (0,)]  # PyTorch's legacy: they count as nothing
     return apply(ops.cat, *tensors, dim=normalize_dim(dim, tensors[0].ndim))
 
 
@@ -319,10 +327,11 @@ def pad(x: Tensor, padding: Sequence[int], value: float = 0) -> Tensor:
     return apply(ops.where, apply(ops.unslice, inside, shape=shape, bounds=bounds), padded, value)
 
 
-def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
-    """Windows of `size` every `step` along `dim`, as a view; the window is a new last dimension.
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of `size` every `step` along a dimension, as a view; a window is a new last
+    dimension.
 
-    Dimension `dim`, of n elements, becomes (n - size) // step + 1 windows.
+    The dimension, of n elements, becomes (n - size) // step + 1 windows.
 
     Raises:
         ShapeError: `size` is larger than n.
@@ -332,18 +341,47 @@ def unfold(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     tensor([[0, 1, 2],
             [2, 3, 4]])
     """
-    dim = normalize_dim(dim, x.ndim)
+    if not x.ndim:
+        x = reshape(x, (1,))
+        return unfold(x, 0, size, step)[0]
+    dim = normalize_dim(dimension, x.ndim)
     moved = apply(ops.unfold, transpose(x, dim, -1), size=size, step=step)
     return transpose(moved, dim, -2)
 
 
-def roll(x: Tensor, shifts: int, dim: int) -> Tensor:
-    """Shifted along `dim`; what leaves at the end comes back at the front.
+def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
+    """Shifted along one dimension or several; what leaves at the end comes back at the front.
+
+    Args:
+        shifts: by how much; one number for each dimension.
+        dims: the dimensions; None for the flattened tensor.
+
+    Raises:
+        ValueError: there are not as many shifts as dimensions.
 
     >>> from tinytorch import arange
     >>> roll(arange(5), 2, 0)
     tensor([3, 4, 0, 1, 2])
     """
-    extent = x.shape[normalize_dim(dim, x.ndim)]
-    cut = (-shifts) % extent if extent else 0
-    return cat([narrow(x, dim, cut, extent - cut), narrow(x, dim, 0, cut)], dim)
+    if dims is None or not x.ndim:
+        return reshape(roll(reshape(x, (-1,)), shifts, 0), x.shape)
+    by = [shifts] if isinstance(shifts, int) else list(shifts)
+    along = [dims] if isinstance(dims, int) else list(dims)
+    if len(by) != len(along):
+        raise ValueError(f"roll: {len(by)} shifts for {len(along)} dimensions")
+    for shift, dim in zip(by, along, strict=True):
+        extent = x.shape[normalize_dim(dim, x.ndim)]
+        cut = (-shift) % extent if extent else 0
+        x = cat([narrow(x, dim, cut, extent - cut), narrow(x, dim, 0, cut)], dim)
+    return x
+
+
+publish(
+    globals(),
+    functions="cat stack pad",
+    methods="expand expand_as view_as",
+    hidden="rows",
+    aliases={
+        "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
+    },
+)  # fmt: skip

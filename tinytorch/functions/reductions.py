@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Shape, int64
-from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.dtypes import DEFAULT_FLOAT, Shape
+from tinytorch.errors import DTypeError
 from tinytorch.functions import elementwise, indexing, movement
 from tinytorch.functions.dims import normalize_dim, normalize_dims
+from tinytorch.functions.publish import publish
 from tinytorch.op import Op
 
 if TYPE_CHECKING:
@@ -26,33 +27,43 @@ Dim = int | Sequence[int] | None
 
 
 class ValuesAndIndices(NamedTuple):
-    """Result of `max` and `min` along a dimension, `sort` and `topk`."""
+    """Result of `max` and `min` along a dimension, `sort` and its like."""
 
     values: Tensor
     indices: Tensor
 
 
-def sum(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+class MinAndMax(NamedTuple):
+    """Result of `aminmax`."""
+
+    min: Tensor
+    max: Tensor
+
+
+def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Sum of elements; integers and bool give int64.
 
     Args:
         dim: the dimension or dimensions to sum over; None for all.
         keepdim: whether they stay, with size 1.
+        dtype: to convert to before summing.
 
     >>> from tinytorch import tensor
     >>> x = tensor([[1, 2, 3], [4, 5, 6]])
     >>> sum(x), sum(x, 0), sum(x, 1, keepdim=True).shape
     (tensor(21), tensor([5, 7, 9]), (2, 1))
     """
+    x = _converted(x, dtype)
     return apply(ops.sum, x, dims=normalize_dims(dim, x.ndim), keepdim=keepdim)
 
 
-def mean(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Arithmetic mean: the sum, divided by the number of elements; NaN over none.
 
     Args:
         dim: the dimension or dimensions to average over; None for all.
         keepdim: whether they stay, with size 1.
+        dtype: to convert to first.
 
     Raises:
         DTypeError: the tensor is not floating-point.
@@ -61,8 +72,8 @@ def mean(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     >>> mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1)
     tensor([1.5, 4.5])
     """
-    if not x.dtype.is_floating_point:
-        raise DTypeError(f"mean takes floating-point tensors, not {x.dtype.name}; use x.float()")
+    x = _converted(x, dtype)
+    _only_floating("mean", x)
     dims = normalize_dims(dim, x.ndim)
     total = apply(ops.sum, x, dims=dims, keepdim=keepdim)
     return apply(ops.div, total, math.prod(x.shape[d] for d in dims))
@@ -104,7 +115,7 @@ def max(
         return amax(x)
     if not isinstance(dim, int):
         return elementwise.maximum(x, dim)
-    return _at(x, argmax(x, dim, keepdim=True), dim, keepdim)
+    return at_index(x, argmax(x, dim, keepdim=True), dim, keepdim)
 
 
 def min(
@@ -118,10 +129,11 @@ def min(
         return amin(x)
     if not isinstance(dim, int):
         return elementwise.minimum(x, dim)
-    return _at(x, argmin(x, dim, keepdim=True), dim, keepdim)
+    return at_index(x, argmin(x, dim, keepdim=True), dim, keepdim)
 
 
-def _at(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
+def at_index(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
+    """The elements at the places that a reduction with `keepdim` found, and those places."""
     values = indexing.gather(x, dim, index) if x.ndim else x
     if keepdim or not x.ndim:
         return ValuesAndIndices(values, index)
@@ -158,47 +170,7 @@ def _arg(op: Op, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     return apply(op, x, dim=normalize_dim(dim, x.ndim), keepdim=keepdim)
 
 
-def sort(x: Tensor, dim: int = -1, descending: bool = False) -> ValuesAndIndices:
-    """Elements in order along `dim`, with where they stood; equal ones keep their order.
-
-    >>> from tinytorch import tensor
-    >>> sort(tensor([3, 1, 2]))
-    ValuesAndIndices(values=tensor([1, 2, 3]), indices=tensor([1, 2, 0]))
-    """
-    return _at(x, argsort(x, dim, descending), dim, keepdim=True)
-
-
-def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
-    """Indices that would sort along `dim`; equal elements keep their order, NaN is the largest.
-
-    >>> from tinytorch import tensor
-    >>> argsort(tensor([10, 30, 20]), descending=True)
-    tensor([1, 2, 0])
-    """
-    if x.ndim == 0:
-        normalize_dim(dim, 0)
-        return apply(ops.full, shape=(), value=0, dtype=int64)
-    return apply(ops.argsort, x, dim=normalize_dim(dim, x.ndim), descending=descending)
-
-
-def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True) -> ValuesAndIndices:
-    """The k largest (or smallest) elements along `dim`, in order, with their indices.
-
-    Raises:
-        ShapeError: there are fewer than k elements along `dim`, or k is negative.
-
-    >>> from tinytorch import tensor
-    >>> topk(tensor([3, 1, 4, 1, 5]), 2)
-    ValuesAndIndices(values=tensor([5, 4]), indices=tensor([4, 2]))
-    """
-    extent = x.shape[normalize_dim(dim, x.ndim)]
-    if not 0 <= k <= extent:
-        raise ShapeError(f"topk: k={k} is not within 0 and {extent}, the size of dim {dim}")
-    index = movement.narrow(argsort(x, dim, descending=largest), dim, 0, k)
-    return ValuesAndIndices(indexing.gather(x, dim, index), index)
-
-
-def prod(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Product of elements, by multiplying halves; so gradients are right where elements are 0.
 
     Integers and bool give int64; over no elements it is 1.
@@ -209,12 +181,13 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     >>> x.grad
     tensor([0., 6., 0.])
     """
+    x = _converted(x, dtype)
     if dim is None or x.ndim == 0:
         product = _prod_last(movement.reshape(x, (-1,)))
         return movement.reshape(product, (1,) * x.ndim) if keepdim else product
     dim = normalize_dim(dim, x.ndim)
     product = _prod_last(movement.transpose(x, dim, -1))
-    # what was last now stands at `dim`
+    # what was last now is at `dim`
     product = movement.unsqueeze(product, -1)
     product = movement.transpose(product, dim, -1)
     return product if keepdim else movement.squeeze(product, dim)
@@ -234,39 +207,71 @@ def _prod_last(x: Tensor) -> Tensor:
     return movement.squeeze(x, -1)
 
 
-def var(x: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False) -> Tensor:
+def var(
+    x: Tensor,
+    dim: Dim | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float = 1,
+) -> Tensor:
     """sum((x - mean(x))^2) / (n - correction).
 
     Args:
-        dim: the dimension or dimensions of the n elements; None for all.
+        dim: the dimension or dimensions of the n elements; None for all. A bool here is `unbiased`.
+        unbiased: False for correction 0, True for 1.
+        keepdim: whether the dimensions stay, with size 1.
         correction: 1 to estimate the variance of what x is a sample of without bias (Bessel's
             correction), 0 for that of the elements themselves. n <= correction divides by 0.
-        keepdim: whether the dimensions stay, with size 1.
 
     Raises:
         DTypeError: the tensor is not floating-point.
 
     >>> from tinytorch import tensor
     >>> x = tensor([1.0, 2.0, 3.0, 4.0])
-    >>> var(x), var(x, correction=0)
+    >>> var(x), var(x, unbiased=False)
     (tensor(1.6667), tensor(1.25))
     """
-    if not x.dtype.is_floating_point:
-        raise DTypeError(f"var takes floating-point tensors, not {x.dtype.name}; use x.float()")
+    _only_floating("var", x)
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        correction = int(unbiased)
     dims = normalize_dims(dim, x.ndim)
     deviation = x - mean(x, dims, keepdim=True)
-    total = sum(deviation * deviation, dims, keepdim)
+    total = apply(ops.sum, deviation * deviation, dims=dims, keepdim=keepdim)
     count = math.prod(x.shape[d] for d in dims) - correction
     return apply(ops.div, total, float(count if count > 0 else 0))
 
 
-def std(x: Tensor, dim: Dim = None, correction: int = 1, keepdim: bool = False) -> Tensor:
-    """Standard deviation: the square root of `var`.
+def std(
+    x: Tensor,
+    dim: Dim | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float = 1,
+) -> Tensor:
+    """Standard deviation: the square root of `var`. Where it is 0, so is its gradient.
+
+    Args are those of `var`.
 
     Raises:
         DTypeError: the tensor is not floating-point.
     """
-    return apply(ops.sqrt, var(x, dim, correction, keepdim))
+    return _root(var(x, dim, unbiased, keepdim, correction=correction), 2)
+
+
+def var_mean(x: Tensor, dim: Dim | bool = None, **options: Any) -> tuple[Tensor, Tensor]:
+    """`var` and `mean` of the same elements; options are those of `var`."""
+    over = None if isinstance(dim, bool) else dim
+    return var(x, dim, **options), mean(x, over, options.get("keepdim", False))
+
+
+def std_mean(x: Tensor, dim: Dim | bool = None, **options: Any) -> tuple[Tensor, Tensor]:
+    """`std` and `mean` of the same elements; options are those of `var`."""
+    over = None if isinstance(dim, bool) else dim
+    return std(x, dim, **options), mean(x, over, options.get("keepdim", False))
 
 
 def all(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
@@ -281,16 +286,27 @@ def any(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     return apply(ops.ne, sum(apply(ops.ne, x, 0), dim, keepdim), 0)
 
 
-def cumsum(x: Tensor, dim: int) -> Tensor:
-    """out[i] = x[0] + ... + x[i] along `dim`, in x's shape; integers and bool give int64.
+def nansum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """`sum` of the elements that are not NaN."""
+    x = _converted(x, dtype)
+    return sum(apply(ops.where, apply(ops.ne, x, x), x.dtype.zero, x), dim, keepdim)
 
-    >>> from tinytorch import tensor
-    >>> cumsum(tensor([1, 2, 3]), 0)
-    tensor([1, 3, 6])
-    """
-    if x.ndim == 0:
-        return sum(x)
-    return apply(ops.cumsum, x, dim=normalize_dim(dim, x.ndim))
+
+def nanmean(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+    """`mean` of the elements that are not NaN; NaN where there is none."""
+    _only_floating("nanmean", x)
+    counted = sum(apply(ops.eq, x, x), dim, keepdim)
+    return apply(ops.div, nansum(x, dim, keepdim), counted.to(x.dtype))
+
+
+def count_nonzero(x: Tensor, dim: Dim = None) -> Tensor:
+    """How many elements are not 0, as int64."""
+    return sum(apply(ops.ne, x, 0), dim)
+
+
+def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinAndMax:
+    """`amin` and `amax` in one call."""
+    return MinAndMax(amin(x, dim, keepdim), amax(x, dim, keepdim))
 
 
 def logsumexp(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
@@ -307,7 +323,9 @@ def logsumexp(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     tensor(1000.6932)
     """
     dims = normalize_dims(dim, x.ndim)
-    largest = amax(x, dims, keepdim=True).detach()
+    if not x.dtype.is_floating_point:
+        x = x.to(DEFAULT_FLOAT)
+    largest = apply(ops.amax, x, dims=dims, keepdim=True).detach()
     # an infinite largest element must not be subtracted from itself
     shift = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
     total = elementwise.log(sum(elementwise.exp(x - shift), dims, keepdim=True)) + shift
@@ -318,7 +336,7 @@ def _without(shape: Shape, dims: tuple[int, ...]) -> Shape:
     return tuple(n for i, n in enumerate(shape) if i not in dims)
 
 
-def softmax(x: Tensor, dim: int) -> Tensor:
+def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """exp(x) / sum(exp(x)) along `dim`, in x's shape, computed without overflow.
 
     Raises:
@@ -330,10 +348,11 @@ def softmax(x: Tensor, dim: int) -> Tensor:
     >>> softmax(tensor([1000.0, 1000.0]), 0)
     tensor([0.5, 0.5])
     """
+    x = _converted(x, dtype)
     return apply(ops.softmax, x, dim=normalize_dim(dim, x.ndim))
 
 
-def log_softmax(x: Tensor, dim: int) -> Tensor:
+def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """x - logsumexp(x) along `dim`: log(softmax(x)) without overflow and without log(0).
 
     Raises:
@@ -343,27 +362,67 @@ def log_softmax(x: Tensor, dim: int) -> Tensor:
     >>> log_softmax(tensor([0.0, 1000.0]), 0)
     tensor([-1000.,     0.])
     """
+    x = _converted(x, dtype)
     return apply(ops.log_softmax, x, dim=normalize_dim(dim, x.ndim))
 
 
-def norm(x: Tensor, p: float = 2, dim: Dim = None, keepdim: bool = False) -> Tensor:
-    """(sum |x|^p)^(1/p); p may be 1, 2, infinity (the largest |x|) or another positive number.
+def norm(
+    x: Tensor, p: float | str = 2, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """(sum |x|^p)^(1/p). Where it is 0, so is its gradient.
+
+    Args:
+        p: a number from 0 up; infinity for the largest |x|, -infinity for the smallest, 0 for how
+            many are not 0, "fro" for 2.
+        dim: the dimension or dimensions to reduce; None for all.
+        keepdim: whether they stay, with size 1.
+
+    Raises:
+        DTypeError: the tensor is not floating-point.
 
     >>> from tinytorch import tensor
     >>> x = tensor([3.0, -4.0])
     >>> norm(x), norm(x, 1), norm(x, math.inf)
     (tensor(5.), tensor(7.), tensor(4.))
     """
-    if not p > 0:
-        raise ValueError(f"norm: p must be positive, not {p}")
+    _only_floating("norm", x)
+    if p == "fro":
+        p = 2
+    if isinstance(p, str) or (p < 0 and p != -math.inf):
+        raise ValueError(f"norm: p must be a number from 0 up, -inf, or 'fro', not {p!r}")
+    x = _converted(x, dtype)
     if p == 2:
-        return elementwise.sqrt(sum(x * x, dim, keepdim))
+        return _root(sum(x * x, dim, keepdim), 2)
     magnitude = elementwise.abs(x)
     if p == 1:
         return sum(magnitude, dim, keepdim)
-    if p == math.inf:
-        return amax(magnitude, dim, keepdim)
-    return elementwise.pow(sum(elementwise.pow(magnitude, p), dim, keepdim), 1 / p)
+    if p == 0:
+        return sum(apply(ops.ne, x, 0), dim, keepdim).to(x.dtype)
+    if p in (math.inf, -math.inf):
+        return (amax if p > 0 else amin)(magnitude, dim, keepdim)
+    zero = apply(ops.eq, x, 0)  # for p < 1 the derivative there is infinite
+    powers = elementwise.pow(apply(ops.where, zero, 1.0, magnitude), p)
+    return _root(sum(apply(ops.where, zero, 0.0, powers), dim, keepdim), p)
+
+
+def _root(total: Tensor, p: float) -> Tensor:
+    """total^(1/p) of sums that are not negative; the gradient where the sum is 0 is 0.
+
+    There the derivative is infinite, and infinity times the 0 of the terms would be NaN.
+    """
+    zero = apply(ops.eq, total, 0)
+    safe = apply(ops.where, zero, 1.0, total)
+    root = apply(ops.sqrt, safe) if p == 2 else elementwise.pow(safe, 1 / p)
+    return apply(ops.where, zero, 0.0, root)
+
+
+def _converted(x: Tensor, dtype: Any) -> Tensor:
+    return x if dtype is None else x.to(dtype)
+
+
+def _only_floating(name: str, x: Tensor) -> None:
+    if not x.dtype.is_floating_point:
+        raise DTypeError(f"{name} takes floating-point tensors, not {x.dtype.name}; use x.float()")
 
 
 def sum_to(x: Tensor, shape: Shape) -> Tensor:
@@ -387,4 +446,7 @@ def sum_to(x: Tensor, shape: Shape) -> Tensor:
         return x
     new = x.ndim - len(shape)
     dims = tuple(i for i in range(x.ndim) if i < new or (shape[i - new] == 1 and x.shape[i] != 1))
-    return movement.reshape(sum(x, dims), shape)
+    return movement.reshape(apply(ops.sum, x, dims=dims, keepdim=False), shape)
+
+
+publish(globals(), hidden="at_index sum_to")

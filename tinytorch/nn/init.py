@@ -6,16 +6,18 @@ import math
 
 import numpy as np
 
+from tinytorch.absent import names_of
 from tinytorch.autograd import no_grad
 from tinytorch.dtypes import Shape
 from tinytorch.errors import ShapeError
-from tinytorch.random import Generator, randn
+from tinytorch.random import Generator, rand, randn
 from tinytorch.tensor import Tensor
 
 _GAINS = {
     "linear": 1.0,
     "conv1d": 1.0,
     "conv2d": 1.0,
+    **{f"conv{kind}{d}d": 1.0 for kind, d in (("", 3), *(("_transpose", d) for d in (1, 2, 3)))},
     "sigmoid": 1.0,
     "tanh": 5 / 3,
     "relu": math.sqrt(2),
@@ -27,7 +29,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor that keeps the variance of a signal through a nonlinearity.
 
     Args:
-        nonlinearity: linear, conv1d, conv2d, sigmoid, tanh, relu, selu or leaky_relu.
+        nonlinearity: linear, conv1d to conv_transpose3d, sigmoid, tanh, relu, selu, leaky_relu.
         param: the negative slope of leaky_relu, by default 0.01.
 
     Raises:
@@ -83,10 +85,10 @@ def normal_(
         return tensor.normal_(mean, std, generator=generator)
 
 
-def constant_(tensor: Tensor, value: float) -> Tensor:
-    """Every element is `value`."""
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """Every element is `val`."""
     with no_grad():
-        return tensor.fill_(value)
+        return tensor.fill_(val)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
@@ -186,6 +188,84 @@ def kaiming_std(shape: Shape, a: float, mode: str, nonlinearity: str) -> float:
     return calculate_gain(nonlinearity, a) / math.sqrt(max(fans[mode], 1))
 
 
+def trunc_normal_(
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normally distributed, and within [a, b]: numbers outside are drawn again.
+
+    Raises:
+        ValueError: a is not below b, or [a, b] is more than 6 deviations from the mean.
+    """
+    if not a < b or a > mean + 6 * std or b < mean - 6 * std:
+        raise ValueError(
+            f"trunc_normal_: nothing to draw from [{a}, {b}] with mean {mean} and std {std}"
+        )
+    values = randn(tensor.shape, dtype="float64", generator=generator).numpy() * std + mean
+    while (outside := (values < a) | (values > b)).any():
+        again = randn(int(outside.sum()), dtype="float64", generator=generator)
+        values[outside] = again.numpy() * std + mean
+    with no_grad():
+        return tensor.copy_(values)
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity matrix: 1 on the diagonal, 0 elsewhere.
+
+    Raises:
+        ShapeError: it is no matrix.
+    """
+    if tensor.ndim != 2:
+        raise ShapeError(f"eye_ needs a matrix, not shape {tensor.shape}")
+    with no_grad():
+        return tensor.copy_(np.eye(tensor.shape[0], tensor.shape[1]))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Convolution kernels that pass each input channel on, as far as there are output channels.
+
+    Args:
+        tensor: (out, in / groups, ...) of three to five dimensions.
+        groups: each passes its own channels on.
+
+    Raises:
+        ShapeError: other dimensions, or channels that do not split into the groups.
+    """
+    if not 3 <= tensor.ndim <= 5 or tensor.shape[0] % groups:
+        raise ShapeError(f"dirac_ needs kernels (out, in, ...) of {groups} groups: {tensor.shape}")
+    values, each = np.zeros(tensor.shape), tensor.shape[0] // groups
+    centre = tuple(n // 2 for n in tensor.shape[2:])
+    for group in range(groups):
+        for i in range(min(each, tensor.shape[1])):
+            values[(group * each + i, i, *centre)] = 1
+    with no_grad():
+        return tensor.copy_(values)
+
+
+def sparse_(
+    tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None
+) -> Tensor:
+    """Normally distributed, but for a share of `sparsity` of each column, which is 0.
+
+    Raises:
+        ShapeError: it is no matrix.
+
+    Source: J. Martens, "Deep learning via Hessian-free optimization", 2010.
+    """
+    if tensor.ndim != 2:
+        raise ShapeError(f"sparse_ needs a matrix, not shape {tensor.shape}")
+    rows = tensor.shape[0]
+    order = np.argsort(rand(tensor.shape, generator=generator).numpy(), axis=0)
+    values = randn(tensor.shape, dtype="float64", generator=generator).numpy() * std
+    np.put_along_axis(values, order[: math.ceil(sparsity * rows)], 0, axis=0)
+    with no_grad():
+        return tensor.copy_(values)
+
+
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """A matrix (first dimension, all others) with orthonormal rows or columns, times `gain`.
 
@@ -210,3 +290,6 @@ def reset_weight_and_bias(weight: Tensor, bias: Tensor | None) -> None:
     uniform_(weight, -bound, bound)
     if bias is not None:
         uniform_(bias, -bound, bound)
+
+
+__getattr__ = names_of("torch.nn.init")  # names of PyTorch's that are not here

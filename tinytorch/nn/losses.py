@@ -1,7 +1,8 @@
-"""Losses as modules. Formulas, shapes and errors stand at the functions in `nn.functional`."""
+"""Losses as modules. Formulas, shapes and errors are at the functions in `nn.functional`."""
 
 from __future__ import annotations
 
+from tinytorch.absent import accepts_size_average
 from tinytorch.nn import functional as F
 from tinytorch.nn.functional.cross_entropy import IGNORE
 from tinytorch.nn.functional.reduction import REDUCTIONS, check_reduction
@@ -9,7 +10,7 @@ from tinytorch.nn.module import Module
 from tinytorch.tensor import Tensor
 
 
-class _Loss(Module):
+class Loss(Module):
     """What all losses share.
 
     Args:
@@ -21,6 +22,9 @@ class _Loss(Module):
 
     reductions: tuple[str, ...] = REDUCTIONS
 
+    def __init_subclass__(cls) -> None:
+        cls.__init__ = accepts_size_average(cls.__init__)  # type: ignore[method-assign]
+
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = check_reduction(reduction, self.reductions)
@@ -29,7 +33,7 @@ class _Loss(Module):
         return f"reduction={self.reduction!r}"
 
 
-class MSELoss(_Loss):
+class MSELoss(Loss):
     """(input - target)^2"""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -37,7 +41,7 @@ class MSELoss(_Loss):
         return F.mse_loss(input, target, self.reduction)
 
 
-class L1Loss(_Loss):
+class L1Loss(Loss):
     """|input - target|"""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -45,7 +49,7 @@ class L1Loss(_Loss):
         return F.l1_loss(input, target, self.reduction)
 
 
-class HuberLoss(_Loss):
+class HuberLoss(Loss):
     """d^2 / 2 where |d| <= delta, delta * (|d| - delta / 2) elsewhere, for d = input - target."""
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -57,7 +61,7 @@ class HuberLoss(_Loss):
         return F.huber_loss(input, target, self.reduction, self.delta)
 
 
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(Loss):
     """HuberLoss / beta, and for beta = 0 L1Loss."""
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
@@ -69,7 +73,7 @@ class SmoothL1Loss(_Loss):
         return F.smooth_l1_loss(input, target, self.reduction, self.beta)
 
 
-class CrossEntropyLoss(_Loss):
+class CrossEntropyLoss(Loss):
     """-log(softmax(input)[target]), for logits and class indices or class probabilities.
 
     Args:
@@ -105,7 +109,7 @@ class CrossEntropyLoss(_Loss):
         )
 
 
-class NLLLoss(_Loss):
+class NLLLoss(Loss):
     """-input[target], for log probabilities.
 
     Args:
@@ -128,7 +132,7 @@ class NLLLoss(_Loss):
         )
 
 
-class BCELoss(_Loss):
+class BCELoss(Loss):
     """-(target * log(input) + (1 - target) * log(1 - input)), for probabilities.
 
     Args:
@@ -147,7 +151,7 @@ class BCELoss(_Loss):
         return F.binary_cross_entropy(input, target, self.weight, self.reduction)
 
 
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(Loss):
     """BCELoss of sigmoid(input), exact for logits of any size.
 
     Args:
@@ -176,7 +180,7 @@ class BCEWithLogitsLoss(_Loss):
         )
 
 
-class KLDivLoss(_Loss):
+class KLDivLoss(Loss):
     """target * (log(target) - input), for log probabilities as input.
 
     Args:

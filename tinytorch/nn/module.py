@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
-from tinytorch.dtypes import DType, as_dtype
+from tinytorch.absent import attributes_of, conversion_target
+from tinytorch.creation import zeros_like
+from tinytorch.dtypes import DType
 from tinytorch.errors import DTypeError
-from tinytorch.history import write_clock
-from tinytorch.nn.hooks import ForwardHook, Hooks, PreHook, RemovableHandle
+from tinytorch.history import structure, write_clock
+from tinytorch.nn.hooks import Hook, Hooks, RemovableHandle
 from tinytorch.nn.parameter import Parameter
 from tinytorch.nn.state import IncompatibleKeys, load_state_dict, state_dict
+from tinytorch.nn.store import Store
 from tinytorch.nn.summary import format_module
 from tinytorch.tensor import Tensor
 
@@ -30,14 +33,15 @@ class Module:
 
     What an attribute is, is told by its type: a `Parameter` is trained, a `Module` is a child. A
     tensor that is neither trained nor temporary is registered by `register_buffer`. A module keeps
-    no other tables, so nothing breaks if `super().__init__()` is forgotten.
+    no other tables, so nothing breaks if `super().__init__()` is forgotten; `_parameters`,
+    `_buffers` and `_modules` are views of the attributes.
 
     Attributes:
         training: True in training mode, False in evaluation mode; `train()` and `eval()` set it.
     """
 
     training: bool = True
-    _buffers: Mapping[str, bool] = MappingProxyType({})  # name -> whether state_dict has it
+    _persistent: Mapping[str, bool] = MappingProxyType({})  # of buffers: does state_dict have it?
     _hooks: Hooks | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -53,17 +57,39 @@ class Module:
 
     # -- what it is made of ------------------------------------------------------------------------
 
+    @property
+    def _parameters(self) -> Store:
+        return Store(self, lambda _, v: isinstance(v, Parameter), self.register_parameter)
+
+    @property
+    def _buffers(self) -> Store:
+        def belongs(name: str, value: Any) -> bool:
+            return name in self._persistent and isinstance(value, Tensor)
+
+        return Store(self, belongs, self.register_buffer)
+
+    @property
+    def _modules(self) -> Store:
+        return Store(self, lambda _, v: isinstance(v, Module), self.add_module)
+
+    @_modules.setter
+    def _modules(self, modules: Mapping[str, Module]) -> None:
+        given = dict(modules)
+        self._modules.clear()
+        for name, module in given.items():
+            self.add_module(name, module)
+
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules that are attributes of this one, with their names."""
-        return iter([(k, v) for k, v in vars(self).items() if isinstance(v, Module)])
+        """The modules that are attributes of this one, each once, with their (first) names."""
+        seen: set[int] = set()
+        for name, module in self.own_modules():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield name, module
 
     def children(self) -> Iterator[Module]:
         """The modules that are attributes of this one, each once."""
-        seen: set[int] = set()
-        for _, module in self.named_children():
-            if id(module) not in seen:
-                seen.add(id(module))
-                yield module
+        return (module for _, module in self.named_children())
 
     def named_modules(
         self, prefix: str = "", remove_duplicate: bool = True
@@ -71,7 +97,7 @@ class Module:
         """This module and all below it, parents first, with dotted names.
 
         Each child's name is its parent's, a dot and its own. Children come in the order of
-        `named_children`, each followed by all that is below it.
+        `own_modules`, each followed by all that is below it.
 
         Args:
             prefix: the name of this module; "" unless given, and then no dot follows it.
@@ -92,11 +118,15 @@ class Module:
             seen.add(id(module))
             yield name, module
             dot, path = f"{name}." if name else "", (*above, id(module))
-            stack += [(dot + n, m, path) for n, m in module.named_children()][::-1]
+            stack += [(dot + n, m, path) for n, m in module.own_modules()][::-1]
 
     def modules(self) -> Iterator[Module]:
         """This module and all below it, each once, parents first."""
         return (module for _, module in self.named_modules())
+
+    def own_modules(self) -> list[tuple[str, Module]]:
+        """The modules that are attributes of this one, with their names; one may have several."""
+        return [(k, v) for k, v in vars(self).items() if isinstance(v, Module)]
 
     def own_parameters(self) -> list[tuple[str, Parameter]]:
         """The parameters that are attributes of this very module, with their names."""
@@ -108,7 +138,7 @@ class Module:
         Args:
             persistent: only those that belong to the `state_dict`.
         """
-        names = [name for name, kept in self._buffers.items() if kept or not persistent]
+        names = [name for name, kept in self._persistent.items() if kept or not persistent]
         return [(k, v) for k in names if (v := vars(self).get(k)) is not None]
 
     def named_parameters(
@@ -117,7 +147,7 @@ class Module:
         """All parameters with dotted names, a module's own before its children's.
 
         Args:
-            prefix: stands in front of all names.
+            prefix: is put before all names.
             recurse: also those of the modules below.
             remove_duplicate: give a shared parameter only once, by its first name.
         """
@@ -160,7 +190,7 @@ class Module:
         """
         module = self
         for name in target.split(".") if target else []:
-            children = dict(module.named_children())
+            children = dict(module.own_modules())
             if name not in children:
                 raise AttributeError(
                     f"{type(self).__name__} has no module {target!r}: {type(module).__name__} has "
@@ -168,6 +198,30 @@ class Module:
                 )
             module = children[name]
         return module
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter of a dotted name.
+
+        Raises:
+            AttributeError: there is none; the message lists those there are where the path ends.
+        """
+        found: Parameter = self._get(target, "parameter", Module.own_parameters)
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of a dotted name; raises as `get_parameter`."""
+        found: Tensor = self._get(target, "buffer", Module.own_buffers)
+        return found
+
+    def _get(self, target: str, kind: str, own: Callable[..., list[tuple[str, Any]]]) -> Any:
+        path, _, name = target.rpartition(".")
+        found = dict(own(self.get_submodule(path)))
+        if name not in found:
+            raise AttributeError(
+                f"{type(self).__name__} has no {kind} {target!r}: "
+                f"{path or type(self).__name__} has {', '.join(found) or 'none'}"
+            )
+        return found[name]
 
     # -- making it ---------------------------------------------------------------------------------
 
@@ -180,24 +234,39 @@ class Module:
                     f"would take it from the optimizer: assign a Parameter, or write into it by "
                     f"{name}.copy_(...) under no_grad()"
                 )
-            if name in self._buffers and not isinstance(value, Tensor):
+            if name in self._persistent and not isinstance(value, Tensor):
                 raise TypeError(
                     f"{type(self).__name__}.{name} is a buffer: assign a Tensor or None, not "
                     f"{type(value).__name__}"
                 )
+            if isinstance(held, Module) and not isinstance(value, (Parameter, Module)):
+                raise TypeError(
+                    f"{type(self).__name__}.{name} is a Module: assign a Module or None, not "
+                    f"{type(value).__name__}; for another kind of thing `del` it first"
+                )
         super().__setattr__(name, value)
+        if held is not value:
+            structure.count()
 
-    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """As `self.name = parameter`; None stands for a parameter that this module goes without.
+    __getattr__ = attributes_of("torch.nn.Module")  # names of PyTorch's that are not here
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        structure.count()
+        if name in self._persistent:
+            self._persistent = {k: v for k, v in self._persistent.items() if k != name}
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """As `self.name = param`; None stands for a parameter that this module goes without.
 
         Raises:
             TypeError: it is no Parameter.
             ValueError: the name is taken, or cannot be part of a dotted name.
         """
-        if parameter is not None and not isinstance(parameter, Parameter):
-            raise TypeError(f"parameter {name!r} must be a Parameter, not {_kind(parameter)}")
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(f"parameter {name!r} must be a Parameter, not {_kind(param)}")
         self._check_new(name)
-        setattr(self, name, parameter)
+        setattr(self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Keep a tensor that is part of the module but not trained, as attribute `name`.
@@ -212,26 +281,31 @@ class Module:
         """
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"buffer {name!r} must be a Tensor, not {_kind(tensor)}")
-        self._check_new(name)
-        self._buffers = {**self._buffers, name: persistent}
+        self._check_new(name, own=name in self._persistent)
+        self._persistent = {**self._persistent, name: persistent}
         setattr(self, name, tensor)
 
-    def add_module(self, name: str, module: Module) -> None:
-        """As `self.name = module`.
+    def add_module(self, name: str, module: Module | None) -> None:
+        """As `self.name = module`, which also replaces a module of this name.
 
         Raises:
             TypeError: it is no Module.
             ValueError: the name is taken, or cannot be part of a dotted name.
         """
-        if not isinstance(module, Module):
-            raise TypeError(f"module {name!r} must be a Module, not {_kind(module)}")
-        self._check_new(name)
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(
+                f"module {name!r} must be a Module, not {_kind(module)} ({module!r:.40}); give it "
+                f"an instance of a Module"
+            )
+        self._check_new(name, own=isinstance(vars(self).get(name), Module))
         setattr(self, name, module)
 
-    def _check_new(self, name: str) -> None:
-        if not name or "." in name:
-            raise ValueError(f"a name must not be empty or have a dot in it: {name!r}")
-        if hasattr(self, name):
+    register_module = add_module
+
+    def _check_new(self, name: str, own: bool = False) -> None:
+        if not isinstance(name, str) or not name or "." in name:
+            raise ValueError(f"a name must be text, not be empty, and have no dot in it: {name!r}")
+        if not own and (hasattr(type(self), name) or vars(self).get(name) is not None):
             raise ValueError(f"{type(self).__name__} has an attribute {name!r} already")
 
     # -- changing all of it ------------------------------------------------------------------------
@@ -258,26 +332,34 @@ class Module:
             parameter.requires_grad_(requires_grad)
         return self
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of all parameters."""
-        for _, module in self.named_modules():
-            for _, parameter in module.own_parameters():
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or write zeros into them."""
+        for parameter in self.parameters():
+            if set_to_none or parameter.grad is None:
                 parameter.grad = None
+            else:
+                parameter.grad = zeros_like(parameter.grad)
 
-    def apply(self, function: Callable[[Module], Any]) -> Self:
-        """Call `function` on every module, children before parents; for initialization."""
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
+        """Call `fn` on every module, children before parents; for initialization."""
         for child in self.children():
-            child.apply(function)
-        function(self)
+            child.apply(fn)
+        fn(self)
         return self
 
-    def to(self, dtype: Any) -> Self:
+    def to(self, *target: Any, **keywords: Any) -> Self:
         """Convert the floating-point parameters and buffers. The objects stay the same ones.
 
+        Args:
+            target, keywords: a dtype, or PyTorch's other forms, as for `Tensor.to`.
+
         Raises:
-            DTypeError: `dtype` is not a floating-point type.
+            DTypeError: the dtype is not a floating-point type.
+            RuntimeError: it is a device other than the CPU.
         """
-        kind = as_dtype(dtype)
+        kind, _ = conversion_target(target, keywords)
+        if kind is None:
+            return self
         if not kind.is_floating_point:
             raise DTypeError(f"a module's dtype must be floating-point, not {kind.name}")
         for tensor in (*self.parameters(), *self.buffers()):
@@ -292,6 +374,10 @@ class Module:
     def double(self) -> Self:
         """Convert to float64."""
         return self.to("float64")
+
+    def half(self) -> Self:
+        """Convert to float16."""
+        return self.to("float16")
 
     # -- state, hooks, text ------------------------------------------------------------------------
 
@@ -311,13 +397,40 @@ class Module:
         """
         return load_state_dict(self, state, strict)
 
-    def register_forward_pre_hook(self, hook: PreHook) -> RemovableHandle:
-        """Call `hook(module, args)` before `forward`; what it returns replaces the arguments."""
-        return RemovableHandle(self._own_hooks().before, hook)
+    def register_forward_pre_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args)` before `forward`; what it returns replaces the arguments.
 
-    def register_forward_hook(self, hook: ForwardHook) -> RemovableHandle:
-        """Call `hook(module, args, out)` after `forward`; what it returns replaces the result."""
-        return RemovableHandle(self._own_hooks().after, hook)
+        Args:
+            prepend: call it before the hooks that are there.
+            with_kwargs: call `hook(module, args, kwargs)`, which returns both or None.
+        """
+        return self._own_hooks().before.add(hook, prepend, with_kwargs)
+
+    def register_forward_hook(
+        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call `hook(module, args, out)` after `forward`; what it returns replaces the result.
+
+        Args:
+            prepend: call it before the hooks that are there.
+            with_kwargs: call `hook(module, args, kwargs, out)`.
+        """
+        return self._own_hooks().after.add(hook, prepend, with_kwargs)
+
+    def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` when the gradients of the inputs are known.
+
+        Both are tuples, of one gradient (or None) for each positional argument and each result.
+        What the hook returns replaces the gradients of the inputs.
+        """
+        return self._own_hooks().backward.add(hook, prepend)
+
+    def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
+        """Call `hook(module, grad_output)` when the gradients of the results are known; what it
+        returns replaces them."""
+        return self._own_hooks().before_backward.add(hook, prepend)
 
     def _own_hooks(self) -> Hooks:
         if self._hooks is None:
@@ -325,7 +438,7 @@ class Module:
         return self._hooks
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses in the text form. Override."""
+        """What is between the parentheses in the text form. Override."""
         return ""
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import DEFAULT_FLOAT, Array
 from tinytorch.tensor import Tensor
 
 
@@ -14,7 +14,8 @@ class Parameter(Tensor):
     """A tensor that a `Module` trains: assigned to an attribute, it is found by `parameters()`.
 
     Args:
-        data: a number, a nested list, a NumPy array or a tensor; it is copied.
+        data: a tensor, whose memory it shares: a write into one is a write into the other; or a
+            number, a nested list or a NumPy array, which are copied.
         requires_grad: False for a parameter that is kept but not trained.
 
     Raises:
@@ -27,16 +28,18 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, data: Any, requires_grad: bool = True) -> None:
-        super().__init__(data, requires_grad=requires_grad)
+    def __init__(self, data: Any = (), requires_grad: bool = True) -> None:
+        if not isinstance(data, Tensor):
+            data = Tensor(data, dtype=DEFAULT_FLOAT if type(data) is tuple and not data else None)
+        super().__init__(())
+        self._data, self.meta = data._data, data.meta
+        if requires_grad:
+            self.requires_grad_()
 
     @classmethod
     def from_numpy(cls, array: Array) -> Parameter:
         """A parameter that shares memory with the array; what may raise is as for tensors."""
-        shared = Tensor.from_numpy(array)
-        parameter = cls(np.empty(0, array.dtype))
-        parameter._data, parameter.meta = shared._data, shared.meta
-        return parameter
+        return cls(Tensor.from_numpy(array))
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

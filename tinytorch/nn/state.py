@@ -9,7 +9,10 @@ import numpy as np
 
 from tinytorch.autograd import no_grad
 from tinytorch.errors import StateDictError
+from tinytorch.nn.uninitialized import UninitializedBuffer, UninitializedParameter
 from tinytorch.tensor import Tensor
+
+UNINITIALIZED = (UninitializedParameter, UninitializedBuffer)
 
 if TYPE_CHECKING:
     from tinytorch.nn.module import Module
@@ -23,24 +26,28 @@ class IncompatibleKeys(NamedTuple):
 
 
 def _entries(module: Module) -> dict[str, Tensor]:
-    """The tensors themselves; one that is shared stands under each of its names.
-
-    Raises:
-        ValueError: two have one name: an attribute of a container is named as one of its items.
-    """
+    """The tensors themselves; one that is shared is there under each of its names."""
     entries: dict[str, Tensor] = {}
     for path, part in module.named_modules(remove_duplicate=False):
         for name, tensor in (*part.own_parameters(), *part.own_buffers(persistent=True)):
-            key = f"{path}.{name}" if path else name
-            if key in entries:
-                raise ValueError(f"{type(module).__name__}: two tensors are named {key!r}")
-            entries[key] = tensor
+            entries[f"{path}.{name}" if path else name] = tensor
     return entries
 
 
 def state_dict(module: Module) -> dict[str, Tensor]:
-    """All parameters and persistent buffers by dotted name, without history, sharing memory."""
-    return {name: tensor.detach() for name, tensor in _entries(module).items()}
+    """All parameters and persistent buffers by dotted name, without history, sharing memory.
+
+    Raises:
+        StateDictError: one belongs to a lazy layer that has not been called, and has no values.
+    """
+    entries = _entries(module)
+    for name, tensor in entries.items():
+        if isinstance(tensor, UNINITIALIZED):
+            raise StateDictError(
+                f"{type(module).__name__}: {name} has no values yet; call the model once, so that "
+                f"its lazy layers learn their sizes"
+            )
+    return {name: tensor.detach() for name, tensor in entries.items()}
 
 
 def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> IncompatibleKeys:
@@ -64,6 +71,8 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> I
         )
     with no_grad():
         for name in shared:
+            if isinstance(own := entries[name], UNINITIALIZED):
+                own.materialize(state[name].shape)
             entries[name].copy_(state[name])
     return IncompatibleKeys(missing, unexpected)
 
@@ -72,7 +81,7 @@ def _misfit(name: str, own: Tensor, given: Any) -> str | None:
     """Why `given` cannot be copied into `own`, if so."""
     if not isinstance(given, (Tensor, np.ndarray)):
         return f"wrong type: {name} is {type(given).__name__}, must be a Tensor or NumPy array"
-    if given.shape != own.shape:
+    if given.shape != own.shape and not isinstance(own, UNINITIALIZED):
         return f"wrong shape: {name} is {given.shape}, must be {own.shape}"
     floating = np.dtype(given.dtype).kind == "f"
     if floating and not own.dtype.is_floating_point:

@@ -25,7 +25,7 @@ def format_module(module: Module) -> str:
 def _lines(module: Module) -> list[str]:
     name, extra, count = type(module).__name__, module.extra_repr(), _count(module)
     below: list[str] = []
-    for label, child in module.named_children():
+    for label, child in module.own_modules():
         first, *rest = _lines(child)
         below += [f"  ({label}): {first}", *(f"  {line}" for line in rest)]
     if not below:

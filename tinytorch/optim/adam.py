@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from typing import Any
 
-from tinytorch.dispatch import live_scalar
-from tinytorch.dtypes import Array
 from tinytorch.functions.elementwise import maximum
-from tinytorch.history import write_clock
 from tinytorch.optim.optimizer import (
     Group,
-    Kernel,
     Optimizer,
     Parameters,
     State,
     buffer_of,
+    count_step,
+    decay_decoupled,
+    learning_rate,
+    penalized,
+    scalar_of,
 )
+from tinytorch.optim.steps import adam_step
 from tinytorch.tensor import Tensor
 
 
@@ -36,6 +39,8 @@ class Adam(Optimizer):
         weight_decay: strength of the penalty.
         amsgrad: divide by the largest v so far instead of v.
         maximize: go up instead of down.
+        decoupled_weight_decay: decay as AdamW does.
+        hints: PyTorch's `foreach`, `fused`, `capturable`, which change no number.
 
     Raises:
         ValueError: an option is out of range.
@@ -53,19 +58,19 @@ class Adam(Optimizer):
 
     required_state = ("step", "exp_avg", "exp_avg_sq")
     optional_state = ("max_exp_avg_sq",)
-    #: Weight decay shrinks the parameter itself and does not enter the moments.
-    decoupled = False
 
     def __init__(
         self,
         params: Parameters,
         lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: Sequence[float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        decoupled_weight_decay: bool = False,
+        **hints: Any,
     ) -> None:
         super().__init__(
             params,
@@ -76,69 +81,38 @@ class Adam(Optimizer):
                 "weight_decay": weight_decay,
                 "amsgrad": amsgrad,
                 "maximize": maximize,
+                "decoupled_weight_decay": decoupled_weight_decay,
             },
+            hints,
         )
-
-    def check_options(self, group: Group) -> None:
-        super().check_options(group)
-        if len(group["betas"]) != 2 or not all(0 <= beta < 1 for beta in group["betas"]):
-            raise ValueError(f"betas must be two numbers in [0, 1), got {group['betas']}")
-        if not group["eps"] >= 0:
-            raise ValueError(f"eps must be at least 0, got {group['eps']}")
 
     def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
         beta1, beta2 = group["betas"]
+        step, eps = scalar_of(state, "step"), group["eps"]
         m, v = buffer_of(state, "exp_avg", p), buffer_of(state, "exp_avg_sq", p)
-        if group["maximize"]:
-            g = -g
-        if self.decoupled:
-            p.mul_(live_scalar(lambda: 1 - group["lr"] * group["weight_decay"], p.dtype))
-        elif group["weight_decay"]:
-            g = g + p * group["weight_decay"]
+        if not group["amsgrad"]:
+            adam_step(
+                p, -g if group["maximize"] else g, m, v, step,
+                lr=learning_rate(group, p), beta1=beta1, beta2=beta2, eps=eps,
+                weight_decay=group["weight_decay"], decoupled=group["decoupled_weight_decay"],
+            )  # fmt: skip
+            return
+        t = count_step(state)
+        g = adam_gradient(p, g, group)
         m.mul_(beta1).add_(g, alpha=1 - beta1)
         v.mul_(beta2).add_(g * g, alpha=1 - beta2)
-        if group["amsgrad"]:
-            v = buffer_of(state, "max_exp_avg_sq", p).copy_(
-                maximum(buffer_of(state, "max_exp_avg_sq", p), v)
-            )
+        largest = buffer_of(state, "max_exp_avg_sq", p)
+        largest.copy_(maximum(largest, v))
+        denominator = largest.sqrt() / (1 - beta2**t).sqrt().to(p.dtype) + eps
+        p.sub_(m / denominator * (learning_rate(group, p) / (1 - beta1**t).to(p.dtype)))
 
-        # A traced step reads these at every call, in this order, and so counts it.
-        def correction() -> float:
-            state["step"] = state.get("step", 0) + 1
-            return float(math.sqrt(1 - beta2 ** state["step"]))
 
-        def rate() -> float:
-            return float(group["lr"] / (1 - beta1 ** state["step"]))
-
-        denominator = v.sqrt() / live_scalar(correction, p.dtype) + group["eps"]
-        p.sub_(m / denominator * live_scalar(rate, p.dtype))
-
-    def _moments(self, p: Tensor, state: State) -> tuple[int, Tensor, Tensor]:
-        """The number of this step, m and v."""
-        step = state["step"] = state.get("step", 0) + 1
-        return step, buffer_of(state, "exp_avg", p), buffer_of(state, "exp_avg_sq", p)
-
-    def kernel_name(self, group: Group) -> str | None:
-        return None if group["maximize"] or group["amsgrad"] else "adam_step"
-
-    def update_fused(self, kernel: Kernel, p: Tensor, g: Array, state: State, group: Group) -> None:
-        step, m, v = self._moments(p, state)
-        beta1, beta2 = group["betas"]
-        kernel(
-            p._data,
-            g,
-            m._data,
-            v._data,
-            step=step,
-            lr=group["lr"],
-            beta1=beta1,
-            beta2=beta2,
-            eps=group["eps"],
-            weight_decay=group["weight_decay"],
-            decoupled=self.decoupled,
-        )
-        write_clock.write(m._data)
-        write_clock.write(v._data)
+def adam_gradient(p: Tensor, g: Tensor, group: Group) -> Tensor:
+    """The gradient that enters the moments; a weight decay that is decoupled shrinks p instead."""
+    if not group["decoupled_weight_decay"]:
+        return penalized(p, g, group)
+    decay_decoupled(p, group)
+    return -g if group["maximize"] else g
 
 
 class AdamW(Adam):
@@ -157,17 +131,19 @@ class AdamW(Adam):
     Source: I. Loshchilov, F. Hutter, "Decoupled weight decay regularization", 2019, algorithm 2.
     """
 
-    decoupled = True
-
     def __init__(
         self,
         params: Parameters,
         lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: Sequence[float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        **hints: Any,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad,
+            maximize=maximize, decoupled_weight_decay=True, **hints,
+        )  # fmt: skip

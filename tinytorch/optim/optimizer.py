@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tinytorch.autograd import enable_grad, no_grad
 from tinytorch.dispatch import Input, live_scalar, wrap
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import float32, tensor_meta
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
-from tinytorch.history import write_clock
-from tinytorch.state import current_backend, no_mode_active, phase
+from tinytorch.optim import state
+from tinytorch.state import no_mode_active, optimizer_mode
 from tinytorch.tensor import Tensor
 
 Group = dict[str, Any]
 State = dict[str, Any]
-Parameters = Iterable[Tensor] | Iterable[Mapping[str, Any]]
-Kernel = Callable[..., None]
+Parameters = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[Mapping[str, Any]]
+
+#: Options of PyTorch's that choose how a step is computed, and not what: taken, without effect.
+EXECUTION_HINTS = frozenset({"foreach", "fused", "capturable"})
+#: Names that are tried for options, and would be kept in a group without effect.
+MISSPELLED = {
+    "learning_rate": "lr", "lrate": "lr", "wd": "weight_decay", "decay": "weight_decay",
+    "beta1": "betas", "beta2": "betas", "epsilon": "eps",
+}  # fmt: skip
 
 
-class Optimizer(ABC):
+class Optimizer:
     """Changes parameters in place, by their gradients.
 
-    A subclass has the arithmetic: `update`, in Tensor ops, and, where backends may have a fused
-    kernel for it, `kernel_name` and `update_fused`.
+    A subclass has the arithmetic of one parameter, `update`; or it writes `step` itself, as
+    programs for PyTorch do, with `self.param_groups` and `self.state`.
 
         optimizer = SGD(model.parameters(), lr=0.1)
         optimizer.zero_grad()
@@ -38,22 +45,32 @@ class Optimizer(ABC):
         params: the tensors to change, or groups of them: dicts with the key "params" and options
             that differ from `defaults`.
         defaults: the options of a group that does not say otherwise.
+        hints: options of PyTorch's that choose how it computes (`foreach`, `fused`, `capturable`):
+            taken, without effect.
 
     Attributes:
         param_groups: dicts of the options in force, and "params", the list of tensors.
         state: for each parameter that has been updated what the optimizer remembers of it.
 
     Raises:
-        ValueError: no parameters, one that occurs twice, an unknown option or one out of range.
-        TypeError: a parameter is not a floating-point tensor.
+        ValueError: no parameters, one that occurs twice, a misspelled option or one out of range.
+        TypeError: a parameter is not a floating-point tensor; an unknown keyword.
         AutogradError: a parameter was computed from others.
     """
 
-    #: Names in the state of a parameter: those it always has once updated, those it may have.
-    required_state: ClassVar[tuple[str, ...]] = ()
+    #: Names in the state of a parameter: those it always has once updated, those it may have, and
+    #: those of them that are 0-d. None in place of the first: a subclass that does not say.
+    required_state: ClassVar[tuple[str, ...] | None] = None
     optional_state: ClassVar[tuple[str, ...]] = ()
+    scalar_state: ClassVar[tuple[str, ...]] = ("step",)
+    #: Options that must be at least 0.
+    not_negative: ClassVar[tuple[str, ...]] = ("lr", "weight_decay", "momentum", "eps")
 
-    def __init__(self, params: Parameters, defaults: Group) -> None:
+    def __init__(
+        self, params: Parameters, defaults: Group, hints: Mapping[str, Any] | None = None
+    ) -> None:
+        for name, value in (hints or {}).items():
+            self._check_hint(name, value, defaults)
         self.defaults = defaults
         self.param_groups: list[Group] = []
         self.state: defaultdict[Tensor, State] = defaultdict(dict)
@@ -67,24 +84,32 @@ class Optimizer(ABC):
 
     # -- the arithmetic, by subclasses -------------------------------------------------------------
 
-    @abstractmethod
     def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
         """Change p, and its state, in place. `g` is its gradient. Nothing is being recorded."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define update(p, g, state, group), or step()"
+        )
 
-    def kernel_name(self, group: Group) -> str | None:
-        """The fused kernel that does `update` with the options of this group; None if none can."""
-        return None
-
-    def update_fused(self, kernel: Kernel, p: Tensor, g: Array, state: State, group: Group) -> None:
-        """`update` by one call of a kernel; `g` is C-contiguous and of p's shape and dtype."""
-        raise NotImplementedError(f"{type(self).__name__} names a kernel but does not call it")
+    def _check_hint(self, name: str, value: Any, defaults: Group) -> None:
+        if name == "differentiable" and value:
+            raise ValueError(
+                "differentiable=True: a step changes parameters in place, without history; write "
+                "the update as p = p - lr * g to differentiate through it"
+            )
+        if name not in EXECUTION_HINTS and name != "differentiable":
+            raise TypeError(
+                f"{type(self).__name__} got an unexpected keyword {name!r}; its options are "
+                f"{', '.join(defaults)}"
+            )
 
     def check_options(self, group: Group) -> None:
         """Raise ValueError for options out of range."""
-        if not group["lr"] >= 0:
-            raise ValueError(f"lr must be at least 0, got {group['lr']}")
-        if not group["weight_decay"] >= 0:
-            raise ValueError(f"weight_decay must be at least 0, got {group['weight_decay']}")
+        for name in self.not_negative:
+            if not group.get(name, 0) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {group[name]}")
+        betas = group.get("betas", (0, 0))
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas must be two numbers in [0, 1), got {betas}")
 
     # -- the step ----------------------------------------------------------------------------------
 
@@ -105,29 +130,12 @@ class Optimizer(ABC):
             with enable_grad():
                 loss = closure()
         self._check_gradients()
-        for group in self.param_groups:
-            kernel = self._find_kernel(group)
-            for p in group["params"]:
-                g = p.grad
-                if g is None:
-                    continue
-                if kernel is None or not p._data.flags.carray:
-                    with phase("optimizer"), no_grad():
-                        self.update(p, g, self.state[p], group)
-                    continue
-                array = g._data
-                if not array.flags.c_contiguous:
-                    array = np.ascontiguousarray(array)
-                self.update_fused(kernel, p, array, self.state[p], group)
-                write_clock.write(p._data)
+        with optimizer_mode():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        self.update(p, p.grad, self.state[p], group)
         return loss
-
-    def _find_kernel(self, group: Group) -> Kernel | None:
-        """A fused kernel, if nothing listens that would miss the ops."""
-        name = self.kernel_name(group)
-        if name is None or not no_mode_active():
-            return None
-        return getattr(current_backend(), name, None)
 
     def _check_gradients(self) -> None:
         for group in self.param_groups:
@@ -146,32 +154,35 @@ class Optimizer(ABC):
                         f"{g.dtype.name}; set p.grad = p.grad.to(p.dtype)"
                     )
 
-    def zero_grad(self) -> None:
-        """Forget all gradients: `p.grad` becomes None."""
-        for group in self.param_groups:
-            for p in group["params"]:
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients, or, with `set_to_none=False`, set them to zeros in place."""
+        for p in self._params():
+            if set_to_none:
                 p.grad = None
+            elif p.grad is not None:
+                with no_grad():
+                    p.grad.zero_()
 
     # -- groups and state --------------------------------------------------------------------------
 
-    def add_param_group(self, group: Mapping[str, Any]) -> None:
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Take in more parameters, with options of their own.
 
         Args:
-            group: {"params": tensors, option: value, ...}
+            param_group: {"params": tensors or (name, tensor) pairs, option: value, ...}. What is no
+                option of this optimizer, say {"name": "decoder"}, is kept in the group.
 
         Raises:
             As the constructor; then nothing was taken in.
         """
-        params = group["params"]
+        params = param_group["params"]
         params = [params] if isinstance(params, Tensor) else list(params)
-        unknown = sorted(group.keys() - self.defaults.keys() - {"params"})
-        if unknown:
-            raise ValueError(
-                f"{type(self).__name__} has no option {', '.join(unknown)}; it has "
-                f"{', '.join(self.defaults)}"
-            )
-        new = {**self.defaults, **group, "params": params}
+        new = {**self.defaults, **param_group, "params": params}
+        if params and all(isinstance(p, tuple) and len(p) == 2 for p in params):
+            new["param_names"] = [name for name, _ in params]
+            new["params"] = params = [p for _, p in params]
+        for name in param_group.keys() - self.defaults.keys() - {"params"}:
+            self._check_extra_option(name)
         self.check_options(new)
         known = {id(p) for old in self.param_groups for p in old["params"]}
         for i, p in enumerate(params):
@@ -181,85 +192,38 @@ class Optimizer(ABC):
             known.add(id(p))
         self.param_groups.append(new)
 
+    def _check_extra_option(self, name: str) -> None:
+        """Raise ValueError for an option written wrong, which would have no effect."""
+        if name in EXECUTION_HINTS | {"differentiable"}:
+            return
+        similar = get_close_matches(name, self.defaults, 1, 0.7)
+        meant = MISSPELLED.get(name) or next(iter(similar), "")
+        if meant in self.defaults:
+            raise ValueError(
+                f"{type(self).__name__} has no option {name}; it has {', '.join(self.defaults)}. "
+                f"Did you mean {meant}?"
+            )
+
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the parameters, with those numbered in order.
+        """Everything but the parameters, with those numbered in order, as in PyTorch.
 
         Returns:
-            {"param_groups": [{option: value, ..., "params": [number, ...]}, ...],
-            "state": [{name: tensor or int, ...}, ...]}, where state i is parameter i's: empty if it
-            was never updated. The tensors are the optimizer's own, not copies.
+            {"state": {number: {name: value, ...}, ...}, "param_groups": [{option: value, ...,
+            "params": [number, ...]}, ...]}. A parameter that was never updated has no state. The
+            tensors are the optimizer's own, not copies.
         """
-        numbers = {id(p): i for i, p in enumerate(self._params())}
-        groups = [
-            {**group, "params": [numbers[id(p)] for p in group["params"]]}
-            for group in self.param_groups
-        ]
-        return {
-            "param_groups": groups,
-            "state": [dict(self.state.get(p, {})) for p in self._params()],
-        }
+        return state.state_dict(self)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over options and (copies of) state, as `state_dict` returned them.
+
+        The state of PyTorch's optimizer of the same name fits; its tensors become TinyTorch's.
 
         Raises:
             ValueError: they do not fit these parameters and this optimizer; the message lists all
                 that is wrong, and nothing was changed.
         """
-        wrong = self._misfits(state)
-        if wrong:
-            raise ValueError(
-                f"this state does not fit this {type(self).__name__}, which stays as it was:\n  "
-                + "\n  ".join(wrong)
-            )
-        for group, saved in zip(self.param_groups, state["param_groups"], strict=True):
-            for name, value in saved.items():
-                if name != "params":  # JSON knows no tuples
-                    group[name] = tuple(value) if isinstance(value, list) else value
-        self.state.clear()
-        for p, saved in zip(self._params(), state["state"], strict=True):
-            if saved:
-                self.state[p] = {
-                    name: value.detach().clone() if isinstance(value, Tensor) else value
-                    for name, value in saved.items()
-                }
-
-    def _misfits(self, state: Mapping[str, Any]) -> list[str]:
-        """What is wrong with a state, in sentences."""
-        lacking = {"param_groups", "state"} - state.keys()
-        if lacking:
-            return [f"it has no {', '.join(sorted(lacking))}"]
-        sizes = [len(group["params"]) for group in self.param_groups]
-        given = [len(group.get("params", ())) for group in state["param_groups"]]
-        if sizes != given:
-            return [f"groups of {given} parameters, expected groups of {sizes}"]
-        if len(state["state"]) != sum(sizes):
-            return [f"the state of {len(state['state'])} parameters, expected {sum(sizes)}"]
-        wrong = []
-        for i, group in enumerate(state["param_groups"]):
-            missing = sorted(self.defaults.keys() - group.keys())
-            unknown = sorted(group.keys() - self.defaults.keys() - {"params", "initial_lr"})
-            if missing or unknown:
-                wrong.append(f"group {i}: missing options {missing}, unknown options {unknown}")
-        for i, (p, saved) in enumerate(zip(self._params(), state["state"], strict=True)):
-            wrong += [f"parameter {i}: {what}" for what in self._state_misfits(p, saved)]
-        return wrong
-
-    def _state_misfits(self, p: Tensor, saved: State) -> list[str]:
-        if not saved:
-            return []
-        missing = sorted(set(self.required_state) - saved.keys())
-        unknown = sorted(saved.keys() - {*self.required_state, *self.optional_state})
-        wrong = [f"missing state {missing}, unknown state {unknown}"] if missing or unknown else []
-        for name, value in saved.items():
-            if name == "step":
-                if not isinstance(value, int):
-                    wrong.append(f"step is {value!r}, expected a whole number")
-            elif not isinstance(value, Tensor):
-                wrong.append(f"{name} is {value!r:.60}, expected a tensor")
-            elif (value.shape, value.dtype) != (p.shape, p.dtype):
-                wrong.append(f"{name} is {value.meta}, expected {p.meta}")
-        return wrong
+        state.load_state_dict(self, state_dict)
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
@@ -275,29 +239,58 @@ class Optimizer(ABC):
 
 def learning_rate(group: Group, p: Tensor) -> Input:
     """The group's lr, which schedules change: a traced step reads it at every call."""
+    if no_mode_active():
+        return float(group["lr"])
     return live_scalar(lambda: float(group["lr"]), p.dtype, key=(id(group), "lr"))
 
 
-def zeros_for(p: Tensor) -> Tensor:
-    """Zeros like p. Not made by an op: a tracer shall meet them as an input, not as a result."""
-    return wrap(np.zeros(p.shape, p.dtype.dtype), p.meta)
+def penalized(p: Tensor, g: Tensor, group: Group) -> Tensor:
+    """The gradient to go down along: of -f under `maximize`, plus weight_decay p."""
+    if group["maximize"]:
+        g = -g
+    return g + p * group["weight_decay"] if group["weight_decay"] else g
 
 
-def buffer_of(state: State, name: str, p: Tensor) -> Tensor:
-    """The tensor of this name in p's state; zeros at first.
+def decay_decoupled(p: Tensor, group: Group) -> None:
+    """p <- (1 - lr weight_decay) p"""
+    if group["weight_decay"]:
+        p.mul_(1 - learning_rate(group, p) * group["weight_decay"])
+
+
+def buffer_of(state: State, name: str, p: Tensor, fill: float = 0.0) -> Tensor:
+    """The tensor of this name in p's state; at first full of `fill`.
 
     Raises:
         DTypeError: the parameter has been converted since.
     """
     buffer: Tensor | None = state.get(name)
     if buffer is None:
-        buffer = state[name] = zeros_for(p)
+        # Not made by an op: a tracer shall meet it as an input, not as a result.
+        buffer = state[name] = wrap(np.full(p.shape, fill, p.dtype.dtype), p.meta)
     elif buffer.meta is not p.meta and (buffer.shape, buffer.dtype) != (p.shape, p.dtype):
         raise DTypeError(
             f"{name} is {buffer.meta}, but its parameter has become {p.meta}; make the optimizer "
             f"after converting the model"
         )
     return buffer
+
+
+def scalar_of(state: State, name: str, fill: float = 0.0) -> Tensor:
+    """The 0-d float32 tensor of this name in a state; at first `fill`."""
+    scalar: Tensor | None = state.get(name)
+    if scalar is None:
+        scalar = state[name] = wrap(np.array(fill, np.float32), tensor_meta((), float32))
+    return scalar
+
+
+def count_step(state: State) -> Tensor:
+    """Add one to the "step" of a state. Returns it: the number of this step, 0-d float64.
+
+    A tensor, so that a traced step counts; in float64, as 1 - beta^t would lose digits.
+    """
+    step = scalar_of(state, "step")
+    step.add_(1)
+    return step.double()
 
 
 def _check_parameter(number: int, p: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tinytorch.optim.optimizer import (
     Group,
     Optimizer,
@@ -9,6 +11,8 @@ from tinytorch.optim.optimizer import (
     State,
     buffer_of,
     learning_rate,
+    penalized,
+    scalar_of,
 )
 from tinytorch.tensor import Tensor
 
@@ -28,6 +32,7 @@ class RMSprop(Optimizer):
         momentum: how much of the last direction remains.
         centered: divide by the standard deviation.
         maximize: go up instead of down.
+        hints: PyTorch's `foreach`, `capturable`, which change no number.
 
     Raises:
         ValueError: an option is out of range.
@@ -43,7 +48,7 @@ class RMSprop(Optimizer):
     centered: A. Graves, "Generating sequences with recurrent neural networks", 2013, equation 40.
     """
 
-    required_state = ("square_avg",)
+    required_state = ("step", "square_avg")
     optional_state = ("grad_avg", "momentum_buffer")
 
     def __init__(
@@ -57,6 +62,7 @@ class RMSprop(Optimizer):
         centered: bool = False,
         *,
         maximize: bool = False,
+        **hints: Any,
     ) -> None:
         super().__init__(
             params,
@@ -69,22 +75,18 @@ class RMSprop(Optimizer):
                 "centered": centered,
                 "maximize": maximize,
             },
+            hints,
         )
 
     def check_options(self, group: Group) -> None:
         super().check_options(group)
         if not 0 <= group["alpha"] <= 1:
             raise ValueError(f"alpha must be in [0, 1], got {group['alpha']}")
-        for name in ("eps", "momentum"):
-            if not group[name] >= 0:
-                raise ValueError(f"{name} must be at least 0, got {group[name]}")
 
     def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        scalar_of(state, "step").add_(1)
         alpha = group["alpha"]
-        if group["maximize"]:
-            g = -g
-        if group["weight_decay"]:
-            g = g + p * group["weight_decay"]
+        g = penalized(p, g, group)
         v = buffer_of(state, "square_avg", p)
         v.mul_(alpha).add_(g * g, alpha=1 - alpha)
         variance = v

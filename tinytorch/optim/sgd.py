@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tinytorch.dtypes import Array
-from tinytorch.history import write_clock
+from typing import Any
+
 from tinytorch.optim.optimizer import (
     Group,
-    Kernel,
     Optimizer,
     Parameters,
     State,
     buffer_of,
     learning_rate,
 )
+from tinytorch.optim.steps import sgd_step
 from tinytorch.tensor import Tensor
 
 
@@ -30,6 +30,7 @@ class SGD(Optimizer):
         weight_decay: strength of the penalty weight_decay / 2 |p|^2.
         nesterov: Nesterov's momentum.
         maximize: go up instead of down.
+        hints: PyTorch's `foreach`, `fused`, which change no number.
 
     Raises:
         ValueError: an option is out of range; nesterov without momentum or with dampening.
@@ -45,6 +46,7 @@ class SGD(Optimizer):
     learning", 2013, in the form of PyTorch (lr multiplies v and does not enter it).
     """
 
+    required_state = ()
     optional_state = ("momentum_buffer",)
 
     def __init__(
@@ -57,6 +59,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        **hints: Any,
     ) -> None:
         super().__init__(
             params,
@@ -68,12 +71,11 @@ class SGD(Optimizer):
                 "nesterov": nesterov,
                 "maximize": maximize,
             },
+            hints,
         )
 
     def check_options(self, group: Group) -> None:
         super().check_options(group)
-        if not group["momentum"] >= 0:
-            raise ValueError(f"momentum must be at least 0, got {group['momentum']}")
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
             raise ValueError(
                 f"nesterov needs momentum above 0 and dampening 0, got momentum "
@@ -81,35 +83,12 @@ class SGD(Optimizer):
             )
 
     def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
-        if group["maximize"]:
-            g = -g
-        if group["weight_decay"]:
-            g = g + p * group["weight_decay"]
-        if group["momentum"]:
-            g = self._direction(p, g, state, group)
-        p.sub_(g * learning_rate(group, p))
-
-    def _direction(self, p: Tensor, g: Tensor, state: State, group: Group) -> Tensor:
-        momentum = group["momentum"]
-        dampening = group["dampening"] if "momentum_buffer" in state else 0
-        v = buffer_of(state, "momentum_buffer", p)
-        v.mul_(momentum).add_(g, alpha=1 - dampening)
-        return g + v * momentum if group["nesterov"] else v
-
-    def kernel_name(self, group: Group) -> str | None:
-        return None if group["maximize"] else "sgd_step"
-
-    def update_fused(self, kernel: Kernel, p: Tensor, g: Array, state: State, group: Group) -> None:
-        buffer = None
         first = "momentum_buffer" not in state
-        if group["momentum"]:
-            buffer = buffer_of(state, "momentum_buffer", p)._data
-            write_clock.write(buffer)
-        kernel(
-            p._data,
-            g,
-            buffer,
-            lr=group["lr"],
+        sgd_step(
+            p,
+            -g if group["maximize"] else g,
+            buffer_of(state, "momentum_buffer", p) if group["momentum"] else None,
+            lr=learning_rate(group, p),
             momentum=group["momentum"],
             dampening=group["dampening"],
             weight_decay=group["weight_decay"],

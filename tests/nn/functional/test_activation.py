@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import tinytorch
 import tinytorch.nn.functional as F
+from tests.torch_compare import assert_like_torch
 from tinytorch.errors import ShapeError
 
 Pair = tuple[Callable[..., Any], Callable[..., Any]]
@@ -37,6 +38,18 @@ ELEMENTWISE: dict[str, Pair] = {
     "softplus": (F.softplus, TF.softplus),
     "softplus 3, 6": (lambda x: F.softplus(x, 3.0, 6.0), lambda x: TF.softplus(x, 3.0, 6.0)),
     "softsign": (F.softsign, TF.softsign),
+    "tanhshrink": (F.tanhshrink, TF.tanhshrink),
+}
+PIECEWISE: dict[str, Pair] = {
+    "hardsigmoid": (F.hardsigmoid, TF.hardsigmoid),
+    "hardswish": (F.hardswish, TF.hardswish),
+    "hardshrink": (F.hardshrink, TF.hardshrink),
+    "hardshrink 2": (lambda x: F.hardshrink(x, 2.0), lambda x: TF.hardshrink(x, 2.0)),
+    "softshrink": (F.softshrink, TF.softshrink),
+    "softshrink 2": (lambda x: F.softshrink(x, 2.0), lambda x: TF.softshrink(x, 2.0)),
+    "threshold": (lambda x: F.threshold(x, 2, 5), lambda x: TF.threshold(x, 2, 5)),
+    "celu": (F.celu, TF.celu),
+    "celu 2": (lambda x: F.celu(x, 2.0), lambda x: TF.celu(x, 2.0)),
 }
 ALONG: dict[str, Pair] = {
     "softmax": (F.softmax, TF.softmax),
@@ -67,6 +80,90 @@ def test_relu_at_edge_values(agree):
     # the gradient of relu at NaN is 0 here and 1 in PyTorch; all else is equal
     agree(*ELEMENTWISE["relu"], EDGES[:-1])
     assert math.isnan(F.relu(tinytorch.tensor([math.nan])).item())
+
+
+@pytest.mark.parametrize("name", PIECEWISE)
+def test_piecewise_equals_pytorch(rng, name):
+    for x in (rng.normal(0, 3, (4, 5)), EDGES[1:-2], np.array([-3.0, 3.0, -0.5, 0.5, 0.0, 2.0])):
+        assert_like_torch(*PIECEWISE[name], x, rtol=1e-6)  # PyTorch has float32 constants
+
+
+def test_shrinking_nan():
+    for function in (F.hardshrink, F.softshrink, F.hardsigmoid, F.hardswish):
+        assert math.isnan(function(tinytorch.tensor([math.nan])).item())
+
+
+@pytest.mark.parametrize("name", PIECEWISE)
+def test_piecewise_derivatives(check_twice, rng, name):
+    check_twice(PIECEWISE[name][0], rng.normal(0, 3, (3, 4)))
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_glu(agree, check_twice, rng, dim):
+    x = rng.standard_normal((4, 6))
+    agree(lambda x: F.glu(x, dim), lambda x: TF.glu(x, dim), x)
+    check_twice(lambda x: F.glu(x, dim), x)
+    with pytest.raises(ShapeError, match=r"glu: x \(3, 4\) must have an even size along dim"):
+        F.glu(tinytorch.ones(3, 4), 0)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "softmin"])
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 3, 4), (2, 3, 2, 2)])
+def test_softmax_without_dim_takes_pytorchs_and_warns(agree, rng, name, shape):
+    text = f"Implicit dimension choice for {name} has been deprecated"
+    with pytest.warns(UserWarning, match=text):
+        agree(getattr(F, name), getattr(TF, name), rng.standard_normal(shape))
+    with pytest.warns(UserWarning, match=text):
+        getattr(F, name)(tinytorch.ones(*shape))
+
+
+def test_gumbel_softmax():
+    tinytorch.manual_seed(0)
+    logits = tinytorch.tensor([[0.0, 1.0, 2.0]] * 4000, requires_grad=True)
+    for dim, x in ((-1, logits), (0, logits.T)):
+        hard = F.gumbel_softmax(x, tau=0.5, hard=True, dim=dim)
+        assert set(hard.detach().numpy().round(5).ravel()) == {0.0, 1.0}
+        share = hard.mean(0 if dim == -1 else 1).detach()
+        np.testing.assert_allclose(share.numpy(), [0.09, 0.245, 0.665], atol=0.03)
+    soft = F.gumbel_softmax(logits, tau=0.5)
+    np.testing.assert_allclose(soft.sum(1).detach().numpy(), 1, rtol=1e-5)
+    (hard * hard).sum().backward()
+    assert logits.grad.abs().sum().item() > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["relu", "relu6", "leaky_relu", "elu", "selu", "celu", "silu", "mish", "hardtanh",
+             "hardsigmoid", "hardswish"],
+)  # fmt: skip
+def test_inplace_writes_where_nothing_is_recorded(name):
+    x = tinytorch.tensor([-1.0, 2.0])
+    expected = getattr(F, name)(x).tolist()
+    out = getattr(F, name)(x, inplace=True)
+    assert out is x and x.tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "elu", "selu", "celu", "hardtanh"])
+def test_recorded_inplace_equals_pytorch(agree, rng, name):
+    """What is used afterwards is the new value, here by the old name and by `relu_`."""
+
+    def program(functions):
+        def call(x):
+            y = x * 3
+            other = y
+            getattr(functions, name)(y, inplace=True)
+            z = y + 1
+            getattr(functions, f"{name}_")(z)
+            return y * z + other
+
+        return call
+
+    agree(program(F), program(TF), rng.standard_normal((3, 4)))
+
+
+def test_inplace_of_a_leaf_is_refused():
+    leaf = tinytorch.ones(2, requires_grad=True)
+    with pytest.raises(tinytorch.AutogradError, match="on a leaf that requires a gradient"):
+        F.relu(leaf, True)
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)

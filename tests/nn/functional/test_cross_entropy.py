@@ -290,3 +290,12 @@ X = tinytorch.zeros(2, 3)
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"reduction": "none"},
+                                     {"ignore_index": 1}])  # fmt: skip
+def test_a_certain_answer_costs_zero_and_not_minus_zero(options):
+    logits = tinytorch.tensor([[100.0, 0.0], [200.0, 0.0]])
+    for target in (tinytorch.tensor([0, 0]), tinytorch.tensor([[1.0, 0.0], [1.0, 0.0]])):
+        loss = F.cross_entropy(logits, target, **options).numpy()
+        assert not np.signbit(loss).any() and not loss.any()

@@ -90,3 +90,14 @@ def test_errors():
         F.smooth_l1_loss(x, x, beta=-1)
     with pytest.raises(ValueError, match="reduction must be one of none, mean, sum, not 'max'"):
         F.mse_loss(x, x, reduction="max")
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "huber_loss"])
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_weighted_losses_equal_pytorch(agree, rng, name, reduction):
+    arrays = [rng.standard_normal((4, 3)), rng.standard_normal((4, 3)), rng.random((4, 3))]
+    agree(
+        lambda x, y, w: getattr(F, name)(x, y, reduction=reduction, weight=w),
+        lambda x, y, w: getattr(TF, name)(x, y, reduction=reduction, weight=w),
+        *arrays,
+    )

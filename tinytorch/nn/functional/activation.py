@@ -1,4 +1,4 @@
-"""Activation functions: applied to every element, but for softmax, which works along a dimension.
+"""Smooth activation functions, and relu with its relatives: applied to every element.
 
 Where a formula would overflow on the side that is not taken, its argument is replaced by 0 there:
 the gradient of that side is zero times its derivative, and zero times infinity would be NaN.
@@ -9,39 +9,37 @@ from __future__ import annotations
 from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.errors import ShapeError
+from tinytorch.functions import elementwise
 from tinytorch.functions.elementwise import (
     abs,
-    clip,
     exp,
     expm1,
     log1p,
-    logical_or,
-    relu,
     sigmoid,
     tanh,
     where,
 )
-from tinytorch.functions.reductions import log_softmax, softmax
+from tinytorch.functions.movement import chunk
+from tinytorch.nn.functional.arguments import inplaceable
 from tinytorch.tensor import Tensor
 
 __all__ = [
+    "celu",
     "elu",
     "gelu",
-    "hardtanh",
+    "glu",
     "leaky_relu",
-    "log_softmax",
     "logsigmoid",
     "mish",
     "prelu",
     "relu",
-    "relu6",
     "selu",
     "sigmoid",
     "silu",
-    "softmax",
     "softplus",
     "softsign",
     "tanh",
+    "tanhshrink",
 ]
 
 # Source: G. Klambauer et al., "Self-normalizing neural networks", 2017, equation 14.
@@ -52,7 +50,19 @@ SELU_SCALE = 1.0507009873554805
 EXACT_THRESHOLD = 40.0
 
 
-def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+@inplaceable
+def relu(
+    x: Tensor,
+) -> Tensor:
+    """max(x, 0); `inplace` makes it the value of x too, here and below."""
+    return elementwise.relu(x)
+
+
+@inplaceable
+def leaky_relu(
+    x: Tensor,
+    negative_slope: float = 0.01,
+) -> Tensor:
     """x where x > 0, negative_slope * x elsewhere.
 
     Args:
@@ -85,7 +95,11 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     return where(x > 0, x, x * slope)
 
 
-def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+@inplaceable
+def elu(
+    x: Tensor,
+    alpha: float = 1.0,
+) -> Tensor:
     """x where x > 0, alpha * (exp(x) - 1) elsewhere, exact near 0 and finite for a large x.
 
     Args:
@@ -95,11 +109,29 @@ def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     Source: D. Clevert, T. Unterthiner, S. Hochreiter, "Fast and accurate deep network learning by
     exponential linear units (ELUs)", 2015.
     """
-    below = x <= 0
+    # with alpha 1 the derivative at 0 is 1 from both sides; the second is then that of x, as in
+    # PyTorch
+    below = x < 0 if alpha == 1 else x <= 0
     return where(below, expm1(where(below, x, 0.0)) * alpha, x)
 
 
-def selu(x: Tensor) -> Tensor:
+@inplaceable
+def celu(
+    x: Tensor,
+    alpha: float = 1.0,
+) -> Tensor:
+    """x where x > 0, alpha * (exp(x / alpha) - 1) elsewhere: smooth at 0 for every alpha.
+
+    Source: J. Barron, "Continuously differentiable exponential linear units", 2017.
+    """
+    below = x <= 0
+    return where(below, expm1(where(below, x, 0.0) / alpha) * alpha, x)
+
+
+@inplaceable
+def selu(
+    x: Tensor,
+) -> Tensor:
     """scale * elu(x, alpha), with the two numbers that keep mean 0 and variance 1.
 
     Source: Klambauer et al. 2017.
@@ -123,7 +155,10 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return apply(ops.gelu, x, approximate=approximate)
 
 
-def silu(x: Tensor) -> Tensor:
+@inplaceable
+def silu(
+    x: Tensor,
+) -> Tensor:
     """x * sigmoid(x), for x of any shape.
 
     Source: S. Elfwing, E. Uchibe, K. Doya, "Sigmoid-weighted linear units", 2017.
@@ -131,7 +166,10 @@ def silu(x: Tensor) -> Tensor:
     return x * sigmoid(x)
 
 
-def mish(x: Tensor) -> Tensor:
+@inplaceable
+def mish(
+    x: Tensor,
+) -> Tensor:
     """x * tanh(softplus(x))
 
     Source: D. Misra, "Mish: a self regularized non-monotonic activation function", 2019.
@@ -168,21 +206,22 @@ def softsign(x: Tensor) -> Tensor:
     return x / (abs(x) + 1.0)
 
 
-def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """x limited to [min_val, max_val]. The gradient at the bounds is 0, unlike that of `clip`.
+def tanhshrink(x: Tensor) -> Tensor:
+    """x - tanh(x)"""
+    return x - tanh(x)
+
+
+def glu(x: Tensor, dim: int = -1) -> Tensor:
+    """a * sigmoid(b), for the halves a and b of x along `dim`.
 
     Raises:
-        ValueError: min_val is not below max_val.
+        ShapeError: x has no even size there.
+
+    Source: Y. Dauphin et al., "Language modeling with gated convolutional networks", 2016.
     """
-    if not min_val < max_val:
-        raise ValueError(f"hardtanh: min_val {min_val} must be below max_val {max_val}")
-    bound = clip(x, min_val, max_val).detach()
-    return where(logical_or(x <= min_val, x >= max_val), bound, x)
-
-
-def relu6(x: Tensor) -> Tensor:
-    """x limited to [0, 6].
-
-    Source: A. Krizhevsky, "Convolutional deep belief networks on CIFAR-10", 2010.
-    """
-    return hardtanh(x, 0.0, 6.0)
+    if x.ndim == 0 or x.shape[dim] % 2:
+        raise ShapeError(f"glu: x {x.shape} must have an even size along dimension {dim}")
+    if x.shape[dim] == 0:
+        return x
+    a, b = chunk(x, 2, dim)
+    return a * sigmoid(b)

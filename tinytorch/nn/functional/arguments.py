@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tinytorch.functions.inplace import in_place
+from tinytorch.tensor import Tensor
 
 Pair = tuple[int, int]
 Size = int | Sequence[int]
@@ -33,3 +39,30 @@ def single(value: Size, what: str) -> int:
     if len(value) != 1:
         raise ValueError(f"{what} must be one number, not {value}")
     return operator.index(value[0])
+
+
+def inplaceable(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Give a function of a tensor PyTorch's last positional argument, `inplace=False`.
+
+    With True the result becomes the value of the tensor itself, as by an in-place method.
+
+    >>> from tinytorch import tensor
+    >>> x = tensor([-1.0, 2.0])
+    >>> inplaceable(lambda x: x * 2)(x, True) is x, x
+    (True, tensor([-2.,  4.]))
+    """
+    whole = inspect.signature(function)
+    before = [p for p in whole.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    after = [p for p in whole.parameters.values() if p.kind is not p.POSITIONAL_OR_KEYWORD]
+    replace = in_place(function)
+
+    @functools.wraps(function)
+    def call(x: Tensor, *args: Any, inplace: bool = False, **options: Any) -> Tensor:
+        if len(args) == len(before):
+            *rest, inplace = args
+            args = tuple(rest)
+        return (replace if inplace else function)(x, *args, **options)
+
+    own = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    call.__signature__ = whole.replace(parameters=[*before, own, *after])  # type: ignore[attr-defined]
+    return call

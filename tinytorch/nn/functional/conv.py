@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.errors import ShapeError
-from tinytorch.functions.movement import pad, squeeze, unsqueeze
+from tinytorch.functions.movement import pad, reshape, squeeze, unsqueeze
 from tinytorch.nn.functional.arguments import Pair, Size, pair, single
 from tinytorch.tensor import Tensor
 
@@ -105,5 +105,96 @@ def conv1d(
         padding if isinstance(padding, str) else (0, single(padding, "padding")),
         (1, single(dilation, "dilation")),
         groups,
+    )
+    return squeeze(out, -2)
+
+
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+) -> Tensor:
+    """The adjoint of `conv2d`: each element of the input spreads a kernel over the result.
+
+    Args:
+        input: (n, in, h, w), or (in, h, w) for one image.
+        weight: (in, out / groups, kh, kw)
+        bias: (out,)
+        stride: distance between the places of the kernels.
+        padding: how much is cut off at each side.
+        output_padding: rows and columns that the result has more of, below and right.
+        groups, dilation: as for `conv2d`.
+
+    Returns:
+        (n, out, oh, ow) with oh = (h - 1) * stride - 2 * padding + dilation * (kh - 1) + 1 +
+        output_padding.
+
+    Raises:
+        ShapeError: the shapes do not fit; the message gives them.
+
+    Source: M. Zeiler et al., "Deconvolutional networks", 2010.
+    """
+    if input.ndim == 3:
+        batch = conv_transpose2d(
+            unsqueeze(input, 0), weight, bias, stride, padding, output_padding, groups, dilation
+        )
+        return squeeze(batch, 0)
+    if input.ndim != 4 or weight.ndim != 4 or input.shape[1] != weight.shape[0]:
+        raise ShapeError(
+            f"conv_transpose2d: input {input.shape} must be (n, in, h, w), and weight "
+            f"{weight.shape} (in, out / groups, height, width)"
+        )
+    step, border = pair(stride, "stride"), pair(padding, "padding")
+    more, spread = pair(output_padding, "output_padding"), pair(dilation, "dilation")
+    size = tuple(
+        (input.shape[2 + i] - 1) * step[i]
+        + spread[i] * (weight.shape[2 + i] - 1)
+        + 1
+        - 2 * border[i]
+        + more[i]
+        for i in range(2)
+    )
+    if any(m >= s for m, s in zip(more, step, strict=True)) or min(size) < 1:
+        raise ShapeError(
+            f"conv_transpose2d: output_padding {more} must be below the stride {step}, and padding "
+            f"{border} leave something of the result, whose size would be {size}"
+        )
+    out = apply(
+        ops.conv2d_input, input, weight, stride=step, padding=border, dilation=spread,
+        groups=groups, input_size=size,
+    )  # fmt: skip
+    return out if bias is None else out + reshape(bias, (-1, 1, 1))
+
+
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Size = 1,
+    padding: Size = 0,
+    output_padding: Size = 0,
+    groups: int = 1,
+    dilation: Size = 1,
+) -> Tensor:
+    """`conv_transpose2d` of images that are one pixel high, with one number for each pair."""
+    if input.ndim not in (2, 3) or weight.ndim != 3:
+        raise ShapeError(
+            f"conv_transpose1d: input {input.shape} must be (n, channels, length) or (channels, "
+            f"length), and weight {weight.shape} (in_channels, out_channels / groups, size)"
+        )
+    out = conv_transpose2d(
+        unsqueeze(input, -2),
+        unsqueeze(weight, -2),
+        bias,
+        (1, single(stride, "stride")),
+        (0, single(padding, "padding")),
+        (0, single(output_padding, "output_padding")),
+        groups,
+        (1, single(dilation, "dilation")),
     )
     return squeeze(out, -2)

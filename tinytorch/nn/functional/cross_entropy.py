@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.absent import accepts_size_average
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import int32, int64
 from tinytorch.errors import DTypeError, ShapeError
@@ -19,6 +20,7 @@ UNSIGNED = {4: np.uint32, 8: np.uint64}
 IGNORE = -100  # as in PyTorch: the label of what is not to count
 
 
+@accepts_size_average
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -73,6 +75,7 @@ def cross_entropy(
     return _weighted(losses, counts, reduction)
 
 
+@accepts_size_average
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -111,7 +114,7 @@ def _picked(
     else:
         counts = where(counted, apply(ops.take, weight, label), 0.0)
     # a choice and not a product: what is ignored may be infinite
-    return where(counted, -picked * counts, 0.0), counts
+    return where(counted, 0.0 - picked * counts, 0.0), counts
 
 
 def _soft_cross_entropy(
@@ -128,7 +131,7 @@ def _soft_cross_entropy(
         target = target * (1 - smoothing) + smoothing / input.shape[dim]
     logp = log_softmax(input, dim)
     each = target * logp if weight is None else target * logp * _along(weight, logp)
-    return reduce_loss(-sum(each, dim), reduction)
+    return reduce_loss(0.0 - sum(each, dim), reduction)
 
 
 def _is_plain(input: Tensor, target: Tensor, ignore_index: int) -> bool:

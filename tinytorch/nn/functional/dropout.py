@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from tinytorch.dtypes import Shape
 from tinytorch.errors import ShapeError
+from tinytorch.functions.elementwise import where
+from tinytorch.nn.functional.activation import SELU_ALPHA, SELU_SCALE
+from tinytorch.nn.functional.arguments import inplaceable
 from tinytorch.random import Generator, rand
 from tinytorch.tensor import Tensor
 
 
+@inplaceable
 def dropout(
-    x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None
+    x: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    *,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Every element is 0 with probability p, and x / (1 - p) otherwise; out of training, x.
 
@@ -30,8 +38,25 @@ def dropout(
     return drop(x, x.shape, p, training, generator)
 
 
+@inplaceable
+def dropout1d(
+    x: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """As `dropout`, but a channel of a signal, (n, channels, length), is dropped as a whole."""
+    return _drop_channels("dropout1d", x, 1, p, training, generator)
+
+
+@inplaceable
 def dropout2d(
-    x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None
+    x: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    *,
+    generator: Generator | None = None,
 ) -> Tensor:
     """As `dropout`, but a channel of an image is dropped as a whole.
 
@@ -44,9 +69,66 @@ def dropout2d(
 
     Source: J. Tompson et al., "Efficient object localization using convolutional networks", 2015.
     """
-    if x.ndim != 4:
-        raise ShapeError(f"dropout2d: the input must be (n, channels, h, w), not {x.shape}")
-    return drop(x, (*x.shape[:2], 1, 1), p, training, generator)
+    return _drop_channels("dropout2d", x, 2, p, training, generator)
+
+
+@inplaceable
+def dropout3d(
+    x: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """As `dropout`, but a channel of a volume, (n, channels, d, h, w), is dropped as a whole."""
+    return _drop_channels("dropout3d", x, 3, p, training, generator)
+
+
+def _drop_channels(
+    name: str,
+    x: Tensor,
+    dims: int,
+    p: float,
+    training: bool,
+    generator: Generator | None,
+) -> Tensor:
+    """Drop whole channels of x (n, channels, ...) or, for one sample, (channels, ...).
+
+    `dropout2d` takes three dimensions for (n, channels, length), as PyTorch does.
+    """
+    allowed = (dims + 1, dims + 2)
+    if x.ndim not in allowed:
+        raise ShapeError(
+            f"{name}: the input must be (n, channels, {', '.join('dhw'[3 - dims :])}), not "
+            f"{x.shape}"
+        )
+    kept = 2 if x.ndim == dims + 2 or dims == 2 else 1
+    shape = (*x.shape[:kept], *(1,) * (x.ndim - kept))
+    return drop(x, shape, p, training, generator)
+
+
+@inplaceable
+def alpha_dropout(
+    x: Tensor,
+    p: float = 0.5,
+    training: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Dropout for SELU networks: what is dropped becomes SELU's limit, and mean and variance stay.
+
+    Source: G. Klambauer et al., "Self-normalizing neural networks", 2017, section 4.
+    """
+    check_probability(p)
+    if not training or p == 0:
+        return x
+    if p == 1:
+        return x * 0.0
+    limit = -SELU_ALPHA * SELU_SCALE
+    scale = ((1 - p) * (1 + p * limit**2)) ** -0.5
+    keep = rand(x.shape, dtype=x.dtype, generator=generator) >= p
+    out: Tensor = where(keep, x, limit) * scale - p * limit * scale
+    return out
 
 
 def check_probability(p: float) -> float:

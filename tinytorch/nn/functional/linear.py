@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
+from tinytorch.functions.linalg import einsum
 from tinytorch.tensor import Tensor
 
 
@@ -24,3 +25,19 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is None:
         return apply(ops.linear, x, weight)
     return apply(ops.linear, x, weight, bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x1 @ weight[o] @ x2 + bias[o], for each output o.
+
+    Args:
+        input1: (..., in1)
+        input2: (..., in2)
+        weight: (out, in1, in2)
+        bias: (out,)
+
+    Returns:
+        (..., out)
+    """
+    out = einsum("...i,oij,...j->...o", input1, weight, input2)
+    return out if bias is None else out + bias

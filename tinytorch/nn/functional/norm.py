@@ -13,7 +13,7 @@ from tinytorch.creation import ones, zeros
 from tinytorch.dispatch import apply
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import rsqrt
-from tinytorch.functions.movement import reshape
+from tinytorch.functions.movement import pad, reshape, unfold
 from tinytorch.functions.reductions import mean
 from tinytorch.tensor import Tensor
 
@@ -161,7 +161,9 @@ def batch_norm(
             raise ValueError("batch_norm: running_mean and running_var are needed out of training")
         return _normalize_by(x, running_mean, running_var, weight, bias, eps)
     channels = x.shape[1]
-    if math.prod(x.shape) == channels:
+    if x.meta.size == 0:  # nothing to normalize, and nothing to move the running statistics by
+        return x * 1.0
+    if x.meta.size == channels:
         raise ValueError(
             f"batch_norm: training needs more than one value for each channel, not shape "
             f"{x.shape}; use a larger batch, or eval()"
@@ -217,3 +219,62 @@ def _check_channels(name: str, x: Tensor, *vectors: Tensor | None) -> None:
 def _per_channel(vector: Tensor, x: Tensor) -> Tensor:
     """A vector (channels,) in the shape in which it meets x (n, channels, ...)."""
     return reshape(vector, (x.shape[1], *(1,) * (x.ndim - 2)))
+
+
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / sqrt(var + eps) * weight + bias, for each channel of each sample.
+
+    Args:
+        x: (n, channels, ...)
+        running_mean, running_var: (channels,), moved towards the means over the samples.
+        weight, bias: (channels,); None for ones and zeros.
+        use_input_stats: False to normalize by the running ones.
+
+    Returns:
+        As x.
+
+    Source: D. Ulyanov, A. Vedaldi, V. Lempitsky, "Instance normalization", 2016.
+    """
+    _check_channels("instance_norm", x, running_mean, running_var, weight, bias)
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    size = math.prod(x.shape[2:])
+    if size == 1:
+        raise ValueError(
+            f"instance_norm: needs more than one value for each channel, not shape {x.shape}"
+        )
+    if running_mean is not None and running_var is not None and x.meta.size:
+        with no_grad():
+            rows = reshape(x, (*x.shape[:2], size))
+            centre = mean(rows, 2, keepdim=True)
+            var = mean((rows - centre) * (rows - centre), 2) * (size / (size - 1))
+            running_mean.mul_(1 - momentum).add_(mean(centre, (0, 2)) * momentum)
+            running_var.mul_(1 - momentum).add_(mean(var, 0) * momentum)
+    return group_norm(x, x.shape[1], weight, bias, eps)
+
+
+def local_response_norm(
+    x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta
+
+    Args:
+        x: (n, channels, ...)
+
+    Source: A. Krizhevsky, I. Sutskever, G. Hinton, "ImageNet classification with deep convolutional
+    neural networks", 2012, section 3.3.
+    """
+    if x.ndim < 3:
+        raise ShapeError(f"local_response_norm: the input must be (n, c, ...), not {x.shape}")
+    border = (0, 0) * (x.ndim - 2) + (size // 2, (size - 1) // 2)
+    near = mean(unfold(pad(x * x, border), 1, size, 1), -1)
+    return x / (near * alpha + k) ** beta

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.absent import accepts_size_average
 from tinytorch.autograd import Function
 from tinytorch.functions.elementwise import clip, exp, log, log1p, where
 from tinytorch.functions.reductions import sum
@@ -22,6 +23,7 @@ LOG_LIMIT = -100.0  # where binary_cross_entropy cuts the logarithm of 0 off
 SMALLEST_VARIANCE = 1e-12  # and the denominator of its gradient
 
 
+@accepts_size_average
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -86,6 +88,7 @@ def _logarithms(p: Tensor) -> tuple[Tensor, Tensor]:
     return clip(log(p), min=LOG_LIMIT), clip(log1p(-p), min=LOG_LIMIT)
 
 
+@accepts_size_average
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -118,6 +121,7 @@ def binary_cross_entropy_with_logits(
     return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
+@accepts_size_average
 def kl_div(
     input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:

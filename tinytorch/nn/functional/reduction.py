@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tinytorch.errors import ShapeError
+from tinytorch.functions.movement import expand
 from tinytorch.functions.reductions import mean, sum
 from tinytorch.tensor import Tensor
 
@@ -22,6 +23,16 @@ def reduce_loss(loss: Tensor, reduction: str) -> Tensor:
     if reduction == "none":
         return loss
     return mean(loss) if reduction == "mean" else sum(loss)
+
+
+def reduce_weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    """`reduce_loss` of losses that count by `weight`, which broadcasts and divides in the mean."""
+    if weight is None:
+        return reduce_loss(loss, reduction)
+    weight = expand(weight, loss.shape)
+    if reduction == "mean":
+        return sum(loss * weight) / sum(weight)
+    return reduce_loss(loss * weight, reduction)
 
 
 def check_same_shape(name: str, input: Tensor, target: Tensor) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from tinytorch.absent import accepts_size_average
 from tinytorch.functions.elementwise import abs, clip
-from tinytorch.nn.functional.reduction import check_same_shape, reduce_loss
+from tinytorch.nn.functional.reduction import check_same_shape, reduce_loss, reduce_weighted
 from tinytorch.tensor import Tensor
 
 
-def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+@accepts_size_average
+def mse_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
     """(input - target)^2
 
     Args:
         input, target: of the same shape.
         reduction: "mean", "sum", or "none" for the loss of every element.
+        weight: how much each element counts; it broadcasts.
 
     Returns:
         A 0-d tensor; for "none", of the shape of input.
@@ -22,17 +27,25 @@ def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """
     check_same_shape("mse_loss", input, target)
     difference = input - target
-    return reduce_loss(difference * difference, reduction)
+    return reduce_weighted(difference * difference, weight, reduction)
 
 
-def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+@accepts_size_average
+def l1_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
+) -> Tensor:
     """|input - target|; arguments, result and errors as for `mse_loss`."""
     check_same_shape("l1_loss", input, target)
-    return reduce_loss(abs(input - target), reduction)
+    return reduce_weighted(abs(input - target), weight, reduction)
 
 
+@accepts_size_average
 def huber_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """d^2 / 2 where |d| <= delta, delta * (|d| - delta / 2) elsewhere, for d = input - target.
 
@@ -40,6 +53,7 @@ def huber_loss(
         input, target: of the same shape.
         reduction: "mean", "sum", or "none" for the loss of every element.
         delta: where the parabola goes over into a line.
+        weight: how much each element counts; it broadcasts.
 
     Returns:
         A 0-d tensor; for "none", of the shape of input.
@@ -53,9 +67,11 @@ def huber_loss(
     if not delta > 0:
         raise ValueError(f"huber_loss: delta must be positive, not {delta}")
     check_same_shape("huber_loss", input, target)
-    return reduce_loss(_huber(input - target, delta), reduction)
+    loss = _huber(input - target, delta)
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
+@accepts_size_average
 def smooth_l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tinytorch.optim.lr_scheduler.base import LRScheduler, check_schedule_state, per_group
 from tinytorch.optim.optimizer import Optimizer
-from tinytorch.optim.schedules import check_schedule_state
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(LRScheduler):
     """lr <- max(factor lr, min_lr) when a quantity has not improved for more than `patience` steps
 
         schedule = ReduceLROnPlateau(optimizer, patience=3)
@@ -25,7 +25,7 @@ class ReduceLROnPlateau:
         threshold: what counts as an improvement: in threshold_mode "rel" by this part of the best
             value, in "abs" by this much.
         cooldown: steps to wait after a reduction before counting again.
-        min_lr: no group's rate gets below it.
+        min_lr: no group's rate gets below it; or one for each group.
         eps: reductions smaller than this are not made.
 
     Raises:
@@ -41,7 +41,7 @@ class ReduceLROnPlateau:
         threshold: float = 1e-4,
         threshold_mode: str = "rel",
         cooldown: int = 0,
-        min_lr: float = 0.0,
+        min_lr: float | Sequence[float] = 0.0,
         eps: float = 1e-8,
     ) -> None:
         if not factor < 1:
@@ -58,15 +58,18 @@ class ReduceLROnPlateau:
         self.threshold = threshold
         self.threshold_mode = threshold_mode
         self.cooldown = cooldown
-        self.min_lr = min_lr
+        self.min_lrs = per_group("min_lr", min_lr, optimizer)
         self.eps = eps
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = 0
         self.cooldown_counter = 0
+        self.last_epoch = 0
+        self._last_lr = [group["lr"] for group in optimizer.param_groups]
 
-    def step(self, metrics: Any) -> None:
+    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
         """Take note of the quantity's new value; NaN is no improvement."""
         value = float(metrics)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._improves(value):
             self.best, self.num_bad_epochs = value, 0
         else:
@@ -77,6 +80,7 @@ class ReduceLROnPlateau:
         if self.num_bad_epochs > self.patience:
             self._reduce()
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
     def _improves(self, value: float) -> bool:
         threshold = -self.threshold if self.mode == "min" else self.threshold
@@ -85,31 +89,19 @@ class ReduceLROnPlateau:
         return value < bar if self.mode == "min" else value > bar
 
     def _reduce(self) -> None:
-        for group in self.optimizer.param_groups:
-            reduced = max(group["lr"] * self.factor, self.min_lr)
+        groups = self.optimizer.param_groups
+        least = self.min_lrs + self.min_lrs[-1:] * (len(groups) - len(self.min_lrs))
+        for group, lowest in zip(groups, least, strict=True):
+            reduced = max(group["lr"] * self.factor, lowest)
             if group["lr"] - reduced > self.eps:
                 group["lr"] = reduced
 
-    def get_last_lr(self) -> list[float]:
-        """The learning rates in force, by group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the schedule stands. The rates themselves are in the optimizer's state."""
-        return {
-            "schedule": type(self).__name__,
-            "best": self.best,
-            "num_bad_epochs": self.num_bad_epochs,
-            "cooldown_counter": self.cooldown_counter,
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from where `state_dict` was taken.
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from where `state_dict` was taken. PyTorch's state fits.
 
         Raises:
             ValueError: it is the state of another schedule; nothing was changed.
         """
-        check_schedule_state(state, self.state_dict())
-        self.best = state["best"]
-        self.num_bad_epochs = state["num_bad_epochs"]
-        self.cooldown_counter = state["cooldown_counter"]
+        needed = {"best", "num_bad_epochs", "cooldown_counter"}
+        check_schedule_state(state_dict, type(self).__name__, needed)
+        self._take(state_dict)

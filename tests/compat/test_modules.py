@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tinytorch
+from tinytorch.compat.modules import PATHS, find_module
+from tinytorch.compat.program import installed
+
+PATHS_OF_PROGRAMS = [
+    "utils.data", "utils.data.dataset", "utils.checkpoint", "backends.cudnn", "cuda.amp", "amp",
+    "nn.functional", "nn.modules.module", "nn.modules.utils", "optim.lr_scheduler",
+    "autograd.variable", "nn.parameter", "nn.init", "nn.parallel", "multiprocessing", "distributed",
+    "version",
+]  # fmt: skip
+
+
+def test_the_paths_of_pytorchs_are_imported():
+    lines = [f"import torch.{path} as m\nassert m.__name__" for path in PATHS_OF_PROGRAMS]
+    code = "\n".join(["import tinytorch.as_torch", *lines])
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_paths_below_tinytorch():
+    code = (
+        "from tinytorch.utils.data import DataLoader, Dataset\n"
+        "import tinytorch.backends.cudnn as cudnn, tinytorch.nn.functional as F\n"
+        "from tinytorch.autograd import Variable\n"
+        "from tinytorch.cuda.amp import autocast, GradScaler\n"
+        "from tinytorch.nn.modules.utils import _pair\n"
+        "from tinytorch.nn.modules.linear import Linear\n"
+        "from tinytorch.utils.data.dataset import Dataset as Again\n"
+        "import tinytorch\n"
+        "assert Linear is tinytorch.nn.Linear and Again is Dataset\n"
+        "assert _pair(3) == (3, 3) and DataLoader.__module__ == 'tinytorch.data.dataloader'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("path", [p for p in PATHS if "*" not in p])
+def test_each_path_of_the_table_leads_somewhere(path):
+    if PATHS[path][0] == "distributions":
+        pytest.importorskip("tinytorch.distributions")
+    assert find_module(path) is not None
+
+
+def test_a_program_that_imports_torch_gets_tinytorch():
+    code = (
+        "import tinytorch.as_torch\n"
+        "import torch, torch.nn as nn, torch.nn.functional as F\n"
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "from torch import optim, Tensor\n"
+        "import tinytorch\n"
+        "x = torch.ones(2, 3)\n"
+        "assert isinstance(x, torch.Tensor) and torch.Tensor is tinytorch.Tensor is Tensor\n"
+        "assert nn.Linear(3, 1)(x).shape == (2, 1) and optim.SGD is tinytorch.optim.SGD\n"
+        "assert torch.jit.script(len) is len and torch.backends.cudnn.enabled is False\n"
+        "assert tinytorch.jit is not torch.jit and torch.__version__[0] == '2'\n"
+        "assert F.relu(x).sum().item() == 6\n"
+        "assert not torch.distributed.is_available()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_as_torch_after_pytorch_is_refused():
+    code = "import torch, tinytorch.as_torch"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "import tinytorch.as_torch first" in done.stderr
+
+
+def test_a_module_that_there_is_not_says_so():
+    code = "import tinytorch.as_torch, torch.utils.mobile_optimizer"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "TinyTorch runs this program in place of PyTorch" in done.stderr
+
+
+def _run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    root = str(Path(tinytorch.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-m", "tinytorch", *arguments],
+        cwd=path,
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_python_m_tinytorch_runs_a_program(tmp_path):
+    (tmp_path / "helper.py").write_text("import torch\nx = torch.ones(2)\n")
+    (tmp_path / "program.py").write_text(
+        "import sys, torch, helper, tinytorch\n"
+        "if __name__ == '__main__':\n"
+        "    print(sys.argv[1:], torch.Tensor is tinytorch.Tensor, helper.x.sum().item())\n"
+    )
+    done = _run(tmp_path, "--backend", "numpy", "program.py", "--lr", "0.1")
+    assert done.stdout == "['--lr', '0.1'] True 2.0\n", done.stderr
+    assert "no file 'none.py'" in _run(tmp_path, "none.py").stderr
+    assert "usage" in _run(tmp_path, "--help").stdout
+
+
+def test_an_unexpected_keyword_is_explained(tmp_path):
+    (tmp_path / "program.py").write_text("import torch\ntorch.ones(2).sum(out=torch.zeros(1))\n")
+    done = _run(tmp_path, "--backend=numpy", "program.py")
+    assert done.returncode == 1 and "TinyTorch: assign the result" in done.stderr
+
+
+def test_a_missing_name_says_what_to_write(tmp_path):
+    with pytest.raises(AttributeError, match="there are no sparse tensors"):
+        tinytorch.ones(2).to_sparse()
+    with pytest.raises(ImportError, match="there are no sparse tensors"):
+        from tinytorch import sparse_coo_tensor
+    with pytest.raises(ImportError, match="there are no sparse tensors"), installed():
+        from torch import sparse_coo_tensor  # noqa: F401
+    with pytest.raises(AttributeError, match=r"has no attribute 'no_such_name'$"):
+        tinytorch.nn.no_such_name  # noqa: B018

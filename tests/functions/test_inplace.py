@@ -1,0 +1,223 @@
+"""In-place writes that autograd follows, against PyTorch's; and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tinytorch
+from tests.backends.loading import load
+from tinytorch.errors import AutogradError
+
+
+def _rnn(lib: Any, w: Any, steps: int = 4) -> Any:
+    """A recurrent network by hand: each state is written into the output."""
+    out = lib.zeros(steps, 3)
+    h = lib.ones(3)
+    for t in range(steps):
+        h = lib.tanh(h * w)
+        out[t] = h
+    return out
+
+
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "rnn": _rnn,
+    "item": lambda lib, w: _set(w * 2, 0, 5.0) * w,
+    "items": lambda lib, w: _set(w * 2, [0, 2], w[:2] * 3) * w,
+    "mask": lambda lib, w: _set(w * 2, (w > 0).detach(), 0.0) * w,
+    "add": lambda lib, w: (w * 2).add_(w, alpha=3) * w,
+    "mul": lambda lib, w: (w * 2).mul_(w),
+    "exp": lambda lib, w: (w * 2).exp_() * w,
+    "zero": lambda lib, w: (w * 2).zero_() + w,
+    "copy": lambda lib, w: (w * 2).copy_(w * w) * w,
+    "clamp": lambda lib, w: (w * 2).clamp_(0, 1) * w,
+    "masked_fill": lambda lib, w: (w * 2).masked_fill_(w > 0, 1.0) * w,
+    "index_add": lambda lib, w: (w * 2).index_add_(0, lib.tensor([0, 0]), w[1:]) * w,
+    "index_fill": lambda lib, w: (w * 2).index_fill_(0, lib.tensor([1]), 4.0) * w,
+    "addcmul": lambda lib, w: (w * 2).addcmul_(w, w, value=2) * w,
+    "addcdiv": lambda lib, w: (w * 2).addcdiv_(w, w * w + 1) * w,
+    "scatter": lambda lib, w: (w * 2).scatter_(0, lib.tensor([1]), w[:1] * 5) * w,
+}
+
+
+def _set(y: Any, index: Any, value: Any) -> Any:
+    y[index] = value
+    return y
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_gradients_follow_writes(name: str, rng: np.random.Generator) -> None:
+    values = rng.standard_normal(3)
+    ours = tinytorch.tensor(values, dtype="float32", requires_grad=True)
+    theirs = torch.tensor(values, dtype=torch.float32, requires_grad=True)
+    out, wanted = WRITES[name](tinytorch, ours), WRITES[name](torch, theirs)
+    np.testing.assert_allclose(out.detach().numpy(), wanted.detach().numpy(), rtol=1e-5)
+    (g,) = tinytorch.autograd.grad(out.sum(), ours, create_graph=True)
+    (e,) = torch.autograd.grad(wanted.sum(), theirs, create_graph=True)
+    np.testing.assert_allclose(g.detach().numpy(), e.detach().numpy(), rtol=1e-5)
+    if g.requires_grad and e.requires_grad:
+        (g,) = tinytorch.autograd.grad(g.sum(), ours)
+        (e,) = torch.autograd.grad(e.sum(), theirs)
+        np.testing.assert_allclose(g.numpy(), e.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_another_name_sees_the_write() -> None:
+    w = tinytorch.ones(2, requires_grad=True)
+    y = w * 2
+    alias = y
+    y += 1
+    assert alias is y and alias.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda w: _set(w, 0, 1.0),
+        lambda w: w.add_(1.0),
+        lambda w: _with_view(w * 2),
+        lambda w: _base_held(w * 2),
+    ],
+)
+def test_what_others_would_not_see_is_refused(write: Any) -> None:
+    with pytest.raises(AutogradError, match=r"leaf that requires a gradient|shares memory"):
+        write(tinytorch.ones(2, requires_grad=True))
+
+
+def _with_view(y: Any) -> Any:
+    view = y[:1]
+    y[0] = 3.0
+    return view
+
+
+def _base_held(base: Any) -> Any:
+    base[:1].mul_(2.0)
+    return base
+
+
+KEPT: dict[str, Callable[[Any, Any], Any]] = {
+    "result": lambda x, w: (x * w).clamp(-3.0, 3.0).exp().sub_(x),
+    "result, viewed": lambda x, w: (x * w).exp().T.sub_(x),
+    "result, viewed twice": lambda x, w: (x * w).relu().unsqueeze(0)[:, :1].add_(x[:1]),
+}
+"""The gradient keeps the result that is written; nothing else does."""
+
+
+@pytest.mark.parametrize("mode", ["eager", "python", "auto"])
+@pytest.mark.parametrize("name", KEPT)
+def test_what_only_a_gradient_keeps_is_written_eager_and_compiled(
+    name: str, mode: str, rng: np.random.Generator
+) -> None:
+    x = tinytorch.tensor(rng.standard_normal((2, 2)))
+    w = tinytorch.tensor(rng.standard_normal((2, 2)), requires_grad=True)
+
+    def step(x: Any) -> Any:
+        return KEPT[name](x, w)
+
+    run = step if mode == "eager" else tinytorch.compile(step, mode=mode)
+    same = {
+        "result": lambda: (x * w).clamp(-3.0, 3.0).exp() - x,
+        "result, viewed": lambda: (x * w).exp().T - x,
+        "result, viewed twice": lambda: (x * w).relu()[None, :1] + x[:1],
+    }[name]()
+    for _ in range(2):
+        out = run(x)
+        np.testing.assert_allclose(out.detach().numpy(), same.detach().numpy(), rtol=1e-6)
+
+
+def test_a_view_of_what_a_gradient_keeps_is_another_holder() -> None:
+    w = tinytorch.ones(2, 2, requires_grad=True)
+
+    def base_held(x: Any) -> Any:
+        e = (x * w).exp()
+        e.T.sub_(x)
+        return e
+
+    def view_held(x: Any) -> Any:
+        e = (x * w).exp()
+        rows = e[:1]
+        e.sub_(x)
+        return rows
+
+    for step in (base_held, view_held):
+        for run in (step, tinytorch.compile(step)):
+            with pytest.raises(AutogradError, match="shares memory"):
+                run(tinytorch.ones(2, 2))
+
+
+def test_a_gradient_that_read_the_old_value_notices() -> None:
+    w = tinytorch.ones(2, requires_grad=True)
+    y = w * 2
+    z = y * y
+    y[0] = 5.0
+    with pytest.raises(AutogradError, match="was overwritten in place after it was used"):
+        z.sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("write", "slope"),
+    [
+        (lambda y: y.mul_(y), lambda y: 2 * y),
+        (lambda y: y.addcmul_(y, y), lambda y: 1 + 2 * y),
+        (lambda y: y.div_(y), lambda y: 0 * y),
+        (lambda y: y.add_(y), lambda y: 2 + 0 * y),
+    ],
+)
+def test_an_operand_that_is_the_tensor_itself_is_its_old_value(write: Any, slope: Any) -> None:
+    values = np.array([3.0, -2.0])
+    w = tinytorch.tensor(values, requires_grad=True)
+    write(w * 1.0).sum().backward()
+    assert w.grad is not None
+    np.testing.assert_allclose(w.grad.numpy(), slope(values))
+
+
+def test_data_can_be_written_and_set() -> None:
+    w = tinytorch.ones(2, requires_grad=True)
+    (w * 3).sum().backward()
+    w.data -= 0.1 * w.grad
+    np.testing.assert_allclose(w.detach().numpy(), [0.7, 0.7], rtol=1e-6)
+    w.data = tinytorch.zeros(2)
+    assert w.tolist() == [0, 0] and w.requires_grad and w.grad is not None
+
+
+def test_a_gradient_accumulates_in_place() -> None:
+    w = tinytorch.ones(2, requires_grad=True)
+    (w * 3).sum().backward()
+    alias = w.grad
+    (w * 3).sum().backward()
+    assert w.grad is alias and alias.tolist() == [6, 6]
+    alias.zero_()
+    assert w.grad.tolist() == [0, 0]
+
+
+def test_computed_tensors_keep_their_history() -> None:
+    y = tinytorch.ones(2, requires_grad=True) * 2
+    with pytest.raises(AutogradError, match=r"use t\.detach\(\)"):
+        y.requires_grad = False
+    assert y.requires_grad
+
+
+def test_a_view_of_the_same_shape_is_another_tensor() -> None:
+    x = tinytorch.ones(3)
+    for view in (x.view(3), x.reshape(3), x.squeeze(), x.expand(3)):
+        view.requires_grad_()
+        assert view is not x and not x.requires_grad
+
+
+@pytest.mark.parametrize("size", [10, 40_000])  # of memory of its own, and of the pool's
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_the_pool_of_buffers_is_no_other_tensor(backend: str, size: int) -> None:
+    with tinytorch.using_backend(load(backend)):
+        x = tinytorch.ones(size, requires_grad=True)
+        y = x * 2
+        y += x
+        y.sum().backward()
+        assert x.grad is not None and x.grad[0].item() == 3
+        z = x * 2
+        part = z[1:]
+        with pytest.raises(AutogradError, match="shares memory"):
+            z += x
+        assert part[0].item() == 2

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch.nn.functional as TF
+
+import tinytorch
+import tinytorch.nn.functional as F
+from tinytorch.errors import ShapeError
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
+@pytest.mark.parametrize("shapes", [[(4, 3), (5, 3), (5, 2)], [(2, 2, 4, 3)] * 3])
+def test_equals_pytorch(agree, check_twice, rng, options, shapes):
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    agree(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options),
+        lambda q, k, v: TF.scaled_dot_product_attention(q, k, v, **options),
+        *arrays,
+    )
+    if len(shapes[0]) == 2:
+        check_twice(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), *arrays)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float", "rows", "infinite rows"])
+def test_masks_equal_pytorch(agree, rng, kind):
+    arrays = [rng.standard_normal((2, 3, 4)) for _ in range(3)]
+    mask = rng.random((3, 3)) < 0.6
+    mask[0, 0] = mask[2, 1] = True
+    mask[1] = kind not in ("rows", "infinite rows")  # else this query sees no key
+    if kind == "float":
+        mask = rng.standard_normal((3, 3))
+    if kind == "infinite rows":
+        mask = np.where(mask, 0.0, -np.inf)
+    agree(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, tinytorch.tensor(mask)),
+        lambda q, k, v: TF.scaled_dot_product_attention(q, k, v, _torch(mask)),
+        *arrays,
+    )
+
+
+def _torch(array):
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def test_grouped_queries_equal_pytorch(agree, rng):
+    arrays = [rng.standard_normal((2, heads, 3, 4)) for heads in (6, 2, 2)]
+    agree(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        lambda q, k, v: TF.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        *arrays,
+    )
+
+
+def test_dropout():
+    tinytorch.manual_seed(0)
+    q, v = tinytorch.ones(1, 4), tinytorch.eye(1000)
+    out = F.scaled_dot_product_attention(q, tinytorch.ones(1000, 4), v, dropout_p=0.25)
+    values = set(out.numpy().ravel().round(6))
+    assert values == {0.0, np.float32(1 / 750).round(6)}
+    assert 0.2 < (out == 0).float().mean().item() < 0.3
+
+
+def test_errors():
+    x, mask = tinytorch.ones(2, 3, 4), tinytorch.ones(3, 3)
+    with pytest.raises(ShapeError, match=r"query \(2, 3, 4\) must be \(..., l, e\), key \(2, 3, 5"):
+        F.scaled_dot_product_attention(x, tinytorch.ones(2, 3, 5), x)
+    with pytest.raises(ValueError, match="either attn_mask or is_causal"):
+        F.scaled_dot_product_attention(x, x, x, mask, is_causal=True)
+    with pytest.raises(ShapeError, match="2 query heads cannot share the heads of"):
+        F.scaled_dot_product_attention(x, tinytorch.ones(3, 3, 4), x, enable_gqa=True)

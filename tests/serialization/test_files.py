@@ -1,0 +1,126 @@
+"""`save` and `load`: what goes in comes out. (Damage to files: tests/training/test_checkpoint.)"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import tinytorch
+from tinytorch import nn, optim
+
+
+def through(obj: Any) -> Any:
+    stream = io.BytesIO()
+    tinytorch.save(obj, stream)
+    stream.seek(0)
+    return tinytorch.load(stream)
+
+
+def test_a_run_is_saved_and_continued(tmp_path: Path, rng: np.random.Generator) -> None:
+    x = tinytorch.tensor(rng.normal(size=(8, 3)).astype(np.float32))
+
+    def make() -> Any:
+        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+        optimizer = optim.Adam(model.parameters(), lr=0.1)
+        return model, optimizer, optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+
+    def train(model: Any, optimizer: Any, schedule: Any, steps: int) -> list[float]:
+        losses = []
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+        return losses
+
+    run = make()
+    train(*run, 3)
+    parts = ("model", "optimizer", "schedule")
+    checkpoint = {name: part.state_dict() for name, part in zip(parts, run, strict=True)}
+    tinytorch.save({**checkpoint, "epoch": 3}, tmp_path / "run.pt")
+    expected = train(*run, 4)
+
+    loaded = tinytorch.load(tmp_path / "run.pt", map_location=tinytorch, weights_only=True)
+    assert loaded["epoch"] == 3
+    again = make()
+    for name, part in zip(parts, again, strict=True):
+        part.load_state_dict(loaded[name])
+    assert train(*again, 4) == expected
+
+
+def test_kinds_of_values() -> None:
+    saved = {
+        "tuple": (1, [2.5, (None,)], "x"),
+        1: {2: 3, None: 4, (5, 6): 7},
+        "$tensor": "not one",
+        "numbers": [math.inf, -0.0, 10**30, True],
+        "numpy": np.float32(1.5),
+        "": {"": tinytorch.ones(1)},
+    }
+    loaded = through(saved)
+    assert loaded.pop("").pop("").tolist() == [1.0]
+    del saved[""]
+    assert loaded == saved and type(loaded["tuple"]) is tuple
+    assert type(through(np.bool_(True))) is bool
+    assert math.isnan(through(math.nan))
+
+
+def test_arrays_and_gradients() -> None:
+    array = through(np.arange(6).reshape(2, 3).T)
+    assert isinstance(array, np.ndarray) and array.tolist() == [[0, 3], [1, 4], [2, 5]]
+    p = through(nn.Parameter(tinytorch.ones(2)))
+    assert p.requires_grad and p.tolist() == [1, 1]
+    assert not through(tinytorch.ones(2)).requires_grad
+
+
+def test_names_that_would_be_one_are_made_two() -> None:
+    loaded = through({"a.b": tinytorch.ones(1), "a": {"b": tinytorch.zeros(1)}})
+    assert loaded["a.b"].item() == 1 and loaded["a"]["b"].item() == 0
+    assert through({"__metadata__": tinytorch.ones(1)})["__metadata__"].item() == 1
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float16", "float32", "float64"])
+def test_other_programs_read_and_write_the_format(tmp_path: Path, dtype: str) -> None:
+    arrays = {"a": np.array([[0, 1, 2]]).astype(dtype), "b.c": np.array(1).astype(dtype)}
+    path = tmp_path / "x.safetensors"
+    tinytorch.save({"a": tinytorch.tensor(arrays["a"]), "b": [tinytorch.ones(2)]}, path)
+    theirs = safetensors.numpy.load_file(path)
+    assert theirs["a"].tolist() == arrays["a"].tolist() and theirs["a"].dtype == dtype
+    safetensors.numpy.save_file(arrays, path)
+    loaded = tinytorch.load(path)
+    assert {k: v.tolist() for k, v in loaded.items()} == {k: v.tolist() for k, v in arrays.items()}
+    assert loaded["a"].dtype.name == dtype
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        (nn.Linear(2, 2), "cannot hold a Linear (the whole of it): .*; save its state_dict()"),
+        ({"opt": optim.SGD([tinytorch.ones(1)])}, "a SGD (opt): .*; save its state_dict()"),
+        ({"args": argparse.Namespace(lr=1)}, "a Namespace (args): .*; save vars(args)"),
+        ([{"f": {1, 2}}], "a set (0.f): .*; save it as a list"),
+        ([print], "a builtin_function_or_method (0): it has dicts, lists, tuples"),
+    ],
+)
+def test_what_cannot_be_saved_says_what_to_save(obj: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=re.escape(message).replace(r"\.\*", ".*")):
+        tinytorch.save(obj, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        tinytorch.load(tmp_path / "none")
+    (tmp_path / "text").write_text("a text that is long enough to have a header")
+    with pytest.raises(tinytorch.DataError, match="text is truncated, or no safetensors file"):
+        tinytorch.load(tmp_path / "text")

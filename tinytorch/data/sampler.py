@@ -1,0 +1,206 @@
+"""Samplers: in which order the samples of a dataset are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from tinytorch.data.seeding import Randomness, as_generator
+
+Index = TypeVar("Index", covariant=True)
+
+
+class Sampler(Generic[Index]):
+    """Gives the numbers of samples, one after another; each iteration is one epoch.
+
+    A subclass defines `__iter__`, and, where it is known, `__len__`.
+    """
+
+    def __init__(self, data_source: Any = None) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Index]:
+        raise NotImplementedError(f"{type(self).__name__} must define __iter__")
+
+
+class SequentialSampler(Sampler[int]):
+    """0, 1, ..., N - 1
+
+    >>> list(SequentialSampler("abc"))
+    [0, 1, 2]
+    """
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """All samples in random order; or, with replacement, as many as asked for, each from all.
+
+    Args:
+        data_source: what is sampled; its length counts.
+        replacement: a sample may be taken several times.
+        num_samples: how many to take; by default as many as there are. Without replacement, more
+            than there are means one order after another.
+        generator: a generator or a seed; None means the default generator.
+
+    Raises:
+        ValueError: num_samples is below 1.
+
+    >>> sorted(RandomSampler("abc", generator=0))
+    [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        data_source: Sized,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: Randomness = None,
+    ) -> None:
+        if num_samples is not None and num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples an epoch has."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        rng, total, count = as_generator(self.generator), len(self.data_source), self.num_samples
+        if self.replacement:
+            return iter(rng.integers(0, total, count).tolist())
+        rounds = -(-count // total) if total else 0
+        orders = [rng.permutation(total) for _ in range(rounds)]
+        return iter(np.concatenate([*orders, np.empty(0, np.int64)])[:count].astype(int).tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """The given numbers in random order.
+
+    >>> sorted(SubsetRandomSampler([5, 7], generator=0))
+    [5, 7]
+    """
+
+    def __init__(self, indices: Sequence[int], generator: Randomness = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        order = as_generator(self.generator).permutation(len(self.indices))
+        return iter([int(self.indices[i]) for i in order])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Samples drawn with probabilities proportional to weights.
+
+    Args:
+        weights: one for each sample, at least 0.
+        num_samples: how many to draw.
+        replacement: a sample may be drawn several times.
+        generator: a generator or a seed; None means the default generator.
+
+    Raises:
+        ValueError: a weight is negative or not finite, all are 0, num_samples is below 1, or more
+            are to be drawn without replacement than have a weight above 0.
+
+    >>> list(WeightedRandomSampler([0.0, 1.0, 0.0], 3))
+    [1, 1, 1]
+    """
+
+    def __init__(
+        self,
+        weights: Any,
+        num_samples: int,
+        replacement: bool = True,
+        generator: Randomness = None,
+    ) -> None:
+        self.weights = np.asarray(weights, np.float64)
+        positive = int((self.weights > 0).sum())
+        if self.weights.ndim != 1 or not (self.weights >= 0).all() or not positive:
+            raise ValueError(
+                f"weights must be one number for each sample, at least 0 and not all 0, got "
+                f"{self.weights.tolist()}"[:200]
+            )
+        if not np.isfinite(self.weights).all():
+            raise ValueError("weights must be finite")
+        if num_samples < 1 or (not replacement and num_samples > positive):
+            raise ValueError(
+                f"num_samples must be at least 1, and without replacement at most the {positive} "
+                f"samples whose weight is above 0; got {num_samples}"
+            )
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = as_generator(self.generator).choice(
+            len(self.weights),
+            self.num_samples,
+            self.replacement,
+            self.weights / self.weights.sum(),
+        )
+        return iter(drawn.tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """What a sampler gives, in lists of `batch_size`.
+
+    Raises:
+        ValueError: batch_size is below 1.
+
+    >>> list(BatchSampler(SequentialSampler("abcde"), 2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return batched(iter(self.sampler), self.batch_size, self.drop_last)
+
+    def __len__(self) -> int:
+        return batch_count(len(self.sampler), self.batch_size, self.drop_last)  # type: ignore[arg-type]
+
+
+def batched(items: Iterator[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
+    """The items in lists of `size`; the last may be shorter, and is left out with `drop_last`."""
+    batch = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch and not drop_last:
+        yield batch
+
+
+def batch_count(samples: int, size: int, drop_last: bool) -> int:
+    """How many lists `batched` gives."""
+    whole, rest = divmod(samples, size)
+    return whole + (rest > 0 and not drop_last)

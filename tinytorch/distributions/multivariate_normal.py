@@ -1,0 +1,135 @@
+"""The normal distribution of vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from tinytorch.distributions.distribution import Distribution, Values, positive
+from tinytorch.errors import ShapeError
+from tinytorch.functions.movement import broadcast_to, stack
+from tinytorch.random import randn
+from tinytorch.tensor import Tensor
+
+
+class MultivariateNormal(Distribution):
+    """The density exp(-|L^-1 (x - loc)|^2 / 2) / ((2 pi)^(n / 2) |det L|), with covariance L L^T
+
+    Args:
+        loc: (..., n), the mean.
+        covariance_matrix: (..., n, n), symmetric and positive definite; or
+        scale_tril: (..., n, n), its lower triangular factor L, with positive diagonal.
+
+    Raises:
+        ValueError: neither or both matrices are given, or the matrix is not such.
+        ShapeError: the matrix does not fit loc.
+
+    >>> import tinytorch
+    >>> MultivariateNormal(tinytorch.zeros(2), tinytorch.eye(2)).log_prob(tinytorch.zeros(2))
+    tensor(-1.8379)
+    """
+
+    has_rsample = True
+    parameters = ("loc", "scale_tril")
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if precision_matrix is not None:
+            raise ValueError("MultivariateNormal: invert precision_matrix to a covariance_matrix")
+        given = covariance_matrix if covariance_matrix is not None else scale_tril
+        if given is None or (covariance_matrix is not None and scale_tril is not None):
+            raise ValueError(
+                "MultivariateNormal takes covariance_matrix or scale_tril, one of them"
+            )
+        if loc.ndim < 1 or given.ndim < 2 or given.shape[-2:] != (loc.shape[-1],) * 2:
+            raise ShapeError(
+                f"MultivariateNormal: loc (..., n) needs a matrix (..., n, n), got {loc.shape} and "
+                f"{given.shape}"
+            )
+        batch = np.broadcast_shapes(tuple(loc.shape[:-1]), tuple(given.shape[:-2]))
+        super().__init__(batch, loc.shape[-1:], validate_args)
+        if covariance_matrix is not None:
+            symmetric = (given - given.mT).abs() <= 1e-6 + 1e-5 * given.abs()
+            self._check("covariance_matrix", symmetric, lambda a: a, "symmetric")
+            pivots, given = cholesky((given + given.mT) / 2)
+            self._check("covariance_matrix (its pivots)", pivots, positive, "positive definite")
+        else:
+            self._check("scale_tril", given.tril() == given, lambda a: a, "lower triangular")
+        self.loc = broadcast_to(loc, (*batch, *self.event_shape))
+        self.scale_tril = broadcast_to(given, (*batch, *self.event_shape, *self.event_shape))
+        self._diagonal = self.scale_tril.diagonal(dim1=-2, dim2=-1)
+        self._check("scale_tril (its diagonal)", self._diagonal, positive, "above 0")
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        """L L^T"""
+        return self.scale_tril @ self.scale_tril.mT
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    mode = mean
+
+    @property
+    def variance(self) -> Tensor:
+        return (self.scale_tril**2).sum(-1)
+
+    def rsample(self, sample_shape: Iterable[int] = ()) -> Tensor:
+        noise = randn(self._shape(sample_shape), dtype=self.loc.dtype)
+        return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+
+    def log_prob(self, value: Values) -> Tensor:
+        self._check_value(value, lambda a: a == a, "a number, not NaN")
+        distance = (solve_lower(self.scale_tril, value - self.loc) ** 2).sum(-1)
+        return -0.5 * (distance + self._constant()) - self._diagonal.log().sum(-1)
+
+    def entropy(self) -> Tensor:
+        return 0.5 * (self._constant() + self.event_shape[0]) + self._diagonal.log().sum(-1)
+
+    def _constant(self) -> float:
+        return self.event_shape[0] * math.log(2 * math.pi)
+
+
+def cholesky(a: Tensor) -> tuple[Tensor, Tensor]:
+    """The pivots (..., n), and the lower triangular L with L L^T = a, row by row.
+
+    Where a pivot is not above 0, `a` is not positive definite, and L is NaN.
+
+    Source: G. Golub, C. Van Loan, "Matrix computations", 2013, section 4.2.
+    """
+    n = a.shape[-1]
+    rows: list[list[Tensor]] = []
+    pivots = []
+    for i in range(n):
+        row: list[Tensor] = []
+        for j in range(i + 1):
+            rest = a[..., i, j]
+            for k in range(j):
+                rest = rest - row[k] * (row[k] if j == i else rows[j][k])
+            if j == i:
+                pivots.append(rest)
+            row.append(rest.sqrt() if j == i else rest / rows[j][j])
+        rows.append(row)
+    zero = a[..., 0, 0] * 0
+    full = [stack([*row, *[zero] * (n - len(row))], -1) for row in rows]
+    return stack(pivots, -1), stack(full, -2)
+
+
+def solve_lower(lower: Tensor, b: Tensor) -> Tensor:
+    """x (..., n) with lower x = b, by forward substitution."""
+    x: list[Tensor] = []
+    for i in range(b.shape[-1]):
+        rest = b[..., i]
+        for k, known in enumerate(x):
+            rest = rest - lower[..., i, k] * known
+        x.append(rest / lower[..., i, i])
+    return stack(x, -1)

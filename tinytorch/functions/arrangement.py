@@ -1,0 +1,246 @@
+"""Functions that arrange tensors: joined, repeated, split, turned, as grids.
+
+They are made of those of `movement`, and of `take`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import apply, wrap
+from tinytorch.dtypes import meta_of_array
+from tinytorch.errors import ShapeError
+from tinytorch.functions.dims import normalize_dim, shape_arguments
+from tinytorch.functions.movement import (
+    cat,
+    expand,
+    flatten,
+    flip,
+    narrow,
+    permute,
+    repeat,
+    reshape,
+    split,
+    transpose,
+    unsqueeze,
+)
+from tinytorch.functions.publish import publish
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Dimensions moved to other places; the others keep their order.
+
+    Raises:
+        ValueError: there are not as many places as dimensions, or one is named twice.
+
+    >>> from tinytorch import zeros
+    >>> movedim(zeros(2, 3, 4), 0, -1).shape
+    (3, 4, 2)
+    """
+    sources = [source] if isinstance(source, int) else list(source)
+    targets = [destination] if isinstance(destination, int) else list(destination)
+    sources = [normalize_dim(d, x.ndim) for d in sources]
+    targets = [normalize_dim(d, x.ndim) for d in targets]
+    if len(sources) != len(targets) or len({*sources}) < len(sources) > len({*targets}):
+        raise ValueError(f"movedim: {sources} and {targets} must be as many, each named once")
+    rest = iter(d for d in range(x.ndim) if d not in sources)
+    place = dict(zip(targets, sources, strict=True))
+    return permute(x, *[place[d] if d in place else next(rest) for d in range(x.ndim)])
+
+
+def ravel(x: Tensor) -> Tensor:
+    """The elements in row-major order, 1-d."""
+    return flatten(x) if x.ndim else reshape(x, (1,))
+
+
+def tile(x: Tensor, *dims: Any) -> Tensor:
+    """`repeat`, where fewer repeats than dimensions stand for the last ones."""
+    counts = shape_arguments(dims)
+    return repeat(x, (1,) * (x.ndim - len(counts)) + counts)
+
+
+def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """All expanded to their common shape."""
+    shape = np.broadcast_shapes(*(t.shape for t in tensors))
+    return tuple(expand(t, shape) for t in tensors)
+
+
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Coordinates of the points of a grid, from the coordinates along each axis.
+
+    Args:
+        tensors: n vectors (or 0-d), of sizes s1, ..., sn; also as one list.
+        indexing: "ij" for results of shape (s1, s2, ...), "xy" for (s2, s1, ...).
+
+    Raises:
+        ValueError: it is neither.
+
+    >>> from tinytorch import arange
+    >>> meshgrid(arange(2), arange(3))[1]
+    tensor([[0, 1, 2],
+            [0, 1, 2]])
+    """
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        tensors = tuple(tensors[0])
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}")
+    vectors = [reshape(t, (-1,)) for t in tensors]
+    shape = tuple(v.shape[0] for v in vectors)
+    grids = [
+        expand(reshape(v, (-1, *(1,) * (len(shape) - i - 1))), shape) for i, v in enumerate(vectors)
+    ]
+    if indexing == "xy" and len(grids) > 1:
+        grids = [transpose(g, 0, 1) for g in grids]
+    return tuple(grids)
+
+
+def _at_least(x: Tensor, ndim: int) -> Tensor:
+    return reshape(x, (*(1,) * (ndim - x.ndim), *x.shape)) if x.ndim < ndim else x
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """A 0-d tensor as (1,); several as a tuple."""
+    return _each(tensors, lambda x: _at_least(x, 1))
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """With leading dimensions of size 1 up to two; several as a tuple."""
+    return _each(tensors, lambda x: _at_least(x, 2))
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """With three dimensions: (m, n) as (m, n, 1), (n,) as (1, n, 1); several as a tuple."""
+    return _each(tensors, lambda x: unsqueeze(_at_least(x, 2), -1) if x.ndim < 3 else x)
+
+
+def _each(tensors: tuple[Any, ...], function: Any) -> Any:
+    if len(tensors) == 1:
+        (given,) = tensors
+        return tuple(map(function, given)) if isinstance(given, (list, tuple)) else function(given)
+    return tuple(map(function, tensors))
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along the second dimension, vectors along the first.
+
+    >>> from tinytorch import zeros
+    >>> hstack([zeros(2), zeros(3)]).shape, hstack([zeros(2, 1), zeros(2, 3)]).shape
+    ((5,), (2, 4))
+    """
+    parts = atleast_1d(list(tensors))
+    return cat(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along the first dimension; vectors become rows."""
+    return cat(atleast_2d(list(tensors)), 0)
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along the third dimension, after `atleast_3d`."""
+    return cat(atleast_3d(list(tensors)), 2)
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Joined along the second dimension; vectors become columns."""
+    return cat([x if x.ndim > 1 else reshape(x, (-1, 1)) for x in tensors], 1)
+
+
+def select(x: Tensor, dim: int, index: int) -> Tensor:
+    """The slice `index` along `dim`, without that dimension.
+
+    Raises:
+        IndexError: x does not have it, or is 0-d.
+    """
+    if not x.ndim:
+        raise IndexError("select: a 0-d tensor has no dimension to select from")
+    return x[(slice(None),) * normalize_dim(dim, x.ndim) + (index,)]
+
+
+def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> Any:
+    """Pieces along `dim`: so many, whose sizes differ by at most 1; or between the indices listed.
+
+    >>> from tinytorch import arange
+    >>> tensor_split(arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
+    extent = x.shape[normalize_dim(dim, x.ndim)]
+    if isinstance(indices_or_sections, int):
+        small, larger = divmod(extent, indices_or_sections)
+        sizes = [small + (i < larger) for i in range(indices_or_sections)]
+        return split(x, sizes, dim)
+    cuts = [slice(None, i).indices(extent)[1] for i in indices_or_sections]
+    ends = zip([0, *cuts], [*cuts, extent], strict=True)
+    return tuple(narrow(x, dim, a, max(0, b - a)) for a, b in ends)
+
+
+def repeat_interleave(
+    x: Tensor, repeats: int | Tensor, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Each element (or slice along `dim`) repeated, next to itself.
+
+    Args:
+        repeats: how often; or integers, one for each slice (which cannot be traced).
+        dim: None for the flattened tensor.
+
+    Raises:
+        ShapeError: there are not as many repeats as slices.
+        ValueError: a number is negative.
+
+    >>> from tinytorch import tensor
+    >>> repeat_interleave(tensor([1, 2]), 2), repeat_interleave(tensor([1, 2]), tensor([1, 2]))
+    (tensor([1, 1, 2, 2]), tensor([1, 2, 2]))
+    """
+    if dim is None or not x.ndim:
+        x, dim = reshape(x, (-1,)), 0
+    dim = normalize_dim(dim, x.ndim)
+    if isinstance(repeats, int):
+        counts = np.full(x.shape[dim], repeats)
+    else:
+        counts = np.asarray(repeats._concrete("repeat_interleave")).reshape(-1)
+        if len(counts) not in (1, x.shape[dim]):
+            raise ShapeError(
+                f"repeat_interleave: {len(counts)} repeats for {x.shape[dim]} slices along {dim}"
+            )
+    if (counts < 0).any():
+        raise ValueError(f"repeat_interleave: {counts.min()} is negative")
+    places = np.repeat(np.arange(x.shape[dim]), counts if len(counts) else 0)
+    rows = apply(ops.take, transpose(x, 0, dim), wrap(places, meta_of_array(places)))
+    return transpose(rows, 0, dim)
+
+
+def fliplr(x: Tensor) -> Tensor:
+    """Reversed along the second dimension."""
+    return flip(x, 1)
+
+
+def flipud(x: Tensor) -> Tensor:
+    """Reversed along the first dimension."""
+    return flip(x, 0)
+
+
+def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by k times 90 degrees in the plane of two dimensions, from the first to the second."""
+    first, second = dims
+    turns = k % 4
+    if turns == 2:
+        return flip(x, first, second)
+    if not turns:
+        return apply(ops.copy, x)
+    turned = transpose(x, first, second)
+    return flip(turned, first if turns == 1 else second)
+
+
+publish(
+    globals(),
+    functions="hstack vstack dstack column_stack meshgrid broadcast_tensors "
+    "atleast_1d atleast_2d atleast_3d",
+    aliases={"row_stack": "vstack", "moveaxis": "movedim"},
+)

@@ -1,0 +1,253 @@
+"""Elementwise functions made of the ops: trigonometric, hyperbolic, logarithms, interpolation.
+
+Operands broadcast; integers become float32 where the result is not whole. All have gradients of any
+order, on every backend, as they are made of ops that do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import apply
+from tinytorch.functions import elementwise as e, reductions
+from tinytorch.functions.publish import publish
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+def tan(a: Tensor) -> Tensor:
+    """Tangent of an angle in radians."""
+    return apply(ops.div, apply(ops.sin, a), apply(ops.cos, a))
+
+
+def asin(a: Tensor) -> Tensor:
+    """The angle from -pi/2 to pi/2 whose sine is a; NaN for |a| > 1."""
+    return apply(ops.asin, a)
+
+
+def acos(a: Tensor) -> Tensor:
+    """The angle from 0 to pi whose cosine is a; NaN for |a| > 1."""
+    return apply(ops.acos, a)
+
+
+def atan(a: Tensor) -> Tensor:
+    """The angle from -pi/2 to pi/2 whose tangent is a."""
+    return apply(ops.atan, a)
+
+
+def atan2(a: Tensor, b: Tensor) -> Tensor:
+    """The angle from -pi to pi of the point with x = b and y = a."""
+    return apply(ops.atan2, a, b)
+
+
+def sinh(a: Tensor) -> Tensor:
+    """(exp(a) - exp(-a)) / 2, accurate near 0."""
+    return (apply(ops.expm1, a) - apply(ops.expm1, e.neg(_float(a)))) * 0.5
+
+
+def cosh(a: Tensor) -> Tensor:
+    """(exp(a) + exp(-a)) / 2"""
+    return (apply(ops.exp, a) + apply(ops.exp, e.neg(_float(a)))) * 0.5
+
+
+def asinh(a: Tensor) -> Tensor:
+    """The number whose `sinh` is a: log(a + sqrt(a^2 + 1)), accurate near 0 and for a large a."""
+    size = e.abs(_float(a))
+    large = size > 1e4  # beyond, a^2 would overflow first; there it is log(2 a)
+    small = e.where(large, 0.0, size)
+    near = e.log1p(small + small * small / (e.sqrt(small * small + 1.0) + 1.0))
+    far = e.log(e.where(large, size, 1.0)) + math.log(2)
+    return e.where(large, far, near) * e.where(e.lt(a, 0), -1.0, 1.0).to(size.dtype)
+
+
+def acosh(a: Tensor) -> Tensor:
+    """The number, not negative, whose `cosh` is a; NaN for a < 1."""
+    x = _float(a)
+    large = x > 1e4
+    small = e.where(large, 1.0, x) - 1.0
+    near = e.log1p(small + e.sqrt(small * (small + 2.0)))
+    return e.where(large, e.log(e.where(large, x, 1.0)) + math.log(2), near)
+
+
+def atanh(a: Tensor) -> Tensor:
+    """The number whose `tanh` is a: (log(1 + a) - log(1 - a)) / 2; NaN for |a| > 1."""
+    x = _float(a)
+    return (e.log1p(x) - e.log1p(-x)) * 0.5
+
+
+def _float(a: Tensor) -> Tensor:
+    return a if a.dtype.is_floating_point else a.float()
+
+
+def log10(a: Tensor) -> Tensor:
+    """Logarithm to base 10: log(a) / log(10)."""
+    return apply(ops.div, apply(ops.log, a), math.log(10))
+
+
+def exp2(a: Tensor) -> Tensor:
+    """2 to the power of a."""
+    return e.pow(2.0, _float(a))
+
+
+def erfc(a: Tensor) -> Tensor:
+    """1 - erf(a)"""
+    return 1.0 - e.erf(a)
+
+
+def logaddexp(a: Tensor, b: Tensor) -> Tensor:
+    """log(exp(a) + exp(b)), computed without overflow."""
+    larger = e.maximum(a, b)
+    # of two equal infinities the difference is NaN; the result is the larger
+    gap = e.where(e.eq(a, b), e.neg(e.abs(a * 0.0)), e.neg(e.abs(a - b)))
+    gap = e.where(e.isnan(gap) & ~(e.isnan(a) | e.isnan(b)), 0.0, gap)
+    return larger + e.log1p(e.exp(gap))
+
+
+def xlogy(a: Tensor | float, b: Tensor | float) -> Tensor:
+    """a * log(b), and 0 where a is 0 (unless b is NaN)."""
+    x, y = e.as_tensors(a, b)
+    zero = e.eq(x, 0) & ~e.isnan(y)
+    return e.where(zero, 0.0, x * e.log(e.where(zero, 1.0, y)))
+
+
+def frac(a: Tensor) -> Tensor:
+    """a - trunc(a): the sign is a's."""
+    return a - e.trunc(a)
+
+
+def lerp(a: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
+    """a + weight * (end - a): a for weight 0, end for weight 1."""
+    return a + (end - a) * weight
+
+
+def addcmul(a: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """a + value * tensor1 * tensor2"""
+    product = apply(ops.mul, tensor1, tensor2)
+    return a + (product if value == 1 else product * value)
+
+
+def addcdiv(a: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """a + value * tensor1 / tensor2"""
+    quotient = apply(ops.div, tensor1, tensor2)
+    return a + (quotient if value == 1 else quotient * value)
+
+
+def hypot(a: Tensor, b: Tensor) -> Tensor:
+    """sqrt(a^2 + b^2), without overflow in between."""
+    x, y = e.abs(a), e.abs(b)
+    large, small = e.maximum(x, y), e.minimum(x, y)
+    plain = e.eq(large, 0) | e.isinf(large)
+    ratio = small / e.where(plain, 1.0, large)
+    return e.where(plain, large + small, large * e.sqrt(ratio * ratio + 1.0))
+
+
+def copysign(a: Tensor, b: Tensor | float) -> Tensor:
+    """|a| with b's sign; that of -0.0 is minus."""
+    sign = b if hasattr(b, "meta") else e.as_tensors(_float(a), b)[1]
+    minus = signbit(sign)  # type: ignore[arg-type]
+    size = e.abs(_float(a))
+    return e.where(minus, e.neg(size), size)
+
+
+def signbit(a: Tensor) -> Tensor:
+    """True where a is negative, or -0.0."""
+    if not a.dtype.is_floating_point:
+        return e.lt(a, 0)
+    return e.lt(a, 0) | (e.eq(a, 0) & e.lt(e.reciprocal(a), 0))
+
+
+def heaviside(a: Tensor, values: Tensor) -> Tensor:
+    """0 where a is negative, 1 where it is positive, `values` where it is 0."""
+    return e.where(e.eq(a, 0), values, e.gt(a, 0).to(values.dtype))
+
+
+def nan_to_num(
+    a: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """a, with NaN and infinities replaced: infinities by the largest finite numbers by default."""
+    if not a.dtype.is_floating_point:
+        return a.clone()
+    largest = float(np.finfo(a.dtype.dtype).max)
+    out = e.where(e.isnan(a), nan, a)
+    out = e.where(e.eq(out, math.inf), largest if posinf is None else posinf, out)
+    return e.where(e.eq(out, -math.inf), -largest if neginf is None else neginf, out)
+
+
+def logit(a: Tensor, eps: float | None = None) -> Tensor:
+    """log(a / (1 - a)), the inverse of sigmoid; a is first limited to [eps, 1 - eps]."""
+    x = _float(a) if eps is None else e.clip(_float(a), eps, 1 - eps)
+    return e.log(x / (1.0 - x))
+
+
+def sinc(a: Tensor) -> Tensor:
+    """sin(pi a) / (pi a), and 1 at 0."""
+    x = _float(a) * math.pi
+    zero = e.eq(x, 0)
+    return e.where(zero, 1.0 + x * 0.0, e.sin(x) / e.where(zero, 1.0, x))
+
+
+def deg2rad(a: Tensor) -> Tensor:
+    """An angle in degrees as one in radians."""
+    return _float(a) * (math.pi / 180)
+
+
+def rad2deg(a: Tensor) -> Tensor:
+    """An angle in radians as one in degrees."""
+    return _float(a) * (180 / math.pi)
+
+
+def float_power(a: Tensor | float, exponent: Tensor | float) -> Tensor:
+    """`pow` in float64."""
+    x, y = e.as_tensors(a, exponent)
+    return e.pow(x.double(), y.double())
+
+
+# -- comparison within a tolerance -----------------------------------------------------------------
+
+
+def isclose(
+    a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """True where |a - b| <= atol + rtol * |b|, or both are the same infinity.
+
+    Args:
+        equal_nan: whether NaN is close to NaN.
+    """
+    same = e.eq(a, b)
+    if equal_nan:
+        same = same | (e.isnan(a) & e.isnan(b))
+    if not a.dtype.is_floating_point and not b.dtype.is_floating_point:
+        a, b = a.double(), b.double()
+    near = e.le(e.abs(a - b), e.abs(b) * rtol + atol) & e.isfinite(b)
+    return same | near
+
+
+def allclose(
+    a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether `isclose` holds everywhere, as a Python bool.
+
+    >>> from tinytorch import tensor
+    >>> allclose(tensor([1.0]), tensor([1.0 + 1e-7]))
+    True
+    """
+    return bool(reductions.all(isclose(a, b, rtol, atol, equal_nan)))
+
+
+def equal(a: Tensor, b: Tensor) -> bool:
+    """Whether shape and all elements are the same, as a Python bool."""
+    return a.shape == b.shape and bool(reductions.all(e.eq(a, b)))
+
+
+publish(
+    globals(),
+    aliases={
+        "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2",
+        "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    },
+)  # fmt: skip

@@ -1,0 +1,301 @@
+"""Functions that order, count or find elements.
+
+`dim` counts from the end if negative. NaN counts as larger than every number, as in PyTorch.
+Functions whose result's size depends on the values (`unique`, `nonzero`, `bincount`) cannot be
+traced, and say so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import apply, wrap
+from tinytorch.dtypes import Array, int64, meta_of_array
+from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.functions import elementwise, indexing, movement, reductions
+from tinytorch.functions.dims import normalize_dim
+from tinytorch.functions.publish import publish
+from tinytorch.functions.reductions import ValuesAndIndices, at_index
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+class HistogramAndEdges(NamedTuple):
+    """Result of `histogram`."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+def sort(
+    x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None
+) -> ValuesAndIndices:
+    """Elements in order along `dim`, with their indices; equal ones always keep their order.
+
+    >>> from tinytorch import tensor
+    >>> sort(tensor([3, 1, 2]))
+    ValuesAndIndices(values=tensor([1, 2, 3]), indices=tensor([1, 2, 0]))
+    """
+    return at_index(x, argsort(x, dim, descending), dim, keepdim=True)
+
+
+def argsort(
+    x: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None
+) -> Tensor:
+    """Indices that would sort along `dim`; equal elements always keep their order.
+
+    >>> from tinytorch import tensor
+    >>> argsort(tensor([10, 30, 20]), descending=True)
+    tensor([1, 2, 0])
+    """
+    if x.ndim == 0:
+        normalize_dim(dim, 0)
+        return apply(ops.full, shape=(), value=0, dtype=int64)
+    return apply(ops.argsort, x, dim=normalize_dim(dim, x.ndim), descending=descending)
+
+
+def topk(
+    x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesAndIndices:
+    """The k largest (or smallest) elements along `dim`, always in order, with their indices.
+
+    Raises:
+        ShapeError: there are fewer than k elements along `dim`, or k is negative.
+
+    >>> from tinytorch import tensor
+    >>> topk(tensor([3, 1, 4, 1, 5]), 2)
+    ValuesAndIndices(values=tensor([5, 4]), indices=tensor([4, 2]))
+    """
+    at = normalize_dim(dim, x.ndim)
+    extent = x.shape[at] if x.ndim else 1
+    if not 0 <= k <= extent:
+        raise ShapeError(f"topk: k={k} is not within 0 and {extent}, the size of dim {dim}")
+    order = argsort(x, dim, descending=largest)
+    index = movement.narrow(order, dim, 0, k) if x.ndim else order
+    return at_index(x, index, dim, keepdim=True)
+
+
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
+    """The k-th smallest element along `dim` (k = 1 is the smallest), with its index.
+
+    Raises:
+        ShapeError: there are fewer than k elements along `dim`, or k is not positive.
+    """
+    extent = x.shape[normalize_dim(dim, x.ndim)] if x.ndim else 1
+    if not 1 <= k <= extent:
+        raise ShapeError(f"kthvalue: k={k} is not within 1 and {extent}, the size of dim {dim}")
+    order = argsort(x, dim)
+    return at_index(x, movement.narrow(order, dim, k - 1, 1) if x.ndim else order, dim, keepdim)
+
+
+def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesAndIndices:
+    """The middle element in order, of an even number the lower one of the two; NaN if there is one.
+
+    Over all elements, or along `dim` with its index. The gradient goes to that element.
+
+    Raises:
+        ShapeError: there are no elements.
+
+    >>> from tinytorch import tensor
+    >>> median(tensor([3, 1, 2, 10]))
+    tensor(2)
+    """
+    if dim is None:
+        over_all: ValuesAndIndices = median(movement.reshape(x, (-1,)), 0)  # type: ignore[assignment]
+        return over_all.values
+    if not x.ndim:
+        return at_index(x, argsort(x, dim), dim, keepdim)
+    extent = x.shape[normalize_dim(dim, x.ndim)]
+    if not extent:
+        raise ShapeError(f"median: shape {x.shape} has no elements along dim {dim}")
+    order = argsort(x, dim)
+    unordered = reductions.sum(apply(ops.ne, x, x), dim, keepdim=True)  # NaN: they come last
+    place = elementwise.where(unordered > 0, extent - unordered, (extent - 1) // 2)
+    return at_index(x, indexing.gather(order, dim, place), dim, keepdim)
+
+
+def isin(elements: Tensor, test_elements: Any) -> Tensor:
+    """Whether each element is one of `test_elements`, which may be a tensor or a number."""
+    if not hasattr(test_elements, "meta"):
+        return apply(ops.eq, elements, test_elements)
+    flat = movement.reshape(test_elements, (-1,))
+    return reductions.any(apply(ops.eq, movement.unsqueeze(elements, -1), flat), -1)
+
+
+def searchsorted(
+    sorted_sequence: Tensor, values: Tensor | float, *, right: bool = False, side: str | None = None
+) -> Tensor:
+    """Where each value would be inserted into the last dimension, which is in ascending order.
+
+    Args:
+        sorted_sequence: (n,), or (..., n) with the leading dimensions of `values`.
+        right: behind elements that are equal; `side="right"` says the same.
+
+    Raises:
+        ShapeError: the leading dimensions differ.
+    """
+    if not hasattr(values, "meta"):
+        values = apply(ops.full, shape=(), value=values, dtype=sorted_sequence.dtype)
+    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != values.shape[:-1]:  # type: ignore[union-attr]
+        raise ShapeError(
+            f"searchsorted: {sorted_sequence.shape} and {values.shape} must agree but in the last "  # type: ignore[union-attr]
+            f"dimension"
+        )
+    each = movement.unsqueeze(values, -1)  # type: ignore[arg-type]
+    rows = sorted_sequence
+    if rows.ndim > 1:
+        rows = movement.unsqueeze(rows, -2)
+    before = elementwise.le(rows, each) if right or side == "right" else elementwise.lt(rows, each)
+    return reductions.sum(before, -1)
+
+
+def bucketize(x: Tensor, boundaries: Tensor, *, right: bool = False) -> Tensor:
+    """The bucket of each element: how many boundaries (1-d, ascending) are below it."""
+    return searchsorted(boundaries, x, right=right)
+
+
+# -- results whose size depends on the values ------------------------------------------------------
+
+
+def _new(array: Array) -> Tensor:
+    return wrap(array, meta_of_array(array))
+
+
+def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
+    """The indices of elements that are not 0, as int64: (count, ndim), or a tuple of ndim vectors.
+
+    >>> from tinytorch import tensor
+    >>> nonzero(tensor([0, 5, 0, 7]))
+    tensor([[1],
+            [3]])
+    """
+    array = x._concrete("nonzero")
+    if not as_tuple:
+        return _new(np.argwhere(array).astype(np.int64))
+    return tuple(_new(places) for places in np.nonzero(np.atleast_1d(array)))
+
+
+def argwhere(x: Tensor) -> Tensor:
+    """`nonzero`, as (count, ndim)."""
+    return nonzero(x)  # type: ignore[no-any-return]
+
+
+def unique(
+    x: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements in ascending order, or along `dim` the different slices.
+
+    Args:
+        return_inverse: give as well, for each element, where it is in the result.
+        return_counts: give as well how often each occurs.
+
+    Returns:
+        The values, or a tuple of them and what is asked for. It has no gradient.
+
+    >>> from tinytorch import tensor
+    >>> unique(tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    axis = None if dim is None else normalize_dim(dim, x.ndim)
+    array = x._concrete("unique")
+    values, inverse, counts = np.unique(
+        array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+    )
+    shape = array.shape if axis is None else (array.shape[axis],)
+    return _chosen(values, inverse.reshape(shape), counts, return_inverse, return_counts)
+
+
+def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """Each run of equal elements of the flattened tensor once; results are as of `unique`."""
+    array = x._concrete("unique_consecutive")
+    flat = array.reshape(-1)
+    starts = np.ones(flat.shape, bool)
+    starts[1:] = flat[1:] != flat[:-1]
+    inverse = (np.cumsum(starts) - 1).reshape(array.shape)
+    counts = np.diff(np.append(np.flatnonzero(starts), flat.size))
+    return _chosen(flat[starts], inverse, counts, return_inverse, return_counts)
+
+
+def _chosen(values: Array, inverse: Array, counts: Array, *which: bool) -> Any:
+    others = [a for a, wanted in zip((inverse, counts), which, strict=True) if wanted]
+    found = tuple(_new(np.ascontiguousarray(a)) for a in (values, *others))
+    return found if others else found[0]
+
+
+def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number 0, 1, ... occurs in a 1-d tensor, or the sum of its weights.
+
+    Args:
+        x: integers, none negative.
+        weights: of x's shape.
+        minlength: the least length of the result; it is at least the largest number plus 1.
+
+    Raises:
+        DTypeError, ShapeError, ValueError: x is not of integers, not 1-d, or has negative ones.
+
+    >>> from tinytorch import tensor
+    >>> bincount(tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    """
+    if x.dtype.is_floating_point or x.dtype.rank == 0:
+        raise DTypeError(f"bincount takes integers, not {x.dtype.name}; use x.long()")
+    if x.ndim != 1:
+        raise ShapeError(f"bincount takes a 1-d tensor, not shape {x.shape}")
+    array = x._concrete("bincount")
+    if array.size and array.min() < 0:
+        raise ValueError(f"bincount: {array.min()} is negative")
+    length = max(minlength, int(array.max()) + 1 if array.size else 0)
+    if weights is None:
+        weights = apply(ops.full, shape=x.shape, value=1, dtype=int64)
+    elif not weights.dtype.is_floating_point:
+        weights = weights.double()
+    return apply(ops.scatter_add, weights, x, length=length)
+
+
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements are in each of `bins` equal intervals from min to max, in x's dtype.
+
+    Elements outside do not count. If min and max are equal, the smallest and largest element are
+    taken.
+    """
+    array = x._concrete("histc")
+    if min == max and array.size:
+        min, max = array.min(), array.max()
+    if min == max:
+        min, max = min - 1, max + 1
+    counts, _ = np.histogram(array, bins, (float(min), float(max)))
+    return _new(counts.astype(array.dtype))
+
+
+def histogram(
+    x: Tensor,
+    bins: int | Tensor,
+    *,
+    range: tuple[float, float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> HistogramAndEdges:
+    """How many elements (or how much weight) each interval has, and the intervals' edges.
+
+    Args:
+        bins: how many equal intervals; or their edges, ascending.
+        range: the outer edges; by default the smallest and largest element.
+        weight: of x's shape.
+        density: divide, so that the integral is 1.
+    """
+    array = x._concrete("histogram")
+    edges = bins if isinstance(bins, int) else bins._concrete("histogram")
+    weights = None if weight is None else weight._concrete("histogram")
+    counts, edges = np.histogram(array, edges, range, density=density, weights=weights)
+    return HistogramAndEdges(_new(counts.astype(array.dtype)), _new(edges.astype(array.dtype)))
+
+
+publish(globals())

@@ -1,0 +1,350 @@
+"""Functions that put values at places of a tensor, as new tensors: the adjoints of indexing.
+
+Of several values for one place the last one wins, except where they are added. Only what wins has a
+gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import SCALAR_TYPES, apply, wrap
+from tinytorch.dtypes import bfloat16, int64, meta_of_array
+from tinytorch.errors import ShapeError
+from tinytorch.functions import (
+    arrangement,
+    elementwise,
+    indexing,
+    movement,
+    reductions,
+)
+from tinytorch.functions.dims import normalize_dim
+from tinytorch.functions.indexing import check_gather, check_range, flat_index, from_front
+from tinytorch.functions.publish import publish
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """x, with each src[i][j][k] added at [index[i][j][k]][j][k] (for dim 0).
+
+    The adjoint of `gather`: places named several times add up. x itself is not changed.
+
+    Raises:
+        ShapeError: as `gather`; or `src` is smaller than `index`.
+        IndexError: as `gather`.
+
+    >>> from tinytorch import tensor, zeros
+    >>> scatter_add(zeros(3), 0, tensor([0, 2, 0]), tensor([1.0, 2.0, 3.0]))
+    tensor([4., 0., 2.])
+    """
+    places, values = _flattened("scatter_add", x, dim, index, src)
+    added = apply(ops.scatter_add, values, places, length=x.numel())
+    return x + movement.reshape(added, x.shape)
+
+
+def scatter(
+    x: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
+    reduce: str | None = None,
+) -> Tensor:  # fmt: skip
+    """x, with each src[i][j][k] put at [index[i][j][k]][j][k] (for dim 0).
+
+    Args:
+        src: a tensor as large as `index` or larger, or a number (also as `value`).
+        reduce: "add" to add instead.
+
+    Raises:
+        ShapeError, IndexError: as `scatter_add`.
+        ValueError: `reduce` is something else.
+
+    >>> from tinytorch import tensor, zeros
+    >>> scatter(zeros(2, 3), 1, tensor([[2], [0]]), 1.0)
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
+    src = value if src is None else src
+    if type(src) in SCALAR_TYPES:
+        src = apply(ops.full, shape=index.shape, value=type(x.dtype.zero)(src), dtype=x.dtype)
+    if reduce == "add":
+        return scatter_add(x, dim, index, src)
+    if reduce is not None:
+        raise ValueError(f"scatter: reduce is None or 'add', not {reduce!r}")
+    places, values = _flattened("scatter", x, dim, index, src)
+    return _put(x, places, values)
+
+
+def _flattened(name: str, x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor, Tensor]:
+    """Where each value goes in the flattened x, and the values, both 1-d."""
+    dim = normalize_dim(dim, x.ndim)
+    shape = x.shape or (1,)
+    if not x.ndim:
+        index = movement.reshape(index, (-1,))
+        src = movement.reshape(src, (-1,))
+    elif not index.ndim and x.ndim == 1:
+        index, src = movement.reshape(index, (1,)), movement.reshape(src, (-1,))
+    check_gather(name, shape, index.shape, dim)
+    if src.ndim != index.ndim or any(s < n for s, n in zip(src.shape, index.shape, strict=True)):
+        raise ShapeError(f"{name}: source {src.shape} is smaller than the index {index.shape}")
+    if src.shape != index.shape:
+        src = src[tuple(slice(0, n) for n in index.shape)]
+    check_range(index, shape[dim])
+    places = movement.reshape(flat_index(shape, dim, index), (-1,))
+    return places, movement.reshape(src.to(x.dtype), (-1,))
+
+
+def _put(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
+    """x, with the 1-d values at these places of the flattened x; of several the last one wins."""
+    size = x.numel()
+    if not places.numel() or not size:
+        return apply(ops.copy, x)
+    winner, hit = _last_of_each(places, size)
+    chosen = apply(ops.take, values, winner)
+    flat = apply(ops.where, hit, chosen, movement.reshape(x, (-1,)))
+    return movement.reshape(flat, x.shape)
+
+
+def _last_of_each(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """For each of `size` places the position of the last entry that names it, and whether one does.
+
+    In the order of a stable sort the entries of a place are a run; running counts say where it
+    ends.
+    """
+    one = apply(ops.full, shape=places.shape, value=1, dtype=int64)
+    counts = apply(ops.scatter_add, one, places, length=size)
+    order = apply(ops.argsort, places, dim=0, descending=False)
+    ends = apply(ops.cumsum, counts, dim=0) - 1
+    hit = apply(ops.ne, counts, 0)
+    return apply(ops.take, order, apply(ops.where, hit, ends, 0)), hit
+
+
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """x, with alpha * source[i] added to the slice index[i] along `dim`.
+
+    Args:
+        index: 1-d (or 0-d) integers, as many as `source` has slices along `dim`.
+
+    Raises:
+        IndexError: an index is out of range. (Not checked in a trace.)
+
+    >>> from tinytorch import tensor, zeros
+    >>> index_add(zeros(3), 0, tensor([0, 0, 2]), tensor([1.0, 2.0, 3.0]))
+    tensor([3., 0., 3.])
+    """
+    if not x.ndim:
+        return x + reductions.sum(source) * alpha
+    dim = normalize_dim(dim, x.ndim)
+    check_range(index, x.shape[dim])
+    index = movement.reshape(index, (-1,))
+    if source.ndim == x.ndim - 1:
+        source = movement.unsqueeze(source, dim)
+    rows = movement.transpose(source.to(x.dtype), dim, 0)
+    added = apply(ops.scatter_add, rows, index, length=x.shape[dim])
+    added = movement.transpose(added, dim, 0)
+    return x + (added if alpha == 1 else added * alpha)
+
+
+def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """x, with source[i] in place of the slice index[i] along `dim`; errors as of `index_add`."""
+    if not x.ndim:
+        return movement.reshape(source, ())
+    dim = normalize_dim(dim, x.ndim)
+    return put(x, (slice(None),) * dim + (movement.reshape(index, (-1,)),), source)
+
+
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """x, with `value`, a number or a 0-d tensor, in the slices `index` along `dim`.
+
+    >>> from tinytorch import tensor, zeros
+    >>> index_fill(zeros(3), 0, tensor([1]), 5.0)
+    tensor([0., 5., 0.])
+    """
+    dim = normalize_dim(dim, x.ndim)
+    extent = x.shape[dim] if x.ndim else 1
+    index = from_front(movement.reshape(index, (-1,)), extent, dim)
+    one = apply(ops.full, shape=index.shape, value=1, dtype=int64)
+    hit = apply(ops.ne, apply(ops.scatter_add, one, index, length=extent), 0)
+    shape = (extent, *(1,) * (x.ndim - dim - 1)) if x.ndim else ()
+    return elementwise.masked_fill(x, movement.reshape(hit, shape), value)
+
+
+def index_put(x: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """x, with x[indices] replaced by `values`, or with them added to it.
+
+    Args:
+        indices: a tuple of integer or bool tensors.
+    """
+    return put(x, tuple(indices), values, accumulate)
+
+
+def put(x: Tensor, index: Any, value: Any, accumulate: bool = False) -> Tensor:
+    """x, with `value`, which broadcasts, in place of x[index], or added to it.
+
+    Args:
+        index: all that `x[index]` takes.
+        accumulate: add; places named several times add up.
+
+    Raises:
+        IndexError, TypeError: as `x[index]`.
+        ShapeError: the value does not broadcast to the shape of `x[index]`.
+    """
+    numbers = np.arange(math.prod(x.shape)).reshape(x.shape)
+    places = indexing.getitem(wrap(numbers, meta_of_array(numbers)), index)
+    value = _as_value(x, value)
+    if value.ndim > places.ndim:  # leading ones, as in PyTorch
+        extra = value.ndim - places.ndim
+        if any(n != 1 for n in value.shape[:extra]):
+            raise ShapeError(
+                f"a value of shape {value.shape} does not broadcast to {places.shape}, the shape "
+                f"of x[index]"
+            )
+        value = movement.reshape(value, value.shape[extra:])
+    values = movement.reshape(movement.expand(value, places.shape), (-1,))
+    flat = movement.reshape(places, (-1,))
+    if accumulate:
+        added = apply(ops.scatter_add, values, flat, length=x.numel())
+        return x + movement.reshape(added, x.shape)
+    return _put(x, flat, values)
+
+
+def _as_value(x: Tensor, value: Any) -> Tensor:
+    if hasattr(value, "meta"):
+        return value.to(x.dtype)  # type: ignore[no-any-return]
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{type(value).__name__} cannot be stored in a tensor")
+    if array.dtype.kind == "f" and not x.dtype.is_floating_point:
+        array = np.trunc(array)
+    stored = np.float32 if x.dtype is bfloat16 else x.dtype.dtype
+    array = np.asarray(array, stored)
+    return wrap(array, meta_of_array(array)).to(x.dtype)
+
+
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """The elements where the mask is true, 1-d; x and mask broadcast. Cannot be traced."""
+    shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
+    return movement.expand(x, shape)[movement.expand(mask, shape)]
+
+
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """x, with the first elements of `source`, in order, where the mask is true.
+
+    Raises:
+        ShapeError: the mask has more true elements than `source` elements. (Not in a trace.)
+    """
+    shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
+    flat = movement.reshape(movement.expand(mask, shape), (-1,))
+    wanted = flat._data
+    if isinstance(wanted, np.ndarray) and int(wanted.sum()) > source.numel():
+        raise ShapeError(f"masked_scatter: {int(wanted.sum())} places, but {source.numel()} values")
+    if not source.numel():
+        return apply(ops.copy, movement.expand(x, shape))
+    order = apply(ops.cumsum, flat.long(), dim=0) - 1
+    order = elementwise.clip(order, 0, source.numel() - 1)
+    values = apply(ops.take, movement.reshape(source, (-1,)), order)
+    kept = movement.reshape(movement.expand(x, shape), (-1,))
+    return movement.reshape(apply(ops.where, flat, values, kept), shape)
+
+
+def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """x, with `src` in place of the slice `index` along `dim`."""
+    return put(x, (slice(None),) * normalize_dim(dim, x.ndim) + (index,), src)
+
+
+def slice_scatter(
+    x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> Tensor:  # fmt: skip
+    """x, with `src` in place of the slices start to end (not included) along `dim`."""
+    return put(x, (slice(None),) * normalize_dim(dim, x.ndim) + (slice(start, end, step),), src)
+
+
+# -- diagonals -------------------------------------------------------------------------------------
+
+
+def diag(x: Tensor, diagonal: int = 0) -> Tensor:
+    """Of a matrix its diagonal; of a vector the matrix with it on its diagonal, 0 elsewhere.
+
+    Raises:
+        ShapeError: x has neither one nor two dimensions.
+
+    >>> from tinytorch import tensor
+    >>> diag(tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
+    if x.ndim == 2:
+        return indexing.diagonal(x, diagonal)
+    if x.ndim != 1:
+        raise ShapeError(f"diag takes a vector or a matrix, not shape {x.shape}")
+    return diag_embed(x, diagonal)
+
+
+def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last dimension of x on their diagonal, 0 elsewhere: (..., n) gives (..., m,
+    m) with m = n + |offset|.
+
+    Args:
+        offset: the diagonal: 0 the main one, above it if positive.
+        dim1, dim2: where in the result the matrices' dimensions are.
+    """
+    n = x.shape[-1]
+    size = n + abs(offset)
+    below = max(0, -offset)
+    rows = movement.pad(movement.unsqueeze(x, -1), (0, 0, below, size - n - below))
+    eye = np.eye(size, size, offset, dtype=bool)
+    placed = apply(ops.where, wrap(eye, meta_of_array(eye)), rows, x.dtype.zero)
+    return arrangement.movedim(placed, (-2, -1), (dim1, dim2))
+
+
+def diagflat(x: Tensor, offset: int = 0) -> Tensor:
+    """`diag_embed` of the flattened tensor."""
+    return diag_embed(movement.reshape(x, (-1,)), offset)
+
+
+def trace(x: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal.
+
+    Raises:
+        ShapeError: x is no matrix.
+    """
+    if x.ndim != 2:
+        raise ShapeError(f"trace takes a matrix, not shape {x.shape}")
+    return reductions.sum(indexing.diagonal(x))
+
+
+def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """`gather`, where x and indices broadcast in the other dimensions; flattened without `dim`."""
+    if dim is None:
+        return indexing.gather(movement.reshape(x, (-1,)), 0, movement.reshape(indices, (-1,)))
+    dim = normalize_dim(dim, x.ndim)
+    shape = [max(a, b) if min(a, b) else 0 for a, b in zip(x.shape, indices.shape, strict=True)]
+    wide = [x.shape[d] if d == dim else n for d, n in enumerate(shape)]
+    long = [indices.shape[d] if d == dim else n for d, n in enumerate(shape)]
+    index = from_front(movement.expand(indices, long), x.shape[dim], dim)
+    return indexing.gather(movement.expand(x, wide), dim, index)
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened tensor, in the index's shape; negative ones count from the end."""
+    flat = movement.reshape(x, (-1,))
+    return apply(ops.take, flat, from_front(index, x.numel(), 0))
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
+    """Row and column of each element of a matrix on or below a diagonal, as (2, count)."""
+    array = np.stack(np.tril_indices(row, offset, col)).astype(np.int64)
+    return wrap(array, meta_of_array(array)).to(dtype)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
+    """Row and column of each element of a matrix on or above a diagonal, as (2, count)."""
+    array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)
+    return wrap(array, meta_of_array(array)).to(dtype)
+
+
+publish(globals(), functions="tril_indices triu_indices", hidden="put")

@@ -1,0 +1,103 @@
+"""Activation functions made of straight pieces; at a bound the flat one gives the gradient."""
+
+from __future__ import annotations
+
+from tinytorch.functions.elementwise import clip, logical_and, logical_or, where
+from tinytorch.nn.functional.arguments import inplaceable
+from tinytorch.random import Generator, rand_like
+from tinytorch.tensor import Tensor
+
+
+@inplaceable
+def hardtanh(
+    x: Tensor,
+    min_val: float = -1.0,
+    max_val: float = 1.0,
+) -> Tensor:
+    """x limited to [min_val, max_val]. The gradient at the bounds is 0, unlike that of `clip`.
+
+    Raises:
+        ValueError: min_val is not below max_val.
+    """
+    if not min_val < max_val:
+        raise ValueError(f"hardtanh: min_val {min_val} must be below max_val {max_val}")
+    if not x.dtype.is_floating_point and min_val == int(min_val) and max_val == int(max_val):
+        min_val, max_val = int(min_val), int(max_val)  # integers stay integers
+    bound = clip(x, min_val, max_val).detach()
+    return where(logical_or(x <= min_val, x >= max_val), bound, x)
+
+
+@inplaceable
+def relu6(x: Tensor) -> Tensor:
+    """x limited to [0, 6].
+
+    Source: A. Krizhevsky, "Convolutional deep belief networks on CIFAR-10", 2010.
+    """
+    return hardtanh(x, 0.0, 6.0)
+
+
+@inplaceable
+def hardsigmoid(
+    x: Tensor,
+) -> Tensor:
+    """relu6(x + 3) / 6
+
+    Source: A. Howard et al., "Searching for MobileNetV3", 2019, section 5.2, as is `hardswish`.
+    """
+    return relu6(x + 3.0) / 6.0
+
+
+@inplaceable
+def hardswish(
+    x: Tensor,
+) -> Tensor:
+    """x * relu6(x + 3) / 6"""
+    return x * relu6(x + 3.0) / 6.0
+
+
+def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """0 where |x| <= lambd, x elsewhere."""
+    return where(logical_and(x >= -lambd, x <= lambd), 0.0, x)
+
+
+def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """0 where |x| <= lambd, and elsewhere x moved towards 0 by lambd.
+
+    Raises:
+        ValueError: lambd is negative.
+    """
+    if lambd < 0:
+        raise ValueError(f"softshrink: lambd cannot be negative: {lambd}")
+    moved = where(x > 0, x - lambd, x + lambd)
+    return where(logical_and(x >= -lambd, x <= lambd), 0.0, moved)
+
+
+@inplaceable
+def threshold(
+    x: Tensor,
+    threshold: float,
+    value: float,
+) -> Tensor:
+    """x where x > threshold, `value` elsewhere."""
+    return where(x <= threshold, float(value), x)
+
+
+@inplaceable
+def rrelu(
+    x: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """x where x >= 0, slope * x elsewhere; in training each slope is drawn from [lower, upper).
+
+    Otherwise the slope is the mean of the two.
+
+    Source: B. Xu et al., "Empirical evaluation of rectified activations in convolutional network",
+    2015.
+    """
+    mean = (lower + upper) / 2
+    slope = rand_like(x, generator=generator) * (upper - lower) + lower if training else mean
+    return where(x >= 0, x, x * slope)

@@ -1,0 +1,277 @@
+"""Recurrent layers: RNN, LSTM and GRU over whole sequences."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tinytorch.creation import from_numpy, zeros
+from tinytorch.dtypes import Shape
+from tinytorch.errors import ShapeError
+from tinytorch.functions.elementwise import where
+from tinytorch.functions.movement import cat, squeeze, stack, transpose, unbind, unsqueeze
+from tinytorch.nn import functional as F, init
+from tinytorch.nn.factory import parameter_dtype
+from tinytorch.nn.functional.recurrent import ACTIVATIONS, State, gru_step, lstm_step, rnn_step
+from tinytorch.nn.module import Module
+from tinytorch.nn.parameter import Parameter
+from tinytorch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from tinytorch.tensor import Tensor
+
+
+class _Recurrent(Module):
+    """Layers of cells, each over the results of the one before it, in one or both directions.
+
+    Args:
+        input_size: features of each element of the sequence.
+        hidden_size: features of the state.
+        num_layers: how many layers.
+        bias: False to go without the two biases.
+        batch_first: the input is (n, length, input_size) and not (length, n, input_size).
+        dropout: probability with which what one layer gives to the next is dropped in training.
+        bidirectional: each layer also runs over the reversed sequence, and gives both results.
+        proj_size: for LSTM: h is projected to so many features.
+        device, dtype: of the parameters.
+
+    Attributes:
+        weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0: of layer 0: (gates * hidden_size,
+            features of its input), (gates * hidden_size, hidden_size) and (gates * hidden_size,);
+            likewise _l1, ..., and with _reverse for the other direction. At first uniform over
+            +-1 / sqrt(hidden_size).
+
+    Shapes: (length, n, input_size) gives (length, n, directions * hidden_size), and states
+    (num_layers * directions, n, hidden_size); for one sequence without n. A `PackedSequence` gives
+    one.
+
+    Raises:
+        ValueError: dropout is not a probability, or a size is not positive.
+    """
+
+    gates: ClassVar[int] = 1
+    states: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if min(input_size, hidden_size, num_layers) < 1 or not 0 <= dropout <= 1:
+            raise ValueError(
+                f"{type(self).__name__}: input_size {input_size}, hidden_size {hidden_size} and "
+                f"num_layers {num_layers} must be positive, and dropout {dropout} from 0 to 1"
+            )
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
+        self.dropout, self.bidirectional, self.proj_size = dropout, bidirectional, proj_size
+        kind, rows, out = parameter_dtype(device, dtype), self.gates * hidden_size, self._out_size
+        for layer in range(num_layers):
+            width = out * len(self._directions) if layer else input_size
+            for suffix in self._directions:
+                shapes: dict[str, Shape] = {"weight_ih": (rows, width), "weight_hh": (rows, out)}
+                if bias:
+                    shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+                if proj_size:
+                    shapes |= {"weight_hr": (proj_size, hidden_size)}
+                for name, shape in shapes.items():
+                    parameter = Parameter(zeros(shape, dtype=kind))
+                    setattr(self, f"{name}_l{layer}{suffix}", parameter)
+        self.reset_parameters()
+
+    @property
+    def _directions(self) -> tuple[str, ...]:
+        return ("", "_reverse") if self.bidirectional else ("",)
+
+    @property
+    def _out_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        reset_recurrent(self, self.hidden_size)
+
+    def flatten_parameters(self) -> None:
+        """Do nothing: PyTorch's kernels on GPUs need the weights in one piece of memory."""
+
+    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+        """One step of a cell. Override."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
+        """The results at all positions of the last layer, and the last states of all layers.
+
+        Args:
+            input: (length, n, input_size), (length, input_size) for one sequence, or packed.
+            hx: the first states; None for zeros. For LSTM a pair (h, c).
+
+        Raises:
+            ShapeError: the shapes do not fit.
+        """
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
+        if input.ndim not in (2, 3) or input.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{type(self).__name__}: the input must be (length, n, {self.input_size}), or "
+                f"(length, {self.input_size}) for one sequence, not {input.shape}"
+            )
+        if input.ndim == 2:
+            states = None if hx is None else tuple(unsqueeze(h, 1) for h in self._tuple(hx))
+            out, last = self._run(unsqueeze(input, 1), states, None)
+            return squeeze(out, 1), self._result(tuple(squeeze(h, 1) for h in last))
+        x = transpose(input, 0, 1) if self.batch_first else input
+        out, last = self._run(x, None if hx is None else self._tuple(hx), None)
+        return transpose(out, 0, 1) if self.batch_first else out, self._result(last)
+
+    def _tuple(self, hx: Any) -> State:
+        return (hx,) if self.states == 1 else tuple(hx)
+
+    def _result(self, states: State) -> Any:
+        return states[0] if self.states == 1 else states
+
+    def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        """Padded for the while; positions beyond a sequence's end leave its state as it is."""
+        data, sizes, order, back = packed
+        x, lengths = pad_packed_sequence(PackedSequence(data, sizes))
+        states = None if hx is None else self._tuple(hx)
+        if states is not None and order is not None:
+            states = tuple(h.index_select(1, order) for h in states)
+        out, last = self._run(x, states, np.asarray(lengths))
+        if back is not None:
+            last = tuple(h.index_select(1, back) for h in last)
+        result = pack_padded_sequence(out, lengths)
+        return PackedSequence(result.data, sizes, order, back), self._result(last)
+
+    def _run(self, x: Tensor, states: State | None, lengths: Any) -> tuple[Tensor, State]:
+        """x (length, n, input_size) through all layers."""
+        shapes = [(x.shape[1], self._out_size), (x.shape[1], self.hidden_size)][: self.states]
+        count = self.num_layers * len(self._directions)
+        if states is None:
+            states = tuple(zeros((count, *shape), dtype=x.dtype) for shape in shapes)
+        for state, shape in zip(states, shapes, strict=True):
+            if state.shape != (count, *shape):
+                raise ShapeError(
+                    f"{type(self).__name__}: a state must be {(count, *shape)}, not {state.shape}"
+                )
+        inside = None if lengths is None else np.arange(len(x))[:, None, None] < lengths[:, None]
+        last: list[State] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = F.dropout(x, self.dropout, self.training)
+            results = []
+            for suffix in self._directions:
+                first = tuple(state[len(last)] for state in states)
+                out, final = self._direction(x, first, f"_l{layer}{suffix}", inside)
+                results.append(out)
+                last.append(final)
+            x = cat(results, -1) if len(results) > 1 else results[0]
+        return x, tuple(stack(each) for each in zip(*last, strict=True))
+
+    def _direction(self, x: Tensor, state: State, suffix: str, inside: Any) -> tuple[Tensor, State]:
+        """One layer in one direction."""
+        b_ih = getattr(self, "bias_ih" + suffix) if self.bias else None
+        b_hh = getattr(self, "bias_hh" + suffix) if self.bias else None
+        gates = F.linear(x, getattr(self, "weight_ih" + suffix), b_ih)
+        w_hh = getattr(self, "weight_hh" + suffix)
+        step = self.step
+        if self.proj_size:
+            step = partial(lstm_step, w_hr=getattr(self, "weight_hr" + suffix))
+        order = range(len(x) - 1, -1, -1) if suffix.endswith("_reverse") else range(len(x))
+        parts = unbind(gates, 0)
+        outs: list[Any] = [None] * len(x)
+        for t in order:
+            new = step(parts[t], state, w_hh, b_hh)
+            if inside is not None and not inside[t].all():
+                mask = from_numpy(inside[t])
+                new = tuple(where(mask, a, b) for a, b in zip(new, state, strict=True))
+            state = new
+            outs[t] = new[0]
+        return stack(outs), state
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        usual = {"proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False,
+                 "dropout": 0.0, "bidirectional": False}  # fmt: skip
+        parts += [f"{k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v]
+        return ", ".join(parts)
+
+
+class RNN(_Recurrent):
+    __doc__ = f"h = tanh(W x + b + U h + c), over sequences.\n{_Recurrent.__doc__}"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ACTIVATIONS:
+            raise ValueError(f"RNN: nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0,
+            device, dtype,
+        )  # fmt: skip
+        self.nonlinearity = nonlinearity
+
+    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+        """See `rnn_step`."""
+        return rnn_step(gates, state, w_hh, b_hh, self.nonlinearity)
+
+
+class LSTM(_Recurrent):
+    __doc__ = f"Long short-term memory, over sequences; its state is (h, c).\n{_Recurrent.__doc__}"
+    gates, states = 4, 2
+
+    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+        """See `lstm_step`."""
+        return lstm_step(gates, state, w_hh, b_hh)
+
+
+class GRU(_Recurrent):
+    __doc__ = f"Gated recurrent units, over sequences.\n{_Recurrent.__doc__}"
+    gates = 3
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0,
+            device, dtype,
+        )  # fmt: skip
+
+    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+        """See `gru_step`."""
+        return gru_step(gates, state, w_hh, b_hh)
+
+
+def reset_recurrent(module: Module, hidden_size: int) -> None:
+    """Draw all parameters anew, uniform over +-1 / sqrt(hidden_size)."""
+    bound = 1 / math.sqrt(hidden_size)
+    for parameter in module.parameters():
+        init.uniform_(parameter, -bound, bound)

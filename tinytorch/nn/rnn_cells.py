@@ -1,0 +1,143 @@
+"""Recurrent cells: one step of RNN, LSTM and GRU, for loops written by hand."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tinytorch.creation import zeros
+from tinytorch.errors import ShapeError
+from tinytorch.functions.movement import squeeze, unsqueeze
+from tinytorch.nn import functional as F
+from tinytorch.nn.factory import parameter_dtype
+from tinytorch.nn.functional.recurrent import ACTIVATIONS, State, gru_step, lstm_step, rnn_step
+from tinytorch.nn.module import Module
+from tinytorch.nn.parameter import Parameter
+from tinytorch.nn.rnn import reset_recurrent
+from tinytorch.tensor import Tensor
+
+
+class _Cell(Module):
+    """One step of a recurrent layer.
+
+    Args:
+        input_size, hidden_size: features of the input and of the state.
+        bias: False to go without the two biases.
+        device, dtype: of the parameters.
+
+    Attributes:
+        weight_ih: (gates * hidden_size, input_size)
+        weight_hh: (gates * hidden_size, hidden_size)
+        bias_ih, bias_hh: (gates * hidden_size,); or None. All are at first uniform over
+            +-1 / sqrt(hidden_size).
+
+    Shapes: (n, input_size) and states (n, hidden_size) give states; or all without n.
+    """
+
+    gates: ClassVar[int] = 1
+    states: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        kind, rows = parameter_dtype(device, dtype), self.gates * hidden_size
+        self.weight_ih = Parameter(zeros(rows, input_size, dtype=kind))
+        self.weight_hh = Parameter(zeros(rows, hidden_size, dtype=kind))
+        self.bias_ih = Parameter(zeros(rows, dtype=kind)) if bias else None
+        self.bias_hh = Parameter(zeros(rows, dtype=kind)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        reset_recurrent(self, self.hidden_size)
+
+    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+        """One step of the cell. Override."""
+        raise NotImplementedError
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        """The next state.
+
+        Args:
+            input: (n, input_size) or (input_size,).
+            hx: the state; None for zeros. For an LSTM cell a pair (h, c), as the result.
+
+        Raises:
+            ShapeError: the shapes do not fit.
+        """
+        if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{type(self).__name__}: the input must be (n, {self.input_size}) or "
+                f"({self.input_size},), not {input.shape}"
+            )
+        if input.ndim == 1:
+            given = None if hx is None else tuple(unsqueeze(h, 0) for h in self._tuple(hx))
+            state = self._step(unsqueeze(input, 0), given)
+            return self._result(tuple(squeeze(h, 0) for h in state))
+        return self._result(self._step(input, None if hx is None else self._tuple(hx)))
+
+    def _step(self, x: Tensor, state: State | None) -> State:
+        shape = (x.shape[0], self.hidden_size)
+        if state is None:
+            state = (zeros(shape, dtype=x.dtype),) * self.states
+        if any(h.shape != shape for h in state):
+            raise ShapeError(
+                f"{type(self).__name__}: the state must be {shape}, not {[h.shape for h in state]}"
+            )
+        gates = F.linear(x, self.weight_ih, self.bias_ih)
+        return self.step(gates, state, self.weight_hh, self.bias_hh)
+
+    def _tuple(self, hx: Any) -> State:
+        return (hx,) if self.states == 1 else tuple(hx)
+
+    def _result(self, states: State) -> Any:
+        return states[0] if self.states == 1 else states
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class RNNCell(_Cell):
+    __doc__ = f"h = tanh(W x + b + U h + c), once.\n{_Cell.__doc__}"
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ACTIVATIONS:
+            raise ValueError(f"RNNCell: nonlinearity must be 'tanh' or 'relu': {nonlinearity!r}")
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+        """See `rnn_step`."""
+        return rnn_step(gates, state, w_hh, b_hh, self.nonlinearity)
+
+
+class LSTMCell(_Cell):
+    __doc__ = f"Long short-term memory, once; its state is (h, c).\n{_Cell.__doc__}"
+    gates, states = 4, 2
+
+    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+        """See `lstm_step`."""
+        return lstm_step(gates, state, w_hh, b_hh)
+
+
+class GRUCell(_Cell):
+    __doc__ = f"A gated recurrent unit, once.\n{_Cell.__doc__}"
+    gates = 3
+
+    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
+        """See `gru_step`."""
+        return gru_step(gates, state, w_hh, b_hh)

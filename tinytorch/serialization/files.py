@@ -1,0 +1,126 @@
+"""`save` and `load`."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tinytorch.errors import DataError
+from tinytorch.files import atomic_write
+from tinytorch.serialization import safetensors, torch_zip
+from tinytorch.serialization.tree import flatten, unflatten
+from tinytorch.tensor import Tensor
+
+FORMAT = "2"  # in the header, under "tinytorch.checkpoint"; "1" had no tuples
+File = str | Path | BinaryIO
+
+
+def save(obj: Any, f: File) -> None:
+    """Write a nest of data to a file. Until it is all on disk, `f` is what it was before.
+
+    The file is in the safetensors format: other programs find the tensors by dotted names, say
+    "model.0.weight". The rest is JSON in its header.
+
+    Args:
+        obj: dicts, lists, tuples, numbers, strings, None, tensors and NumPy arrays, nested.
+        f: a path, whose folders are made, or a binary stream.
+
+    Raises:
+        TypeError: there is something else in it; the message says where, and what to save.
+
+    >>> import io, tinytorch
+    >>> file = io.BytesIO()
+    >>> save({"epoch": 3, "weights": [tinytorch.tensor([1.0, 2.0])]}, file)
+    >>> _ = file.seek(0)
+    >>> load(file)
+    {'epoch': 3, 'weights': [tensor([1., 2.])]}
+    """
+    tree, tensors = flatten(obj)
+    text = json.dumps(tree)
+    header = {
+        "tinytorch.checkpoint": FORMAT,
+        "tree": text,
+        "sha256": _digest(text, tensors),
+    }
+    data = safetensors.dump(tensors, header)
+    if isinstance(f, (str, Path)):
+        with atomic_write(Path(f)) as stream:
+            stream.write(data)
+    else:
+        f.write(data)
+
+
+def load(
+    f: File,
+    map_location: Any = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = None,
+    mmap: bool | None = None,
+) -> Any:
+    """Read and verify what `save` wrote, a safetensors file, or one that `torch.save` wrote.
+
+    No code in a file is ever run, whatever `weights_only` says.
+
+    Args:
+        f: a path, or a binary stream.
+        map_location, pickle_module, weights_only, mmap: PyTorch's; taken, without effect.
+
+    Returns:
+        The nest; of a safetensors file by another program, a dict of its tensors.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        DataError: it is truncated, was changed, is no such file, or holds objects.
+    """
+    name = str(f) if isinstance(f, (str, Path)) else "the file"
+    data = Path(f).read_bytes() if isinstance(f, (str, Path)) else f.read()
+    tree, header = read(data, name)
+    if header is not None and "tinytorch.checkpoint" in header:
+        return verified(tree, header, name)
+    return tree
+
+
+def read(data: bytes, name: str) -> tuple[Any, Mapping[str, str] | None]:
+    """The tensors and the header of a safetensors file, or the nest in one of PyTorch's and None.
+
+    Raises:
+        DataError: it is neither, or damaged.
+    """
+    try:
+        if torch_zip.is_zip(data):
+            return torch_zip.read(io.BytesIO(data)), None
+        if data[:1] == b"\x80" and data[2:3] in (b"\x8a", b"}", b"c"):
+            raise DataError(
+                "is a bare pickle, as torch.save wrote before 1.6; load it with PyTorch and save "
+                "it again"
+            )
+        return safetensors.parse(data)
+    except DataError as error:
+        raise DataError(f"{name} {error}; use another file") from error
+
+
+def verified(tensors: Mapping[str, Tensor], header: Mapping[str, str], name: str) -> Any:
+    """The nest of a file that `save` wrote.
+
+    Raises:
+        DataError: it was changed since.
+    """
+    if header.get("sha256") != _digest(header.get("tree", ""), tensors):
+        raise DataError(
+            f"{name} was changed since it was written: its sha256 differs; use another checkpoint"
+        )
+    return unflatten(json.loads(header["tree"]), tensors)
+
+
+def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        t = tensors[name]
+        digest.update(f"{name} {t.dtype.name} {t.shape}".encode())
+        digest.update(safetensors.bytes_of(t))
+    return digest.hexdigest()

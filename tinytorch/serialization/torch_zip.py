@@ -1,0 +1,199 @@
+"""Files that `torch.save` wrote: read without PyTorch, and without running what is in them.
+
+Such a file is a zip archive: the bytes of each storage, and a pickle that says what stands where.
+A pickle is a program: it may import anything and call it. This reader lets it name only what is in
+`_ALLOWED` and storages, gives it inert values for those, and looks at what comes out: nothing but
+dicts, lists, tuples, numbers, strings, None and tensors gets through.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import struct
+import zipfile
+import zlib
+from collections import OrderedDict
+from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
+
+import numpy as np
+
+from tinytorch.dispatch import wrap
+from tinytorch.dtypes import DTYPES, tensor_meta
+from tinytorch.errors import DataError
+from tinytorch.tensor import Tensor
+
+#: What a damaged or hostile pickle may raise.
+_REFUSED = (
+    pickle.UnpicklingError, TypeError, ValueError, AttributeError, LookupError, ArithmeticError,
+    RecursionError, struct.error, zlib.error,
+)  # fmt: skip
+#: Classes of typed storages in a pickle, by the dtype that they stand for.
+STORAGES = {
+    "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16", "LongStorage": "int64", "IntStorage": "int32",
+    "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8", "BoolStorage": "bool",
+}  # fmt: skip
+
+
+class Storage(NamedTuple):
+    """A storage of the archive: its dtype, its key, and how many elements it has."""
+
+    dtype: str
+    key: str
+    size: int
+
+
+class Reference(NamedTuple):
+    """A tensor that is to be made when the pickle has been read."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    requires_grad: bool
+
+
+class _Function:
+    """What a pickle gets for a function: it can be called, and in no way be changed."""
+
+    __slots__ = ("_call",)
+    _call: Any
+
+    def __init__(self, call: Any) -> None:
+        object.__setattr__(self, "_call", call)
+
+    def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise pickle.UnpicklingError("it changes a function")
+
+
+def _rebuild_tensor(
+    storage: Any, offset: int, shape: Any, strides: Any, requires_grad: bool = False, *rest: Any
+) -> Reference:
+    if not isinstance(storage, Storage):
+        raise pickle.UnpicklingError("a tensor without a storage")
+    return Reference(storage, offset, tuple(shape), tuple(strides), bool(requires_grad))
+
+
+def _rebuild_parameter(data: Any, requires_grad: bool, *rest: Any) -> Reference:
+    if not isinstance(data, Reference):
+        raise pickle.UnpicklingError("a parameter without a tensor")
+    return data._replace(requires_grad=bool(requires_grad))
+
+
+_ALLOWED = {
+    ("collections", "OrderedDict"): _Function(lambda *items: OrderedDict(*items)),
+    ("torch._utils", "_rebuild_tensor_v2"): _Function(_rebuild_tensor),
+    ("torch._utils", "_rebuild_parameter"): _Function(_rebuild_parameter),
+    ("torch", "Size"): _Function(lambda *sizes: tuple(*sizes)),
+    ("torch", "device"): _Function(lambda *names: ":".join(map(str, names))),
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """The inert value for a name; everything else is refused, and never imported."""
+        if (module, name) in _ALLOWED:
+            return _ALLOWED[module, name]
+        if module in ("torch", "torch.storage") and name in STORAGES:
+            return STORAGES[name]
+        if module == "torch" and name in DTYPES:
+            return f"torch.{name}"
+        raise pickle.UnpicklingError(
+            f"it holds an object of {module}.{name}, which is loaded by running code"
+        )
+
+    def persistent_load(self, pid: Any) -> Storage:
+        """The storage that the pickle means."""
+        kind, dtype, key, _, size = pid
+        if kind != "storage" or dtype not in STORAGES.values() or not isinstance(key, str):
+            raise pickle.UnpicklingError(f"an unknown reference {pid!r:.60}")
+        return Storage(dtype, key, int(size))
+
+
+def is_zip(data: bytes) -> bool:
+    """Whether a file that begins so is a zip archive."""
+    return data[:4] == b"PK\x03\x04"
+
+
+def read(stream: BinaryIO) -> Any:
+    """The nest in a file that `torch.save` wrote.
+
+    Raises:
+        DataError: it holds something else, or it is damaged.
+    """
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            return _read(archive)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise DataError(f"is damaged, or not of torch.save ({error})") from error
+    except DataError:
+        raise
+    except _REFUSED as error:
+        raise DataError(
+            f"is refused: {error}. Only dicts, lists, tuples, numbers, strings, None and tensors "
+            f"are read; where the file was made, write torch.save(model.state_dict(), path)"
+        ) from error
+
+
+def _read(archive: zipfile.ZipFile) -> Any:
+    pickles = [name for name in archive.namelist() if name.count("/") == 1]
+    root = next((name[: -len("data.pkl")] for name in pickles if name.endswith("/data.pkl")), None)
+    if root is None:
+        raise DataError("is a zip archive without data.pkl, so not of torch.save")
+    order: Literal["<", ">"] = "<"
+    if f"{root}byteorder" in archive.namelist():
+        order = ">" if archive.read(f"{root}byteorder").strip() == b"big" else "<"
+    with archive.open(f"{root}data.pkl") as stream:
+        tree = _Unpickler(stream).load()
+    storages: dict[Storage, Any] = {}
+
+    def array_of(storage: Storage) -> Any:
+        if storage not in storages:
+            dtype = DTYPES[storage.dtype].dtype
+            data = archive.read(f"{root}data/{storage.key}")
+            array = np.frombuffer(data, dtype.newbyteorder(order)).astype(dtype)
+            if array.size < storage.size:
+                raise DataError(f"is damaged: {array.size} of {storage.size} elements are there")
+            storages[storage] = array
+        return storages[storage]
+
+    return _convert(tree, array_of)
+
+
+def _convert(tree: Any, array_of: Any) -> Any:
+    """The tree with tensors for references; whatever is not plain data is refused."""
+    if type(tree) is Reference:
+        return _tensor(tree, array_of)
+    if type(tree) in (dict, OrderedDict):
+        items = dict.items(tree)  # an attribute `items` from the file is not asked
+        return {_convert(key, array_of): _convert(value, array_of) for key, value in items}
+    if type(tree) in (list, tuple):
+        return type(tree)(_convert(value, array_of) for value in tree)
+    if tree is None or type(tree) in (bool, int, float, str):
+        return tree
+    raise pickle.UnpicklingError(f"it holds a {type(tree).__name__}")
+
+
+def _tensor(ref: Reference, array_of: Any) -> Tensor:
+    """The tensor of a reference: a view of its storage, in which others may share."""
+    storage, offset, shape, strides, requires_grad = ref
+    if storage.dtype not in DTYPES:
+        raise DataError(f"has a {storage.dtype} tensor; TinyTorch has {', '.join(DTYPES)}")
+    array = array_of(storage)
+    numbers = [offset, *shape, *strides]
+    if len(shape) != len(strides) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise DataError(f"is damaged: a tensor of shape {shape} with strides {strides}")
+    last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    if math.prod(shape) and last >= array.size:
+        raise DataError(
+            f"is damaged: a tensor of shape {shape} with strides {strides} from element {offset} "
+            f"does not fit into a storage of {array.size}"
+        )
+    view = np.lib.stride_tricks.as_strided(
+        array[offset:], shape, [s * array.itemsize for s in strides]
+    )
+    return wrap(view, tensor_meta(shape, DTYPES[storage.dtype])).requires_grad_(requires_grad)

@@ -1,0 +1,93 @@
+"""`Update`: an op that changes tensors in place, such as one step of an optimizer.
+
+A row of the op table makes a new value; a step of Adam made of such would write its memory twice.
+So updates are rows of a table of their own. As a fused op, an update has a decomposition, the body
+of its function, which modes get; without one, a backend that has a kernel of its name runs that.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch import backends
+from tinytorch.dtypes import Array
+from tinytorch.history import write_clock
+from tinytorch.state import STATE
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+class Update:
+    """One row: call it with tensors by position (or None) and numbers by keyword.
+
+    Attributes:
+        name: also the name of its kernel on a backend. The kernel takes the arrays of the tensors,
+            C-contiguous and, where the decomposition would fail otherwise, of one shape and dtype.
+        writes: positions of the tensors that it changes.
+        decomposition: the same in Tensor ops.
+    """
+
+    def __init__(self, decomposition: Callable[..., None], writes: tuple[str, ...]) -> None:
+        self.name = decomposition.__name__
+        names = list(inspect.signature(decomposition).parameters)
+        self.writes = tuple(names.index(name) for name in writes)
+        self.decomposition = decomposition
+        self.__doc__ = decomposition.__doc__
+
+    def __call__(self, *tensors: Tensor | None, **params: Any) -> None:
+        state = STATE.get()
+        kernel = None
+        if state.mode is None:
+            backend = state.backend or backends.current or backends.default()
+            kernel = getattr(backend, self.name, None)
+        if kernel is None:
+            self.decomposition(*tensors, **params)
+            return
+        arrays: list[Array | None] = []
+        for i, t in enumerate(tensors):
+            array = None if t is None else t._data
+            if array is not None and not (flags := array.flags).carray:
+                if i in self.writes:  # a view with gaps, or read-only: no memory for a kernel
+                    self.decomposition(*tensors, **params)
+                    return
+                if not flags.c_contiguous:
+                    array = np.ascontiguousarray(array)
+            arrays.append(array)
+        kernel(*arrays, **params)
+        for i in self.writes:
+            if (array := arrays[i]) is not None:
+                write_clock.write(array)
+
+    def __repr__(self) -> str:
+        return f"<update {self.name}>"
+
+
+UPDATES: dict[str, Update] = {}
+
+
+def update(*writes: str) -> Callable[[Callable[..., None]], Update]:
+    """Enter a function as an update that changes the tensors called so; its body says how.
+
+    >>> from tinytorch import tensor
+    >>> @update("x")
+    ... def halve(x):
+    ...     x.mul_(0.5)
+    >>> t = tensor([2.0, 4.0])
+    >>> halve(t); t
+    tensor([1., 2.])
+    >>> del UPDATES["halve"]
+    """
+
+    def enter(decomposition: Callable[..., None]) -> Update:
+        row = Update(decomposition, writes)
+        if row.name in UPDATES:
+            raise ValueError(f"there is an update {row.name!r} already")
+        UPDATES[row.name] = row
+        return row
+
+    return enter

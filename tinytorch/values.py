@@ -1,0 +1,70 @@
+"""From Python's numbers and lists to arrays: what a tensor is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch.dispatch import is_tensor
+from tinytorch.dtypes import (
+    Array,
+    DType,
+    TensorMeta,
+    as_dtype,
+    bfloat16,
+    bits_of_bfloat16,
+    bool_,
+    float32,
+    int64,
+    meta_of_array,
+    tensor_meta,
+)
+from tinytorch.errors import DTypeError, ShapeError
+
+
+def array_of(data: Any, dtype: DType | None) -> tuple[Array, TensorMeta]:
+    """A new array with the values of anything that can be made a tensor, and its meta."""
+    if is_tensor(data):
+        if bfloat16 in (data.dtype, dtype):
+            data = data.detach().to(dtype or bfloat16).clone()
+            return data._concrete("tensor"), data.meta
+        data = data._concrete("tensor")
+    original = data
+    given = isinstance(data, (np.ndarray, np.generic))
+    if isinstance(data, (list, tuple)):
+        data = _without_tensors(data)
+    try:
+        array = np.array(data, copy=True)
+    except ValueError as error:
+        raise ShapeError(f"a tensor's rows must be equally long: {error}") from None
+    if dtype is None and not given and not _has_tensor(original):
+        dtype = {"f": float32, "i": int64, "u": int64, "b": bool_}.get(array.dtype.kind)
+    if array.dtype.kind not in "fiub":
+        raise DTypeError(f"a tensor holds numbers, not {array.dtype} ({data!r:.60})")
+    if dtype is bfloat16:
+        return bits_of_bfloat16(array), tensor_meta(array.shape, bfloat16)
+    target = as_dtype(array.dtype if dtype is None else dtype).dtype
+    converted = np.ascontiguousarray(array, dtype=target).reshape(array.shape)
+    if not given and array.dtype.kind in "iu" and target.kind in "iu":
+        lost = array[converted != array]
+        if lost.size:
+            raise OverflowError(f"{lost.flat[0]} does not fit into {target}")
+    return converted, meta_of_array(converted)
+
+
+def _has_tensor(data: Any) -> bool:
+    """A tensor or an array is among these: their dtypes say more than Python's numbers do."""
+    if isinstance(data, (list, tuple)):
+        return any(map(_has_tensor, data))
+    return is_tensor(data) or isinstance(data, (np.ndarray, np.generic))
+
+
+def _without_tensors(data: Any) -> Any:
+    """Nested lists with the values of the tensors in them; a tensor of one element is a number."""
+    if is_tensor(data):
+        array = data._values("tensor")
+        return array.reshape(()) if array.size == 1 else array
+    if isinstance(data, (list, tuple)):
+        return [_without_tensors(d) for d in data]
+    return data
