@@ -106,7 +106,7 @@ def _params(graph: Graph, n: dict[str, Node]) -> None:
         (_cycle, "uses exp, which depends on mul itself: a cycle"),
         (_erased, "uses exp, which has been erased"),
         (_foreign, "uses mul, a node of another graph; copy it with node_copy"),
-        (_stranger, "node exp stands in this graph but belongs to another"),
+        (_stranger, "node exp is in this graph but belongs to another"),
         (_missing_user, "uses mul, but is not among its users: edit args, not _args"),
         (_wrong_user, "node x lists exp as a user, which does not use it"),
         (_shape, r"`%exp : float32\[3, 2\] = exp\(%mul\)` says float32\[3, 2\], but .* \[2, 3\]"),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import tinytorch
 from tinytorch import autograd, nn, optim
 from tinytorch.dispatch import Mode, live_scalar
 from tinytorch.graph import GraphError, TraceError, trace
+from tinytorch.tensor import Tensor
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 
@@ -419,7 +422,7 @@ def test_arrays_are_refused():
 
 
 def test_symbols_do_not_leak_into_another_trace():
-    holder = Holder()
+    holder = threading.local()  # where no walk looks
 
     def f(x):
         holder.tensor = x
@@ -634,3 +637,108 @@ def test_every_node_knows_the_line_that_made_it(rng):
     traced = trace(f, floats(rng, 2, 3))
     lines = {n.stack_trace for n in traced.graph.find_nodes(op="call_function")}
     assert len(lines) == 1 and "test_trace.py" in lines.pop()
+
+
+def test_contiguous_is_the_tensor_itself_where_it_is_in_eager():
+    def write(x: Tensor, transposed: bool) -> Tensor:
+        v = (x.T if transposed else x).contiguous()
+        v.mul_(3.0)
+        return v
+
+    for transposed in (False, True):
+        x, y = tinytorch.ones(2, 3), tinytorch.ones(2, 3)
+        eager, traced = write(x, transposed), trace(write, y, transposed)(y, transposed)
+        assert traced.tolist() == eager.tolist() and y.tolist() == x.tolist()
+        assert (traced is y) is (eager is x) is (not transposed)
+
+
+def test_a_write_to_what_contiguous_may_have_copied_is_refused():
+    with pytest.raises(TraceError, match=r"whether contiguous\(\) copied it depends"):
+        trace(lambda x: (x.T + 1.0).contiguous().mul_(2.0), tinytorch.ones(2, 3))
+
+
+def test_a_write_with_a_history_to_what_contiguous_may_have_copied_is_refused():
+    def step(x: Tensor) -> Tensor:
+        e = x.T * w
+        y = e.contiguous()
+        y += 1.0
+        return y + e
+
+    w = tinytorch.ones(3, 2, requires_grad=True)
+    with pytest.raises(TraceError, match=r"whether contiguous\(\) copied it depends"):
+        trace(step, tinytorch.ones(2, 3))
+
+
+def test_a_history_is_not_left_in_an_argument():
+    def step(x: Tensor) -> Tensor:
+        x += w
+        return x * 2.0
+
+    w = tinytorch.ones(3, requires_grad=True)
+    with pytest.raises(TraceError, match="from outside of the trace is written in place, at"):
+        trace(step, tinytorch.ones(3))
+
+
+def test_a_write_with_a_history_into_a_reshaped_tensor_is_refused():
+    def step(x: Tensor) -> Tensor:
+        e = w * x
+        y = e.reshape(-1)
+        y += 1.0
+        return y.sum() + e
+
+    w = tinytorch.ones(2, 3, requires_grad=True)
+    with pytest.raises(TraceError, match="may share memory or not"):
+        trace(step, tinytorch.ones(2, 3))
+
+
+def test_a_write_to_a_value_with_a_history_is_refused():
+    w = tinytorch.ones(3, requires_grad=True)
+
+    def scaled() -> Tensor:
+        y = w * 2.0
+        y.detach().mul_(3.0)
+        return y
+
+    with pytest.raises(TraceError, match="a value with a history is written in place, at"):
+        trace(scaled)
+
+
+def test_a_trace_that_is_given_up_leaves_no_state_of_an_optimizer():
+    w = tinytorch.ones(3, requires_grad=True)
+    optimizer = tinytorch.optim.Adam([w])
+    trace(lambda: optimizer.step())()
+    assert not optimizer.state.get(w)
+
+
+def test_no_two_tensors_share_a_gradient():
+    """`clip_grad_norm_` writes each gradient once; of `sum` it is one number, seen many times."""
+
+    def step(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+        loss = ((a + b) * x).square().sum() + (a + b).sum()
+        loss.backward()
+        return optim.clip_grad_norm_([a, b], 0.5)
+
+    x, results = tinytorch.tensor([1.0, 2.0]), []
+    for traced in (False, True):
+        a, b = (tinytorch.tensor(v, requires_grad=True) for v in ([1.0, 2.0], [0.5, -1.0]))
+        norm = (trace(step, a, b, x) if traced else step)(a, b, x)
+        results.append([norm.tolist(), a.grad.tolist(), b.grad.tolist()])
+    assert results[0] == results[1]
+
+
+def test_functions_and_classes_whose_module_has_no_name():
+    namespace: dict = {"c": tinytorch.ones(3)}
+    exec("def scaled(x):\n    return x * 2.0 + c\n", namespace)
+    scaled = namespace["scaled"]
+    assert "__name__" not in namespace and scaled.__module__ in (None, "builtins")
+    x = tinytorch.ones(3)
+    assert tinytorch.compile(scaled)(x).tolist() == [3.0] * 3
+    scaled.__module__ = None
+    assert tinytorch.compile(scaled)(x).tolist() == [3.0] * 3
+
+    class Scale:
+        def __call__(self, x: Tensor) -> Tensor:
+            return x * 2.0
+
+    Scale.__module__ = None  # type: ignore[assignment]
+    assert tinytorch.compile(Scale())(x).tolist() == [2.0] * 3

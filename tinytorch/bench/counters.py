@@ -1,6 +1,6 @@
 """Counting ops: how often each ran, how long, how many FLOPs it took and how many bytes it moved.
 
-An `OpCounter` is a mode, so it sees what passes through the door of `dispatch`: every op that its
+An `OpCounter` is a mode, so it sees what passes through `dispatch.apply`: every op that its
 thread runs inside the block, forward, backward and optimizer, and every in-place write. An op's
 time is that of its kernel and of the modes below; a fused op that the backend has no kernel for is
 counted in the parts that really run. FLOPs and bytes are not measured: they follow from the shapes

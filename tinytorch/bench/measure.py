@@ -38,6 +38,21 @@ class Benchmark(OpCounter):
         return self._memory.current
 
     @property
+    def time_ms(self) -> float:
+        """Wall-clock time of the block in milliseconds."""
+        return self.seconds * 1e3
+
+    @property
+    def peak_memory_mb(self) -> float:
+        """`peak_bytes` in megabytes (10^6 bytes)."""
+        return self.peak_bytes / 1e6
+
+    @property
+    def current_memory_mb(self) -> float:
+        """`current_bytes` in megabytes (10^6 bytes)."""
+        return self.current_bytes / 1e6
+
+    @property
     def calls(self) -> int:
         """Ops that ran."""
         return self.total.calls

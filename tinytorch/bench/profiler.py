@@ -34,7 +34,7 @@ class Event(NamedTuple):
 class Profiler(OpCounter):
     """Times every op of a block.
 
-    An op's time is its own alone: ops do not contain each other at the door. What is left of the
+    An op's time is its own alone: ops do not contain each other in `dispatch`. What is left of the
     block's time is Python between the ops, dispatch, autograd and the profiler itself (about 3.5 us
     per op); the table shows it as a row of its own.
 

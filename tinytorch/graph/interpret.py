@@ -1,6 +1,6 @@
 """`Interpreter`: runs a graph node by node; what looks at a running graph derives from it.
 
-A graph is replayed through the same door as eager code, `dispatch.apply`. So a graph run can be
+A graph is replayed through the same function as eager code, `dispatch.apply`. So a graph run can be
 differentiated, listened to by modes, and traced again.
 """
 
@@ -92,7 +92,7 @@ class Interpreter:
         return wrap(array, meta_of_array(array))
 
     def call_function(self, target: Op, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """An op, through the door."""
+        """An op, through `dispatch.apply`."""
         return apply(target, *args, **kwargs)
 
     def output(self, target: str, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
@@ -189,7 +189,7 @@ class Profiler(Interpreter):
 
     @staticmethod
     def _live(values: Sequence[Any]) -> int:
-        """Bytes of the memory that the values stand in, views counted once."""
+        """Bytes of the memory that the values are in, views counted once."""
         owners = {}
         for value in values:
             array = value._data

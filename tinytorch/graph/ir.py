@@ -9,7 +9,7 @@ Four opcodes are all there is:
     output          the result: `args[0]`, in which nodes may nest in tuples, lists and dicts
 
 The graph is functional: a node computes a value, nothing is written in place. What is known of a
-value stands in `meta`: "tensor_meta" (shape and dtype), "phase" (forward, backward, optimizer),
+value is in `meta`: "tensor_meta" (shape and dtype), "phase" (forward, backward, optimizer),
 "stack_trace" (the user's line that made it).
 
 Source of names and methods: J. Reed et al., "torch.fx: practical program capture and transformation
@@ -161,7 +161,7 @@ class Node:
         return changed
 
     def prepend(self, x: Node) -> None:
-        """Move `x` to stand before this node."""
+        """Move `x` before this node."""
         if x is self:
             return
         x.prev.next, x.next.prev = x.next, x.prev

@@ -39,7 +39,7 @@ def _check_opcode(graph: Graph, node: Node, is_last: bool) -> None:
     if node.op not in OPCODES:
         raise GraphError(f"node {node} has opcode {node.op!r}; there are {', '.join(OPCODES)}")
     if node.graph is not graph:
-        raise GraphError(f"node {node} stands in this graph but belongs to another")
+        raise GraphError(f"node {node} is in this graph but belongs to another")
     if node.op == "output" and not is_last:
         raise GraphError(
             f"node {node} is an output but not the last node: a graph has one output, at its end"

@@ -37,7 +37,7 @@ class Lifetime:
 
 
 def memory_roots(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> dict[AnyNode, AnyNode]:
-    """For each node the one whose memory its value stands in: itself, unless it is a view."""
+    """For each node the one whose memory its value is in: itself, unless it is a view."""
     roots: dict[AnyNode, AnyNode] = {}
     for node in graph.nodes:
         viewed = semantics.aliases(node)

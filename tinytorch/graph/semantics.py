@@ -1,7 +1,7 @@
 """`Semantics`: everything that a pass may ask of an op beyond the edges of the graph.
 
 A pass is written against the methods of Node and Graph that torch.fx has too, and this. TinyTorch's
-answers stand here and come from the op table; those for another world's graphs are another
+answers are here and come from the op table; those for another world's graphs are another
 subclass, and the passes run there unchanged.
 """
 
@@ -240,6 +240,13 @@ class TinyTorchSemantics(Semantics):
     def gradients(self, graph: AnyGraph, inputs: Sequence[Any], seed: int) -> list[Any]:
         tensors = [Tensor(x) for x in inputs]
         leaves = [t.requires_grad_() for t in tensors if t.dtype.is_floating_point]
+        with grad_mode(True):
+            return self._gradients_of(graph, tensors, leaves, seed)
+
+    @staticmethod
+    def _gradients_of(
+        graph: AnyGraph, tensors: list[Tensor], leaves: list[Tensor], seed: int
+    ) -> list[Any]:
         results, _ = tree_flatten(Interpreter(graph).run(*tensors))
         rng = np.random.default_rng(seed)
         weighted = [

@@ -1,6 +1,6 @@
 """`trace`: run Tensor code on values that are not known, and write down every op that it runs.
 
-Forward, `backward()` and an optimizer's step all pass through the door of `dispatch`, so one trace
+Forward, `backward()` and an optimizer's step all pass through `dispatch.apply`, so one trace
 has the whole training step. State that the function writes becomes a result of the graph; a call of
 the traced function puts it back in place.
 """
@@ -14,13 +14,16 @@ import numpy as np
 
 from tinytorch.graph.bindings import (
     Binding,
-    Environment,
     GradBinding,
     StateBinding,
 )
+from tinytorch.graph.effects import Effects
+from tinytorch.graph.environment import Environment
+from tinytorch.graph.facts import MISSING, SIMPLE, attributes_of, differs, is_plain, text_of
 from tinytorch.graph.pytree import tree_flatten, tree_unflatten
-from tinytorch.graph.traced import TENSOR, Signature, TracedFunction, describe, differs
+from tinytorch.graph.traced import TENSOR, Signature, TracedFunction, describe
 from tinytorch.graph.tracer import Symbol, TraceError, Tracer
+from tinytorch.state import is_grad_enabled
 from tinytorch.tensor import Tensor
 
 
@@ -65,11 +68,16 @@ def trace(
                 return traced
         raise AssertionError("a trace without pretence stands")
 
+    def on_other_arguments(*args: Any, **kwargs: Any) -> TracedFunction:
+        return trace(function, *args, decompose=decompose, keep_grads=keep_grads, **kwargs)
+
     traced = attempt()
+    traced.again = on_other_arguments
     if traced.signature.optimizer_state != state:
         # the function has made an optimizer's state: is it the same function with it?
         again = attempt()
         if str(again) == str(traced):
+            again.again = on_other_arguments
             return again
         traced.signature.first_call_differs = True
     return traced
@@ -84,35 +92,48 @@ def _trace(
     pretend: bool,
 ) -> TracedFunction | None:
     """Trace once; None if the function read a gradient that was only pretended."""
-    environment = Environment(function)
+    leaves, in_spec = tree_flatten((examples, named_examples))
+    environment = Environment(function, leaves)
+    effects, counted = Effects(environment), environment.counted_state()
+    in_leaves = [describe(leaf) for leaf in leaves]
     tracer = Tracer(environment, decompose, pretend)
     for tensor in environment.tensors:
         tracer.watch_grad(tensor)
-    leaves, in_spec = tree_flatten((examples, named_examples))
-    watched, counted = environment.watched_values(), environment.counted_state()
-    names = _argument_names(environment, examples, named_examples)
+    names = argument_names(environment, examples, named_examples)
     arguments = [_argument(tracer, leaf, names[i], i) for i, leaf in enumerate(leaves)]
     args, kwargs = tree_unflatten(arguments, in_spec)
+    stands = False
     try:
         with tracer:
             result, out_spec = tree_flatten(function(*args, **kwargs))
         _check_leaks(function)
-        _check_frozen(environment, watched, counted)
+        _check_frozen(environment, effects, counted)
         happened = _finish(tracer, result, keep_grads)
+        stands = not tracer.used_pretence
+    except BaseException:
+        effects.undo()
+        raise
     finally:
         tracer.restore()
-    if tracer.used_pretence:
+        if not stands:  # the state that an optimizer made is of a trace that nobody calls
+            effects.undo_state()
+    if not stands:
         return None
     out_leaves = [TENSOR if isinstance(leaf, Tensor) else leaf for leaf in result]
+    passed = [tracer.input_of(leaf) for leaf in result if isinstance(leaf, Tensor)]
     del result, args, kwargs, arguments
     tracer.make_constants()
+    if tracer.live:  # what they read may change
+        environment = Environment(function, leaves, tracer.live)
+    inputs = tracer.graph.find_nodes(op="placeholder")
     signature = Signature(
-        inputs=[tracer.inputs[node] for node in tracer.graph.find_nodes(op="placeholder")],
+        inputs=[tracer.inputs[node] for node in inputs],
         in_spec=in_spec,
-        in_leaves=[describe(leaf) for leaf in leaves],
+        in_leaves=in_leaves,
         out_spec=out_spec,
         out_leaves=out_leaves,
-        watched=watched,
+        passed=[inputs.index(node) if node in inputs else None for node in passed],
+        grad=is_grad_enabled(),
         optimizer_state=environment.optimizer_state(),
         **happened,
     )
@@ -129,7 +150,7 @@ def _argument(tracer: Tracer, leaf: Any, name: str, position: int) -> Any:
     return tracer.argument(leaf, name, position) if isinstance(leaf, Tensor) else leaf
 
 
-def _argument_names(
+def argument_names(
     environment: Environment, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[str]:
     """For each leaf of the arguments the name of its parameter."""
@@ -163,17 +184,43 @@ def _finish(tracer: Tracer, result: list[Any], keep_grads: bool) -> dict[str, An
             grads.append((name, owner, True))
         elif any(binding.same(other) for other in read):
             grads.append((name, owner, False))
+    for leaf in result:
+        _check_visible(leaf)
     results = [tracer.node_of(leaf) for leaf in result if isinstance(leaf, Tensor)]
     tracer.graph.output((*results, *[node for _, node in updates]))
     forward = all(n.meta.get("phase", "forward") == "forward" for n in tracer.graph.nodes)
-    if not forward:
-        tracer.make_undifferentiable()
+    if forward and tracer.wrote_recorded:
+        raise TraceError(
+            f"a value with a history is written in place, at {tracer.wrote_recorded}; eager mode "
+            f"keeps the history of the old value, which a graph of values cannot say. Write into "
+            f"a clone(), or compute all of it under no_grad()"
+        )
     # a leaf that is overwritten stays a leaf, which no graph of values can say
-    differentiable = forward and not tracer.wrote_leaf
+    differentiable = forward and not tracer.wrote_leaf and is_grad_enabled()
+    if not forward or not is_grad_enabled():
+        tracer.make_undifferentiable()
+    if differentiable and tracer.hooked_at:
+        raise TraceError(
+            f"register_hook at {tracer.hooked_at}: the gradient is computed after the traced "
+            f"function, where nobody would call the hook; register it on the result, outside"
+        )
     bindings = [binding for binding, _ in updates]
     return {
         "updates": bindings, "clears": clears, "grads": grads, "differentiable": differentiable
     }  # fmt: skip
+
+
+def _check_visible(leaf: Any) -> None:
+    """A result is a tensor, or a Python value that holds none."""
+    if isinstance(leaf, (*SIMPLE, Tensor)) or not is_plain(leaf):
+        return
+    for name, value in attributes_of(leaf).items():
+        if any(isinstance(t, Tensor) for t in tree_flatten(value)[0]):
+            raise TraceError(
+                f"the traced function returned a {type(leaf).__name__} whose {name} is a tensor, "
+                f"which a call of the trace cannot make anew; return tensors in a tuple, a list or "
+                f"a dict"
+            )
 
 
 def _check_leaks(function: Callable[..., Any]) -> None:
@@ -186,14 +233,31 @@ def _check_leaks(function: Callable[..., Any]) -> None:
             )
 
 
-def _check_frozen(
-    environment: Environment, watched: dict[str, Any], counted: dict[str, Any]
-) -> None:
+def _check_frozen(environment: Environment, effects: Effects, counted: dict[str, Any]) -> None:
     """A Python value that the function changed would change once, and not at every call."""
-    before, after = {**watched, **counted}, environment.watched_values()
-    for name, value in {**after, **environment.counted_state()}.items():
-        if name not in before or differs(value, before[name]):
-            raise TraceError(
-                f"{name} became {value!r:.60} in the traced function, and would stay so in every "
-                f"call; keep it in a tensor that is written in place, or read it by live_scalar"
-            )
+    state = [
+        (name, value)
+        for name, value in environment.counted_state().items()
+        if name not in counted or differs(value, counted[name])
+    ]
+    for name, value in (*effects.changes(), *state):
+        became = "was removed" if value is MISSING else f"became {text_of(value)}"
+        advice = _ADVICE.get(name.rpartition(".")[2].rpartition("[")[2], OTHER_ADVICE)
+        raise TraceError(
+            f"{name} {became} in the traced function, and would stay so in every call; {advice}"
+        )
+    source = effects.random_drawn()
+    if source is not None:
+        raise TraceError(
+            f"the traced function drew numbers from {source}, which would be the same in every "
+            f"call; use tinytorch.rand and its like, or pass them in as tensors"
+        )
+
+
+OTHER_ADVICE = (
+    "do it outside, keep it in a tensor that is written in place, or read it by live_scalar"
+)
+_SCHEDULE = (
+    "call scheduler.step() after the compiled function: it reads the learning rate at every call"
+)
+_ADVICE = {"last_epoch": _SCHEDULE, "lr": _SCHEDULE, "'lr']": _SCHEDULE}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tinytorch.dtypes import TensorMeta
-from tinytorch.graph.bindings import Binding, Environment
+from tinytorch.graph.bindings import Binding
+from tinytorch.graph.environment import Environment
+from tinytorch.graph.facts import freeze, mismatch, text_of
 from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.ir import Graph, GraphError
 from tinytorch.graph.pytree import TreeSpec, tree_flatten, tree_unflatten
 from tinytorch.history import owner_of
-from tinytorch.state import STATE, grad_mode
+from tinytorch.state import STATE, grad_mode, is_grad_enabled
 from tinytorch.tensor import Tensor
 
 
@@ -29,7 +30,9 @@ class Signature:
         clears: `.grad`s that the function set to None.
         in_spec, in_leaves: form of the arguments; what each leaf must be (see `describe`).
         out_spec, out_leaves: form of the result; each leaf as it is, or TENSOR.
-        watched: Python values that went into the graph as constants, by name.
+        passed: for each of the function's own results the position of the input that it is, the
+            same tensor; None where it is another.
+        grad: gradients were on.
         optimizer_state: which tensors optimizers' states have.
         first_call_differs: tracing made that state, and with it the function does something else.
         grads: for tensors whose `.grad` was met, whether it was None.
@@ -44,7 +47,8 @@ class Signature:
     in_leaves: list[Any]
     out_spec: TreeSpec
     out_leaves: list[Any]
-    watched: dict[str, Any]
+    passed: list[int | None]
+    grad: bool
     optimizer_state: list[tuple[int, str, int]]
     grads: list[tuple[str, Binding, bool]]
     differentiable: bool
@@ -56,7 +60,9 @@ TENSOR = object()
 
 def describe(leaf: Any) -> Any:
     """What a trace is specialised on: shape, dtype and requires_grad; of a Python value, itself."""
-    return (leaf.meta, leaf.requires_grad) if isinstance(leaf, Tensor) else leaf
+    if isinstance(leaf, Tensor):
+        return (leaf.meta, leaf.requires_grad)
+    return freeze(leaf, attributes=True)
 
 
 class TracedFunction:
@@ -68,12 +74,14 @@ class TracedFunction:
     Attributes:
         graph: what runs.
         signature: what its inputs and results are bound to.
+        environment: what the function could reach when it was traced.
     """
 
     def __init__(self, graph: Graph, signature: Signature, environment: Environment) -> None:
         self.graph = graph
         self.signature = signature
-        self._environment = environment
+        self.again: Callable[..., TracedFunction] | None = None  # traces on other arguments
+        self.environment = environment
         self._was_called = False
         self.__signature__ = environment.signature  # for inspect.signature, and so for trace
 
@@ -96,13 +104,15 @@ class TracedFunction:
         if spec != s.in_spec:
             return "the arguments are nested otherwise"
         for i, (leaf, expected) in enumerate(zip(leaves, s.in_leaves, strict=True)):
-            given = describe(leaf)
-            if differs(given, expected):
-                return f"argument {i} is {_text(given)}, and was {_text(expected)}"
-        for name, value in self._environment.watched_values().items():
-            if differs(value, s.watched[name]):
-                return f"{name} is {_text(value)}, and was {_text(s.watched[name])}"
-        if self._environment.optimizer_state() != s.optimizer_state:
+            reason = _why_not_leaf(leaf, expected, f"argument {i}")
+            if reason is not None:
+                return reason
+        if s.grad is not is_grad_enabled():
+            return f"gradients are {'off' if s.grad else 'on'}, and were not"
+        reason = self.environment.why_not()
+        if reason is not None:
+            return reason
+        if self.environment.optimizer_state() != s.optimizer_state:
             return "an optimizer's state has other tensors now"
         if s.first_call_differs and self._was_called:
             return "the first call made an optimizer's state, and those after it differ from it"
@@ -127,7 +137,9 @@ class TracedFunction:
             binding.write(leaves, value if binding.writes_in_place else _own(value, held))
         for binding in s.clears:
             binding.write(leaves, None)
-        rest = iter(results)
+        rest = iter(
+            result if i is None else inputs[i] for result, i in zip(results, s.passed, strict=True)
+        )
         return tree_unflatten(
             [next(rest) if leaf is TENSOR else leaf for leaf in s.out_leaves], s.out_spec
         )
@@ -154,7 +166,7 @@ def _own(value: Tensor, held: set[int]) -> Tensor:
 
 
 def _apart(value: Tensor, kept: list[Any]) -> Tensor:
-    """The value; a copy if it stands in memory that is about to be written, or must never be."""
+    """The value; a copy if it is in memory that is about to be written, or must never be."""
     data = value._data
     if not isinstance(data, np.ndarray):  # in a trace of this call
         return value.clone() if kept else value
@@ -164,16 +176,9 @@ def _apart(value: Tensor, kept: list[Any]) -> Tensor:
     return value
 
 
-def differs(a: Any, b: Any) -> bool:
-    """They are not the same Python value, or not the same tensor."""
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return a is not b
-    return a is not b and (type(a) is not type(b) or bool(a != b))
-
-
-def _text(given: Any) -> str:
-    if isinstance(given, Tensor):
-        return f"the {given.meta} tensor at {id(given):#x}"
-    if isinstance(given, tuple) and given and isinstance(given[0], TensorMeta):
-        return f"{given[0]}{' with gradient' if given[1] else ''}"
-    return repr(given)
+def _why_not_leaf(leaf: Any, expected: Any, label: str) -> str | None:
+    if type(expected) is not tuple and not isinstance(leaf, Tensor):
+        return mismatch(leaf, expected, label)
+    given = describe(leaf)
+    same = type(given) is type(expected) and given == expected
+    return None if same else f"{label} is {text_of(given)}, and was {text_of(expected)}"

@@ -1,6 +1,6 @@
 """`Tracer`: a mode that writes ops down instead of computing them.
 
-It stands at the bottom of the stack of modes, where the backend would, and answers each op with a
+It is at the bottom of the stack of modes, where the backend would, and answers each op with a
 `Symbol`, which has a shape and a dtype and no numbers.
 
 The graph is functional. An in-place write makes a new value, which stands for the tensor from then
@@ -14,7 +14,8 @@ import linecache
 import sys
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -26,14 +27,17 @@ from tinytorch.errors import TinyTorchError
 from tinytorch.graph.bindings import (
     ArgumentBinding,
     Binding,
-    Environment,
     GradBinding,
     ScalarBinding,
     SeedBinding,
     StateBinding,
 )
+from tinytorch.graph.environment import Environment
+from tinytorch.graph.facts import is_library
 from tinytorch.graph.ir import Graph, Node
+from tinytorch.graph.layout import VIEWS, Buffer, Memory, StridedView, contiguous_view, view_of
 from tinytorch.graph.lint import result_meta
+from tinytorch.graph.references import only_tensor_holds, only_trace_holds
 from tinytorch.history import owner_of, write_clock
 from tinytorch.op import Op, Params, Plan
 from tinytorch.random import Generator
@@ -58,13 +62,24 @@ class TraceError(TinyTorchError, TypeError):
 
 
 class Storage:
-    """Memory that symbols share: the node of its present value, and how often it was written."""
+    """Memory that symbols share: the node of its present value, and how often it was written.
 
-    __slots__ = ("array", "node", "version")
+    Attributes:
+        array: what the write clock knows this memory by.
+        is_contiguous: its elements are in C order in eager mode; None if a trace cannot know.
+        is_leaf, is_recorded: it is a leaf's that requires a gradient, or a recorded op made it.
+        may_be_shared: `contiguous` copied it, or made it, where eager mode may return the same.
+    """
 
-    def __init__(self, node: Node, array: Array) -> None:
+    __slots__ = (
+        "array", "is_contiguous", "is_leaf", "is_recorded", "may_be_shared", "node", "version"
+    )  # fmt: skip
+
+    def __init__(self, node: Node, array: Array, is_contiguous: bool | None = True) -> None:
         self.node = node
-        self.array = array  # what the write clock knows this memory by
+        self.array = array
+        self.is_contiguous = is_contiguous
+        self.is_leaf = self.is_recorded = self.may_be_shared = False
         self.version = 0
 
 
@@ -101,6 +116,19 @@ class Symbol:
         """As an array's: the write clock follows it to find the memory."""
         return self.storage.array
 
+    @property
+    def is_contiguous(self) -> bool | None:
+        """Whether eager mode has the elements in C order; None if a trace cannot know."""
+        if not self.storage.is_contiguous:
+            return None if self.views else self.storage.is_contiguous
+        layout: StridedView | None = None
+        for op, params, before, _ in self.views:
+            layout = layout or contiguous_view(Buffer(Memory.ARENA), 0, before)
+            layout = view_of(op, layout, params) if op.name in VIEWS else None
+            if layout is None:  # a reshape that copies, or a user's view
+                return None
+        return layout is None or layout.is_contiguous
+
     def concrete(self, asked: str) -> Array:
         """Called where code asks for the values.
 
@@ -135,6 +163,8 @@ class Tracer(Mode):
         self.environment = environment
         self.graph = Graph()
         self.wrote_leaf = False
+        self.hooked_at = ""  # the line that registered a gradient hook on a result
+        self.wrote_recorded = ""  # where a value with a history was written first
         self.inputs: dict[Node, Binding] = {}
         self._last_input: Node | None = None
         self._lifted: dict[int, Storage] = {}  # by the ids of their arrays
@@ -144,6 +174,7 @@ class Tracer(Mode):
         self._actual_grads: dict[Tensor, Tensor | None] = {}
         self._seeds: dict[tuple[Generator, int], Node] = {}
         self._scalars: dict[Hashable, Node] = {}
+        self.live: set[CodeType] = set()  # of functions that are called for scalars
         self._generators: dict[Generator, dict[str, int]] = {}  # and their states before
         self._grads: dict[int, Binding] = {}  # of tensors that are some tensor's .grad, by id
 
@@ -157,14 +188,19 @@ class Tracer(Mode):
             node = self._emit(ops.detach, (node,), {})
             node.meta["from_no_grad"] = True
         if not op.view:
-            return self._symbol(plan.meta, node)
+            symbol = self._symbol(plan.meta, node, self._result_is_contiguous(op, inputs))
+            symbol.storage.is_recorded = (
+                plan.differentiable and is_grad_enabled() and _any_requires_grad(inputs)
+            )
+            return symbol
         source = self._storage_and_views(inputs[0])
         view: View = (op, dict(params), inputs[0].meta, plan.meta)
         return Symbol(self, plan.meta, node, source[0], (*source[1], view))
 
     def write(self, target: Tensor, data: Any) -> None:
-        value = self._fresh(data)
+        value = self.value_of(data)
         storage, views = self._storage_and_views(target)
+        _check_not_copied(storage, target)
         new, bases, base = value, [], storage.node
         for op, params, _, _ in views:
             bases.append(base)
@@ -174,7 +210,9 @@ class Tracer(Mode):
             new = self._put_back(view, base, new)
         storage.node = new
         storage.version += 1
-        self.wrote_leaf |= target.requires_grad
+        self.wrote_leaf |= target.requires_grad or storage.is_leaf
+        if storage.is_recorded and not self.wrote_recorded:
+            self.wrote_recorded = user_line(with_code=True)
         write_clock.write(storage.array)
         if isinstance(target._data, Symbol):
             target._data.node, target._data.version = value, storage.version
@@ -190,11 +228,52 @@ class Tracer(Mode):
 
     def scalar(self, read: Callable[[], float], dtype: DType, key: Hashable) -> Any:
         meta = tensor_meta((), dtype)
+        if isinstance(read, FunctionType) and not is_library(read.__module__):
+            self.live.add(read.__code__)
         node = self._scalars.get((key, dtype)) if key is not None else None
         if node is None:
             node = self.add_input("scalar", meta, ScalarBinding(read, dtype))
             self._scalars[key, dtype] = node
         return self._symbol(meta, node)
+
+    def unaliased(self, tensor: Tensor) -> Any:
+        if not isinstance(tensor._data, Symbol):
+            return None
+        node = self.value_of(tensor._data)  # no op: a graph knows only values
+        return Symbol(self, tensor.meta, node, Storage(node, np.empty(0), None), ())
+
+    def contiguous(self, tensor: Tensor) -> Tensor | None:
+        symbol = tensor._data
+        if not isinstance(symbol, Symbol):
+            return None
+        if symbol.is_contiguous:
+            return tensor
+        copied: Tensor = tensor.clone()
+        if symbol.is_contiguous is None:
+            symbol.storage.may_be_shared = True
+            copied._data.storage.may_be_shared = True
+        return copied
+
+    def is_private(self, tensor: Tensor) -> bool | None:
+        if not isinstance(tensor._data, Symbol):
+            if id(tensor._data) not in self._lifted:
+                return None
+            self._refuse_history(tensor)
+        if tensor._data.storage in self._storages.values():
+            self._refuse_history(tensor)
+        _check_not_copied(tensor._data.storage, tensor)
+        if only_tensor_holds(tensor):
+            return True
+        for view in tensor._data.views:
+            _check_is_view(view)
+        return False
+
+    def _refuse_history(self, tensor: Tensor) -> NoReturn:
+        raise TraceError(
+            f"a tensor of shape {tensor.shape} from outside of the trace is written in place, at "
+            f"{user_line(with_code=True)}, with values that have a history, and a call of the "
+            f"trace could not leave that in it; write into a copy, t = t.clone(), and return it"
+        )
 
     def values_asked(self, tensor: Tensor, asked: str) -> None:
         name = self.environment.name_of(tensor)
@@ -205,6 +284,20 @@ class Tracer(Mode):
                 f"  at {user_line(with_code=True)}\n"
                 f"  instead: {ADVICE.get(asked, OTHER_ADVICE)}"
             )
+
+    def hook_registered(self, tensor: Tensor) -> None:
+        if tensor.history is None:
+            raise TraceError(
+                f"register_hook on a leaf, at {user_line(with_code=True)}, would register it once, "
+                f"and not at every call; register it outside"
+            )
+        self.hooked_at = user_line(with_code=True)
+
+    def seeded(self, generator: Generator) -> None:
+        raise TraceError(
+            f"manual_seed, or a new Generator, at {user_line(with_code=True)}: it would be seeded "
+            f"once, and not at every call; seed it outside"
+        )
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -224,8 +317,15 @@ class Tracer(Mode):
         self.inputs[node] = binding
         return node
 
-    def _symbol(self, meta: TensorMeta, node: Node) -> Symbol:
-        return Symbol(self, meta, node, Storage(node, np.empty(0)), ())
+    def _symbol(self, meta: TensorMeta, node: Node, is_contiguous: bool | None = True) -> Symbol:
+        return Symbol(self, meta, node, Storage(node, np.empty(0), is_contiguous), ())
+
+    def _result_is_contiguous(self, op: Op, inputs: tuple[Input, ...]) -> bool | None:
+        """NumPy lets results of elementwise ops and reductions follow the order of operands."""
+        if op.kind not in ("elementwise", "reduction", "scan") and op is not ops.cast:
+            return True
+        tensors = [t for t in inputs if type(t) not in SCALAR_TYPES]
+        return all(_is_contiguous(t) for t in tensors) or None
 
     def argument(self, example: Tensor, name: str, position: int) -> Tensor:
         """The tensor that the traced function is given in place of an example."""
@@ -233,8 +333,9 @@ class Tracer(Mode):
         binding = ArgumentBinding(position)
         node = self.add_input(name, example.meta, binding)
         node.meta["example"] = example._data
-        symbol = self._symbol(example.meta, node)
+        symbol = self._symbol(example.meta, node, example._data.flags.c_contiguous)
         self._storages[node] = symbol.storage
+        symbol.storage.is_leaf = example.requires_grad
         tensor = wrap(symbol, example.meta)
         tensor.requires_grad = example.requires_grad
         if example.grad is not None:
@@ -282,7 +383,14 @@ class Tracer(Mode):
     def node_of(self, tensor: Tensor) -> Node:
         """The node of a tensor's present value; a tensor from outside becomes an input."""
         data = tensor._data
-        return self._lift(tensor).node if isinstance(data, np.ndarray) else self._fresh(data)
+        return self._lift(tensor).node if isinstance(data, np.ndarray) else self.value_of(data)
+
+    def input_of(self, tensor: Tensor) -> Node | None:
+        """The input that a tensor itself is; None for what was computed here."""
+        binding: Binding = self._grads.get(id(tensor)) or StateBinding(tensor)
+        for given, argument, _ in self.arguments:
+            binding = argument if given is tensor else binding
+        return next((node for node, b in self.inputs.items() if b.same(binding)), None)
 
     def _storage_and_views(self, tensor: Tensor) -> tuple[Storage, tuple[View, ...]]:
         data = tensor._data
@@ -299,10 +407,13 @@ class Tracer(Mode):
             name = self.environment.name_of(tensor) or "tensor"
             node = self.add_input(name, tensor.meta, binding)
             node.meta["example"] = array
-            storage = self._lifted[id(array)] = self._storages[node] = Storage(node, array)
+            storage = self._lifted[id(array)] = self._storages[node] = Storage(
+                node, array, array.flags.c_contiguous
+            )
+            storage.is_leaf = tensor.requires_grad
         return storage
 
-    def _fresh(self, symbol: Symbol) -> Node:
+    def value_of(self, symbol: Symbol) -> Node:
         """The symbol's node; if its memory was written since, the view is taken again."""
         if symbol.tracer is not self:
             raise TraceError(
@@ -363,7 +474,7 @@ class Tracer(Mode):
             binding = self.inputs[node]
             if not isinstance(binding, StateBinding) or storage.version:
                 continue
-            if node.target == "tensor" and _is_private(binding, storage, node):
+            if node.target == "tensor" and only_trace_holds(binding, storage):
                 name = f"constant_{len(self.graph.constants)}"
                 self.graph.constants[name] = node.meta["example"]
                 with self.graph.inserting_after(self._last_input):
@@ -381,22 +492,21 @@ class Tracer(Mode):
                 self.graph.erase_node(node)
 
 
-def _is_private(binding: StateBinding, storage: Storage, node: Node) -> bool:
-    """Nobody but the trace holds the tensor, its array, or the memory that the array views.
-
-    Counted are the references known here and the argument of `getrefcount` itself.
-    """
-    array = storage.array
-    owner = owner_of(array)
-    return (
-        sys.getrefcount(binding.tensor) <= 2  # the binding's
-        and sys.getrefcount(array) <= 5 + (owner is array)  # tensor, storage, meta, and `array`
-        and (owner is array or sys.getrefcount(owner) <= 3)  # the array's, and `owner`
-    )
+def _is_contiguous(tensor: Tensor) -> bool | None:
+    data = tensor._data
+    return data.flags.c_contiguous if isinstance(data, np.ndarray) else data.is_contiguous
 
 
 def _any_requires_grad(inputs: tuple[Input, ...]) -> bool:
     return any(t.requires_grad for t in inputs if type(t) not in SCALAR_TYPES)
+
+
+def _check_not_copied(storage: Storage, tensor: Tensor) -> None:
+    if storage.may_be_shared:
+        raise TraceError(
+            f"a tensor of shape {tensor.shape} is written at {user_line(with_code=True)}, and "
+            f"whether contiguous() copied it depends on memory order; write clone() there"
+        )
 
 
 def _check_is_view(view: View) -> None:

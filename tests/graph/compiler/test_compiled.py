@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -369,7 +370,7 @@ def test_a_result_that_is_the_new_state():
         assert (new.tolist(), w.tolist(), old.tolist()) == (
             [2.0 + i] * 2, [2.0 + i] * 2, [1.0 + i] * 2
         )  # fmt: skip
-        assert not np.shares_memory(new.numpy(), w.numpy())
+        assert new is w
 
 
 def test_gradients_that_add_up():
@@ -512,3 +513,89 @@ def test_native_code_is_refused_with_a_reason():
     function = tinytorch.compile(lambda x: x * 2.0, mode="native")
     with pytest.raises(GraphError, match="calls the kernels of the optimized backend, and this is"):
         function(ones(2))
+
+
+# -- what differs in every call --------------------------------------------------------------------
+
+
+def test_the_growing_cache_of_text_generation_is_said_once_and_bounded():
+    """Keys and values grow by one row a token: after a few traces the calls run op by op."""
+    w = tinytorch.tensor(np.arange(16, dtype=np.float32).reshape(4, 4) / 16.0)
+
+    def attend(x: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        keys = tinytorch.cat([keys, x @ w])
+        return (x @ keys.T).softmax(-1) @ keys, keys
+
+    compiled = tinytorch.compile(attend)
+    for generation in range(2):
+        x = keys = expected_keys = ones(1, 4)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for _ in range(30):
+                expected, expected_keys = attend(x, expected_keys)
+                x, keys = compiled(x, keys)
+                np.testing.assert_allclose(x.numpy(), expected.numpy(), 1e-5)
+        texts = [str(each.message) for each in said]
+        assert len(texts) == (1 if generation == 0 else 0)
+        assert all("argument 1 (keys) is another in every one of 8 traces" in t for t in texts)
+    assert len(compiled.reasons) == 9 and len(compiled.traces) == 8
+    assert compiled.uncompiled_calls == 21 + 22
+    assert "no trace fitted" in str(compiled.explain())
+
+
+def test_a_number_that_changes_at_every_call_is_said_once():
+    compiled = tinytorch.compile(lambda x, scale: x * scale, cache_size=2)
+    with pytest.warns(RuntimeWarning, match=r"argument 1 \(scale\) is another in every one of 4"):
+        for i in range(20):
+            assert compiled(ones(1), float(i)).item() == float(i)
+    assert len(compiled.reasons) == 5
+
+
+def test_two_kinds_in_turn_are_no_change_at_every_call():
+    compiled = tinytorch.compile(lambda x, flag: x * 2.0 if flag else x)
+    for i in range(40):
+        compiled(ones(2), i % 2 == 0)
+    assert len(compiled.reasons) == 2 and compiled.uncompiled_calls == 0
+
+
+# -- what cannot be compiled -----------------------------------------------------------------------
+
+
+def test_any_error_while_compiling_falls_back_and_is_said_once(monkeypatch):
+    from tinytorch.graph.compiler import calls, generate
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise KeyError("an operand")
+
+    monkeypatch.setattr(generate, "PythonProgram", broken)
+    monkeypatch.setattr(calls, "JointFunction", broken)
+    monkeypatch.setattr(generate, "_said", set())
+    model = nn.Linear(3, 2)
+    compiled = tinytorch.compile(model)
+    with pytest.warns(RuntimeWarning, match="forward and backward could not be made.*KeyError"):
+        out = compiled(ones(4, 3))
+    out.sum().backward()
+    assert out.tolist() == model(ones(4, 3)).tolist() and model.weight.grad is not None
+    assert "KeyError: 'an operand'" in str(compiled.explain())
+    twice = tinytorch.compile(lambda x: x * 2.0)
+    with pytest.warns(RuntimeWarning, match="Python code could not be made"):
+        assert twice(ones(2)).tolist() == [2.0, 2.0]
+    assert twice(ones(3)).tolist() == [2.0] * 3  # which is not said again
+    assert twice.explain().fallbacks[-1] == ("the graph is interpreted", "KeyError: 'an operand'")
+    with pytest.raises(KeyError):
+        tinytorch.compile(lambda x: x * 2.0, mode="python")(ones(2))
+
+
+def test_an_error_in_a_pass_falls_back(monkeypatch):
+    monkeypatch.setattr(PassManager, "run", lambda self, graph: [][0])
+    twice = tinytorch.compile(lambda x: x * 2.0)
+    with pytest.warns(RuntimeWarning, match="the optimized graph could not be made.*IndexError"):
+        assert twice(ones(2)).tolist() == [2.0, 2.0]
+    assert twice.explain().fallbacks[0][0] == "no pass ran"
+
+
+def test_a_function_without_a_module():
+    scope: dict[str, Any] = {}
+    exec("def double(x): return x * 2.0", scope)
+    scope["double"].__module__ = None
+    assert tinytorch.compile(scope["double"])(ones(2)).tolist() == [2.0, 2.0]

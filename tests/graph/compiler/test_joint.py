@@ -87,7 +87,7 @@ def test_a_module_in_an_eager_loop():
     plain.eval(), compiled.eval()
     with tinytorch.no_grad():
         assert_same([compiled(x)], [plain(x)])
-    assert compiled.compiled.reasons[1:] == ["training is False, and was True"]
+    assert compiled.compiled.reasons[1:] == ["gradients are off, and were not"]
 
 
 def test_a_frozen_parameter_gets_no_gradient(rng: np.random.Generator):

@@ -12,8 +12,8 @@ import tinytorch
 from tests.graph.steps import training_step
 from tinytorch import nn, optim
 from tinytorch.graph import Graph, GraphError, PassManager, trace
-from tinytorch.graph.compiler.places import Memory
 from tinytorch.graph.compiler.schedule import Role, Schedule, schedule_graph, schedule_traced
+from tinytorch.graph.layout import Memory
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
 

@@ -51,7 +51,7 @@ class Run:
 
     def state(self) -> dict[str, np.ndarray]:
         found = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        for i, saved in enumerate(self.optimizer.state_dict()["state"]):
+        for i, saved in self.optimizer.state_dict()["state"].items():
             found.update({f"optimizer.{i}.{k}": v for k, v in saved.items()})
         grads = {f"grad.{k}": p.grad for k, p in self.model.named_parameters()}
         random = tinytorch.random.default_generator.get_state()

@@ -51,6 +51,9 @@ class Broken(OptimizationPass):
     def break_it(self, graph, node):
         raise NotImplementedError
 
+    def rewrites(self, found):
+        return None  # all or nothing
+
 
 def rolled_back(each: OptimizationPass, graph: Graph) -> str:
     """Check that the pass failed and left the graph alone; the error."""

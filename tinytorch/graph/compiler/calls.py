@@ -15,11 +15,12 @@ import numpy as np
 from tinytorch.dispatch import check_not_read_only, wrap
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.graph.bindings import Binding, GradBinding, ScalarBinding, SeedBinding
-from tinytorch.graph.compiler.generate import Code, Target, generate
+from tinytorch.graph.compiler.generate import Code, Target, generate, say_failure
 from tinytorch.graph.compiler.guard import NEVER, make_guard
 from tinytorch.graph.compiler.joint import JointFunction
 from tinytorch.graph.compiler.lower import result_nodes, without_detach
 from tinytorch.graph.compiler.schedule import role_of
+from tinytorch.graph.passes import Report
 from tinytorch.graph.pytree import LEAF, TreeSpec, tree_unflatten
 from tinytorch.graph.traced import TENSOR, TracedFunction
 from tinytorch.state import STATE, current_backend, using_backend
@@ -33,16 +34,25 @@ class CompiledTrace(TracedFunction):
 
     Attributes:
         target: what the code was generated for.
-        joints: its forward and backward, for each set of inputs that have required gradients.
+        joints: its forward and backward, for each set of inputs that have required gradients; None
+            where they could not be made.
     """
 
     def __init__(self, traced: TracedFunction, target: Target) -> None:
         s = traced.signature
         graph = traced.graph if s.differentiable else without_detach(traced.graph)
-        graph, self._report = target.manager().run(graph)
-        super().__init__(graph, s, traced._environment)
+        #: what could not be made, and why: slower code does it
+        self.failures: list[tuple[str, str]] = []
+        try:
+            graph, self._report = target.manager().run(graph)
+        except Exception as error:
+            if target.mode != "auto" or target.passes is not None:
+                raise
+            self.failures.append(("no pass ran", say_failure("the optimized graph", error)))
+            self._report = Report()
+        super().__init__(graph, s, traced.environment)
         self.target = target
-        self.joints: dict[tuple[int, ...], JointFunction] = {}
+        self.joints: dict[tuple[int, ...], JointFunction | None] = {}
         self._lock = threading.Lock()  # of the code
         self._code: Code | None = None
         inputs = graph.find_nodes(op="placeholder")
@@ -65,11 +75,7 @@ class CompiledTrace(TracedFunction):
         self._result_metas = [n.meta["tensor_meta"] for n in results[:count]]
         self._guards = GUARDS
         self.guard = NEVER
-        #: for each result the position of the input that it is, if it is one as it came
-        self._passed = [
-            inputs.index(n) if n in inputs and inputs.index(n) not in self.written else None
-            for n in results[:count]
-        ]
+        self._passed = s.passed
         self._passes_inputs = any(position is not None for position in self._passed)
 
     # -- whether the code is right -----------------------------------------------------------------
@@ -124,7 +130,8 @@ class CompiledTrace(TracedFunction):
         if self.signature.differentiable and STATE.get().grad:
             wanted = tuple([i for i, t in enumerate(tensors) if t is not None and t.requires_grad])
         joint = self._joint(wanted) if wanted else None
-        if not (joint.is_compiled if joint is not None else self.code.program is not None):
+        is_compiled = joint.is_compiled if joint else not wanted and self.code.program is not None
+        if not is_compiled:
             return super().execute(leaves)
         values = self._values(tensors)
         grads: list[Array] = []
@@ -133,8 +140,8 @@ class CompiledTrace(TracedFunction):
         else:
             results, grads = self._results(self.code.run(values))
         for i, position in enumerate(self._passed):
-            if position is not None:
-                results[i] = tensors[position]
+            if position is not None and (tensor := tensors[position]) is not None:
+                results[i] = tensor
         return self._deliver(leaves, results, grads)
 
     def execute_fitting(self, args: tuple[Any, ...]) -> Any:
@@ -198,19 +205,25 @@ class CompiledTrace(TracedFunction):
                     self._code = code
         return self._code
 
-    def _joint(self, wanted: tuple[int, ...]) -> JointFunction:
-        """Forward and backward for these inputs."""
+    def _joint(self, wanted: tuple[int, ...]) -> JointFunction | None:
+        """Forward and backward for these inputs; None if they could not be made."""
         with self._lock:
             if wanted not in self.joints:
-                self.joints[wanted] = JointFunction(
-                    self.graph, self.roles, self.updates, wanted, self.target
-                )
+                try:
+                    joint = JointFunction(self.graph, self.roles, self.updates, wanted, self.target)
+                except Exception as error:
+                    if self.target.mode != "auto":
+                        raise
+                    reason = say_failure("forward and backward", error)
+                    self.failures.append(("forward and backward are interpreted", reason))
+                    joint = None
+                self.joints[wanted] = joint
         return self.joints[wanted]
 
     def generated(self) -> dict[str, Code]:
         """All code that there is, by what it does."""
         codes = {} if self._code is None else {"call": self._code}
-        for number, joint in enumerate(self.joints.values(), 1):
+        for number, joint in enumerate(filter(None, self.joints.values()), 1):
             suffix = "" if number == 1 else f" {number}"
             codes[f"forward{suffix}"] = joint.forward
             codes[f"backward{suffix}"] = joint.backward

@@ -54,8 +54,8 @@ class Compiled:
     Attributes:
         function: what was compiled.
         options: of `compile`.
-        uncompiled_calls: calls that ran the function itself, op by op, since a mode (a profiler, a
-            trace) was active, which is to see the ops.
+        uncompiled_calls: calls that ran the function itself, op by op: a mode (a profiler, a trace)
+            was active, which is to see the ops, or something differs in every call.
     """
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
@@ -89,7 +89,7 @@ class Compiled:
         last = self._last
         if last is not None and not kwargs:
             backend = chosen or state.backend or backends.default()
-            if last.guard.fits(args, backend):
+            if last.guard.fits(args, backend, state.grad):
                 return last.execute_fitting(args)
         if chosen is None:
             return self._specialize(args, kwargs)
@@ -99,6 +99,9 @@ class Compiled:
     def _specialize(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
         trace = self._specializing.find(leaves, spec, args, kwargs)
+        if trace is None:
+            self.uncompiled_calls += 1
+            return self.function(*args, **kwargs)
         assert isinstance(trace, CompiledTrace)
         self._last = trace
         result = trace.execute(leaves)
@@ -186,6 +189,13 @@ def compile(
     and the optimizer's `step()`. Parameters, buffers, gradients and the optimizer's state are
     afterwards where eager code leaves them. The results of a compiled forward have gradients.
 
+    A call that finds the world changed is traced anew: another grad mode, `requires_grad`, layer,
+    hook, optimizer or function, and any Python value that the code mentions, in containers and
+    objects too (containers of more than 2,000 entries by their length only, NumPy arrays of more
+    than 64 elements not at all). Code that changes Python values, steps a schedule, seeds a
+    generator or draws from `random` or `np.random` is refused, since only the trace would do it,
+    once; so `print`, and what else leaves no mark in Python, happens only while tracing.
+
     Args:
         function: what `trace` takes; left out, a decorator is returned.
         backend: whose kernels to call; by default the one in force at each call.
@@ -199,7 +209,9 @@ def compile(
             `explain()` says which it was, and why.
         keep_grads: gradients stay in `.grad`, as in eager code. False drops them after each call,
             so that nothing need be kept that only an optimizer's step inside has read.
-        cache_size: how many kinds of calls to keep the code of.
+        cache_size: how many kinds of calls to keep the code of. An argument that differs in more
+            traces than that is taken to differ in every call: a warning names it, and calls that
+            fit no trace run op by op.
 
     Raises:
         ValueError: an unknown mode, or a cache of no size.

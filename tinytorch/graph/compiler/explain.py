@@ -64,7 +64,7 @@ class CodeReport:
         passes: what each pass did, in order.
         fallbacks: nodes, or the whole, that a faster mode could not run; and why.
         source: the generated code; empty if the graph is interpreted.
-        memory: bytes. "arena" is what intermediate values stand in, "intermediates" what they would
+        memory: bytes. "arena" is what intermediate values are in, "intermediates" what they would
             take apart, "peak" what of them is alive at once, "own" what every call allocates,
             "constants" what lasts.
         nodes: predicted and measured times.
@@ -141,9 +141,10 @@ class Explanation:
         function: its name.
         backend: whose kernels run.
         reasons: why each trace was made.
-        uncompiled_calls: calls that ran op by op, since a mode was active.
+        uncompiled_calls: calls that ran op by op: a mode was active, or no trace fitted.
         machine: what the roofline assumes.
         codes: of the trace that was used last.
+        failures: what could not be made of it, and why.
     """
 
     function: str
@@ -152,6 +153,7 @@ class Explanation:
     uncompiled_calls: int
     machine: Machine
     codes: list[CodeReport]
+    failures: list[tuple[str, str]]
 
     @property
     def source(self) -> str:
@@ -161,7 +163,7 @@ class Explanation:
     @property
     def fallbacks(self) -> list[tuple[str, str]]:
         """What no faster mode could run, and why."""
-        return [each for code in self.codes for each in code.fallbacks]
+        return [*self.failures, *(each for code in self.codes for each in code.fallbacks)]
 
     def to_dict(self) -> dict[str, Any]:
         """As numbers, text, lists and dicts."""
@@ -172,13 +174,16 @@ class Explanation:
             "uncompiled_calls": self.uncompiled_calls,
             "machine": vars(self.machine),
             "codes": [code.to_dict() for code in self.codes],
+            "failures": [list(each) for each in self.failures],
         }
 
     def __str__(self) -> str:
         lines = [f"{self.function} on {self.backend}"]
         lines += [f"  trace {i}: {reason}" for i, reason in enumerate(self.reasons, 1)]
+        lines += [f"  {what}: {why}" for what, why in self.failures]
         if self.uncompiled_calls:
-            lines.append(f"  {self.uncompiled_calls} calls ran op by op: a mode was active")
+            why = "a mode was active, or no trace fitted"
+            lines.append(f"  {self.uncompiled_calls} calls ran op by op: {why}")
         rates = (
             f"{format_count(self.machine.flops)}FLOP/s, {format_bytes(self.machine.bandwidth)}/s"
         )
@@ -206,6 +211,7 @@ def explain(compiled: Compiled) -> Explanation:
         uncompiled_calls=compiled.uncompiled_calls,
         machine=machine,
         codes=[_report(name, code, machine) for name, code in traces[-1].generated().items()],
+        failures=list(traces[-1].failures),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -142,10 +143,10 @@ def _try_python(code: Code, target: Target, ends: tuple[Any, ...]) -> None:
             code.graph, *ends, keeps=keeps(backend), writes_out=writes_out(backend)
         )
         code.program = PythonProgram(schedule, backend)
-    except (GraphError, NotImplementedError) as error:
+    except Exception as error:
         if target.mode == "python":
             raise
-        code.fallbacks.append(("the graph is interpreted", str(error)))
+        code.fallbacks.append(("the graph is interpreted", say_failure("Python code", error)))
         return
     code.mode, code.schedule = "python", schedule
 
@@ -153,15 +154,13 @@ def _try_python(code: Code, target: Target, ends: tuple[Any, ...]) -> None:
 def _try_native(code: Code, target: Target, ends: tuple[Any, ...]) -> None:
     why_not = _why_not_native(target.backend)
     if why_not is None:
-        from tinytorch.graph.compiler import native
-
-        graph, report = PassManager(native.PASSES, trials=0).run(code.graph)
-        schedule = schedule_graph(graph, *ends, keeps=native.keeps)
-        failures = [(n.format_node(), reason) for n, reason in native.unsupported(schedule)]
+        try:
+            failures = _build_native(code, ends)
+        except Exception as error:
+            if target.mode == "native":
+                raise
+            failures = [("no native code", say_failure("native code", error))]
         if not failures:
-            code.program = native.build(schedule)
-            code.mode, code.graph, code.schedule = "native", graph, schedule
-            code.reports.append(report)
             return
     else:
         failures = [("no native code", why_not)]
@@ -171,6 +170,39 @@ def _try_native(code: Code, target: Target, ends: tuple[Any, ...]) -> None:
         raise GraphError(
             "this graph has no native code; take mode='auto' or 'python':\n  " + "\n  ".join(lines)
         )
+
+
+def _build_native(code: Code, ends: tuple[Any, ...]) -> list[tuple[str, str]]:
+    """Make it native code; returns which nodes cannot be, and why."""
+    from tinytorch.graph.compiler import native
+
+    graph, report = PassManager(native.PASSES, trials=0).run(code.graph)
+    schedule = schedule_graph(graph, *ends, keeps=native.keeps)
+    failures = [(n.format_node(), reason) for n, reason in native.unsupported(schedule)]
+    if not failures:
+        code.program = native.build(schedule)
+        code.mode, code.graph, code.schedule = "native", graph, schedule
+        code.reports.append(report)
+    return failures
+
+
+def say_failure(what: str, error: Exception) -> str:
+    """Why something could not be made; said once where nobody could expect it."""
+    reason = str(error)
+    if not isinstance(error, (GraphError, NotImplementedError)):
+        reason = f"{type(error).__name__}: {error}"
+        if (what, reason) not in _said:
+            _said.add((what, reason))
+            warnings.warn(
+                f"compile: {what} could not be made ({reason}), so slower code runs instead; "
+                f"explain() says where. This is a fault of TinyTorch's: please report it",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+    return reason
+
+
+_said: set[tuple[str, str]] = set()
 
 
 def _why_not_native(backend: ComputeBackend) -> str | None:

@@ -4,10 +4,10 @@
 calls differ in nothing: the same objects, the same metas. For those a function is generated that
 looks at each once, by `is`, and another that collects the values of the inputs:
 
-    def fits(args, backend):
+    def fits(args, backend, grad):
         try:
             x, y = args
-            return backend is value_0 and x.meta is meta_1 and module.training is True and ...
+            return backend is value_0 and x.meta is meta_1 and options["scale"] is value_2 and ...
         except (AttributeError, KeyError, ValueError): return False
     def values(args):
         x, y = args
@@ -18,10 +18,11 @@ False means that it takes a closer look to tell.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
-from functools import partial
-from types import BuiltinMethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import Array, TensorMeta
@@ -32,11 +33,10 @@ from tinytorch.graph.bindings import (
     ScalarBinding,
     SeedBinding,
     StateBinding,
-    captured_value,
 )
+from tinytorch.graph.facts import Contents, HooksFact, PartsFact, Same
 from tinytorch.graph.pytree import LEAF, TreeSpec
-from tinytorch.graph.traced import differs
-from tinytorch.history import owner_of, write_clock
+from tinytorch.history import owner_of, structure, write_clock
 from tinytorch.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ class Guard(NamedTuple):
     """What is known of the calls that fit.
 
     Attributes:
-        fits: whether a call with these arguments, on this backend, is one of them.
+        fits: whether a call with these arguments, on this backend, with gradients on or off, is one
+            of them.
         values: of the inputs, for the arguments of such a call: in C order, for native code.
         mark_written: notes in the write clock that the call has written its inputs.
     """
 
-    fits: Callable[[tuple[Any, ...], ComputeBackend], bool]
+    fits: Callable[[tuple[Any, ...], ComputeBackend, bool], bool]
     values: Callable[[Sequence[Any]], list[Any]]
     mark_written: Callable[[], None]
 
@@ -61,17 +62,18 @@ def _no_values(args: Sequence[Any]) -> list[Any]:
     raise AssertionError("no call fits")
 
 
-NEVER = Guard(lambda args, backend: False, _no_values, lambda: None)
+NEVER = Guard(lambda args, backend, grad: False, _no_values, lambda: None)
 
 
 def make_guard(trace: CompiledTrace) -> Guard:
     """For calls like the one that the trace has just been found to fit."""
     s = trace.signature
-    watched = trace._environment.watched_values()
-    if any(differs(value, s.watched[name]) for name, value in watched.items()):
+    if trace.environment.why_not() is not None:
         return NEVER
     writes_arguments = any(type(s.inputs[i]) is not StateBinding for i in trace.written)
     if not _is_flat(s.in_spec) or s.first_call_differs or writes_arguments:
+        return NEVER
+    if any(type(leaf) is Contents for leaf in s.in_leaves):
         return NEVER
     state = [b.tensor._data for b in s.inputs if isinstance(b, StateBinding)]
     if not all(array.flags.c_contiguous for array in state):
@@ -92,6 +94,7 @@ class _Writer:
         self.trace = trace
         self.namespace: dict[str, Any] = {}
         self.conditions: list[str] = []
+        self.counted: list[str] = []  # those that `structure` counts changes of
         self._names: dict[int, str] = {}
         self._apart = ""  # the name of `_is_apart()`
 
@@ -103,28 +106,39 @@ class _Writer:
 
     def same(self, expression: str, value: Any) -> None:
         """The expression must be this very object."""
-        literal = repr(value) if value is None or isinstance(value, bool) else self.bind(value)
-        self.conditions.append(f"{expression} is {literal}")
+        self.conditions.append(f"{expression} is {self._literal(value)}")
+
+    def _literal(self, value: Any) -> str:
+        return repr(value) if value is None or isinstance(value, bool) else self.bind(value)
 
     def build(self) -> Guard:
         s = self.trace.signature
+        self.same("grad", s.grad)
         self.same("backend", self.trace.target.backend)
         self._arguments()
-        self._watched()
+        self._facts()
         self._optimizers()
         for _, owner, was_none in s.grads:
             negation = "" if was_none else " not"
             self.conditions.append(f"{self._tensor(owner)}.grad is{negation} None")
         values = [self._value(i, binding) for i, binding in enumerate(s.inputs)]
         names = "".join(f"a{i}, " for i in range(len(s.in_leaves))) or "()"
+        self.namespace.update(all=all, map=map, is_=operator.is_, structure=structure)
+        self.namespace["environment"] = self.trace.environment
         source = "\n".join(
             [
-                "def fits(args, backend):",
+                "def fits(args, backend, grad):",
                 "    try:",
                 f"        {names} = args",
                 f"        return {' and '.join(self.conditions)}",
-                "    except (AttributeError, KeyError, ValueError):",
+                "    except (AttributeError, KeyError, ValueError, RuntimeError):",
                 "        return False",
+                "def look_again():",
+                "    now = structure.now",
+                f"    if {' and '.join(self.counted) or True}:",
+                "        environment.checked = now",
+                "        return True",
+                "    return False",
                 "def values(args):",
                 f"    {names} = args",
                 f"    return [{', '.join(values)}]",
@@ -138,11 +152,11 @@ class _Writer:
 
     def _arguments(self) -> None:
         for i, expected in enumerate(self.trace.signature.in_leaves):
-            if isinstance(expected, tuple):  # what `describe` makes of a tensor
+            if type(expected) is tuple:  # what `describe` makes of a tensor
                 self.same(f"a{i}.requires_grad", expected[1])
                 self._new_tensor(f"a{i}", expected[0])
             else:
-                self.same(f"a{i}", expected)
+                self.same(f"a{i}", expected.value if type(expected) is Same else expected)
 
     def _new_tensor(self, tensor: str, meta: TensorMeta) -> None:
         """One that is another in every call: all that code relies on is looked at again."""
@@ -164,24 +178,44 @@ class _Writer:
 
         return is_apart
 
-    def _watched(self) -> None:
-        """Python values: where a trace looks up an attribute, a global or an option, so do we."""
-        for read in self.trace._environment.watched().values():
-            self.same(self._lookup(read), read())
+    def _facts(self) -> None:
+        """Python values: what `structure` counts is compared only if its count has changed."""
+        self.conditions.append("(structure.now == environment.checked or look_again())")
+        for fact in self.trace.environment.facts:
+            value = fact.read()
+            conditions = self.counted if fact.counted else self.conditions
+            if isinstance(fact, (HooksFact, PartsFact)):
+                conditions.append(f"{self.bind(fact.why_not)}() is None")
+                continue
+            conditions.append(f"{fact.expression(self.bind)} is {self._literal(value)}")
+            self._contents(value, fact.frozen, self.counted if fact.whole else self.conditions)
 
-    def _lookup(self, read: Callable[[], Any]) -> str:
-        function = read.func if isinstance(read, partial) else None
-        arguments = read.args if isinstance(read, partial) else ()
-        if function is getattr and arguments[1].isidentifier():
-            return f"{self.bind(arguments[0])}.{arguments[1]}"
-        if isinstance(function, BuiltinMethodType) and isinstance(function.__self__, dict):
-            return f"{self.bind(function.__self__)}[{arguments[0]!r}]"
-        if function is captured_value and arguments[1] not in arguments[0].__code__.co_freevars:
-            return f"{self.bind(arguments[0].__globals__)}.get({arguments[1]!r})"
-        return f"{self.bind(read)}()"
+    def _contents(self, value: Any, frozen: Any, conditions: list[str]) -> None:
+        """A container may get other entries while it stays the same object."""
+        if type(frozen) is not Contents:
+            return
+        name = self.bind(value)
+        if isinstance(value, np.ndarray):
+            conditions.append(f"{name}.tobytes() == {self.bind(value.tobytes())}")
+            return
+        if not isinstance(value, tuple):
+            conditions.append(f"len({name}) == {len(value)}")
+        if isinstance(value, (set, frozenset)):
+            conditions.append(f"{name} == {self.bind(frozenset(value))}")
+            return
+        if not frozen.entries:  # it is empty, or too large
+            return
+        entries = tuple(value.values() if isinstance(value, dict) else value)
+        if isinstance(value, dict):
+            conditions.append(f"all(map(is_, {name}.values(), {self.bind(entries)}))")
+            conditions.append(f"all(map(is_, {name}, {self.bind(tuple(value))}))")
+        elif not isinstance(value, tuple):
+            conditions.append(f"all(map(is_, {name}, {self.bind(entries)}))")
+        for entry, was in zip(entries, frozen.entries, strict=True):
+            self._contents(entry, was, conditions)
 
     def _optimizers(self) -> None:
-        for optimizer in self.trace._environment.optimizers():
+        for optimizer in self.trace.environment.optimizers():
             state = self.bind(optimizer.state)
             self.conditions.append(f"len({state}) == {len(optimizer.state)}")
             for p, entries in optimizer.state.items():
@@ -216,10 +250,10 @@ class _Writer:
         if isinstance(binding, GradBinding):
             self._new_tensor(tensor, self.trace.metas[i])
         elif isinstance(binding, StateBinding):
-            self.same(f"{tensor}.meta", self.trace.metas[i])
             if self.trace.written or self.trace.is_native:
                 # what was seen of it, its order in memory and that it is nobody else's, still holds
                 array = self.bind(binding.tensor._data)
                 self.conditions.append(f"{tensor}._data is {array}")
                 return array
+            self.same(f"{tensor}.meta", self.trace.metas[i])
         return f"{tensor}._data"

@@ -24,9 +24,9 @@ from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import TensorMeta, promote
 from tinytorch.errors import AutogradError
 from tinytorch.graph.bindings import StateBinding
-from tinytorch.graph.compiler.cut import cut
 from tinytorch.graph.compiler.generate import Target, generate
 from tinytorch.graph.compiler.lower import example_of, result_nodes, without_detach
+from tinytorch.graph.compiler.partition import cut
 from tinytorch.graph.compiler.schedule import Role
 from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.ir import Graph, Node
@@ -186,7 +186,7 @@ class _Call:
 
 
 class _Compiled(Function):
-    """How a call stands in the history."""
+    """How a call is in the history."""
 
     @staticmethod
     def forward(ctx: Any, call: _Call, *wanted: Tensor) -> Tensor:

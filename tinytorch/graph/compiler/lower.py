@@ -1,6 +1,6 @@
 """Lowering: a graph in which every node is one kernel call, or a view that moves nothing.
 
-What the door of `dispatch` does on the way to a kernel, the graph says here explicitly: casts of
+What `dispatch.apply` does on the way to a kernel, the graph says here explicitly: casts of
 operands, the parts of fused ops that nothing runs as a whole, and the copy in a `reshape` that no
 strides can express. And what a call must not share with its caller is copied before it is returned.
 """
@@ -18,9 +18,9 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.dispatch import wrap
 from tinytorch.dtypes import TensorMeta
-from tinytorch.graph.compiler.places import Buffer, Memory, Place, contiguous_place, view_place
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, GraphError, Node, map_arg
+from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
 from tinytorch.graph.memory import memory_roots
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.semantics import TINYTORCH
@@ -47,7 +47,7 @@ class Ends:
 
 
 def plan_of(node: Node) -> Plan:
-    """The plan under which the door would run a node: the same object, so kernels are shared.
+    """The plan under which `apply` would run a node: the same object, so kernels are shared.
 
     Raises:
         GraphError: it calls something else than an op.
@@ -197,16 +197,16 @@ def _spell_out_copies(graph: Graph) -> None:
 
     What a kernel makes, and what a call is given, is taken to be in C order.
     """
-    places: dict[Node, Place] = {}
+    places: dict[Node, StridedView] = {}
     for node in graph.nodes:
         if node.op == "output":
             continue
         place = None
         if isinstance(node.target, Op) and node.target.view:
-            place = view_place(node.target, places[node.args[0]], node.kwargs)
+            place = view_of(node.target, places[node.args[0]], node.kwargs)
             if place is None:
                 node.update_arg(0, _call(graph, node, "copy", node.args[0]))
-        places[node] = place or contiguous_place(Buffer(Memory.ARENA), 0, node.meta["tensor_meta"])
+        places[node] = place or contiguous_view(Buffer(Memory.ARENA), 0, node.meta["tensor_meta"])
 
 
 # -- results ---------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Generated Python: a schedule as a readable function, one statement a step.
 
     def make(arena):
-        ...                                    where values stand in the arena, said once
+        ...                                    where values are in the arena, said once
         def call(x, weight, bias):
             # forward
             weight_t = weight.transpose((1, 0))         # float32[64, 32]  mlp.py:9 in forward
@@ -30,10 +30,10 @@ import numpy as np
 from tinytorch.backends.base import ComputeBackend, Kernel
 from tinytorch.dtypes import Array, DType
 from tinytorch.graph.compiler.lower import plan_of
-from tinytorch.graph.compiler.places import Memory, Place, contiguous_strides
 from tinytorch.graph.compiler.schedule import Schedule, Step
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Node
+from tinytorch.graph.layout import Memory, StridedView, contiguous_strides
 from tinytorch.graph.memory import ALIGNMENT
 from tinytorch.op import Op
 
@@ -81,7 +81,7 @@ class PythonProgram:
         try:
             call = self._idle.pop()
         except IndexError:
-            call = None  # and no error that stands in the way of another
+            call = None  # and no error that is in the way of another
         call = call or self._make(aligned_arena(self.schedule.arena_bytes))
         try:
             with np.errstate(all="ignore"):
@@ -177,7 +177,7 @@ class _Writer:
     # -- what is the same in every call ------------------------------------------------------------
 
     def _places(self) -> list[str]:
-        """Numbers of the call as 0-d arrays, and everything that stands in arena and constants."""
+        """Numbers of the call as 0-d arrays, and everything that is in arena and constants."""
         lines = [
             f"{self.variables[node]} = empty((), {self._literal(node.meta['tensor_meta'].dtype)})"
             for node in self.numbers
@@ -188,7 +188,7 @@ class _Writer:
                 lines.append(f"{self.variables[node]} = {self._place(place)}")
         return lines
 
-    def _place(self, place: Place) -> str:
+    def _place(self, place: StridedView) -> str:
         buffer = "arena"
         if place.buffer.memory is Memory.CONSTANT:
             buffer = self.constants[place.buffer.index]
@@ -217,7 +217,7 @@ class _Writer:
         return [*lines, *wrapped("return [", [self._operand(node) for node in s.returns], "]")]
 
     def _step(self, step: Step) -> list[str]:
-        """The statement of a step; the memory that it allocates stands before it."""
+        """The statement of a step; the memory that it allocates is before it."""
         name, memory = self.variables[step.node], step.output.buffer.memory
         writes = self.backend.specialize_out(step.plan)
         kernel = writes or self.backend.kernels.get(step.plan)

@@ -6,9 +6,9 @@
         step.inputs                  # places to read (or Python numbers), in the op's order
         step.output                  # the place to write
 
-Every value has a `Place`: buffer, offset, shape, strides, dtype. A view costs no step: it is
+Every value has a `StridedView`: buffer, offset, shape, strides, dtype. A view costs no step: it is
 another place in the same buffer. A step writes all of its output place, which is in C order. If
-`step.overwrites` is a number, the output stands in the memory of that input, element upon element
+`step.overwrites` is a number, the output is in the memory of that input, element upon element
 (only where every element is read before it is written).
 
 Buffers are of four kinds (`places.Memory`):
@@ -47,9 +47,9 @@ from tinytorch.graph.bindings import (
     SeedBinding,
 )
 from tinytorch.graph.compiler.lower import Ends, is_creation, lower, plan_of, result_nodes
-from tinytorch.graph.compiler.places import Buffer, Memory, Place, contiguous_place, view_place
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, Node
+from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
 from tinytorch.graph.memory import BufferPlan, accumulate, lifetimes, memory_roots, plan_buffers
 from tinytorch.graph.semantics import AnyNode, TinyTorchSemantics
 from tinytorch.graph.traced import TracedFunction
@@ -104,8 +104,8 @@ class Step:
     op: Op
     params: Params
     plan: Plan
-    inputs: tuple[Place | float, ...]
-    output: Place
+    inputs: tuple[StridedView | float, ...]
+    output: StridedView
     overwrites: int | None
 
 
@@ -130,7 +130,7 @@ class Schedule:
     own: list[TensorMeta]
     arena_bytes: int
     steps: list[Step]
-    places: dict[Node, Place]
+    places: dict[Node, StridedView]
     returns: list[Node]
     written: list[int]
     plan: BufferPlan
@@ -243,11 +243,11 @@ class _Scheduler:
         ]
         self.constants: list[Array] = []
         self.own: list[TensorMeta] = []
-        self.places: dict[Node, Place] = {}
+        self.places: dict[Node, StridedView] = {}
 
     def schedule(self) -> Schedule:
         for i, each in enumerate(self.inputs):
-            self.places[each.node] = contiguous_place(Buffer(Memory.INPUT, i), 0, each.meta)
+            self.places[each.node] = contiguous_view(Buffer(Memory.INPUT, i), 0, each.meta)
         self._place_views(self.places)  # an update in place must know how an input is read
         for i, node in self._updates_in_place().items():
             self.places[node] = self.places[self.inputs[i].node]
@@ -259,7 +259,7 @@ class _Scheduler:
         plan = plan_buffers(self.graph, _SEMANTICS, apart)
         for node, offset in plan.offsets.items():
             meta = node.meta["tensor_meta"]
-            self.places[node] = contiguous_place(Buffer(Memory.ARENA), offset, meta)
+            self.places[node] = contiguous_view(Buffer(Memory.ARENA), offset, meta)
         self._place_views(self.places)
         return Schedule(
             graph=self.graph,
@@ -284,11 +284,11 @@ class _Scheduler:
 
     # -- places ------------------------------------------------------------------------------------
 
-    def _place_views(self, places: dict[Node, Place]) -> None:
+    def _place_views(self, places: dict[Node, StridedView]) -> None:
         """The places of views of what has a place."""
         for node in self.graph.find_nodes(op="call_function"):
             if self.roots[node] is not node and node not in places and node.args[0] in places:
-                place = view_place(node.target, places[node.args[0]], node.kwargs)
+                place = view_of(node.target, places[node.args[0]], node.kwargs)
                 assert place is not None, "lowering has put a copy before it"
                 places[node] = place
 
@@ -303,7 +303,7 @@ class _Scheduler:
                 continue
             buffer = Buffer(Memory.CONSTANT, len(self.constants))
             self.constants.append(np.asarray(array, order="C"))
-            self.places[node] = contiguous_place(buffer, 0, node.meta["tensor_meta"])
+            self.places[node] = contiguous_view(buffer, 0, node.meta["tensor_meta"])
 
     def _is_own(self, node: Node) -> bool:
         """Its memory leaves the call, or its kernel brings memory of its own."""
@@ -311,9 +311,9 @@ class _Scheduler:
             return False
         return node in self.held or not self.writes_out(node)
 
-    def _new_own(self, meta: TensorMeta) -> Place:
+    def _new_own(self, meta: TensorMeta) -> StridedView:
         self.own.append(meta)
-        return contiguous_place(Buffer(Memory.OWN, len(self.own) - 1), 0, meta)
+        return contiguous_view(Buffer(Memory.OWN, len(self.own) - 1), 0, meta)
 
     def _updates_in_place(self) -> dict[int, Node]:
         """Inputs whose new value is computed right into them, with the node that does it."""
@@ -348,11 +348,11 @@ class _Scheduler:
             if self.roots[node] is node and self.places[node].buffer.memory is not Memory.CONSTANT
         ]
 
-    def _step(self, node: Node, output: Place) -> Step:
+    def _step(self, node: Node, output: StridedView) -> Step:
         inputs = tuple([self.places[a] if isinstance(a, Node) else a for a in node.args])
         overwrites = [
             i for i, place in enumerate(inputs)
-            if isinstance(place, Place)
+            if isinstance(place, StridedView)
             and (place.buffer, place.offset) == (output.buffer, output.offset)
             and output.size
         ]  # fmt: skip
@@ -390,7 +390,7 @@ def _reads_by_element(node: Node, source: Node) -> bool:
     if not isinstance(decomposition, GraphDecomposition):
         return False
     body = decomposition.graph
-    inside = zip(body.find_nodes(op="placeholder"), node.all_input_nodes, strict=True)
+    inside = zip(body.find_nodes(op="placeholder"), node.args, strict=True)
     return all(
         _SEMANTICS.kind(user) == "elementwise"
         and user.meta["tensor_meta"].shape == node.meta["tensor_meta"].shape

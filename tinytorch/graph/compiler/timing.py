@@ -12,9 +12,9 @@ import numpy as np
 
 from tinytorch.backends.base import ComputeBackend, Kernel
 from tinytorch.dtypes import Array
-from tinytorch.graph.compiler.places import Buffer, Memory, Place
 from tinytorch.graph.compiler.python import aligned_arena
 from tinytorch.graph.compiler.schedule import Schedule, Step
+from tinytorch.graph.layout import Buffer, Memory, StridedView
 from tinytorch.graph.semantics import TINYTORCH
 
 ENOUGH = 2e-3  # seconds; a product that takes longer shows the peak
@@ -103,7 +103,7 @@ def measure_steps(
 
 
 def _time_step(step: Step, kernel: Kernel, writes: bool, memory: _Buffers) -> float:
-    operands = [memory.view(a) if isinstance(a, Place) else a for a in step.inputs]
+    operands = [memory.view(a) if isinstance(a, StridedView) else a for a in step.inputs]
     target = memory.view(step.output)
     if writes:
         operands.append(target)
@@ -134,7 +134,7 @@ class _Buffers:
             dtype = self._schedule.inputs[i].meta.dtype.dtype
             self._arrays[Buffer(Memory.INPUT, i)] = np.asarray(value, dtype)
 
-    def view(self, place: Place) -> Array:
-        """The array that stands at a place."""
+    def view(self, place: StridedView) -> Array:
+        """The array that is at a place."""
         memory = self._arrays[place.buffer]
         return np.ndarray(place.shape, place.dtype.dtype, memory, place.offset, place.strides)

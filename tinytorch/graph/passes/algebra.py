@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tinytorch.graph.passes.aliasing import Aliasing
@@ -65,6 +66,12 @@ FAST = [
 CLOSED = [Rule("detach(x) -> x")]  # where nothing is differentiated any more
 
 
+class Matches(list[tuple[AnyNode, Rule]]):
+    """Some of the matches that there are; the nodes of the others stay as they are."""
+
+    excluded: set[AnyNode]
+
+
 @register_pass
 class AlgebraicSimplification(OptimizationPass):
     """Applies rules wherever they match, until none does.
@@ -101,13 +108,19 @@ class AlgebraicSimplification(OptimizationPass):
     def _rules_for(self, graph: AnyGraph) -> list[Rule]:
         return self.rules + CLOSED if self.semantics.is_closed(graph) else self.rules
 
+    def select(self, found: Any, numbers: Sequence[int]) -> Any:
+        chosen = Matches(found[i] for i in numbers)
+        chosen.excluded = {n for n, _ in found} - {n for n, _ in chosen}
+        return chosen
+
     def transform(self, graph: AnyGraph, found: list[tuple[AnyNode, Rule]]) -> bool:
         changed = False
+        excluded = found.excluded if isinstance(found, Matches) else set()
         rules, memory = self._rules_for(graph), Aliasing(graph, self.semantics)
         pending = list(dict.fromkeys(node for node, _ in found))
         while pending:
             node = pending.pop(0)
-            if not node.users or memory.touches_written(node):
+            if not node.users or node in excluded or memory.touches_written(node):
                 continue
             new = self._rewrite(graph, node, rules, memory)
             if new is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from tinytorch.graph.ir import GraphError
@@ -48,6 +48,22 @@ class OptimizationPass(ABC):
         names = [[n.target for n in g.find_nodes(op="placeholder")] for g in (before, after)]
         if names[0] != names[1]:
             raise GraphError(f"{self.name} changed the inputs from {names[0]} to {names[1]}")
+
+    def rewrites(self, found: Any) -> list[Any] | None:
+        """What `analyze` found as rewrites that can be made one without the other.
+
+        None: all or nothing.
+        """
+        if isinstance(found, dict):
+            return list(found.items())
+        return found if isinstance(found, list) else None
+
+    def select(self, found: Any, numbers: Sequence[int]) -> Any:
+        """What was found, with only some of its rewrites."""
+        if isinstance(found, dict):
+            items = list(found.items())
+            return dict(items[i] for i in numbers)
+        return [found[i] for i in numbers]
 
     def run(self, graph: AnyGraph) -> bool:
         """Analyze and transform in one go. Returns whether the graph changed."""

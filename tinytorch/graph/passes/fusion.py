@@ -30,7 +30,7 @@ class Fusion(OptimizationPass):
 
     A group grows from its last node, elementwise, to nodes that only the group uses: elementwise
     ones of the same shape, and one contraction, whose epilogue the group then is. So nothing is
-    computed twice, and what stood between the nodes never reaches memory.
+    computed twice, and what was between the nodes never reaches memory.
 
     Cost rule: a group is worth it if it saves at least `min_saved` bytes of memory traffic (each
     inner value is written and read once less) and has no more than `max_inputs` inputs, which a
@@ -78,6 +78,9 @@ class Fusion(OptimizationPass):
     def _is_elementwise(self, node: AnyNode) -> bool:
         return node.op == "call_function" and self.semantics.kind(node) == "elementwise"
 
+    def _is_contraction(self, node: AnyNode) -> bool:
+        return node.op == "call_function" and self.semantics.kind(node) == "contraction"
+
     def _grow(self, last: AnyNode, rank: dict[AnyNode, int], taken: set[AnyNode]) -> Group:
         shape = self.semantics.meta(last).shape
         group, heads, saved = {last}, 0, 0
@@ -86,12 +89,14 @@ class Fusion(OptimizationPass):
             # the latest first: all its users have been decided by then
             node = max(pending, key=rank.__getitem__)
             pending = [n for n in pending if n is not node]
-            is_head = node.op == "call_function" and self.semantics.kind(node) == "contraction"
+            is_head = self._is_contraction(node)
             if node in taken or not (self._is_elementwise(node) or (is_head and not heads)):
                 continue
             meta = self.semantics.meta(node)
             if meta.shape != shape or any(user not in group for user in node.users):
                 continue
+            if any(self._is_contraction(user) for user in node.users):
+                continue  # an epilogue follows its contraction: what that reads stays outside
             if len(self._inputs(group | {node})) > self.max_inputs:
                 continue
             group.add(node)

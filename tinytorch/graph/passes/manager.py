@@ -13,6 +13,7 @@ import numpy as np
 from tinytorch.dtypes import Array
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes.base import OptimizationPass, get_pass_by_name
+from tinytorch.graph.passes.halving import Halving, find_bad
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, Semantics
 
 #: (rtol, atol) for |a - b| <= atol + rtol |b|, where a pass may change rounding; all else is equal.
@@ -29,6 +30,8 @@ class PassResult:
         error: why the pass was rolled back; None if it was not.
         seconds: of the pass alone, without the checks.
         before, after: the printed graph; `after` is what the pass made of it, kept or not.
+        left_out: rewrites that broke the graph, each with why; the pass was kept without them.
+        made: the graph as this left it.
     """
 
     name: str
@@ -37,6 +40,8 @@ class PassResult:
     seconds: float
     before: str
     after: str
+    left_out: list[str] = field(default_factory=list)
+    made: AnyGraph | None = field(default=None, repr=False, compare=False)
 
     def diff(self) -> str:
         """The lines that changed."""
@@ -59,7 +64,8 @@ class PassResult:
         state = "rolled back" if self.error else "changed" if self.changed else "no change"
         time = f"{self.seconds * 1e3:8.2f} ms"
         line = f"{self.name:12} {state:12} {self.nodes_before:5} -> {self.nodes_after:5} {time}"
-        return f"{line}\n    {self.error}" if self.error else line
+        notes = [self.error] if self.error else [f"without {each}" for each in self.left_out]
+        return "\n    ".join([line, *notes])
 
 
 @dataclass
@@ -84,7 +90,8 @@ class PassManager:
 
     After each pass the graph is linted, run on several generated inputs and compared: outputs,
     and for a graph without a backward of its own gradients too. A pass that fails any of this, or
-    raises, is rolled back; the graph goes on as it was before it.
+    raises, is made again without the rewrites that break the graph, which are found by halving; if
+    none is right, or a pass is all or nothing, the graph goes on as it was before it.
 
     Args:
         passes: passes, or their names.
@@ -152,21 +159,69 @@ class PassManager:
     def _apply(
         self, each: OptimizationPass, graph: AnyGraph, original: _Reference | None
     ) -> tuple[AnyGraph, PassResult]:
+        candidate, changed, error, seconds = self._attempt(each, graph, original, None)
+        left_out: list[str] = []
+        if error is not None:
+            found = self._halve(each, graph, original)
+            if found is not None and found.kept and (found.bad or found.untried):
+                again = self._attempt(each, graph, original, found.kept)
+                if again[1] and again[2] is None:
+                    left_out = self._described(each, graph, found)
+                    candidate, changed, error = again[:3]
+                    seconds += again[3]
+        kept = changed and error is None
+        made = candidate if kept else graph
+        texts = str(graph), str(candidate)
+        return made, PassResult(each.name, kept, error, seconds, *texts, left_out, made)
+
+    def _attempt(
+        self,
+        each: OptimizationPass,
+        graph: AnyGraph,
+        original: _Reference | None,
+        chosen: Sequence[int] | None,
+    ) -> tuple[AnyGraph, bool, str | None, float]:
+        """Run a pass on a copy of the graph: the copy, whether it changed, what is wrong, the time.
+
+        Args:
+            chosen: make only these of its rewrites.
+        """
         candidate = self.semantics.copy(graph)
         start = perf_counter()
         error, changed = None, False
         try:
-            changed = each.run(candidate)
+            if chosen is None:
+                changed = each.run(candidate)
+            else:
+                found = each.analyze(candidate)
+                changed = each.transform(candidate, each.select(found, chosen))
         except Exception as raised:  # whatever a pass raises, it must not take the graph with it
             error = f"{type(raised).__name__}: {raised}"
         seconds = perf_counter() - start
         if error is None and (changed or str(candidate) != str(graph)):
             changed = True
             error = self._problem(each, graph, candidate, original)
-        result = PassResult(
-            each.name, changed and error is None, error, seconds, str(graph), str(candidate)
-        )
-        return (candidate if result.changed else graph), result
+        return candidate, changed, error, seconds
+
+    def _halve(
+        self, each: OptimizationPass, graph: AnyGraph, original: _Reference | None
+    ) -> Halving | None:
+        """The rewrites that a failing pass can be kept with; None if it is all or nothing."""
+        try:
+            rewrites = each.rewrites(each.analyze(self.semantics.copy(graph)))
+        except Exception:  # it cannot even look: there is nothing to choose from
+            return None
+        if rewrites is None or len(rewrites) < 2:
+            return None
+        return find_bad(len(rewrites), lambda some: self._attempt(each, graph, original, some)[2])
+
+    def _described(self, each: OptimizationPass, graph: AnyGraph, found: Halving) -> list[str]:
+        """The rewrites that were left out, and why."""
+        rewrites = each.rewrites(each.analyze(self.semantics.copy(graph))) or []
+        lines = [f"{_named(rewrites[i])}: {why}" for i, why in found.bad.items()]
+        if found.untried:
+            lines.append(f"{len(found.untried)} more, for which the attempts did not suffice")
+        return lines
 
     def _problem(
         self,
@@ -184,6 +239,11 @@ class PassManager:
         except Exception as error:  # a broken graph may fail in any way when it runs
             return f"{type(error).__name__}: {error}"
         return None
+
+
+def _named(rewrite: Any) -> str:
+    parts = rewrite if isinstance(rewrite, tuple) else (rewrite,)
+    return ", ".join(str(getattr(part, "text", part)) for part in parts)[:160]
 
 
 class _Reference:

@@ -1,6 +1,6 @@
 """Recomputation: forget values of the forward, and compute them again in the backward.
 
-How the values are chosen stands in `tinytorch/graph/recompute.py`.
+How the values are chosen is in `tinytorch/graph/recompute.py`.
 """
 
 from __future__ import annotations

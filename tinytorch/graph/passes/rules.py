@@ -112,7 +112,7 @@ def _parts(tree: ast.expr) -> tuple[str, list[ast.expr], dict[str, ast.expr]]:
             return OPERATORS[type(op)], [operand], {}
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             return name, args, {str(k.arg): k.value for k in keywords}
-    raise ValueError(f"`{ast.unparse(tree)}` cannot stand in a rule")
+    raise ValueError(f"`{ast.unparse(tree)}` cannot be in a rule")
 
 
 def _compute(tree: ast.expr, bound: Bound) -> Any:

@@ -1,0 +1,101 @@
+"""Programs whose point is the order of their writes: compiled, they leave eager's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tinytorch.state import using_backend
+from tinytorch.tensor import Tensor
+
+
+def lion(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> None:
+    update = a * 0.9 + g * 0.1
+    a.mul_(0.99).add_(g, alpha=0.01)
+    p.sub_(update * 0.01)
+
+
+def average_of_the_old_weights(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> None:
+    old = a.clone()
+    a.sub_(g * 0.1)
+    b.mul_(0.9).add_(old, alpha=0.1)
+
+
+def swap(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> None:
+    old = a.clone()
+    a.copy_(b)
+    b.copy_(old)
+
+
+def rotation(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> None:
+    old = a.clone()
+    a.copy_(b)
+    b.copy_(p)
+    p.copy_(old)
+
+
+def fibonacci(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> None:
+    following = a + b
+    a.copy_(b)
+    b.copy_(following)
+
+
+def leapfrog(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> None:
+    half = b - a * 0.05
+    a.add_(half * 0.1)
+    b.copy_(half - a * 0.05)
+
+
+def product_with_a_copy_of_itself(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> None:
+    a.mul_(a.clone().detach())
+
+
+def result_of_before_the_write(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> Tensor:
+    old = a.clone()
+    a.copy_(g)
+    return old
+
+
+def chain(a: Tensor, b: Tensor, p: Tensor, g: Tensor) -> Tensor:
+    a.copy_(b)
+    b.copy_(p)
+    p.copy_(g)
+    return a + b
+
+
+PROGRAMS: list[Callable[..., Tensor | None]] = [
+    lion, average_of_the_old_weights, swap, rotation, fibonacci, leapfrog,
+    product_with_a_copy_of_itself, result_of_before_the_write, chain,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_the_state_is_as_after_eager(
+    program: Callable[..., Tensor | None], backend: str, threads: int, rng: np.random.Generator
+):
+    size = 5 if threads == 1 else 20_000  # enough for threads to share
+    start = rng.standard_normal((3, size)).astype(np.float32)
+    batches = rng.standard_normal((3, size)).astype(np.float32)
+    before = tinytorch.get_num_threads()
+    tinytorch.set_num_threads(threads)
+    try:
+        found = []
+        for compiled in (False, True):
+            state = [tinytorch.tensor(x) for x in start]
+
+            def step(g: Tensor, state: list[Tensor] = state) -> Tensor | None:
+                return program(*state, g)
+
+            with using_backend(backend):
+                run = tinytorch.compile(step) if compiled else step
+                results = [run(tinytorch.tensor(g)) for g in batches]
+            found.append([*state, *(r for r in results if r is not None)])
+    finally:
+        tinytorch.set_num_threads(before)
+    for eager, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours.numpy(), eager.numpy(), 1e-6, 1e-6)

@@ -1,0 +1,112 @@
+"""Native code: a schedule as one function that numba compiles, over the kernel library's symbols.
+
+The source is Python that can be read: a call of a C symbol for every heavy op, and a call of a
+generated loop for elementwise ones. Compiled once, it is kept on disk for other processes.
+
+    schedule = schedule_traced(traced, keeps=native.keeps)
+    if not native.unsupported(schedule):
+        run = native.build(schedule)
+        results = run(values)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tinytorch.collector import collector_paused
+from tinytorch.graph.compiler.native import groups, ops, passes  # noqa: F401
+from tinytorch.graph.compiler.native.code import Code, Unsupported, comment_of
+from tinytorch.graph.compiler.native.loops import Loop
+from tinytorch.graph.compiler.native.phases import Phases
+from tinytorch.graph.compiler.native.program import NativeProgram
+from tinytorch.graph.compiler.schedule import Schedule
+from tinytorch.graph.ir import Node
+from tinytorch.jit.library import JIT
+from tinytorch.jit.thread_pool import MOST_THREADS
+from tinytorch.jit.threads import get_num_threads
+from tinytorch.op import Op
+
+PASSES = ("slices-together", "dce", "pool-before-relu", "native-fusion", "native-early-update")
+"""Passes to run after all others."""
+
+
+def keeps(node: Node) -> bool:
+    """Whether native code runs a fused op as a whole."""
+    body = groups.body_of(node.target)
+    return body is not None or ops.knows(node.target.name)
+
+
+def unsupported(schedule: Schedule) -> list[tuple[Node, str]]:
+    """The steps for which there is no native code, and why."""
+    return _write(schedule, count=1)[1]
+
+
+def build(schedule: Schedule) -> NativeProgram:
+    """Compile a schedule.
+
+    Raises:
+        Unsupported: `unsupported(schedule)` is not empty.
+    """
+    with collector_paused():
+        return _build(schedule, min(get_num_threads(), MOST_THREADS) if JIT else 1)
+
+
+def _build(schedule: Schedule, count: int) -> NativeProgram:
+    code, lacking, phases = _write(schedule, count)
+    if lacking:
+        reasons = "; ".join(f"{node.name}: {reason}" for node, reason in lacking)
+        raise Unsupported(f"no native code for {len(lacking)} steps: {reasons}")
+    if count > 1 and not phases:  # nothing in it is worth dividing
+        code, _, _ = _write(schedule, count=1)
+    return NativeProgram(code)
+
+
+def _write(schedule: Schedule, count: int) -> tuple[Code, list[tuple[Node, str]], int]:
+    """The code of a schedule for so many threads, the steps that it lacks, the number of phases."""
+    code, lacking = Code(schedule, count), []
+    phases = Phases(code)
+    pending: Loop | None = None
+    steps = deque(schedule.steps)
+    while steps:
+        step = steps.popleft()
+        try:
+            loop = ops.loop_of(step)
+            if loop is not None:
+                loop.comments = [comment_of(step)]
+                loop.nodes = [(step.node, step.output)]
+                if pending is not None and pending.can_fuse(loop):
+                    pending.fuse(loop)
+                    continue
+            _finish(phases, pending)
+            pending = loop
+            if loop is not None:
+                code.name_output(step)
+            elif steps and phases.pair(step, steps[0]):
+                steps.popleft()
+            else:
+                phases.step(step)
+        except Unsupported as reason:
+            lacking.append((step.node, str(reason)))
+    _finish(phases, pending)
+    phases.finish()
+    return code, lacking, phases.number
+
+
+def _finish(phases: Phases, loop: Loop | None) -> None:
+    if loop is not None:
+        loop.eliminate_dead_stores(_is_read_outside)
+        phases.loop(loop)
+
+
+def _is_read_outside(node: Node, inside: set[Node]) -> bool:
+    """A node that is not of these reads the value, itself or through views.
+
+    To be a result of the graph is not to be read: results are in memory that is always written.
+    """
+    for user in node.users:
+        if isinstance(user.target, Op) and user.target.view:
+            if _is_read_outside(user, inside):
+                return True
+        elif user.op != "output" and user not in inside:
+            return True
+    return False

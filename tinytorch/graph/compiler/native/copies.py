@@ -1,0 +1,57 @@
+"""Steps that move values: copies between places of any strides, and what is made of such copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tinytorch.graph.compiler.native.code import Code
+from tinytorch.graph.compiler.native.loops import Loop, Operand, emit
+from tinytorch.graph.layout import StridedView
+
+
+def copy(code: Code, source: Operand, target: StridedView) -> None:
+    """Write the elements of one place (or a number, everywhere) to another, of any strides."""
+    loop = Loop(target.shape)
+    if isinstance(source, StridedView) and source.dtype is target.dtype:
+        loop.store(source, target)
+    else:
+        loop.store(loop.convert(source, target.dtype), target)
+    loop.comments = [code.comment]
+    emit(code, loop)
+
+
+def contiguous(code: Code, place: StridedView) -> StridedView:
+    """The place, or a copy of its elements in C order that only this step can use."""
+    if place.is_contiguous:
+        return place
+    target = code.temporary(place.shape, place.dtype)
+    copy(code, place, target)
+    return target
+
+
+def unslice(code: Code, source: StridedView, out: StridedView, bounds: Any) -> None:
+    """Zeros, but for the elements that the bounds (start, stop, step) name."""
+    copy(code, 0.0, out)
+    copy(code, source, _sliced(out, bounds))
+
+
+def cat(code: Code, sources: list[StridedView], out: StridedView, dim: int) -> None:
+    """One after the other along a dimension."""
+    start = 0
+    for source in sources:
+        stop = start + source.shape[dim]
+        bounds = [(0, n, 1) for n in out.shape]
+        bounds[dim] = (start, stop, 1)
+        copy(code, source, _sliced(out, bounds))
+        start = stop
+
+
+def _sliced(place: StridedView, bounds: Any) -> StridedView:
+    offset = sum(b[0] * s for b, s in zip(bounds, place.strides, strict=True))
+    return replace(
+        place,
+        offset=place.offset + offset,
+        shape=tuple(len(range(*b)) for b in bounds),
+        strides=tuple(b[2] * s for b, s in zip(bounds, place.strides, strict=True)),
+    )

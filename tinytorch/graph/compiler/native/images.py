@@ -1,0 +1,167 @@
+"""Convolution and pooling as calls of symbols, with the records that say how an image is walked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinytorch.backends.optimized.conv.conv2d import plan_conv2d
+from tinytorch.backends.optimized.conv.conv2d_input import plan_conv2d_input
+from tinytorch.backends.optimized.conv.conv2d_weight import dots_together, plan_conv2d_weight
+from tinytorch.backends.optimized.conv.plan import SLACK, Batch, Correlation, Walk
+from tinytorch.graph.compiler.native.code import Code, place_at, real_of
+from tinytorch.graph.compiler.native.copies import contiguous, copy
+from tinytorch.graph.layout import StridedView
+from tinytorch.op import Params
+
+LINE = 64  # bytes of a cache line
+
+
+def _lines(nbytes: int) -> int:
+    return -(-nbytes // LINE) * LINE
+
+
+def conv2d(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
+    """As the backend's `conv2d` chooses."""
+    x, w, *bias = [contiguous(code, place) for place in inputs]
+    start = code.address(bias[0]) if bias else "0"
+    if not out.size:
+        return
+    groups, channels = params["groups"], w.shape[0]
+    plan = plan_conv2d(
+        out.dtype.itemsize, x.shape[0], w.shape[1], x.shape[2:], channels // groups, w.shape[2:],
+        params["stride"], params["padding"], params["dilation"], groups,
+    )  # fmt: skip
+    _sum(code, plan.walk, x, code.address(w), w.shape, start, out, groups, plan.in_place, None)
+
+
+def conv2d_input(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
+    """As the backend's `conv2d_input` chooses."""
+    g, w = (contiguous(code, place) for place in inputs)
+    groups, (channels, own) = params["groups"], w.shape[:2]
+    size: Any = w.shape[2:]
+    if not out.size:
+        return
+    if not g.size:
+        copy(code, 0.0, out)
+        return
+    itemsize, output = out.dtype.itemsize, g.shape[2:]
+    image: Any = out.shape[2:]
+    plan = plan_conv2d_input(
+        itemsize, g.shape[0], channels // groups, own, image, output, size, params["stride"],
+        params["padding"], params["dilation"], groups,
+    )  # fmt: skip
+    weights: StridedView = w
+    order: Any = plan.order
+    if isinstance(plan.walk, Correlation):
+        weights = contiguous(code, _exchanged(w, groups))
+    elif isinstance(plan.walk, Batch):
+        order = 1
+    shape, address = (groups * own, channels // groups, *size), code.address(weights)
+    _sum(code, plan.walk, g, address, shape, "0", out, groups, plan.in_place, order)
+
+
+def _exchanged(w: StridedView, groups: int) -> StridedView:
+    """Weights (groups * o, own, area) seen as (groups, own, o, area)."""
+    channels, own, *size = w.shape
+    per, (s0, s1, _, s3) = channels // groups, w.strides
+    return place_at(w, (groups, own, per, size[0] * size[1]), (s0 * per, s1, s0, s3))
+
+
+def _sum(
+    code: Code, walk: Walk, x: StridedView, w: str, w_shape: tuple[int, ...], bias: str,
+    out: StridedView, groups: int, in_place: bool, order: Any,
+) -> None:  # fmt: skip
+    """A sum over taps of x, weighted by w, by the loops that the walk is for.
+
+    Args:
+        w_shape: (channels of out, channels of a group of x, rows, columns).
+        order: None, or the weights are those of the forward convolution, in this order or any.
+    """
+    own, area = w_shape[1], w_shape[2] * w_shape[3]
+    zero, nbytes = walk.scratch(x.shape, out.shape, in_place)
+    room = _lines(nbytes)
+    arranged = not isinstance(walk, Correlation)
+    packed = _lines(w_shape[0] * own * area * out.dtype.itemsize) if arranged else 0
+    record = code.record(
+        [
+            *x.shape, *out.shape[1:], groups, int(in_place), packed, room, zero,
+            walk.table, walk.table.size, walk.walk, *walk.walk.shape, walk.geometry,
+            walk.geometry.size, order if order is not None else 0, own, area,
+        ]
+    )  # fmt: skip
+    code.call(
+        f"conv2d_by_{walk.kernels}", real_of(out), record, code.address(x), w, bias,
+        code.address(out), code.workspace(packed + room),
+    )  # fmt: skip
+
+
+def conv2d_weight(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
+    """As the backend's `conv2d_weight` chooses."""
+    x, g = (contiguous(code, place) for place in inputs)
+    if not out.size:
+        return
+    if not g.size:
+        copy(code, 0.0, out)
+        return
+    real, size, groups = real_of(out), out.dtype.itemsize, params["groups"]
+    channels, own = out.shape[:2]
+    plan = plan_conv2d_weight(
+        size, own, channels // groups, x.shape[2:], g.shape[2:], out.shape[2:],
+        params["stride"], params["padding"], params["dilation"], groups,
+    )  # fmt: skip
+    sums = _lines(channels * plan.runs.size * plan.vectors * size)
+    room = _lines(plan.image + SLACK)
+    record = code.record(
+        [
+            *x.shape, *g.shape[1:], groups, *out.shape[2:], sums, room, plan.image,
+            plan.runs, plan.runs.size, plan.vectors, plan.geometry,
+        ]
+    )  # fmt: skip
+    addresses = [code.address(place) for place in (x, g, out)]
+    if plan.correlation is None:
+        scratch = code.workspace(sums + room)
+        code.call("conv2d_weight_by_products", real, record, *addresses, scratch)
+        return
+    walk = plan.correlation
+    together, nbytes = dots_together(walk, x.shape, g.shape)
+    both = _lines(nbytes + SLACK)
+    dots = code.record(
+        [
+            walk.table,
+            walk.table.size,
+            walk.geometry,
+            walk.geometry.size,
+            walk.length,
+            together,
+            both,
+        ]
+    )
+    scratch = code.workspace(max(both, sums + room))
+    code.call("conv2d_weight_by_dots", real, record, dots, *addresses, scratch)
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+
+PAIRS = ("kernel_size", "stride", "padding", "dilation")
+
+
+def _is_2x2(params: Params) -> bool:
+    usual = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1)}
+    return all(params[name] == value for name, value in usual.items())
+
+
+def pool(
+    code: Code, name: str, inputs: list[Any], out: StridedView, images: StridedView,
+    windows: StridedView, params: Params,
+) -> None:  # fmt: skip
+    """A pooling symbol. `images` has the full size, `windows` the pooled one."""
+    if not out.size:
+        return
+    places = [contiguous(code, place) for place in inputs]
+    n, c, h, w = images.shape
+    if name in ("max_pool2d", "max_pool2d_backward") and _is_2x2(params):
+        name += "_2x2"
+    pairs = [value for pair in PAIRS if pair in params for value in params[pair]]
+    record = code.record([n * c, h, w, *windows.shape[2:], *pairs])
+    addresses = [code.address(place) for place in (*places, out)]
+    code.call(name, real_of(out), record, *addresses)

@@ -1,0 +1,41 @@
+"""Who holds a tensor's memory, by counts of references.
+
+In the counts, what is known here is named: the argument of `getrefcount` is a reference too.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tinytorch.history import Record, owner_of
+
+if TYPE_CHECKING:
+    from tinytorch.graph.bindings import StateBinding
+    from tinytorch.graph.tracer import Storage
+    from tinytorch.tensor import Tensor
+
+
+def only_trace_holds(binding: StateBinding, storage: Storage) -> bool:
+    """Nobody but the trace holds the tensor, its array, or the memory that the array views."""
+    array = storage.array
+    owner = owner_of(array)
+    return (
+        sys.getrefcount(binding.tensor) <= 2  # the binding's
+        and sys.getrefcount(array) <= 5 + (owner is array)  # tensor, storage, meta, and `array`
+        and (owner is array or sys.getrefcount(owner) <= 3)  # the array's, and `owner`
+    )
+
+
+def only_tensor_holds(tensor: Tensor) -> bool:
+    """Nobody but a traced tensor holds its memory, nor the results that gradients keep of it."""
+    symbol = tensor._data
+    known, known_storage = 3, 2  # the tensor's and `symbol`; the symbol's
+    record = tensor.history
+    while type(record) is Record:  # as in eager mode: through views to the op that made the memory
+        if record.output is symbol:
+            known += 1
+        elif type(record.output) is type(symbol) and record.output.storage is symbol.storage:
+            known_storage += sys.getrefcount(record.output) <= 2  # the record's
+        record = record.edges[0] if record.op.view else None
+    return sys.getrefcount(symbol) <= known and sys.getrefcount(symbol.storage) <= known_storage
