@@ -130,3 +130,28 @@ def test_the_backend_is_registered_under_its_name() -> None:
     assert "tinytorch" in torch._dynamo.list_backends()
     f = torch.compile(lambda x: x * 3, backend="tinytorch", options=NUMPY)
     assert torch.equal(f(torch.ones(2)), torch.full((2,), 3.0))
+
+
+def test_a_part_that_cannot_be_compiled_is_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tinytorch.fx import dynamo
+    from tinytorch.graph.compiler import generate
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise ValueError("more than one value to unpack")
+
+    monkeypatch.setattr(dynamo.CompiledPart, "__init__", broken)
+    monkeypatch.setattr(generate, "_said", set())
+    model = nn.Linear(4, 3)
+    compiled = torch.compile(model, backend=tinytorch_backend, options={"backend": "numpy"})
+    x = torch.randn(2, 4)
+    with pytest.warns(RuntimeWarning, match="a part of a PyTorch .* graph could not be made"):
+        out = compiled(x)
+        out.sum().backward()
+    assert torch.equal(out, model(x))
+    assert torch.equal(model.weight.grad, x.sum(0).expand(3, 4))
+    report = last_report()
+    assert all(graph.parts == graph.compiled == 0 for graph in report.graphs)
+    assert "more than one value to unpack" in str(report)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="more than one value to unpack"):
+        torch.compile(model, backend=tinytorch_backend, options=NUMPY)(x)

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
-from tinytorch.fx.models import ModelError, load_model, model_loss
+from tinytorch import fx
+from tinytorch.fx.models import ModelError, check_model, load_model, model_loss, squares_of
+from tinytorch.fx.tiny import TinyError
 
 NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]
 
@@ -47,6 +50,16 @@ def test_what_there_is_not():
         load_model("hf:gpt2", small=True, sequence=65)
 
 
+def test_any_configuration_class_is_a_model():
+    example = load_model("hf:LlamaConfig", small=True, batch=3)
+    assert type(example.model).__name__ == "LlamaModel" and example.model.training
+    assert example.inputs["input_ids"].shape[0] == 3
+    loss = example.loss(example.model, example.batch)
+    assert loss.shape == () and loss.requires_grad
+    with pytest.raises(TinyError, match="no base model for 'VggConfig'"):
+        load_model("hf:VggConfig", small=True)
+
+
 FACTORY = """
 import torch
 from torch import nn
@@ -77,3 +90,41 @@ def test_a_factory_in_a_file(tmp_path: Path):
         load_model(f"{path}:nothing")
     with pytest.raises(ModelError, match="there is no file"):
         load_model(f"{tmp_path}/none.py:make")
+
+
+def test_what_cannot_work_is_said_before_the_work_starts():
+    class Empty(nn.Module):
+        def forward(self, x):
+            return x
+
+    wide, batch = nn.Linear(3, 2).double(), (torch.ones(4, 3),)
+    frozen = nn.Linear(3, 2).requires_grad_(False)
+    for model, said in (
+        (lambda x: x, r"a torch.nn.Module is expected, and this is the function <lambda>"),
+        (Empty(), "Empty cannot be trained: it has no parameters"),
+        (frozen, "Linear cannot be trained: all of its parameters are frozen"),
+        (wide, r"parameters of Linear are torch.float64, and its input is torch.float32"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            check_model(model, batch)
+        with pytest.raises(ModelError, match=said):
+            fx.checkpoint(model, batch, 0.5)
+    for model in (Empty(), frozen):
+        check_model(model, batch, trains=False)
+    with pytest.raises(ModelError, match="input is torch"):
+        fx.from_torch(wide, batch)
+
+
+def test_a_model_that_converts_its_input_itself_is_taken():
+    class Converting(nn.Linear):
+        def forward(self, x):
+            return super().forward(x.to(self.weight.dtype))
+
+    check_model(Converting(3, 2).double(), (torch.ones(4, 3),))
+
+
+def test_the_mean_squares_of_all_outputs_are_a_loss_for_any_model():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    result = {"a": x * 1, "ids": torch.ones(3, dtype=torch.int64), "b": [x.sum() * 1]}
+    assert squares_of(result).item() == (1 + 4) / 2 + 9
+    assert not squares_of({"ids": torch.ones(3)}).requires_grad

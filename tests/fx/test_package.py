@@ -15,7 +15,7 @@ FOLDER = Path(tinytorch.fx.__file__).parent
 def test_public_names(name: str):
     assert getattr(tinytorch.fx, name).__name__ == name
     assert name in dir(tinytorch.fx)
-    # the module would stand in the way of the function: both are attributes of the package
+    # the module would be in the way of the function: both are attributes of the package
     assert not (FOLDER / f"{name}.py").exists()
 
 

@@ -33,7 +33,7 @@ from tinytorch.fx.convert.aten import ATEN
 from tinytorch.fx.convert.aten_module import AtenModule, aten_name
 from tinytorch.fx.convert.exchange import array_to_torch
 from tinytorch.fx.convert.support import Support, empty_example
-from tinytorch.graph.compiler.generate import MODES, Target, generate
+from tinytorch.graph.compiler.generate import MODES, Target, generate, say_failure
 from tinytorch.graph.compiler.lower import without_detach
 from tinytorch.graph.compiler.schedule import Role
 from tinytorch.graph.pytree import LEAF, tree_unflatten
@@ -144,12 +144,18 @@ def _compile_graph(
         module, support, allows_single_node_partition=True, non_compute_ops=["_operator.getitem"]
     )
     module = partitioner.partition_and_fuse()
-    parts = 0
+    parts, failures = 0, []
     for name, child in list(module.named_children()):
         if isinstance(child, GraphModule):
-            setattr(module, name, CompiledPart(child, target))
-            parts += 1
-    report.graphs.append(_report(kind, support, before, parts))
+            try:
+                setattr(module, name, CompiledPart(child, target))
+                parts += 1
+            except Exception as error:
+                if target.mode != "auto":
+                    raise
+                reason = say_failure(f"a part of a PyTorch {kind} graph", error)
+                failures.append((sum(n.op == "call_function" for n in child.graph.nodes), reason))
+    report.graphs.append(_report(kind, support, before, parts, failures))
     module.recompile()
     return boxed(_whole(module) or module.forward)
 
@@ -166,7 +172,13 @@ def _whole(module: GraphModule) -> Callable[..., Any] | None:
     return part.forward if is_whole and output.args[0] in (call, (call,), [call]) else None
 
 
-def _report(kind: str, support: Support, targets: dict[Node, Any], parts: int) -> GraphReport:
+def _report(
+    kind: str,
+    support: Support,
+    targets: dict[Node, Any],
+    parts: int,
+    failures: list[tuple[int, str]],
+) -> GraphReport:
     counts: Counter[str] = Counter()
     reasons: dict[str, str] = {}
     compiled = 0
@@ -178,6 +190,9 @@ def _report(kind: str, support: Support, targets: dict[Node, Any], parts: int) -
         counts[str(target)] += 1
         reasons[str(target)] = reason
     fallbacks = {target: (count, reasons[target]) for target, count in counts.items()}
+    for i, (count, reason) in enumerate(failures, 1):
+        fallbacks[f"part {i}"] = (count, reason)
+        compiled -= count
     return GraphReport(kind, compiled, parts, fallbacks)
 
 

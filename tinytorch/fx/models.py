@@ -1,4 +1,5 @@
-"""Models by name: `hf:resnet152`, `hf:bert-base`, `hf:gpt2`, or `file.py:factory` of your own.
+"""Models by name: `hf:resnet152`, `hf:bert-base`, `hf:gpt2`, `hf:` and any configuration class of
+transformers, or `file.py:factory` of your own.
 
 Those of `hf:` are built from their configurations in transformers, with random weights: nothing is
 downloaded.
@@ -6,6 +7,7 @@ downloaded.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 from collections.abc import Callable
@@ -15,8 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from tinytorch.errors import TinyTorchError, missing_extra
+from tinytorch.fx.optimize.devices import generators_kept, seed_generators
 
 Batch = Any  # a tensor, or a tuple, list or dict of them
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -51,6 +55,62 @@ def model_loss(model: nn.Module, batch: Batch) -> Tensor:
             "put labels into the batch, or give loss=, a function of the model and the batch"
         )
     return loss
+
+
+def tensors_of(result: Any) -> list[Tensor]:
+    """The tensors of a result, in order."""
+    return [x for x in tree_leaves(result) if isinstance(x, Tensor)]
+
+
+def squares_of(result: Any) -> Tensor:
+    """One number that depends on every floating-point tensor of a result which has a gradient: the
+    sum of their mean squares."""
+    parts = [x for x in tensors_of(result)
+             if x.is_floating_point() and x.requires_grad and x.numel()]  # fmt: skip
+    if not parts:
+        return torch.zeros(())
+    wide = [x if x.dtype == torch.float64 else x.float() for x in parts]
+    return torch.stack([x.square().mean() for x in wide]).sum()
+
+
+def squares_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """`squares_of` the model's output: a loss for a model of which nothing else is known."""
+    return squares_of(call(model, batch))
+
+
+def check_model(model: Any, batch: Batch, *, trains: bool = True) -> None:
+    """Say in a sentence what would otherwise end deep inside a trace.
+
+    Args:
+        trains: gradients will be asked for.
+
+    Raises:
+        ModelError: it is no module, has nothing to train, or takes another floating-point type.
+    """
+    if not isinstance(model, nn.Module):
+        what = f"the function {model.__name__}" if hasattr(model, "__name__") else repr(model)[:60]
+        raise ModelError(
+            f"a torch.nn.Module is expected, and this is {what}: put it into the forward of a "
+            "module, which holds its parameters"
+        )
+    parameters = list(model.parameters())
+    if trains and not any(p.requires_grad for p in parameters):
+        why = "all of its parameters are frozen" if parameters else "it has no parameters"
+        raise ModelError(f"{type(model).__name__} cannot be trained: {why}")
+    own = {p.dtype for p in parameters if p.is_floating_point()}
+    given = {x.dtype for x in tensors_of(batch) if x.is_floating_point()}
+    if len(own) == 1 and given and not given & own:
+        (wanted,), found = own, next(iter(given))
+        try:  # it may convert its input itself
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                call(copy.deepcopy(model), batch)
+            return
+        except Exception as error:
+            reason = error
+        raise ModelError(
+            f"the parameters of {type(model).__name__} are {wanted}, and its input is {found}: "
+            f"convert one of them (inputs.to({wanted}), or model.to({found}))"
+        ) from reason
 
 
 @dataclass
@@ -92,7 +152,9 @@ def load_model(
     """A model in training mode, with random weights and a random batch.
 
     Args:
-        name: `hf:resnet152`, `hf:bert-base`, `hf:gpt2`, or `file.py:factory`. A factory takes
+        name: `hf:resnet152`, `hf:bert-base`, `hf:gpt2`; `hf:LlamaConfig` or any other
+            configuration class of transformers, for its base model, whose loss is the mean square
+            of its outputs; or `file.py:factory`. A factory takes
             `batch` and returns the model and its inputs, and as a third, if it does not compute
             its own loss, a function of the model and the inputs.
         batch: samples in the batch.
@@ -113,8 +175,8 @@ def load_model(
     (3, 8)
     """
     path, _, factory = name.rpartition(":")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with generators_kept():
+        seed_generators(seed)
         if path.endswith(".py"):
             return _from_file(name, Path(path), factory, batch)
         if name == "hf:resnet152":
@@ -123,9 +185,11 @@ def load_model(
             return _bert(name, batch, sequence, layers, small, dropout, head)
         if name == "hf:gpt2":
             return _gpt2(name, batch, sequence, layers, small, dropout)
+        if name.startswith("hf:") and name.endswith("Config"):
+            return _of_config(name, batch, small)
     raise ModelError(
-        f"there is no model {name!r}; there are hf:resnet152, hf:bert-base, hf:gpt2, and "
-        "file.py:factory for your own"
+        f"there is no model {name!r}; there are hf:resnet152, hf:bert-base, hf:gpt2, hf: and a "
+        "configuration class of transformers (hf:LlamaConfig), and file.py:factory for your own"
     )
 
 
@@ -200,6 +264,15 @@ def _gpt2(
     model = hf.GPT2LMHeadModel(config).train()
     model.loss_type = "ForCausalLM"  # what it takes anyway, but with a warning
     return LoadedModel(name, model, {"input_ids": tokens}, {"labels": tokens.clone()})
+
+
+def _of_config(name: str, batch: int, small: bool) -> LoadedModel:
+    _transformers()
+    from tinytorch.fx.tiny import classes_of, tiny_model, whole_model
+
+    make = tiny_model if small else whole_model
+    model, inputs = make(*classes_of(name.removeprefix("hf:")), batch)
+    return LoadedModel(name, model.train(), inputs, loss=squares_loss)
 
 
 def _from_file(name: str, path: Path, factory: str, batch: int) -> LoadedModel:

@@ -167,7 +167,7 @@ def test_what_changes_and_what_does_not(small: Small):
     assert ("optimizer_state", "exp_avg.second.bias") in results
     phases = [n.meta["phase"] for n in step.module.graph.nodes if n.op == "call_function"]
     assert {"forward", "backward", "optimizer"} == set(phases)
-    kernel = torch.ops.aten._fused_adam.default
+    kernel = torch.ops.aten._fused_adam.tensor_lr
     fused = step.module.graph.find_nodes(op="call_function", target=kernel)
     assert len(fused) == 1 and fused[0].meta["phase"] == "optimizer"
 
@@ -205,6 +205,46 @@ def test_what_there_is_not(small: Small):
         capture_step(small, batch, "sgd", loss=small_loss, momentum=0.9, dampening=0.5)
     with pytest.raises(CaptureError, match="without a loss"):
         capture_step(small, (batch["x"],), "sgd")
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_schedule_of_learning_rates(small: Small, kind: str):
+    """The rate of each step is the schedule's; the graph is captured once."""
+    cls, batches = OPTIMIZERS[kind][0], small_batches()
+
+    def make(model: nn.Module, lr: float) -> torch.optim.Optimizer:
+        rest = [*model.first.parameters(), model.second.bias]
+        return cls([{"params": list(model.norm.parameters())}, {"params": rest}], lr=lr, fused=True)
+
+    eager = copy.deepcopy(small)
+    optimizer = make(eager, 0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, [0.2, 0.1], total_steps=5, cycle_momentum=False
+    )
+    step = capture_step(small, batches[0], make(small, 3.0), loss=small_loss)
+    state = step.state_of(small)
+    for batch in batches:
+        optimizer.zero_grad()
+        small_loss(eager, batch).backward()
+        rates = schedule.get_last_lr()
+        optimizer.step()
+        _, state = step.run(state, batch, lr=rates)
+        schedule.step()
+        for name, parameter in eager.named_parameters():
+            assert state["parameter"][name].equal(parameter), name
+    found = step.state_of(eager, optimizer)["optimizer_state"]
+    assert found["lr.0"] == optimizer.param_groups[0]["lr"]
+
+
+def test_the_learning_rate_stays_until_another_is_given(small: Small):
+    batch = small_batches()[0]
+    step = capture_step(small, batch, "sgd", loss=small_loss, lr=0.5)
+    _, zero = step.run(step.state_of(small), batch, lr=0.0)
+    assert zero["parameter"]["first.weight"].equal(small.first.weight)
+    _, again = step.run(zero, batch)
+    assert again["parameter"]["first.weight"].equal(small.first.weight)
+    with pytest.raises(CaptureError, match="lr has 2 values, but the optimizer 1 groups"):
+        step.run(zero, batch, lr=[0.1, 0.2])
 
 
 def test_optimizers_that_count_differently(small: Small):

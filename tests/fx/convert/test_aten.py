@@ -37,6 +37,20 @@ BY_OTHER_TESTS = {
 }  # fmt: skip
 
 
+#: Compared as parts of layers and models, in test_more_layers.py.
+IN_LAYERS = {
+    "_native_batch_norm_legit.no_stats",
+    "argsort",
+    "argsort.stable",
+    "copy",
+    "upsample_bilinear2d.vec",
+    "upsample_nearest1d.vec",
+    "upsample_nearest2d.vec",
+}
+#: Values and indices; which of equal values comes first PyTorch does not say.
+INDICES_OF_TIES = {"topk", "sort", "kthvalue", "median", "mode"}
+
+
 def _copied(nest: Any) -> Any:
     return pytree.tree_map(lambda a: a.detach().clone() if isinstance(a, torch.Tensor) else a, nest)
 
@@ -65,6 +79,8 @@ def compare(name: str, args: Any, kwargs: Any, expected: Any) -> bool:
     theirs = [t for t in pytree.tree_leaves(expected) if torch.is_tensor(t)]
     if [t.meta for t in mine] != metas[len(metas) - len(theirs) :]:
         return False
+    if name.partition(".")[0] in INDICES_OF_TIES:
+        mine, theirs = mine[:1], theirs[:1]
     for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(
             a.numpy(), b.numpy(), rtol=1e-3, atol=1e-4, err_msg=f"{name}{args}{kwargs}"
@@ -103,7 +119,7 @@ def test_operators_agree_with_pytorch_on_its_own_samples() -> None:
                 for info in op_db:
                     if dtype in info.dtypes:
                         _compare_samples(info, dtype, counts, compared)
-    assert ATEN.keys() - compared.keys() == BY_OTHER_TESTS
+    assert ATEN.keys() - compared.keys() <= BY_OTHER_TESTS | IN_LAYERS
     assert compared.total() > 2000
 
 

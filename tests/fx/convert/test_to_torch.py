@@ -11,7 +11,6 @@ import torch
 
 import tinytorch
 from tests.graph.steps import training_step
-from tests.op_samples import admitted_dtypes, draw_sample
 from tinytorch import nn, optim
 from tinytorch.dispatch import apply
 from tinytorch.fx.convert.to_torch import ConversionError, to_torch
@@ -20,6 +19,7 @@ from tinytorch.graph import trace
 from tinytorch.graph.ir import Graph
 from tinytorch.op import OPS, Op
 from tinytorch.tensor import Tensor
+from tinytorch.testing.op_samples import admitted_dtypes, draw_sample
 
 SAMPLES = 8
 

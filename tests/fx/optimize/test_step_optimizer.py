@@ -115,7 +115,7 @@ def test_an_update_waits_for_readers_of_the_old_value() -> None:
     step, _ = optimize_step(capture_step(example.model, example.batch, "sgd", lr=1e-2))
     graph = step.module.graph
     rank = {n: i for i, n in enumerate(graph.nodes)}
-    updates = graph.find_nodes(op="call_function", target=aten._fused_sgd_.default)
+    updates = graph.find_nodes(op="call_function", target=aten._fused_sgd_.tensor_lr)
     assert len(updates) == len(list(example.model.parameters()))
     for update in updates:
         (parameter,) = update.args[0]

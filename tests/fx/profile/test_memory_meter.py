@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tinytorch.fx.profile.memory_meter import MemoryMeter, PeakMemory, measure_peak
+from tinytorch.fx.profile.profiler import _Metered
 
 MiB = 1 << 20
 
@@ -54,3 +55,33 @@ def test_measure_peak() -> None:
     x = torch.ones(MiB // 4)
     found = measure_peak(lambda: x.exp().log(), x, torch.device("cpu"))
     assert found == PeakMemory(2 * MiB, "dispatch")
+
+
+def test_gradients_of_a_call_before_are_put_aside() -> None:
+    """Else the next call accumulates into them, and its peak lacks a set of gradients."""
+    x = torch.ones(MiB // 4, requires_grad=True)
+
+    def train() -> None:
+        (x * 2).sum().backward()
+
+    first = measure_peak(train, x, torch.device("cpu"))
+    assert x.grad is None
+    train()
+    gradient = x.grad
+    assert measure_peak(train, x, torch.device("cpu")) == first
+    assert x.grad is gradient
+
+
+def test_values_that_nothing_uses_are_freed() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    last = graph.call_function(torch.neg, (x,))
+    for _ in range(3):
+        graph.call_function(torch.exp, (x,))
+    graph.output(last)
+    module, big = torch.fx.GraphModule({}, graph), torch.ones(MiB // 4)
+    with MemoryMeter(big) as meter:
+        run = _Metered(module, meter)
+        run.run(big)
+    assert meter.peak == 2 * MiB
+    assert measure_peak(lambda: module(big), big, torch.device("cpu")).peak == meter.peak

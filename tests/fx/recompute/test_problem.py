@@ -92,7 +92,7 @@ def test_recomputed_right_before_use() -> None:
         if node.target is operator.getitem:
             continue  # a tuple is taken apart at once, and some of its parts are read later
         between = list(module.graph.nodes)[order[node] + 1 : min(order[u] for u in node.users)]
-        # only what is computed again for the same op stands between a node and its first use
+        # only what is computed again for the same op is between a node and its first use
         assert all("recomputed" in n.meta for n in between)
 
 
@@ -134,7 +134,7 @@ def test_measured_seconds_are_the_cost() -> None:
 
 
 def _forgotten(problem: Problem) -> set[int]:
-    walk = problem.walk(problem.fixed)
+    walk = problem.walk(problem.whole_view, frozenset(problem.fixed))
     return {key - len(problem.sizes) for _, _, key in walk.born}
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 import torch.fx
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tinytorch.fx.capture.functional import tracing
+from tinytorch.fx.capture.real_run import check_on_real_values
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER
-from tinytorch.fx.models import Batch
+from tinytorch.fx.models import Batch, call
 
 
 def capture_forward(
@@ -54,6 +56,11 @@ def capture_forward(
             node.meta.update(role=BATCH, name=node.target)
         elif node.op == "get_attr" and node.target in own:  # and no constant of the code
             node.meta.update(role=own[node.target], name=node.target)
+    leaves, spec = tree_flatten(inputs)
+    check_on_real_values(
+        module, leaves, lambda flat: call(model, tree_unflatten(flat, spec)),
+        state=list(model.buffers()), may_write=True,
+    )  # fmt: skip
     graph_module: torch.fx.GraphModule = module
     return graph_module
 

@@ -5,6 +5,8 @@
    keeps the libraries' own shortcuts on values (`if mask.all()`) out of the graph.
 2. The graph is run again, functionalized: what writes in place becomes what computes a new value.
    This is a stage of its own because `autograd.grad` is forbidden under functionalization.
+3. Graph and function run once on the example, real tensors: layouts of memory that fake tensors got
+   wrong are mended, and the results compared.
 
 Every node says in `meta` its "phase" (forward, backward, optimizer) and "val" (a fake tensor:
 shape, dtype, strides, device); those of the inputs also "role", "name" and "example".
@@ -31,6 +33,9 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._pytree import tree_unflatten
 
+from tinytorch.fx.capture.known_values import KnownValues
+from tinytorch.fx.capture.real_run import check_on_real_values
+from tinytorch.fx.capture.recurrent import keep_workspaces
 from tinytorch.fx.capture.slots import (
     BATCH,
     BUFFER,
@@ -41,20 +46,37 @@ from tinytorch.fx.capture.slots import (
     model_slots,
 )
 from tinytorch.fx.diagnosis.reasons import explain
+from tinytorch.fx.diagnosis.tracer_output import caught_output
 from tinytorch.fx.models import Batch, Loss
 
 
 @contextmanager
 def tracing() -> Iterator[None]:
-    """Raise what goes wrong in this block as a CaptureError that names the user's line."""
+    """Raise what goes wrong in this block as a CaptureError that names the user's line.
+
+    What the tracer itself writes to stderr is in the error's `output`.
+    """
+    with caught_output() as output:
+        try:
+            yield
+        except CaptureError:
+            raise
+        except Exception as error:  # a model may raise anything
+            raised = CaptureError(str(explain(error)))
+            raised.reason, raised.output = explain(error), output.getvalue()
+            raise raised from error
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Let `torch.compiler.is_compiling()` be true, as torch.export does: libraries then choose code
+    that can be traced, such as a loop in place of a kernel without a fake form."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
     try:
         yield
-    except CaptureError:
-        raise
-    except Exception as error:  # a model may raise anything
-        raised = CaptureError(str(explain(error)))
-        raised.reason = explain(error)
-        raise raised from error
+    finally:
+        torch.compiler._is_compiling_flag = before
 
 
 @contextmanager
@@ -99,6 +121,7 @@ def capture(
     fakes: Sequence[FakeTensor],
     tensors: Sequence[Tensor],
     slots: Sequence[Slot],
+    outputs: Sequence[Slot],
 ) -> torch.fx.GraphModule:
     """The functional graph of a function of a flat list of tensors.
 
@@ -107,27 +130,38 @@ def capture(
         fakes: what the function is traced on, all of one fake mode.
         tensors: what they stand for. Those that require gradients arrive requiring them.
         slots: what they are.
+        outputs: what the results are; read after a call of the function, which may fill it.
 
     Raises:
-        CaptureError: the function does what cannot be traced; the message says where and why.
+        CaptureError: the function does what cannot be traced, or its graph gives for the example
+            other results than the function; the message says where and why.
     """
     leaves = [
         fake.detach().requires_grad_(tensor.requires_grad)
         for fake, tensor in zip(fakes, tensors, strict=True)
     ]
     mode = fakes[0].fake_mode
+
+    def traceable(*xs: Tensor) -> list[Tensor]:
+        with KnownValues():
+            return function(list(xs))
+
     # composite ops in C++ would fix open sizes; those in Python keep them
     sizes = enable_python_dispatcher() if mode.shape_env else nullcontext()
-    with mode, sizes:  # under the mode, what the function makes without inputs is fake too
+    with (
+        mode,
+        sizes,
+        compiling(),
+    ):  # under the mode, what the function makes without inputs is fake too
         with tracing():
-            traced = make_fx(
-                lambda *xs: function(list(xs)), _honest_batch_norm(), record_stack_traces=True
-            )(*leaves)
+            traced = make_fx(traceable, _honest_batch_norm(), record_stack_traces=True)(*leaves)
         with torch.no_grad():
             replay = functionalize(_Replay(traced).run, remove="mutations")
             flat = make_fx(replay)(*fakes)
     module = _named(flat, tensors, slots)
     _check_inputs_unwritten(module)
+    keep_workspaces(module)
+    check_on_real_values(module, tensors, function, lambda: outputs)
     if mode.shape_env:
         module.meta["guards"] = mode.shape_env.produce_guards_expression(list(fakes))
     return module

@@ -14,11 +14,13 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from tinytorch.fx.capture.functional import (
     FunctionalModel,
     capture,
+    compiling,
     drop_unchanged_buffers,
     fake_inputs,
     phase,
     tracing,
 )
+from tinytorch.fx.capture.known_values import KnownValues
 from tinytorch.fx.capture.slots import (
     GRADIENT,
     INPUT_GRADIENT,
@@ -136,13 +138,13 @@ def capture_joint(
         return list(results.values())
 
     inputs = [*slots, *tangents]
-    module = capture(joint, fakes, values, inputs)
+    module = capture(joint, fakes, values, inputs, outputs)
     return JointGraph(module, inputs, drop_unchanged_buffers(module, outputs), *form)
 
 
 def _differentiable(forward: FunctionalModel, fakes: Sequence[Any]) -> list[tuple[int, Any]]:
     """The outputs that depend on what requires a gradient, as fake tensors, with their numbers."""
-    with fakes[0].fake_mode, tracing():
+    with fakes[0].fake_mode, compiling(), KnownValues(), tracing():
         given = {
             slot: fake.detach().requires_grad_(value.requires_grad)
             for slot, fake, value in zip(forward.slots, fakes, forward.values, strict=True)

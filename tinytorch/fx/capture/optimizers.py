@@ -96,37 +96,44 @@ class OptimizerRule:
         gradients: Sequence[Tensor],
         moments: Sequence[Sequence[Tensor]],
         step: Tensor | None,
+        lr: Tensor,
     ) -> tuple[list[Tensor], list[list[Tensor]]]:
         """New parameters and new moments.
 
         Args:
             moments: for each of the names of `moments` one tensor a parameter.
             step: the counter, this step included; None if the optimizer has none.
+            lr: the learning rate of the group.
         """
         o, lists = group.options, [list(m) for m in moments]
         if self.kind == "sgd":
             # a buffer of zeros gives on the first step what no buffer gives
-            new, _, buffers = aten._fused_sgd(
+            new, _, buffers = aten._fused_sgd.tensor_lr(
                 list(parameters), list(gradients), lists[0] if lists else [],
-                lr=o["lr"], momentum=o["momentum"], dampening=o["dampening"],
+                lr=lr, momentum=o["momentum"], dampening=o["dampening"],
                 weight_decay=o["weight_decay"], nesterov=o["nesterov"], maximize=o["maximize"],
                 is_first_step=False,
             )  # fmt: skip
             return list(new), [list(buffers)] if lists else []
-        kernel = aten._fused_adam if self.kind == "adam" else aten._fused_adamw
+        packet = aten._fused_adam if self.kind == "adam" else aten._fused_adamw
+        kernel = packet.tensor_lr
         beta1, beta2 = o["betas"]
         new, _, first, second, _ = kernel(
             list(parameters), list(gradients), *lists, [], [step] * len(lists[0]),
-            lr=o["lr"], beta1=beta1, beta2=beta2, weight_decay=o["weight_decay"], eps=o["eps"],
+            lr=lr, beta1=beta1, beta2=beta2, weight_decay=o["weight_decay"], eps=o["eps"],
             amsgrad=False, maximize=o["maximize"],
         )  # fmt: skip
         return list(new), [list(first), list(second)]
 
 
+def learning_rate(value: float | Tensor, device: torch.device) -> Tensor:
+    """A learning rate as the fused kernels read it, which on the CPU is in double precision."""
+    dtype = torch.float64 if device.type == "cpu" else torch.float32
+    return torch.tensor(float(value), dtype=dtype, device=device)
+
+
 def _check(kind: str, settings: dict[str, Any]) -> None:
     """Raises CaptureError for what the functional kernels do not do."""
-    if isinstance(settings["lr"], Tensor):
-        raise CaptureError("lr is a tensor; give a number")
     if settings.get("amsgrad"):
         raise CaptureError("amsgrad=True is not captured; use amsgrad=False")
     if settings.get("differentiable"):

@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_flatten_with_path
 
 from tinytorch.errors import TinyTorchError
+from tinytorch.fx.capture.layouts import is_dense, relaid_like
 from tinytorch.fx.diagnosis.reasons import Reason
 
 PARAMETER, BUFFER, STATE = "parameter", "buffer", "optimizer_state"
@@ -24,9 +25,15 @@ class CaptureError(TinyTorchError, RuntimeError):
 
     Attributes:
         reason: why, where and what to do, if tracing failed.
+        output: what the tracer itself wrote meanwhile.
     """
 
     reason: Reason | None = None
+    output: str = ""
+
+
+class UnrepeatableError(CaptureError):
+    """A model that gives other results for the same inputs, weights and seeds."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,9 @@ class Slot:
 
     role: str
     name: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.name!r}" if self.name else self.role
 
     @property
     def identifier(self) -> str:
@@ -83,7 +93,7 @@ def batch_slots(batch: Any) -> tuple[list[Slot], list[Tensor], Any]:
 def bind(
     module: torch.fx.GraphModule, slots: Sequence[Slot], known: dict[Slot, Tensor]
 ) -> list[Tensor]:
-    """The arguments of a captured graph, in order and checked.
+    """The arguments of a captured graph, in order, checked and with the strides of the capture.
 
     Raises:
         CaptureError: one is missing, or has not the dtype or the sizes of the capture; or open
@@ -103,7 +113,8 @@ def bind(
                 f"{slot.role} {slot.name!r} is {tensor.dtype}{list(tensor.shape)}, but was "
                 f"captured as {expected.dtype}{list(expected.shape)}; capture again"
             )
-        flat.append(tensor)
+        # kernels may read memory as it was laid out in the capture
+        flat.append(relaid_like(tensor, expected) if is_dense(expected) else tensor)
     guards = module.meta.get("guards")
     if guards and not ShapeEnv().evaluate_guards_expression(guards, flat):
         for i, slot in enumerate(slots):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,8 @@ from tinytorch.fx.capture.functional import (
     fake_inputs,
     phase,
 )
-from tinytorch.fx.capture.optimizers import OptimizerRule
+from tinytorch.fx.capture.layouts import relaid_like
+from tinytorch.fx.capture.optimizers import OptimizerRule, learning_rate
 from tinytorch.fx.capture.slots import (
     BUFFER,
     LOSS,
@@ -29,6 +31,7 @@ from tinytorch.fx.capture.slots import (
 )
 from tinytorch.fx.models import Batch, Loss, model_loss
 
+RATE = "lr."  # before the number of a group, of a learning rate in the optimizer's state
 State = dict[str, dict[str, Tensor]]  # by role, by name
 
 
@@ -48,12 +51,17 @@ class TrainingStep:
     outputs: list[Slot]
     rule: OptimizerRule
 
-    def run(self, state: State, batch: Batch) -> tuple[Tensor, State]:
+    def run(
+        self, state: State, batch: Batch, lr: float | Sequence[float] | None = None
+    ) -> tuple[Tensor, State]:
         """One step. Nothing that is passed in is changed.
 
         Args:
             state: from `state_of`, or from the step before.
             batch: like the one of the capture.
+            lr: the learning rate from now on, for all groups or one for each; None: as in `state`,
+                where they are "lr.0", "lr.1", ... of the optimizer's state. So a schedule needs no
+                new capture: `step.run(state, batch, lr=schedule.get_last_lr())`.
 
         Returns:
             The loss and the new state; what does not change is in it as it was.
@@ -61,12 +69,24 @@ class TrainingStep:
         Raises:
             CaptureError: a tensor is missing, or of another shape or dtype than the captured one.
         """
+        if lr is not None:
+            state = {**state, STATE: {**state[STATE], **self._rates(lr)}}
         with torch.no_grad():
             results = self.module(*self.flat_inputs(state, batch))
         new = {role: dict(tensors) for role, tensors in state.items()}
         for slot, value in zip(self.outputs[1:], results[1:], strict=True):
             new[slot.role][slot.name] = value
         return results[0], new
+
+    def _rates(self, lr: float | Sequence[float]) -> dict[str, Tensor]:
+        groups = len(self.rule.groups)
+        rates = [lr] * groups if isinstance(lr, (int, float)) else list(lr)
+        if len(rates) != groups:
+            raise CaptureError(f"lr has {len(rates)} values, but the optimizer {groups} groups")
+        nodes = self.module.graph.find_nodes(op="placeholder")
+        of = {s.name: n.meta["val"].device for s, n in zip(self.inputs, nodes, strict=True)}
+        names = [f"{RATE}{i}" for i in range(groups)]
+        return {name: learning_rate(x, of[name]) for name, x in zip(names, rates, strict=True)}
 
     def flat_inputs(self, state: State, batch: Batch) -> list[Tensor]:
         """The arguments of `module`, checked."""
@@ -90,9 +110,14 @@ class TrainingStep:
             STATE: {},
         }
         kept = optimizer.state if optimizer is not None else {}
+        device = next(iter(parameters.values())).device
+        given = optimizer.param_groups if optimizer is not None else []
+        for i, group in enumerate(self.rule.groups):
+            options = given[i] if given else group.options
+            state[STATE][f"{RATE}{i}"] = learning_rate(options["lr"], device)
         steps = set()
         for slot in self.inputs:
-            if slot.role == STATE and slot.name != "step":
+            if slot.role == STATE and slot.name != "step" and not slot.name.startswith(RATE):
                 moment, _, name = slot.name.partition(".")
                 own = kept.get(parameters[name], {})
                 if slot in self.outputs:  # without a gradient there is no step
@@ -104,7 +129,6 @@ class TrainingStep:
         if len(steps) > 1 and self.rule.counts_steps:
             raise CaptureError(f"parameters are at different steps, {sorted(steps)}: start anew")
         if self.rule.counts_steps:
-            device = next(iter(parameters.values())).device
             state[STATE]["step"] = torch.tensor(max(steps, default=0.0), device=device)
         return state
 
@@ -144,7 +168,8 @@ def capture_step(
         gradients = autograd.grad(loss, parameters)
         parameters, optimizer_state = optimizer(parameters, gradients, optimizer_state)
 
-    Running it gives to the last bit what eager training gives with the fused optimizer. A
+    Running it gives to the last bit what eager training gives with the fused optimizer. Learning
+    rates are inputs, in the optimizer's state; all other settings are constants of the graph. A
     parameter that the loss does not depend on is not updated, as in eager.
 
     Args:
@@ -173,23 +198,29 @@ def capture_step(
         leaves = [given[Slot(PARAMETER, name)] for name in trained]
         with phase("backward"):
             found = torch.autograd.grad(value, leaves, allow_unused=True)
-        gradients = {n: g for n, g in zip(trained, found, strict=True) if g is not None}
+        gradients = {
+            name: relaid_like(gradient, leaf.detach())  # as autograd accumulates it
+            for name, leaf, gradient in zip(trained, leaves, found, strict=True)
+            if gradient is not None
+        }
         with phase("optimizer"), torch.no_grad():
             results |= _update(rule, given, gradients)
         results |= buffers
         outputs[:] = results
         return list(results.values())
 
-    module = capture(step, fake_inputs(tensors, inputs, dynamic_dims), tensors, inputs)
+    module = capture(step, fake_inputs(tensors, inputs, dynamic_dims), tensors, inputs, outputs)
     return TrainingStep(module, inputs, drop_unchanged_buffers(module, outputs), rule)
 
 
 def _optimizer_inputs(rule: OptimizerRule, model: nn.Module) -> tuple[list[Slot], list[Tensor]]:
     parameters = dict(model.named_parameters())
-    slots, tensors = [], []
+    device = next(iter(parameters.values())).device
+    slots = [Slot(STATE, f"{RATE}{i}") for i in range(len(rule.groups))]
+    tensors = [learning_rate(group.options["lr"], device) for group in rule.groups]
     if rule.counts_steps:
         slots.append(Slot(STATE, "step"))
-        tensors.append(torch.zeros((), device=next(iter(parameters.values())).device))
+        tensors.append(torch.zeros((), device=device))
     for group in rule.groups:
         for moment in rule.moments(group):
             for name in group.names:
@@ -206,7 +237,7 @@ def _update(
     step = None
     if rule.counts_steps:
         step = results[Slot(STATE, "step")] = given[Slot(STATE, "step")] + 1
-    for group in rule.groups:
+    for i, group in enumerate(rule.groups):
         names = [name for name in group.names if name in gradients]
         if not names:
             continue
@@ -217,6 +248,7 @@ def _update(
             [gradients[name] for name in names],
             [[given[key] for key in row] for row in keys],
             step,
+            given[Slot(STATE, f"{RATE}{i}")],
         )
         results |= {Slot(PARAMETER, n): p for n, p in zip(names, parameters, strict=True)}
         for row, values in zip(keys, moments, strict=True):

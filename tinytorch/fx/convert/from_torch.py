@@ -10,6 +10,7 @@ from torch import nn
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.convert.aten_module import AtenModule, UnsupportedAtenError
 from tinytorch.fx.convert.support import Support
+from tinytorch.fx.models import check_model
 
 REASONS_SHOWN = 10
 
@@ -24,6 +25,7 @@ def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
         inputs: a dict of keyword arguments, or a tuple of positional ones.
 
     Raises:
+        ModelError: it is no module, or its inputs are of another floating-point type.
         CaptureError: the model cannot be exported.
         UnsupportedAtenError: it has operators that TinyTorch has not; the message lists them.
 
@@ -32,6 +34,7 @@ def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
     >>> [y.shape for y in model(tinytorch.ones(4, 3))]
     [(4, 2)]
     """
+    check_model(model, inputs, trains=False)
     captured = capture_forward(model, inputs, decompose=True)
     support = Support()
     nodes = [

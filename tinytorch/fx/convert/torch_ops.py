@@ -53,7 +53,15 @@ def clip(a: Tensor, low: Any, high: Any) -> Tensor:
 
 
 def sub(a: Any, b: Any) -> Tensor:
+    a, b = _number(a, b), _number(b, a)
     return torch.sub(a, b) if isinstance(a, Tensor) else torch.rsub(b, a)
+
+
+def _number(x: Any, other: Any) -> Any:
+    """A bool as a number of the other operand's type: PyTorch subtracts no bool."""
+    if isinstance(x, Tensor) and x.dtype == torch.bool:
+        return x.to(other.dtype if isinstance(other, Tensor) else torch.int64)
+    return int(x) if isinstance(x, bool) else x
 
 
 def floor_or_same(a: Tensor) -> Tensor:
@@ -306,7 +314,10 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
 TORCH_OPS: dict[str, Callable[..., Any]] = {
     "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "exp": torch.exp,
     "expm1": torch.expm1, "log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt,
-    "sin": torch.sin, "cos": torch.cos, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "sin": torch.sin, "cos": torch.cos, "asin": torch.asin, "acos": torch.acos,
+    "atan": torch.atan, "atan2": _both(torch.atan2), "bitwise_and": torch.bitwise_and,
+    "bitwise_or": torch.bitwise_or, "bitwise_xor": torch.bitwise_xor, "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
     "erf": torch.erf, "relu": torch.relu, "floor": floor_or_same, "round": round_or_same,
     "logical_not": torch.logical_not, "add": torch.add, "sub": sub, "mul": torch.mul,
     "div": torch.div, "floor_divide": floor_divide, "remainder": torch.remainder,

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tinytorch.fx.capture.slots import UnrepeatableError
 from tinytorch.fx.diagnosis.observe import (
     ModelSubject,
     Observation,
@@ -29,6 +30,7 @@ from tinytorch.fx.diagnosis.reasons import Line, Reason, explain
 from tinytorch.fx.diagnosis.suspects import accuse, suspects
 from tinytorch.fx.diagnosis.tracers import Traced, quiet, trace_with
 from tinytorch.fx.models import Batch
+from tinytorch.fx.optimize.devices import devices_of, generators_kept
 
 DIAGNOSED = ("symbolic_trace", "export", "dynamo", "make_fx", "capture")
 WORKS, FAILS, WRONG = "works", "fails", "wrong"
@@ -135,7 +137,7 @@ def diagnose(model: nn.Module, inputs: Batch, tracers: Sequence[str] = DIAGNOSED
     >>> diagnose(model, (torch.ones(4, 2),), ["symbolic_trace", "capture"]).working()
     ['symbolic_trace', 'capture']
     """
-    with torch.random.fork_rng(devices=[]), quiet():
+    with generators_kept(devices_of(model)), quiet():
         tried, with_gradients = trials(inputs, lambda: ModelSubject(copy.deepcopy(model)))
         case = _Case(model, inputs, tried, with_gradients)
         verdicts = {name: case.judge(name) for name in tracers}
@@ -174,7 +176,10 @@ class _Case:
             seconds = perf_counter() - start
             found = observe(traced, self.tried[0], self.with_gradients)
         except Exception as error:  # tracers and models raise anything
-            return Verdict(name, FAILS, reason=explain(error), seconds=perf_counter() - start)
+            unstable = isinstance(error, UnrepeatableError)
+            known = isinstance(getattr(error, "reason", None), Reason)
+            reason = self._unstable_reason() if unstable and not known else explain(error)
+            return Verdict(name, FAILS, reason=reason, seconds=perf_counter() - start)
         if name == "dynamo":
             seconds = perf_counter() - start
         verdict = Verdict(name, WORKS, seconds=seconds)

@@ -104,6 +104,9 @@ UNKNOWN = ("the tracer raised an error", "see the error itself")
 
 def explain(error: BaseException) -> Reason:
     """The reason behind an error of a tracer or of a model under one."""
+    own = getattr(error, "reason", None)  # of one of our own errors
+    if isinstance(own, Reason):
+        return own
     message = f"{type(error).__name__}: {error}"
     short = next((line for line in str(error).splitlines() if line.strip()), "")
     found = ((text, fix) for pattern, text, fix in PATTERNS if re.search(pattern, message))

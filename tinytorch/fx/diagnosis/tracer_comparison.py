@@ -13,6 +13,7 @@ from tinytorch.fx.diagnosis.diagnosis import WORKS, Diagnosis, Verdict, diagnose
 from tinytorch.fx.diagnosis.observe import ModelSubject, Trial, difference, observe
 from tinytorch.fx.diagnosis.tracers import TRACERS, quiet, trace_with
 from tinytorch.fx.models import Batch
+from tinytorch.fx.optimize.devices import devices_of, generators_kept
 
 #: By tracer: what its graph is made of and what that loses, for any model.
 NATURE: dict[str, tuple[str, str]] = {
@@ -93,7 +94,7 @@ def compare_tracers(model: nn.Module, inputs: Batch) -> TracerTable:
     """
     found = diagnose(model, inputs, tuple(TRACERS))
     rows = {}
-    with quiet(), torch.random.fork_rng(devices=[]):
+    with quiet(), generators_kept(devices_of(model)):
         for name, verdict in found.verdicts.items():
             works = verdict.status == WORKS
             rows[name] = Row(

@@ -30,6 +30,7 @@ from tinytorch.fx.capture.slots import (
     model_slots,
 )
 from tinytorch.fx.models import Batch, call
+from tinytorch.fx.optimize.devices import devices_of, generators_kept
 
 
 class Traced:
@@ -200,7 +201,7 @@ class _Joint(torch.autograd.Function):
             given[slot.name] if slot.role == TANGENT else value
             for slot, value in zip(ctx.joint.inputs, ctx.arguments, strict=True)
         ]
-        with torch.random.fork_rng(devices=[]):
+        with generators_kept():
             torch.set_rng_state(ctx.generator)
             found = dict(zip(ctx.joint.outputs, ctx.joint.module(*arguments), strict=True))
         return (None, None, None, None, *(found.get(slot) for slot in ctx.leaves))
@@ -263,7 +264,7 @@ def trace_with(name: str, model: nn.Module, inputs: Batch) -> Traced:
     if name not in TRACERS:
         raise KeyError(f"there is no tracer {name!r}; there are {', '.join(TRACERS)}")
     before = {name: b.detach().clone() for name, b in model.named_buffers()}
-    with quiet(), torch.random.fork_rng(devices=[]):
+    with quiet(), generators_kept(devices_of(model)):
         traced = TRACERS[name](model, _copied(inputs))
     with torch.no_grad():  # a run on real tensors has written them
         for buffer_name, buffer in model.named_buffers():

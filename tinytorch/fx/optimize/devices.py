@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from tinytorch.errors import TinyTorchError
 
@@ -70,7 +73,46 @@ def resolve_device(name: str | torch.device = "auto", *, fallback: bool = False)
 
 def synchronize(device: torch.device) -> None:
     """Wait until a device has done what it was given; the CPU always has."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
+    if device.type != "cpu":
+        _backend(device).synchronize(*_index(device))
+
+
+def devices_of(module: nn.Module) -> set[torch.device]:
+    """The devices of a module's parameters and buffers."""
+    return {t.device for t in (*module.parameters(), *module.buffers())}
+
+
+@contextmanager
+def generators_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
+    """After the block, the random generators of the CPU and of these devices are as before."""
+    others = {d for d in devices if d.type not in ("cpu", "meta")}
+    host = torch.get_rng_state()
+    states = [(d, _backend(d).get_rng_state(*_index(d))) for d in others]
+    try:
+        yield
+    finally:
+        torch.set_rng_state(host)
+        for device, state in states:
+            _backend(device).set_rng_state(state, *_index(device))
+
+
+def seed_generators(seed: int, devices: Iterable[torch.device] = ()) -> None:
+    """Seed the random generators of the CPU and of these devices, and of no other."""
+    torch.set_rng_state(_seeded(torch.device("cpu"), seed))
+    for device in {d for d in devices if d.type not in ("cpu", "meta")}:
+        _backend(device).set_rng_state(_seeded(device, seed), *_index(device))
+
+
+def _seeded(device: torch.device, seed: int) -> Tensor:
+    """The state of a generator with this seed. `torch.manual_seed` would seed all devices."""
+    return torch.Generator(device).manual_seed(seed).get_state()
+
+
+def _backend(device: torch.device) -> Any:
+    """The module of torch for a kind of device: torch.cuda, torch.mps, or a plugged-in one."""
+    return torch.get_device_module(device)
+
+
+def _index(device: torch.device) -> tuple[torch.device, ...]:
+    """MPS is one device, and its functions take none."""
+    return () if device.type == "mps" else (device,)

@@ -39,9 +39,11 @@ class OptimizedModule(nn.Module):
         self.names = tuple(inputs) if isinstance(inputs, dict) else None
         # not as modules: the graphs hold no state beside the model's
         object.__setattr__(self, "graphs", graphs)
+        object.__setattr__(self, "_last", (None, []))
         nn.Module.train(self, model.training and not frozen)
 
     graphs: dict[str, torch.fx.GraphModule]
+    _last: tuple[torch.fx.GraphModule | None, list[tuple[torch.fx.Node, Any]]]
 
     def train(self, mode: bool = True) -> OptimizedModule:
         """Choose between the training and the evaluation graph.
@@ -80,22 +82,41 @@ class OptimizedModule(nn.Module):
         self, module: torch.fx.GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> dict[str, Any]:
         """The keyword arguments in the order of the capture."""
-        if set(kwargs) != set(self.names or ()) or (args and self.names):
+        if (kwargs or self.names) and (
+            set(kwargs) != set(self.names or ()) or (args and self.names)
+        ):
             wanted = f"({', '.join(f'{n}=...' for n in self.names)})" if self.names else "(...)"
             raise OptimizedModuleError(
                 f"captured as a call with {wanted}, but called with {len(args)} positional "
                 f"arguments and the keywords {', '.join(kwargs) or 'none'}"
             )
-        kwargs = {name: kwargs[name] for name in self.names or ()}
-        placeholders = module.graph.find_nodes(op="placeholder")
-        leaves = tree_leaves((args, kwargs))
-        if len(leaves) != len(placeholders):
+        if self.names is not None:
+            kwargs = {name: kwargs[name] for name in self.names}
+        leaves = args if self.names is None else tuple(kwargs.values())
+        expected = self._expected(module)
+        if len(leaves) != len(expected) or any(map(_is_nested, leaves)):
+            leaves = tuple(tree_leaves((args, kwargs)))
+        if len(leaves) != len(expected):
             raise OptimizedModuleError(
-                f"captured with {len(placeholders)} inputs, but called with {len(leaves)}"
+                f"captured with {len(expected)} inputs, but called with {len(leaves)}"
             )
-        for node, leaf in zip(placeholders, leaves, strict=True):
+        is_watched = self.frozen and torch.is_grad_enabled()
+        for (node, described), leaf in zip(expected, leaves, strict=True):
+            if described is not None and isinstance(leaf, Tensor):
+                same = (leaf.dtype, leaf.device, leaf.shape) == described
+                if same and not (is_watched and leaf.requires_grad):
+                    continue
             self._check_input(node, leaf)
         return kwargs
+
+    def _expected(self, module: torch.fx.GraphModule) -> list[tuple[torch.fx.Node, Any]]:
+        """The placeholders of a graph; dtype, device and shape of those whose sizes are fixed."""
+        last, found = self._last
+        if last is not module:  # the mode has changed, or a pass was undone
+            nodes = module.graph.find_nodes(op="placeholder")
+            found = [(n, _described(n.meta["val"])) for n in nodes]
+            object.__setattr__(self, "_last", (module, found))
+        return found
 
     def _check_input(self, node: torch.fx.Node, given: Any) -> None:
         expected = node.meta["val"]
@@ -121,3 +142,14 @@ class OptimizedModule(nn.Module):
                 f"{node.name} requires a gradient, which a frozen module does not compute; call it "
                 "under no_grad, or optimize with frozen=False"
             )
+
+
+def _is_nested(value: Any) -> bool:
+    return not isinstance(value, Tensor) and isinstance(value, (tuple, list, dict))
+
+
+def _described(expected: Any) -> tuple[torch.dtype, torch.device, torch.Size] | None:
+    """What a tensor must be; None where a size is open, or for what is no tensor."""
+    if not isinstance(expected, Tensor) or not all(isinstance(n, int) for n in expected.shape):
+        return None
+    return expected.dtype, expected.device, expected.shape

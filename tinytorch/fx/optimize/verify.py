@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
+from tinytorch.fx.capture.comparison import difference, largest
 from tinytorch.fx.models import call
+from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
+from tinytorch.fx.semantics.buffers import buffers_kept
 from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.ir import GraphError
-from tinytorch.graph.passes.manager import TOLERANCES
 
-EXACT = (0.0, 0.0)
 WORSE = 4.0  # times the error of the original against float64 that a change may make
 
 
@@ -71,28 +71,15 @@ def observe(
     inputs = tree_map(lambda x: x.detach().clone() if isinstance(x, Tensor) else x, batch)
     tensors = [x for x in tree_leaves(inputs) if isinstance(x, Tensor)]
     buffers = list(state.buffers())
-    with preserved(buffers), torch.set_grad_enabled(gradients):
-        torch.manual_seed(seed)
+    devices = devices_of(state)
+    with generators_kept(devices), buffers_kept(buffers), torch.set_grad_enabled(gradients):
+        seed_generators(seed, devices)
         leaves, spec = tree_flatten(call(module, inputs))
         results = [x for x in leaves if isinstance(x, Tensor)]
         after = [b.clone() for b in buffers]
         generator = torch.get_rng_state()
         found = _gradients(results, list(state.parameters()), seed) if gradients else []
     return Behaviour(spec, leaves, _sharing(results, tensors), tensors, after, generator, found)
-
-
-@contextmanager
-def preserved(buffers: Sequence[Tensor]) -> Iterator[None]:
-    """After the block, these tensors and torch's generators are as they were before."""
-    before = [b.detach().clone() for b in buffers]
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices=devices):
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for buffer, old in zip(buffers, before, strict=True):
-                    buffer.copy_(old)
 
 
 def _gradients(
@@ -148,20 +135,9 @@ def _check(what: str, found: Any, expected: Any) -> None:
         )
     if not what.startswith("gradient") and found.stride() != expected.stride():
         raise GraphError(f"{what} has strides {found.stride()}, and had {expected.stride()}")
-    rtol, atol = _tolerance(expected)
-    if not torch.allclose(found, expected, rtol, atol, equal_nan=True):
-        worst = (found.double() - expected.double()).abs().max().item()
-        raise GraphError(f"{what} differs by up to {worst:.3g}, beyond rounding ({atol:.3g})")
-
-
-def _tolerance(expected: Tensor) -> tuple[float, float]:
-    """(rtol, atol), as for single passes; atol grows with the largest value."""
-    if not expected.is_floating_point() or not expected.numel():
-        return EXACT
-    kind = str(expected.dtype).removeprefix("torch.")
-    rtol, atol = TOLERANCES.get(kind, TOLERANCES["float16"])
-    finite = expected[expected.isfinite()].abs()
-    return rtol, atol * max(1.0, finite.max().item() if finite.numel() else 0.0)
+    why = difference(found, expected, max(1.0, largest(expected)))
+    if why is not None:
+        raise GraphError(f"{what} {why}, beyond rounding")
 
 
 def other_values(batch: Any, seed: int) -> Any:
@@ -225,7 +201,7 @@ def accuracy(model: nn.Module, batch: Any, original: Any, optimized: Any) -> Acc
     state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     args, kwargs = ((), batch) if isinstance(batch, dict) else (_as_tuple(batch), None)
     exact = {name: doubled(tensor) for name, tensor in state.items()}
-    with torch.no_grad(), preserved([]):
+    with torch.no_grad(), generators_kept(devices_of(model)):
         result = functional_call(model, exact, *tree_map(doubled, (args, kwargs)))
     reference = _floats(result)
     errors = []
@@ -244,5 +220,8 @@ def _floats(result: Any) -> list[Tensor]:
 
 
 def _error(found: Tensor, exact: Tensor) -> float:
-    scale = exact.abs().max().item() if exact.numel() else 0.0
-    return (found.double() - exact).abs().max().item() / scale if scale else 0.0
+    """The largest error relative to the largest value; where both are the same infinity it is 0."""
+    a, b = found.detach().cpu().double(), exact.detach().cpu().double()
+    scale = largest(b)
+    gap = (a - b).abs().masked_fill((a == b) | (a.isnan() & b.isnan()), 0.0)
+    return gap.max().item() / scale if scale and gap.numel() else 0.0

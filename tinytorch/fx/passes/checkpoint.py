@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.fx
 
 from tinytorch.fx.profile.liveness import storages, timeline
-from tinytorch.fx.recompute.frontier import Budget, find_frontier
+from tinytorch.fx.recompute.frontier import Budget, bytes_of, find_frontier
 from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
 from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.graph.ir import GraphError
@@ -47,7 +47,7 @@ class Checkpoint(OptimizationPass):
     def verify(self, before: torch.fx.Graph, after: torch.fx.Graph) -> None:
         super().verify(before, after)
         whole, peak = (timeline(_module(graph)).peak for graph in (before, after))
-        limit = int(self.budget * whole) if isinstance(self.budget, float) else self.budget
+        limit = bytes_of(self.budget, whole)
         if peak > limit:
             raise GraphError(f"the peak is {peak} bytes and not within the budget of {limit}")
 

@@ -16,9 +16,9 @@ from tinytorch.graph.passes.base import OptimizationPass, register_pass
 from tinytorch.graph.semantics import Semantics
 
 IN_PLACE: dict[Any, Any] = {
-    aten._fused_adam.default: aten._fused_adam_.default,
-    aten._fused_adamw.default: aten._fused_adamw_.default,
-    aten._fused_sgd.default: aten._fused_sgd_.default,
+    aten._fused_adam.tensor_lr: aten._fused_adam_.tensor_lr,
+    aten._fused_adamw.tensor_lr: aten._fused_adamw_.tensor_lr,
+    aten._fused_sgd.tensor_lr: aten._fused_sgd_.tensor_lr,
 }
 FUNCTIONAL_NORM = aten._native_batch_norm_legit_functional.default
 STATISTICS = (3, 4)  # positions of running mean and variance, among its arguments and results

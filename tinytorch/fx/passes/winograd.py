@@ -17,7 +17,7 @@ class Winograd(LayerPass):
     """Runs 3x3 convolutions of stride 1 and padding 1 by Winograd's F(m, 3), in TinyTorch's kernel.
 
     F(2, 3) multiplies 4 times for a result instead of 9, F(4, 3) 2.25 times. How large the rounding
-    errors are stands in `tinytorch.backends.optimized.conv.winograd`: those of F(2, 3) were no
+    errors are in `tinytorch.backends.optimized.conv.winograd`: those of F(2, 3) were no
     larger than those of the direct sum, of F(4, 3) several times as large. Not among the default
     passes; it belongs before "onednn". A layer is changed only where that beats oneDNN's packed
     convolution.

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from tinytorch.fx.optimize.devices import synchronize
+
 COPY_BYTES = 64 << 20
 COPIES = 5
 
@@ -33,11 +35,10 @@ class HostClock(Clock):
     """For the CPU, and for devices without timed events: everything is waited for."""
 
     def __init__(self, device: torch.device) -> None:
-        self._synchronize = torch.mps.synchronize if device.type == "mps" else None
+        self.device = device
 
     def stamp(self) -> float:
-        if self._synchronize is not None:
-            self._synchronize()
+        synchronize(self.device)
         return time.perf_counter()
 
     def wait(self) -> None:
@@ -48,15 +49,20 @@ class HostClock(Clock):
 
 
 class CudaClock(Clock):
-    """CUDA events: the host runs ahead as it does without profiling."""
+    """CUDA events on a device, which need not be the current one: the host runs ahead as it does
+    without profiling."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
 
     def stamp(self) -> torch.cuda.Event:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
+        with torch.cuda.device(self.device):
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record(torch.cuda.current_stream(self.device))
         return event
 
     def wait(self) -> None:
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(self.device)
 
     def seconds(self, start: torch.cuda.Event, end: torch.cuda.Event) -> float:
         return float(start.elapsed_time(end)) / 1e3
@@ -64,7 +70,7 @@ class CudaClock(Clock):
 
 def clock_of(device: torch.device) -> Clock:
     """The clock for a device."""
-    return CudaClock() if device.type == "cuda" else HostClock(device)
+    return CudaClock(device) if device.type == "cuda" else HostClock(device)
 
 
 def copy_bandwidth(device: torch.device) -> float:

@@ -29,7 +29,7 @@ class Storages:
     Attributes:
         sizes: bytes of each.
         made: for each node the storages that exist from it on.
-        held: for each node all storages that its value stands in.
+        held: for each node all storages that its value is in.
         external: of inputs and constants: they are there before, and stay.
         values: for each node its value, with fake tensors.
     """
@@ -41,7 +41,7 @@ class Storages:
     values: dict[torch.fx.Node, Any] = field(default_factory=dict)
 
     def read(self, node: torch.fx.Node) -> set[int]:
-        """The storages that the arguments of a node stand in."""
+        """The storages that the arguments of a node are in."""
         return {s for a in node.all_input_nodes for s in self.held[a]}
 
     @property

@@ -8,7 +8,8 @@ allocator keeps the account; see `measure_peak`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,11 +106,31 @@ def measure_peak(function: Callable[[], Any], existing: Any, device: torch.devic
     """Peak memory of a call, above what exists before.
 
     On CUDA the allocator says it, rounding to its blocks and workspaces of kernels included; on
-    other devices a `MemoryMeter`.
+    other devices a `MemoryMeter`. Gradients of the tensors there are put aside meanwhile: one that
+    is accumulated into is not allocated, and would not be counted.
 
     Args:
         existing: tensors that are there before; what the function is given.
     """
+    existing = _listed(existing)
+    with _gradients_aside(existing):
+        return _measure(function, existing, device)
+
+
+@contextmanager
+def _gradients_aside(existing: Any) -> Iterator[None]:
+    leaves = [t for t in tree_leaves(existing) if isinstance(t, Tensor) and t.is_leaf]
+    before = [t.grad for t in leaves]
+    for leaf in leaves:
+        leaf.grad = None
+    try:
+        yield
+    finally:
+        for leaf, gradient in zip(leaves, before, strict=True):
+            leaf.grad = gradient
+
+
+def _measure(function: Callable[[], Any], existing: Any, device: torch.device) -> PeakMemory:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         before = torch.cuda.memory_allocated(device)

@@ -274,7 +274,17 @@ def _updated(captured: Captured) -> dict[Node, str]:
     return {n: slot.role for slot, n in slots if slot.role in (PARAMETER, STATE)}
 
 
-class _Timed(torch.fx.Interpreter):
+class _Freeing(torch.fx.Interpreter):
+    """Frees a value that nothing uses at once, as generated code does."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        for node in module.graph.nodes:
+            if node.op.startswith("call") and not node.users:
+                self.user_to_last_uses.setdefault(node, []).append(node)
+
+
+class _Timed(_Freeing):
     """Takes a stamp before and behind each call."""
 
     def __init__(self, module: torch.fx.GraphModule, clock: Clock) -> None:
@@ -291,7 +301,7 @@ class _Timed(torch.fx.Interpreter):
         return result
 
 
-class _Metered(torch.fx.Interpreter):
+class _Metered(_Freeing):
     """Reads the meter at each node, its result there and its inputs not yet freed."""
 
     def __init__(self, module: torch.fx.GraphModule, meter: MemoryMeter) -> None:
@@ -305,7 +315,7 @@ class _Metered(torch.fx.Interpreter):
         return result
 
 
-class _CudaWatched(torch.fx.Interpreter):
+class _CudaWatched(_Freeing):
     """Asks the allocator for the peak within each node."""
 
     def __init__(self, module: torch.fx.GraphModule, device: torch.device) -> None:

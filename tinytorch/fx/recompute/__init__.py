@@ -1,1 +1,10 @@
-"""Less memory for more arithmetic: which activations to compute again, and the rewritten graph."""
+"""Less memory for more arithmetic: which activations to compute again, and the rewritten graph.
+
+problem.py         the graph as a problem, and what a plan takes, to the byte
+segments.py        the graph as a chain of segments; segment_search.py: dynamic programming over it
+mutwo.py           muTWO's greedy choice; mincut.py: PyTorch's own
+frontier.py        all strategies together; what is within a budget
+known.py           frontiers that were found before, on disk; announce.py: how far a search is
+rewrite.py         a plan becomes a graph; partition.py: cut into forward and backward
+checkpointing.py   the model that trains within a budget
+"""

@@ -25,9 +25,16 @@ from tinytorch.bench.units import format_bytes
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.capture.slots import BUFFER, batch_slots, model_slots
-from tinytorch.fx.models import Batch
+from tinytorch.fx.models import Batch, check_model
 from tinytorch.fx.profile.liveness import storages
-from tinytorch.fx.recompute.frontier import STRATEGIES, Budget, Frontier, find_frontier
+from tinytorch.fx.recompute.announce import Announced
+from tinytorch.fx.recompute.frontier import (
+    STRATEGIES,
+    Budget,
+    Frontier,
+    find_frontier,
+    parse_budget,
+)
 from tinytorch.fx.recompute.partition import Partition, partition
 from tinytorch.fx.recompute.problem import Plan, Problem
 from tinytorch.fx.recompute.rewrite import rewrite
@@ -154,7 +161,7 @@ class Checkpointed(nn.Module):
     ) -> None:
         super().__init__()
         self.model = model
-        self.budget = budget
+        self.budget = parse_budget(budget)
         # not registered as a module again: the names of parameters stay
         self._traced = [model if select is None else _Selected(model, select)]
         self._passes = list(passes)
@@ -216,7 +223,10 @@ class Checkpointed(nn.Module):
         held = sum(n.meta["val"].untyped_storage().nbytes() for n in copied)
         found = storages(joint.module)
         problem = Problem(joint.module.graph, found, semantics, held_bytes=held)
-        frontier = find_frontier(joint.module, problem, self._strategies)
+        with Announced("searching what to compute again") as progress:
+            frontier = find_frontier(
+                joint.module, problem, self._strategies, progress=progress, remember=True
+            )
         plan = frontier.within(self.budget)
         rewrite(problem, plan)
         joint.module.recompile()
@@ -237,8 +247,9 @@ def checkpoint(
     Args:
         model: with parameters that require gradients; it is shared, not copied.
         inputs: what it is called with: a dict of keyword arguments or a tuple; only shapes count.
-        budget: bytes beyond parameters, buffers and batch, gradients included; or as a float a
-            fraction of what the forward and backward take when nothing is computed again.
+        budget: bytes beyond parameters, buffers and batch, gradients included (an integer, or
+            "512MiB"); or as a float a fraction of what the forward and backward take when nothing
+            is computed again. The search for a plan is kept on disk.
         select: what of the model's result is used, as `lambda out: out.loss`. The backward starts
             from all that is returned, so large outputs that nothing is computed from cost memory.
         passes: on the joint graph before anything is chosen, as `ChunkedCrossEntropy`.
@@ -250,8 +261,10 @@ def checkpoint(
 
     Raises:
         CaptureError: the model cannot be captured; `diagnose` says more.
-        RecomputeError: the budget cannot be met; the message says the lowest that can.
+        RecomputeError: the budget is none, or cannot be met; the message says the lowest that can.
+        ModelError: the model has nothing to train, or its inputs are of another dtype.
     """
+    check_model(model, inputs)
     made = Checkpointed(model, budget, select, passes, strategies)
     made.train(model.training)
     made.compiled(inputs)

@@ -7,20 +7,69 @@ the budget that is asked for: a lower budget never gives a higher peak, nor a ch
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch.fx
 
 from tinytorch.bench.units import format_bytes
+from tinytorch.fx.recompute import known
 from tinytorch.fx.recompute.mincut import min_cut_plans
 from tinytorch.fx.recompute.mutwo import greedy_plans
 from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
 from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.fx.recompute.segment_search import segment_plans
 
-Budget = int | float  # bytes, or as a float a fraction of the peak with everything kept
+#: Bytes; or as a float a fraction of the peak with everything kept; or as a text either: "512MiB".
+Budget = int | float | str
+UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30,
+         "kb": 10**3, "mb": 10**6, "gb": 10**9}  # fmt: skip
+
+
+def parse_budget(budget: Budget) -> int | float:
+    """Bytes, or a fraction above 0 and up to 1; what is neither is refused before any work.
+
+    >>> parse_budget("512MiB"), parse_budget("0.5"), parse_budget(4096)
+    (536870912, 0.5, 4096)
+
+    Raises:
+        RecomputeError: it is neither.
+    """
+    given: int | float | None = None
+    if isinstance(budget, str):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", budget.strip())
+        if match is not None and match[2].lower() in UNITS:
+            is_fraction = not match[2] and "." in match[1]
+            given = (
+                float(match[1]) if is_fraction else int(float(match[1]) * UNITS[match[2].lower()])
+            )
+    elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
+        given = budget
+    if given is None:
+        raise RecomputeError(
+            f"{budget!r} is no budget: bytes (536870912 or '512MiB'), or a fraction of keeping "
+            "everything (0.5)"
+        )
+    if isinstance(given, float) and not 0 < given <= 1:
+        raise RecomputeError(
+            f"a budget of {given:g} is a fraction, which is above 0 and at most 1 (0.5 is half of "
+            f"keeping everything); for bytes give an integer or a unit ('{given:g}GiB')"
+        )
+    if given <= 0:
+        raise RecomputeError(f"a budget of {given} bytes: it must be above 0")
+    return given
+
+
+def bytes_of(budget: Budget, whole: int) -> int:
+    """A budget in bytes, where keeping everything takes `whole`."""
+    parsed = parse_budget(budget)
+    return int(parsed * whole) if isinstance(parsed, float) else parsed
+
+
 Strategy = Callable[[torch.fx.GraphModule, Problem], Iterable[frozenset[int]]]
+
+Progress = Callable[[str], None]
 
 STRATEGIES: dict[str, Strategy] = {
     "segments": lambda module, problem: segment_plans(problem),
@@ -59,13 +108,13 @@ class Frontier:
             RecomputeError: no plan is; the message says the lowest budget that can be met.
         """
         whole = self.everything.peak
-        limit = int(budget * whole) if isinstance(budget, float) else budget
+        limit = bytes_of(budget, whole)
         fitting = [plan for plan in self.plans if plan.peak <= limit]
         if not fitting:
             lowest = self.plans[0].peak
             raise RecomputeError(
-                f"a budget of {limit} bytes ({limit / whole:.1%} of everything kept) cannot be "
-                f"met; the lowest that can is {lowest} ({format_bytes(lowest)}, "
+                f"a budget of {format_bytes(limit)} ({limit / whole:.1%} of everything kept) "
+                f"cannot be met; the lowest that can is {lowest} bytes ({format_bytes(lowest)}, "
                 f"{lowest / whole:.1%})"
             )
         return fitting[-1]
@@ -75,28 +124,48 @@ def find_frontier(
     module: torch.fx.GraphModule,
     problem: Problem,
     strategies: Iterable[str] = tuple(STRATEGIES),
+    *,
+    progress: Progress = lambda what: None,
+    remember: bool = False,
 ) -> Frontier:
     """Let all strategies propose plans, and improve the best of them.
 
     Args:
         module: with the graph of the problem.
         strategies: names in STRATEGIES.
+        progress: is told what is being done, each time that it changes.
+        remember: take the frontier from disk if the same problem was solved before.
 
     Raises:
         KeyError: there is no strategy of this name.
     """
+    strategies = tuple(strategies)
+    path = known.file_of(problem, strategies) if remember else None
+    if path is not None and (found := known.load(path, problem)) is not None:
+        return Frontier(*found)
     everything = problem.simulate(problem.everything, "everything")
     pool = [everything]
     count = {}
     for name in strategies:
-        proposals = [problem.simulate(k, name) for k in STRATEGIES[name](module, problem)]
+        proposals: list[Plan] = []
+        for kept in STRATEGIES[name](module, problem):
+            progress(f"{name}: {len(proposals)} plans")
+            proposals.append(problem.simulate(kept, name))
         count[name] = len(proposals)
         pool += proposals
+    progress("the lowest peak")
     pool += _lower(problem, min(pool, key=lambda plan: plan.peak))
     steps = _spaced(_not_beaten(pool), int(SPACING * everything.peak))
-    plans = _not_beaten([*pool, *_improved(problem, steps)])
+    better = []
+    for plan in _improved(problem, steps):
+        better.append(plan)
+        progress(f"improving plans: {len(better)} of {len(steps)}")
+    plans = _not_beaten([*pool, *better])
     used = [plan.source for plan in plans]
-    return Frontier(plans, {name: (n, used.count(name)) for name, n in count.items()})
+    frontier = Frontier(plans, {name: (n, used.count(name)) for name, n in count.items()})
+    if path is not None:
+        known.save(path, frontier.plans, frontier.proposed)
+    return frontier
 
 
 def _not_beaten(plans: Iterable[Plan]) -> list[Plan]:

@@ -8,10 +8,11 @@ byte, in milliseconds, without rewriting the graph: plans are measured, not esti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch.fx
 
@@ -67,12 +68,43 @@ class Plan:
     source: str = ""
 
 
+class Again(NamedTuple):
+    """An op that may be computed again.
+
+    Attributes:
+        needs: storages it reads that may be missing.
+        reads: all that it reads and a view knows.
+        makes: storages.
+        born: what it makes: bytes, and by which key `Walk.last` knows it.
+        cost, flops: of it.
+    """
+
+    needs: tuple[int, ...]
+    reads: tuple[int, ...]
+    makes: tuple[int, ...]
+    born: tuple[tuple[int, int], ...]
+    cost: float
+    flops: int
+
+
+class View(NamedTuple):
+    """A part of the backward as `walk` reads it, thousands of times.
+
+    Attributes:
+        events: bytes before and during each op, apart from what a plan says, and which of the known
+            storages it reads. Neighbours that read none are one event.
+        open: the storages that a plan may leave out, each with the op that computes it again.
+    """
+
+    events: list[tuple[int, int, tuple[int, ...]]]
+    open: dict[int, Again]
+
+
 @dataclass
 class Walk:
     """The backward under a plan, or a part of it, event by event.
 
     Attributes:
-        positions: for each event the op of the backward that it belongs to.
         live: bytes that do not depend on the plan, at each event.
         born: what is computed again: event, bytes, and by which key `last` knows it.
         last: the last event at which a storage of the forward (or what was computed again for it,
@@ -80,12 +112,19 @@ class Walk:
         cost, flops: of what is computed again.
     """
 
-    positions: list[int] = field(default_factory=list)
-    live: list[int] = field(default_factory=list)
-    born: list[tuple[int, int, int]] = field(default_factory=list)
-    last: dict[int, int] = field(default_factory=dict)
-    cost: float = 0.0
-    flops: int = 0
+    live: list[int]
+    born: list[tuple[int, int, int]]
+    last: dict[int, int]
+    cost: float
+    flops: int
+
+    def change(self) -> list[int]:
+        """How the bytes of what is computed again change at each event, and after the last."""
+        change = [0] * (len(self.live) + 1)
+        for event, size, key in self.born:
+            change[event] += size
+            change[self.last[key] + 1] -= size
+        return change
 
 
 class Problem:
@@ -305,35 +344,85 @@ class Problem:
 
     # -- what a plan does --------------------------------------------------------------------------
 
-    def walk(self, kept: frozenset[int] | set[int], first: int = 0, end: int | None = None) -> Walk:
-        """Go through the ops `first` to `end` of the backward under a plan."""
+    def view(
+        self, positions: range, outside: Sequence[int], closed: Set[int], known: Set[int]
+    ) -> View:
+        """A part of the backward, prepared for `walk`.
+
+        Args:
+            positions: of the backward's ops.
+            outside: bytes at each of them that come from elsewhere.
+            closed: storages that are kept whatever a plan says.
+            known: storages whose last use matters.
+        """
         shift = len(self.sizes)
-        walk = Walk()
-        again: set[int] = set()
-        positions, live, last = walk.positions, walk.live, walk.last
-        for position in range(first, len(self.backward) if end is None else end):
+        again: dict[int, Again] = {}
+        for s, op in self.made_by.items():
+            if s not in closed:
+                again[s] = Again(
+                    tuple(r for r in op.reads if r in self.made_by and r not in closed),
+                    tuple(r for r in op.reads if r in known or r in self.made_by),
+                    op.makes,
+                    tuple((self.sizes[m], m + shift) for m in op.makes),
+                    op.cost,
+                    op.flops,
+                )
+        events: list[tuple[int, int, tuple[int, ...]]] = []
+        for position, more in zip(positions, outside, strict=True):
             before, during = self.backward_live[position]
-            reads = self.backward[position].reads
+            found = self.backward[position].reads
+            reads = tuple(s for s in found if s in known or s in again)
+            if not reads and events and not events[-1][2]:  # nothing happens: the most counts
+                events[-1] = (0, max(during + more, events[-1][1]), ())
+            else:
+                events.append((before + more, during + more, reads))
+        return View(events, again)
+
+    def walk(self, view: View, kept: frozenset[int]) -> Walk:
+        """Go through a part of the backward under a plan."""
+        shift, ops = len(self.sizes), view.open
+        live: list[int] = []
+        born: list[tuple[int, int, int]] = []
+        last: dict[int, int] = {}
+        again: set[int] = set()
+        cost, flops = 0.0, 0
+        for before, during, reads in view.events:
             for s in reads:
-                if not self.is_missing(s, kept, again):
+                if s in kept or s in again or s not in ops:
                     continue
-                for op in self.chain(s, kept, again):
+                pending = [s]
+                while pending:
+                    t = pending[-1]
+                    if t in again:
+                        pending.pop()
+                        continue
+                    op = ops[t]
+                    missing = [r for r in op.needs if r not in kept and r not in again]
+                    if missing:
+                        pending += missing
+                        continue
+                    pending.pop()
+                    again.update(op.makes)
                     event = len(live)
-                    positions.append(position)
                     live.append(before)
                     for r in op.reads:
-                        last[r if r in kept or r not in self.made_by else r + shift] = event
-                    for m in op.makes:
-                        last[m + shift] = event
-                        walk.born.append((event, self.sizes[m], m + shift))
-                    walk.cost += op.cost
-                    walk.flops += op.flops
+                        last[r if r in kept or r not in ops else r + shift] = event
+                    for size, key in op.born:
+                        last[key] = event
+                        born.append((event, size, key))
+                    cost += op.cost
+                    flops += op.flops
             event = len(live)
-            positions.append(position)
             live.append(during)
             for s in reads:
-                last[s if s in kept or s not in self.made_by else s + shift] = event
-        return walk
+                last[s if s in kept or s not in ops else s + shift] = event
+        return Walk(live, born, last, cost, flops)
+
+    @cached_property
+    def whole_view(self) -> View:
+        """The whole backward."""
+        count = len(self.backward)
+        return self.view(range(count), [0] * count, set(), self.born.keys())
 
     def is_missing(self, s: int, kept: frozenset[int] | set[int], again: set[int]) -> bool:
         """A storage of the forward that is not kept, and not yet computed again."""
@@ -361,16 +450,13 @@ class Problem:
     def simulate(self, kept: Iterable[int], source: str = "") -> Plan:
         """What a plan takes: its peak to the byte, and what is computed again."""
         plan = frozenset(kept) | self.fixed
-        walk = self.walk(plan)
-        change = [0] * (len(walk.live) + 1)
-        for event, size, key in walk.born:
-            change[event] += size
-            change[walk.last[key] + 1] -= size
+        walk = self.walk(self.whole_view, plan)
+        change = walk.change()
         for s, event in walk.last.items():
             if s in self.born and s not in self.results:
                 change[0] += self.sizes[s]
                 change[event + 1] -= self.sizes[s]
-        backward = max(map(int.__add__, walk.live, accumulate(change[:-1])), default=0)
+        backward = max(map(int.__add__, walk.live, accumulate(change)), default=0)
         stays = self.kept_in_forward(walk.last)
         forward = max(map(int.__add__, self.forward_live, stays), default=0)
         return Plan(plan, max(forward, backward), walk.cost, walk.flops, source)

@@ -15,7 +15,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from tinytorch.fx.recompute.problem import Op, Problem
+from tinytorch.fx.recompute.problem import Op, Problem, View
 
 SMALL = 0.02  # of a large storage: what is smaller may cross a cut
 LONG = 0.3  # of the forward: what lives longer, such as a mask, does not bind segments together
@@ -81,6 +81,7 @@ class Segments:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.ends = self._cuts()
+        self._views: dict[tuple[int, int], View] = {}
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -207,28 +208,30 @@ class Segments:
         own = p.kept_in_forward([s for s in storages if s in p.needed])
         return tuple(self._forward_live[i] - own[i] for i in ops)
 
+    def _view(self, run: Run) -> View:
+        """A run as `Problem.walk` reads it; found by its ends, since hashing a run takes longer."""
+        found = self._views.get((run.first, run.end))
+        if found is None:
+            p = self.problem
+            known = {*run.free, *run.always}
+            found = p.view(run.positions, run.outside, run.elsewhere, known)
+            self._views[run.first, run.end] = found
+        return found
+
     def measure(self, run: Run, kept: frozenset[int]) -> Option:
         """What keeping these storages of a run does, if all others keep everything."""
         p = self.problem
-        start = run.positions.start
-        walk = p.walk(run.elsewhere | kept, start, run.positions.stop)
-        change = [0] * (len(walk.live) + 1)
-        for event, size, key in walk.born:
-            change[event] += size
-            change[walk.last[key] + 1] -= size
-        used = [s for s in (*kept, *run.always) if s in walk.last or s in run.late]
+        walk = p.walk(self._view(run), kept)
+        change, last = walk.change(), walk.last
+        used = [s for s in (*kept, *run.always) if s in last or s in run.late]
         for s in used:
             change[0] += p.sizes[s]
             if s not in run.late:
-                change[walk.last[s] + 1] -= p.sizes[s]
-        live = (
-            static + run.outside[position - start] + dynamic
-            for static, position, dynamic in zip(
-                walk.live, walk.positions, accumulate(change[:-1]), strict=True
-            )
-        )
-        stays = p.kept_in_forward(used, run.ops) if run.forward else ()
-        peak = max((*live, *map(int.__add__, run.forward, stays)), default=run.reference)
+                change[last[s] + 1] -= p.sizes[s]
+        peak = max(map(int.__add__, walk.live, accumulate(change)), default=run.reference)
+        if run.forward:
+            stays = p.kept_in_forward(used, run.ops)
+            peak = max(peak, *map(int.__add__, run.forward, stays))
         freed = run.normal - sum(p.sizes[s] for s in used)
         return Option(kept, freed, peak - run.reference, walk.cost)
 

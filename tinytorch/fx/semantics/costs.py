@@ -83,7 +83,7 @@ def _counted_by_running(node: Node, args: Any, kwargs: Any) -> int:
             getattr(args[0], target)(*args[1:], **kwargs)
         elif node.op == "call_module":
             owner = node.graph.owning_module
-            assert owner is not None, "a call of a module stands in a graph that has one"
+            assert owner is not None, "a call of a module is in a graph that has one"
             owner.get_submodule(target)(*args, **kwargs)
         else:
             target(*args, **kwargs)

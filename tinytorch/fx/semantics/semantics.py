@@ -17,10 +17,13 @@ from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
+from tinytorch.fx.semantics.buffers import buffers_kept
 from tinytorch.fx.semantics.costs import cost
 from tinytorch.fx.semantics.effects import effects
 from tinytorch.fx.semantics.op_names import COMMUTATIVE, build, signature
 from tinytorch.graph.ir import GraphError
+from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.semantics import Cost, Semantics
 
 #: How tracers and `constant` call the tensors that belong to a graph and not to the model.
@@ -121,7 +124,13 @@ class TorchSemantics(Semantics):
         target, operands = build(name, args, kwargs)
         values = torch.fx.node.map_arg(operands, lambda n: n.meta["val"])
         with _mode_of(graph), torch.no_grad():
-            value = target(*values)
+            try:
+                value = target(*values)
+            except (RuntimeError, ValueError):  # strides that cannot be viewed in this shape
+                if target is not torch.ops.aten.view.default:
+                    raise
+                target = torch.ops.aten.reshape.default
+                value = target(*values)
         node = graph.call_function(target, tuple(operands))
         node.meta["val"] = value
         return node
@@ -147,22 +156,34 @@ class TorchSemantics(Semantics):
 
     def run(self, graph: torch.fx.Graph, inputs: Sequence[Any]) -> list[Any]:
         """Outputs, then the buffers that the graph writes, then the state of the generator."""
-        with torch.no_grad(), _untouched(graph) as changed:
+        with torch.no_grad(), untouched(graph) as changed:
             results = _execute(graph, [_own(x) for x in inputs])
             everything = [*tree_leaves(results), *changed(), torch.get_rng_state()]
             return [to_numpy(v) if isinstance(v, Tensor) else v for v in everything]
 
     def gradients(self, graph: torch.fx.Graph, inputs: Sequence[Any], seed: int) -> list[Any]:
-        """For each floating-point input and each parameter."""
+        """For each floating-point input and each parameter; or only for these, where an op on the
+        inputs has no gradient (it writes a view or into `out=`)."""
+        try:
+            return self._gradients(graph, inputs, seed, of_inputs=True)
+        except RuntimeError:
+            return self._gradients(graph, inputs, seed, of_inputs=False)
+
+    def _gradients(
+        self, graph: torch.fx.Graph, inputs: Sequence[Any], seed: int, of_inputs: bool
+    ) -> list[Any]:
         tensors = [_own(x) for x in inputs]
-        leaves = [t.requires_grad_() for t in tensors if t.is_floating_point()]
+        leaves = [
+            t.requires_grad_()
+            for t in tensors
+            if of_inputs and isinstance(t, Tensor) and t.is_floating_point()
+        ]
         if not self.frozen:
             leaves += [p for p in _owner(graph).parameters() if p.requires_grad]
         generator = torch.Generator().manual_seed(seed)
-        with torch.enable_grad(), _untouched(graph):
-            results = tree_leaves(
-                _execute(graph, [t * 1 if t.requires_grad else t for t in tensors])
-            )
+        with torch.enable_grad(), untouched(graph):
+            given = [t * 1 if any(t is leaf for leaf in leaves) else t for t in tensors]
+            results = tree_leaves(_execute(graph, given))
             sources = [y for y in results if isinstance(y, Tensor) and y.requires_grad]
             if not sources or not leaves:
                 return []
@@ -231,34 +252,39 @@ def _owner(graph: torch.fx.Graph) -> nn.Module:
 
 
 def _execute(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Any:
-    torch.manual_seed(SEED)
+    seed_generators(SEED, devices_of(_owner(graph)))
     return torch.fx.Interpreter(_owner(graph), graph=graph).run(*inputs, enable_io_processing=False)
 
 
 @contextmanager
-def _untouched(graph: torch.fx.Graph) -> Iterator[Callable[[], list[Tensor]]]:
-    """After the block, buffers of the graph's module and the generator are as they were before.
+def untouched(graph: torch.fx.Graph) -> Iterator[Callable[[], list[Tensor]]]:
+    """After the block, buffers of the graph's module and the generators are as they were before.
 
     Yields:
         A function that gives the buffers that have changed since.
     """
-    has_effects = any(
-        not effects(n).pure for n in graph.nodes if n.op not in ("placeholder", "output")
-    )
-    buffers = list(_owner(graph).buffers()) if has_effects else []
+    buffers = _written_buffers(graph)
     before = [b.detach().clone() for b in buffers]
 
     def changed() -> list[Tensor]:
         pairs = zip(buffers, before, strict=True)
         return [new for new, old in pairs if not torch.equal(new, old)]
 
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield changed
-        finally:
-            with torch.no_grad():
-                for buffer, old in zip(buffers, before, strict=True):
-                    buffer.copy_(old)
+    with generators_kept(devices_of(_owner(graph))), buffers_kept(buffers):
+        yield changed
+
+
+def _written_buffers(graph: torch.fx.Graph) -> list[Tensor]:
+    """The buffers that a run may write; all, where a module is called."""
+    doers = [n for n in graph.nodes if n.op not in ("placeholder", "output")]
+    doers = [n for n in doers if not effects(n).pure]
+    if not doers:
+        return []
+    if any(n.op == "call_module" for n in doers):
+        return list(_owner(graph).buffers())
+    written = Aliasing(graph, TorchSemantics()).written
+    names = {str(n.target) for n in graph.find_nodes(op="get_attr") if n in written}
+    return [b for name, b in _owner(graph).named_buffers(remove_duplicate=False) if name in names]
 
 
 def _own(value: Any) -> Any:

@@ -9,13 +9,20 @@ from typing import Any
 from tinytorch import creation, ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import int64
-from tinytorch.functions import elementwise as e, indexing, movement as m
+from tinytorch.functions import (
+    elementwise as e,
+    indexing,
+    movement as m,
+    ordering,
+    reductions as r,
+    scattering,
+)
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
 aten("gather")(lambda a, dim, index, *, sparse_grad=False: indexing.gather(a, dim, index))
 aten("index_select")(indexing.index_select)
-aten("scatter_add")(indexing.scatter_add)
+aten("scatter_add")(scattering.scatter_add)
 
 
 @aten("embedding")
@@ -77,7 +84,7 @@ def _put(rows: Tensor, index: Tensor, values: Tensor, accumulate: bool) -> Tenso
 @aten("scatter.value")
 def scatter_value(a: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
     counts = creation.zeros(a.shape)
-    hit = indexing.scatter_add(counts, dim, index, creation.ones(index.shape))
+    hit = scattering.scatter_add(counts, dim, index, creation.ones(index.shape))
     return e.where(e.gt(hit, 0), value, a)
 
 
@@ -85,9 +92,9 @@ def scatter_value(a: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
 def scatter_src(a: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     src = src[tuple(slice(n) for n in index.shape)]
     zeros = creation.zeros(a.shape, dtype=a.dtype)
-    total = indexing.scatter_add(zeros, dim, index, src)
+    total = scattering.scatter_add(zeros, dim, index, src)
     ones = creation.ones(index.shape, dtype=a.dtype)
-    hit = indexing.scatter_add(zeros, dim, index, ones)
+    hit = scattering.scatter_add(zeros, dim, index, ones)
     return e.where(e.gt(hit, 0), total / e.maximum(hit, 1), a).to(a.dtype)
 
 
@@ -130,3 +137,74 @@ def tril(a: Tensor, diagonal: int = 0) -> Tensor:
 @aten("triu")
 def triu(a: Tensor, diagonal: int = 0) -> Tensor:
     return indexing.triu(a, diagonal)
+
+
+@aten("copy")
+def copy(a: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    return m.expand(source.to(a.dtype), a.shape).clone()
+
+
+# -- in order --------------------------------------------------------------------------------------
+
+
+@aten("topk")
+def topk(
+    a: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Tensor, Tensor]:
+    values, indices = ordering.topk(a, k, dim, largest)
+    return values, indices
+
+
+@aten("sort")
+def sort(a: Tensor, dim: int = -1, descending: bool = False) -> tuple[Tensor, Tensor]:
+    values, indices = ordering.sort(a, dim, descending)
+    return values, indices
+
+
+@aten("sort.stable")
+def sort_stable(
+    a: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
+) -> tuple[Tensor, Tensor]:
+    return sort(a, dim, descending)  # ours always is
+
+
+@aten("argsort", "argsort.stable")
+def argsort(a: Tensor, dim: int = -1, descending: bool = False, *, stable: bool = True) -> Tensor:
+    return ordering.argsort(a, dim, descending)
+
+
+#: What takes no part in a reduction, and how two results become one.
+REDUCED: dict[str, tuple[float, Any, Any]] = {
+    "amax": (-math.inf, r.amax, e.maximum),
+    "amin": (math.inf, r.amin, e.minimum),
+    "prod": (1.0, r.prod, e.mul),
+}
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(
+    a: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """With "amax", "amin" and "prod" every place is compared with every index, in memory too."""
+    src = src[tuple(slice(n) for n in index.shape)]
+    zeros = creation.zeros(a.shape, dtype=a.dtype)
+    count = scattering.scatter_add(zeros, dim, index, creation.ones(index.shape, dtype=a.dtype))
+    if reduce in ("sum", "mean"):
+        total = scattering.scatter_add(a if include_self else zeros, dim, index, src)
+        if reduce == "mean":
+            number = count + 1 if include_self else e.maximum(count, 1)
+            total = total / number if a.dtype.is_floating_point else e.floor_divide(total, number)
+        return total if include_self else e.where(e.gt(count, 0), total, a)
+    if not a.dtype.is_floating_point or any(
+        n != k for i, (n, k) in enumerate(zip(a.shape, index.shape, strict=True))
+        if i != dim % a.ndim
+    ):  # fmt: skip
+        raise NotImplementedError(
+            f"scatter_reduce by {reduce} of {a.dtype.name}, or with an index of another size"
+        )
+    neutral, reduction, both = REDUCED[reduce]
+    last = m.unsqueeze(m.transpose(index, dim, -1), -1)
+    is_here = e.eq(last, creation.arange(a.shape[dim]))
+    spread = e.where(is_here, m.unsqueeze(m.transpose(src, dim, -1), -1), neutral)
+    found = m.transpose(reduction(spread, -2), dim, -1).to(a.dtype)
+    return both(a, found) if include_self else e.where(e.gt(count, 0), found, a)

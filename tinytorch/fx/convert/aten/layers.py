@@ -10,7 +10,13 @@ import numpy as np
 from tinytorch import creation, ops
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import int64, meta_of_array
-from tinytorch.functions import elementwise as e, linalg, movement as m, reductions as r
+from tinytorch.functions import (
+    elementwise as e,
+    indexing,
+    linalg,
+    movement as m,
+    reductions as r,
+)
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
@@ -42,7 +48,8 @@ def _windows(stride: Ints, padding: Ints, dilation: Ints) -> dict[str, tuple[int
 
 def _only_2d(x: Tensor, transposed: bool) -> None:
     if x.ndim != 4 or transposed:
-        raise NotImplementedError("convolution over other than two dimensions, or transposed")
+        raise NotImplementedError("the gradient of a convolution that is not two-dimensional, or "
+                                  "that is transposed")  # fmt: skip
 
 
 @aten("convolution")
@@ -50,9 +57,35 @@ def convolution(
     x: Tensor, w: Tensor, bias: Tensor | None, stride: Ints, padding: Ints, dilation: Ints,
     transposed: bool, output_padding: Ints, groups: int,
 ) -> Tensor:  # fmt: skip
-    _only_2d(x, transposed)
+    if x.ndim == 3:  # one dimension is two, the first of which is 1
+        flat = convolution(
+            m.unsqueeze(x, 2), m.unsqueeze(w, 2), bias, (1, *stride), (0, *padding),
+            (1, *dilation), transposed, (0, *output_padding), groups,
+        )  # fmt: skip
+        return m.squeeze(flat, 2)
+    if x.ndim != 4:
+        raise NotImplementedError(f"convolution over {x.ndim - 2} dimensions")
+    windows = _windows(stride, padding, dilation)
+    if transposed:
+        return _transposed(x, w, bias, windows, _pair(output_padding), groups)
     inputs = (x, w) if bias is None else (x, w, bias)
-    return apply(ops.conv2d, *inputs, **_windows(stride, padding, dilation), groups=groups)
+    return apply(ops.conv2d, *inputs, **windows, groups=groups)
+
+
+def _transposed(
+    x: Tensor, w: Tensor, bias: Tensor | None, windows: dict[str, tuple[int, int]],
+    more: tuple[int, int], groups: int,
+) -> Tensor:  # fmt: skip
+    """The gradient that a convolution passes to its input is the transposed convolution."""
+    size = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
+        for n, k, s, p, d, extra in zip(
+            x.shape[2:], w.shape[2:], windows["stride"], windows["padding"], windows["dilation"],
+            more, strict=True,
+        )
+    )  # fmt: skip
+    y = apply(ops.conv2d_input, x, w, input_size=size, **windows, groups=groups)
+    return y if bias is None else y + _channels(bias, y)
 
 
 @aten("conv2d")
@@ -229,3 +262,83 @@ def layer_norm(
     eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Tensor:  # fmt: skip
     return F.layer_norm(x, list(normalized_shape), weight, bias, eps)
+
+
+@aten("native_group_norm")
+def native_group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, images: int, channels: int, places: int,
+    groups: int, eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """y, and for each image and group the mean and 1 / deviation."""
+    rows = m.reshape(x, (images, groups, channels // groups * places))
+    mean = r.mean(rows, 2, True)
+    centered = rows - mean
+    inverse = e.rsqrt(r.mean(centered * centered, 2, True) + eps)
+    y = _affine(m.reshape(centered * inverse, x.shape), weight, bias)
+    return y, m.squeeze(mean, 2), m.squeeze(inverse, 2)
+
+
+@aten("group_norm")
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    places = x.numel() // max(x.shape[0] * x.shape[1], 1)
+    return native_group_norm(x, weight, bias, *x.shape[:2], places, num_groups, eps)[0]
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def batch_norm_without_statistics(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """y, the batch's mean and 1 / deviation: what instance norm becomes."""
+    dims = (0, *range(2, x.ndim))
+    mean = r.mean(x, dims)
+    centered = x - _channels(mean, x)
+    inverse = e.rsqrt(r.mean(centered * centered, dims) + eps)
+    return _affine(centered * _channels(inverse, x), weight, bias), mean, inverse
+
+
+# -- resizing --------------------------------------------------------------------------------------
+
+
+def _sizes(x: Tensor, size: Ints | None, scales: Sequence[float] | None) -> list[int]:
+    if size is not None:
+        return list(size)
+    return [int(n * s) for n, s in zip(x.shape[2:], scales or (), strict=True)]
+
+
+def _array(values: Any) -> Tensor:
+    array = np.ascontiguousarray(values)
+    return wrap(array, meta_of_array(array))
+
+
+@aten("upsample_nearest1d.vec", "upsample_nearest2d.vec")
+def upsample_nearest(x: Tensor, size: Ints | None, scales: Sequence[float] | None = None) -> Tensor:
+    for i, n in enumerate(_sizes(x, size, scales)):
+        had = x.shape[i + 2]
+        step = np.float32(1 / scales[i]) if scales is not None else np.float32(had / n)
+        chosen = np.minimum((np.arange(n, dtype=np.float32) * step).astype(np.int64), had - 1)
+        x = indexing.index_select(x, i + 2, _array(chosen))
+    return x
+
+
+@aten("upsample_linear1d.vec", "upsample_bilinear2d.vec")
+def upsample_linear(
+    x: Tensor, size: Ints | None, align_corners: bool, scales: Sequence[float] | None = None
+) -> Tensor:
+    """Between the two nearest places in each dimension, one dimension after the other."""
+    for i, n in enumerate(_sizes(x, size, scales)):
+        had = x.shape[i + 2]
+        if align_corners:
+            at = np.arange(n) * ((had - 1) / (n - 1) if n > 1 else 0.0)
+        else:
+            step = 1 / scales[i] if scales is not None else had / n
+            at = np.maximum((np.arange(n) + 0.5) * step - 0.5, 0.0)
+        low = np.minimum(at.astype(np.int64), had - 1)
+        part = (at - low).astype(x.dtype.dtype).reshape(-1, *(1,) * (x.ndim - 3 - i))
+        a = indexing.index_select(x, i + 2, _array(low))
+        b = indexing.index_select(x, i + 2, _array(np.minimum(low + 1, had - 1)))
+        x = a * _array(1 - part) + b * _array(part)
+    return x

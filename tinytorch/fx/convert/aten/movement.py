@@ -54,7 +54,7 @@ def select(a: Tensor, dim: int, index: int) -> Tensor:
 
 @aten("cat")
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    # PyTorch lets an empty vector stand beside anything
+    # PyTorch allows an empty vector beside anything
     kept = [t for t in tensors if t.shape != (0,)] or list(tensors[:1])
     return m.cat(kept, dim)
 
@@ -83,7 +83,7 @@ def constant_pad_nd(a: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
         if any(cut):
             a = m.narrow(a, dim, cut[0], a.shape[dim] - sum(cut))
     fill = value if a.dtype.is_floating_point else int(value)
-    return m.pad(a, [max(amount, 0) for amount in pad], fill)
+    return m.pad(a, [max(amount, 0) for amount in pad], value=fill)
 
 
 @aten("_assert_tensor_metadata")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinytorch.dtypes import as_dtype
-from tinytorch.functions import reductions as r
+from tinytorch.functions import reductions as r, scans
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
@@ -66,12 +66,12 @@ def var(
     wanted = 1 if correction is None else correction
     if wanted != int(wanted):
         raise NotImplementedError(f"var with correction={correction}, which is no integer")
-    return r.var(a, _dims(dim), int(wanted), keepdim)
+    return r.var(a, _dims(dim), keepdim=keepdim, correction=int(wanted))
 
 
 @aten("cumsum")
 def cumsum(a: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    return r.cumsum(a if dtype is None else a.to(as_dtype(dtype)), dim)
+    return scans.cumsum(a if dtype is None else a.to(as_dtype(dtype)), dim)
 
 
 @aten("_softmax")

@@ -1,0 +1,80 @@
+"""Layers and operators of PyTorch that become ours: other norms, convolutions, resizing, order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tinytorch
+from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
+from tinytorch.fx.convert.from_torch import from_torch
+
+IMAGES, SIGNALS, ROWS = (2, 4, 6, 5), (2, 4, 9), (3, 7)
+
+
+class Function(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def reduced(how: str, include_self: bool) -> nn.Module:
+    start = torch.full((3, 5), 0.25)
+    return Function(
+        lambda x: start.scatter_reduce(
+            1, (x * 3).long() % 5, x, how, include_self=include_self
+        )
+    )  # fmt: skip
+
+
+CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "group norm": (nn.GroupNorm(2, 4), IMAGES),
+    "group norm, no weights": (nn.GroupNorm(4, 4, affine=False), SIGNALS),
+    "instance norm": (nn.InstanceNorm2d(4, affine=True), IMAGES),
+    "instance norm 1d": (nn.InstanceNorm1d(4), SIGNALS),
+    "conv1d": (nn.Conv1d(4, 3, 3, padding=1, stride=2), SIGNALS),
+    "conv1d, groups": (nn.Conv1d(4, 6, 3, dilation=2, groups=2, bias=False), SIGNALS),
+    "transposed 2d": (nn.ConvTranspose2d(4, 3, 3, 2, padding=1, output_padding=1), IMAGES),
+    "transposed 2d, groups": (nn.ConvTranspose2d(4, 6, (3, 2), (2, 3), groups=2, dilation=2),
+                              IMAGES),
+    "transposed 1d": (nn.ConvTranspose1d(4, 3, 3, stride=2, bias=False), SIGNALS),
+    "nearest": (nn.Upsample(scale_factor=2), IMAGES),
+    "nearest, to a size": (nn.Upsample(size=(4, 13)), IMAGES),
+    "nearest, odd factor": (nn.Upsample(scale_factor=1.7), IMAGES),
+    "bilinear": (nn.Upsample(scale_factor=2, mode="bilinear"), IMAGES),
+    "bilinear, smaller": (nn.Upsample(size=(3, 4), mode="bilinear"), IMAGES),
+    "bilinear, corners": (nn.Upsample(size=(9, 11), mode="bilinear", align_corners=True), IMAGES),
+    "linear 1d": (nn.Upsample(scale_factor=2, mode="linear"), SIGNALS),
+    "topk": (Function(lambda x: torch.topk(x, 3, dim=1)), ROWS),
+    "topk, smallest": (Function(lambda x: torch.topk(x, 2, dim=0, largest=False)), ROWS),
+    "sort": (Function(lambda x: torch.sort(x, dim=0, descending=True)), ROWS),
+    "sort, stable": (Function(lambda x: torch.sort(x.round(), stable=True)), ROWS),
+    "argsort": (Function(lambda x: x.argsort(-1)), ROWS),
+    "copy": (Function(lambda x: torch.zeros(3, 7).copy_(x[0])), ROWS),
+    **{f"scatter {how}{'' if own else ', without self'}": (reduced(how, own), ROWS)
+       for how in ("sum", "mean", "amax", "amin", "prod") for own in (True, False)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_computes_what_pytorch_does(name: str) -> None:
+    model, shape = CASES[name]
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    example, other = torch.rand(shape), torch.rand(shape) * 3
+    with tinytorch.using_backend("numpy"), tinytorch.no_grad():
+        module = from_torch(model.eval(), (example,))
+        for x in (example, other):
+            found = [tensor_to_torch(y) for y in module(tensor_from_torch(x))]
+            with torch.no_grad():
+                expected = torch.utils._pytree.tree_leaves(model(x))
+            assert len(found) == len(expected)
+            for a, b in zip(found, expected, strict=True):
+                torch.testing.assert_close(a, b, rtol=2e-5, atol=2e-6)

@@ -1,0 +1,118 @@
+"""The optimizer's checks take every model that runs, and say so where one cannot be made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from tinytorch.fx.models import call
+from tinytorch.fx.optimize.optimizer import GraphOptimizer
+from tinytorch.fx.optimize.verify import accuracy
+
+
+class Model(nn.Module):
+    """A layer, buffers, and a function of them and the inputs."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("row", torch.arange(4.0).expand(3, 4))
+        self.register_buffer("count", torch.zeros(1))
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(self, *inputs)
+
+
+def scatter(m: Model, x: Tensor) -> Tensor:
+    found = torch.zeros(5, 4).index_put((torch.tensor([0, 1, 1]),), m.layer(x), accumulate=True)
+    return found.scatter_add(0, torch.zeros(1, 4, dtype=torch.long), torch.ones(1, 4))
+
+
+def chunk(m: Model, x: Tensor) -> Tensor:
+    left, right = x.chunk(2, 1)
+    left.add_(right)
+    return m.layer(x)
+
+
+def out(m: Model, x: Tensor) -> Tensor:
+    total = torch.empty(4)
+    torch.sum(x, 0, out=total)
+    return m.layer(x) + total
+
+
+def counts(m: Model, x: Tensor) -> Tensor:
+    m.count.add_(1)
+    return m.layer(x) * m.count + m.row * 2
+
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+MODELS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "float32 constants": (lambda m, x: torch.eye(3) @ m.layer(x), (X,)),
+    "scatter": (scatter, (X,)),
+    "bfloat16": (lambda m, x: (m.layer(x).bfloat16() @ m.layer.weight.bfloat16()).float(), (X,)),
+    "infinities": (lambda m, x: m.layer(x).masked_fill(x > 0, -torch.inf), (X,)),
+    "None, bool and int": (lambda m, x, n, b, i: m.layer(x) * i if b and n is None else x,
+                           (X, None, True, 3)),
+    "bool and int tensors": (lambda m, x, b, i: torch.where(b, m.layer(x), x)[i],
+                             (X, X > 0, torch.tensor([0, 2]))),
+    "chunk, then in place": (chunk, (X,)),
+    "out=": (out, (X,)),
+    "written and expanded buffers": (counts, (X,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_legitimate_models(name: str, frozen: bool):
+    function, inputs = MODELS[name]
+    model = Model(function).train(not frozen)
+    if name.startswith("chunk"):  # eager has no gradient for it either
+        model.layer.requires_grad_(False)
+    optimizer = GraphOptimizer(model, _own(inputs), device="cpu", frozen=frozen)
+    optimized = optimizer.optimize()
+    report = optimizer.report()
+    assert not report.undone
+    assert not [e for r in report.failures if "not faster" not in (e := str(r.error))]
+    model.count.zero_()
+    expected = call(model, _own(inputs)).detach()
+    model.count.zero_()
+    with torch.no_grad():
+        assert torch.allclose(optimized(*_own(inputs)), expected, 1e-5, 1e-6)
+
+
+def _own(inputs: Any) -> Any:
+    return tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, inputs)
+
+
+def test_a_check_that_cannot_be_made_says_so():
+    model = Model(lambda m, x: torch.eye(3) @ m.layer(x)).eval()
+    optimizer = GraphOptimizer(model, (X,), device="cpu")
+    optimizer.optimize()
+    report = optimizer.report()
+    (note,) = report.notes
+    assert note.startswith("not compared with float64: the model does not run in it (RuntimeError")
+    assert report.accuracy is None and note in str(report) and note in report.to_dict()["notes"]
+
+
+def test_the_error_of_infinities():
+    model = Model(lambda m, x: m.layer(x).masked_fill(x > 0, -torch.inf)).eval()
+    result = model(X)
+    found = accuracy(model, (X,), [result], [result])
+    assert found.original == found.optimized < 1e-6 and found.is_good
+    wrong = accuracy(model, (X,), [result], [result.nan_to_num(neginf=-1.0)])
+    assert not wrong.is_good
+
+
+def test_a_view_that_the_strides_do_not_allow_is_a_reshape():
+    """Two reshapes made one: the first has copied what the second could not view."""
+    model = Model(lambda m, x: m.layer(x).t().reshape(12).reshape(2, 6) * 2).eval()
+    optimizer = GraphOptimizer(model, (X,), device="cpu", passes=["algebra"])
+    optimized = optimizer.optimize()
+    assert not optimizer.report().failures and not optimizer.report().undone
+    assert optimized(X).equal(model(X))

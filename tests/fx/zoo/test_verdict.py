@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.zoo.verdict import judge, of_error, of_peer
+
+EXACT = torch.linspace(1, 2, 100, dtype=torch.float64) * torch.pi
+EAGER = EXACT.float()
+
+
+def verdict_of(found: list[torch.Tensor | None], eager: list[torch.Tensor | None]) -> str:
+    return judge(found, eager, lambda: [EXACT] * len(eager)).verdict
+
+
+def test_equal_to_the_last_bit_needs_no_float64():
+    def never() -> list[torch.Tensor]:
+        raise AssertionError
+
+    nan = torch.tensor([1.0, float("nan")])
+    assert judge([EAGER, None, nan], [EAGER.clone(), None, nan.clone()], never).verdict == (
+        "bit-equal"
+    )
+
+
+def test_an_error_like_eagers_is_within_and_a_larger_one_is_wrong():
+    other = EAGER * (1 + 2**-24)
+    nearby = torch.nextafter(EAGER, torch.zeros(()))
+    assert verdict_of([other], [EAGER]) in ("bit-equal", "within")
+    assert verdict_of([nearby], [EAGER]) == "within"
+    assert verdict_of([EAGER + 1e-3], [EAGER]) == "WRONG"
+    assert verdict_of([EAGER.flip(0)], [EAGER]) == "WRONG"
+
+
+def test_another_form_is_wrong_whatever_the_values():
+    assert verdict_of([EAGER.double()], [EAGER]) == "WRONG"
+    assert verdict_of([EAGER[:50]], [EAGER]) == "WRONG"
+    assert verdict_of([None], [EAGER]) == "WRONG"
+    assert verdict_of([EAGER, EAGER], [EAGER]) == "WRONG"
+    endless = EAGER.clone()
+    endless[3] = float("inf")
+    assert verdict_of([endless], [EAGER]) == "WRONG"
+    whole = torch.arange(3)
+    assert judge([whole], [whole + 1], lambda: [whole]).verdict == "WRONG"
+
+
+def test_without_float64_a_tolerance_judges_and_says_so():
+    found = judge([EAGER + 1e-3], [EAGER], lambda: None)
+    assert found.verdict == "WRONG" and "no float64" in found.detail
+    found = judge([EAGER + 1e-5], [EAGER], lambda: None)
+    assert found.verdict == "within" and "no float64" in found.detail
+    whole = torch.arange(3)
+    assert judge([whole], [whole + 1], lambda: None).verdict == "WRONG"
+
+
+def test_our_own_errors_are_refusals_and_others_crash():
+    assert of_error(TinyTorchError("not that way")).verdict == "refused"
+    assert of_error(KeyError("oops")).verdict == "crash"
+    assert of_error(MemoryError("too much")).verdict == "memory"
+    assert of_peer(KeyError("oops")).verdict == "refused"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6])
+def test_a_gradient_that_should_be_zero_is_judged_by_the_largest_of_all(scale: float):
+    noise = torch.full((3,), 1e-9 * scale)
+    exact = [EXACT, torch.zeros(3, dtype=torch.float64)]
+    assert judge([EAGER, noise], [EAGER, -noise], lambda: exact).verdict == "within"

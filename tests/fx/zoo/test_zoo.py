@@ -1,0 +1,211 @@
+"""Ten small architectures in the fast tests, a sample of 25 of all in the slow ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tinytorch.fx.zoo import child, runner, stages
+from tinytorch.fx.zoo.__main__ import main
+from tinytorch.fx.zoo.catalogue import SMALL, ZooError, build, catalogue, chosen
+from tinytorch.fx.zoo.child import Limits, run_stage
+from tinytorch.fx.zoo.page import bad, markdown, refusals, rows, summary
+from tinytorch.fx.zoo.runner import Record, ResultsError, in_child, read, run, versions
+from tinytorch.fx.zoo.subject import Subject
+from tinytorch.fx.zoo.verdict import Verdict
+
+LIMITS = Limits(stage_seconds=60.0, model_seconds=120.0)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_small_architecture_is_captured_as_eager_computes_it(name: str):
+    subject = Subject(name, *build(name))
+    found = run_stage(subject, "forward", 60.0)
+    assert found.verdict in ("bit-equal", "within"), found.detail
+    found = run_stage(subject, "joint", 60.0)
+    assert found.verdict in ("bit-equal", "within", "refused"), found.detail
+
+
+@pytest.mark.slow
+def test_a_sample_of_all_architectures_has_nothing_wrong_and_no_crash(tmp_path: Path):
+    names = chosen(catalogue(), sample=25, seed=21)
+    records = run(names, list(stages.STAGES), tmp_path / "zoo.jsonl", Limits())
+    assert bad(records.values()) == []
+    assert sum(not r.skipped for r in records.values()) >= 15
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.norm(self.layer(x)))
+
+
+@pytest.fixture
+def subject() -> Subject:
+    torch.manual_seed(0)
+    return Subject("own/small", Small(), {"x": torch.randn(6, 4)})
+
+
+@pytest.mark.parametrize("stage", ["forward", "joint", "sgd", "adamw", "train", "export"])
+def test_a_stage_passes_and_leaves_the_model_as_it_was(subject: Subject, stage: str):
+    before = {k: v.clone() for k, v in subject.model.state_dict().items()}
+    found = run_stage(subject, stage, 60.0)
+    assert found.verdict == "bit-equal", found.detail
+    assert all(torch.equal(v, before[k]) for k, v in subject.model.state_dict().items())
+    assert not subject.model.training and subject.model.layer.weight.grad is None
+
+
+@pytest.mark.parametrize("stage", ["eval", "from_torch", "to_torch"])
+def test_a_stage_that_computes_in_another_order_stays_within(subject: Subject, stage: str):
+    assert run_stage(subject, stage, 60.0).verdict in ("bit-equal", "within")
+
+
+def test_a_checkpointed_model_takes_what_was_predicted(subject: Subject):
+    found = run_stage(subject, "checkpoint", 60.0)
+    assert found.verdict == "bit-equal", found.detail
+    assert found.facts["measured"] <= 1.01 * found.facts["predicted"] + stages.PEAK_MARGIN
+
+
+def test_a_wrong_graph_is_found(subject: Subject, monkeypatch: pytest.MonkeyPatch):
+    honest = stages.capture_forward
+
+    def wrong(model: nn.Module, inputs: object) -> torch.fx.GraphModule:
+        module = honest(model, inputs)
+        for node in module.graph.nodes:
+            if node.target is torch.ops.aten.linear.default:
+                node.args = (node.args[0], node.args[1], None)  # it forgets the bias
+        module.recompile()
+        return module
+
+    monkeypatch.setattr(stages, "capture_forward", wrong)
+    found = run_stage(subject, "forward", 60.0)
+    assert found.verdict == "WRONG" and "eager's is" in found.detail
+
+
+def test_what_a_stage_raises_is_its_verdict(subject: Subject, monkeypatch: pytest.MonkeyPatch):
+    def endless(subject: Subject) -> Verdict:
+        while True:
+            pass
+
+    def broken(subject: Subject) -> Verdict:
+        raise KeyError("oops")
+
+    monkeypatch.setitem(stages.STAGES, "joint", endless)
+    assert run_stage(subject, "joint", 0.1).verdict == "timeout"
+    monkeypatch.setitem(stages.STAGES, "joint", broken)
+    assert run_stage(subject, "joint", 10.0).verdict == "crash"
+    monkeypatch.setitem(child.STAGES, "export", broken)
+    assert run_stage(subject, "export", 10.0).verdict == "refused"
+    assert run_stage(subject, "joint", 0.0).verdict == "timeout"
+
+
+def test_a_model_without_gradients_has_no_training_stages():
+    class Constant(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 1
+
+    subject = Subject("own/constant", Constant(), {"x": torch.ones(2)})
+    assert run_stage(subject, "joint", 60.0).verdict == "not applicable"
+    assert run_stage(subject, "forward", 60.0).verdict == "bit-equal"
+
+
+def test_names_are_chosen_by_pattern_and_by_seed():
+    names = catalogue()
+    assert set(SMALL) <= set(names) and len(names) > 100
+    assert chosen(names, ["bert"]) == ["transformers/bert"]
+    assert chosen(names, sample=5, seed=1) == chosen(names, sample=5, seed=1)
+    assert chosen(names, sample=5, seed=1) != chosen(names, sample=5, seed=2)
+    with pytest.raises(ZooError, match="no architecture fits nothing"):
+        chosen(names, ["nothing"])
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """Models are examined here, which takes no start of a process; what was asked for."""
+    asked = []
+
+    def directly(name: str, wanted: list[str], limits: Limits) -> list[tuple[str, object]]:
+        asked.append((name, list(wanted)))
+        found: list[tuple[str, object]] = []
+        child.examine(name, wanted, limits, lambda key, value: found.append((key, value)))
+        return found
+
+    monkeypatch.setattr(runner, "in_child", directly)
+    return asked
+
+
+def test_a_run_goes_on_where_it_stopped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], in_this_process: list[tuple[str, list[str]]]
+):
+    out = tmp_path / "zoo.jsonl"
+    options = ["--only", "resnet", "--only", "layoutlmv2", "--out", str(out)]
+    assert main([*options, "--stages", "forward"]) == 0
+    lines = out.read_text().splitlines()
+    assert len(lines) == 3 and "versions" in lines[0]
+    assert main([*options, "--stages", "forward,export", "--json"]) == 0
+    assert in_this_process[2:] == [("transformers/resnet", ["export"])]  # what was missing
+    printed = capfd.readouterr().out
+    found = json.loads(printed[printed.index("{") :])
+    assert found["architectures"] == 2 and found["ran"] == 1
+    assert found["stages"] == {"forward": {"bit-equal": 1}, "export": {"bit-equal": 1}}
+    with out.open("a") as file:
+        file.write('{"name": "half a li')  # its writer was killed
+    assert set(read(out)) == {"transformers/resnet", "transformers/layoutlmv2"}
+
+
+@pytest.mark.slow
+def test_a_model_is_examined_in_a_process_of_its_own():
+    found = dict(in_child("transformers/resnet", ["forward", "export"], LIMITS))
+    assert found["model"]["class"] == "ResNetModel"
+    assert found["forward"]["verdict"] == found["export"]["verdict"] == "bit-equal"
+
+
+def test_results_of_other_versions_are_not_mixed(tmp_path: Path):
+    out = tmp_path / "zoo.jsonl"
+    out.write_text(json.dumps({"versions": {**versions(), "torch": "1.0"}}) + "\n")
+    with pytest.raises(ResultsError, match="give another file with --out"):
+        read(out)
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_says_in_which_stage():
+    small = Limits(stage_seconds=60.0, model_seconds=60.0, memory_bytes=1)  # nothing can be made
+    found = dict(in_child("transformers/bert", ["forward", "joint"], small))
+    assert "skipped" in found or found["forward"]["verdict"] in ("memory", "crash")
+
+
+RECORDS = [
+    Record("transformers/a", model={"class": "A"}, stages={
+        "forward": {"verdict": "bit-equal", "seconds": 1.0},
+        "joint": {"verdict": "refused", "seconds": 1.0, "detail": "a value\n  fix: none"},
+        "checkpoint": {"verdict": "within", "seconds": 1.0,
+                       "facts": {"predicted": 100, "measured": 100}},
+        "export": {"verdict": "WRONG", "seconds": 1.0}}),
+    Record("transformers/b", model={"class": "B"}, stages={
+        "forward": {"verdict": "WRONG", "seconds": 1.0, "detail": "result 0"},
+        "joint": {"verdict": "not applicable", "seconds": 0.0}}),
+    Record("transformers/c", skipped="has 1 parameter too many"),
+]  # fmt: skip
+
+
+def test_the_page_says_what_was_found():
+    columns, table = rows([r for r in RECORDS if not r.skipped])
+    forward = dict(zip(columns, table[0], strict=True))
+    assert forward["models"] == "2" and forward["WRONG"] == "1" and forward["right"] == "50.0 %"
+    assert bad(RECORDS) == [("transformers/b", "forward", "WRONG: result 0")]  # no peer's
+    assert list(refusals(RECORDS)) == ["a value; fix: none"]
+    found = summary(RECORDS, {"torch": "2"})
+    assert found["ran"] == 2 and found["peaks_as_predicted"] == (1, 1)
+    page = markdown(RECORDS, {"torch": "2", "timm": "absent"}, "All of them.")
+    for part in ("torch 2.", "Not installed: timm", "| forward | 2 |", "a value; fix: none",
+                 "`transformers/c`: has 1 parameter too many", "in 1 of 1 models"):  # fmt: skip
+        assert part in page

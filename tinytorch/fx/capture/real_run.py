@@ -1,0 +1,262 @@
+"""Runs a captured graph once on real values, mends its memory layouts, compares it with eager.
+
+A trace knows of a tensor what its fake one says, and PyTorch's kernels sometimes lay out memory
+otherwise than their fake forms. Most ops follow the strides that they find. Three kinds do not:
+
+- a `view` that was recorded for a `reshape`: eager would have copied what cannot be viewed;
+- `as_strided`, which counts in elements of memory;
+- the fused optimizer kernels, which walk parameters, gradients and moments linearly, side by side.
+
+They get what they read in the layout that they need, by a copy, only where the run shows that it is
+not there. Everywhere else the graph's own account (`meta["val"]`) is corrected, so that passes
+reason about the strides that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Node
+from torch.utils._pytree import tree_leaves
+
+from tinytorch.fx.capture.comparison import first_difference
+from tinytorch.fx.capture.layouts import is_dense, layout_order, same_layout
+from tinytorch.fx.capture.slots import (
+    BUFFER,
+    OUTPUT,
+    CaptureError,
+    Slot,
+    UnrepeatableError,
+)
+from tinytorch.fx.diagnosis.reasons import Reason, user_line
+from tinytorch.fx.optimize.devices import generators_kept, seed_generators
+from tinytorch.fx.semantics.buffers import buffers_kept
+
+aten = torch.ops.aten
+SEED = 0
+#: They read lists of parameters, gradients and moments as if all had the same strides.
+LINEAR_WALKS = (aten._fused_sgd.tensor_lr, aten._fused_adam.tensor_lr, aten._fused_adamw.tensor_lr)
+REPEATS = "the model gives other results each time, with the same inputs and seeds"
+REPEAT = (
+    "take out of it what changes from call to call (random, numpy.random, the clock, counters and\n"
+    "  caches in attributes), or pass it in as tensors"
+)
+
+
+def check_on_real_values(
+    module: torch.fx.GraphModule,
+    values: Sequence[Any],
+    function: Callable[[list[Any]], Any],
+    outputs: Callable[[], Sequence[Slot]] | None = None,
+    state: Sequence[Tensor] = (),
+    may_write: bool = False,
+) -> None:
+    """Run a graph and the function it was captured from on the same inputs, and compare.
+
+    The graph is mended where layouts are not as traced; its results get the strides of eager.
+
+    Args:
+        module: its graph takes and returns flat lists.
+        values: for the inputs.
+        outputs: what the results are, asked for after a run; by default numbered outputs.
+        state: buffers that either may write. They are put back.
+        may_write: either may write its inputs: each run gets copies.
+
+    Raises:
+        CaptureError: the graph fails, or one of its results is another than eager's.
+    """
+    devices = {v.device for v in values if isinstance(v, Tensor)}
+
+    def observe(run: Callable[[list[Any]], Any]) -> dict[Slot, Any]:
+        seed_generators(SEED, devices)
+        with buffers_kept(state):
+            results = tree_leaves(run([_own(v, may_write) for v in values]))
+            slots = [Slot(OUTPUT, str(i)) for i in range(len(results))]
+            found = dict(zip(slots if outputs is None else outputs(), results, strict=True))
+            return found | {Slot(BUFFER, str(i)): b.clone() for i, b in enumerate(state)}
+
+    run = RealRun(module)
+    with generators_kept(devices):
+        try:
+            found = observe(run.run_flat)
+        except Exception as error:  # a graph may fail in any way
+            raise CaptureError(
+                f"the captured graph fails on the example: {_headline(error)}\n"
+                "  fix: this is a limit of the capture, and no fault of the model; run it eagerly"
+            ) from error
+        try:
+            expected = observe(function)
+        except Exception as error:  # a model may raise anything
+            raise _unrepeatable(error) from error
+        if any(isinstance(x, FakeTensor) for x in expected.values()):
+            raise _unrepeatable(RuntimeError("a result is a FakeTensor"))
+        why = first_difference(found, expected)
+        if why is not None and first_difference(observe(function), expected) is not None:
+            raise UnrepeatableError(f"{REPEATS}: {why}\n  fix: {REPEAT}")
+        if why is not None:
+            raise CaptureError(
+                f"the captured graph does not do what the model does: {why}\n"
+                "  see tinytorch.fx.diagnose"
+            )
+    run.lay_out_results(list(expected.values())[: len(expected) - len(state)])
+    if run.is_mended:
+        module.graph.lint()
+        module.recompile()
+
+
+def _unrepeatable(error: Exception) -> CaptureError:
+    """Of a model that has run under the tracer, and does not run eagerly after it."""
+    text = "the model keeps tensors from one call to the next, and has kept those of the trace"
+    fix = "keep them in a buffer (register_buffer), or pass them in and out; and make a new model"
+    reason = Reason(text, fix, user_line(error), _headline(error))
+    raised = UnrepeatableError(str(reason))
+    raised.reason = reason
+    return raised
+
+
+def _headline(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0].strip() if lines else ''}"
+
+
+class RealRun(torch.fx.Interpreter):
+    """Runs a graph on real tensors and mends it where layouts are not as the trace took them.
+
+    Attributes:
+        is_mended: nodes were added.
+    """
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.is_mended = False
+        self._assumed: dict[Node, Any] = {}  # what the trace took for the value of a node
+
+    def run_flat(self, inputs: list[Any]) -> Any:
+        """The results for these inputs, without the form of the model's call."""
+        with torch.no_grad():
+            return self.run(*inputs, enable_io_processing=False)
+
+    def run_node(self, n: Node) -> Any:
+        if n.op == "call_function" and n.target in LINEAR_WALKS:
+            self._align(n)
+        if n.op == "call_function" and n.target is aten.as_strided.default:
+            self._restore_inputs(n)
+        try:
+            result = super().run_node(n)
+        except RuntimeError:
+            if not self._restore_inputs(n):
+                raise
+            result = super().run_node(n)
+        if n.op != "output" and "val" in n.meta:
+            self._assumed[n] = n.meta["val"]
+            n.meta["val"] = _corrected(n.meta["val"], result)
+        return result
+
+    def _align(self, node: Node) -> None:
+        """Bring gradients and moments to the layout of their parameters."""
+        args: list[Any] = list(node.args)
+        parameters = args[0]
+        for i, each in enumerate(args[1:4], 1):
+            if isinstance(each, (list, tuple)) and len(each) == len(parameters):
+                args[i] = [self._like(node, x, p) for x, p in zip(each, parameters, strict=True)]
+        node.args = tuple(args)
+
+    def _like(self, node: Node, source: Node, parameter: Node) -> Node:
+        wanted, real = self.env[parameter], self.env[source]
+        if same_layout(real, wanted):
+            return source
+        return self._relaid(node, source, layout_order(wanted))
+
+    def _restore_inputs(self, node: Node) -> bool:
+        """Give a node its inputs in the layouts of the trace. Whether any was in another."""
+        changed = False
+        for each in node.all_input_nodes:
+            real, fake = self.env.get(each), self._assumed.get(each)
+            if (
+                isinstance(real, Tensor)
+                and isinstance(fake, Tensor)
+                and not same_layout(real, fake)
+            ):
+                new = self._relaid(node, each, layout_order(fake))
+                node.replace_input_with(each, new)
+                changed = True
+        return changed
+
+    def _relaid(self, before: Node, source: Node, order: Sequence[int]) -> Node:
+        """A copy of a value in another layout, in the graph and in this run."""
+        self.is_mended = True
+        for made in insert_relaid(before, source, order):
+            self.env[made] = super().run_node(made)
+        return made
+
+    def lay_out_results(self, expected: Sequence[Any]) -> None:
+        """Give the results of the graph the strides of eager's."""
+        output = self.graph.output_node()
+        results: Any = output.args[0]
+        nodes = list(results)
+        for i, (node, wanted) in enumerate(zip(nodes, expected, strict=True)):
+            fake = node.meta.get("val") if isinstance(node, Node) else None
+            if isinstance(fake, Tensor) and isinstance(wanted, Tensor):
+                order = layout_order(wanted)
+                if not same_layout(fake, wanted) and is_dense(wanted):
+                    nodes[i] = insert_relaid(output, node, order)[-1]
+                    self.is_mended = True
+        output.args = (nodes,)
+
+
+def insert_relaid(before: Node, source: Node, order: Sequence[int]) -> list[Node]:
+    """Nodes that copy a value into memory with its dimensions in this order; the last is the copy.
+
+    Args:
+        order: dimensions, the one with the largest stride first.
+    """
+    graph, made = before.graph, []
+
+    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
+        node = graph.call_function(target, args, kwargs)
+        node.meta = {k: v for k, v in before.meta.items() if k in ("phase", "stack_trace")}
+        node.meta.setdefault("phase", source.meta.get("phase", "forward"))
+        fake, *rest = (a.meta["val"] if isinstance(a, Node) else a for a in args)
+        with fake.fake_mode, torch.no_grad():
+            node.meta["val"] = target(fake, *rest, **kwargs)
+        made.append(node)
+        return node
+
+    in_order = list(order) == sorted(order)
+    with graph.inserting_before(before):
+        moved = source if in_order else call(aten.permute.default, source, list(order))
+        copied = call(aten.clone.default, moved, memory_format=torch.contiguous_format)
+        if not in_order:
+            back = [list(order).index(d) for d in range(len(order))]
+            call(aten.permute.default, copied, back)
+    return made
+
+
+def _corrected(fake: Any, real: Any) -> Any:
+    """The account of a value, with the strides that the value has."""
+    if isinstance(fake, (list, tuple)) and isinstance(real, (list, tuple)):
+        return type(fake)(_corrected(a, b) for a, b in zip(fake, real, strict=True))
+    if not isinstance(fake, FakeTensor) or not isinstance(real, Tensor) or same_layout(fake, real):
+        return fake
+    with fake.fake_mode, torch.no_grad():
+        if all(isinstance(n, int) for n in fake.shape):
+            return torch.empty_strided(
+                fake.shape, real.stride(), dtype=fake.dtype, device=fake.device
+            )
+        if is_dense(real):
+            order = layout_order(real)
+            return torch.empty_permuted(fake.shape, order, dtype=fake.dtype, device=fake.device)
+    return fake
+
+
+def _own(value: Any, copied: bool) -> Any:
+    """A tensor of one run; one with gaps or overlaps is not copied, it cannot be written."""
+    if not isinstance(value, Tensor):
+        return value
+    own = value.detach().clone() if copied and is_dense(value) else value.detach()
+    return own.requires_grad_(value.requires_grad)

@@ -1,0 +1,140 @@
+"""The architectures of the installed transformers, timm and torchvision, by name.
+
+`transformers/bert` is a model type of transformers, `timm/vit` a family of timm (its smallest
+model), `torchvision/resnet18` a model of torchvision. Weights are random.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from typing import Any
+
+import torch
+from torch import nn
+
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.tiny import MOST_PARAMETERS, TinyError, classes_of, tiny_model
+
+LIBRARIES = ("transformers", "timm", "torchvision")
+IMAGE = 64
+#: Ten small architectures of different kinds, which the fast tests take.
+SMALL = (
+    "transformers/bert", "transformers/gpt2", "transformers/llama", "transformers/t5",
+    "transformers/resnet", "transformers/vit", "transformers/convnext", "transformers/mixtral",
+    "transformers/mobilenet_v1", "transformers/fnet",
+)  # fmt: skip
+
+
+class ZooError(TinyTorchError, ValueError):
+    """A name that the zoo has not, or a model of it that cannot be built."""
+
+
+def absent() -> list[str]:
+    """The libraries that are not installed."""
+    return [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
+
+
+def catalogue() -> list[str]:
+    """The names of all architectures that are installed."""
+    makers = {"transformers": _transformers, "timm": _timm, "torchvision": _torchvision}
+    missing = absent()
+    return [f"{library}/{name}" for library in LIBRARIES if library not in missing
+            for name in makers[library]()]  # fmt: skip
+
+
+def chosen(
+    names: Sequence[str], only: Sequence[str] = (), sample: int | None = None, seed: int = 0
+) -> list[str]:
+    """Those that fit one of the patterns, and of these a random sample.
+
+    Raises:
+        ZooError: nothing fits.
+
+    >>> chosen(["transformers/bert", "transformers/t5", "timm/vit"], ["transformers/*"], 1)
+    ['transformers/t5']
+    """
+    found = [n for n in names if not only or any(fnmatch(n, p) or p == _short(n) for p in only)]
+    if not found:
+        raise ZooError(
+            f"no architecture fits {', '.join(only)}; there are {len(names)}, such as "
+            f"{', '.join(names[:5])}; a pattern is transformers/ber* or bert"
+        )
+    if sample is not None and sample < len(found):
+        found = sorted(random.Random(seed).sample(found, sample), key=found.index)
+    return found
+
+
+def _short(name: str) -> str:
+    return name.partition("/")[2]
+
+
+def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
+    """A small model with inputs, in evaluation mode.
+
+    Raises:
+        TinyError: it does not become small, or does not build or run.
+        ZooError: there is no such name.
+    """
+    library, _, short = name.partition("/")
+    if library == "transformers":
+        return tiny_model(*classes_of(short), batch)
+    if library == "timm":
+        import timm  # type: ignore[import-not-found]
+
+        model: nn.Module = timm.create_model(_timm()[short], pretrained=False, num_classes=10)
+        return _with_image(model, batch)
+    if library == "torchvision":
+        import torchvision  # type: ignore[import-not-found]
+
+        return _with_image(torchvision.models.get_model(short, num_classes=10), batch)
+    raise ZooError(f"there is no library {library!r}; there are {', '.join(LIBRARIES)}")
+
+
+def _transformers() -> list[str]:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    return list(MODEL_MAPPING_NAMES)
+
+
+def _timm() -> dict[str, str]:
+    """For each family the first of its models that is not large."""
+    import timm
+
+    found: dict[str, str] = {}
+    small = ("nano", "pico", "femto", "atto", "tiny", "small", "_s", "18", "xxs", "b0", "000")
+    for module in timm.list_modules():
+        models = timm.list_models(module=module)
+        if models:
+            fitting = [m for s in small for m in models if s in m]
+            found[module] = (fitting or models)[0]
+    return found
+
+
+def _torchvision() -> list[str]:
+    import torchvision
+
+    listed = torchvision.models.list_models()
+    return [n for n in listed if not any(part in n for part in ("rcnn", "detection", "raft"))]
+
+
+def _with_image(model: nn.Module, batch: int) -> tuple[nn.Module, dict[str, Any]]:
+    """The image size that the model runs on, the smaller one first."""
+    count = sum(p.numel() for p in model.parameters())
+    if count > MOST_PARAMETERS:
+        raise TinyError(f"has {count:,} parameters, more than {MOST_PARAMETERS:,}")
+    said = ""
+    for size in (IMAGE, 224, 256, 384):
+        inputs = {"x": torch.randn(batch, 3, size, size)}
+        try:
+            with torch.no_grad():
+                model.eval()(**inputs)
+        except Exception as error:  # a model may raise anything
+            said = said or f"does not run: {type(error).__name__}: {str(error)[:200]}"
+            continue
+        return model, inputs
+    raise TinyError(said)

@@ -1,0 +1,130 @@
+"""What a run of the zoo found: the table, and the page docs/zoo.md."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tinytorch.fx.zoo.runner import Record
+from tinytorch.fx.zoo.stages import PEERS, STAGES
+from tinytorch.fx.zoo.verdict import CRASH, EQUAL, MEMORY, NONE, REFUSED, TIMEOUT, WITHIN, WRONG
+
+COLUMNS = (EQUAL, WITHIN, REFUSED, WRONG, CRASH, TIMEOUT, MEMORY)
+
+
+def counts(records: Iterable[Record]) -> dict[str, Counter[str]]:
+    """For each stage how often each verdict came."""
+    found: dict[str, Counter[str]] = {stage: Counter() for stage in STAGES}
+    for record in records:
+        for stage, verdict in record.stages.items():
+            found[stage][verdict["verdict"]] += 1
+    return {stage: count for stage, count in found.items() if count}
+
+
+def rows(records: Iterable[Record]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows of the table: a row a stage, the share that is right in percent."""
+    table = []
+    for stage, count in counts(records).items():
+        of = sum(count.values()) - count[NONE]
+        right = count[EQUAL] + count[WITHIN]
+        share = f"{100 * right / of:.1f} %" if of else "-"
+        name = f"{stage} (PyTorch's)" if stage in PEERS else stage
+        table.append([name, str(of), *(str(count[c]) for c in COLUMNS), share])
+    return ["stage", "models", *COLUMNS, "right"], table
+
+
+def bad(records: Iterable[Record]) -> list[tuple[str, str, str]]:
+    """Model, stage and detail of everything of ours that is WRONG or a crash."""
+    return [(r.name, stage, f"{v['verdict']}: {v.get('detail', '')}")
+            for r in records for stage, v in r.stages.items()
+            if v["verdict"] in (WRONG, CRASH) and stage not in PEERS]  # fmt: skip
+
+
+def refusals(records: Iterable[Record]) -> dict[str, list[tuple[str, str]]]:
+    """Reasons in plain words, each with the models and stages that it refused, commonest first."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for record in records:
+        for stage, verdict in record.stages.items():
+            if verdict["verdict"] == REFUSED and stage not in PEERS:
+                reason = re.sub(r"\s*\n\s*", "; ", verdict.get("detail", "")).strip()
+                found[reason[:240]].append((record.name, stage))
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def peaks(records: Iterable[Record]) -> tuple[int, int]:
+    """Of how many checkpointed models the peak was measured, and at most as predicted plus 1 %."""
+    facts = [v["facts"] for r in records for s, v in r.stages.items()
+             if s == "checkpoint" and "measured" in v.get("facts", {})]  # fmt: skip
+    return len(facts), sum(f["measured"] <= 1.01 * f["predicted"] for f in facts)
+
+
+def summary(records: Sequence[Record], versions: dict[str, str]) -> dict[str, Any]:
+    """For a machine: what the table says."""
+    ran = [r for r in records if not r.skipped]
+    return {
+        "versions": versions,
+        "architectures": len(records),
+        "ran": len(ran),
+        "stages": {stage: dict(count) for stage, count in counts(ran).items()},
+        "bad": [{"model": m, "stage": s, "detail": d} for m, s, d in bad(ran)],
+        "peaks_as_predicted": peaks(ran),
+    }
+
+
+def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> str:
+    """The page.
+
+    Args:
+        how: which architectures these are, and the command that ran them.
+    """
+    ran = [r for r in records if not r.skipped]
+    columns, table = rows(ran)
+    measured, right = peaks(ran)
+    there = ", ".join(f"{k} {v}" for k, v in versions.items() if v != "absent")
+    gone = ", ".join(k for k, v in versions.items() if v == "absent")
+    lines = [
+        "# The zoo", "",
+        "Made by `python benchmarks/zoo.py --page docs/zoo.md` from the results of a run; not "
+        "edited by hand. Each architecture is built small, with random weights, and goes through "
+        "each stage in a process of its own, compared with eager PyTorch.", "",
+        f"Versions: {there}." + (f" Not installed: {gone}." if gone else ""), "",
+        how, "",
+        f"Of {len(records)} architectures {len(ran)} build small and run eagerly; the others are "
+        "listed at the end. *Within* means: not equal to the last bit, but with an error against "
+        "float64 that is at most four times eager's own (or below 1e-6 of the largest value).", "",
+        _table(columns, table), "",
+        f"Checkpointed at half of the activations: in {right} of {measured} models the measured "
+        "peak is within 1 % of the predicted one or below it.", "",
+        "## Wrong, or a crash", "",
+    ]  # fmt: skip
+    wrong = bad(ran)
+    lines += [f"- `{m}`, {s}: {_plain(d)}" for m, s, d in wrong] or ["None."]
+    lines += ["", "## Refused, and why", ""]
+    for reason, where in refusals(ran).items():
+        by_model: dict[str, list[str]] = defaultdict(list)
+        for model, stage in where:
+            by_model[model].append(stage)
+        names = ", ".join(f"`{m.partition('/')[2]}` ({', '.join(s)})" for m, s in by_model.items())
+        lines.append(f"- {_plain(reason)}: {names}")
+    lines += [
+        "",
+        "## Left out",
+        "",
+        "They do not become small, or do not build or run eagerly.",
+        "",
+    ]
+    lines += [f"- `{r.name}`: {_plain(r.skipped)}" for r in records if r.skipped]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """On one line, with nothing that Markdown takes for a sign."""
+    text = " ".join(text.split())[:260]
+    return re.sub(r"([*_<>|\[\]`])", r"\\\1", text)
+
+
+def _table(columns: list[str], table: list[list[str]]) -> str:
+    lines = [columns, ["---"] + ["--:"] * (len(columns) - 1), *table]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,327 @@
+"""What a model of the zoo goes through. Each stage compares with eager PyTorch.
+
+forward    capture_forward, in evaluation mode, on the example and on other values
+joint      capture_joint: loss and gradients
+sgd adamw  capture_step: parameters and buffers after three steps on changing batches
+train eval GraphOptimizer, for training (gradients too) and frozen
+compile    torch.compile(backend="tinytorch"): results and gradients
+checkpoint at half of the activations: gradients; predicted and measured peak
+from_torch our Module on the numpy backend; to_torch: and back again
+export aot_eager   PyTorch's own, on the same, for comparison
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import tinytorch
+from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.capture.joint import capture_joint
+from tinytorch.fx.capture.slots import BUFFER, GRADIENT, LOSS, PARAMETER, Slot
+from tinytorch.fx.capture.step import capture_step
+from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
+from tinytorch.fx.convert.from_torch import from_torch
+from tinytorch.fx.convert.to_torch import to_torch
+from tinytorch.fx.models import call, squares_loss, squares_of, tensors_of
+from tinytorch.fx.optimize.optimizer import GraphOptimizer
+from tinytorch.fx.profile.memory_meter import MemoryMeter
+from tinytorch.fx.recompute.checkpointing import checkpoint
+from tinytorch.fx.zoo.subject import Subject, gradients, outputs, seed
+from tinytorch.fx.zoo.verdict import EQUAL, GOOD, NONE, VERDICTS, WRONG, Verdict, judge
+from tinytorch.graph.trace import trace
+
+Stage = Callable[[Subject], Verdict]
+STEPS = 3
+OPTIONS: dict[str, dict[str, Any]] = {"sgd": {"lr": 1e-2, "momentum": 0.9}, "adamw": {"lr": 1e-3}}
+PEAK_MARGIN = 4096  # bytes: small tensors that autograd holds beside the graph
+
+Ask = Callable[[nn.Module, Any], list[Tensor | None]]
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """The one that counts of several."""
+    return max(verdicts, key=lambda v: VERDICTS.index(v.verdict))
+
+
+def like_eager(subject: Subject, module: Any, ask: Ask) -> Verdict:
+    """Ask a module and the model the same, on each batch in turn."""
+    found = []
+    for batch in subject.batches[:2]:
+        subject.reset()
+        expected = ask(subject.model, batch)
+        subject.reset()
+        got = ask(module, batch)
+        found.append(judge(got, expected, partial(subject.in_float64, ask, batch)))
+    return worst(found)
+
+
+def forward(subject: Subject) -> Verdict:
+    """`capture_forward`."""
+    captured = capture_forward(subject.model.eval(), subject.inputs)
+    return like_eager(subject, captured, outputs)
+
+
+def _no_gradients(subject: Subject) -> Verdict | None:
+    subject.reset()
+    if subject.model.training or squares_loss(subject.model, subject.inputs).requires_grad:
+        return None
+    return Verdict(NONE, "no output depends on a parameter")
+
+
+def joint(subject: Subject) -> Verdict:
+    """`capture_joint`: in training mode; if dropout keeps float64 from judging, without it too."""
+    return _no_gradients(subject) or _in_both_modes(subject, _joint)
+
+
+def _in_both_modes(subject: Subject, run: Callable[[Subject, bool], Verdict]) -> Verdict:
+    """In training mode; where that is not bit-equal, evaluation mode decides how wrong it is."""
+    if not subject.is_reproducible:
+        found = run(subject, False)
+        found.facts["mode"] = "eval: the training mode asks other generators than torch's"
+        return found
+    first = run(subject, True)
+    if first.verdict in (EQUAL, NONE):
+        return first
+    second = run(subject, False)
+    if second.verdict not in GOOD:
+        return second
+    detail = f"in training mode: {first.detail}"
+    return Verdict(first.verdict if first.verdict != EQUAL else second.verdict, detail)
+
+
+def _joint(subject: Subject, training: bool) -> Verdict:
+    subject.reset()
+    subject.model.train(training)
+    graph = capture_joint(subject.model, subject.inputs, squares_loss)
+    names = [name for name, _ in subject.model.named_parameters()]
+
+    def ask(model: nn.Module, batch: Any) -> list[Tensor | None]:
+        seed()
+        with torch.no_grad():
+            results = graph.module(*graph.flat_inputs(model, batch))
+        known = dict(zip(graph.outputs, results, strict=True))
+        loss = next(v for s, v in known.items() if s.role == LOSS)
+        return [loss, *(known.get(Slot(GRADIENT, name)) for name in names)]
+
+    found = []
+    for batch in subject.batches[:2]:
+        subject.reset()
+        expected = gradients(subject.model.train(training), batch)
+        subject.reset()
+        exact = partial(subject.in_float64, gradients, batch)
+        if training and _drops(subject):
+            exact = partial(_none)
+        found.append(judge(ask(subject.model, batch), expected, exact))  # fmt: skip
+    return worst(found)
+
+
+def _none() -> None:
+    """No float64 to judge by."""
+
+
+def _drops(subject: Subject) -> bool:
+    """In training mode the result differs from evaluation's: float64 says nothing about it."""
+    subject.reset()
+    calm = outputs(subject.model, subject.inputs)
+    subject.reset()
+    wild = outputs(subject.model.train(), subject.inputs)
+    subject.reset()
+    return any(not torch.equal(a, b) for a, b in zip(calm, wild, strict=True)
+               if a is not None and b is not None and a.shape == b.shape)  # fmt: skip
+
+
+def _step(name: str) -> Stage:
+    def stage(subject: Subject) -> Verdict:
+        return _no_gradients(subject) or _in_both_modes(
+            subject, lambda s, training: _steps(s, name, training)
+        )
+
+    stage.__doc__ = f"`capture_step` with {name}."
+    return stage
+
+
+def _steps(subject: Subject, name: str, training: bool) -> Verdict:
+    subject.reset()
+    step = capture_step(subject.model.train(training), subject.inputs, name,
+                        loss=squares_loss, **OPTIONS[name])  # fmt: skip
+    subject.reset()
+    state = step.state_of(subject.model.train(training))
+    seed()
+    for batch in subject.batches:
+        _, state = step.run(state, batch)
+    found = [*state[PARAMETER].values(), *state[BUFFER].values()]
+    subject.reset()
+    expected = _eager_steps(subject.model.train(training), name, subject.batches)
+    drops = training and _drops(subject)
+
+    def exact() -> list[Tensor | None] | None:
+        if drops:
+            return None
+        return subject.in_float64(lambda m, b: _eager_steps(m, name, b), subject.batches)
+
+    return judge(found, expected, exact)
+
+
+def _eager_steps(model: nn.Module, name: str, batches: Any) -> list[Tensor | None]:
+    kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[name]
+    optimizer = kind(model.parameters(), fused=True, **OPTIONS[name])
+    seed()
+    for batch in batches:
+        optimizer.zero_grad()
+        squares_loss(model, batch).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    model.zero_grad()
+    return [x.detach().clone() for x in (*dict(model.named_parameters()).values(),
+                                         *dict(model.named_buffers()).values())]  # fmt: skip
+
+
+def _optimizer(frozen: bool) -> Stage:
+    def stage(subject: Subject) -> Verdict:
+        subject.reset()
+        optimizer = GraphOptimizer(subject.model, subject.inputs, device="cpu", frozen=frozen)
+        module = optimizer.optimize()
+        report = optimizer.report()
+        module.eval()
+        found = like_eager(subject, module, outputs)
+        if not frozen and found.verdict in GOOD and _no_gradients(subject) is None:
+            parameters = subject.model
+            found = worst([found, _module_gradients(subject, module, parameters)])
+        taken_back = [*(f"{r.name}: {r.error}" for r in report.failures), *report.undone]
+        found.facts |= {"calls": dict(report.calls)}
+        if taken_back:
+            found.facts["taken back"] = [line[:200] for line in taken_back]
+        return found
+
+    stage.__doc__ = "`GraphOptimizer`, " + ("frozen." if frozen else "for training.")
+    return stage
+
+
+def _module_gradients(subject: Subject, module: Any, model: nn.Module) -> Verdict:
+    """Gradients through a module that shares the model's parameters."""
+
+    def ask(given: Any, batch: Any) -> list[Tensor | None]:
+        if isinstance(given, nn.Module) and given is not module:
+            return gradients(given, batch)
+        model.zero_grad()
+        seed()
+        loss = squares_of(call(module, batch))
+        loss.backward()  # type: ignore[no-untyped-call]
+        found = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        return [loss.detach(), *found]
+
+    return like_eager(subject, module, ask)
+
+
+def _compiled(backend: str) -> Stage:
+    def stage(subject: Subject) -> Verdict:
+        subject.reset()
+        torch._dynamo.reset()
+        module: Any = torch.compile(subject.model, backend=backend)
+        found = like_eager(subject, module, outputs)
+        if found.verdict in GOOD and _no_gradients(subject) is None:
+            found = worst([found, _module_gradients(subject, module, subject.model)])
+        if backend == "tinytorch":
+            from tinytorch.fx.dynamo import last_report
+
+            graphs = last_report().graphs
+            found.facts["compiled"] = sum(g.compiled for g in graphs)
+            found.facts["left"] = sum(n for g in graphs for n, _ in g.fallbacks.values())
+        torch._dynamo.reset()
+        return found
+
+    stage.__doc__ = f"`torch.compile(backend={backend!r})`."
+    return stage
+
+
+def checkpointed(subject: Subject) -> Verdict:
+    """`checkpoint` half-way between everything kept and the lowest peak there is."""
+    if (nothing := _no_gradients(subject)) is not None:
+        return nothing
+    subject.reset()
+    model, batch = subject.model, subject.inputs
+    frontier = checkpoint(model, batch, 1.0, select=squares_of).compiled(batch).frontier
+    whole, lowest = frontier.everything.peak, frontier.plans[0].peak
+    budget = (whole + lowest) // 2
+    made = checkpoint(model, batch, budget, select=squares_of)
+    plan = made.compiled(batch).plan
+
+    def ask(given: Any, batch: Any) -> list[Tensor | None]:
+        if given is not made:
+            return gradients(given, batch)
+        model.zero_grad()
+        seed()
+        loss = made(**batch)
+        loss.backward()
+        found = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        return [loss.detach(), *found]
+
+    found = like_eager(subject, made, ask)
+    subject.reset()
+    with MemoryMeter([list(model.parameters()), list(model.buffers()), batch]) as meter:
+        made(**batch).backward()
+    subject.reset()
+    found.facts |= {"predicted": plan.peak, "measured": meter.peak, "everything": whole,
+                    "lowest": lowest}  # fmt: skip
+    if found.verdict in GOOD and meter.peak > 1.01 * plan.peak + PEAK_MARGIN:
+        return Verdict(WRONG, f"takes {meter.peak} bytes, and {plan.peak} were predicted",
+                       found.facts)  # fmt: skip
+    return found
+
+
+def from_torch_(subject: Subject) -> Verdict:
+    """`from_torch`: on our numpy backend."""
+    subject.reset()
+    with tinytorch.using_backend("numpy"):
+        module = from_torch(subject.model, subject.inputs)
+        return like_eager(subject, module, _ask_ours(lambda *x: module(*x)))
+
+
+def to_torch_(subject: Subject) -> Verdict:
+    """`to_torch` of what `from_torch` made."""
+    subject.reset()
+    module = from_torch(subject.model, subject.inputs)
+    examples = [tensor_from_torch(x) for x in tensors_of(subject.inputs)]
+    with tinytorch.no_grad():
+        back: Any = to_torch(trace(module, *examples))
+
+    def ask(given: Any, batch: Any) -> list[Tensor | None]:
+        if given is not back:
+            return outputs(given, batch)
+        with torch.no_grad():
+            return [x.clone() for x in tensors_of(back(*tensors_of(batch)))]
+
+    return like_eager(subject, back, ask)
+
+
+def _ask_ours(module: Callable[..., Any]) -> Ask:
+    def ask(given: Any, batch: Any) -> list[Tensor | None]:
+        if isinstance(given, nn.Module):
+            return outputs(given, batch)
+        with tinytorch.no_grad():
+            results = module(*(tensor_from_torch(x) for x in tensors_of(batch)))
+        return [tensor_to_torch(x).clone() for x in results if isinstance(x, tinytorch.Tensor)]
+
+    return ask
+
+
+def export(subject: Subject) -> Verdict:
+    """PyTorch's own `torch.export`, to compare with `forward`."""
+    subject.reset()
+    made = torch.export.export(subject.model, (), subject.inputs)
+    return like_eager(subject, made.module(), outputs)
+
+
+STAGES: dict[str, Stage] = {
+    "forward": forward, "joint": joint, "sgd": _step("sgd"), "adamw": _step("adamw"),
+    "train": _optimizer(False), "eval": _optimizer(True), "compile": _compiled("tinytorch"),
+    "checkpoint": checkpointed, "from_torch": from_torch_, "to_torch": to_torch_,
+    "export": export, "aot_eager": _compiled("aot_eager"),
+}  # fmt: skip
+PEERS = ("export", "aot_eager")

@@ -1,0 +1,131 @@
+"""A model of the zoo with its inputs, and what eager PyTorch makes of it."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from tinytorch.fx.models import call, squares_loss, tensors_of
+from tinytorch.fx.optimize.verify import other_values
+
+SEED = 1
+
+
+def seed(number: int = SEED) -> None:
+    """Of every generator that a model may ask."""
+    torch.manual_seed(number)
+    np.random.seed(number)
+    random.seed(number)
+
+
+@dataclass
+class Subject:
+    """A model under examination.
+
+    Attributes:
+        name: in the catalogue.
+        model: whose parameters and buffers are put back after each stage.
+        inputs: keyword arguments.
+    """
+
+    name: str
+    model: nn.Module
+    inputs: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self._state = {k: v.detach().clone() for k, v in self._tensors().items()}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+
+    def reset(self) -> None:
+        """Put parameters and buffers back, without gradients, in evaluation mode."""
+        self.model.eval()
+        self.model.zero_grad()
+        with torch.no_grad():
+            for name, tensor in self._tensors().items():
+                tensor.copy_(self._state[name])
+
+    @cached_property
+    def batches(self) -> list[dict[str, Any]]:
+        """The example, and two batches like it with other values."""
+        return [other_values(self.inputs, i) for i in range(3)]
+
+    @cached_property
+    def is_reproducible(self) -> bool:
+        """In training mode torch's generator alone decides what the model does."""
+        found = []
+        for number in (1, 2):
+            self.reset()
+            seed(SEED)
+            np.random.seed(number)
+            random.seed(number)
+            found.append(tensors_of(call(self.model.train(), self.inputs)))
+        self.reset()
+        return len(found[0]) == len(found[1]) and all(map(torch.equal, *found))
+
+    def training(self) -> nn.Module:
+        """The model in training mode, if what it does there can be repeated."""
+        return self.model.train(self.is_reproducible)
+
+    @cached_property
+    def exact(self) -> nn.Module | None:
+        """The model in float64, in evaluation mode; None where there is none."""
+        self.reset()
+        with suppress(Exception):  # a model may insist on float32
+            model = copy.deepcopy(self.model).double().eval()
+            with torch.no_grad():
+                results = tensors_of(call(model, doubled(self.inputs)))
+            floats = [x for x in results if x.is_floating_point()]
+            if all(x.dtype == torch.float64 for x in floats):
+                return model
+        return None
+
+    def in_float64(self, ask: Callable[[nn.Module, Any], list[Tensor | None]], batch: Any) -> Any:
+        """What `ask` says of the model in float64; None where there is none."""
+        if self.exact is None:
+            return None
+        self.exact.load_state_dict(
+            {k: v.double() if v.is_floating_point() else v for k, v in self._state.items()},
+            strict=False,
+        )
+        self.exact.zero_grad()
+        with suppress(Exception):
+            return ask(self.exact, doubled(batch))
+        return None
+
+
+def doubled(batch: Any) -> Any:
+    """A batch in float64."""
+    return tree_map(
+        lambda x: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x, batch
+    )
+
+
+def outputs(model: nn.Module, batch: Any) -> list[Tensor | None]:
+    """What a model returns, as copies: a later call may write into the same memory."""
+    seed()
+    with torch.no_grad():
+        return [x.clone() for x in tensors_of(call(model, batch))]
+
+
+def gradients(model: nn.Module, batch: Any) -> list[Tensor | None]:
+    """The loss and the gradients of all parameters, by autograd."""
+    model.zero_grad()
+    seed()
+    loss = squares_loss(model, batch)
+    if loss.requires_grad:
+        loss.backward()  # type: ignore[no-untyped-call]
+    found = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    return [loss.detach(), *found]

@@ -1,0 +1,155 @@
+"""What became of a model in a stage, and how results are compared.
+
+A result that is not equal to eager's to the last bit is judged by its error against float64: it may
+be as large as eager's own, times a small factor. So a reordered sum passes, a wrong one does not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tinytorch.errors import TinyTorchError
+from tinytorch.fx.diagnosis.reasons import explain, user_line
+
+EQUAL, WITHIN, REFUSED, WRONG, CRASH = "bit-equal", "within", "refused", "WRONG", "crash"
+TIMEOUT, MEMORY, NONE = "timeout", "memory", "not applicable"
+VERDICTS = (EQUAL, WITHIN, REFUSED, WRONG, CRASH, TIMEOUT, MEMORY, NONE)
+GOOD = (EQUAL, WITHIN)
+
+FACTOR = 4.0  # times eager's own error against float64
+UNJUDGED = 1e-5  # of the largest value: how far from eager's where there is no float64
+FLOOR = 1e-6  # of the largest value: an error below it says nothing
+
+
+@dataclass
+class Verdict:
+    """What became of a model in one stage.
+
+    Attributes:
+        verdict: one of VERDICTS.
+        detail: why; for a refusal its reason, with the user's line.
+        facts: what was measured, such as a peak.
+        seconds: that it took.
+    """
+
+    verdict: str
+    detail: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a line of JSON has; empty fields are left out."""
+        found = {"verdict": self.verdict, "seconds": round(self.seconds, 2)}
+        return found | {k: v for k in ("detail", "facts") if (v := getattr(self, k))}
+
+
+Tensors = Sequence[Tensor | None]
+
+
+def judge(found: Tensors, expected: Tensors, exact: Callable[[], Tensors | None]) -> Verdict:
+    """Compare results with eager's.
+
+    Args:
+        exact: the same in float64; asked only if they are not equal. None if it cannot be had.
+    """
+    if len(found) != len(expected):
+        return Verdict(WRONG, f"{len(found)} results, and eager has {len(expected)}")
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if (a is None) != (b is None):
+            return Verdict(WRONG, f"result {i} is {_said(a)}, and eager's {_said(b)}")
+        if a is not None and b is not None and (a.shape != b.shape or a.dtype != b.dtype):
+            return Verdict(WRONG, f"result {i} is {_said(a)}, and eager's {_said(b)}")
+    different = [i for i, (a, b) in enumerate(zip(found, expected, strict=True)) if not same(a, b)]
+    if not different:
+        return Verdict(EQUAL)
+    reference = exact()
+    if reference is None:
+        return _judge_by_eager(found, expected, different)
+    return _judge_by(found, expected, reference, different)
+
+
+def _judge_by_eager(found: Tensors, expected: Tensors, different: list[int]) -> Verdict:
+    """Where there is no float64: to a tolerance, and it is said."""
+    scale = max((_largest(x) for x in expected), default=0.0)
+    for i in different:
+        mine, eager = found[i], expected[i]
+        assert mine is not None and eager is not None
+        off = _error(mine, eager.double()) if mine.is_floating_point() else math.inf
+        if off > UNJUDGED * scale or not torch.equal(mine.isfinite(), eager.isfinite()):
+            return Verdict(WRONG, f"result {i}, {_said(mine)}: {off:.1e} from eager's, no float64")
+    return Verdict(WITHIN, f"no float64 to judge by; within {UNJUDGED:g} of eager's largest value")
+
+
+def _judge_by(found: Tensors, expected: Tensors, exact: Tensors, different: list[int]) -> Verdict:
+    scale = max((_largest(x) for x in exact), default=0.0)
+    worst = 0.0
+    for i in different:
+        mine, eager, right = found[i], expected[i], exact[i]
+        assert mine is not None and eager is not None
+        if right is None or not mine.is_floating_point():
+            return Verdict(WRONG, f"result {i}, {_said(mine)}, differs")
+        if not torch.equal(mine.isfinite(), eager.isfinite()):
+            return Verdict(WRONG, f"result {i}, {_said(mine)}, is not finite where eager's is")
+        ours, own = _error(mine, right), _error(eager, right)
+        allowed = max(FACTOR * own, FLOOR * scale)
+        if ours > allowed:
+            return Verdict(
+                WRONG, f"result {i}, {_said(mine)}: error {ours:.1e}, eager's is {own:.1e}"
+            )
+        worst = max(worst, ours / allowed)
+    detail = f"{len(different)} of {len(found)} results, {worst:.0%} of the error allowed"
+    return Verdict(WITHIN, detail)
+
+
+def same(a: Tensor | None, b: Tensor | None) -> bool:
+    """Equal to the last bit, NaN included; both absent counts."""
+    if a is None or b is None:
+        return a is b
+    return torch.equal(a, b) or (
+        a.is_floating_point() and torch.equal(a.nan_to_num(), b.nan_to_num())
+        and torch.equal(a.isnan(), b.isnan())
+    )  # fmt: skip
+
+
+def _error(x: Tensor, exact: Tensor) -> float:
+    difference = (x.double() - exact).abs()
+    finite = difference[difference.isfinite()]
+    return finite.max().item() if finite.numel() else 0.0
+
+
+def _largest(x: Tensor | None) -> float:
+    if x is None or not x.is_floating_point():
+        return 0.0
+    finite = x[x.isfinite()]
+    return finite.abs().max().item() if finite.numel() else 0.0
+
+
+def _said(x: Tensor | None) -> str:
+    return "nothing" if x is None else f"{str(x.dtype).removeprefix('torch.')}{list(x.shape)}"
+
+
+def of_error(error: BaseException) -> Verdict:
+    """A refusal, which is one of our own errors; or a crash, which is any other."""
+    if isinstance(error, MemoryError):
+        return Verdict(MEMORY, str(error)[:200])
+    if isinstance(error, TinyTorchError):
+        reason = getattr(error, "reason", None)
+        return Verdict(REFUSED, _relative(str(reason or error)))
+    return Verdict(CRASH, _relative(f"{type(error).__name__}: {error} at {user_line(error)}"))
+
+
+def of_peer(error: BaseException) -> Verdict:
+    """What another tool says when it does not take a model."""
+    return Verdict(REFUSED, _relative(str(explain(error))))
+
+
+def _relative(text: str) -> str:
+    """Without the folders of this machine."""
+    return re.sub(r"\S*/site-packages/", "", text)[:600]
