@@ -3,15 +3,21 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DEMO_INSTALLED := $(VENV)/.installed-demo
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 DEMO ?= $(BIN)/tito demo
 WORKERS ?= 2
 
-.PHONY: help install demo test slow mutation lint format types bench clean
+# A shell that forbids Python to keep bytecode would have every process compile PyTorch again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help install demo test slow fuzz mutation lint format types bench clean
 
 help:
 	@echo "make demo      train a CNN on real digits, on every backend"
 	@echo "make test      all tests but the slow ones"
 	@echo "make slow      the slow tests"
+	@echo "make fuzz      random programs, compiled against eager: SEED=..., COUNT=10000"
 	@echo "make mutation  check that planted faults make the tests fail"
 	@echo "make lint      ruff, check only"
 	@echo "make format    ruff, mend what can be mended"
@@ -24,10 +30,16 @@ install: $(INSTALLED)
 # Bytecode is compiled when a module is first imported: compiling all of torch takes longer.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	$(PIP) -e '.[dev]'
+	touch $@ $(DEMO_INSTALLED)
+
+# The demo needs NumPy, numba and the command line: no PyTorch, no Jupyter.
+$(DEMO_INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[cli,fast]'
 	touch $@
 
-demo: $(INSTALLED)
+demo: $(DEMO_INSTALLED)
 	$(DEMO)
 
 test: $(INSTALLED)
@@ -36,6 +48,10 @@ test: $(INSTALLED)
 # pytest exits with 5 if no test is marked slow.
 slow: $(INSTALLED)
 	$(BIN)/pytest -n $(WORKERS) -m slow || [ $$? -eq 5 ]
+
+# Without SEED another one each time; it is printed.
+fuzz: $(INSTALLED)
+	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) --count $(or $(COUNT),10000)
 
 mutation: $(INSTALLED)
 	$(BIN)/python tools/mutation_check.py

@@ -29,11 +29,11 @@ def child(case: str) -> dict[str, float]:
     from compiled import TRAINING, Contest
     from training import training_step
 
-    from tinytorch.backends.optimized.jit import library
     from tinytorch.collector import collector_paused
     from tinytorch.graph import PassManager, trace
     from tinytorch.graph.compiler import native
     from tinytorch.graph.compiler.schedule import schedule_traced
+    from tinytorch.jit import library
 
     imported = time.process_time()
     contest = Contest(TRAINING[case])

@@ -1,4 +1,4 @@
-"""What the door costs: a recorded op on a small tensor beside PyTorch's, and `import tinytorch`.
+"""What dispatch costs: a recorded op on a small tensor beside PyTorch's, and `import tinytorch`.
 
 The checks of shapes and dtypes are on, and the result remembers its history, as in PyTorch.
 """

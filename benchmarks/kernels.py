@@ -23,7 +23,7 @@ from runner import ROUNDS, Case, as_json, measure, report
 from tinytorch.backends import find_backend, reference
 from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.backends.optimized.elementwise.loops import compile_elementwise
-from tinytorch.backends.optimized.jit.library import cache_info
+from tinytorch.jit.library import cache_info
 
 BACKEND: Any = find_backend("optimized")
 BLOCKED: Any = find_backend("blocked")
@@ -307,7 +307,7 @@ def adam_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
         for parameter in theirs:
             parameter.grad = torch.from_numpy(g)
         step = partial(
-            BACKEND.adam_step, p, g, m, v, step=1, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8,
+            BACKEND.adam_step, p, g, m, v, np.zeros(()), lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8,
             weight_decay=0.0, decoupled=False,
         )  # fmt: skip
         plain = torch.optim.Adam([theirs[0]], foreach=False)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.buffers import workspace
-from tinytorch.backends.optimized.jit.cpu import host_vector_unit
-from tinytorch.backends.optimized.jit.library import kernel
-from tinytorch.backends.optimized.jit.llvm import VectorEmitter, vector_intrinsic
+from tinytorch.jit.buffers import workspace
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import VectorEmitter, vector_intrinsic
 
 CHAINS = 16  # independent sums: enough to hide the latency of a multiply-add
 ROUNDS = 200_000

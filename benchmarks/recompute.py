@@ -5,7 +5,7 @@ own way and order, and are run by the same code; eager training, plain and with 
 checkpointed, is run by autograd. Peaks are measured (live storages on the CPU), time is the CPU
 time of one thread, in interleaved rounds; gradients are compared bit by bit.
 
-    python benchmarks/recompute.py --model bert-base --batch 4 --sequence 128
+    python benchmarks/recompute.py               # four layers of BERT, 8 x 256 tokens, and a plot
     python benchmarks/recompute.py --model bert-base --batch 16 --sequence 512 --simulate
 
 With --simulate nothing is run and no memory needed: peaks are simulated, which is exact, and time
@@ -32,7 +32,7 @@ from tinytorch.fx.profile.liveness import storages
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.models import LoadedModel, load_model
 from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy
-from tinytorch.fx.recompute.frontier import find_frontier
+from tinytorch.fx.recompute.frontier import Frontier, find_frontier, parse_budget
 from tinytorch.fx.recompute.mincut import min_cut_partition, min_cut_plans
 from tinytorch.fx.recompute.mutwo import greedy_plans
 from tinytorch.fx.recompute.partition import BoxedCodeGen, partition
@@ -191,16 +191,11 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     runs: dict[str, Run] = {"eager": run_eager(model, example.batch)}
     extra: dict[str, float] = {}
     budgets: dict[str, int] = {}
-    for budget in options.budgets:
-        name = f"ours {budget:g}"
-        try:
-            plan = frontier.within(int(budget * whole_peak))
-        except RecomputeError as error:
-            print(f"{name}: {error}")
-            continue
+    for name, plan in plans_within(frontier, options.budgets, whole_peak).items():
         runs[name] = run_plan(ours, plan, inputs)
         extra[name] = plan.flops / problem.total_flops
-        budgets[name] = int(budget * whole_peak)
+        _, _, budget = name.partition(" ")
+        budgets[name] = plan.peak if budget == "lowest" else int(float(budget) * whole_peak)
     for budget in MIN_CUT_BUDGETS:
         runs[f"min-cut {budget:g}"] = run_min_cut(joint, budget, inputs)
     existing = [inputs, list(model.buffers()), example.batch]
@@ -239,11 +234,7 @@ def simulate(options: argparse.Namespace) -> list[dict[str, Any]]:
     ours = ordered(joint)
     frontier = find_frontier(ours.module, problem_of(ours))
     found = {"everything": everything}
-    for budget in options.budgets:
-        try:
-            found[f"ours {budget:g}"] = frontier.within(int(budget * whole))
-        except RecomputeError as error:
-            print(f"ours {budget:g}: {error}")
+    found |= plans_within(frontier, options.budgets, whole)
     for budget, kept in zip(MIN_CUT_BUDGETS, min_cut_plans(joint.module, problem, MIN_CUT_BUDGETS),
                             strict=True):  # fmt: skip
         found[f"min-cut {budget:g}"] = problem.simulate(kept)
@@ -264,10 +255,35 @@ def simulate(options: argparse.Namespace) -> list[dict[str, Any]]:
     ]
 
 
+PLOT = Path("build/recompute.png")
+#: Where activations, not weights and their gradients, are most of the memory.
+USUAL = {"batch": 8, "sequence": 256, "layers": 4}
+
+
+def plans_within(frontier: Frontier, budgets: list[float], whole: int) -> dict[str, Plan]:
+    """The plan at each budget, and at the lowest peak there is; one line names what cannot be."""
+    found: dict[str, Plan] = {}
+    refused = []
+    for budget in budgets:
+        try:
+            found[f"ours {budget:g}"] = frontier.within(max(1, int(budget * whole)))
+        except RecomputeError:
+            refused.append(f"{budget:g}")
+    lowest = frontier.plans[0]
+    found["ours lowest"] = lowest
+    if refused:
+        print(f"budgets {', '.join(refused)} of the peak with everything kept cannot be met: the "
+              f"lowest is {lowest.peak / whole:.2f} ({format_bytes(lowest.peak)}), which the "
+              "gradients of the weights are a part of")  # fmt: skip
+    return found
+
+
 def example_of(options: argparse.Namespace) -> LoadedModel:
     """The model by name, its dropout off: then all contestants must give the same gradients."""
+    usual = {} if options.small or options.model == "resnet152" else USUAL
     sizes = {"batch": options.batch, "sequence": options.sequence, "image": options.image,
              "head": options.head, "layers": options.layers}  # fmt: skip
+    sizes = {name: usual.get(name) if value is None else value for name, value in sizes.items()}
     given = {name: value for name, value in sizes.items() if value is not None}
     torch.manual_seed(0)
     return load_model(f"hf:{options.model}", small=options.small, dropout=0.0, **given)
@@ -289,8 +305,16 @@ def table(rows: list[dict[str, Any]]) -> str:
     return format_table(columns, [[cell(k, row[k]) for k in columns] for row in rows])
 
 
-def plot(rows: list[dict[str, Any]], path: Path, title: str) -> None:
-    """Peak against extra time, a line for each family."""
+def memory_limit(text: str) -> int:
+    """Bytes, of an option."""
+    found = parse_budget(text)
+    if isinstance(found, float):
+        raise argparse.ArgumentTypeError("a limit is in bytes, such as 512MiB")
+    return found
+
+
+def plot(rows: list[dict[str, Any]], path: Path, title: str, limit: int | None = None) -> None:
+    """Peak against extra time, a line for each family, and one for the limit of memory."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
@@ -301,6 +325,8 @@ def plot(rows: list[dict[str, Any]], path: Path, title: str) -> None:
             if r["name"].partition(" ")[0] == family
         )  # fmt: skip
         axes.plot(*zip(*own, strict=True), marker="o", label=family)
+    if limit is not None:
+        axes.axvline(limit / 2**20, color="black", linestyle="--", label=format_bytes(limit))
     axes.set_xlabel("peak, MiB")
     axes.set_ylabel("extra time, %")
     axes.set_title(title)
@@ -323,7 +349,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--simulate", action="store_true", help="run nothing")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--plot", type=Path, metavar="FILE")
+    parser.add_argument("--plot", type=Path, metavar="FILE", default=PLOT,
+                        help=f"by default {PLOT}")  # fmt: skip
+    parser.add_argument("--memory-limit", metavar="BYTES", type=memory_limit,
+                        help="a line in the plot, such as 512MiB")  # fmt: skip
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = simulate(options) if options.simulate else measure(options)
@@ -333,8 +362,9 @@ def main() -> None:
         facts = {k: v for k, v in vars(options).items() if k not in ("json", "plot")}
         options.json.write_text(json.dumps({**facts, "torch": torch.__version__, "rows": rows},
                                            indent=2))  # fmt: skip
-    if options.plot is not None:
-        plot(rows, options.plot, title)
+    options.plot.parent.mkdir(parents=True, exist_ok=True)
+    plot(rows, options.plot, title, options.memory_limit)
+    print(f"plot: {options.plot}")
 
 
 if __name__ == "__main__":

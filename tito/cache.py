@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from enum import StrEnum
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -11,11 +12,23 @@ import typer
 from tito import console
 
 
+class Action(StrEnum):
+    """What can be done with the cache."""
+
+    WARM = "warm"
+
+
 def cache(
+    action: Annotated[
+        Action | None, typer.Argument(help="warm: compile all kernels now, not when needed.")
+    ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove all compiled kernels.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For a machine to read.")] = False,
 ) -> None:
-    """Show the compiled kernels on disk, or remove them; they are compiled again when needed."""
+    """Show the compiled kernels on disk, remove them, or compile all that models use.
+
+    They are compiled when they are first needed.
+    """
     if find_spec("numba") is None:
         console.errors.print(
             "compiled kernels need numba, which is not installed: pip install 'tinytorch[fast]'",
@@ -23,10 +36,12 @@ def cache(
             soft_wrap=True,
         )
         raise typer.Exit(1)
-    from tinytorch.backends.optimized.jit.cache import cache_info, clear_cache
     from tinytorch.bench import format_bytes
+    from tinytorch.jit.cache import cache_info, clear_cache
 
     freed = clear_cache() if clear else 0
+    if action is Action.WARM:
+        _warm()
     info = cache_info()
     if as_json:
         report = {**asdict(info), "path": str(info.path), "freed_bytes": freed}
@@ -40,3 +55,16 @@ def cache(
         ["older libraries", str(info.other_libraries)],
     ]
     console.print_rows(["compiled kernels", ""], rows)
+
+
+def _warm() -> None:
+    """Compile every family of kernels, with a progress bar on stderr."""
+    from rich.progress import Progress
+
+    from tinytorch.backends.optimized.precompile import load_library
+    from tinytorch.jit.cache import progress
+
+    progress.quiet = True
+    with Progress(console=console.errors, transient=True) as bar:
+        task = bar.add_task("compiling kernels")
+        load_library(lambda done, total: bar.update(task, completed=done, total=total))

@@ -31,7 +31,7 @@ class Cell:
     """Code to run.
 
     Attributes:
-        name: how errors call it; in tracebacks it stands in place of a file's name.
+        name: how errors call it; in tracebacks it is in place of a file's name.
         seconds: it may take.
     """
 

@@ -2,7 +2,7 @@
 
 Run as a script: `python cells_child.py PLAN EVENTS`. The plan is JSON; for each cell one line goes
 to EVENTS when it begins and one when it ends, so that a reader knows where a process was when it
-died. Standard library only: what stands here runs beside code that nobody has checked.
+died. Standard library only: what is here runs beside code that nobody has checked.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def _first_argument() -> str:
 
 
 def _call() -> ast.Call | None:
-    """The call of a check as it stands in the test cell; None if its source is not known."""
+    """The call of a check as it is in the test cell; None if its source is not known."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 try:
@@ -12,6 +15,7 @@ except ModuleNotFoundError as error:
     sys.exit(f"tito needs {error.name}, which is not installed: pip install 'tinytorch[cli]'")
 
 from tito import (
+    backend,
     bench,
     cache,
     demo,
@@ -43,10 +47,17 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        import tinytorch
-
-        print(f"tinytorch {tinytorch.__version__}")
+        print(f"tinytorch {_version()}")
         raise typer.Exit
+
+
+def _version() -> str:
+    """The version in the package's source: importing it would take longer than all the rest."""
+    spec = find_spec("tinytorch")
+    assert spec is not None and spec.origin is not None
+    found = re.search(r'^__version__ = "(.+)"$', Path(spec.origin).read_text("utf-8"), re.M)
+    assert found is not None
+    return found[1]
 
 
 @app.callback()
@@ -61,23 +72,37 @@ def tito(
     pass
 
 
-app.command(epilog="Example: tito demo")(demo.demo)
-app.command(epilog="Examples:\n\ntito doctor\n\ntito doctor --json")(doctor.doctor)
+# Commands are in the help under the reader whom they are for, in this order.
+COURSE, MEASURING, GRAPHS = "Your course", "Running and measuring", "Graphs and real models"
+INSTRUCTORS, AUTHORS = "Instructors", "Authors of lessons"
+
+app.command(
+    epilog="Examples:\n\ntito init my-tinytorch\n\ntito init my-tinytorch --format py",
+    rich_help_panel=COURSE,
+)(init.init)
+app.command(epilog="Examples:\n\ntito status\n\ntito status --json", rich_help_panel=COURSE)(
+    status.status
+)
+app.add_typer(module.app, name="module", rich_help_panel=COURSE)
+app.add_typer(milestone.app, name="milestone", rich_help_panel=COURSE)
+app.command(epilog="Example: tito demo", rich_help_panel=MEASURING)(demo.demo)
 app.command(
     epilog="Examples:\n\ntito bench dispatch\n\ntito bench training --json\n\ntito bench --list",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    rich_help_panel=MEASURING,
 )(bench.bench)
-app.command(epilog="Examples:\n\ntito cache\n\ntito cache --clear")(cache.cache)
-app.command(epilog="Examples:\n\ntito init my-tinytorch\n\ntito init my-tinytorch --format py")(
-    init.init
+app.add_typer(backend.app, name="backend", rich_help_panel=MEASURING)
+app.command(
+    epilog="Examples:\n\ntito cache\n\ntito cache warm\n\ntito cache --clear",
+    rich_help_panel=MEASURING,
+)(cache.cache)
+app.command(epilog="Examples:\n\ntito doctor\n\ntito doctor --json", rich_help_panel=MEASURING)(
+    doctor.doctor
 )
-app.command(epilog="Examples:\n\ntito status\n\ntito status --json")(status.status)
-app.add_typer(module.app, name="module")
-app.add_typer(fx.app, name="fx")
-app.add_typer(graph.app, name="graph")
-app.add_typer(milestone.app, name="milestone")
-app.add_typer(lessons.app, name="lessons")
-app.add_typer(course.app, name="course")
+app.add_typer(graph.app, name="graph", rich_help_panel=GRAPHS)
+app.add_typer(fx.app, name="fx", rich_help_panel=GRAPHS)
+app.add_typer(course.app, name="course", rich_help_panel=INSTRUCTORS)
+app.add_typer(lessons.app, name="lessons", rich_help_panel=AUTHORS)
 
 
 def main() -> None:

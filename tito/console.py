@@ -36,7 +36,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_beside(title: str, rows: Sequence[tuple[str, str, bool]]) -> None:
-    """Two texts beside each other; in a row of lines that differ a mark stands between them."""
+    """Two texts beside each other; in a row of lines that differ a mark is between them."""
     if not out.is_terminal:
         out.width = PLAIN_WIDTH
     out.print(Text(f"\n{title}", style="bold"))

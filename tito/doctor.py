@@ -198,7 +198,7 @@ def check_backends() -> Iterator[Check]:
 
 THREADS_PROBE = """
 import json
-from tinytorch.backends.optimized import threads
+from tinytorch.jit import threads
 print(json.dumps([threads.select_layer(), threads.get_num_threads()]))
 """
 

@@ -18,12 +18,15 @@ from tito import console, scripts
 CHILD = Path(__file__).with_name("fx_child.py")
 KINDS = ("forward", "joint", "step")
 OPTIMIZERS = ("sgd", "adam", "adamw")
+LOSSES = ("model", "mean-square")
+REPORTS = (".html", ".csv", ".parquet", ".json", ".trace", ".png", ".svg")
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 
 app = typer.Typer(
     help="Capture real PyTorch models as graphs, and run passes on them.",
     epilog=(
-        f"MODEL is {', '.join(MODELS)} (with random weights), or FILE.py:FACTORY: a function that "
+        f"MODEL is {', '.join(MODELS)}, or hf: and any configuration class of transformers "
+        "(hf:LlamaConfig), with random weights; or FILE.py:FACTORY: a function that "
         "takes `batch` and returns a model and its inputs.\n\n"
         "Examples:\n\ntito fx diagnose hf:bert-base --small\n\n"
         "tito fx profile hf:gpt2 --batch 2 --report profile.html\n\n"
@@ -44,6 +47,16 @@ Kind = Annotated[
 Optimizer = Annotated[str, typer.Option("--optimizer", help=", ".join(OPTIMIZERS) + ".")]
 
 
+Loss = Annotated[
+    str,
+    typer.Option(
+        "--loss",
+        help="model: the one it computes itself, or the third that FACTORY returns; mean-square: "
+        "of its outputs, for a model without one.",
+    ),
+]
+
+
 def _one_of(what: str, given: str, known: Sequence[str]) -> str:
     if given not in known:
         raise typer.BadParameter(console.unknown(what, given, known))
@@ -56,9 +69,14 @@ def _run(command: str, model: str, **options: Any) -> None:
     if path.endswith(".py"):
         if not Path(path).is_file():
             raise typer.BadParameter(f"there is no file {path}")
-    elif model not in MODELS:
+    elif model not in MODELS and not (model.startswith("hf:") and model.endswith("Config")):
         hint = console.unknown("model", model, MODELS)
-        raise typer.BadParameter(f"{hint}, and FILE.py:FACTORY for your own")
+        raise typer.BadParameter(
+            f"{hint}, hf: and a configuration class of transformers (hf:LlamaConfig), and "
+            "FILE.py:FACTORY for your own"
+        )
+    if "loss" in options:
+        _one_of("loss", options["loss"], LOSSES)
     request = {"command": command, "model": model, **options}
     code, _ = scripts.run_script(CHILD, [json.dumps(request)])
     raise typer.Exit(code)
@@ -83,6 +101,7 @@ def trace(
     model: Model,
     kind: Kind = "forward",
     optimizer: Optimizer = "adamw",
+    loss: Loss = "model",
     batch: Batch = 2,
     small: Small = False,
     as_json: AsJson = False,
@@ -90,7 +109,16 @@ def trace(
     """Print the graph of a model, one line a node."""
     _one_of("kind of graph", kind, KINDS)
     _one_of("optimizer", optimizer, OPTIMIZERS)
-    _run("trace", model, kind=kind, optimizer=optimizer, batch=batch, small=small, json=as_json)
+    _run(
+        "trace",
+        model,
+        kind=kind,
+        optimizer=optimizer,
+        loss=loss,
+        batch=batch,
+        small=small,
+        json=as_json,
+    )
 
 
 @app.command(epilog="Example: tito fx draw hf:bert-base bert.svg --small --kind joint")
@@ -99,6 +127,7 @@ def draw(
     picture: Annotated[Path, typer.Argument(help="The picture: .svg, .png, .mmd or .dot.")],
     kind: Kind = "forward",
     optimizer: Optimizer = "adamw",
+    loss: Loss = "model",
     batch: Batch = 2,
     small: Small = False,
 ) -> None:
@@ -107,7 +136,7 @@ def draw(
     _one_of("optimizer", optimizer, OPTIMIZERS)
     _one_of("kind of picture", picture.suffix, (".svg", ".png", ".mmd", ".dot"))
     _run(
-        "draw", model, kind=kind, optimizer=optimizer, batch=batch, small=small,
+        "draw", model, kind=kind, optimizer=optimizer, loss=loss, batch=batch, small=small,
         picture=str(picture), json=False,
     )  # fmt: skip
 
@@ -116,7 +145,10 @@ def draw(
 def optimize(
     model: Model,
     passes: Annotated[
-        str | None, typer.Option("--passes", help="Names of passes, separated by commas.")
+        str | None,
+        typer.Option(
+            "--passes", help="Names of passes, and FILE.py:CLASS of your own, with commas."
+        ),
     ] = None,
     train: Annotated[
         bool, typer.Option("--train", help="For training: the weights go on changing.")
@@ -138,6 +170,7 @@ def optimize(
 def profile(
     model: Model,
     optimizer: Optimizer = "adamw",
+    loss: Loss = "model",
     batch: Batch = 2,
     small: Small = False,
     device: Device = "cpu",
@@ -153,8 +186,10 @@ def profile(
 ) -> None:
     """Time and memory of every node of the training step, and of every activation."""
     _one_of("optimizer", optimizer, OPTIMIZERS)
+    if report is not None:
+        _one_of("kind of report", report.suffix, REPORTS)
     _run(
-        "profile", model, optimizer=optimizer, batch=batch, small=small, device=device,
+        "profile", model, optimizer=optimizer, loss=loss, batch=batch, small=small, device=device,
         limit=limit, report=report and str(report), json=as_json,
     )  # fmt: skip
 
@@ -188,3 +223,37 @@ def compile_(
         "compile", model, backend=backend, train=train, batch=batch, small=small, threads=threads,
         json=as_json,
     )  # fmt: skip
+
+
+@app.command(epilog="Example: tito fx zoo --sample 25 --seed 1")
+def zoo(
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Those like this: 'transformers/ber*', or bert. Repeatable."),
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", help="So many of them, at random.", min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the sample.")] = 0,
+    stages: Annotated[
+        str | None, typer.Option("--stages", help="Names of stages, separated by commas.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Results, a line of JSON each; a run goes on from them.")
+    ] = Path("build/zoo.jsonl"),
+    page: Annotated[
+        Path | None, typer.Option("--page", help="Write the results as this Markdown page.")
+    ] = None,
+    list_names: Annotated[bool, typer.Option("--list", help="Print the names, and stop.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every architecture at hand, small, through all that `tito fx` does: is it like eager?"""
+    arguments = ["tinytorch.fx.zoo", "--seed", str(seed), "--out", str(out)]
+    for pattern in only or ():
+        arguments += ["--only", pattern]
+    given = {"--sample": sample, "--stages": stages, "--page": page}
+    for option, value in given.items():
+        arguments += [] if value is None else [option, str(value)]
+    arguments += ["--list"] * list_names + ["--json"] * as_json
+    code, _ = scripts.run_script("-m", arguments)
+    raise typer.Exit(code)

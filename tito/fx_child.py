@@ -6,7 +6,6 @@ The one argument is a JSON object: the command, the model, and options.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 import warnings
@@ -17,17 +16,33 @@ from rich.console import Console
 
 from tinytorch import fx
 from tinytorch.bench import format_seconds, ratio, time_callables
-from tinytorch.fx.models import LoadedModel, call
+from tinytorch.fx.models import LoadedModel, ModelError, call, check_model, squares_loss
+from tinytorch.fx.optimize.verify import ForwardSemantics
+from tinytorch.fx.recompute.frontier import parse_budget
 from tinytorch.graph.draw import draw as draw_graph
 from tinytorch.graph.ir import map_arg, target_name
-from tito.child import RequestError, answer
+from tito.child import RequestError, answer, passes_of
+from tito.console import unknown
 
-UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 errors = Console(stderr=True)
 
 
 def load(request: dict[str, Any]) -> LoadedModel:
-    return fx.load_model(request["model"], batch=request["batch"], small=request["small"])
+    """The model that is asked for, with a loss if the command takes gradients and names one."""
+    example = fx.load_model(request["model"], batch=request["batch"], small=request["small"])
+    trains = request["command"] in ("profile", "checkpoint") or request.get("kind") in (
+        "joint", "step",
+    ) or request.get("train", False)  # fmt: skip
+    check_model(example.model, example.batch, trains=trains)
+    if request.get("loss") == "mean-square":
+        example.loss = squares_loss
+    elif trains and "loss" in request:
+        try:
+            with torch.no_grad():
+                example.loss(example.model, example.batch)
+        except ModelError as error:
+            raise RequestError(f"{error}; or give --loss mean-square") from error
+    return example
 
 
 def captured_graph(request: dict[str, Any]) -> torch.fx.Graph:
@@ -111,8 +126,9 @@ def optimize(request: dict[str, Any]) -> Any:
     example = load(request)
     model = example.model.train(request["train"])
     optimizer = fx.GraphOptimizer(
-        model, example.inputs, request["passes"], device=request["device"]
-    )
+        model, example.inputs, passes_of(request["passes"], ForwardSemantics(not request["train"])),
+        device=request["device"],
+    )  # fmt: skip
     optimizer.optimize()
     report, comparison = optimizer.report(), optimizer.benchmark()
     if request["json"]:
@@ -134,8 +150,8 @@ def profile(request: dict[str, Any]) -> Any:
 
 
 def checkpoint(request: dict[str, Any]) -> Any:
+    budget = parse_budget(request["budget"])  # before the model is built
     example = load(request)
-    budget = parse_budget(request["budget"])
     model = fx.checkpoint(example.model, example.batch, budget)
     plan = model.compiled(example.batch)
     if request["json"]:
@@ -144,23 +160,12 @@ def checkpoint(request: dict[str, Any]) -> Any:
     return None
 
 
-def parse_budget(text: str) -> int | float:
-    """Bytes, with or without a unit; or a fraction up to 1, which has a point in it.
-
-    >>> parse_budget("512MiB"), parse_budget("0.5")
-    (536870912, 0.5)
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
-    if match is None or match[2].lower() not in UNITS:
-        raise RequestError(f"{text!r} is no budget: bytes (512MiB), or a fraction (0.5)")
-    if not match[2] and "." in match[1]:
-        return float(match[1])
-    return int(float(match[1]) * UNITS[match[2].lower()])
-
-
 def compile_(request: dict[str, Any]) -> Any:
     import tinytorch
 
+    known = torch._dynamo.list_backends(None)
+    if request["backend"] not in known:
+        raise RequestError(unknown("backend of torch.compile", request["backend"], known))
     torch.set_num_threads(request["threads"])
     tinytorch.set_num_threads(request["threads"])
     example = load(request)

@@ -40,7 +40,10 @@ Inputs = Annotated[
     ),
 ]
 Backend = Annotated[str, typer.Option("--backend", "-b", help="What the graph runs on.")]
-Passes = Annotated[str, typer.Option("--passes", help="Names of passes, separated by commas.")]
+Passes = Annotated[
+    str,
+    typer.Option("--passes", help="Names of passes, and FILE.py:CLASS of your own, with commas."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="For a machine to read.")]
 
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,26 +27,12 @@ from tinytorch.graph.draw import draw as draw_graph
 from tinytorch.graph.ir import Graph, map_arg, target_name
 from tinytorch.graph.memory import plot_memory, timeline
 from tinytorch.graph.pytree import tree_flatten
+from tinytorch.graph.semantics import TINYTORCH
 from tinytorch.graph.text import format_table
 from tinytorch.tensor import Tensor
-from tito.child import RequestError, answer
+from tito.child import RequestError, answer, attribute, passes_of
 
 WARM_UP_RUNS = 3
-
-
-def load(file: str, name: str) -> tuple[Callable[..., Any], Any]:
-    """The function or Module of this name, and the module that it stands in."""
-    path = Path(file).resolve()
-    sys.path.insert(0, str(path.parent))
-    spec = spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    if not hasattr(module, name):
-        known = ", ".join(n for n, v in vars(module).items() if callable(v) and n[0] != "_")
-        raise RequestError(f"{file} has no {name!r}; it has {known}")
-    return getattr(module, name), module
 
 
 def make_inputs(module: Any, wanted: list[str] | None) -> tuple[Any, ...]:
@@ -132,7 +115,7 @@ def run(traced: TracedFunction, arguments: Any, request: dict[str, Any]) -> Any:
 
 
 def optimize(traced: TracedFunction, arguments: Any, request: dict[str, Any]) -> Any:
-    manager = PassManager(request["passes"], rounds=request["rounds"])
+    manager = PassManager(passes_of(request["passes"], TINYTORCH) or (), rounds=request["rounds"])
     graph, report = manager.run(traced.graph)
     if request["json"]:
         return {
@@ -198,7 +181,7 @@ COMMANDS = {f.__name__: f for f in (show, run, optimize, profile, draw)}
 
 def run_command(request: dict[str, Any]) -> Any:
     """Trace what is asked for, and do with it what is asked."""
-    function, module = load(request["file"], request["name"])
+    function, module = attribute(request["file"], request["name"])
     arguments = make_inputs(module, request["inputs"])
     traced = trace(function, *arguments, decompose=request.get("decompose", True))
     return COMMANDS[request["command"]](traced, arguments, request)

@@ -131,7 +131,7 @@ def run(
 
 
 def _text(file: IO[bytes], limit: int) -> str:
-    """What stands in a file; of one over the limit its first and its last part."""
+    """What is in a file; of one over the limit its first and its last part."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if size <= limit:

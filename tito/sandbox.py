@@ -4,6 +4,10 @@ Inside there are the system and Python, read-only; the packages named; a few sma
 memory that vanish with it; and its own processes. Limits on each process come from `tito.limits`,
 limits on all of them together are for whoever watches (`tito.usage`).
 
+Process 1 in there is bubblewrap's own, with our user where we are not root. So it starts with an
+empty environment and with limits, and an empty folder hides its /proc/1, through which its
+environment could be read and its memory written.
+
 Source: bwrap(1); user_namespaces(7) for why root has to become someone else first: RLIMIT_NPROC
 does not hold for the kernel's user 0, whatever it is called inside a namespace.
 """
@@ -47,6 +51,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+BARE = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}  # what bubblewrap gets
 _started = itertools.count()
 
 
@@ -103,14 +108,15 @@ class Sandbox:
         if reason is not None:
             raise NoSandboxError(reason)
         arguments = [*self._bwrap(files or {}), "--", *_become_a_user(), *limited(command, bounds)]
+        bwrap = [*_limited_bwrap(bounds), "bwrap"]
         calls = syscalls.program()
         if calls is None:
-            return self._start(["bwrap", *arguments], stderr)
+            return self._start([*bwrap, *arguments], stderr, env=BARE)
         with tempfile.TemporaryFile() as program:
             program.write(calls)
             program.seek(0)
-            arguments = ["--seccomp", str(program.fileno()), *arguments]
-            return self._start(["bwrap", *arguments], stderr, keep=(program.fileno(),))
+            filtered = [*bwrap, "--seccomp", str(program.fileno()), *arguments]
+            return self._start(filtered, stderr, keep=(program.fileno(),), env=BARE)
 
     def _start(
         self,
@@ -138,12 +144,15 @@ class Sandbox:
         arguments += _namespaces()
         for name, value in ENVIRONMENT.items():
             arguments += ["--setenv", name, value]
-        folders = [Path(sys.prefix), Path(sys.base_prefix), Path(limits.__file__), *self.visible]
-        arguments += _read_only([*map(Path, SYSTEM + SETTINGS), *folders])
-        arguments += ["--proc", "/proc", "--dev", "/dev"]
+        arguments += _read_only([*map(Path, SYSTEM + SETTINGS)])
+        arguments += ["--proc", "/proc", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
+        arguments += ["--dev", "/dev"]
         for writable in ("/dev/shm", "/tmp", HOME):
             arguments += _parents(Path(writable))
             arguments += ["--perms", "1777", "--size", size, "--tmpfs", writable]
+        # after the folders in memory: a clone or an environment may be below /tmp or the home
+        folders = [Path(sys.prefix), Path(sys.base_prefix), Path(limits.__file__), *self.visible]
+        arguments += _read_only(folders)
         for name, file in files.items():
             arguments += ["--ro-bind", str(file), f"{HOME}/{name}"]
         return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", HOME]
@@ -169,24 +178,50 @@ def unavailable() -> str | None:
     """Why there is no sandbox on this machine, and what to do; None if there is one."""
     if not sys.platform.startswith("linux"):
         return "the sandbox is bubblewrap, which needs Linux: grade on a Linux machine or in WSL 2"
-    needed = ["bwrap", "setpriv"] if os.geteuid() == 0 else ["bwrap"]
+    needed = ["bwrap", "prlimit", *(["setpriv"] if os.geteuid() == 0 else [])]
     for program in needed:
         if shutil.which(program) is None:
-            package = {"bwrap": "bubblewrap", "setpriv": "util-linux"}[program]
+            package = "bubblewrap" if program == "bwrap" else "util-linux"
             return f"the sandbox needs {program}, which is not installed: apt-get install {package}"
-    command = ["bwrap", *_namespaces(), *_read_only([Path("/")]), "--dev", "/dev", "--", "true"]
-    try:
-        probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"bubblewrap does not run here: {error}"
-    if probe.returncode:
+    empty = ["bwrap", *_namespaces(), *_read_only([Path("/")]), "--dev", "/dev", "--", "true"]
+    if (said := _probe(empty)) is not None:
         return (
-            f"bubblewrap does not run here: {probe.stderr.strip() or 'no message'}. An ordinary "
+            f"bubblewrap does not run here: {said}. An ordinary "
             f"user needs user namespaces (sysctl kernel.unprivileged_userns_clone=1 on Debian, "
             f"kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu), root in a container "
             f"needs the capability SYS_ADMIN"
         )
-    return None
+    python = [sys.executable, "-I", "-c", "pass"]
+    if (said := _probe(["bwrap", *Sandbox()._bwrap({}), "--", *_become_a_user(), *python])) is None:
+        return None
+    return (
+        f"Python does not start in the sandbox: {said}. It is at {sys.executable}, which an "
+        f"ordinary user must be able to read: put the environment into a folder that others may "
+        f"enter"
+    )
+
+
+def _probe(command: Sequence[str]) -> str | None:
+    """What a command says when it fails; None if it ends well."""
+    try:
+        probe = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=BARE
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (probe.stderr.strip() or "no message") if probe.returncode else None
+
+
+def _limited_bwrap(bounds: Limits) -> list[str]:
+    """The command that starts bubblewrap itself under limits; see prlimit(1)."""
+    wanted = {
+        "as": bounds.memory_bytes, "cpu": bounds.cpu_seconds, "fsize": bounds.file_bytes,
+        "nofile": bounds.open_files, "core": 0,
+    }  # fmt: skip
+    return [
+        "prlimit",
+        *(f"--{name}={value}" for name, value in wanted.items() if value is not None),
+    ]
 
 
 def _namespaces() -> list[str]:

@@ -29,11 +29,12 @@ def folder(name: str) -> Path:
 
 
 def run_script(
-    path: Path, arguments: Sequence[str], *, capture: bool = False, package: Path = ROOT
+    path: Path | str, arguments: Sequence[str], *, capture: bool = False, package: Path = ROOT
 ) -> tuple[int, str]:
     """Run a Python script to its end with this interpreter and this TinyTorch.
 
     Args:
+        path: of the script; or "-m", and the first argument is the name of a module.
         capture: return what it prints on stdout instead of passing it on.
         package: the folder whose `tinytorch/` the script imports.
 

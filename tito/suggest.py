@@ -1,4 +1,4 @@
-"""What was meant by a command that does not exist."""
+"""A group of commands: help in sections, and what was meant by an unknown command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,23 @@ from typer.core import TyperGroup
 
 
 class SuggestingGroup(TyperGroup):
-    """A group that looks for an unknown command in the groups below it as well."""
+    """A group that looks for an unknown command in the groups below it as well.
+
+    Its plain help has the sections (`rich_help_panel`) that the coloured one has.
+    """
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, dict[str, Any]] = {}
+        for name, command in self.commands.items():
+            if not command.hidden:
+                panel = getattr(command, "rich_help_panel", None)
+                sections.setdefault(panel or "Commands", {})[name] = command
+        width = max((len(name) for section in sections.values() for name in section), default=0)
+        for title, section in sections.items():
+            short = formatter.width - 6 - width
+            rows = [(f"{n:{width}}", c.get_short_help_str(short)) for n, c in section.items()]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and not args[0].startswith("-"):

@@ -20,6 +20,7 @@ class Machine(NamedTuple):
 
     audit: int
     clone: int
+    socket: int
     refused: tuple[int, ...]
 
 
@@ -27,16 +28,18 @@ class Machine(NamedTuple):
 # keyctl, shmget, shmat, msgget, semget, memfd_create, unshare, setns, mount
 MACHINES = {
     "x86_64": Machine(
-        0xC000003E, 56,
+        0xC000003E, 56, 41,
         (321, 298, 323, 101, 310, 311, 248, 249, 250, 29, 30, 68, 64, 319, 272, 308, 165),
     ),
     "aarch64": Machine(
-        0xC00000B7, 220,
+        0xC00000B7, 220, 198,
         (280, 241, 282, 117, 270, 271, 217, 218, 219, 194, 196, 186, 190, 279, 97, 268, 40),
     ),
 }  # fmt: skip
-# io_uring_setup, _enter, _register, memfd_secret: the same everywhere
-REFUSED_EVERYWHERE = (425, 426, 427, 447)
+# io_uring_setup, _enter, _register, memfd_secret, pidfd_getfd: the same everywhere
+REFUSED_EVERYWHERE = (425, 426, 427, 447, 438)
+# AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: others (AF_VSOCK, say) may ignore the network namespace
+SOCKET_FAMILIES = (1, 2, 10, 16)
 CLONE3 = 435  # its flags lie in memory, where a filter cannot look; the C library then takes clone
 NEW_USER_NAMESPACE = 0x10000000
 X32 = 0x40000000  # numbers above are a second table of x86-64, which would go round this one
@@ -68,7 +71,14 @@ def program(machine: str | None = None) -> bytes | None:
     ]
     for number in (*known.refused, *REFUSED_EVERYWHERE):
         steps += [_step(EQUAL, number, no=1), _step(RETURN, refuse)]
+    left = range(len(SOCKET_FAMILIES), 0, -1)  # steps to the one that allows the call
+    families = [_step(EQUAL, f, yes=n) for f, n in zip(SOCKET_FAMILIES, left, strict=True)]
     steps += [
+        _step(EQUAL, known.socket, no=len(families) + 3),
+        _step(LOAD, FIRST_ARGUMENT),
+        *families,
+        _step(RETURN, REFUSE | errno.EAFNOSUPPORT),
+        _step(RETURN, ALLOW),
         _step(EQUAL, known.clone, no=3),
         _step(LOAD, FIRST_ARGUMENT),
         _step(ANY_BIT, NEW_USER_NAMESPACE, no=1),

@@ -44,13 +44,13 @@ FAULTS = [
     Fault(
         "ties of max not shared",
         "gradients.py",
-        "share = chosen / chosen.sum(dims, keepdim=True)",
+        "share = chosen / apply(ops.sum, chosen, dims=dims, keepdim=True)",
         "share = chosen",
     ),
     Fault(
         "un-broadcasting by mean",
         "functions/reductions.py",
-        "return movement.reshape(sum(x, dims), shape)",
+        "return movement.reshape(apply(ops.sum, x, dims=dims, keepdim=False), shape)",
         "return movement.reshape(mean(x, dims), shape)",
     ),
     Fault(
@@ -89,7 +89,7 @@ def run_tests(tree: Path) -> subprocess.CompletedProcess[str]:
 
 
 def plant(tree: Path, fault: Fault) -> Path:
-    """Write the fault into the copy; the text to replace must stand there exactly once."""
+    """Write the fault into the copy; the text to replace must be there exactly once."""
     path = tree / "tinytorch" / fault.file
     source = path.read_text()
     if source.count(fault.old) != 1:

@@ -46,7 +46,7 @@ def numpy_loss(parameters: dict[str, np.ndarray]) -> float:
 
 
 def main() -> None:
-    milestone = Milestone("1969: XOR", budget_seconds=10, backend="naive")
+    milestone = Milestone("1969: XOR", usual_seconds=10, backend="naive")
 
     linear = train(nn.Linear(2, 1), steps=200)
     least_loss, most_right = min(loss for loss, _ in linear), max(right for _, right in linear)

@@ -8,7 +8,7 @@ import numpy as np
 import tinytorch
 from tinytorch import nn, optim
 from tinytorch.data import DataLoader, datasets
-from tinytorch.optim.schedules import CosineAnnealingLR
+from tinytorch.optim.lr_scheduler import CosineAnnealingLR
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from gates import SEED, log_likelihood_loss

@@ -22,7 +22,7 @@ from tinytorch.fx.convert.exchange import tensor_from_torch
 from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.fx.diagnosis.tracers import quiet
 from tinytorch.graph import trace
-from tinytorch.graph.onnx import export_onnx
+from tinytorch.onnx import export_onnx
 
 
 class Branching(nn.Module):

@@ -70,7 +70,7 @@ def main() -> None:
     global FULL
     FULL = "--full" in sys.argv
     sys.argv = [argument for argument in sys.argv if argument != "--full"]
-    milestone = Milestone("2023: real models", budget_seconds=120, backend="numpy")
+    milestone = Milestone("2023: real models", usual_seconds=120, backend="numpy")
     warnings.simplefilter("ignore", FutureWarning)  # of PyTorch's own parts among each other
     for name in MODELS:
         milestone.say(f"{name}, {'as it is' if FULL else 'with few and narrow layers'}")

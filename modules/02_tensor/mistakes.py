@@ -126,7 +126,7 @@ def flatten(x, start_dim=0, end_dim=-1):
         return reshape(x, (1,))
     start, end = normalize_dim(start_dim, x.ndim), normalize_dim(end_dim, x.ndim)
     if start > end:
-        raise ShapeError(f"flatten: start_dim {start_dim} stands behind end_dim {end_dim}")
+        raise ShapeError(f"flatten: start_dim {start_dim} is after end_dim {end_dim}")
     return reshape(x, (*x.shape[:start], math.prod(x.shape[start:end]), *x.shape[end:]))
 """,
         loses={"flatten-shapes": 2},

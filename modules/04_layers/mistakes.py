@@ -4,8 +4,9 @@ from tito.lessons.mistake import Mistake
 
 LINEAR = """
 class Linear(Module):
-    def __init__(self, in_features, out_features, bias=True, *, dtype=DEFAULT_FLOAT):
+    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
         super().__init__()
+        dtype = parameter_dtype(device, dtype)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(zeros(out_features, in_features, dtype=dtype))

@@ -24,19 +24,33 @@ def run(tmp_path: Path, *arguments: str) -> tuple[dict[str, Any], str]:
 
 @pytest.mark.slow
 def test_measured(tmp_path: Path) -> None:
-    found, table = run(tmp_path, "--budgets", "1.0", "0.85", "0.01", "--plot",
-                       str(tmp_path / "r.svg"))  # fmt: skip
+    found, table = run(tmp_path, "--budgets", "1.0", "0.85", "0.02", "0.01", "--plot",
+                       str(tmp_path / "r.svg"), "--memory-limit", "1MiB")  # fmt: skip
     rows = {row["name"]: row for row in found["rows"]}
-    assert {"eager", "ours 1", "ours 0.85", "min-cut 0.5", "blocks"} <= rows.keys()
+    assert {"eager", "ours 1", "ours 0.85", "ours lowest", "min-cut 0.5", "blocks"} <= rows.keys()
     assert all(row["bit_equal"] for row in rows.values())
     assert rows["ours 0.85"]["peak"] <= rows["ours 0.85"]["budget"]
-    assert "ours 0.01: a budget of" in table
+    assert "budgets 0.02, 0.01 of the peak" in table  # one line for all that cannot be met
+    assert rows["ours lowest"]["peak"] == min(
+        row["peak"] for name, row in rows.items() if name.startswith("ours")
+    )
     assert (tmp_path / "r.svg").exists()
 
 
 @pytest.mark.slow
 def test_simulated(tmp_path: Path) -> None:
-    found, _ = run(tmp_path, "--simulate", "--budgets", "0.85", "--model", "gpt2", "--rows", "32")
+    found, _ = run(
+        tmp_path,
+        "--plot",
+        str(tmp_path / "r.png"),
+        "--simulate",
+        "--budgets",
+        "0.85",
+        "--model",
+        "gpt2",
+        "--rows",
+        "32",
+    )
     rows = {row["name"]: row for row in found["rows"]}
     assert rows["everything"]["slower"] == 0
     assert rows["ours 0.85"]["of_everything"] <= 0.85

@@ -63,7 +63,7 @@ class Notebook:
 
     @property
     def counts(self) -> Locator:
-        """What stands beside the cells: [3]: when one has run, [*]: when it is going to."""
+        """What is beside the cells: [3]: when one has run, [*]: when it is going to."""
         return self.cells.locator(".jp-InputPrompt")
 
     def wait_for_kernel(self) -> None:

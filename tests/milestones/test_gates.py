@@ -36,7 +36,7 @@ def ended(milestone, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict]:  #
 def test_one_failed_gate_fails_the_milestone(
     gates: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    milestone = gates.Milestone("a test", budget_seconds=5, backend="numpy")
+    milestone = gates.Milestone("a test", usual_seconds=5, backend="numpy")
     milestone.at_least("good", 0.5, 0.5)
     code, report = ended(milestone, capsys)
     assert (code, report["passed"], report["results"]) == (0, True, {"answer": 42})
@@ -53,7 +53,7 @@ def test_one_failed_gate_fails_the_milestone(
 def test_a_layer_must_have_moved_and_be_finite(
     gates: ModuleType, change: float, holds: bool
 ) -> None:
-    milestone = gates.Milestone("a test", budget_seconds=5, backend="numpy")
+    milestone = gates.Milestone("a test", usual_seconds=5, backend="numpy")
     model = nn.Linear(3, 2)
     before = gates.values(model)
     with tinytorch.no_grad():
@@ -67,7 +67,7 @@ def test_a_layer_must_have_moved_and_be_finite(
 
 @pytest.mark.parametrize(("ours", "holds"), [(1.0, True), (1.0009, True), (1.0011, False)])
 def test_numbers_must_agree(gates: ModuleType, ours: float, holds: bool) -> None:
-    milestone = gates.Milestone("a test", budget_seconds=5, backend="numpy")
+    milestone = gates.Milestone("a test", usual_seconds=5, backend="numpy")
     milestone.agree("number", ours, 1.0, 1e-3)
     milestone.agree("nothing", float("nan"), 1.0, 1e-3)
     assert [gate.passed for gate in milestone.gates] == [holds, False]

@@ -81,6 +81,8 @@ def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
         (["trace", "hf:gpt2", "--kind", "steps"], "Did you mean 'step'?"),
         (["draw", "hf:gpt2", "net.gif"], "There are: .svg, .png, .mmd, .dot"),
         (["profile", "hf:gpt2", "--optimizer", "adan"], "Did you mean"),
+        (["profile", "hf:gpt2", "--report", "x.pdf"], "There are: .html, .csv"),
+        (["profile", "hf:gpt2", "--loss", "mean"], "There are: model, mean-square"),
     ):
         result = runner.invoke(app, ["fx", *arguments])
         assert result.exit_code == 2
@@ -88,6 +90,63 @@ def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_a_wrong_budget_is_said_in_a_sentence(factory: str) -> None:
-    result = tito("checkpoint", factory, "--budget", "a lot")
-    assert result.returncode == 1
-    assert "'a lot' is no budget" in result.stderr and "Traceback" not in result.stderr
+    for budget, said in (("a lot", "'a lot' is no budget"), ("7.0", "fraction")):
+        result = tito("checkpoint", factory, "--budget", budget)
+        assert result.returncode == 1
+        assert said in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.slow
+def test_an_unknown_backend_is_said_in_a_sentence(factory: str) -> None:
+    result = tito("compile", factory, "--backend", "foo")
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "there is no backend of torch.compile 'foo'" in result.stderr
+    assert "tinytorch" in result.stderr
+
+
+WITHOUT_LOSS = """
+from torch import nn, ones
+
+def make(batch):
+    return nn.Linear(3, 2), (ones(batch, 3),)
+"""
+
+
+def test_a_model_without_a_loss_can_be_profiled_with_one(tmp_path: Path) -> None:
+    file = tmp_path / "plain.py"
+    file.write_text(WITHOUT_LOSS)
+    refused = tito("profile", f"{file}:make", "--optimizer", "sgd")
+    assert refused.returncode == 1 and "--loss mean-square" in refused.stderr
+    profiled = tito("profile", f"{file}:make", "--optimizer", "sgd", "--loss", "mean-square",
+                    "--json")  # fmt: skip
+    assert profiled.returncode == 0, profiled.stderr
+    assert json.loads(profiled.stdout)
+
+
+OWN_PASS = """
+from tinytorch.graph.passes import OptimizationPass
+
+class Nothing(OptimizationPass):
+    name = "nothing"
+
+    def analyze(self, graph):
+        return None
+
+    def transform(self, graph, plan):
+        return False
+
+    def verify(self, before, after):
+        return None
+
+NoPass = 3
+"""
+
+
+def test_a_pass_of_the_users_own_file_runs(factory: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN_PASS)
+    found = tito("optimize", factory, "--passes", f"cse,{file}:Nothing", "--json")
+    assert found.returncode == 0, found.stderr
+    assert "nothing" in {p["name"] for p in json.loads(found.stdout)["report"]["passes"]}
+    wrong = tito("optimize", factory, "--passes", f"{file}:NoPass")
+    assert wrong.returncode == 1 and "NoPass of" in wrong.stderr and "is no pass" in wrong.stderr

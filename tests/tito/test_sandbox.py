@@ -63,6 +63,70 @@ print(json.dumps(told))
 
 
 @needs_sandbox
+def test_what_the_grader_knows_is_not_to_be_read_from_process_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "secret-of-the-grader")
+    found = inside(
+        """
+import glob, json, os
+told = {"hidden": os.listdir("/proc/1"), "environments": "", "refused": []}
+for path in glob.glob("/proc/[0-9]*/environ"):
+    told["environments"] += open(path, errors="replace").read()
+for path in ("/proc/1/environ", "/proc/1/mem", "/proc/1/root", "/proc/1/task/1/environ"):
+    try:
+        open(path, "r+b")
+    except OSError as error:
+        told["refused"].append(error.errno)
+print(json.dumps(told))
+"""
+    )
+    assert found["hidden"] == [] and found["refused"] == [2, 2, 2, 2]
+    assert "secret" not in found["environments"]
+
+
+@needs_sandbox
+def test_bubblewrap_itself_has_an_empty_environment_and_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "secret-of-the-grader")
+    code = "import time\nprint('up', flush=True)\ntime.sleep(600)"
+    child = for_python("tinytorch").start([sys.executable, "-I", "-c", code], LIMITS)
+    try:
+        assert child.stdout is not None and child.stdout.readline() == b"up\n"
+        (first,) = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        for pid in (child.pid, int(first)):
+            process = Path(f"/proc/{pid}")
+            assert b"secret" not in (process / "environ").read_bytes()
+            assert f"{LIMITS.memory_bytes}" in (process / "limits").read_text()
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@needs_sandbox
+def test_a_package_below_the_temporary_folder_is_seen(tmp_path: Path) -> None:
+    package = tmp_path / "below" / "mine"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("NUMBER = 17")
+    place = Path("/tmp") / f"tinytorch-{os.getpid()}"
+    try:
+        shutil.copytree(tmp_path / "below", place)
+        place.chmod(0o755)
+        box = Sandbox(visible=(place,))
+        code = (
+            f"import sys; sys.path.insert(0, {str(place)!r})\n"
+            "import mine, tempfile\n"
+            "tempfile.TemporaryFile().write(b'x')\n"
+            "print(mine.NUMBER)"
+        )
+        child = box.start([sys.executable, "-I", "-c", code], LIMITS)
+        assert child.communicate(timeout=60)[0] == b"17\n"
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@needs_sandbox
 def test_the_repository_shows_its_packages_and_nothing_else() -> None:
     code = f"import json, os; print(json.dumps(os.listdir({str(scripts.ROOT)!r})))"
     seen = set(inside(code))
@@ -83,6 +147,7 @@ def tell(name, function):
         told[name] = error.errno
 tell("network", lambda: socket.create_connection(("192.0.2.1", 80), 5))
 tell("memfd", lambda: os.memfd_create("x"))
+tell("vsock", lambda: socket.socket(40, socket.SOCK_STREAM))
 libc = ctypes.CDLL(None, use_errno=True)
 libc.unshare(0x10000000)
 told["unshare"] = ctypes.get_errno()
@@ -91,7 +156,7 @@ told["shmget"] = ctypes.get_errno()
 print(json.dumps(told))
 """
     )
-    assert found == {"network": 101, "memfd": 1, "unshare": 1, "shmget": 1}
+    assert found == {"network": 101, "memfd": 1, "vsock": 97, "unshare": 1, "shmget": 1}
 
 
 @needs_sandbox
@@ -178,6 +243,7 @@ try:
 except OSError:
     pass
 told = [count, os.getuid(), os.access("/usr", os.W_OK), os.path.exists("/root")]
+told.append([os.path.exists("/proc/1/" + name) for name in ("environ", "mem")])
 print(json.dumps(told), flush=True)
 os._exit(0)
 '''
@@ -194,10 +260,11 @@ print(json.dumps([box.level, json.loads(out)]))
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60)
     if done.returncode and ("bubblewrap does not run" in done.stderr or "tito" in done.stderr):
         pytest.skip(done.stderr.strip().splitlines()[-1])
-    level, (count, user, may_write, sees_root) = json.loads(done.stdout)
+    level, (count, user, may_write, sees_root, of_bubblewrap) = json.loads(done.stdout)
     assert "user namespace" in level
     assert 5 <= count < 20
     assert (user, may_write, sees_root) == (1000, False, False)
+    assert of_bubblewrap == [False, False]
 
 
 def test_no_sandbox_is_said_and_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,3 +65,16 @@ def test_another_table_of_calls_is_no_way_round() -> None:
 
 def test_an_unknown_machine_has_no_filter() -> None:
     assert syscalls.program("vax") is None
+
+
+@pytest.mark.parametrize(
+    ("machine", "architecture", "socket"), [("x86_64", X86, 41), ("aarch64", ARM, 198)]
+)
+def test_sockets_are_of_a_few_families(machine: str, architecture: int, socket: int) -> None:
+    program = syscalls.program(machine)
+    assert program is not None
+    unix, inet, inet6, netlink, packet, bluetooth, vsock = 1, 2, 10, 16, 17, 31, 40
+    for family in (unix, inet, inet6, netlink):
+        assert verdict(program, socket, architecture, flags=family) == ALLOW
+    for family in (0, packet, bluetooth, vsock):
+        assert verdict(program, socket, architecture, flags=family) == refused(errno.EAFNOSUPPORT)

@@ -38,7 +38,7 @@ SQLITE = '# c.CourseDirectory.db_url = "postgresql+psycopg://user@host/gradebook
 
 @contextmanager
 def quiet() -> Iterator[Callable[[], str]]:
-    """Keep nbgrader, and what it stands on, from printing; its last errors can be asked for.
+    """Keep nbgrader, and what it depends on, from printing; its last errors can be asked for.
 
     Its warnings are of the age of other libraries; nothing here can change that.
     """
@@ -68,7 +68,7 @@ class Course:
     """A course directory.
 
     Attributes:
-        config: all that stands in nbgrader_config.py.
+        config: all that is in nbgrader_config.py.
     """
 
     root: Path

@@ -2,7 +2,7 @@
 
 Run as a script inside the sandbox. First the whole notebook runs as the student has it, the visible
 tests included, and what it prints is kept for the feedback. Then test cells come, one at a time,
-already rewritten by `instrument`, and each runs in the names that stood at its place.
+already rewritten by `instrument`, and each runs in the names that were at its place.
 
 Nothing that this process says is believed: it only claims values. The nonce keeps what a student
 prints by accident from being taken for an answer.
@@ -140,7 +140,7 @@ def _qualified(kind: type) -> str:
 
 
 class Kernel:
-    """A shell of IPython, and the names as they stood at each test cell."""
+    """A shell of IPython, and the names as they were at each test cell."""
 
     def __init__(self, pipe: Pipe) -> None:
         from IPython.core.interactiveshell import InteractiveShell
@@ -193,7 +193,7 @@ class Kernel:
         )
 
     def keep(self, unit: str) -> None:
-        """Remember the names as they stand here, for the test of this place."""
+        """Remember the names as they are here, for the test of this place."""
         self.at_test[unit] = dict(self.names)
 
     def run_test(self, unit: str, source: str, seed: int) -> None:

@@ -49,7 +49,7 @@ class Unit:
 
     Attributes:
         source: None for a test that shows nothing to the student.
-        test: the grade_id, if a test stands here.
+        test: the grade_id, if a test is here.
         patient: the points hang on it. For other cells the time halves with each that hung, since
             a function that hangs is called in many of them.
     """

@@ -68,7 +68,7 @@ def restore(submitted: Any, source: Any) -> Any:
     """The submitted notebook with the course's own cells as the course has them.
 
     Cells are known by their grade_id, and nothing else of their metadata is believed. Tests and
-    given cells that were deleted are back, behind the cell they stood behind; of a cell that is
+    given cells that were deleted are back, after the cell that they followed; of a cell that is
     there twice the last counts, and the others run as cells of the student's own. Markup that a
     student has put into text is made harmless: instructors open the result in a browser.
     """

@@ -35,7 +35,7 @@ class Assignment:
             return self._through(steps, autograde, student, notebook, node)
 
     def record(self, student: str, notebook: str, path: Path, node: Any) -> None:
-        """Store the grades that stand in a notebook's outputs, and the notebook itself.
+        """Store the grades that are in a notebook's outputs, and the notebook itself.
 
         Args:
             path: the submitted file.

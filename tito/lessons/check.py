@@ -109,7 +109,7 @@ def _ids(lesson: Lesson) -> Iterator[Problem]:
     blocks: Sequence[Exercise | Test] = [*lesson.exercises, *lesson.tests]
     for block in blocks:
         if block.id in first:
-            yield _at(lesson, block.line, f"the id {block.id} stands in line {first[block.id]} too")
+            yield _at(lesson, block.line, f"the id {block.id} is in line {first[block.id]} too")
         first.setdefault(block.id, block.line)
         if RESERVED_ID.fullmatch(block.id):
             yield _at(lesson, block.line, f"the builder makes ids such as {block.id}: take another")

@@ -1,6 +1,6 @@
 """The solution cell of an exercise: signatures and docstrings stay, bodies become solutions.
 
-The bodies stand between nbgrader's solution markers; `clear` takes them out.
+The bodies are between nbgrader's solution markers; `clear` takes them out.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Body:
 
 
 def body_of(definition: Definition, function: FunctionNode) -> Body | None:
-    """Where a function's body stands below its docstring; None if nothing is left to write.
+    """Where a function's body is below its docstring; None if nothing is left to write.
 
     Raises:
-        SourceError: it stands on the line of the signature.
+        SourceError: it is on the line of the signature.
     """
     rest = list(function.body)
     above = function.lineno
@@ -44,7 +44,7 @@ def body_of(definition: Definition, function: FunctionNode) -> Body | None:
     indent = definition.lines[rest[0].lineno - 1][: rest[0].col_offset]
     if indent.strip():
         raise SourceError(
-            f"{definition.target}: the body of {function.name} must stand below its signature"
+            f"{definition.target}: the body of {function.name} must be below its signature"
         )
     first = rest[0].lineno
     while first - 1 > above and _is_blank_or_comment(definition.lines[first - 2]):
@@ -77,9 +77,9 @@ def functions_of(definition: Definition) -> list[FunctionNode]:
 def solution_cell(package: Package, targets: Sequence[Target]) -> str:
     """The source of the cell, with its solution.
 
-    Functions and classes stand as in the package, without decorators (which would enter them into
-    the package again). Methods stand in a class that derives from the package's own; gradient lines
-    stand as they are.
+    Functions and classes are as in the package, without decorators (which would enter them into
+    the package again). Methods are in a class that derives from the package's own; gradient lines
+    are unchanged.
 
     Raises:
         SourceError: a definition is not there, or has nothing to write.

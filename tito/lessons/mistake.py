@@ -1,4 +1,4 @@
-"""`Mistake`: a wrong solution that stands beside a lesson, in `modules/NN_slug/mistakes.py`."""
+"""`Mistake`: a wrong solution beside a lesson, in `modules/NN_slug/mistakes.py`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Mistake:
     Attributes:
         exercise: the id of the exercise.
         name: the mistake in a few words.
-        source: the wrong definitions as they would stand in the solution cell (methods inside their
+        source: the wrong definitions as they would be in the solution cell (methods inside their
             class). Definitions of the exercise that are not in it are right.
         loses: the points lost, by test cell; every other test cell still passes.
     """

@@ -51,7 +51,7 @@ class Exercise:
     Attributes:
         id: names the cell, in the notebook and in the gradebook.
         targets: the definitions.
-        given: code that stands in a locked cell above.
+        given: code that is in a locked cell above.
         statement: Markdown above it; the docstrings of the definitions say the rest.
         lines: the line of each option in lesson.md.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from tito.lessons.names import BUILTINS, bound_names, free_names, imports_of, read_names
+from tito.lessons.names import BUILTINS, bound_names, imports_of, read_names
 from tito.lessons.source import FUNCTIONS, Target
 
 
@@ -44,7 +44,7 @@ class Supply:
         self._check_builtins(source, file)
         found: dict[str, str] = {}
         absent = set()
-        wanted = list(free_names(source))
+        wanted = self._wanted(source)
         while wanted:
             name = wanted.pop()
             if name in found or file.has(name, self.offered.get(name)):
@@ -53,8 +53,9 @@ class Supply:
             if statement is None:
                 absent.add(name)
             else:
+                file.check_untouched(name)
                 found[name] = statement
-                wanted += free_names(statement)
+                wanted += self._wanted(statement)
         if absent:
             raise SpliceError(
                 f"{target.name} uses {', '.join(sorted(absent))}, which its cell does not define: "
@@ -62,6 +63,11 @@ class Supply:
             )
         every = [*self.imports.values(), *self.offered.values()]
         return list(dict.fromkeys(s for s in every if s in found.values()))
+
+    def _wanted(self, source: str) -> list[str]:
+        """Names that code takes from outside; Python's where the notebook makes others of them."""
+        own = BUILTINS - set(self.offered) - set(self.imports)
+        return list(read_names(source) - own)
 
     def _check_builtins(self, source: str, file: _File) -> None:
         used = BUILTINS & read_names(source)
@@ -78,6 +84,7 @@ class _File:
 
     def __init__(self, text: str, target: Target) -> None:
         self.target = target
+        self.text = text
         self.body = ast.parse(text).body
         self.names = bound_names(text) | set(imports_of(self.body)) | {name_in_file(target)}
 
@@ -98,6 +105,18 @@ class _File:
             f"{self.target.path} has a {name} of its own, which other code uses: give the helper "
             f"in your cell another name"
         )
+
+    def check_untouched(self, name: str) -> None:
+        """A new name of the file must not hide Python's from other code in it.
+
+        Raises:
+            SpliceError: it would.
+        """
+        if name in BUILTINS & read_names(self.text):
+            raise SpliceError(
+                f"{self.target.path} uses Python's {name}, and in your code {name} is another: "
+                f"give yours another name"
+            )
 
 
 def name_in_file(target: Target) -> str:

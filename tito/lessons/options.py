@@ -12,11 +12,13 @@ except ModuleNotFoundError as error:
         "lessons need pyyaml, which is not installed: pip install 'tinytorch[course]'"
     ) from error
 
+# libyaml's parser where PyYAML was built with it: reading the lessons is most of `tito status`.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Check = Callable[[Any], str | None]  # None if the value is good, else what it should be
 
 
 class Options:
-    """Entries of a YAML block, checked against what may stand there.
+    """Entries of a YAML block, checked against what may be there.
 
     Args:
         text: the block, without the lines `---` around it.
@@ -39,8 +41,7 @@ class Options:
         self.values: dict[str, Any] = {}
         self.lines: dict[str, int] = {}
         try:
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
-            loaded = yaml.safe_load(text)
+            root, loaded = _parse(text)
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             problem = getattr(error, "problem", None) or error
@@ -52,7 +53,7 @@ class Options:
         for key_node, _ in root.value:
             key, line = str(key_node.value), first + key_node.start_mark.line
             if key in self.lines:
-                report(line, f"{key} stands here twice")
+                report(line, f"{key} is given twice")
             elif key not in known:
                 report(line, f"unknown option {key}; known: {', '.join(known)}")
             else:
@@ -65,6 +66,16 @@ class Options:
         missing = [k for k, (_, optional) in known.items() if not optional and k not in self.lines]
         if missing:
             report(first, f"missing: {', '.join(missing)}")
+
+
+def _parse(text: str) -> tuple[Any, Any]:
+    """The node at the root, which knows the lines, and the value that it stands for."""
+    loader = _LOADER(text)
+    try:
+        root = loader.get_single_node()
+        return root, None if root is None else loader.construct_document(root)
+    finally:
+        loader.dispose()
 
 
 def is_text(value: Any) -> str | None:

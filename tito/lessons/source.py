@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from tito.lessons.published import published_by, publisher_of
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 GRADIENT = re.compile(r"""gradient\(["'](?P<op>\w+)["']\)""")
@@ -78,7 +80,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition as it stands in a file.
+    """A definition as it is in a file.
 
     Attributes:
         kind: "function", "class", "method" or "gradient".
@@ -188,6 +190,7 @@ class Package:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._trees: dict[str, ast.Module] = {}
+        self._published: dict[str, dict[str, Target]] = {}
 
     def text(self, path: str) -> str:
         """The text of a file, by its path from the root.
@@ -226,6 +229,9 @@ class Package:
         """The function or class that `tinytorch.nn.Linear` means, through all re-exports.
 
         None for a module, for a name that is no function or class, and for what is not there.
+
+        Raises:
+            SourceError: a module publishes its functions by arguments that only running it tells.
         """
         module, *names = dotted.split(".")
         return self._resolve_in(module, names)
@@ -241,7 +247,29 @@ class Package:
         origin = _imported_from(body, name)
         if origin is not None and origin != (module, name):
             return self._resolve_in(origin[0], [origin[1], *rest])
+        publisher = publisher_of(body)
+        if publisher is not None and name in self._published_in(publisher):
+            return self._published_in(publisher)[name]
         return self._resolve_in(f"{module}.{name}", rest)
+
+    def _published_in(self, publisher: str) -> dict[str, Target]:
+        """The functions that the modules beside a publisher publish, by their public names."""
+        if publisher not in self._published:
+            found: dict[str, Target] = {}
+            folder = self.root / publisher.rpartition(".")[0].replace(".", "/")
+            for file in sorted(folder.glob("*.py")):
+                path = file.relative_to(self.root).as_posix()
+                body = self.tree(path).body
+                try:
+                    names = published_by(body)
+                except ValueError as error:
+                    raise SourceError(
+                        f"{path}: the arguments of publish must be literal, to be read without "
+                        f"running it ({error})"
+                    ) from None
+                found |= {n: Target(path, own) for n, own in names.items() if _named(body, own)}
+            self._published[publisher] = found
+        return self._published[publisher]
 
     def public_name(self, target: Target) -> str:
         """The shortest dotted name of a function or class: `tinytorch.nn.Linear`."""

@@ -30,6 +30,10 @@ class Workspace:
         return self.root / MARK / "state.json"
 
     @property
+    def line_counts(self) -> Path:
+        return self.root / MARK / "line-counts.json"
+
+    @property
     def completed(self) -> Path:
         return self.root / MARK / "completed"
 
@@ -52,7 +56,7 @@ class Workspace:
 
 
 def find(start: Path | None = None) -> Workspace | None:
-    """The workspace that a folder, by default the current one, stands in."""
+    """The workspace that a folder, by default the current one, is in."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
         if (folder / MARK).is_dir():

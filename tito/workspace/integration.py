@@ -1,6 +1,6 @@
 """Integration tests: does the framework work with the student's code in it?
 
-Those of a module stand in modules/NN_slug/integration.py: functions `test_*()` whose docstrings say
+Those of a module are in modules/NN_slug/integration.py: functions `test_*()` whose docstrings say
 what holds if they pass. They run in a fresh process on a package that is complete but not yet the
 student's, together with tests of the framework as a whole.
 """

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import CodeType
 
 from tinytorch.files import atomic_write
 from tito import scripts
@@ -22,6 +21,7 @@ from tito.lessons.source import Package, SourceError, Target
 from tito.lessons.splice import splice
 from tito.workspace.completed import Piece
 from tito.workspace.folder import MARK, Workspace
+from tito.workspace.lines import code_lines
 from tito.workspace.notebook import digest
 from tito.workspace.state import write
 
@@ -45,7 +45,7 @@ class Report:
 
 
 def reference() -> Package:
-    """The package that stands beside tito."""
+    """The package beside tito."""
     return Package(scripts.ROOT)
 
 
@@ -155,16 +155,6 @@ def _forget_byte_code(path: Path) -> None:
         stale.unlink(missing_ok=True)
 
 
-def code_lines(text: str) -> set[int]:
-    """Lines that hold code: not comments, blank lines or docstrings of functions."""
-    return _lines(compile(text, "<package>", "exec", dont_inherit=True))
-
-
-def _lines(code: CodeType) -> set[int]:
-    own = {line for _, _, line in code.co_lines() if line}
-    return own.union(*(_lines(c) for c in code.co_consts if isinstance(c, CodeType)))
-
-
 def spans(root: Path, definitions: Iterable[str]) -> dict[str, range]:
     """The lines of definitions in the package below `root`; those that it lacks are left out."""
     package = Package(root)
@@ -186,9 +176,3 @@ def lines_of_code(root: Path, definitions: Iterable[str]) -> dict[str, int]:
             by_file[path] = code_lines((root / path).read_text(encoding="utf-8"))
         counts[text] = sum(line in span for line in by_file[path])
     return counts
-
-
-def all_lines(root: Path) -> int:
-    """Lines of code of the whole package below `root`."""
-    files = (root / NAME).rglob("*.py")
-    return sum(len(code_lines(path.read_text(encoding="utf-8"))) for path in files)

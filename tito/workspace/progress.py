@@ -7,6 +7,7 @@ from typing import Any
 
 from tito.workspace import completed, course, package, state
 from tito.workspace.folder import Workspace
+from tito.workspace.lines import all_lines
 
 
 @dataclass(frozen=True)
@@ -67,5 +68,5 @@ def progress(workspace: Workspace) -> Progress:
         )  # fmt: skip
     return Progress(
         tuple(rows), len(counts), len(wanted | counts.keys()), sum(counts.values()),
-        package.all_lines(workspace.root),
+        all_lines(workspace.package, workspace.line_counts),
     )  # fmt: skip

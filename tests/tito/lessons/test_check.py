@@ -57,7 +57,7 @@ def test_a_good_lesson_has_no_problems(repository: Repository) -> None:
     [
         ("sizes.py::area", "sizes.py::arae", "```{exercise}", "no definition of arae; did you"),
         ("sizes.py::area", "sizes.py::unwritten", "```{exercise}", "unwritten has an empty body"),
-        ("id: area-errors", "id: area-values", "id: area-values", "the id area-values stands in"),
+        ("id: area-errors", "id: area-values", "id: area-values", "the id area-values is in"),
         ("id: area-errors", "id: code-4", "id: code-4", "the builder makes ids such as code-4"),
         ("hours: 1.5\npoints: 5", "hours: 1.5\npoints: 6", "points: 6", "its test cells give 5"),
         ("sizes.py::area]\npoints: 3", "sizes.py::area]\npoints: 4", "points: 4",

@@ -96,7 +96,7 @@ def failed_cells(executed: Any) -> list[str]:
 @pytest.mark.slow
 def test_a_real_kernel_agrees(tmp_path: Path) -> None:
     """The solved lesson runs without an error. Of the unsolved one every test cell fails, and for
-    a wrong solution the message shows the call as it stands in the cell."""
+    a wrong solution the message shows the call as it is in the cell."""
     course = Course.load(ROOT)
     lesson = course.find("setup")
     assert lesson is not None

@@ -87,7 +87,7 @@ def test_a_body_that_says_nothing_is_empty(repository: Repository, body: str) ->
 
 def test_a_body_on_the_line_of_the_signature_is_refused(repository: Repository) -> None:
     repository.write("tinytorch/more.py", "def f(): return 1\n")
-    with pytest.raises(SourceError, match="must stand below its signature"):
+    with pytest.raises(SourceError, match="must be below its signature"):
         cell(repository, "tinytorch/more.py::f")
 
 

@@ -60,7 +60,7 @@ def test_given_is_a_list_of_lines_or_a_block(repository: Repository, given: str)
         ("part: Foundations", "part: Fun", "part", "part must be one of Foundations, Backends"),
         ("hours: 1.5", "hours: soon", "hours", "hours must be a number above 0, not 'soon'"),
         ("slug: sizes", "slug: size", "slug", "the slug is 'size', the folder 01_sizes"),
-        ("hours: 1.5", "hours: 1\nhours: 2", "hours: 2", "hours stands here twice"),
+        ("hours: 1.5", "hours: 1\nhours: 2", "hours: 2", "hours is given twice"),
         ("hours: 1.5", "hours: [1", "points: 5", "not YAML"),
         ("points: 3", "points: 3\npoint: 3", "point: 3", "unknown option point; known: id, def"),
         ("points: 3\n", "", "id: area", "missing: points"),

@@ -91,6 +91,9 @@ def test_two_definitions_of_one_name_are_refused_and_overloads_do_not_count() ->
         ("tinytorch.nn.Linear", "tinytorch/nn/linear.py::Linear"),
         ("tinytorch.nn.linear.Linear.forward", "tinytorch/nn/linear.py::Linear"),
         ("tinytorch.relu", "tinytorch/functions/elementwise.py::relu"),
+        ("tinytorch.clamp", "tinytorch/functions/elementwise.py::clip"),
+        ("tinytorch.sum_to", None),
+        ("tinytorch.positive", None),
         ("tinytorch.tensor", "tinytorch/creation.py::tensor"),
         ("tinytorch.autograd.backward", "tinytorch/autograd/engine.py::backward"),
         ("tinytorch.nn", None),
@@ -101,6 +104,35 @@ def test_two_definitions_of_one_name_are_refused_and_overloads_do_not_count() ->
 def test_dotted_names_are_resolved_through_re_exports(dotted: str, place: str | None) -> None:
     found = REFERENCE.resolve(dotted)
     assert (None if found is None else str(found)) == place
+
+
+def test_published_functions_are_read_as_they_are_run() -> None:
+    """Reading the declarations finds what running them enters, and nothing else."""
+    import tinytorch
+    from tinytorch.functions.publish import FUNCTIONS, METHODS
+
+    for name in {*FUNCTIONS, *METHODS}:
+        found = REFERENCE.resolve(f"tinytorch.{name}")
+        function = getattr(tinytorch, name, None)
+        if name in FUNCTIONS:
+            assert function is FUNCTIONS[name]
+            assert found is not None, name
+            assert (found.module, found.name) == (function.__module__, function.__name__)
+        elif found is not None:  # a method that is a function of another module as well
+            assert not found.path.startswith("tinytorch/functions/"), name
+
+
+def test_a_publication_that_only_running_tells_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tinytorch/functions").mkdir(parents=True)
+    (tmp_path / "tinytorch/__init__.py").write_text(
+        "from tinytorch.functions.publish import FUNCTIONS\n"
+    )
+    module = tmp_path / "tinytorch/functions/movement.py"
+    module.write_text("def f(x): ...\npublish(globals(), hidden='g')\n")
+    assert str(Package(tmp_path).resolve("tinytorch.f")) == "tinytorch/functions/movement.py::f"
+    module.write_text("def f(x): ...\npublish(globals(), hidden=' '.join(HIDDEN))\n")
+    with pytest.raises(SourceError, match=r"movement.py: the arguments of publish must be literal"):
+        Package(tmp_path).resolve("tinytorch.f")
 
 
 def test_public_names_are_the_ones_a_user_imports() -> None:

@@ -186,6 +186,18 @@ def test_a_builtin_that_the_file_has_rebound_is_refused(repository: Repository) 
     assert run(spliced(repository, cell, AREA, context=context))["area"]([1]) == 7  # type: ignore[operator]
 
 
+def test_what_the_notebook_makes_of_a_builtin_goes_with_the_code(repository: Repository) -> None:
+    cell = "def area(s):\n    return sum(s)"
+    context = "from operator import neg as sum"
+    text = spliced(repository, cell, AREA, context=context)
+    assert run(text)["area"](3) == -3  # type: ignore[operator]
+    own = "def sum(s):\n    return 5\n\ndef area(s):\n    return sum(s)"
+    assert run(spliced(repository, own, AREA))["area"](3) == 5  # type: ignore[operator]
+    repository.edit("LEAST = 0", "LEAST = sum(())", AREA.path)
+    with pytest.raises(SpliceError, match=r"sizes.py uses Python's sum, and in your code sum is"):
+        spliced(repository, cell, AREA, context=context)
+
+
 def test_definitions_of_one_exercise_in_two_files_see_each_other(repository: Repository) -> None:
     cell = """
         def area(sides):
