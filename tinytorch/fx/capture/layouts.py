@@ -36,17 +36,21 @@ def relaid_like(tensor: Tensor, other: Tensor) -> Tensor:
     if not is_dense(other):
         return tensor.contiguous()
     order = layout_order(other)
-    moved = tensor.permute(order)
-    if moved.is_contiguous():
+    if _is_contiguous_in(tensor, order):  # asked of the strides: a trace would keep a permute
         return tensor
-    return moved.contiguous().permute([order.index(d) for d in range(len(order))])
+    return tensor.permute(order).contiguous().permute([order.index(d) for d in range(len(order))])
 
 
 def is_dense(tensor: Tensor) -> bool:
     """Each element of the memory belongs to exactly one of the tensor."""
+    return _is_contiguous_in(tensor, layout_order(tensor))
+
+
+def _is_contiguous_in(tensor: Tensor, order: Sequence[int]) -> bool:
+    """Whether the elements lie one after the other, the last dimension of the order fastest."""
     expected = 1
     sizes, strides = _hints(tensor.shape), _hints(tensor.stride())
-    for d in reversed(layout_order(tensor)):
+    for d in reversed(order):
         if sizes[d] > 1:
             if strides[d] != expected:
                 return False

@@ -199,7 +199,7 @@ def capture_step(
         with phase("backward"):
             found = torch.autograd.grad(value, leaves, allow_unused=True)
         gradients = {
-            name: relaid_like(gradient, leaf.detach())  # as autograd accumulates it
+            name: relaid_like(gradient, leaf)  # as autograd accumulates it
             for name, leaf, gradient in zip(trained, leaves, found, strict=True)
             if gradient is not None
         }
