@@ -25,30 +25,22 @@ CALLS_PER_OPERATOR = 20
 SAMPLES_PER_OP = 5
 # what OpInfo reaches only through other operators, in autograd, or not at all
 BY_OTHER_TESTS = {
-    "_assert_tensor_metadata", "_log_softmax_backward_data", "_native_batch_norm_legit_functional",
+    "_assert_tensor_metadata", "_log_softmax_backward_data",
+    "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit_no_training", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention_for_cpu_backward", "adaptive_avg_pool2d", "arange.start",
-    "avg_pool2d_backward", "batch_norm", "bitwise_and.Scalar", "bitwise_or.Scalar",
-    "bitwise_xor.Scalar", "contiguous", "conv2d", "convolution_backward", "div.Scalar_mode",
-    "embedding_dense_backward", "gt.Scalar", "layer_norm", "lift_fresh_copy", "linear", "matmul",
-    "max_pool2d", "pow.Scalar", "reshape", "scaled_dot_product_attention", "scatter.value",
-    "select_backward", "sigmoid_backward", "slice_backward", "tanh_backward",
-    "threshold_backward", "where.ScalarOther", "where.ScalarSelf",
+    "_scaled_dot_product_flash_attention_for_cpu_backward", "adaptive_avg_pool2d",
+    "arange.start", "argsort", "argsort.stable", "avg_pool2d_backward", "batch_norm",
+    "bitwise_and.Scalar", "bitwise_or.Scalar", "bitwise_xor.Scalar", "contiguous", "conv2d",
+    "convolution_backward", "copy", "div.Scalar_mode", "embedding_dense_backward", "group_norm",
+    "gt.Scalar", "layer_norm", "lift_fresh_copy", "linear", "matmul", "max_pool2d",
+    "pow.Scalar", "reshape", "scaled_dot_product_attention", "scatter.value", "select_backward",
+    "sigmoid_backward", "slice_backward", "tanh_backward", "threshold_backward",
+    "upsample_bilinear2d.vec", "upsample_linear1d.vec", "upsample_nearest1d.vec",
+    "upsample_nearest2d.vec", "where.ScalarOther", "where.ScalarSelf",
 }  # fmt: skip
 
-
-#: Compared as parts of layers and models, in test_more_layers.py.
-IN_LAYERS = {
-    "_native_batch_norm_legit.no_stats",
-    "argsort",
-    "argsort.stable",
-    "copy",
-    "upsample_bilinear2d.vec",
-    "upsample_nearest1d.vec",
-    "upsample_nearest2d.vec",
-}
 #: Values and indices; which of equal values comes first PyTorch does not say.
-INDICES_OF_TIES = {"topk", "sort", "kthvalue", "median", "mode"}
+INDICES_OF_TIES = {"topk", "sort"}
 
 
 def _copied(nest: Any) -> Any:
@@ -79,7 +71,7 @@ def compare(name: str, args: Any, kwargs: Any, expected: Any) -> bool:
     theirs = [t for t in pytree.tree_leaves(expected) if torch.is_tensor(t)]
     if [t.meta for t in mine] != metas[len(metas) - len(theirs) :]:
         return False
-    if name.partition(".")[0] in INDICES_OF_TIES:
+    if name in INDICES_OF_TIES:
         mine, theirs = mine[:1], theirs[:1]
     for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(
@@ -119,7 +111,7 @@ def test_operators_agree_with_pytorch_on_its_own_samples() -> None:
                 for info in op_db:
                     if dtype in info.dtypes:
                         _compare_samples(info, dtype, counts, compared)
-    assert ATEN.keys() - compared.keys() <= BY_OTHER_TESTS | IN_LAYERS
+    assert ATEN.keys() - compared.keys() == BY_OTHER_TESTS
     assert compared.total() > 2000
 
 
@@ -172,6 +164,22 @@ def test_operators_that_only_autograd_and_export_use() -> None:
     call("threshold_backward", torch.randn(4, 5), y, 0.0)
     call("_log_softmax_backward_data", torch.randn(4, 5), y.log_softmax(1), 1, torch.float32)
     call("gt.Scalar", y, 0.5)
+    call("_native_batch_norm_legit.no_stats", x, affine[0], affine[1], True, 0.1, 1e-5)
+    call("group_norm", torch.randn(2, 4, 5), 2, torch.randn(4), torch.randn(4), 1e-5)
+    call("argsort", y, 0, True)
+    call("argsort.stable", torch.tensor([2, 1, 2, 1]), stable=True, dim=-1)
+    call("copy", torch.zeros(4, 5), y)
+
+
+def test_resizing_by_size_and_by_factor() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 6, 5)
+    for size, factors in (([9], None), (None, [1.5])):
+        call("upsample_nearest1d.vec", x[:, 0], size, factors)
+        call("upsample_linear1d.vec", x[:, 0], size, False, factors)
+    for size, factors in (([9, 4], None), (None, [2.0, 3.0])):
+        call("upsample_nearest2d.vec", x, size, factors)
+        call("upsample_bilinear2d.vec", x, size, False, factors)
 
 
 @pytest.mark.parametrize("mask", [None, "bool", "float"])
