@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,8 +37,8 @@ def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
     return found
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention and a feed-forward network, each added to its input and normalized.
+class _Layer(Module):
+    """What encoder and decoder layers share: parts that are added to their input and normalized.
 
     Args:
         d_model: features.
@@ -56,6 +56,8 @@ class TransformerEncoderLayer(Module):
     normalization in the transformer architecture", 2020 (norm_first).
     """
 
+    reads_memory: ClassVar[bool]
+
     def __init__(
         self,
         d_model: int,
@@ -72,18 +74,41 @@ class TransformerEncoderLayer(Module):
     ) -> None:
         super().__init__()
         kind = parameter_dtype(device, dtype)
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, dtype=kind
-        )
+
+        def attention() -> MultiheadAttention:
+            return MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, dtype=kind
+            )
+
+        self.self_attn = attention()
+        if self.reads_memory:
+            self.multihead_attn = attention()
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=kind)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=kind)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=kind)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=kind)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
+        parts = 3 if self.reads_memory else 2
+        for i in range(1, parts + 1):
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=kind))
+        for i in range(1, parts + 1):
+            setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _activation(activation)
+
+    def _add(self, x: Tensor, part: int, compute: Callable[[Tensor], Tensor]) -> Tensor:
+        """x + dropout(compute(norm(x))), or norm(x + dropout(compute(x)))."""
+        norm, dropout = getattr(self, f"norm{part}"), getattr(self, f"dropout{part}")
+        if self.norm_first:
+            return x + dropout(compute(norm(x)))  # type: ignore[no-any-return]
+        return norm(x + dropout(compute(x)))  # type: ignore[no-any-return]
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        inner = self.dropout(self.activation(self.linear1(x)))
+        return self.linear2(inner)  # type: ignore[no-any-return]
+
+
+class TransformerEncoderLayer(_Layer):
+    __doc__ = f"Self-attention and a feed-forward network.\n\n{_Layer.__doc__}"
+    reads_memory = False
 
     def forward(
         self,
@@ -105,62 +130,17 @@ class TransformerEncoderLayer(Module):
                 x, x, x, src_key_padding_mask, need_weights=False, attn_mask=src_mask,
                 is_causal=is_causal,
             )  # fmt: skip
-            return self.dropout1(out)  # type: ignore[no-any-return]
+            return out  # type: ignore[no-any-return]
 
-        x = _residual(src, attend, self.norm1, self.norm_first)
-        return _residual(x, self._feed_forward, self.norm2, self.norm_first)
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        inner = self.dropout(self.activation(self.linear1(x)))
-        return self.dropout2(self.linear2(inner))  # type: ignore[no-any-return]
+        return self._add(self._add(src, 1, attend), 2, self._feed_forward)
 
 
-def _residual(x: Tensor, part: Callable[[Tensor], Tensor], norm: Module, first: bool) -> Tensor:
-    """x + part(norm(x)), or norm(x + part(x))."""
-    if first:
-        return x + part(norm(x))
-    return norm(x + part(x))  # type: ignore[no-any-return]
-
-
-class TransformerDecoderLayer(Module):
-    """Self-attention, attention to the encoder's result, and a feed-forward network.
-
-    Arguments are those of `TransformerEncoderLayer`.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        kind = parameter_dtype(device, dtype)
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, dtype=kind
-        )
-        self.multihead_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, dtype=kind
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=kind)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=kind)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=kind)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=kind)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=kind)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _activation(activation)
+class TransformerDecoderLayer(_Layer):
+    __doc__ = (
+        "Self-attention, attention to the encoder's result, and a feed-forward network.\n\n"
+        f"{_Layer.__doc__}"
+    )
+    reads_memory = True
 
     def forward(
         self,
@@ -181,27 +161,22 @@ class TransformerDecoderLayer(Module):
             tgt_is_causal, memory_is_causal: say that the masks are causal.
         """
 
-        def look(x: Tensor) -> Tensor:
+        def attend(x: Tensor) -> Tensor:
             out, _ = self.self_attn(
                 x, x, x, tgt_key_padding_mask, need_weights=False, attn_mask=tgt_mask,
                 is_causal=tgt_is_causal,
             )  # fmt: skip
-            return self.dropout1(out)  # type: ignore[no-any-return]
+            return out  # type: ignore[no-any-return]
 
         def read(x: Tensor) -> Tensor:
             out, _ = self.multihead_attn(
                 x, memory, memory, memory_key_padding_mask, need_weights=False,
                 attn_mask=memory_mask, is_causal=memory_is_causal,
             )  # fmt: skip
-            return self.dropout2(out)  # type: ignore[no-any-return]
+            return out  # type: ignore[no-any-return]
 
-        x = _residual(tgt, look, self.norm1, self.norm_first)
-        x = _residual(x, read, self.norm2, self.norm_first)
-        return _residual(x, self._feed_forward, self.norm3, self.norm_first)
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        inner = self.dropout(self.activation(self.linear1(x)))
-        return self.dropout3(self.linear2(inner))  # type: ignore[no-any-return]
+        x = self._add(self._add(tgt, 1, attend), 2, read)
+        return self._add(x, 3, self._feed_forward)
 
 
 class TransformerEncoder(Module):
