@@ -80,6 +80,21 @@ def compiling() -> Iterator[None]:
 
 
 @contextmanager
+def autocast_cache(is_enabled: bool) -> Iterator[None]:
+    """Let autocast convert a weight once where it is used twice, as eagerly; make_fx forbids it.
+
+    That is more than speed: gradients of both uses are added before the conversion, or after it.
+    """
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(is_enabled)
+    try:
+        yield
+    finally:
+        torch.clear_autocast_cache()  # of the tensors of the trace
+        torch.set_autocast_cache_enabled(before)
+
+
+@contextmanager
 def phase(name: str) -> Iterator[None]:
     """Mark the nodes that are traced in this block as of this phase."""
     yield
@@ -142,8 +157,10 @@ def capture(
     ]
     mode = fakes[0].fake_mode
 
+    has_cache = torch.is_autocast_cache_enabled()
+
     def traceable(*xs: Tensor) -> list[Tensor]:
-        with KnownValues():
+        with KnownValues(), autocast_cache(has_cache):
             return function(list(xs))
 
     # composite ops in C++ would fix open sizes; those in Python keep them

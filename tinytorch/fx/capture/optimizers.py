@@ -97,6 +97,7 @@ class OptimizerRule:
         moments: Sequence[Sequence[Tensor]],
         step: Tensor | None,
         lr: Tensor,
+        found_inf: Tensor | None = None,
     ) -> tuple[list[Tensor], list[list[Tensor]]]:
         """New parameters and new moments.
 
@@ -104,6 +105,7 @@ class OptimizerRule:
             moments: for each of the names of `moments` one tensor a parameter.
             step: the counter, this step included; None if the optimizer has none.
             lr: the learning rate of the group.
+            found_inf: if it is 1, everything stays as it is.
         """
         o, lists = group.options, [list(m) for m in moments]
         if self.kind == "sgd":
@@ -112,7 +114,7 @@ class OptimizerRule:
                 list(parameters), list(gradients), lists[0] if lists else [],
                 lr=lr, momentum=o["momentum"], dampening=o["dampening"],
                 weight_decay=o["weight_decay"], nesterov=o["nesterov"], maximize=o["maximize"],
-                is_first_step=False,
+                is_first_step=False, found_inf=found_inf,
             )  # fmt: skip
             return list(new), [list(buffers)] if lists else []
         packet = aten._fused_adam if self.kind == "adam" else aten._fused_adamw
@@ -121,13 +123,14 @@ class OptimizerRule:
         new, _, first, second, _ = kernel(
             list(parameters), list(gradients), *lists, [], [step] * len(lists[0]),
             lr=lr, beta1=beta1, beta2=beta2, weight_decay=o["weight_decay"], eps=o["eps"],
-            amsgrad=False, maximize=o["maximize"],
+            amsgrad=False, maximize=o["maximize"], found_inf=found_inf,
         )  # fmt: skip
         return list(new), [list(first), list(second)]
 
 
-def learning_rate(value: float | Tensor, device: torch.device) -> Tensor:
-    """A learning rate as the fused kernels read it, which on the CPU is in double precision."""
+def setting(value: float | Tensor, device: torch.device) -> Tensor:
+    """A number that a schedule may change, as an input of a graph: on the CPU in double precision,
+    as Python has it and the fused kernels read it."""
     dtype = torch.float64 if device.type == "cpu" else torch.float32
     return torch.tensor(float(value), dtype=dtype, device=device)
 

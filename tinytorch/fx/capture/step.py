@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,140 +15,12 @@ from tinytorch.fx.capture.functional import (
     fake_inputs,
     phase,
 )
+from tinytorch.fx.capture.gradient_rule import GradientRule
 from tinytorch.fx.capture.layouts import relaid_like
-from tinytorch.fx.capture.optimizers import OptimizerRule, learning_rate
-from tinytorch.fx.capture.slots import (
-    BUFFER,
-    LOSS,
-    PARAMETER,
-    STATE,
-    CaptureError,
-    Slot,
-    batch_slots,
-    bind,
-)
+from tinytorch.fx.capture.optimizers import OptimizerRule, setting
+from tinytorch.fx.capture.slots import GRADIENT, LOSS, PARAMETER, STATE, Slot
+from tinytorch.fx.capture.training_step import RATE, STEP, TrainingStep as TrainingStep
 from tinytorch.fx.models import Batch, Loss, model_loss
-
-RATE = "lr."  # before the number of a group, of a learning rate in the optimizer's state
-State = dict[str, dict[str, Tensor]]  # by role, by name
-
-
-@dataclass
-class TrainingStep:
-    """A training step as a functional graph: state and batch in, loss and new state out.
-
-    Attributes:
-        module: takes the inputs and returns the outputs, both flat, in the order of the slots.
-        inputs: what the placeholders are: parameters, buffers, optimizer state, batch.
-        outputs: what the results are: the loss, then the state that changes.
-        rule: of the optimizer.
-    """
-
-    module: torch.fx.GraphModule
-    inputs: list[Slot]
-    outputs: list[Slot]
-    rule: OptimizerRule
-
-    def run(
-        self, state: State, batch: Batch, lr: float | Sequence[float] | None = None
-    ) -> tuple[Tensor, State]:
-        """One step. Nothing that is passed in is changed.
-
-        Args:
-            state: from `state_of`, or from the step before.
-            batch: like the one of the capture.
-            lr: the learning rate from now on, for all groups or one for each; None: as in `state`,
-                where they are "lr.0", "lr.1", ... of the optimizer's state. So a schedule needs no
-                new capture: `step.run(state, batch, lr=schedule.get_last_lr())`.
-
-        Returns:
-            The loss and the new state; what does not change is in it as it was.
-
-        Raises:
-            CaptureError: a tensor is missing, or of another shape or dtype than the captured one.
-        """
-        if lr is not None:
-            state = {**state, STATE: {**state[STATE], **self._rates(lr)}}
-        with torch.no_grad():
-            results = self.module(*self.flat_inputs(state, batch))
-        new = {role: dict(tensors) for role, tensors in state.items()}
-        for slot, value in zip(self.outputs[1:], results[1:], strict=True):
-            new[slot.role][slot.name] = value
-        return results[0], new
-
-    def _rates(self, lr: float | Sequence[float]) -> dict[str, Tensor]:
-        groups = len(self.rule.groups)
-        rates = [lr] * groups if isinstance(lr, (int, float)) else list(lr)
-        if len(rates) != groups:
-            raise CaptureError(f"lr has {len(rates)} values, but the optimizer {groups} groups")
-        nodes = self.module.graph.find_nodes(op="placeholder")
-        of = {s.name: n.meta["val"].device for s, n in zip(self.inputs, nodes, strict=True)}
-        names = [f"{RATE}{i}" for i in range(groups)]
-        return {name: learning_rate(x, of[name]) for name, x in zip(names, rates, strict=True)}
-
-    def flat_inputs(self, state: State, batch: Batch) -> list[Tensor]:
-        """The arguments of `module`, checked."""
-        slots, tensors, _ = batch_slots(batch)
-        known = dict(zip(slots, tensors, strict=True))
-        known.update({Slot(r, n): t for r, named in state.items() for n, t in named.items()})
-        return bind(self.module, self.inputs, known)
-
-    def state_of(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> State:
-        """The state of a model, and of its optimizer if one is given; else that of a first step.
-
-        The tensors are the model's own, not copies: `run` does not write to them.
-
-        Raises:
-            CaptureError: the optimizer counts different steps for different parameters.
-        """
-        parameters = dict(model.named_parameters())
-        state: State = {
-            PARAMETER: {name: p.detach() for name, p in parameters.items()},
-            BUFFER: {name: b.detach() for name, b in model.named_buffers()},
-            STATE: {},
-        }
-        kept = optimizer.state if optimizer is not None else {}
-        device = next(iter(parameters.values())).device
-        given = optimizer.param_groups if optimizer is not None else []
-        for i, group in enumerate(self.rule.groups):
-            options = given[i] if given else group.options
-            state[STATE][f"{RATE}{i}"] = learning_rate(options["lr"], device)
-        steps = set()
-        for slot in self.inputs:
-            if slot.role == STATE and slot.name != "step" and not slot.name.startswith(RATE):
-                moment, _, name = slot.name.partition(".")
-                own = kept.get(parameters[name], {})
-                if slot in self.outputs:  # without a gradient there is no step
-                    steps.add(float(own.get("step", 0.0)))
-                value = own.get(moment)
-                state[STATE][slot.name] = (
-                    torch.zeros_like(parameters[name]) if value is None else value
-                ).detach()
-        if len(steps) > 1 and self.rule.counts_steps:
-            raise CaptureError(f"parameters are at different steps, {sorted(steps)}: start anew")
-        if self.rule.counts_steps:
-            state[STATE]["step"] = torch.tensor(max(steps, default=0.0), device=device)
-        return state
-
-    def write_back(
-        self, state: State, model: nn.Module, optimizer: torch.optim.Optimizer | None = None
-    ) -> None:
-        """Copy a state into a model, and into its optimizer if one is given."""
-        parameters = dict(model.named_parameters())
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                parameter.copy_(state[PARAMETER][name])
-            for name, buffer in model.named_buffers():
-                buffer.copy_(state[BUFFER][name])
-        if optimizer is None:
-            return
-        for key, value in state[STATE].items():
-            moment, _, name = key.partition(".")
-            if name and Slot(STATE, key) in self.outputs:
-                own = optimizer.state[parameters[name]]
-                own[moment] = value.clone()
-                if self.rule.counts_steps:
-                    own["step"] = state[STATE]["step"].clone()
 
 
 def capture_step(
@@ -160,6 +30,11 @@ def capture_step(
     *,
     loss: Loss = model_loss,
     dynamic_dims: tuple[int, ...] = (),
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    clip_value: float | None = None,
+    scaler: torch.amp.GradScaler | None = None,
+    accumulate: bool = False,
     **options: Any,
 ) -> TrainingStep:
     """The training step of a model in its present mode, on batches like this one.
@@ -169,8 +44,14 @@ def capture_step(
         parameters, optimizer_state = optimizer(parameters, gradients, optimizer_state)
 
     Running it gives to the last bit what eager training gives with the fused optimizer. Learning
-    rates are inputs, in the optimizer's state; all other settings are constants of the graph. A
-    parameter that the loss does not depend on is not updated, as in eager.
+    rates are inputs, in the optimizer's state, and so are `max_norm`, `clip_value` and the scale;
+    all other settings are constants of the graph. A parameter that the loss does not depend on is
+    not updated, as in eager.
+
+        step = capture_step(model, batch, "adamw", max_norm=1.0, accumulate=True)
+        state = step.state_of(model)
+        for i, batch in enumerate(batches, 1):
+            loss, state = (step.run if i % 4 == 0 else step.accumulate)(state, batch)
 
     Args:
         batch: a nest of tensors: a dict is the model's keyword arguments, a tuple the positional.
@@ -178,16 +59,41 @@ def capture_step(
             those, whose groups are kept.
         loss: a function of the model and the batch; by default the `loss` of the model's output.
         dynamic_dims: dimensions of the batch's tensors whose sizes stay open, e.g. (0,).
+        max_norm, norm_type: clip the gradients of all parameters as `clip_grad_norm_` does.
+        clip_value: clip them as `clip_grad_value_` does.
+        scaler: scale the loss as this one does, unscale the gradients (`scaler.unscale_`, before
+            they are clipped), leave the update out where one is inf or NaN, and adapt the scale.
+            Its settings are constants. The loss that is returned is not scaled.
+        accumulate: gradients are part of the state, and `TrainingStep.accumulate` adds to them.
 
     Raises:
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
     rule = OptimizerRule.of(optimizer, model, **options)
+    scaling = scaler.state_dict() if scaler is not None else {}  # empty if it is disabled
+    gradients = GradientRule(max_norm, norm_type, clip_value, scaling or None, accumulate)
     forward = FunctionalModel(model, loss, batch)
-    trained = [name for name, p in model.named_parameters() if p.requires_grad]
-    state_slots, state_tensors = _optimizer_inputs(rule, model)
-    inputs = [*forward.slots, *state_slots]
-    tensors = [*forward.values, *state_tensors]
+    step = _capture(model, forward, rule, gradients, dynamic_dims, updates=True)
+    if accumulate:
+        step.accumulation = _capture(model, forward, rule, gradients, dynamic_dims, updates=False)
+    return step
+
+
+def _capture(
+    model: nn.Module,
+    forward: FunctionalModel,
+    rule: OptimizerRule,
+    gradients: GradientRule,
+    dynamic_dims: tuple[int, ...],
+    *,
+    updates: bool,
+) -> TrainingStep:
+    """The step with its update, or without: then the new gradients are results."""
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    device = next(model.parameters()).device
+    more = _optimizer_inputs(rule, model, device) if updates else {}
+    more |= gradients.inputs(trained, device, updates=updates)
+    inputs, tensors = [*forward.slots, *more], [*forward.values, *more.values()]
     outputs: list[Slot] = []
 
     def step(values: list[Tensor]) -> list[Tensor]:
@@ -195,48 +101,63 @@ def capture_step(
         with phase("forward"):
             value, buffers = forward(given)
             results = {Slot(LOSS, ""): value.detach()}
+            scaled = gradients.scaled(value, given)
         leaves = [given[Slot(PARAMETER, name)] for name in trained]
         with phase("backward"):
-            found = torch.autograd.grad(value, leaves, allow_unused=True)
-        gradients = {
+            found = torch.autograd.grad(scaled, leaves, allow_unused=True)
+        new = {
             name: relaid_like(gradient, leaf)  # as autograd accumulates it
             for name, leaf, gradient in zip(trained, leaves, found, strict=True)
             if gradient is not None
         }
-        with phase("optimizer"), torch.no_grad():
-            results |= _update(rule, given, gradients)
+        with phase("backward"), torch.no_grad():
+            new = gradients.accumulated(new, given)
+        if updates:
+            with phase("optimizer"), torch.no_grad():
+                results |= _update(rule, gradients, given, new)
+        else:
+            results |= {Slot(GRADIENT, name): value for name, value in new.items()}
         results |= buffers
         outputs[:] = results
         return list(results.values())
 
     module = capture(step, fake_inputs(tensors, inputs, dynamic_dims), tensors, inputs, outputs)
-    return TrainingStep(module, inputs, drop_unchanged_buffers(module, outputs), rule)
+    left = drop_unchanged_buffers(module, outputs)
+    return TrainingStep(module, inputs, left, rule, gradients)
 
 
-def _optimizer_inputs(rule: OptimizerRule, model: nn.Module) -> tuple[list[Slot], list[Tensor]]:
+def _optimizer_inputs(
+    rule: OptimizerRule, model: nn.Module, device: torch.device
+) -> dict[Slot, Tensor]:
+    """Learning rates, the counter of steps and the moments, as in a first step."""
     parameters = dict(model.named_parameters())
-    device = next(iter(parameters.values())).device
-    slots = [Slot(STATE, f"{RATE}{i}") for i in range(len(rule.groups))]
-    tensors = [learning_rate(group.options["lr"], device) for group in rule.groups]
+    values = {
+        Slot(STATE, f"{RATE}{i}"): setting(group.options["lr"], device)
+        for i, group in enumerate(rule.groups)
+    }
     if rule.counts_steps:
-        slots.append(Slot(STATE, "step"))
-        tensors.append(torch.zeros((), device=device))
+        values[STEP] = torch.zeros((), device=device)
     for group in rule.groups:
         for moment in rule.moments(group):
             for name in group.names:
-                slots.append(Slot(STATE, f"{moment}.{name}"))
-                tensors.append(torch.zeros_like(parameters[name]).detach())
-    return slots, tensors
+                zeros = torch.zeros_like(parameters[name]).detach()
+                values[Slot(STATE, f"{moment}.{name}")] = zeros
+    return values
 
 
 def _update(
-    rule: OptimizerRule, given: dict[Slot, Tensor], gradients: dict[str, Tensor]
+    rule: OptimizerRule,
+    gradient_rule: GradientRule,
+    given: dict[Slot, Tensor],
+    found: dict[str, Tensor],
 ) -> dict[Slot, Tensor]:
     """The new parameters and the new optimizer state."""
-    results: dict[Slot, Tensor] = {}
+    prepared = gradient_rule.prepared(found, given)
+    gradients, results, skipped = prepared.gradients, prepared.results, prepared.found_inf
     step = None
     if rule.counts_steps:
-        step = results[Slot(STATE, "step")] = given[Slot(STATE, "step")] + 1
+        step = given[STEP] + 1
+        results[STEP] = step if skipped is None else step - skipped
     for i, group in enumerate(rule.groups):
         names = [name for name in group.names if name in gradients]
         if not names:
@@ -249,6 +170,7 @@ def _update(
             [[given[key] for key in row] for row in keys],
             step,
             given[Slot(STATE, f"{RATE}{i}")],
+            skipped,
         )
         results |= {Slot(PARAMETER, n): p for n, p in zip(names, parameters, strict=True)}
         for row, values in zip(keys, moments, strict=True):

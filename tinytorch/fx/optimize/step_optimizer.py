@@ -30,7 +30,8 @@ def optimize_step(
     After "reinplace" a run updates the state that it is given: parameters and moments of the new
     state are the very tensors of the old one. So it needs no second copy of them; and after
     "early-update" no more than a few gradients are there at a time. The step that is passed in
-    stays as it is.
+    stays as it is. If gradients are accumulated, that graph is optimized too; the report goes on
+    with what the passes did there.
 
     Args:
         passes: names or passes, in order.
@@ -45,4 +46,8 @@ def optimize_step(
     module = graph.owning_module
     module.meta.update(step.module.meta)
     module.recompile()
-    return dataclasses.replace(step, module=module), report
+    accumulation = step.accumulation
+    if accumulation is not None:
+        accumulation, more = optimize_step(accumulation, passes, trials=trials, rounds=rounds)
+        report.results.extend(more.results)
+    return dataclasses.replace(step, module=module, accumulation=accumulation), report

@@ -52,10 +52,11 @@ class EarlyUpdate(OptimizationPass):
         moves = []
         for node in updates:
             early = set(self._inputs_alone(node))
+            shared = {a for a in node.kwargs.values() if isinstance(a, Node)}  # rate, found_inf
             lists: list[Any] = [a for a in node.args if isinstance(a, (list, tuple)) and a]
             for i in range(len(lists[GRADIENTS])):
                 tensors = [each[i] for each in lists]
-                before = set(tensors)
+                before = shared.union(tensors)
                 for tensor in tensors:
                     if tensor.op == "placeholder":
                         before |= readers_of(tensor, self.semantics)
