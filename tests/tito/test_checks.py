@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import tinytorch
+from tinytorch.errors import ShapeError
 from tito.checks import CheckError, check, close, difference, distance, equal, raises
 from tito.lessons.wrong import EQUAL_TO_EVERYTHING
 
@@ -218,6 +219,26 @@ def test_a_message_that_claims_to_contain_everything() -> None:
 
     with pytest.raises(CheckError):
         raises(ValueError, fail, SlyError(), match="yes")
+
+
+class AnyError(ValueError, IndexError, TypeError):
+    """One error for everything."""
+
+
+class Disguised(AnyError):
+    __module__ = "builtins"
+
+
+Disguised.__name__ = "UnicodeError"
+
+
+@pytest.mark.parametrize(
+    "error", [AnyError("yes"), Disguised("yes"), ValueError("x" * 300 + "yes")]
+)
+def test_an_error_that_would_be_any_error(error: ValueError) -> None:
+    with pytest.raises(CheckError, match="expected: ValueError with 'yes' in its message"):
+        raises(ValueError, fail, error, match="yes")
+    raises(ValueError, fail, ShapeError("yes"), match="yes")
 
 
 def test_check() -> None:

@@ -15,12 +15,14 @@ import json
 import os
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, TextIO
 
 OUTPUT_CHARACTERS = 20_000
 IMAGE_CHARACTERS = 2_000_000
+MESSAGE_CHARACTERS = 600
+OWN = "own:"  # before the name of a class that the student's code has made
 IMAGES = 20  # of one cell
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -78,6 +80,7 @@ class Recorder:
     """What test cells call in place of the checks; each call is sent as a claim."""
 
     def __init__(self, pipe: Pipe) -> None:
+        import tinytorch.errors  # noqa: F401  (among the classes that are listed below)
         from tito import checks
         from tito.course.values import encode
 
@@ -86,6 +89,7 @@ class Recorder:
         self._checks = {
             name: getattr(checks, name) for name in ("equal", "close", "raises", "check")
         }
+        self._libraries = {kind: _qualified(kind) for kind in _errors()}
 
     def got(self, site: int, got: Any) -> None:
         self._tell(site=site, got=self._encode(got))
@@ -102,8 +106,9 @@ class Recorder:
         except NotImplementedError:
             raise  # not written yet: that is no answer
         except Exception as error:
-            classes = [_qualified(c) for c in type.mro(type(error))]
-            self._tell(site=site, raised=classes, message=str.__add__("", str(error)))
+            name = self._libraries.get(type(error)) or f"{OWN} {type(error).__name__}"
+            message = str.__add__("", str(error))[:MESSAGE_CHARACTERS]
+            self._tell(site=site, raised=name, message=message)
         else:
             self._tell(site=site, returned=self._encode(result))
 
@@ -137,6 +142,13 @@ class Recorder:
 
 def _qualified(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _errors(below: type = BaseException) -> Iterator[type]:
+    """The classes of errors that there are: called before the student's code can make its own."""
+    yield below
+    for each in type.__subclasses__(below):
+        yield from _errors(each)
 
 
 class Kernel:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tito.course.instrument import COMPARED, InstrumentError, Source, instrument
 from tito.lessons.cells import PREAMBLE, Cell, lesson_cells
 from tito.lessons.exercise import MOST_LINES, written_lines
 from tito.lessons.model import Code, Exercise, Lesson, LessonError, Problem, Test
@@ -16,6 +17,7 @@ from tito.lessons.source import Package, Target
 
 MOST_EXERCISES = 5  # between two tests
 RESERVED_ID = re.compile(r"lesson|imports|(text|code)-\d+|.*-(text|given)")
+GRADED = ("given", "solution", "test")
 MAKES_CLASS = ("__init__", "__call__", "forward")  # who writes these, writes the class
 
 
@@ -50,6 +52,7 @@ def check_lesson(lesson: Lesson, course: Iterable[Lesson], package: Package) -> 
         else:
             found += _sizes(lesson, cells, package)
             found += _names_of_tests(lesson, cells)
+            found += _forgeable(lesson, cells)
     return sorted(found, key=lambda problem: problem.line)
 
 
@@ -218,7 +221,7 @@ def _names_of_tests(lesson: Lesson, cells: list[Cell]) -> Iterator[Problem]:
     blocks: dict[str, Exercise | Test] = {b.id: b for b in lesson.exercises}
     blocks |= {b.id: b for b in lesson.tests}
     for cell in cells:
-        if cell.kind not in ("given", "solution", "test"):
+        if cell.kind not in GRADED:
             continue
         unknown = free_names(cell.source) - known
         known |= bound_names(cell.source)
@@ -230,6 +233,26 @@ def _names_of_tests(lesson: Lesson, cells: list[Cell]) -> Iterator[Problem]:
                 f"{cell.kind} cell {cell.id} uses {', '.join(sorted(unknown))}, which no locked "
                 f"cell above it brings: a {{code}} cell is the student's to change; import it here "
                 f"or in `given`",
+            )
+
+
+def _forgeable(lesson: Lesson, cells: list[Cell]) -> Iterator[Problem]:
+    """A grader believes no claim, but it can only refute one whose right value it knows."""
+    lines = {test.id: test.code_line for test in lesson.tests}
+    graded = [Source(c.id, c.kind, c.source) for c in cells if c.kind in GRADED]
+    try:
+        tests = instrument(graded)
+    except InstrumentError as error:
+        yield _at(lesson, 1, str(error))
+        return
+    for test in tests:
+        if not any(site.check in COMPARED and site.mode == "fixed" for site in test.sites):
+            yield _at(
+                lesson,
+                lines[test.id],
+                f"test cell {test.id} compares nothing with a fixed value: an answer can be forged "
+                f"that raises or is true; add an equal or close whose expected value does not "
+                f"depend on the student's code",
             )
 
 

@@ -166,8 +166,9 @@ checks: negative sides
 why: there are none
 ---
 from tinytorch.errors import SizeError
-from tito.checks import raises
+from tito.checks import equal, raises
 
+equal(area((1,)), 1)
 raises(SizeError, area, (-1, 2), match="negative")
 ```
 

@@ -100,6 +100,16 @@ def test_an_exercise_of_more_than_forty_lines(repository: Repository) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "line", ["", "check(area((2,)) == 2, 'two')\n", "equal(area((2,)), area((2,)))\n"]
+)
+def test_a_test_cell_that_could_be_forged(repository: Repository, line: str) -> None:
+    repository.edit("equal(area((1,)), 1)\n", line)
+    repository.edit("import equal, raises", "import check, equal, raises")
+    (found,) = problems(repository)
+    assert found[1].startswith("test cell area-errors compares nothing with a fixed value")
+
+
 def test_more_than_five_exercises_without_a_test(repository: Repository) -> None:
     source = "".join(f'def f{i}():\n    """x"""\n    return {i}\n\n\n' for i in range(6))
     repository.write("tinytorch/many.py", source)

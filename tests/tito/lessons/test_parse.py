@@ -87,8 +87,12 @@ def test_what_is_wrong_has_its_line(
 
 def test_empty_cells_are_refused(repository: Repository) -> None:
     repository.edit("sides = (2, 3)\nprint(tinytorch.area(sides))\n", "")
-    repository.edit('raises(SizeError, area, (-1, 2), match="negative")\n', "")
-    repository.edit("from tinytorch.errors import SizeError\nfrom tito.checks import raises\n", "")
+    repository.edit(
+        'equal(area((1,)), 1)\nraises(SizeError, area, (-1, 2), match="negative")\n', ""
+    )
+    repository.edit(
+        "from tinytorch.errors import SizeError\nfrom tito.checks import equal, raises\n", ""
+    )
     assert [text for _, text in problems(repository)] == [
         "this code cell is empty",
         "this test cell is empty",

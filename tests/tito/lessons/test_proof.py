@@ -40,9 +40,9 @@ def test_a_reference_that_fails_is_found(repository: Repository) -> None:
 
 def test_tests_that_prove_nothing_are_found(repository: Repository) -> None:
     """One passes always, one believes what the student's object says of itself."""
-    repository.edit('equal(area((2, 3)), 6, hint="2 times 3")\nequal(area(()), 1)', "assert True")
+    repository.edit('equal(area((2, 3)), 6, hint="2 times 3")\nequal(area(()), 1)', "equal(1, 1)")
     repository.edit("equal((layer.forward(2.0), layer.calls, layer.backward(1.0)), (6.0, 1, 3.0))",
-                    "assert layer.forward(2.0) == 6.0")  # fmt: skip
+                    "assert layer.forward(2.0) == 6.0\nequal(layer.factor, 3.0)")  # fmt: skip
     findings = prove(repository).findings
     assert set(findings) == {
         "test cell area-values passes with nothing written: 2 points for free",
