@@ -13,7 +13,7 @@ import tinytorch
 from tito.course import states
 from tito.course.config import LOG, Course, CourseError, quiet
 from tito.course.job import Job, Transcript
-from tito.course.judge import judge
+from tito.course.jury import Jury
 from tito.course.key import Key, make_key
 from tito.course.notebook import (
     UnreadableError,
@@ -110,10 +110,11 @@ class Grader:
             todo = list(self._todo())
             on_progress(None, len(todo))
             reached = []
-            for state in self._graded(pool, todo):
-                self.states.put(state)
-                on_progress(state, len(todo))
-                reached.append(state)
+            with Jury(confined=self.confined) as self.jury:
+                for state in self._graded(pool, todo):
+                    self.states.put(state)
+                    on_progress(state, len(todo))
+                    reached.append(state)
         return reached
 
     def _sources(self) -> list[Path]:
@@ -234,7 +235,7 @@ class Grader:
         try:
             tests = self.exams[submission.notebook].key.tests
             verdicts = {
-                name: judge(test, result.tests.get(name), result.ended.get(name))
+                name: self.jury.judge(test, result.tests.get(name), result.ended.get(name))
                 for name, test in tests.items()
             }
             graded = with_outputs(node, result, verdicts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,15 @@ class TestKey:
     sites: tuple[Site, ...]
     local: frozenset[int] = frozenset()
     expected: tuple[Claim, ...] = field(default=(), repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "local": sorted(self.local)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TestKey:
+        sites = tuple(Site(**site) for site in data["sites"])
+        local, expected = frozenset(data["local"]), tuple(data["expected"])
+        return cls(**{**data, "sites": sites, "local": local, "expected": expected})
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,9 @@ def _site(
     site: Site, local: bool, claims: Sequence[Claim], expected: Sequence[Claim]
 ) -> str | None:
     """What is wrong at a site; None if all that was claimed there is right."""
+    same = all(each == expected[0] for each in expected)
     for i, claim in enumerate(claims):
-        key = _key_for(i, len(claims), expected)
+        key = _key_for(i, len(claims), expected, same)
         if key is None:
             return f"{site.call}: this was not asked for"
         try:
@@ -94,7 +104,7 @@ def _site(
     return None
 
 
-def _key_for(index: int, count: int, expected: Sequence[Claim]) -> Claim | None:
+def _key_for(index: int, count: int, expected: Sequence[Claim], same: bool) -> Claim | None:
     """The turn of the reference that a claim belongs to.
 
     A loop over something of the student's may take another number of turns; that is no fault as
@@ -102,7 +112,6 @@ def _key_for(index: int, count: int, expected: Sequence[Claim]) -> Claim | None:
     """
     if count <= len(expected):
         return expected[index]
-    same = all(each == expected[0] for each in expected)
     return expected[0] if expected and same else None
 
 

@@ -19,11 +19,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from subprocess import Popen
+from subprocess import Popen, TimeoutExpired
 from threading import Event
 from typing import IO, Any
 
 from tito.course.job import InfrastructureError, Job, Question, Transcript, Unit
+from tito.course.receive import MOST_BYTES, FloodError, Lines
 from tito.sandbox import NoSandboxError, Sandbox, for_python
 from tito.usage import Usage, usage
 
@@ -31,7 +32,8 @@ HARNESS = Path(__file__).with_name("harness.py")
 ROOT = Path(__file__).resolve().parents[2]
 LOOK_SECONDS = 0.1
 START_SECONDS = 60.0  # until the kernel answers; it takes half a second on an idle machine
-MOST_BYTES = 128 << 20  # that one process may send
+MOST_CLAIMS = 10_000  # of one test cell
+GONE_SECONDS = 5.0  # between the end of its output and its own
 WALL_FACTOR = 4  # a cell that sleeps, or waits for a core, may take so much longer
 MOST_HALVINGS = 3
 FORGIVEN = 1  # ends by SIGKILL that are forgiven: the machine, short of memory, may have done it
@@ -142,13 +144,13 @@ class _Attempt:
         self.stop = stop
         self.at = ""
         self.nonce = secrets.token_hex(16)
-        self.received = bytearray()
-        self.bytes_left = MOST_BYTES
-        self.began = time.monotonic()
+        self.began = self.looked = time.monotonic()
         self.used_before = Usage(0.0, 0, 0)
 
     def run(self, child: Popen[bytes], errors: IO[bytes]) -> None:
+        assert child.stdout is not None
         self.child = child
+        self.lines = Lines(child.stdout.fileno(), self.nonce, MOST_BYTES)
         ended = self.transcript.ended
         units = [
             {"id": u.id, "source": None if u.id in ended else u.source, "test": u.test}
@@ -186,7 +188,7 @@ class _Attempt:
         claims = []
         while True:
             message = self._receive(self.job.budget.cell_seconds)
-            if "site" in message:
+            if "site" in message and len(claims) < MOST_CLAIMS:
                 claims.append(message)
             elif message.get("end") == test.id:
                 break
@@ -197,6 +199,7 @@ class _Attempt:
     def _begin(self, unit: str) -> None:
         self.at = unit
         self.began = time.monotonic()
+        self.looked = self.began
         self.used_before = usage(self.child.pid)
 
     def _send(self, **message: Any) -> None:
@@ -220,48 +223,23 @@ class _Attempt:
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         """The next message; raises Ended if the process ends, or exceeds what it may use."""
-        assert self.child.stdout is not None
-        descriptor = self.child.stdout.fileno()
-        looked = time.monotonic()
         while True:
-            line, found, rest = self.received.partition(b"\n")
-            if found:
-                self.received = rest
-                message = self._parsed(bytes(line))
-                if message is not None:
-                    return message
-                continue
-            readable, _, _ = select.select([descriptor], [], [], LOOK_SECONDS)
-            if readable:
-                data = os.read(descriptor, 1 << 20)
-                if not data:
-                    raise self._gone()
-                self.received += data
-                self.bytes_left -= len(data)
-                if self.bytes_left < 0:
-                    raise Ended("it sent more than the grader takes")
-            if not readable or time.monotonic() - looked > LOOK_SECONDS:
+            if time.monotonic() - self.looked > LOOK_SECONDS:  # however much there is to read
                 self._watch(seconds)
-                looked = time.monotonic()
-
-    def _parsed(self, line: bytes) -> dict[str, Any] | None:
-        """A message of the harness; None for anything else that came down the pipe."""
-        nonce, _, text = line.partition(b" ")
-        if nonce.decode(errors="replace") != self.nonce:
-            return None
-        try:
-            message = json.loads(text)
-            if b"\\u" in text:  # halves of characters, which no file can hold
-                whole = json.dumps(message, ensure_ascii=False).encode(errors="replace")
-                message = json.loads(whole)
-        except (ValueError, RecursionError):
-            return None
-        return message if isinstance(message, dict) else None
+            try:
+                message = self.lines.next(LOOK_SECONDS)
+            except FloodError as error:
+                raise Ended(str(error)) from None
+            except EOFError:
+                raise self._gone() from None
+            if message is not None:
+                return message
 
     def _watch(self, seconds: float) -> None:
         if self.stop is not None and self.stop.is_set():
             raise InfrastructureError("the grader was stopped")
         now, used = time.monotonic(), usage(self.child.pid)
+        self.looked = now
         cpu, wall = used.cpu_seconds - self.used_before.cpu_seconds, now - self.began
         if used.memory_bytes > self.job.budget.memory_bytes:
             limit = self.job.budget.memory_bytes >> 20
@@ -272,7 +250,10 @@ class _Attempt:
             raise Ended(f"the notebook did not finish in {self.job.budget.seconds:g} s")
 
     def _gone(self) -> Ended:
-        code = self.child.wait()
+        try:
+            code = self.child.wait(GONE_SECONDS)
+        except TimeoutExpired:
+            return Ended("its process closed its side of the pipe")
         killed = code in (-9, 128 + 9)
         how = "was killed" if killed else f"ended by itself (exit code {code})"
         return Ended(f"its process {how}", killed=killed)
