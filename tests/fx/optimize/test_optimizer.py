@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import functools
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ from torch.nn import functional
 
 from tinytorch.fx.capture.slots import CaptureError
 from tinytorch.fx.models import load_model
-from tinytorch.fx.optimize.optimized import OptimizedModuleError
-from tinytorch.fx.optimize.optimizer import GraphOptimizer, OptimizationError
+from tinytorch.fx.optimize import optimizer as optimizer_module
+from tinytorch.fx.optimize.optimized import OptimizedModule, OptimizedModuleError
+from tinytorch.fx.optimize.optimizer import GraphOptimizer as Optimizer, OptimizationError
 from tinytorch.fx.optimize.verify import (
     Accuracy,
     ForwardSemantics,
@@ -26,6 +29,7 @@ from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes import OptimizationPass
 
 aten = torch.ops.aten
+GraphOptimizer = functools.partial(Optimizer, keep_slower=True)  # tiny models are not made faster
 NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]
 
 
@@ -388,3 +392,83 @@ def test_the_module_is_called_like_captured() -> None:
     with pytest.raises(OptimizedModuleError, match="frozen for inference"):
         module.train()
     assert not module.eval().training
+
+
+# -- the cost of a call ----------------------------------------------------------------------------
+
+
+def is_timed_as(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+    monkeypatch.setattr(optimizer_module, "times_as_fast", lambda new, old, device: times)
+
+
+def test_a_slower_module_gives_the_model_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = Net().eval(), randn(2, 3, 8, 8)
+    is_timed_as(monkeypatch, 0.62)
+    optimizer = Optimizer(model, x, device="cpu", trials=1)
+    with pytest.warns(UserWarning, match=r"Net optimized is slower .* 0.62 times .* given back"):
+        assert optimizer.optimize() is model
+    report = optimizer.report()
+    assert report.is_given_back and report.to_dict()["speedup"] == 0.62
+    assert "0.62 times as fast: the model itself is given back" in str(report)
+    kept = Optimizer(model, x, device="cpu", trials=1, keep_slower=True)
+    assert isinstance(kept.optimize(), OptimizedModule) and kept.report().speedup is None
+    with pytest.warns(UserWarning, match="given back"):
+        assert Optimizer(model.train(), x, device="cpu", trials=1).optimize() is model
+    # a model in training mode does not do what a frozen module does
+    training = Optimizer(model, x, device="cpu", trials=1, frozen=True)
+    assert isinstance(training.optimize(), OptimizedModule)
+    assert "so it is kept" in str(training.report())
+
+
+def test_a_faster_module_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    for times in (1.5, 0.97):  # the second is within the noise of timing
+        is_timed_as(monkeypatch, times)
+        optimizer = Optimizer(Net().eval(), randn(2, 3, 8, 8), device="cpu", trials=1)
+        assert isinstance(optimizer.optimize(), OptimizedModule)
+        assert f"{times:.2f} times as fast as the model" in str(optimizer.report())
+
+
+@pytest.mark.filterwarnings("ignore:.*given back")
+def test_timing_leaves_no_trace() -> None:
+    """Buffers, generators, gradients and inputs are as they were; dropout and batch norm are on."""
+    model, x = Net().train(), randn(4, 3, 8, 8)
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    generator, given = torch.get_rng_state(), x.clone()
+    optimizer = Optimizer(model, x, device="cpu", trials=1)
+    optimizer.optimize()
+    assert optimizer.report().speedup
+    assert all(t.equal(before[name]) for name, t in model.state_dict().items())
+    assert torch.get_rng_state().equal(generator) and x.equal(given)
+    assert all(p.grad is None for p in model.parameters()) and model.training
+
+
+def test_the_input_check_costs_less_than_5_microseconds() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, ids: Tensor, mask: Tensor, kinds: Tensor) -> Tensor:
+            return self.layer(ids) * mask + kinds
+
+    batch = {name: randn(2, 4) for name in ("ids", "mask", "kinds")}
+    module: Any = GraphOptimizer(Masked().eval(), batch, device="cpu", trials=1).optimize()
+    expected = module._flat_call().expected
+    best = float("inf")
+    for _ in range(20):  # the machine has other things to do, too
+        start = time.process_time()
+        for _ in range(500):
+            module._checked(expected, (), batch)
+        best = min(best, (time.process_time() - start) / 500)
+    assert best < 5e-6
+
+
+def test_a_graph_that_is_edited_and_compiled_anew_is_the_one_that_runs() -> None:
+    module: Any = GraphOptimizer(nn.Linear(4, 4).eval(), randn(2, 4), device="cpu").optimize()
+    before = module(randn(2, 4))
+    graph = module.graph_module.graph
+    output = graph.output_node()
+    with graph.inserting_before(output):
+        output.args = ([graph.call_function(torch.neg, (output.args[0][0],))],)
+    module.graph_module.recompile()
+    assert module(randn(2, 4)).equal(-before)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tinytorch.fx.capture.forward import capture_forward
-from tinytorch.fx.optimize.optimizer import GraphOptimizer
+from tinytorch.fx.optimize.optimizer import GraphOptimizer as Optimizer
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes.packed import Epilogue, PackedLayer, WinogradConvolution
 from tinytorch.fx.passes.winograd import Winograd
@@ -17,6 +18,7 @@ from tinytorch.graph.passes import PassManager
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this PyTorch is built without oneDNN"
 )
+GraphOptimizer = functools.partial(Optimizer, keep_slower=True)  # tiny models are not made faster
 FROZEN = ForwardSemantics(frozen=True)
 
 

@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.fx
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from tinytorch.errors import TinyTorchError
 
 
 class OptimizedModuleError(TinyTorchError, RuntimeError):
     """An optimized module that is used as it was not captured."""
+
+
+@dataclass
+class FlatCall:
+    """A graph as it is called: its inputs in a row, without the form of the model's call.
+
+    Attributes:
+        forward: of the module of which it was made, which is another after `recompile`.
+        expected: the placeholders; dtype, device and shape of those whose sizes are fixed.
+        run: takes the inputs in a row, and returns what the model returns.
+    """
+
+    forward: Any
+    expected: list[tuple[torch.fx.Node, Any]]
+    run: Callable[..., Any]
+
+    @staticmethod
+    def of(module: torch.fx.GraphModule) -> FlatCall:
+        """The graph of a module; it uses the module's state."""
+        nodes = module.graph.find_nodes(op="placeholder")
+        expected = [(n, _described(n.meta["val"])) for n in nodes]
+        return FlatCall(type(module).forward, expected, _flat_function(module))
+
+
+def _flat_function(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    flat = torch.fx.Graph()
+    results = flat.graph_copy(module.graph, {})
+    code: Any = module.graph._codegen
+    spec = code.pytree_info.out_spec if hasattr(code, "pytree_info") else None
+    is_single = spec is not None and spec.is_leaf()
+    flat.output(results[0] if is_single else results)  # type: ignore[index]
+    run: Callable[..., Any] = torch.fx.GraphModule(module, flat).forward
+    if spec is None or is_single:
+        return run
+    return lambda *inputs: tree_unflatten(run(*inputs), spec)
 
 
 class OptimizedModule(nn.Module):
@@ -39,11 +76,11 @@ class OptimizedModule(nn.Module):
         self.names = tuple(inputs) if isinstance(inputs, dict) else None
         # not as modules: the graphs hold no state beside the model's
         object.__setattr__(self, "graphs", graphs)
-        object.__setattr__(self, "_last", (None, []))
+        object.__setattr__(self, "_last", None)
         nn.Module.train(self, model.training and not frozen)
 
     graphs: dict[str, torch.fx.GraphModule]
-    _last: tuple[torch.fx.GraphModule | None, list[tuple[torch.fx.Node, Any]]]
+    _last: FlatCall | None
 
     def train(self, mode: bool = True) -> OptimizedModule:
         """Choose between the training and the evaluation graph.
@@ -71,29 +108,26 @@ class OptimizedModule(nn.Module):
             OptimizedModuleError: other arguments, shapes or dtypes than captured, or gradients
                 are asked of a frozen module.
         """
-        module = self.graph_module
-        kwargs = self._checked(module, args, kwargs)
-        if not self.frozen:
-            return module(*args, **kwargs)
+        last = self._flat_call()
+        leaves = self._checked(last.expected, args, kwargs)
+        if not self.frozen or not torch.is_grad_enabled():
+            return last.run(*leaves)
         with torch.no_grad():
-            return module(*args, **kwargs)
+            return last.run(*leaves)
 
     def _checked(
-        self, module: torch.fx.GraphModule, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> dict[str, Any]:
-        """The keyword arguments in the order of the capture."""
-        if (kwargs or self.names) and (
-            set(kwargs) != set(self.names or ()) or (args and self.names)
-        ):
-            wanted = f"({', '.join(f'{n}=...' for n in self.names)})" if self.names else "(...)"
-            raise OptimizedModuleError(
-                f"captured as a call with {wanted}, but called with {len(args)} positional "
-                f"arguments and the keywords {', '.join(kwargs) or 'none'}"
-            )
-        if self.names is not None:
-            kwargs = {name: kwargs[name] for name in self.names}
-        leaves = args if self.names is None else tuple(kwargs.values())
-        expected = self._expected(module)
+        self,
+        expected: list[tuple[torch.fx.Node, Any]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> tuple[Any, ...]:
+        """The inputs in a row, in the order of the capture."""
+        names = self.names
+        if kwargs or names:
+            if (args and names) or kwargs.keys() != set(names or ()):
+                raise OptimizedModuleError(self._wrong_call(len(args), kwargs))
+            kwargs = {name: kwargs[name] for name in names or ()}
+        leaves = args if names is None else tuple(kwargs.values())
         if len(leaves) != len(expected) or any(map(_is_nested, leaves)):
             leaves = tuple(tree_leaves((args, kwargs)))
         if len(leaves) != len(expected):
@@ -107,16 +141,23 @@ class OptimizedModule(nn.Module):
                 if same and not (is_watched and leaf.requires_grad):
                     continue
             self._check_input(node, leaf)
-        return kwargs
+        return leaves
 
-    def _expected(self, module: torch.fx.GraphModule) -> list[tuple[torch.fx.Node, Any]]:
-        """The placeholders of a graph; dtype, device and shape of those whose sizes are fixed."""
-        last, found = self._last
-        if last is not module:  # the mode has changed, or a pass was undone
-            nodes = module.graph.find_nodes(op="placeholder")
-            found = [(n, _described(n.meta["val"])) for n in nodes]
-            object.__setattr__(self, "_last", (module, found))
-        return found
+    def _wrong_call(self, count: int, keywords: dict[str, Any]) -> str:
+        wanted = f"({', '.join(f'{n}=...' for n in self.names)})" if self.names else "(...)"
+        return (
+            f"captured as a call with {wanted}, but called with {count} positional arguments and "
+            f"the keywords {', '.join(keywords) or 'none'}"
+        )
+
+    def _flat_call(self) -> FlatCall:
+        """The graph of the present mode, ready to be called."""
+        module, last = self.graph_module, self._last
+        if last is None or last.forward is not type(module).forward:
+            # the mode has changed, a pass was undone, or the graph was compiled anew
+            last = FlatCall.of(module)
+            object.__setattr__(self, "_last", last)
+        return last
 
     def _check_input(self, node: torch.fx.Node, given: Any) -> None:
         expected = node.meta["val"]

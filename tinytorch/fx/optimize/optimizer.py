@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,9 +18,9 @@ from torch.utils._pytree import tree_map
 import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.forward import capture_forward
-from tinytorch.fx.optimize.devices import resolve_device
+from tinytorch.fx.optimize.devices import generators_kept, resolve_device
 from tinytorch.fx.optimize.optimized import OptimizedModule
-from tinytorch.fx.optimize.speed_comparison import SpeedComparison, compare_speed
+from tinytorch.fx.optimize.speed_comparison import SpeedComparison, compare_speed, runner
 from tinytorch.fx.optimize.verify import (
     Accuracy,
     Behaviour,
@@ -30,7 +31,8 @@ from tinytorch.fx.optimize.verify import (
     observe,
     other_values,
 )
-from tinytorch.fx.passes.race import RacedPass, is_faster
+from tinytorch.fx.passes.race import RacedPass, is_faster, times_as_fast
+from tinytorch.fx.semantics.buffers import buffers_kept
 from tinytorch.fx.semantics.semantics import untouched
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes.base import OptimizationPass, get_pass_by_name
@@ -48,6 +50,9 @@ WINOGRAD_PASSES = tuple(
     name for each in INFERENCE_PASSES
     for name in (("winograd", each) if each == "onednn" else (each,))
 )  # fmt: skip
+
+#: What is slower by less is within the noise of timing, and stays.
+SLOWER = 1.05
 
 
 class OptimizationError(TinyTorchError, RuntimeError):
@@ -78,6 +83,8 @@ class OptimizationReport:
             by `undo`.
         notes: checks that could not be made, and why; the result does not depend on them.
         accuracy: errors against float64; None where there is no float64, or gradients remain.
+        speedup: how many times as fast as the model the module is; None where it was not measured.
+        is_given_back: it was slower, and the model was returned in its place.
     """
 
     capture_seconds: float = 0.0
@@ -87,6 +94,8 @@ class OptimizationReport:
     undone: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     accuracy: Accuracy | None = None
+    speedup: float | None = None
+    is_given_back: bool = False
 
     @property
     def pass_seconds(self) -> float:
@@ -113,6 +122,8 @@ class OptimizationReport:
             ],
             "undone": self.undone,
             "notes": self.notes,
+            "speedup": self.speedup,
+            "is_given_back": self.is_given_back,
             "error_vs_float64": None if self.accuracy is None else {
                 "original": self.accuracy.original, "optimized": self.accuracy.optimized
             },
@@ -128,6 +139,8 @@ class OptimizationReport:
             lines += [f"{mode}: {before} calls -> {after}", *(f"  {r}" for r in results)]
         lines += [f"taken back: {line}" for line in self.undone]
         lines += self.notes
+        if self.speedup is not None and SLOWER * self.speedup >= 1:
+            lines.append(f"{self.speedup:.2f} times as fast as the model")
         if self.accuracy is not None:
             lines.append(
                 f"error against float64: {self.accuracy.original:.1e} of the model, "
@@ -151,6 +164,9 @@ class GraphOptimizer:
     compared with the model itself, also in what memory results share and which inputs are written,
     on other values and, if sizes are open, another batch.
 
+    Last, both are timed. Where the module is slower, as it may be for small models, whose time goes
+    into Python and not into kernels, there is a warning and the model itself is given back.
+
     Args:
         model: stays as it is. In evaluation mode it is frozen: its weights are folded and packed.
             Otherwise there are graphs for training and evaluation, on its own parameters.
@@ -163,6 +179,7 @@ class GraphOptimizer:
         trials: inputs to compare on.
         rounds: apply all passes again, at most so often, until none changes anything.
         fallback: take the CPU, with a warning, if the device is not there.
+        keep_slower: return the optimized module in any case, and do not time it.
 
     Raises:
         DeviceError: no such device.
@@ -181,6 +198,7 @@ class GraphOptimizer:
         trials: int = 2,
         rounds: int = 1,
         fallback: bool = False,
+        keep_slower: bool = False,
     ) -> None:
         self.device = resolve_device(device, fallback=fallback)
         self.model = _on_device(model, self.device)
@@ -194,13 +212,16 @@ class GraphOptimizer:
             for p in (names if passes is None else passes)
         ]
         self.dynamic_dims, self.trials, self.rounds = dynamic_dims, trials, rounds
+        self.keep_slower = keep_slower
         self._module: OptimizedModule | None = None
         self._report = OptimizationReport()
         self._changes: list[Change] = []
         self._is_random = False
 
-    def optimize(self) -> OptimizedModule:
+    def optimize(self) -> nn.Module:
         """Capture, run the passes, check. The module is called like the model.
+
+        It is an `OptimizedModule`, or the model, if that is faster and `keep_slower` is not set.
 
         Raises:
             CaptureError: the model cannot be captured; `diagnose` says more.
@@ -226,7 +247,7 @@ class GraphOptimizer:
         start = perf_counter()
         self._check_against_model()
         report.check_seconds += perf_counter() - start
-        return self._module
+        return self._module if self.keep_slower else self._faster()
 
     def report(self) -> OptimizationReport:
         """What `optimize` did; printed it is a table.
@@ -264,6 +285,34 @@ class GraphOptimizer:
         if not self._changes:
             raise OptimizationError("there is nothing to undo: the graphs are as captured")
         return self._undo("undo")
+
+    def _faster(self) -> nn.Module:
+        """The optimized module, or the model if that is faster."""
+        module, report = self._optimized(), self._report
+        with _in_mode(self.model, "train" if module.training else "eval"):
+            report.speedup = self._speedup(module)
+        if SLOWER * report.speedup >= 1:
+            return module
+        said = f"slower than the model, {report.speedup:.2f} times as fast"
+        if self.frozen and self.model.training:
+            report.notes.append(f"{said}; but the model is in training mode, so it is kept")
+            return module
+        report.is_given_back = True
+        report.notes.append(
+            f"{said}: the model itself is given back (keep_slower=True keeps the optimized module)"
+        )
+        warnings.warn(f"{type(self.model).__name__} optimized is {report.notes[-1]}", stacklevel=3)
+        return self.model
+
+    def _speedup(self, module: OptimizedModule) -> float:
+        """How many times as fast as the model; the state of both is as it was."""
+        inputs = tree_map(lambda x: x.clone() if isinstance(x, Tensor) else x, self.inputs)
+        new, old = (
+            runner(each, self.model, inputs, self.device, not self.frozen)
+            for each in (module, self.model)
+        )
+        with generators_kept([self.device]), buffers_kept(list(self.model.buffers())):
+            return times_as_fast(new, old, self.device)
 
     def _optimized(self) -> OptimizedModule:
         if self._module is None:

@@ -88,8 +88,8 @@ def compare_speed(
         backward: also compute gradients of the sum of the results.
     """
     functions = {
-        "original": _runner(original, original, batch, device, backward),
-        "optimized": _runner(optimized, original, batch, device, backward),
+        "original": runner(original, original, batch, device, backward),
+        "optimized": runner(optimized, original, batch, device, backward),
     }
     is_single = device.type == "cpu" and torch.get_num_threads() == 1
     timings = time_callables(
@@ -103,9 +103,10 @@ def compare_speed(
     )  # fmt: skip
 
 
-def _runner(
+def runner(
     module: nn.Module, state: nn.Module, batch: Any, device: torch.device, backward: bool
 ) -> Callable[[], object]:
+    """A call of a module, with the gradients of a model's parameters if asked for."""
     leaves = [p for p in state.parameters() if p.requires_grad]
 
     def run() -> None:

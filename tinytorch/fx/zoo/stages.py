@@ -183,7 +183,9 @@ def _eager_steps(model: nn.Module, name: str, batches: Any) -> list[Tensor | Non
 def _optimizer(frozen: bool) -> Stage:
     def stage(subject: Subject) -> Verdict:
         subject.reset()
-        optimizer = GraphOptimizer(subject.model, subject.inputs, device="cpu", frozen=frozen)
+        optimizer = GraphOptimizer(
+            subject.model, subject.inputs, device="cpu", frozen=frozen, keep_slower=True
+        )
         module = optimizer.optimize()
         report = optimizer.report()
         module.eval()
