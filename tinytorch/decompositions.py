@@ -104,14 +104,30 @@ def log_softmax_backward(g: Tensor, out: Tensor, *, dim: int) -> Tensor:
 
 @_decomposition
 def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
-    """Mean over the rows of -log_softmax(x)[target]."""
+    """Mean over the rows of -log_softmax(x)[target].
+
+    Args:
+        x: logits (n, classes).
+        target: the right class of each row, int64 (n,).
+
+    Returns:
+        A 0-d tensor.
+    """
     logp = apply(ops.log_softmax, x, dim=1)
     return 0.0 - indexing.gather(logp, 1, target.unsqueeze(1)).mean()  # 0, not -0
 
 
 @_decomposition
 def cross_entropy_backward(g: Tensor, x: Tensor, target: Tensor) -> Tensor:
-    """g / n * (softmax(x) - one_hot(target))"""
+    """g / n * (softmax(x) - one_hot(target)): the gradient of `cross_entropy` for x.
+
+    Args:
+        g: the gradient of the loss, 0-d.
+        x, target: as for `cross_entropy`.
+
+    Returns:
+        (n, classes), in the dtype of x.
+    """
     probabilities = apply(ops.softmax, x, dim=1)
     target_row = indexing.one_hot(target, x.shape[1]).to(x.dtype)
     return (probabilities - target_row) * (g / x.shape[0])

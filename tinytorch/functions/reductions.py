@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import DEFAULT_FLOAT, Shape
+from tinytorch.dtypes import Shape
 from tinytorch.errors import DTypeError
 from tinytorch.functions import elementwise, indexing, movement
 from tinytorch.functions.dims import normalize_dim, normalize_dims
@@ -312,6 +312,13 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinA
 def logsumexp(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))), computed without overflow as m + log(sum(exp(x - m))), m the largest.
 
+    Integers give floats. Where m is infinite, it is not subtracted (that would be NaN): the
+    result is m.
+
+    Args:
+        dim: the dimension or dimensions to sum over; None for all.
+        keepdim: whether they stay, with size 1.
+
     Raises:
         ShapeError: there are no elements.
 
@@ -323,8 +330,6 @@ def logsumexp(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     tensor(1000.6932)
     """
     dims = normalize_dims(dim, x.ndim)
-    if not x.dtype.is_floating_point:
-        x = x.to(DEFAULT_FLOAT)
     largest = apply(ops.amax, x, dims=dims, keepdim=True).detach()
     # an infinite largest element must not be subtracted from itself
     shift = elementwise.where(elementwise.isfinite(largest), largest, 0.0)

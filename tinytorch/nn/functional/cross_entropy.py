@@ -104,7 +104,19 @@ def nll_loss(
 def _picked(
     name: str, logp: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
-    """-logp[target] times how much each target counts, and that: its class's weight, or 0."""
+    """The loss of each target, and how much the target counts.
+
+    Args:
+        name: of the loss that asks, for the messages of `_check_labels`.
+        logp: log probabilities (n, classes), (n, classes, ...) or (classes,).
+        target: class indices (n,), (n, ...) or ().
+        weight: (classes,), how much each class counts; None: 1 each.
+        ignore_index: a target of this value counts 0, whatever its log probabilities are.
+
+    Returns:
+        -logp[target] times how much it counts, and how much it counts: two tensors of target's
+        shape in logp's dtype. What is ignored is 0 in both.
+    """
     _check_labels(name, logp, target, ignore_index)
     dim, counted = _class_dim(logp), ne(target, ignore_index)
     label = where(counted, target, 0)  # some class, where it does not count
@@ -120,7 +132,18 @@ def _picked(
 def _soft_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
 ) -> Tensor:
-    """Cross entropy with target probabilities; the mean is over the samples, weighted or not."""
+    """-sum(target * log_softmax(input)) over the classes, for target probabilities.
+
+    Args:
+        input: logits (n, classes), (n, classes, ...) or (classes,).
+        target: probabilities of the same shape.
+        weight: (classes,), how much each class counts; None: 1 each.
+        reduction: "none", "sum", or "mean" over the samples, weighted or not.
+        smoothing: this part of each target is spread evenly over all classes.
+
+    Raises:
+        ShapeError: target has another shape than input; the message gives both.
+    """
     if target.shape != input.shape:
         raise ShapeError(
             f"cross_entropy: a {target.dtype.name} target holds probabilities and must have the "
@@ -200,7 +223,17 @@ def _check_labels(name: str, input: Tensor, target: Tensor, ignore_index: int) -
 
 
 def _weighted(losses: Tensor, counts: Tensor, reduction: str) -> Tensor:
-    """The mean is the sum over the sum of what counts."""
+    """Losses that are weighted already, as they are or as one number.
+
+    Args:
+        losses: of the elements, multiplied by `counts`.
+        counts: how much each element counts, of the same shape.
+        reduction: "none", "sum", or "mean": the sum of the losses over the sum of the counts,
+            which is NaN where nothing counts.
+
+    Raises:
+        ValueError: as `check_reduction`.
+    """
     check_reduction(reduction)
     if reduction == "none":
         return losses

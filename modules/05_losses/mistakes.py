@@ -1,0 +1,563 @@
+"""Wrong solutions that a student would plausibly write, and the points they lose."""
+
+from tito.lessons.mistake import Mistake
+
+PICKED = """
+def _picked(name, logp, target, weight, ignore_index):
+    _check_labels(name, logp, target, ignore_index)
+    dim, counted = _class_dim(logp), ne(target, ignore_index)
+    label = where(counted, target, 0)
+    picked = squeeze(gather(logp, dim, unsqueeze(label, dim)), dim)
+    counts = counted.to(logp.dtype)
+    if weight is not None:
+        counts = where(counted, apply(ops.take, weight, label), 0.0)
+    return where(counted, 0.0 - picked * counts, 0.0), counts
+"""
+
+
+def changed(text: str, old: str, new: str) -> str:
+    """The text with `old`, which it has once, replaced."""
+    if text.count(old) != 1:
+        raise ValueError(f"{old!r} is {text.count(old)} times in the text")
+    return text.replace(old, new)
+
+
+MISTAKES = [
+    Mistake(
+        exercise="one-number",
+        name="takes every other word for a sum",
+        source="""
+def check_reduction(reduction, known=REDUCTIONS):
+    return reduction
+
+def reduce_loss(loss, reduction):
+    if reduction == "none":
+        return loss
+    return mean(loss) if reduction == "mean" else sum(loss)
+""",
+        loses={"reductions-unknown": 1, "reductions-edges": 1, "weighted-mean": 2},
+    ),
+    Mistake(
+        exercise="one-number",
+        name="forgets which words the caller knows",
+        source="""
+def check_reduction(reduction, known=REDUCTIONS):
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {REDUCTIONS}, not {reduction!r}")
+    return reduction
+""",
+        loses={"reductions-unknown": 1},
+    ),
+    Mistake(
+        exercise="one-number",
+        name="returns nothing from the check",
+        source="""
+def check_reduction(reduction, known=REDUCTIONS):
+    if reduction not in known:
+        raise ValueError(f"reduction must be one of {', '.join(known)}, not {reduction!r}")
+""",
+        loses={"reductions-unknown": 1},
+    ),
+    Mistake(
+        exercise="one-number",
+        name="does not say which words are known",
+        source="""
+def check_reduction(reduction, known=REDUCTIONS):
+    if reduction not in known:
+        raise ValueError(f"unknown reduction {reduction!r}")
+    return reduction
+""",
+        loses={"reductions-unknown": 1},
+    ),
+    Mistake(
+        exercise="one-number",
+        name="divides by the weights before they are expanded",
+        source="""
+def reduce_weighted(loss, weight, reduction):
+    if weight is None:
+        return reduce_loss(loss, reduction)
+    if reduction == "mean":
+        return sum(loss * weight) / sum(weight)
+    return reduce_loss(loss * weight, reduction)
+""",
+        loses={"reductions-weighted": 2, "reductions-edges": 1},
+    ),
+    Mistake(
+        exercise="one-number",
+        name="divides the weighted sum by the number of losses",
+        source="""
+def reduce_weighted(loss, weight, reduction):
+    if weight is None:
+        return reduce_loss(loss, reduction)
+    return reduce_loss(loss * weight, reduction)
+""",
+        loses={"reductions-weighted": 2, "reductions-edges": 1, "squared-error-values": 2},
+    ),
+    Mistake(
+        exercise="one-number",
+        name="forgets that there may be no weight",
+        source="""
+def reduce_weighted(loss, weight, reduction):
+    weight = expand(weight, loss.shape)
+    if reduction == "mean":
+        return sum(loss * weight) / sum(weight)
+    return reduce_loss(loss * weight, reduction)
+""",
+        loses={
+            "reductions-weighted": 2,
+            "squared-error-values": 2,
+            "squared-error-shapes": 2,
+            "squared-error-edges": 1,
+        },
+    ),
+    Mistake(
+        exercise="one-number",
+        name="gives the mean as a Python number",
+        source="""
+def reduce_loss(loss, reduction):
+    check_reduction(reduction)
+    if reduction == "none":
+        return loss
+    return (mean(loss) if reduction == "mean" else sum(loss)).item()
+""",
+        loses={
+            "reductions-values": 2,
+            "reductions-weighted": 2,
+            "reductions-edges": 1,
+            "squared-error-values": 2,
+            "squared-error-shapes": 2,
+            "squared-error-edges": 1,
+            "soft-targets-values": 2,
+            "soft-targets-smoothing": 1,
+            "soft-targets-edges": 1,
+            "yes-or-no-values": 2,
+            "yes-or-no-large": 2,
+            "yes-or-no-weights": 2,
+        },
+    ),
+    Mistake(
+        exercise="squared-error",
+        name="does not ask for the shapes",
+        source="""
+def mse_loss(input, target, reduction="mean", weight=None):
+    difference = input - target
+    return reduce_weighted(difference * difference, weight, reduction)
+""",
+        loses={"squared-error-shapes": 2, "squared-error-edges": 1},
+    ),
+    Mistake(
+        exercise="squared-error",
+        name="compares the numbers of elements",
+        source="""
+def check_same_shape(name, input, target):
+    if input.numel() != target.numel():
+        raise ShapeError(f"{name}: input {input.shape} and target {target.shape} differ")
+""",
+        loses={"squared-error-shapes": 2, "squared-error-edges": 1, "yes-or-no-weights": 2},
+    ),
+    Mistake(
+        exercise="squared-error",
+        name="compares the numbers of dimensions",
+        source="""
+def check_same_shape(name, input, target):
+    if input.ndim != target.ndim:
+        raise ShapeError(f"{name}: input {input.shape} and target {target.shape} differ")
+""",
+        loses={"squared-error-edges": 1},
+    ),
+    Mistake(
+        exercise="squared-error",
+        name="says nothing that helps",
+        source="""
+def check_same_shape(name, input, target):
+    if input.shape != target.shape:
+        raise ShapeError("wrong shapes")
+""",
+        loses={"squared-error-shapes": 2, "yes-or-no-weights": 2},
+    ),
+    Mistake(
+        exercise="squared-error",
+        name="takes the error without its square",
+        source="""
+def mse_loss(input, target, reduction="mean", weight=None):
+    check_same_shape("mse_loss", input, target)
+    return reduce_weighted((input - target).abs(), weight, reduction)
+""",
+        loses={"squared-error-values": 2, "squared-error-edges": 1},
+    ),
+    Mistake(
+        exercise="squared-error",
+        name="halves the square, as in books",
+        source="""
+def mse_loss(input, target, reduction="mean", weight=None):
+    check_same_shape("mse_loss", input, target)
+    difference = input - target
+    return reduce_weighted(difference * difference * 0.5, weight, reduction)
+""",
+        loses={"squared-error-values": 2, "squared-error-shapes": 2, "squared-error-edges": 1},
+    ),
+    Mistake(
+        exercise="squared-error",
+        name="forgets the weight",
+        source="""
+def mse_loss(input, target, reduction="mean", weight=None):
+    check_same_shape("mse_loss", input, target)
+    difference = input - target
+    return reduce_loss(difference * difference, reduction)
+""",
+        loses={"squared-error-values": 2},
+    ),
+    Mistake(
+        exercise="log-sum-exp",
+        name="takes the formula as on paper",
+        source="""
+def logsumexp(x, dim=None, keepdim=False):
+    dims = normalize_dims(dim, x.ndim)
+    return elementwise.log(sum(elementwise.exp(x), dims, keepdim=keepdim))
+""",
+        loses={"log-sum-exp-large": 2},
+    ),
+    Mistake(
+        exercise="log-sum-exp",
+        name="shifts by the largest of all scores",
+        source="""
+def logsumexp(x, dim=None, keepdim=False):
+    dims = normalize_dims(dim, x.ndim)
+    largest = x.amax()
+    shift = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
+    return elementwise.log(sum(elementwise.exp(x - shift), dims, keepdim=keepdim)) + shift
+""",
+        loses={"log-sum-exp-large": 2},
+    ),
+    Mistake(
+        exercise="log-sum-exp",
+        name="does not add the shift again",
+        source="""
+def logsumexp(x, dim=None, keepdim=False):
+    dims = normalize_dims(dim, x.ndim)
+    largest = apply(ops.amax, x, dims=dims, keepdim=True)
+    shift = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
+    return elementwise.log(sum(elementwise.exp(x - shift), dims, keepdim=keepdim))
+""",
+        loses={"log-sum-exp-values": 2, "log-sum-exp-large": 2},
+    ),
+    Mistake(
+        exercise="log-sum-exp",
+        name="subtracts an infinite largest score",
+        source="""
+def logsumexp(x, dim=None, keepdim=False):
+    dims = normalize_dims(dim, x.ndim)
+    largest = apply(ops.amax, x, dims=dims, keepdim=True)
+    total = elementwise.log(sum(elementwise.exp(x - largest), dims, keepdim=True)) + largest
+    return total if keepdim else movement.reshape(total, _without(x.shape, dims))
+""",
+        loses={"log-sum-exp-infinite": 1},
+    ),
+    Mistake(
+        exercise="log-sum-exp",
+        name="keeps the dimension always",
+        source="""
+def logsumexp(x, dim=None, keepdim=False):
+    dims = normalize_dims(dim, x.ndim)
+    largest = apply(ops.amax, x, dims=dims, keepdim=True)
+    shift = elementwise.where(elementwise.isfinite(largest), largest, 0.0)
+    return elementwise.log(sum(elementwise.exp(x - shift), dims, keepdim=True)) + shift
+""",
+        loses={"log-sum-exp-values": 2, "log-sum-exp-large": 2, "log-sum-exp-infinite": 1},
+    ),
+    Mistake(
+        exercise="cross-entropy",
+        name="takes the logarithm of the softmax",
+        source="""
+def cross_entropy(x, target):
+    logp = apply(ops.softmax, x, dim=1).log()
+    return 0.0 - indexing.gather(logp, 1, target.unsqueeze(1)).mean()
+""",
+        loses={"cross-entropy-large": 1},
+    ),
+    Mistake(
+        exercise="cross-entropy",
+        name="normalizes over the rows",
+        source="""
+def cross_entropy(x, target):
+    logp = apply(ops.log_softmax, x, dim=0)
+    return 0.0 - indexing.gather(logp, 1, target.unsqueeze(1)).mean()
+""",
+        loses={"cross-entropy-values": 2, "cross-entropy-large": 1, "cross-entropy-differences": 1},
+    ),
+    Mistake(
+        exercise="cross-entropy",
+        name="forgets the minus",
+        source="""
+def cross_entropy(x, target):
+    logp = apply(ops.log_softmax, x, dim=1)
+    return indexing.gather(logp, 1, target.unsqueeze(1)).mean()
+""",
+        loses={"cross-entropy-values": 2, "cross-entropy-large": 1, "cross-entropy-differences": 1},
+    ),
+    Mistake(
+        exercise="cross-entropy",
+        name="sums over the rows",
+        source="""
+def cross_entropy(x, target):
+    logp = apply(ops.log_softmax, x, dim=1)
+    return 0.0 - indexing.gather(logp, 1, target.unsqueeze(1)).sum()
+""",
+        loses={"cross-entropy-values": 2, "cross-entropy-large": 1, "cross-entropy-differences": 1},
+    ),
+    Mistake(
+        exercise="cross-entropy",
+        name="forgets that the loss is a mean",
+        source="""
+def cross_entropy_backward(g, x, target):
+    probabilities = apply(ops.softmax, x, dim=1)
+    return (probabilities - indexing.one_hot(target, x.shape[1]).to(x.dtype)) * g
+""",
+        loses={"cross-entropy-gradient": 2, "cross-entropy-differences": 1},
+    ),
+    Mistake(
+        exercise="cross-entropy",
+        name="forgets the gradient that comes in",
+        source="""
+def cross_entropy_backward(g, x, target):
+    probabilities = apply(ops.softmax, x, dim=1)
+    return (probabilities - indexing.one_hot(target, x.shape[1]).to(x.dtype)) / x.shape[0]
+""",
+        loses={"cross-entropy-gradient": 2},
+    ),
+    Mistake(
+        exercise="cross-entropy",
+        name="turns the gradient around",
+        source="""
+def cross_entropy_backward(g, x, target):
+    probabilities = apply(ops.softmax, x, dim=1)
+    return (indexing.one_hot(target, x.shape[1]).to(x.dtype) - probabilities) * (g / x.shape[0])
+""",
+        loses={"cross-entropy-gradient": 2, "cross-entropy-differences": 1},
+    ),
+    Mistake(
+        exercise="targets-that-count",
+        name="multiplies what is ignored by 0",
+        source=changed(
+            PICKED,
+            "return where(counted, 0.0 - picked * counts, 0.0), counts",
+            "return 0.0 - picked * counts, counts",
+        ),
+        loses={"picked-everywhere": 1},
+    ),
+    Mistake(
+        exercise="targets-that-count",
+        name="knows only one ignored label",
+        source=changed(PICKED, "ne(target, ignore_index)", "target >= 0"),
+        loses={"picked-everywhere": 1},
+    ),
+    Mistake(
+        exercise="targets-that-count",
+        name="forgets the weight in the loss",
+        source=changed(PICKED, "0.0 - picked * counts", "0.0 - picked"),
+        loses={"picked-weights": 1},
+    ),
+    Mistake(
+        exercise="targets-that-count",
+        name="counts what is ignored with the weight of class 0",
+        source=changed(
+            PICKED,
+            "where(counted, apply(ops.take, weight, label), 0.0)",
+            "apply(ops.take, weight, label)",
+        ),
+        loses={"picked-weights": 1, "picked-everywhere": 1},
+    ),
+    Mistake(
+        exercise="targets-that-count",
+        name="does not check the labels",
+        source=changed(
+            changed(PICKED, "    _check_labels(name, logp, target, ignore_index)\n", ""),
+            "where(counted, target, 0)",
+            "where(counted, target, 0).clip(0, logp.shape[_class_dim(logp)] - 1)",
+        ),
+        loses={"picked-everywhere": 1},
+    ),
+    Mistake(
+        exercise="targets-that-count",
+        name="takes the last dimension for the classes",
+        source=changed(PICKED, "_class_dim(logp)", "logp.ndim - 1"),
+        loses={"picked-everywhere": 1},
+    ),
+    Mistake(
+        exercise="targets-that-count",
+        name="divides by the number of all targets",
+        source="""
+def _weighted(losses, counts, reduction):
+    check_reduction(reduction)
+    if reduction == "none":
+        return losses
+    return sum(losses) / losses.numel() if reduction == "mean" else sum(losses)
+""",
+        loses={"weighted-mean": 2},
+    ),
+    Mistake(
+        exercise="targets-that-count",
+        name="weights the losses a second time",
+        source="""
+def _weighted(losses, counts, reduction):
+    check_reduction(reduction)
+    if reduction == "none":
+        return losses
+    total = sum(losses * counts)
+    return total / sum(counts) if reduction == "mean" else total
+""",
+        loses={"weighted-mean": 2},
+    ),
+    Mistake(
+        exercise="soft-targets",
+        name="takes the mean over all elements",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    if target.shape != input.shape:
+        raise ShapeError(f"target {target.shape} must have the shape {input.shape}")
+    dim = _class_dim(input)
+    target = target * (1 - smoothing) + smoothing / input.shape[dim]
+    logp = log_softmax(input, dim)
+    each = target * logp if weight is None else target * logp * _along(weight, logp)
+    return reduce_loss(0.0 - each, reduction)
+""",
+        loses={"soft-targets-values": 2, "soft-targets-edges": 1},
+    ),
+    Mistake(
+        exercise="soft-targets",
+        name="spreads the whole part to each class",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    if target.shape != input.shape:
+        raise ShapeError(f"target {target.shape} must have the shape {input.shape}")
+    dim = _class_dim(input)
+    target = target * (1 - smoothing) + smoothing
+    logp = log_softmax(input, dim)
+    each = target * logp if weight is None else target * logp * _along(weight, logp)
+    return reduce_loss(0.0 - sum(each, dim), reduction)
+""",
+        loses={"soft-targets-smoothing": 1, "soft-targets-edges": 1},
+    ),
+    Mistake(
+        exercise="soft-targets",
+        name="forgets to take the part away from the target",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    if target.shape != input.shape:
+        raise ShapeError(f"target {target.shape} must have the shape {input.shape}")
+    dim = _class_dim(input)
+    target = target + smoothing / input.shape[dim]
+    logp = log_softmax(input, dim)
+    each = target * logp if weight is None else target * logp * _along(weight, logp)
+    return reduce_loss(0.0 - sum(each, dim), reduction)
+""",
+        loses={"soft-targets-smoothing": 1, "soft-targets-edges": 1},
+    ),
+    Mistake(
+        exercise="soft-targets",
+        name="lets a target broadcast",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    dim = _class_dim(input)
+    target = target * (1 - smoothing) + smoothing / input.shape[dim]
+    logp = log_softmax(input, dim)
+    each = target * logp if weight is None else target * logp * _along(weight, logp)
+    return reduce_loss(0.0 - sum(each, dim), reduction)
+""",
+        loses={"soft-targets-edges": 1},
+    ),
+    Mistake(
+        exercise="soft-targets",
+        name="takes the last dimension for the classes",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    if target.shape != input.shape:
+        raise ShapeError(f"target {target.shape} must have the shape {input.shape}")
+    target = target * (1 - smoothing) + smoothing / input.shape[-1]
+    logp = log_softmax(input, -1)
+    each = target * logp if weight is None else target * logp * _along(weight, logp)
+    return reduce_loss(0.0 - sum(each, -1), reduction)
+""",
+        loses={"soft-targets-edges": 1},
+    ),
+    Mistake(
+        exercise="yes-or-no",
+        name="computes the sigmoid and its logarithm",
+        source="""
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+    check_same_shape("binary_cross_entropy_with_logits", input, target)
+    p = input.sigmoid()
+    positive = 0.0 - target * p.log()
+    negative = 0.0 - (1.0 - target) * (1.0 - p).log()
+    loss = (positive if pos_weight is None else positive * pos_weight) + negative
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+""",
+        loses={"yes-or-no-large": 2},
+    ),
+    Mistake(
+        exercise="yes-or-no",
+        name="uses the usual threshold",
+        source="""
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+    check_same_shape("binary_cross_entropy_with_logits", input, target)
+    positive = target * softplus(-input)
+    negative = (1.0 - target) * softplus(input)
+    loss = (positive if pos_weight is None else positive * pos_weight) + negative
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+""",
+        loses={"yes-or-no-large": 2},
+    ),
+    Mistake(
+        exercise="yes-or-no",
+        name="confuses the two terms",
+        source="""
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+    check_same_shape("binary_cross_entropy_with_logits", input, target)
+    positive = target * softplus(input, threshold=EXACT_THRESHOLD)
+    negative = (1.0 - target) * softplus(-input, threshold=EXACT_THRESHOLD)
+    loss = (positive if pos_weight is None else positive * pos_weight) + negative
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+""",
+        loses={"yes-or-no-values": 2, "yes-or-no-large": 2},
+    ),
+    Mistake(
+        exercise="yes-or-no",
+        name="counts the negatives by pos_weight too",
+        source="""
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+    check_same_shape("binary_cross_entropy_with_logits", input, target)
+    loss = target * softplus(-input, threshold=EXACT_THRESHOLD)
+    loss = loss + (1.0 - target) * softplus(input, threshold=EXACT_THRESHOLD)
+    loss = loss if pos_weight is None else loss * pos_weight
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+""",
+        loses={"yes-or-no-weights": 2},
+    ),
+    Mistake(
+        exercise="yes-or-no",
+        name="divides by the weights in the mean",
+        source="""
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+    check_same_shape("binary_cross_entropy_with_logits", input, target)
+    positive = target * softplus(-input, threshold=EXACT_THRESHOLD)
+    negative = (1.0 - target) * softplus(input, threshold=EXACT_THRESHOLD)
+    loss = (positive if pos_weight is None else positive * pos_weight) + negative
+    if weight is not None and reduction == "mean":
+        return (loss * weight).sum() / weight.expand(loss.shape).sum()
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+""",
+        loses={"yes-or-no-weights": 2},
+    ),
+    Mistake(
+        exercise="yes-or-no",
+        name="lets the target broadcast",
+        source="""
+def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean", pos_weight=None):
+    positive = target * softplus(-input, threshold=EXACT_THRESHOLD)
+    negative = (1.0 - target) * softplus(input, threshold=EXACT_THRESHOLD)
+    loss = (positive if pos_weight is None else positive * pos_weight) + negative
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
+""",
+        loses={"yes-or-no-weights": 2},
+    ),
+]
