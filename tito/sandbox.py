@@ -88,6 +88,7 @@ class Sandbox:
         bounds: Limits,
         *,
         files: Mapping[str, Path] | None = None,
+        over: Mapping[Path, Path] | None = None,
         cwd: Path | None = None,
         stderr: IO[bytes] | None = None,
     ) -> subprocess.Popen[bytes]:
@@ -97,6 +98,8 @@ class Sandbox:
 
         Args:
             files: what it finds in its home, read-only: name to file.
+            over: what it finds in place of visible files: their path to a file of ours. Where it is
+                not confined, it finds the files themselves.
             cwd: where it starts if it is not confined, and has no home.
 
         Raises:
@@ -107,7 +110,12 @@ class Sandbox:
         reason = unavailable()
         if reason is not None:
             raise NoSandboxError(reason)
-        arguments = [*self._bwrap(files or {}), "--", *_become_a_user(), *limited(command, bounds)]
+        arguments = [
+            *self._bwrap(files or {}, over or {}),
+            "--",
+            *_become_a_user(),
+            *limited(command, bounds),
+        ]
         bwrap = [*_limited_bwrap(bounds), "bwrap"]
         calls = syscalls.program()
         if calls is None:
@@ -138,7 +146,9 @@ class Sandbox:
             pass_fds=keep,
         )
 
-    def _bwrap(self, files: Mapping[str, Path]) -> list[str]:
+    def _bwrap(
+        self, files: Mapping[str, Path], over: Mapping[Path, Path] | None = None
+    ) -> list[str]:
         size = str(self.scratch_bytes)
         arguments = ["--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
         arguments += _namespaces()
@@ -153,6 +163,8 @@ class Sandbox:
         # after the folders in memory: a clone or an environment may be below /tmp or the home
         folders = [Path(sys.prefix), Path(sys.base_prefix), Path(limits.__file__), *self.visible]
         arguments += _read_only(folders)
+        for hidden, file in (over or {}).items():
+            arguments += ["--ro-bind", str(file), str(hidden)]
         for name, file in files.items():
             arguments += ["--ro-bind", str(file), f"{HOME}/{name}"]
         return [*arguments, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", HOME]

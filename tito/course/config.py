@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,11 @@ c.ClearSolutions.code_stub = {{"python": {stub!r}}}
 
 # What one submission may use. The sandbox holds it to that.
 c.TinyTorch.cell_seconds = {budget.cell_seconds}
+c.TinyTorch.compile_seconds = {budget.compile_seconds}  # numba's own, not counted in the cells
 c.TinyTorch.seconds = {budget.seconds}
 c.TinyTorch.memory_bytes = {budget.memory_bytes}
 c.TinyTorch.processes = {budget.processes}
+# For one assignment only: c.TinyTorch.assignments = {{"13_kernels": {{"cell_seconds": 60}}}}
 '''
 SQLITE = '# c.CourseDirectory.db_url = "postgresql+psycopg://user@host/gradebook"'
 
@@ -69,11 +71,13 @@ class Course:
 
     Attributes:
         config: all that is in nbgrader_config.py.
+        budgets: of assignments that have one of their own.
     """
 
     root: Path
     config: Any
     budget: Budget
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
 
     @classmethod
     def load(cls, root: Path) -> Course:
@@ -89,10 +93,17 @@ class Course:
             raise CourseError(f"there is no course in {root}: tito course init {root}")
         try:
             config = PyFileConfigLoader(CONFIG, path=str(root)).load_config()
-            budget = _budget(dict(config.get("TinyTorch", {})))
+            settings = dict(config.get("TinyTorch", {}))
+            own = dict(settings.pop("assignments", {}))
+            budget = _budget(settings)
+            budgets = {name: _budget({**settings, **values}) for name, values in own.items()}
         except Exception as error:  # it is a program of the instructor's
             raise CourseError(f"{root / CONFIG}: {type(error).__name__}: {error}") from None
-        return cls(root, config, budget)
+        return cls(root, config, budget, budgets)
+
+    def budget_for(self, assignment: str) -> Budget:
+        """What a submission for an assignment may use."""
+        return self.budgets.get(assignment, self.budget)
 
     def directory(self, assignment: str = "", student: str = "*", notebook: str = "*") -> Any:
         """nbgrader's view of the course, with an assignment chosen."""
@@ -147,7 +158,7 @@ def _python_on_path() -> Iterator[None]:
 
 
 def _budget(settings: Mapping[str, Any]) -> Budget:
-    known = {field.name for field in fields(Budget)}
+    known = {each.name for each in fields(Budget)}
     unknown = sorted(set(settings) - known)
     if unknown:
         raise CourseError(f"no such setting: TinyTorch.{unknown[0]}; known: {sorted(known)}")

@@ -35,7 +35,11 @@ def generate(course: Course, name: str, *, confined: bool = True, check: bool = 
     """
     assignment = _write_source(course, name)
     sources = sorted(course.folder("source", ".", assignment).glob("*.ipynb"))
-    keys: list[Key] = [exam(course, p, confined=confined).key for p in sources] if check else []
+    keys: list[Key] = (
+        [exam(course, p, assignment=assignment, confined=confined).key for p in sources]
+        if check
+        else []
+    )
     directory = course.directory(assignment)
     with quiet() as said:
         from nbgrader.converters import GenerateAssignment

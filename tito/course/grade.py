@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,22 @@ import tinytorch
 from tito.course import states
 from tito.course.config import LOG, Course, CourseError, quiet
 from tito.course.job import Job, Transcript
+from tito.course.judge import Verdict
 from tito.course.jury import Jury
 from tito.course.key import Key, make_key
 from tito.course.notebook import (
     UnreadableError,
     course_cells,
+    grade_id,
     hidden_tests,
     read_notebook,
     restore,
 )
 from tito.course.pool import Pool
 from tito.course.record import Assignment, units, with_outputs
+from tito.course.replaced import Answer, answers, replaced
 from tito.course.states import State, States
+from tito.lessons.source import Package
 
 FILES_BYTES = 10 << 20  # of what lies beside a notebook, together
 
@@ -47,7 +51,7 @@ class Exam:
     digest: str
 
 
-def exam(course: Course, path: Path, *, confined: bool) -> Exam:
+def exam(course: Course, path: Path, *, assignment: str, confined: bool) -> Exam:
     """The notebook in `source/`, with its key.
 
     Raises:
@@ -55,12 +59,33 @@ def exam(course: Course, path: Path, *, confined: bool) -> Exam:
         InfrastructureError: there is no sandbox.
     """
     source = read_notebook(path)
-    key = make_key(
-        course_cells(source), hidden_tests(source), budget=course.budget, confined=confined
-    )
-    also = repr((tinytorch.__version__, asdict(course.budget)))
+    budget = course.budget_for(assignment)
+    key = make_key(course_cells(source), hidden_tests(source), budget=budget, confined=confined)
+    also = repr((tinytorch.__version__, asdict(budget)))
     digest = hashlib.sha256(path.read_bytes() + also.encode()).hexdigest()
     return Exam(source, key, digest)
+
+
+@dataclass
+class _Prepared:
+    """A submission on its way: what runs, and what was heard of it.
+
+    Attributes:
+        verdicts: by test; one that passed stays.
+        left: exercises that are still to be run on their own.
+    """
+
+    submission: Submission
+    digest: str
+    node: Any
+    job: Job
+    answers: list[Answer]
+    result: Transcript | Exception = field(default_factory=Transcript)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
+
+    def failed(self, tests: Sequence[str]) -> bool:
+        return any(not self.verdicts[t].passed for t in tests if t in self.verdicts)
 
 
 class Grader:
@@ -86,7 +111,8 @@ class Grader:
         self.confined = confined
         self.force = force
         self.students = set(students)
-        self.prepared: dict[tuple[str, str], tuple[Submission, Any, str]] = {}
+        self.prepared: dict[tuple[str, str], _Prepared] = {}
+        self.package = Package(Path(tinytorch.__file__).resolve().parents[1])
 
     def run(self, pool: Pool, on_progress: Callable[[State | None, int], None]) -> list[State]:
         """Grade all that is to be graded.
@@ -102,7 +128,8 @@ class Grader:
             InstrumentError: the reference does not pass its own tests.
         """
         self.exams = {
-            path.stem: exam(self.course, path, confined=self.confined) for path in self._sources()
+            path.stem: exam(self.course, path, assignment=self.name, confined=self.confined)
+            for path in self._sources()
         }
         with self.course.gradebook() as gradebook:
             self.states = States(gradebook.engine)
@@ -175,11 +202,85 @@ class Grader:
 
     def _graded(self, pool: Pool, todo: Sequence[tuple[Submission, str]]) -> Iterator[State]:
         early: list[State] = []
+        again: list[tuple[tuple[str, str], str]] = []
         for name, result in pool.run(self._jobs(todo, early)):
             yield from _taken(early)
-            submission, node, digest = self.prepared.pop(name)
-            yield self._finish(submission, node, digest, result)
+            wanted = self._heard(self.prepared[name], result)
+            again += [(name, exercise) for exercise in wanted]
+            if not wanted:
+                yield self._finish(self.prepared.pop(name))
         yield from _taken(early)
+        for (name, exercise), result in pool.run(self._single(again)):
+            prepared = self.prepared[name]
+            prepared.left.discard(exercise)
+            self._heard_again(prepared, exercise, result)
+            if not prepared.left:
+                yield self._finish(self.prepared.pop(name))
+
+    def _heard(self, prepared: _Prepared, result: Transcript | Exception) -> list[str]:
+        """Judge what was heard; the exercises that may have failed for the faults of others.
+
+        Those are run again, in a package in which only their own definitions are the student's.
+        """
+        prepared.result = result
+        self._judge(prepared, result, [test.id for test in prepared.job.tests])
+        wrong = [a for a in prepared.answers if prepared.failed(self._tests_of(prepared, a.id))]
+        if isinstance(prepared.result, Exception) or len(wrong) < 2:
+            return []
+        prepared.left = {a.id for a in wrong if a.written}
+        return [a.id for a in wrong if a.written]
+
+    def _heard_again(
+        self, prepared: _Prepared, exercise: str, result: Transcript | Exception
+    ) -> None:
+        if isinstance(result, Exception) or isinstance(prepared.result, Exception):
+            prepared.result = result if isinstance(result, Exception) else prepared.result
+            return
+        before = dict(prepared.verdicts)
+        self._judge(prepared, result, self._tests_of(prepared, exercise))
+        prepared.verdicts |= {name: v for name, v in before.items() if v.passed}
+        for unit, cell in result.cells.items():
+            prepared.result.cells.setdefault(unit, cell)
+        prepared.result.seconds += result.seconds
+        prepared.result.attempts += result.attempts
+
+    def _judge(
+        self, prepared: _Prepared, result: Transcript | Exception, names: Sequence[str]
+    ) -> None:
+        """Add the verdicts on tests."""
+        if isinstance(result, Exception):
+            return
+        try:
+            tests = self.exams[prepared.submission.notebook].key.tests
+            for name in names:
+                verdict = self.jury.judge(
+                    tests[name], result.tests.get(name), result.ended.get(name)
+                )
+                prepared.verdicts[name] = verdict
+        except Exception as error:  # the judge's fault is not the student's
+            LOG.debug("judging %s", prepared.submission, exc_info=True)
+            prepared.result = error
+        result.tests.clear()  # it may be large
+
+    def _tests_of(self, prepared: _Prepared, exercise: str) -> list[str]:
+        """The test cells of an exercise, by the metadata of the course's notebook."""
+        cells = self.exams[prepared.submission.notebook].source.cells
+        return [
+            str(grade_id(cell))
+            for cell in cells
+            if cell.metadata.get("tinytorch", {}).get("for") == exercise
+        ]
+
+    def _single(
+        self, wanted: Sequence[tuple[tuple[str, str], str]]
+    ) -> Iterator[tuple[tuple[tuple[str, str], str], Job]]:
+        for name, exercise in wanted:
+            prepared = self.prepared[name]
+            tests = self._tests_of(prepared, exercise)
+            job = prepared.job
+            questions = tuple(t for t in job.tests if t.id in tests)
+            package = replaced(prepared.answers, self.package, only=[exercise])
+            yield (name, exercise), replace(job, tests=questions, package=package)
 
     def _jobs(
         self, todo: Sequence[tuple[Submission, str]], early: list[State]
@@ -187,7 +288,7 @@ class Grader:
         """A job for each submission; what has none is put into `early` with its state."""
         for submission, digest in todo:
             try:
-                node, job = self._prepare(submission)
+                prepared = self._prepare(submission, digest)
             except UnreadableError as error:
                 early.append(self._unreadable(submission, digest, str(error)))
             except Exception as error:  # one bad notebook never stops the batch
@@ -195,23 +296,25 @@ class Grader:
                 early.append(self._failed(submission, digest, error))
             else:
                 self.states.put(self._state(submission, states.RUNNING, digest))
-                self.prepared[submission.student, submission.notebook] = submission, node, digest
-                yield (submission.student, submission.notebook), job
+                self.prepared[submission.student, submission.notebook] = prepared
+                yield (submission.student, submission.notebook), prepared.job
 
-    def _prepare(self, submission: Submission) -> tuple[Any, Job]:
+    def _prepare(self, submission: Submission, digest: str) -> _Prepared:
         mine = self.exams[submission.notebook]
         if any(path.is_symlink() for path in submission.path.parent.rglob("*")):
             raise UnreadableError("there is a link among the files; only files are taken")
         restored = restore(read_notebook(submission.path), mine.source)
         node = self.assignment.sanitize(submission.student, submission.notebook, restored)
+        mine_in_it = answers(node, mine.source)
         job = Job(
             units=units(node, mine.source, mine.key.tests),
             tests=mine.key.to_run(),
-            budget=self.course.budget,
+            budget=self.course.budget_for(self.name),
             confined=self.confined,
             files=self._files(submission),
+            package=replaced(mine_in_it, self.package),
         )
-        return node, job
+        return _Prepared(submission, digest, node, job, mine_in_it)
 
     def _files(self, submission: Submission) -> dict[str, str]:
         """What lies beside the notebook; where the course has a file of that name, the course's."""
@@ -226,19 +329,13 @@ class Grader:
             raise UnreadableError(f"the files beside it are over {FILES_BYTES >> 20} MiB")
         return {n: base64.b64encode(p.read_bytes()).decode() for n, p in files.items()}
 
-    def _finish(
-        self, submission: Submission, node: Any, digest: str, result: Transcript | Exception
-    ) -> State:
-        """Judge a transcript and record the grade; what fails here is no fault of the student."""
-        if isinstance(result, Exception):
+    def _finish(self, prepared: _Prepared) -> State:
+        """Record the grade; what fails here is no fault of the student."""
+        submission, digest, result = prepared.submission, prepared.digest, prepared.result
+        if not isinstance(result, Transcript):
             return self._failed(submission, digest, result)
         try:
-            tests = self.exams[submission.notebook].key.tests
-            verdicts = {
-                name: self.jury.judge(test, result.tests.get(name), result.ended.get(name))
-                for name, test in tests.items()
-            }
-            graded = with_outputs(node, result, verdicts)
+            graded = with_outputs(prepared.node, result, prepared.verdicts)
             self.assignment.record(submission.student, submission.notebook, submission.path, graded)
         except Exception as error:
             LOG.debug("recording %s", submission, exc_info=True)

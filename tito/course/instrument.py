@@ -50,11 +50,13 @@ class Site:
 
 @dataclass(frozen=True)
 class Source:
-    """A cell of the course's notebook: `kind` is "solution", "test" or "given"."""
+    """A cell of the course's notebook: `kind` is "solution", "test" or "given"; `seconds` is what
+    it may take, if it has a limit of its own."""
 
     id: str
     kind: str
     text: str
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

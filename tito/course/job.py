@@ -20,11 +20,13 @@ class Budget:
 
     Attributes:
         cell_seconds: of processor time in one cell; four times as much of wall time.
+        compile_seconds: of processor time in numba's compiler, which do not count for the cells.
         seconds: of wall time in all, the attempts after a cell that hung included.
         memory_bytes: of all its processes together, and address space of each.
     """
 
     cell_seconds: float = 20.0
+    compile_seconds: float = 120.0
     seconds: float = 300.0
     memory_bytes: int = 2 << 30
     processes: int = 48
@@ -52,22 +54,25 @@ class Unit:
         test: the grade_id, if a test is here.
         patient: the points hang on it. For other cells the time halves with each that hung, since
             a function that hangs is called in many of them.
+        seconds: that it may take; the budget says it for those that have none of their own.
     """
 
     id: str
     source: str | None
     test: str | None = None
     patient: bool = True
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Question:
-    """A test cell as the student's process gets it."""
+    """A test cell as the student's process gets it; `seconds` as in Unit."""
 
     id: str
     source: str
     visible: bool
     seed: int = 0
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,7 @@ class Job:
 
     Attributes:
         files: what lies beside the notebook: name to content, in base64.
+        package: files of the package that are others here: path from its root to text.
     """
 
     units: tuple[Unit, ...]
@@ -83,6 +89,7 @@ class Job:
     budget: Budget = field(default_factory=Budget)
     confined: bool = True
     files: Mapping[str, str] = field(default_factory=dict)
+    package: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -96,6 +103,7 @@ class Job:
             budget=Budget(**data["budget"]),
             confined=data["confined"],
             files=data["files"],
+            package=data["package"],
         )
 
 

@@ -25,6 +25,7 @@ class TestKey:
     Attributes:
         source: what is sent to the student's process.
         expected: what the reference sent, in order.
+        seconds: that it may take, if the cell has a limit of its own.
     """
 
     __test__ = False
@@ -35,6 +36,7 @@ class TestKey:
     sites: tuple[Site, ...]
     local: frozenset[int] = frozenset()
     expected: tuple[Claim, ...] = field(default=(), repr=False)
+    seconds: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "local": sorted(self.local)}

@@ -26,7 +26,9 @@ class Key:
 
     def to_run(self) -> tuple[Question, ...]:
         """What the student's process is sent."""
-        return tuple(Question(t.id, t.source, t.visible) for t in self.tests.values())
+        return tuple(
+            Question(t.id, t.source, t.visible, seconds=t.seconds) for t in self.tests.values()
+        )
 
 
 def make_key(
@@ -44,12 +46,14 @@ def make_key(
     """
     tests = instrument(cells)
     units = tuple(
-        Unit(f"unit {i}", None, cell.id) if cell.kind == "test" else Unit(f"unit {i}", cell.text)
+        Unit(f"unit {i}", None, cell.id)
+        if cell.kind == "test"
+        else Unit(f"unit {i}", cell.text, seconds=cell.seconds)
         for i, cell in enumerate(cells)
     )
-    job = Job(
-        units, tuple(Question(t.id, t.for_reference(), True) for t in tests), budget, confined
-    )
+    limits = {cell.id: cell.seconds for cell in cells}
+    asked = tuple(Question(t.id, t.for_reference(), True, seconds=limits[t.id]) for t in tests)
+    job = Job(units, asked, budget, confined)
     said = run_job(job)
     keys = {}
     for test in tests:
@@ -57,7 +61,8 @@ def make_key(
         error = said.ended.get(test.id) if result is None else result["error"]
         if result is None or error is not None:
             raise InstrumentError(f"the reference fails in test cell {test.id!r}: {_text(error)}")
-        keys[test.id] = _test_key(test, result["claims"], tests, test.id not in hidden)
+        made = _test_key(test, result["claims"], tests, test.id not in hidden)
+        keys[test.id] = replace(made, seconds=limits[test.id])
     return Key(_rehearsed(keys, tests, job))
 
 

@@ -138,8 +138,14 @@ def course_cells(source: Any) -> list[Source]:
             continue
         mine = cell.metadata.nbgrader
         kind = "solution" if mine.get("solution") else "test" if mine.get("grade") else "given"
-        cells.append(Source(name, kind, cell.source))
+        cells.append(Source(name, kind, cell.source, seconds_of(cell)))
     return cells
+
+
+def seconds_of(cell: Any) -> float | None:
+    """The limit that a cell of the course's has of its own: metadata.tinytorch.seconds."""
+    seconds = cell.metadata.get("tinytorch", {}).get("seconds")
+    return float(seconds) if isinstance(seconds, (int, float)) else None
 
 
 def hidden_tests(source: Any) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from tito.course.config import Course, quiet
 from tito.course.job import Transcript, Unit
 from tito.course.judge import Verdict
-from tito.course.notebook import grade_id, hidden_tests, without_hidden
+from tito.course.notebook import grade_id, hidden_tests, seconds_of, without_hidden
 
 MOST_TEXT = 25_000
 MOST_SHOWN = 20
@@ -119,10 +119,13 @@ def units(node: Any, source: Any, tests: Mapping[str, Any]) -> tuple[Unit, ...]:
             continue
         name = grade_id(cell)
         if name not in tests:
-            found.append(Unit(f"cell {i}", cell.source, patient=cell.source not in shown))
+            patient = cell.source not in shown
+            found.append(Unit(f"cell {i}", cell.source, None, patient, seconds_of(cell)))
             continue
         seen = without_hidden(cell.source) if name in hidden else cell.source
-        found.append(Unit(f"cell {i}", seen if seen.strip() else None, name, False))
+        found.append(
+            Unit(f"cell {i}", seen if seen.strip() else None, name, False, seconds_of(cell))
+        )
     return tuple(found)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import secrets
 import select
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +49,10 @@ class Ended(Exception):
         self.killed = killed
 
 
+class BrokenPackage(Exception):
+    """The package cannot be imported with the student's code in it; the text says why."""
+
+
 def run_job(job: Job, stop: Event | None = None) -> Transcript:
     """Run a notebook and its tests to the end, whatever it does.
 
@@ -67,10 +73,13 @@ def run_job(job: Job, stop: Event | None = None) -> Transcript:
     while True:
         left = job.budget.seconds - (time.monotonic() - start)
         transcript.attempts += 1
-        attempt = _Attempt(job, transcript, time.monotonic() + max(left, 1.0), stop)
+        attempt = _Attempt(job, transcript, max(left, 1.0), stop)
         try:
-            with _kernel(sandbox, job) as (child, errors):
-                attempt.run(child, errors)
+            with _kernel(sandbox, job) as (child, errors, path):
+                attempt.run(child, errors, path)
+            break
+        except BrokenPackage as error:
+            transcript.ended = dict.fromkeys((test.id for test in job.tests), str(error))
             break
         except Ended as end:
             if end.killed and forgiven < FORGIVEN:
@@ -97,22 +106,28 @@ def _give_up(job: Job, transcript: Transcript) -> None:
 
 
 @contextmanager
-def _kernel(sandbox: Sandbox, job: Job) -> Iterator[tuple[Popen[bytes], IO[bytes]]]:
+def _kernel(sandbox: Sandbox, job: Job) -> Iterator[tuple[Popen[bytes], IO[bytes], list[Path]]]:
     """A fresh process with the harness in it; nothing of it is left afterwards."""
-    with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(prefix="tito-") as folder:
+    with (
+        tempfile.TemporaryFile() as errors,
+        tempfile.TemporaryDirectory(prefix="tito-") as folder,
+        tempfile.TemporaryDirectory(prefix="tito-") as other,
+    ):
         try:
             files = _written(job.files, Path(folder))
+            over, path = _package(job, Path(other))
             child = sandbox.start(
                 [sys.executable, "-I", str(HARNESS)],
                 job.budget.limits(),
                 files=files,
+                over=over,
                 cwd=Path(folder),
                 stderr=errors,
             )
         except (NoSandboxError, OSError) as error:
             raise InfrastructureError(str(error)) from error
         try:
-            yield child, errors
+            yield child, errors, path
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, 9)
@@ -121,6 +136,29 @@ def _kernel(sandbox: Sandbox, job: Job) -> Iterator[tuple[Popen[bytes], IO[bytes
                 assert stream is not None
                 with suppress(OSError):
                     stream.close()
+
+
+def _package(job: Job, folder: Path) -> tuple[dict[Path, Path], list[Path]]:
+    """What hides files of the package, and where the package then is.
+
+    Byte code of the hidden files is hidden as well: it is the reference. Without a sandbox nothing
+    can be hidden, so there the package is copied.
+    """
+    if not job.package:
+        return {}, [ROOT]
+    if not job.confined:
+        shutil.copytree(ROOT / "tinytorch", folder / "tinytorch")
+    over = {}
+    for path, text in job.package.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8", errors="replace")
+        os.utime(folder / path, (1, 1))  # Python knows byte code by the time of its source
+        over[ROOT / path] = folder / path
+        known = (ROOT / path).parent / "__pycache__"
+        over |= {code: Path(os.devnull) for code in known.glob(f"{Path(path).stem}.*.pyc")}
+    for each in (folder, *folder.rglob("*")):
+        each.chmod(0o755 if each.is_dir() else 0o644)  # the sandbox reads as another user
+    return (over, [ROOT]) if job.confined else ({}, [folder, ROOT])
 
 
 def _written(files: Mapping[str, str], folder: Path) -> dict[str, Path]:
@@ -132,22 +170,48 @@ def _written(files: Mapping[str, str], folder: Path) -> dict[str, Path]:
     return paths
 
 
+class _Compiler:
+    """The processor time that a process says it has spent in numba's compiler; no more than a
+    budget, since it may say anything."""
+
+    def __init__(self, budget: float) -> None:
+        self.left = budget
+        self.here = 0.0  # in this cell
+        self.since: float | None = None
+
+    def begin(self) -> None:
+        """A new cell."""
+        self.left, self.here, self.since = self.left - self.here, 0.0, None
+
+    def says(self, compiling: bool, cpu_seconds: float) -> None:
+        """It begins, or has ended."""
+        self.here = self.seconds(cpu_seconds)
+        self.since = cpu_seconds if compiling else None
+
+    def seconds(self, cpu_seconds: float) -> float:
+        """How much of the cell's time has been the compiler's."""
+        now = 0.0 if self.since is None else cpu_seconds - self.since
+        return min(self.here + now, self.left)
+
+
 class _Attempt:
     """One process from its start to its end, told what to do and listened to."""
 
     def __init__(
-        self, job: Job, transcript: Transcript, deadline: float, stop: Event | None
+        self, job: Job, transcript: Transcript, seconds: float, stop: Event | None
     ) -> None:
         self.job = job
         self.transcript = transcript
-        self.deadline = deadline
+        self.seconds = seconds
+        self.deadline = math.inf  # it counts once the student's code can run
         self.stop = stop
         self.at = ""
         self.nonce = secrets.token_hex(16)
         self.began = self.looked = time.monotonic()
         self.used_before = Usage(0.0, 0, 0)
+        self.compiler = _Compiler(job.budget.compile_seconds)
 
-    def run(self, child: Popen[bytes], errors: IO[bytes]) -> None:
+    def run(self, child: Popen[bytes], errors: IO[bytes], path: Sequence[Path]) -> None:
         assert child.stdout is not None
         self.child = child
         self.lines = Lines(child.stdout.fileno(), self.nonce, MOST_BYTES)
@@ -158,12 +222,18 @@ class _Attempt:
         ]
         self._begin("")
         try:
-            self._send(nonce=self.nonce, path=[str(ROOT)], units=units)
+            self._send(nonce=self.nonce, path=[str(each) for each in path], units=units)
             self._expect("ready", START_SECONDS)
-        except Ended as end:
+            if not self.job.package:
+                self._import(START_SECONDS)
+        except (Ended, BrokenPackage) as end:
             errors.seek(0)
             said = errors.read(2000).decode(errors="replace").strip()
             raise InfrastructureError(f"the kernel did not start: {said or end}") from None
+        self.deadline = time.monotonic() + self.seconds
+        if self.job.package:
+            self._begin("")
+            self._import(self.job.budget.cell_seconds)
         for unit in self.job.units:
             if unit.source is not None and unit.id not in ended:
                 self._cell(unit)
@@ -173,9 +243,20 @@ class _Attempt:
             if test.id not in ended and test.id not in self.transcript.tests:
                 self._test(test)
 
+    def _import(self, seconds: float) -> None:
+        """Wait for the package; with the student's code in it a failure is the student's."""
+        try:
+            message = self._receive(seconds)
+        except Ended as end:
+            raise BrokenPackage(f"with your code in it `import tinytorch` fails: {end}") from None
+        if message.get("imported") is not True:
+            error = message.get("error")
+            said = f"{error.get('type')}: {error.get('message')}" if isinstance(error, dict) else ""
+            raise BrokenPackage(f"with your code in it `import tinytorch` fails: {said[:300]}")
+
     def _cell(self, unit: Unit) -> None:
         halvings = 0 if unit.patient else min(len(self.transcript.ended), MOST_HALVINGS)
-        patience = self.job.budget.cell_seconds / 2**halvings
+        patience = (unit.seconds or self.job.budget.cell_seconds) / 2**halvings
         self._begin(unit.id)
         self._expect("begin", patience, value=unit.id)
         end = self._expect("end", patience, value=unit.id)
@@ -184,10 +265,11 @@ class _Attempt:
     def _test(self, test: Question) -> None:
         self._begin(test.id)
         self._send(id=test.id, source=test.source, seed=test.seed)
-        self._expect("begin", self.job.budget.cell_seconds, value=test.id)
+        patience = test.seconds or self.job.budget.cell_seconds
+        self._expect("begin", patience, value=test.id)
         claims = []
         while True:
-            message = self._receive(self.job.budget.cell_seconds)
+            message = self._receive(patience)
             if "site" in message and len(claims) < MOST_CLAIMS:
                 claims.append(message)
             elif message.get("end") == test.id:
@@ -200,6 +282,7 @@ class _Attempt:
         self.at = unit
         self.began = time.monotonic()
         self.looked = self.began
+        self.compiler.begin()
         self.used_before = usage(self.child.pid)
 
     def _send(self, **message: Any) -> None:
@@ -232,7 +315,9 @@ class _Attempt:
                 raise Ended(str(error)) from None
             except EOFError:
                 raise self._gone() from None
-            if message is not None:
+            if message is not None and "compiling" in message:
+                self.compiler.says(message["compiling"] is True, usage(self.child.pid).cpu_seconds)
+            elif message is not None:
                 return message
 
     def _watch(self, seconds: float) -> None:
@@ -240,7 +325,9 @@ class _Attempt:
             raise InfrastructureError("the grader was stopped")
         now, used = time.monotonic(), usage(self.child.pid)
         self.looked = now
-        cpu, wall = used.cpu_seconds - self.used_before.cpu_seconds, now - self.began
+        compiled = self.compiler.seconds(used.cpu_seconds)
+        cpu = used.cpu_seconds - self.used_before.cpu_seconds - compiled
+        wall = now - self.began - WALL_FACTOR * compiled
         if used.memory_bytes > self.job.budget.memory_bytes:
             limit = self.job.budget.memory_bytes >> 20
             raise Ended(f"it took more than {limit} MiB of memory")

@@ -28,6 +28,8 @@ class Cell:
         source: what the instructor version has.
         exercise: the exercise it belongs to, or "".
         checks, why: of a test, as its author says it.
+        seconds: of a test, its own limit when it is graded.
+        definitions: of a solution, the places in the package that it defines.
     """
 
     kind: str
@@ -37,6 +39,8 @@ class Cell:
     points: int = 0
     checks: str = ""
     why: str = ""
+    definitions: tuple[str, ...] = ()
+    seconds: float | None = None
 
     @property
     def student(self) -> str:
@@ -161,7 +165,8 @@ def _exercise_cells(exercise: Exercise, names: _Names) -> list[Cell]:
     cells = [Cell("markdown", f"{exercise.id}-text", statement(exercise), exercise.id)]
     if given:
         cells.append(Cell("given", f"{exercise.id}-given", given, exercise.id))
-    cells.append(Cell("solution", exercise.id, solution, exercise.id))
+    places = tuple(map(str, exercise.targets))
+    cells.append(Cell("solution", exercise.id, solution, exercise.id, definitions=places))
     return cells
 
 
@@ -187,7 +192,9 @@ def _test_cell(test: Test) -> Cell:
     head = f"# {test.id}: {hidden}{test.points} point{'s' if test.points > 1 else ''}"
     code = test.source if test.visible else f"{BEGIN_HIDDEN}\n{test.source}\n{END_HIDDEN}"
     source = f"{head}\n# Checks: {checks}\n# Why: {why}\n{code}"
-    return Cell("test", test.id, source, test.exercise, test.points, checks, why)
+    return Cell(
+        "test", test.id, source, test.exercise, test.points, checks, why, seconds=test.seconds
+    )
 
 
 def context_of(cells: Sequence[Cell], exercise: Exercise, lesson: Lesson) -> str:

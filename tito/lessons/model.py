@@ -74,6 +74,7 @@ class Test:
         exercise: the id of the exercise that it grades.
         visible: False for a hidden test, which only the instructor version shows.
         code_line: where its code begins in lesson.md.
+        seconds: that it may take when it is graded, if that is not what the course gives.
     """
 
     __test__ = False  # pytest: not a class of tests
@@ -87,6 +88,7 @@ class Test:
     source: str
     line: int
     code_line: int
+    seconds: float | None = None
 
 
 Block = Text | Code | Exercise | Test

@@ -39,6 +39,9 @@ def _cell(cell: Cell, student: bool) -> dict[str, Any]:
     metadata = {"nbgrader": nbgrader_metadata(cell)} if cell.kind in CELL_KINDS else {}
     if cell.kind == "test":
         metadata["tinytorch"] = {"for": cell.exercise, "checks": cell.checks, "why": cell.why}
+        metadata["tinytorch"] |= {} if cell.seconds is None else {"seconds": cell.seconds}
+    elif cell.kind == "solution":
+        metadata["tinytorch"] = {"definitions": list(cell.definitions)}
     made: dict[str, Any] = {
         "cell_type": "markdown" if cell.kind == "markdown" else "code",
         "id": cell.id,

@@ -94,7 +94,7 @@ def is_points(value: Any) -> str | None:
     return None if good else "a whole number above 0"
 
 
-def is_hours(value: Any) -> str | None:
+def is_amount(value: Any) -> str | None:
     """A number above 0."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
     return None if good else "a number above 0"

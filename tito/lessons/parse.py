@@ -22,9 +22,9 @@ from tito.lessons.model import Block, Code, Exercise, Lesson, LessonError, Probl
 from tito.lessons.options import (
     Check,
     Options,
+    is_amount,
     is_bool,
     is_code,
-    is_hours,
     is_points,
     is_text,
     is_texts,
@@ -63,7 +63,7 @@ TOP: Known = {
     "part": (_is_part, False),
     "needs": (is_texts, False),
     "makes_possible": (is_text, False),
-    "hours": (is_hours, False),
+    "hours": (is_amount, False),
     "points": (is_points, False),
 }
 EXERCISE: Known = {
@@ -80,6 +80,7 @@ TEST: Known = {
     "visible": (is_bool, True),
     "checks": (is_text, False),
     "why": (is_text, False),
+    "seconds": (is_amount, True),
 }
 
 
@@ -212,6 +213,7 @@ class _Parser:
                 source=source.strip("\n").rstrip(),
                 line=fence.line,
                 code_line=code_line,
+                seconds=values.get("seconds"),
             )
         )
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.system_tools import needs_sandbox
 from tests.tito.course.conftest import ASSIGNMENT, submission, write
+from tests.tito.course.test_replaced import source, submitted
 from tito.course import grade, states
 from tito.course.config import CONFIG, Course, CourseError, create
 from tito.course.export import Row, rows, to_csv, to_gradescope
@@ -114,6 +115,27 @@ def test_the_next_run_does_what_is_new(course: Course, hand_in: HandIn) -> None:
     assert set(graded(course, force=True, students=["ada"])) == {"ada"}
 
 
+@pytest.mark.slow
+def test_the_faults_of_one_exercise_cost_no_other_one(course: Course) -> None:
+    """In the student's package the wrong `normalize_dim` breaks the tests of `infer_size`."""
+    name = "placed"
+    folder = course.root / "source" / name
+    folder.mkdir()
+    (folder / f"{name}.ipynb").write_text(json.dumps(source()), encoding="utf-8")
+    assert generate(course, name).points == 2
+    wrong = "def normalize_dim(dim, ndim, what='dim'):\n    return 7"
+    calls = "from tinytorch.functions.dims import infer_size, normalize_dim"
+    for student, texts in {
+        "ada": {}, "bob": {"normalize": wrong}, "eve": {"normalize": calls, "infer": calls},
+    }.items():  # fmt: skip
+        handed_in = course.root / "submitted" / student / name
+        handed_in.mkdir(parents=True)
+        node = submitted(**texts)
+        (handed_in / f"{name}.ipynb").write_text(json.dumps(node), encoding="utf-8")
+    Grader(course, name).run(LocalPool(2), lambda state, total: None)
+    assert scores(course) == {"ada": 2, "bob": 1, "eve": 0}
+
+
 class LosingPool(LocalPool):
     """The machine of one student fails, and the run is stopped before the last."""
 
@@ -187,6 +209,15 @@ def test_making_a_course_leaves_the_environment_as_it_was(tmp_path: Path) -> Non
     before = dict(os.environ)
     assert create(tmp_path / "course", course_id="cs1").directory().course_id == "cs1"
     assert dict(os.environ) == before
+
+
+def test_an_assignment_may_have_limits_of_its_own(course: Course) -> None:
+    path = course.root / CONFIG
+    own = '\nc.TinyTorch.assignments = {"13_kernels": {"cell_seconds": 60}}\n'
+    path.write_text(path.read_text("utf-8") + own, encoding="utf-8")
+    found = Course.load(course.root)
+    assert found.budget_for("13_kernels") == replace(found.budget, cell_seconds=60)
+    assert found.budget_for("02_tensor") == found.budget
 
 
 def test_settings_are_checked(course: Course) -> None:

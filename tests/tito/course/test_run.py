@@ -174,6 +174,42 @@ def test_a_kernel_that_does_not_start_is_no_fault_of_the_student(
         go("pass", budget=Budget(memory_bytes=50 << 20))
 
 
+COMPILES = """
+import time
+import numba.core.event as event
+def f(x):
+    with event.trigger_event("numba:compiler_lock"), event.trigger_event("numba:compiler_lock"):
+        end = time.process_time() + {seconds}
+        while time.process_time() < end:
+            pass
+    return x
+"""
+
+
+@pytest.mark.slow
+def test_what_the_compiler_takes_is_not_the_students_up_to_a_limit() -> None:
+    pytest.importorskip("numba")
+    budget = Budget(cell_seconds=1.0, compile_seconds=8.0, seconds=60.0, memory_bytes=4 << 30)
+    importing = Unit("numba", "import numba", seconds=20)
+    place = Unit("place", None, "test")
+
+    def run(seconds: float) -> Transcript:
+        units = (importing, Unit("f", COMPILES.format(seconds=seconds)), place)
+        return run_job(Job(units, (ASKED,), budget))
+
+    assert claimed(run(3.0)) == [2]
+    assert "did not finish in 1 s" in run(20.0).ended["test"]
+
+
+def test_a_cell_may_have_a_limit_of_its_own() -> None:
+    slow = "import time\ndef f(x):\n    end = time.process_time() + 1.5\n" \
+        "    while time.process_time() < end: pass\n    return x"  # fmt: skip
+    budget = Budget(cell_seconds=0.5, seconds=60.0, memory_bytes=1 << 30)
+    patient = Question("test", ASKED.source, True, seconds=20.0)
+    assert claimed(go(slow, tests=(patient,), budget=budget)) == [2]
+    assert "did not finish in 0.5 s" in go(slow, budget=budget).ended["test"]
+
+
 def test_a_run_can_be_stopped() -> None:
     stop = Event()
     stop.set()
