@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dis import opmap
 from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,15 +97,50 @@ def install_hooks() -> None:
             importlib.import_module("tinytorch.compat.einops_backend")
 
 
-def attributes_of(owner: str) -> Callable[[Any, str], Any]:
-    """The `__getattr__` of a class that stands for PyTorch's class `owner`."""
+@functools.cache
+def foreign_names() -> dict[str, list[str]]:
+    """Of PyTorch's classes the names that ours do not define: `absent.txt`."""
+    found: dict[str, list[str]] = {}
+    lines = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        if line.startswith("["):
+            names = found[line.strip("[]")] = []
+        elif not line.startswith("#"):
+            names += line.split()
+    return found
 
-    def __getattr__(self: Any, name: str) -> Any:
-        if name[0] == "_" and name != "__array_namespace__":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return importlib.import_module("tinytorch.compat").attribute(self, owner, name)
 
-    return __getattr__
+class ForeignName:
+    """An attribute of PyTorch's class `owner`, found or refused by compat when it is asked for.
+
+    A descriptor for each name, and not a `__getattr__` of the class: with that, CPython 3.11 does
+    not specialize the reading of any attribute, and every op would take an eighth longer.
+    """
+
+    def __init__(self, owner: str, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def __get__(self, value: Any, cls: type) -> Any:
+        if value is None:
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {self.name!r}")
+        return importlib.import_module("tinytorch.compat").attribute(value, self.owner, self.name)
+
+
+def add_foreign_names(cls: type, owner: str) -> None:
+    """Let instances of `cls` answer for the names of PyTorch's class `owner`.
+
+    >>> from tinytorch import tensor
+    >>> tensor([1.0]).is_cuda
+    False
+    """
+    names = set(foreign_names()[owner]).difference(dir(cls))
+    for name in names:
+        setattr(cls, name, ForeignName(owner, name))
+
+    def __dir__(self: Any) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in names]
+
+    cls.__dir__ = __dir__  # type: ignore[assignment,method-assign]
 
 
 def accepts_device(function: F) -> F:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.absent import attributes_of
+from tinytorch.absent import add_foreign_names
 from tinytorch.autograd.engine import backward
 from tinytorch.autograd.hooks import register_hook, retain_grad
 from tinytorch.dispatch import active_modes, apply, set_tensor_class, wrap, write
@@ -469,8 +469,6 @@ class Tensor:
     if TYPE_CHECKING:  # the functions of `tinytorch/functions`; `publish` says which
 
         def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
-    else:
-        __getattr__ = attributes_of("torch.Tensor")
 
     def view(self, *shape: Any) -> Tensor:
         """`reshape` that shares memory.
@@ -491,6 +489,7 @@ class Tensor:
 
 for _name, _function in METHODS.items():
     setattr(Tensor, _name, _function)
+add_foreign_names(Tensor, "torch.Tensor")
 
 
 def _is_operand(value: Any) -> bool:

@@ -16,6 +16,7 @@ import torch
 
 import tinytorch
 from tinytorch import nn
+from tinytorch.absent import ForeignName, foreign_names
 from tinytorch.compat.answers import explain, keyword_sentence, sentence_for, table
 
 OWNERS = [
@@ -87,6 +88,25 @@ def test_each_method_is_there_or_answered(owner):
     _, make = CLASSES[owner]
     missing = _unanswered(owner, make(), [n for n in _names()[owner] if n[0] != "_"])
     assert not missing, f"{owner} has names that answers.txt does not know: {' '.join(missing)}"
+
+
+@pytest.mark.parametrize("owner", CLASSES)
+def test_a_class_knows_which_names_are_foreign(owner):
+    instance = CLASSES[owner][1]()
+    missing = [n for n in _names()[owner] if n[0] != "_" and n not in object.__dir__(instance)]
+    assert not missing, f"absent.txt lacks {' '.join(missing)}"
+    superfluous = [n for n in foreign_names()[owner] if not isinstance(
+        inspect.getattr_static(instance, n), ForeignName)]  # fmt: skip
+    assert not superfluous, f"{owner}: absent.txt has {superfluous}, which is defined"
+
+
+def test_foreign_names_are_not_offered_and_cost_nothing_on_the_way_to_others():
+    x = tinytorch.ones(1)
+    assert not x.is_cuda and not hasattr(x, "svd") and not hasattr(tinytorch.Tensor, "is_cuda")
+    assert "svd" not in dir(x) and "numpy" in dir(x)
+    for cls in (tinytorch.Tensor, nn.Module):  # either hook takes the interpreter's fast path away
+        assert not hasattr(cls, "__getattr__")
+        assert cls.__getattribute__ is object.__getattribute__
 
 
 def test_the_answer_is_what_the_error_says():

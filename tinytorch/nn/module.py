@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
-from tinytorch.absent import attributes_of, conversion_target
+from tinytorch.absent import add_foreign_names, conversion_target
 from tinytorch.creation import zeros_like
 from tinytorch.dtypes import DType
 from tinytorch.errors import DTypeError
@@ -248,8 +248,6 @@ class Module:
         if held is not value:
             structure.count()
 
-    __getattr__ = attributes_of("torch.nn.Module")  # names of PyTorch's that are not here
-
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
         structure.count()
@@ -443,6 +441,9 @@ class Module:
 
     def __repr__(self) -> str:
         return format_module(self)
+
+
+add_foreign_names(Module, "torch.nn.Module")
 
 
 def _convert(tensor: Tensor, dtype: DType) -> None:
