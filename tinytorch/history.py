@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -54,25 +55,29 @@ class WriteClock:
         self._ticks = count(1)
         self._last: dict[int, tuple[Any, int]] = {}
 
-    def write(self, array: Array) -> None:
-        """Note a write into `array`, and so into every view of the same memory."""
-        owner = owner_of(array)
-        key = id(owner)
-        self.now = next(self._ticks)
-        known = self._last.get(key)
-        if known is not None and known[0]() is owner:
-            alive = known[0]
-        else:
-            alive = weakref.ref(owner, lambda _: self._last.pop(key, None))
-        self._last[key] = (alive, self.now)
+    def write(self, *arrays: Array) -> None:
+        """Note a write into arrays, and so into every view of the same memory."""
+        self.now = now = next(self._ticks)
+        last = self._last
+        for array in arrays:
+            owner = array if array.base is None else owner_of(array)
+            key = id(owner)
+            known = last.get(key)
+            if known is not None and known[0]() is owner:
+                alive = known[0]
+            else:
+                alive = weakref.ref(owner, partial(self._forget, key))
+            last[key] = (alive, now)
+
+    def _forget(self, key: int, _: object) -> None:
+        self._last.pop(key, None)
 
     def marker(self, arrays: Sequence[Array]) -> Callable[[], None]:
         """A function that notes a write into each of these, and keeps them alive.
 
         For arrays that are written together again and again; it costs less than `write` for each.
         """
-        for array in arrays:
-            self.write(array)
+        self.write(*arrays)
         owners = [owner_of(array) for array in arrays]
         # with the owner itself, so that its id stays its own
         entries = [(owner, id(owner), self._last[id(owner)][0]) for owner in owners]

@@ -8,7 +8,8 @@ of its function, which modes get; without one, a backend that has a kernel of it
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,9 @@ from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
+
+
+Row = Sequence["Tensor | None"]  # the tensors of a call
 
 
 class Update:
@@ -40,28 +44,47 @@ class Update:
         self.__doc__ = decomposition.__doc__
 
     def __call__(self, *tensors: Tensor | None, **params: Any) -> None:
+        self.each([tensors], **params)
+
+    def each(self, rows: Iterable[Row], **params: Any) -> None:
+        """As a call for each row of tensors, with the same numbers; it costs half as much."""
         state = STATE.get()
         kernel = None
         if state.mode is None:
             backend = state.backend or backends.current or backends.default()
             kernel = getattr(backend, self.name, None)
         if kernel is None:
-            self.decomposition(*tensors, **params)
+            for tensors in rows:
+                self.decomposition(*tensors, **params)
             return
-        arrays: list[Array | None] = []
-        for i, t in enumerate(tensors):
-            array = None if t is None else t._data
-            if array is not None and not (flags := array.flags).carray:
-                if i in self.writes:  # a view with gaps, or read-only: no memory for a kernel
+        run, written = partial(kernel, **params), []
+        try:
+            for tensors in rows:
+                arrays: list[Array | None] = []
+                for t in tensors:
+                    array = None if t is None else t._data
+                    if array is not None and not array.flags.carray:
+                        arrays = self._in_order(tensors)
+                        break
+                    arrays.append(array)
+                if not arrays:
                     self.decomposition(*tensors, **params)
-                    return
-                if not flags.c_contiguous:
-                    array = np.ascontiguousarray(array)
-            arrays.append(array)
-        kernel(*arrays, **params)
-        for i in self.writes:
-            if (array := arrays[i]) is not None:
-                write_clock.write(array)
+                    continue
+                run(*arrays)
+                for i in self.writes:
+                    written.append(arrays[i])
+        finally:
+            write_clock.write(*[array for array in written if array is not None])
+
+    def _in_order(self, tensors: Row) -> list[Array | None]:
+        """Arrays for a kernel; none if it could not write into one: gaps, or read-only memory."""
+        arrays = [None if t is None else t._data for t in tensors]
+        for i, array in enumerate(arrays):
+            if array is not None and not array.flags.carray:
+                if i in self.writes:
+                    return []
+                arrays[i] = np.ascontiguousarray(array)
+        return arrays
 
     def __repr__(self) -> str:
         return f"<update {self.name}>"

@@ -86,24 +86,34 @@ class Adam(Optimizer):
             hints,
         )
 
-    def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
-        beta1, beta2 = group["betas"]
-        step, eps = scalar_of(state, "step"), group["eps"]
-        m, v = buffer_of(state, "exp_avg", p), buffer_of(state, "exp_avg_sq", p)
-        if not group["amsgrad"]:
-            adam_step(
-                p, -g if group["maximize"] else g, m, v, step,
-                lr=learning_rate(group, p), beta1=beta1, beta2=beta2, eps=eps,
-                weight_decay=group["weight_decay"], decoupled=group["decoupled_weight_decay"],
-            )  # fmt: skip
+    def update_group(self, params: list[Tensor], group: Group) -> None:
+        if group["amsgrad"]:
+            super().update_group(params, group)
             return
+        rows = []
+        for p in params:
+            g = -p.grad if group["maximize"] else p.grad  # type: ignore[operator]
+            state = self.state[p]
+            step = scalar_of(state, "step")
+            m, v = buffer_of(state, "exp_avg", p), buffer_of(state, "exp_avg_sq", p)
+            rows.append((p, g, m, v, step))
+        beta1, beta2 = group["betas"]
+        adam_step.each(
+            rows, lr=learning_rate(group, params[0]), beta1=beta1, beta2=beta2, eps=group["eps"],
+            weight_decay=group["weight_decay"], decoupled=group["decoupled_weight_decay"],
+        )  # fmt: skip
+
+    def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        """The step of amsgrad."""
+        beta1, beta2 = group["betas"]
         t = count_step(state)
+        m, v = buffer_of(state, "exp_avg", p), buffer_of(state, "exp_avg_sq", p)
         g = adam_gradient(p, g, group)
         m.mul_(beta1).add_(g, alpha=1 - beta1)
         v.mul_(beta2).add_(g * g, alpha=1 - beta2)
         largest = buffer_of(state, "max_exp_avg_sq", p)
         largest.copy_(maximum(largest, v))
-        denominator = largest.sqrt() / (1 - beta2**t).sqrt().to(p.dtype) + eps
+        denominator = largest.sqrt() * (1 - beta2**t).rsqrt().to(p.dtype) + group["eps"]
         p.sub_(m / denominator * (learning_rate(group, p) / (1 - beta1**t).to(p.dtype)))
 
 

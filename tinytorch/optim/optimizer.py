@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.autograd import enable_grad, no_grad
 from tinytorch.dispatch import Input, live_scalar, wrap
-from tinytorch.dtypes import float32, tensor_meta
+from tinytorch.dtypes import DType, float32, tensor_meta
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.optim import state
 from tinytorch.state import no_mode_active, optimizer_mode
@@ -33,8 +33,8 @@ MISSPELLED = {
 class Optimizer:
     """Changes parameters in place, by their gradients.
 
-    A subclass has the arithmetic of one parameter, `update`; or it writes `step` itself, as
-    programs for PyTorch do, with `self.param_groups` and `self.state`.
+    A subclass has the arithmetic of one parameter, `update`, or of several, `update_group`; or it
+    writes `step` itself, as programs for PyTorch do, with `self.param_groups` and `self.state`.
 
         optimizer = SGD(model.parameters(), lr=0.1)
         optimizer.zero_grad()
@@ -90,6 +90,12 @@ class Optimizer:
             f"{type(self).__name__} must define update(p, g, state, group), or step()"
         )
 
+    def update_group(self, params: list[Tensor], group: Group) -> None:
+        """Change parameters of one group and dtype, which have gradients: by default one by one."""
+        for p in params:
+            assert p.grad is not None
+            self.update(p, p.grad, self.state[p], group)
+
     def _check_hint(self, name: str, value: Any, defaults: Group) -> None:
         if name == "differentiable" and value:
             raise ValueError(
@@ -132,9 +138,8 @@ class Optimizer:
         self._check_gradients()
         with optimizer_mode():
             for group in self.param_groups:
-                for p in group["params"]:
-                    if p.grad is not None:
-                        self.update(p, p.grad, self.state[p], group)
+                for params in _with_gradients(group["params"]):
+                    self.update_group(params, group)
         return loss
 
     def _check_gradients(self) -> None:
@@ -235,6 +240,15 @@ class Optimizer:
             for group in self.param_groups
         ]
         return "\n".join([f"{type(self).__name__}(", *lines, ")"])
+
+
+def _with_gradients(params: Iterable[Tensor]) -> Iterable[list[Tensor]]:
+    """The parameters that have gradients, those of each dtype in a list of their own."""
+    lists: dict[DType, list[Tensor]] = {}
+    for p in params:
+        if p.grad is not None:
+            lists.setdefault(p.meta.dtype, []).append(p)
+    return lists.values()
 
 
 def learning_rate(group: Group, p: Tensor) -> Input:

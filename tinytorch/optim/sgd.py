@@ -8,12 +8,12 @@ from tinytorch.optim.optimizer import (
     Group,
     Optimizer,
     Parameters,
-    State,
     buffer_of,
     learning_rate,
 )
 from tinytorch.optim.steps import sgd_step
 from tinytorch.tensor import Tensor
+from tinytorch.updates import Row
 
 
 class SGD(Optimizer):
@@ -82,16 +82,24 @@ class SGD(Optimizer):
                 f"{group['momentum']} and dampening {group['dampening']}"
             )
 
-    def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
-        first = "momentum_buffer" not in state
-        sgd_step(
-            p,
-            -g if group["maximize"] else g,
-            buffer_of(state, "momentum_buffer", p) if group["momentum"] else None,
-            lr=learning_rate(group, p),
-            momentum=group["momentum"],
-            dampening=group["dampening"],
-            weight_decay=group["weight_decay"],
-            nesterov=group["nesterov"],
-            first=first,
-        )
+    def update_group(self, params: list[Tensor], group: Group) -> None:
+        fresh: list[Row] = []  # at their first step
+        begun: list[Row] = []
+        for p in params:
+            g = -p.grad if group["maximize"] else p.grad  # type: ignore[operator]
+            if not group["momentum"]:
+                begun.append((p, g, None))
+                continue
+            state = self.state[p]
+            rows = begun if "momentum_buffer" in state else fresh
+            rows.append((p, g, buffer_of(state, "momentum_buffer", p)))
+        for rows in filter(None, (fresh, begun)):
+            sgd_step.each(
+                rows,
+                lr=learning_rate(group, params[0]),
+                momentum=group["momentum"],
+                dampening=group["dampening"],
+                weight_decay=group["weight_decay"],
+                nesterov=group["nesterov"],
+                first=rows is fresh,
+            )

@@ -39,11 +39,11 @@ def adam_step(
     """
     t = step.add_(1).double()
     rate = lr / (1 - beta1**t).to(p.dtype)
-    correction = (1 - beta2**t).sqrt().to(p.dtype)
+    scale = (1 - beta2**t).rsqrt().to(p.dtype)
     if weight_decay and decoupled:
         p.mul_(1 - lr * weight_decay)
     elif weight_decay:
         g = g + p * weight_decay
     m.mul_(beta1).add_(g, alpha=1 - beta1)
     v.mul_(beta2).add_(g * g, alpha=1 - beta2)
-    p.sub_(m / (v.sqrt() / correction + eps) * rate)
+    p.sub_(m / (v.sqrt() * scale + eps) * rate)

