@@ -37,7 +37,7 @@ LATE = {
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 BUDGETS = {
-    "tinytorch": 5_580,
+    "tinytorch": 5_610,
     "tinytorch/nn": 5_600,
     "tinytorch/optim": 1_830,
     "tinytorch/training": 850,

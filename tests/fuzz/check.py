@@ -12,7 +12,7 @@ import numpy as np
 import tinytorch
 from tests.fuzz.interpreted import interpreted_loops
 from tests.fuzz.programs import Program
-from tests.fuzz.world import Mutation, World
+from tests.fuzz.world import World
 from tinytorch.graph import TraceError
 from tinytorch.graph.compiler.native import partition
 from tinytorch.graph.ir import GraphError
@@ -77,27 +77,23 @@ def chosen(target: Target) -> Iterator[None]:
         partition.WORTH = worth
 
 
-def compare(program: Program, target: Target, mutations: Sequence[Mutation | None] = ()) -> Outcome:
-    """Run a program both ways.
-
-    Args:
-        mutations: changes of the world between calls, made in both.
-    """
+def compare(program: Program, target: Target) -> Outcome:
+    """Run a program both ways."""
     with using_backend("numpy"), np.errstate(all="ignore"):
-        expected = World(program).calls(program, mutations)
+        expected = World(program).calls(program)
     fell_back = ""
     with chosen(target), np.errstate(all="ignore"):
         try:
             try:
                 mode = MODES[target.backend]
                 world = World(program, {"mode": mode})
-                found = world.calls(program, mutations)
+                found = world.calls(program)
             except GraphError as reason:
                 if "no native code" not in str(reason):
                     raise
                 fell_back = str(reason).splitlines()[-1].split(": ", 1)[-1]
                 world = World(program, {"mode": "auto"})
-                found = world.calls(program, mutations)
+                found = world.calls(program)
         except TraceError as reason:
             return Outcome("refused", str(reason).splitlines()[0])
         except Exception as error:
@@ -105,7 +101,7 @@ def compare(program: Program, target: Target, mutations: Sequence[Mutation | Non
     if not world.returns_history:
         found, expected = _without_history(found), _without_history(expected)
     text = difference(found, expected)
-    if text and _is_ill_conditioned(program, found, expected, mutations):
+    if text and _is_ill_conditioned(program, found, expected):
         text = ""
     return Outcome("different" if text else "same", text, fell_back)
 
@@ -163,10 +159,7 @@ def _differs(ours: Any, eager: Any, noise: Sequence[Any]) -> str | None:
 
 
 def _is_ill_conditioned(
-    program: Program,
-    found: list[dict[str, Any]],
-    expected: list[dict[str, Any]],
-    mutations: Sequence[Mutation | None],
+    program: Program, found: list[dict[str, Any]], expected: list[dict[str, Any]]
 ) -> bool:
     """Noise in the inputs changes the results as much as compiling does: rounding can as well."""
     noise = []
@@ -174,7 +167,7 @@ def _is_ill_conditioned(
         try:
             with using_backend("numpy"), np.errstate(all="ignore"):
                 world = World(program, perturbation=NOISE, seed=seed)
-                noise.append(world.calls(program, mutations))
+                noise.append(world.calls(program))
         except Exception:
             return True  # even whether it runs depends on the noise
     return not difference(found, expected, noise)

@@ -13,7 +13,8 @@ from random import Random
 
 import numpy as np
 
-from tests.fuzz.world import World
+from tests.fuzz.mutations import add_mutations
+from tests.fuzz.world import World, runs
 from tinytorch.dtypes import Array
 from tinytorch.state import using_backend
 from tinytorch.tensor import Tensor
@@ -56,8 +57,10 @@ class Program:
         passed: what stands for each parameter of the function: an argument, or a view of one.
         state: arrays by name: buffers `s0`, ... and parameters `p0`, ...
         optimizer: an expression over `parameters`; "" if there is none.
+        layers: the attributes of `net`: name -> expression.
         statements: in order.
         results: names that are returned.
+        mutations: for each call but the first, statements that change the world before it.
     """
 
     seed: str
@@ -65,8 +68,10 @@ class Program:
     passed: dict[str, str]
     state: dict[str, Array]
     optimizer: str
+    layers: dict[str, str] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
+    mutations: list[list[str]] = field(default_factory=list)
 
     @property
     def source(self) -> str:
@@ -78,9 +83,13 @@ class Program:
     def __str__(self) -> str:
         shapes = [f"{k}: {v.dtype}{list(v.shape)}" for k, v in self.arguments[0].items()]
         shapes += [f"{k}: {v.dtype}{list(v.shape)}" for k, v in self.state.items()]
-        calls = [f"step({', '.join(self.passed.values())})"]
-        optimizer = [f"optimizer = {self.optimizer}"] if self.optimizer else []
-        head = [f"# seed {self.seed!r}", f"# {', '.join(shapes)}", *optimizer]
+        call = f"step({', '.join(self.passed.values())})"
+        calls = [call]
+        for changes in self.mutations:
+            calls += [*changes, call]
+        made = [f"net.{name} = {layer}" for name, layer in self.layers.items()]
+        made += [f"optimizer = {self.optimizer}"] if self.optimizer else []
+        head = [f"# seed {self.seed!r}", f"# {', '.join(shapes)}", *made]
         return "\n".join([*head, self.source.rstrip(), *calls])
 
 
@@ -94,8 +103,8 @@ class Template:
     """A kind of statement; `weight` says how often it is drawn.
 
     In the text, {f} is a value of floats, {b} of bools, {i} of indices, {p} a parameter, {w} what
-    is written, {l} that if it is no global. `#` is a number, `@` a dimension, and `:` alone inside
-    of brackets some slice.
+    is written, {l} that if it is no global, {m} a layer. `#` is a number, `@` a dimension, and `:`
+    alone inside of brackets some slice.
     """
 
     text: str
@@ -169,6 +178,11 @@ TEMPLATES = [
         "optim.clip_grad_value_([{p}], 0.1)", "{p}.grad.zero_()", "{p}.grad = None",
     ),
     *_makes(1, "{p}.grad * #", "{p}.grad.clone()", "{p} * #", "{p} + {f}"),
+    *_makes(
+        2, "{f} * options['scale']", "{f} + options['shift']", "{f} * numbers[0]", "helper({f})",
+        "{f} + sum(numbers)", "{f} * config.scale", "{f} * (2.0 if config.flag else -1.0)",
+    ),
+    *_makes(6, "{m}({f})", "{m}({f})", "{m}({f}) + {f}", "{m}({f}).relu()", "{m}({i})"),
 ]  # fmt: skip
 WEIGHTS = [t.weight for t in TEMPLATES]
 MOVES = [
@@ -191,6 +205,13 @@ OPTIMIZERS = (
     "optim.AdamW(parameters, lr=0.01)",
     "optim.RMSprop(parameters, lr=0.01, momentum=0.5)",
 )
+LAYERS = (
+    "nn.Linear({m}, {k})", "nn.Linear({m}, {m})", "nn.Linear({m}, {m}, bias=False)",
+    "nn.Sequential(nn.Linear({m}, {k}), nn.ReLU(), nn.Linear({k}, {m}))", "nn.LayerNorm({m})",
+    "nn.Sequential(nn.Linear({m}, {m}), nn.Dropout(0.25))", "nn.BatchNorm1d({m})", "nn.PReLU()",
+    "nn.Dropout(0.5)", "nn.RMSNorm({m})", "nn.Embedding(40, {m})", "nn.GRUCell({m}, {m})",
+    "nn.Conv1d({n}, 2, 3, padding=1)", "nn.Conv2d(2, 3, 3, padding=1)", "nn.GELU()",
+)  # fmt: skip
 NUMBERS = ("0.5", "-1.0", "2.0", "0.1", "1.5", "0.0", "1.0", "3", "-0.0")
 
 
@@ -236,8 +257,12 @@ class _Drawing:
         parameters = 0 if self.one_shape else random.randint(0, 2)
         state |= {f"p{i}": self._array(self._shape()) for i in range(parameters)}
         has_parameters = any(k.startswith("p") for k in state)
+        n, m, k = self.sizes
+        count = 0 if self.one_shape else random.choice([0, 0, 1, 2])
+        layers = {f"m{i}": random.choice(LAYERS).format(n=n, m=m, k=k) for i in range(count)}
+        has_parameters = has_parameters or count > 0
         optimizer = random.choice(OPTIMIZERS) if has_parameters and random.random() < 0.6 else ""
-        self.program = Program(seed, arguments, passed, state, optimizer)
+        self.program = Program(seed, arguments, passed, state, optimizer, layers)
         world = World(self.program)
         self.names = dict(zip(passed, world.arguments(0), strict=True))
         self.names |= {name: world.names[name] for name in state}
@@ -251,6 +276,8 @@ class _Drawing:
         self.program.results = random.sample(made[len(passed) :] or made, min(count, len(state)))
         if len(made) > len(passed) + len(state):
             self.program.results.append(made[-1])
+        if random.random() < 0.6:
+            add_mutations(self.program, random)
 
     def _size(self) -> int:
         return self.random.choice([*SIZES, 0] if self.random.random() < 0.1 else SIZES)
@@ -295,7 +322,12 @@ class _Drawing:
             operands.append(self._operand(match.group(1)))
             return f"{{{len(operands) - 1}}}"
 
-        text = re.sub(r"\{(\w)\}", slot, template.text)
+        text = template.text
+        if "{m}" in text:
+            if not self.program.layers:
+                return None
+            text = text.replace("{m}", "net." + self.random.choice([*self.program.layers]))
+        text = re.sub(r"\{(\w)\}", slot, text)
         if "" in operands:
             return None
         text = re.sub("#", lambda _: self.random.choice(NUMBERS), text)
@@ -339,7 +371,7 @@ def shrink(program: Program, fails: Callable[[Program], bool]) -> Program:
     while changed:
         changed = False
         for smaller in _smaller(program):
-            if _runs(smaller) and fails(smaller):
+            if runs(smaller) and fails(smaller):
                 program, changed = smaller, True
                 break
     return program
@@ -355,6 +387,15 @@ def _smaller(program: Program) -> Sequence[Program]:
         found.append(replace(program, results=[r for r in program.results if r != result]))
     if program.optimizer and not any("optimizer" in s.text for s in statements):
         found.append(replace(program, optimizer=""))
+    for i, changes in enumerate(program.mutations):
+        for change in changes:
+            rest = [c for c in changes if c is not change]
+            found.append(replace(program, mutations=[
+                rest if k == i else other for k, other in enumerate(program.mutations)
+            ]))  # fmt: skip
+    for name in program.layers:
+        layers = {k: v for k, v in program.layers.items() if k != name}
+        found.append(replace(program, layers=layers))
     return found
 
 
@@ -367,12 +408,3 @@ def _without(program: Program, start: int, stop: int) -> Program:
             rest = [s.renamed(statement.out, new) for s in rest]
             results = [new if r == statement.out else r for r in results]
     return replace(program, statements=rest[:start] + rest[stop:], results=results)
-
-
-def _runs(program: Program) -> bool:
-    try:
-        with using_backend("numpy"), np.errstate(all="ignore"):
-            World(program).calls(program)
-    except Exception:
-        return False
-    return True
