@@ -174,23 +174,22 @@ class Optimizer:
         """Take in more parameters, with options of their own.
 
         Args:
-            param_group: {"params": tensors or (name, tensor) pairs, option: value, ...}. What is no
-                option of this optimizer, say {"name": "decoder"}, is kept in the group.
+            param_group: {"params": tensors or (name, tensor) pairs, option: value, ...}. Options
+                that are not in it are those of `defaults`. What is no option of this optimizer, say
+                {"name": "decoder"}, is kept in the group.
 
         Raises:
-            As the constructor; then nothing was taken in.
+            ValueError: a tensor is in a group already, or twice in this one; an option is out of
+                range (`check_options`) or misspelled (`_check_extra_option`).
+            TypeError, DTypeError, AutogradError: `_check_parameter` refuses one of the tensors.
+                In all cases nothing was taken in.
         """
-        params = param_group["params"]
-        params = [params] if isinstance(params, Tensor) else list(params)
-        new = {**self.defaults, **param_group, "params": params}
-        if params and all(isinstance(p, tuple) and len(p) == 2 for p in params):
-            new["param_names"] = [name for name, _ in params]
-            new["params"] = params = [p for _, p in params]
+        new = {**self.defaults, **param_group, **_listed(param_group["params"])}
         for name in param_group.keys() - self.defaults.keys() - {"params"}:
             self._check_extra_option(name)
         self.check_options(new)
-        known = {id(p) for old in self.param_groups for p in old["params"]}
-        for i, p in enumerate(params):
+        known = {id(p) for p in self._params()}
+        for i, p in enumerate(new["params"]):
             _check_parameter(i, p)
             if id(p) in known:
                 raise ValueError(f"parameter {i} (shape {p.shape}) is given twice")
@@ -272,10 +271,18 @@ def decay_decoupled(p: Tensor, group: Group) -> None:
 
 
 def buffer_of(state: State, name: str, p: Tensor, fill: float = 0.0) -> Tensor:
-    """The tensor of this name in p's state; at first full of `fill`.
+    """The tensor of this name in p's state. At first it is made, full of `fill`, and kept there.
+
+    Args:
+        state: of the parameter p; changed if it has no tensor of this name.
+
+    Returns:
+        The tensor in the state itself, in the shape and dtype of p: what is written into it is
+        remembered.
 
     Raises:
-        DTypeError: the parameter has been converted since.
+        DTypeError: the parameter has another shape or dtype than the tensor, since it was
+            converted.
     """
     buffer: Tensor | None = state.get(name)
     if buffer is None:
@@ -305,6 +312,15 @@ def count_step(state: State) -> Tensor:
     step = scalar_of(state, "step")
     step.add_(1)
     return step.double()
+
+
+def _listed(params: Any) -> Group:
+    """{"params": a list of tensors}, and "param_names" if `params` are (name, tensor) pairs."""
+    given = [params] if isinstance(params, Tensor) else list(params)
+    if given and all(isinstance(p, tuple) and len(p) == 2 for p in given):
+        names, tensors = zip(*given, strict=True)
+        return {"params": list(tensors), "param_names": list(names)}
+    return {"params": given}
 
 
 def _check_parameter(number: int, p: Any) -> None:

@@ -21,7 +21,13 @@ _FOREIGN = {
 
 
 def state_dict(optimizer: Optimizer) -> dict[str, Any]:
-    """`Optimizer.state_dict`."""
+    """The state and the options of an optimizer, with its parameters numbered in order.
+
+    Returns:
+        {"state": {number: {name: value, ...}, ...}, "param_groups": [{option: value, ..., "params":
+        [number, ...]}, ...]}. A parameter that was never updated has no state. The values are the
+        optimizer's own, not copies; the dictionaries are new.
+    """
     params = optimizer._params()
     numbers = {id(p): i for i, p in enumerate(params)}
     return {

@@ -14,7 +14,14 @@ def sgd_step(
 ) -> None:  # fmt: skip
     """p -= lr d, where d is the gradient or, with momentum, its running sum `buffer`.
 
+        g <- g + weight_decay p
+        buffer <- momentum buffer + (1 - dampening) g
+        d = buffer, or with nesterov g + momentum buffer; without a buffer g
+
     Args:
+        p: the parameter, changed in place.
+        g: its gradient, which stays as it is.
+        buffer: changed in place; None without momentum.
         first: this is the first step, at which the buffer is 0 and the gradient not dampened.
     """
     if weight_decay:
@@ -32,10 +39,18 @@ def adam_step(
 ) -> None:  # fmt: skip
     """p -= lr m^ / (sqrt(v^) + eps), with the running means m of g and v of g^2.
 
+        m <- beta1 m + (1 - beta1) g      m^ = m / (1 - beta1^t)
+        v <- beta2 v + (1 - beta2) g^2    v^ = v / (1 - beta2^t)
+
     Args:
-        step: how many steps there were, 0-d float32; this one is counted. In float64, as
-            1 - beta^t would lose digits otherwise.
-        decoupled: the decay shrinks p, and does not enter the means.
+        p: the parameter, changed in place.
+        g: its gradient, which stays as it is.
+        m, v: changed in place.
+        step: how many steps there were, 0-d float32, changed in place: this one is counted, and
+            gives t. The powers of beta are taken in float64, as 1 - beta^t would lose digits
+            otherwise.
+        weight_decay: adds weight_decay p to g, as a penalty would; or, if `decoupled`, shrinks p
+            to (1 - lr weight_decay) p before the step, and does not enter the means.
     """
     t = step.add_(1).double()
     rate = lr / (1 - beta1**t).to(p.dtype)
