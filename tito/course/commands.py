@@ -267,17 +267,23 @@ def feedback(
     course: Where = Path(),
     as_json: Json = False,
 ) -> None:
-    """Write a page for each graded submission into feedback/; hidden tests stay hidden."""
+    """Write a page for each graded submission into feedback/; hidden tests stay hidden.
+
+    Exits with 3 if a page could not be made; the others are there.
+    """
     with _explained():
         from tito.course.config import Course
-        from tito.course.feedback import feedback as write
+        from tito.course.feedback import all_pages
         from tito.course.states import States
 
         here = Course.load(course)
         with here.gradebook() as gradebook:
             known = States(gradebook.engine).all(assignment).values()
-        pages = [page for state in known if (page := write(here, state)) is not None]
-    _say(as_json, [str(p) for p in pages], f"{len(pages)} pages in {here.root / 'feedback'}")
+        pages, failed = all_pages(here, list(known))
+    text = f"{len(pages)} pages in {here.root / 'feedback'}"
+    lines = [text, *(f"no page for {name}: {reason}" for name, reason in failed.items())]
+    _say(as_json, {"pages": [str(p) for p in pages], "failed": failed}, "\n".join(lines))
+    raise typer.Exit(INCOMPLETE if failed else 0)
 
 
 @app.command(

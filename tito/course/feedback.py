@@ -7,11 +7,13 @@ while it ran, which could have been made to tell it.
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tito.course import states
-from tito.course.config import Course, quiet
+from tito.course.config import LOG, Course, quiet
+from tito.course.harmless import clean, without_remote
 from tito.course.notebook import HIDDEN, read_notebook, without_hidden
 from tito.course.states import State
 
@@ -39,7 +41,22 @@ def feedback(course: Course, known: State) -> Path | None:
     return page
 
 
+def all_pages(course: Course, known: Sequence[State]) -> tuple[list[Path], dict[str, str]]:
+    """The pages that could be made, and why the others could not, by student and notebook."""
+    pages, failed = [], {}
+    for state in known:
+        try:
+            page = feedback(course, state)
+        except Exception as error:  # one page that fails stops no other
+            LOG.debug("the page for %s", state, exc_info=True)
+            failed[f"{state.student}/{state.notebook}"] = f"{type(error).__name__}: {error}"
+        else:
+            pages += [] if page is None else [page]
+    return pages, failed
+
+
 def _page(course: Course, known: State) -> str:
+    from jinja2 import pass_context
     from nbconvert.exporters import HTMLExporter
     from nbgrader.converters import GenerateFeedback
 
@@ -56,9 +73,11 @@ def _page(course: Course, known: State) -> str:
         exporter = HTMLExporter(config=step.config)
         for each in step.preprocessors:
             exporter.register_preprocessor(each, enabled=True)
+        own = exporter.markdown2html
+        exporter.register_filter("markdown2html", pass_context(lambda c, s: clean(own(c, s))))
         resources = {"unique_key": known.notebook, "nbgrader": names}
         text, _ = exporter.from_notebook_node(node, resources=resources)
-    return str(text)
+    return without_remote(str(text))
 
 
 def graded_file(course: Course, known: State) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tito.course.config import quiet
+from tito.course.harmless import harmless_markdown, pictures
 from tito.course.instrument import Source
 
 LARGEST_BYTES = 20 << 20
@@ -69,8 +70,8 @@ def restore(submitted: Any, source: Any) -> Any:
 
     Cells are known by their grade_id, and nothing else of their metadata is believed. Tests and
     given cells that were deleted are back, after the cell that they followed; of a cell that is
-    there twice the last counts, and the others run as cells of the student's own. Markup that a
-    student has put into text is made harmless: instructors open the result in a browser.
+    there twice the last counts, and the others run as cells of the student's own. Text that a
+    student has written only shows: instructors open the result in a browser. Pasted pictures stay.
     """
     theirs = {name: cell for cell in source.cells if (name := grade_id(cell)) is not None}
     texts = {cell.source for cell in source.cells if cell.cell_type != "code"}
@@ -87,6 +88,8 @@ def restore(submitted: Any, source: Any) -> Any:
     for cell in cells:
         if cell.cell_type != "code" and cell.source not in texts:
             cell.source = TAG.sub("&lt;", cell.source)
+            if cell.cell_type == "markdown":
+                cell.source = harmless_markdown(cell.source, cell.get("attachments", {}))
     notebook = deepcopy(source)
     notebook.cells = cells
     used: set[str] = set()
@@ -107,6 +110,7 @@ def _as_in_source(cell: Any, source: Any) -> Any:
     restored = deepcopy(source)
     if not _is_locked(source):
         restored.source = cell.source
+        _attach(restored, cell)
     return restored
 
 
@@ -115,7 +119,16 @@ def _plain(cell: Any) -> Any:
     import nbformat
 
     make = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}
-    return make.get(cell.cell_type, nbformat.v4.new_raw_cell)(cell.source)
+    made = make.get(cell.cell_type, nbformat.v4.new_raw_cell)(cell.source)
+    _attach(made, cell)
+    return made
+
+
+def _attach(made: Any, cell: Any) -> None:
+    """Give a text the pictures that were pasted into it."""
+    kept = pictures(cell.get("attachments")) if made.cell_type == "markdown" else {}
+    if kept:
+        made["attachments"] = kept
 
 
 def _place(missing: Any, source: Sequence[Any], cells: Sequence[Any]) -> int:

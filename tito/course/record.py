@@ -5,19 +5,18 @@ Only the step in between, nbgrader's `Execute`, is replaced.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tito.course.config import Course, quiet
+from tito.course.harmless import is_picture
 from tito.course.job import Transcript, Unit
 from tito.course.judge import Verdict
 from tito.course.notebook import grade_id, hidden_tests, seconds_of, without_hidden
 
 MOST_TEXT = 25_000
 MOST_SHOWN = 20
-MOST_PICTURE = 2_000_000
 
 
 class Assignment:
@@ -160,23 +159,13 @@ def _shown(cell: Mapping[str, Any]) -> list[Any]:
     for data in shown[:MOST_SHOWN] if isinstance(shown, list) else ():
         if isinstance(data, dict) and isinstance(data.get("text/plain"), str):
             plain = {"text/plain": data["text/plain"][:MOST_TEXT]}
-            if _is_png(data.get("image/png")):
+            if is_picture("image/png", data.get("image/png")):
                 plain["image/png"] = data["image/png"]
             outputs.append(new_output("display_data", data=plain))
     if isinstance(error, dict):
         message = str(error.get("message"))[:MOST_TEXT]
         outputs.append(_error(str(error.get("type"))[:100], message))
     return outputs
-
-
-def _is_png(data: Any) -> bool:
-    """It goes into a page as it is, so it has to be base64 and nothing else."""
-    if not isinstance(data, str) or len(data) > MOST_PICTURE:
-        return False
-    try:
-        return base64.b64decode(data.replace("\n", ""), validate=True).startswith(b"\x89PNG")
-    except ValueError:
-        return False
 
 
 def _error(name: str, message: str) -> Any:

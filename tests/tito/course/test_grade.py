@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,12 @@ import pytest
 
 from tests.system_tools import needs_sandbox
 from tests.tito.course.conftest import ASSIGNMENT, submission, write
+from tests.tito.course.test_harmless import PNG
 from tests.tito.course.test_replaced import source, submitted
 from tito.course import grade, states
 from tito.course.config import CONFIG, Course, CourseError, create
 from tito.course.export import Row, rows, to_csv, to_gradescope
-from tito.course.feedback import feedback
+from tito.course.feedback import all_pages, feedback
 from tito.course.generate import generate
 from tito.course.grade import Grader
 from tito.course.handout import release
@@ -102,6 +104,29 @@ def test_a_batch_with_everything_in_it(course: Course, hand_in: HandIn, tmp_path
     assert half["score"] == 2
     assert [test["status"] for test in half["tests"]] == ["failed", "failed", "passed"]
     assert "-41" not in json.dumps(half)
+
+
+def test_pictures_are_on_the_page_and_a_page_that_fails_stops_no_other(
+    course: Course, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def edit(cells: list[dict[str, Any]]) -> None:
+        note = {"cell_type": "markdown", "id": "note", "metadata": {}}
+        pasted = {"a.png": {"image/png": PNG}, "b.html": {"text/html": "<b>"}}
+        text = "![p](attachment:a.png) ![q](attachment:b.html) $x$"
+        cells.append({**note, "source": text, "attachments": pasted})
+        cells.append({**note, "id": "link", "source": "[go](javascript:alert(1))"})
+
+    hand_in("ada", submission(edit))
+    hand_in("bob", submission())
+    found = list(graded(course).values())
+    (course.root / "autograded" / "bob" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb").write_text("{")
+    pages, failed = all_pages(course, found)
+    assert list(failed) == [f"bob/{ASSIGNMENT}"]
+    (page,) = pages
+    text = page.read_text("utf-8")
+    assert f"data:image/png;base64,{PNG}" in text
+    assert 'href="javascript' not in text
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=.(https?:)?//", text)
 
 
 def test_the_next_run_does_what_is_new(course: Course, hand_in: HandIn) -> None:
