@@ -247,7 +247,7 @@ class finfo:
         else:
             limits = np.finfo(kind.dtype)
             self.eps, self.tiny = float(limits.eps), float(limits.tiny)
-            self.max, self.resolution = float(limits.max), float(limits.resolution)
+            self.max, self.resolution = float(limits.max), 10.0**-limits.precision
         self.min, self.smallest_normal = -self.max, self.tiny
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tinytorch.absent import names_of
 from tinytorch.autograd.engine import grad
 from tinytorch.dispatch import is_tensor
 from tinytorch.errors import AutogradError
@@ -67,6 +68,10 @@ def jacobian(
     with grad_mode(True):
         leaves = _leaves(_many(inputs), create_graph)
         out = func(*leaves)
+        if not all(is_tensor(y) for y in (out if isinstance(out, tuple) else (out,))):
+            raise AutogradError(
+                f"jacobian: the function returns {type(out).__name__}, not a tensor"
+            )
         rows = tuple(_jacobian_of(y, leaves, create_graph, strict) for y in _many(out))
     chosen = tuple(row[0] for row in rows) if single else rows
     return _done(chosen[0] if is_tensor(out) else chosen, create_graph)
@@ -95,8 +100,9 @@ def _jacobian_of(
 
 
 def hessian(
-    func: Callable[..., Tensor], inputs: Any, create_graph: bool = False, *, strict: bool = False
-) -> Any:
+    func: Callable[..., Tensor], inputs: Any, create_graph: bool = False, *, strict: bool = False,
+    vectorize: bool = False,
+) -> Any:  # fmt: skip
     """The second derivatives of a function with a result of one element.
 
     Returns:
@@ -113,14 +119,18 @@ def hessian(
     single = is_tensor(inputs)
 
     def gradient(*xs: Tensor) -> Any:
-        y = func(*xs)
-        if y.numel() != 1:
-            raise AutogradError(f"hessian: the result has shape {y.shape}, not one element")
-        found = grad(sum_(y), xs, None, None, True, allow_unused=True)
-        whole = tuple(x * 0 if g is None else g for g, x in zip(found, xs, strict=True))
+        whole = _gradient_of_one("hessian", func(*xs), xs)
         return whole[0] if single else whole
 
     return jacobian(gradient, inputs, create_graph, strict=strict)
+
+
+def _gradient_of_one(name: str, y: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The gradient of a result of one element, with a history."""
+    if y.numel() != 1:
+        raise AutogradError(f"{name}: the result has shape {y.shape}, not one element")
+    found = grad(sum_(y), xs, None, None, True, allow_unused=True)
+    return tuple(x * 0 if g is None else g for g, x in zip(found, xs, strict=True))
 
 
 def vjp(
@@ -167,3 +177,41 @@ def jvp(
         )  # fmt: skip
     whole = tuple(y.detach() * 0 if g is None else g for g, y in zip(products, outs, strict=True))
     return _done(out, create_graph), _done(whole[0] if is_tensor(out) else whole, create_graph)
+
+
+def hvp(
+    func: Callable[..., Tensor], inputs: Any, v: Any = None, create_graph: bool = False
+) -> tuple[Any, Any]:
+    """The result, and the Hessian times v; the Hessian itself is never formed.
+
+    Args:
+        func: has a result of one element.
+        v: of the inputs' shape (or shapes); None for 1.
+
+    Raises:
+        AutogradError: the result has several elements.
+
+    Source: B. Pearlmutter, "Fast exact multiplication by the Hessian", 1994.
+
+    >>> from tinytorch import tensor
+    >>> hvp(lambda x: (x * x * x).sum(), tensor([1.0, 2.0]), tensor([1.0, 1.0]))[1]
+    tensor([ 6., 12.])
+    """
+    single = is_tensor(inputs)
+    with grad_mode(True):
+        leaves = _leaves(_many(inputs), create_graph)
+        out = func(*leaves)
+        slopes = _gradient_of_one("hvp", out, leaves)
+        along = _many(v) if v is not None else tuple(x.detach() * 0 + 1 for x in leaves)
+        found: Sequence[Tensor | None] = [None] * len(leaves)
+        pairs = [(g, w) for g, w in zip(slopes, along, strict=True) if g.requires_grad]
+        if pairs:  # else the function is linear
+            slopes, weights = zip(*pairs, strict=True)
+            found = grad(slopes, leaves, weights, None, create_graph, allow_unused=True)
+    whole = tuple(x.detach() * 0 if g is None else g for g, x in zip(found, leaves, strict=True))
+    return _done(out, create_graph), _done(whole[0] if single else whole, create_graph)
+
+
+vhp = hvp  # the Hessian is symmetric
+
+__getattr__ = names_of("torch.autograd.functional")  # names of PyTorch's that are not here

@@ -16,7 +16,7 @@ PATHS: dict[str, tuple[str, str]] = {
     "accelerator": ("compat.accelerators", "accelerator"),
     "amp": ("compat.amp", ""),
     "amp.*": ("compat.amp", ""),
-    "autograd.functional": ("compat.functional", ""),
+    "autograd.functional": ("autograd.functional", ""),
     "autograd.variable": ("compat.tensors", ""),
     "backends.cuda": ("compat.accelerators", "cuda_backend"),
     "backends.cuda.matmul": ("compat.accelerators", "cuda_backend.matmul"),

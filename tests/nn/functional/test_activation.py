@@ -65,6 +65,26 @@ EDGES = np.array(
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 
 
+@pytest.mark.parametrize(
+    "dtype", ["uint8", "int8", "int16", "int32", "int64", "float32", "float64"]
+)
+@pytest.mark.parametrize("name", ["relu6", "hardtanh"])
+def test_the_dtype_of_clipped_numbers_is_theirs(name, dtype):
+    x = np.array([0, 1, 5, 9], dtype) - (0 if dtype == "uint8" else 3)
+    x = x.astype(dtype)
+    if name == "hardtanh" and dtype == "uint8":  # PyTorch: -1 is no uint8
+        assert_like_torch(lambda x: F.hardtanh(x, 1, 6), lambda x: TF.hardtanh(x, 1, 6), x)
+    else:
+        assert_like_torch(getattr(F, name), getattr(TF, name), x)
+
+
+@pytest.mark.parametrize("name", ["relu6", "hardtanh"])
+def test_bools_are_not_clipped(name):
+    for library, x in ((F, tinytorch.tensor([True])), (TF, torch.tensor([True]))):
+        with pytest.raises(RuntimeError if library is TF else TypeError):
+            getattr(library, name)(x)
+
+
 @pytest.mark.parametrize("name", ELEMENTWISE)
 @given(shape=SHAPES, seed=st.integers(0, 999))
 def test_equals_pytorch(agree, name, shape, seed):

@@ -1,0 +1,85 @@
+"""Derivatives of functions: the same call in both libraries gives the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import tinytorch
+from tinytorch import func
+from tinytorch.autograd import functional
+from tinytorch.errors import AutogradError
+
+
+def _flat(value):
+    if isinstance(value, tuple):
+        return [leaf for v in value for leaf in _flat(v)]
+    return [value]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda f, x, w: f.jacobian(lambda a: a * a.sum(), x),
+        lambda f, x, w: f.jacobian(lambda a, b: a @ b, (x, w)),
+        lambda f, x, w: f.hessian(lambda a: (a**3).sum() * a[0, 0], x),
+        lambda f, x, w: f.hessian(lambda a, b: (a @ b).pow(2).sum(), (x, w)),
+        lambda f, x, w: f.vjp(lambda a: a @ w, x, x @ w),
+        lambda f, x, w: f.vjp(lambda a: a.sum(), x),
+        lambda f, x, w: f.hvp(lambda a: (a**3).sum(), x, x * 2),
+        lambda f, x, w: f.vhp(lambda a, b: (a @ b).pow(2).sum(), (x, w), (x, w)),
+        lambda f, x, w: f.vhp(lambda a, b: (a * 3).sum(), (x, w), (x, w)),
+        lambda f, x, w: f.jacobian(lambda a: (a * 0 + 1.0).detach(), x),
+        lambda f, x, w: f.jacobian(lambda a: (a * a, a.sum()), x),
+        lambda f, x, w: f.jvp(lambda a: a @ w, x, x * 2),
+    ],
+)
+def test_gives_what_pytorch_gives(use, rng):
+    x, w = rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
+    ours = _flat(use(functional, tinytorch.tensor(x), tinytorch.tensor(w)))
+    theirs = _flat(use(torch.autograd.functional, torch.tensor(x), torch.tensor(w)))
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-9)
+        assert not a.requires_grad
+
+
+def test_create_graph_and_errors():
+    x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
+    tinytorch.autograd.functional.jacobian(lambda a: a**2, x, create_graph=True).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    with pytest.raises(AutogradError, match="not one element"):
+        functional.hessian(lambda a: a, x)
+    with pytest.raises(AutogradError, match="not one element"):
+        functional.hvp(lambda a: a, x, x)
+    with pytest.raises(AutogradError, match="returns float, not a tensor"):
+        functional.jacobian(lambda a: 1.0, x)
+    with pytest.raises(AutogradError, match="does not depend on input 1"):
+        functional.jacobian(lambda a, b: a * 2, (x, x), strict=True)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda f, x, y: f.grad(lambda a: (a**3).sum())(x),
+        lambda f, x, y: f.grad(lambda a: f.grad(lambda b: (b**3).sum())(a).sum())(x),
+        lambda f, x, y: f.grad(lambda a, b: (a * b).sum(), argnums=1)(x, y),
+        lambda f, x, y: f.grad(lambda a, b: (a * b * b).sum(), argnums=(0, 1))(x, y),
+        lambda f, x, y: f.grad(lambda a: ((a * a).sum(), a * 2), has_aux=True)(x),
+        lambda f, x, y: f.grad_and_value(lambda a: a.exp().sum())(x),
+    ],
+)
+def test_functions_become_their_gradients(use, rng):
+    x, y = rng.standard_normal(4), rng.standard_normal(4)
+    mine = tinytorch.tensor(x, requires_grad=True)
+    ours = _flat(use(func, mine.detach(), tinytorch.tensor(y)))
+    theirs = _flat(use(torch.func, torch.tensor(x), torch.tensor(y)))
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-12)
+    use(func, mine, tinytorch.tensor(y))
+    assert mine.grad is None
+
+
+def test_a_gradient_is_that_of_one_element():
+    with pytest.raises(AutogradError, match=r"shape \(2,\), not one element"):
+        func.grad(lambda a: a * 2)(tinytorch.tensor([1.0, 2.0]))
