@@ -26,10 +26,13 @@ def cache_root() -> Path:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
     """A stream to a new file that takes the place of `path` at the end, if there was no error.
 
     Whoever opens `path` sees the old file or the new one, and never a part.
+
+    Args:
+        sync: wait for the disk, so that this holds after a power cut too.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
@@ -37,7 +40,8 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         with part.open("xb") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
+            if sync:
+                os.fsync(stream.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -144,6 +144,8 @@ def test_layers_and_losses(name: str, target: Target):
             a, b = compiled.state(), eager.state()
             assert a.keys() == b.keys()
             same(list(a.values()), list(b.values()), f"{name}: state")
+            if target is not TARGETS[-1]:  # what a state holds is no matter of the backend
+                continue
             resumed = Training(make, inputs, mode)
             resumed.layer.load_state_dict(compiled.layer.state_dict())
             resumed.optimizer.load_state_dict(compiled.optimizer.state_dict())
@@ -208,6 +210,8 @@ def check_descent(
     with chosen(target):
         eager, compiled = (Descent(make, schedule, m) for m in (None, mode))
         same(compiled.run(STEPS), eager.run(STEPS), what)
+        if target is not TARGETS[-1]:
+            return
         resumed = Descent(make, schedule, mode)
         resumed.resume(compiled)
         same(resumed.run(STEPS), eager.run(STEPS), f"{what}, resumed")

@@ -89,6 +89,7 @@ def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
         assert message in " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_a_wrong_budget_is_said_in_a_sentence(factory: str) -> None:
     for budget, said in (("a lot", "'a lot' is no budget"), ("7.0", "fraction")):
         result = tito("checkpoint", factory, "--budget", budget)
@@ -112,6 +113,7 @@ def make(batch):
 """
 
 
+@pytest.mark.slow
 def test_a_model_without_a_loss_can_be_profiled_with_one(tmp_path: Path) -> None:
     file = tmp_path / "plain.py"
     file.write_text(WITHOUT_LOSS)
@@ -142,6 +144,7 @@ NoPass = 3
 """
 
 
+@pytest.mark.slow
 def test_a_pass_of_the_users_own_file_runs(factory: str, tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN_PASS)

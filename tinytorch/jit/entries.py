@@ -102,15 +102,15 @@ class Entries:
         else:
             threads.run_parallel(getattr(self, f"{name}_parallel"), serial, count, *arguments)
 
-    def kernel(self, name: str) -> Callable[..., None]:
+    def kernel(self, name: str) -> Callable[..., Any]:
         """A kernel as other kernels call it."""
-        function: Callable[..., None] = self._kernels[name][0]
+        function: Callable[..., Any] = self._kernels[name][0]
         return function
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in self._kernels:
             raise AttributeError(f"there is no kernel {name!r} among {sorted(self._kernels)}")
         function, *arguments = self._kernels[name]
-        entry: Callable[..., None] = function.compile(tuple(arguments)) if JIT else function
+        entry: Callable[..., Any] = function.compile(tuple(arguments)) if JIT else function
         setattr(self, name, entry)  # from now on an ordinary attribute
         return entry

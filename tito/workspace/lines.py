@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from types import CodeType
 
 from tinytorch.files import atomic_write
 
 
-def code_lines(text: str) -> set[int]:
+@lru_cache(maxsize=4096)  # most files of a student's package are those of the reference
+def code_lines(text: str) -> frozenset[int]:
     """Lines that hold code: not comments, blank lines or docstrings of functions."""
-    return _lines(compile(text, "<package>", "exec", dont_inherit=True))
+    return frozenset(_lines(compile(text, "<package>", "exec", dont_inherit=True)))
 
 
 def _lines(code: CodeType) -> set[int]:

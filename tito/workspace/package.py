@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -126,12 +127,12 @@ def _splice_all(pieces: Sequence[Piece]) -> tuple[dict[str, str], list[tuple[int
 
 def _files() -> list[str]:
     """The files of the reference, by their path from the root."""
-    found = sorted((scripts.ROOT / NAME).rglob("*"))
-    return [
-        path.relative_to(scripts.ROOT).as_posix()
-        for path in found
-        if path.is_file() and path.parent.name != "__pycache__" and not path.name.startswith(".")
-    ]
+    found = []
+    for folder, folders, names in os.walk(scripts.ROOT / NAME):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        inside = Path(folder).relative_to(scripts.ROOT).as_posix()
+        found += [f"{inside}/{name}" for name in names if not name.startswith(".")]
+    return sorted(found)
 
 
 def _known(manifest: Path) -> dict[str, str]:
@@ -144,15 +145,17 @@ def _known(manifest: Path) -> dict[str, str]:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    with atomic_write(path) as stream:
+    with atomic_write(path, sync=False) as stream:  # the next command mends what power cuts lose
         stream.write(data)
     _forget_byte_code(path)
 
 
 def _forget_byte_code(path: Path) -> None:
     """Python takes byte code for fresh if time (in seconds) and size of the source agree."""
-    for stale in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
-        stale.unlink(missing_ok=True)
+    folder = path.parent / "__pycache__"
+    if folder.is_dir():
+        for stale in folder.glob(f"{path.stem}.*.pyc"):
+            stale.unlink(missing_ok=True)
 
 
 def spans(root: Path, definitions: Iterable[str]) -> dict[str, range]:
@@ -168,7 +171,7 @@ def spans(root: Path, definitions: Iterable[str]) -> dict[str, range]:
 
 def lines_of_code(root: Path, definitions: Iterable[str]) -> dict[str, int]:
     """How many lines of code each definition has in the package below `root`."""
-    by_file: dict[str, set[int]] = {}
+    by_file: dict[str, frozenset[int]] = {}
     counts = {}
     for text, span in spans(root, definitions).items():
         path = Target.parse(text).path

@@ -37,31 +37,39 @@ def test_every_op_can_be_said_in_torch() -> None:
 
 @pytest.mark.parametrize("name", sorted(TORCH_OPS))
 def test_every_op_means_the_same_in_torch(name: str) -> None:
-    random, checked = Random(name), 0
+    """All samples in one graph: making a module of it costs more than running it."""
+    random = Random(name)
+    samples = []
     for _ in range(SAMPLES):
         for dtype in admitted_dtypes(name):
             sample = draw_sample(name, random, style="finite", dtype=dtype)
             given = sample.tensors()
             if "pool" in name and any(t.shape[1] == 0 for t in given):
                 continue  # PyTorch refuses images without channels
-            tensors = [t for t in given if isinstance(t, Tensor)]
+            samples.append((sample, dtype, given))
+    assert samples
+    tensors = [t for _, _, given in samples for t in given if isinstance(t, Tensor)]
 
-            def call(*values: Tensor, given: Any = given, sample: Any = sample) -> Tensor:
-                rest = iter(values)
-                args = [next(rest) if isinstance(t, Tensor) else t for t in given]
-                return apply(OPS[name], *args, **sample.params)
+    def call_all(*values: Tensor) -> tuple[Tensor, ...]:
+        rest = iter(values)
+        return tuple(
+            apply(OPS[name], *(next(rest) if isinstance(t, Tensor) else t for t in given),
+                  **sample.params)
+            for sample, _, given in samples
+        )  # fmt: skip
 
-            expected = call(*tensors).numpy()
-            module = to_torch(trace(call, *tensors, decompose=None))
-            (actual,) = module(*[torch.from_numpy(np.array(t.numpy())) for t in tensors])
-            assert actual.numpy().dtype == expected.dtype
-            assert tuple(actual.shape) == expected.shape
-            tolerance = 1e-2 if dtype == "float16" else 1e-4
-            np.testing.assert_allclose(
-                actual.numpy(), expected, rtol=tolerance, atol=tolerance, err_msg=f"{sample}"
-            )
-            checked += 1
-    assert checked
+    module = to_torch(trace(call_all, *tensors, decompose=None))
+    results = module(*[torch.from_numpy(np.array(t.numpy())) for t in tensors])
+    for (sample, dtype, _), result, wanted in zip(
+        samples, results, call_all(*tensors), strict=True
+    ):
+        actual, expected = result.numpy(), wanted.numpy()
+        assert actual.dtype == expected.dtype, f"{sample}"
+        assert actual.shape == expected.shape, f"{sample}"
+        tolerance = 1e-2 if dtype == "float16" else 1e-4
+        np.testing.assert_allclose(
+            actual, expected, rtol=tolerance, atol=tolerance, err_msg=f"{sample}"
+        )
 
 
 def small_model() -> nn.Module:

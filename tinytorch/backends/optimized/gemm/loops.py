@@ -40,6 +40,7 @@ from tinytorch.backends.optimized.gemm.gemv_kernel import (
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.deferred import Deferred
 from tinytorch.jit.library import export, kernel
 
 _UNIT = host_vector_unit()
@@ -69,66 +70,10 @@ def balanced(size: int, most: int) -> int:
     return (size + parts - 1) // max(parts, 1)
 
 
-@kernel
+@kernel(force_inline=True)
 def _cost_of_tiles(m: int, n: int, k: int, lanes: int) -> int:
     """Of packing B and of tiles of C, in lanes of a vector instruction."""
     return (n + lanes - 1) // lanes * lanes * k * (m + 6)
-
-
-@kernel
-def _dots_are_cheaper(m: int, n: int, k: int, lanes: int) -> bool:
-    """Whether dot products beat packing B and tiles of C."""
-    return m * n * (k + 10 * lanes) < _cost_of_tiles(m, n, k, lanes)
-
-
-@kernel
-def _swapping_is_cheaper(m: int, n: int, k: int, lanes: int) -> bool:
-    """Whether packing A and tiles of C.T, which is then transposed, beat packing B."""
-    transposing = (m + lanes - 1) // lanes * lanes * 16 * n
-    return _cost_of_tiles(n, m, k, lanes) + transposing < _cost_of_tiles(m, n, k, lanes)
-
-
-@kernel
-def _dots(
-    dot: Callable[..., None], itemsize: int, m: int, n: int, k: int, a: int, rsa: int, b: int,
-    csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
-) -> None:  # fmt: skip
-    """C as dot products of rows of A with columns of B, both contiguous."""
-    most = DOT_COLUMNS if m > 1 else _ROW_DOT_COLUMNS[itemsize // 8]
-    rows, columns = balanced(m, DOT_ROWS), balanced(n, most)
-    for j in range(0, n, columns):
-        for i in range(0, m, rows):
-            at = i * ld_start + j * itemsize
-            dot(
-                min(rows, m - i), min(columns, n - j), k, 1, a + i * rsa, rsa, 0,
-                b + j * csb, csb, 0, 0, start + at if start else 0, ld_start,
-                c + i * ldc + j * itemsize, ldc, relu,
-            )  # fmt: skip
-
-
-@kernel
-def _rows(
-    sum_of_rows: Callable[..., None], n: int, k: int, a: int, csa: int, b: int, rsb: int, c: int,
-    start: int, relu: int,
-) -> None:  # fmt: skip
-    """C, a single row, as a sum of the rows of B."""
-    for p in range(0, k, GEMV_ROWS):
-        last = p + GEMV_ROWS >= k
-        sum_of_rows(
-            min(GEMV_ROWS, k - p), n, a + p * csa, csa, b + p * rsb, rsb, c if p else start, c,
-            relu if last else 0,
-        )  # fmt: skip
-
-
-@kernel
-def _row_by_row(
-    sum_of_rows: Callable[..., None], m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int,
-    rsb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
-) -> None:  # fmt: skip
-    """C, with few terms in a sum, in the order in which it lies in memory: that is the limit."""
-    for i in range(m):
-        begin = start + i * ld_start if start else 0
-        sum_of_rows(k, n, a + i * rsa, csa, b, rsb, begin, c + i * ldc, relu)
 
 
 @kernel
@@ -138,7 +83,7 @@ def panel_columns(left: int, lanes: int) -> int:
     return min(PANEL_VECTORS[vectors] * lanes, left)
 
 
-@kernel
+@kernel(force_inline=True)
 def _pack_block(
     pack: Callable[..., None], itemsize: int, n: int, k: int, b: int, rsb: int, csb: int,
     scratch: int,
@@ -155,88 +100,156 @@ def _pack_block(
             j += columns
 
 
-@kernel
-def _tiles(
-    tile: Callable[..., None], pack: Callable[..., None], itemsize: int, m: int, n: int, k: int,
-    a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int, ldc: int, start: int,
-    ld_start: int, relu: int, scratch: int,
-) -> None:  # fmt: skip
-    """C tile by tile; B is packed if there is scratch memory for it."""
-    lanes = REGISTER_BYTES // itemsize
-    kc = max(balanced(k, KC_BYTES // itemsize), 1)
-    for jc in range(0, n, NC):
-        block = min(NC, n - jc)
-        for pc in range(0, max(k, 1), kc):
-            depth = min(kc, k - pc)
-            begin, ld_begin = (c, ldc) if pc > 0 else (start, ld_start)
-            relu_now = relu if pc + depth == k else 0
-            if scratch:
+_SIZES = [types.intp] * 15
+_WAY = types.intp(*_SIZES)
+
+
+def _make_dots(dot: Callable[..., None], itemsize: int) -> Callable[..., int]:
+    most_of_a_row = _ROW_DOT_COLUMNS[itemsize // 8]
+
+    @export(f"tinytorch_gemm_dots_f{8 * itemsize}", _WAY)
+    def dots(
+        m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
+        ldc: int, start: int, ld_start: int, relu: int, scratch: int,
+    ) -> int:  # fmt: skip
+        """C as dot products of rows of A with columns of B, both contiguous."""
+        rows = balanced(m, DOT_ROWS)
+        columns = balanced(n, DOT_COLUMNS if m > 1 else most_of_a_row)
+        for j in range(0, n, columns):
+            for i in range(0, m, rows):
+                at = i * ld_start + j * itemsize
+                dot(
+                    min(rows, m - i), min(columns, n - j), k, 1, a + i * rsa, rsa, 0,
+                    b + j * csb, csb, 0, 0, start + at if start else 0, ld_start,
+                    c + i * ldc + j * itemsize, ldc, relu,
+                )  # fmt: skip
+        return 0
+
+    return dots  # type: ignore[no-any-return]
+
+
+def _make_rows(sum_of_rows: Callable[..., None], itemsize: int) -> Callable[..., int]:
+    @export(f"tinytorch_gemm_rows_f{8 * itemsize}", _WAY)
+    def rows(
+        m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
+        ldc: int, start: int, ld_start: int, relu: int, scratch: int,
+    ) -> int:  # fmt: skip
+        """Each row of C as a sum of the rows of B, in the order of memory: that is the limit."""
+        for i in range(m):
+            for p in range(0, k, GEMV_ROWS):
+                begin = start + i * ld_start if start else 0
+                sum_of_rows(
+                    min(GEMV_ROWS, k - p), n, a + i * rsa + p * csa, csa, b + p * rsb, rsb,
+                    c + i * ldc if p else begin, c + i * ldc, relu if p + GEMV_ROWS >= k else 0,
+                )  # fmt: skip
+        return 0
+
+    return rows  # type: ignore[no-any-return]
+
+
+def _make_tiles(
+    tile: Callable[..., None], pack: Callable[..., None], itemsize: int
+) -> Callable[..., int]:
+    @export(f"tinytorch_gemm_tiles_f{8 * itemsize}", _WAY)
+    def tiles(
+        m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
+        ldc: int, start: int, ld_start: int, relu: int, scratch: int,
+    ) -> int:  # fmt: skip
+        """C tile by tile, or C.T, which is then transposed, where that costs less packing."""
+        lanes, swap = REGISTER_BYTES // itemsize, False
+        if csb != itemsize and m * max(n * itemsize, KC_BYTES) < SCRATCH_BYTES // 2:
+            transposing = (m + lanes - 1) // lanes * lanes * 16 * n
+            swap = _cost_of_tiles(n, m, k, lanes) + transposing < _cost_of_tiles(m, n, k, lanes)
+        target, ldt = c, ldc
+        if swap:
+            m, n, a, rsa, csa, b, rsb, csb = n, m, b, csb, rsb, a, csa, rsa
+            target, ldt = scratch + SCRATCH_BYTES // 2, n * itemsize
+            if start:
+                pack(n, m, start, ld_start, itemsize, target, ldt)
+                start, ld_start = target, ldt
+        packed = csb != itemsize or (n * k * itemsize >= PACK_BYTES and m > PACK_ROWS)
+        kc = max(balanced(k, KC_BYTES // itemsize), 1)
+        for jc in range(0, n, NC):
+            block = min(NC, n - jc)
+            for pc in range(0, max(k, 1), kc):
+                depth = min(kc, k - pc)
+                begin, ld_begin = (target, ldt) if pc > 0 else (start, ld_start)
+                relu_now = relu if pc + depth == k else 0
                 source = b + pc * rsb + jc * csb
-                _pack_block(pack, itemsize, block, depth, source, rsb, csb, scratch)
-            for ic in range(0, m, MC):
-                height = min(MC, m - ic)
-                j = 0
-                while j < block:
-                    columns = panel_columns(block - j, lanes)
-                    rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
-                    panel, ldb = b + pc * rsb + (jc + j) * csb, rsb
-                    if scratch:
-                        panel, ldb = scratch + j * depth * itemsize, columns * itemsize
-                    for i in range(ic, ic + height, rows):
-                        at = (jc + j) * itemsize
-                        tile(
-                            min(rows, ic + height - i), columns, depth,
-                            a + i * rsa + pc * csa, rsa, csa, panel, ldb,
-                            begin + i * ld_begin + at if begin else 0, ld_begin,
-                            c + i * ldc + at, ldc, relu_now,
-                        )  # fmt: skip
-                    j += columns
+                if packed:
+                    _pack_block(pack, itemsize, block, depth, source, rsb, csb, scratch)
+                for ic in range(0, m, MC):
+                    height = min(MC, m - ic)
+                    j = 0
+                    while j < block:
+                        columns = panel_columns(block - j, lanes)
+                        rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
+                        panel, ldb = source + j * csb, rsb
+                        if packed:
+                            panel, ldb = scratch + j * depth * itemsize, columns * itemsize
+                        for i in range(ic, ic + height, rows):
+                            at = (jc + j) * itemsize
+                            tile(
+                                min(rows, ic + height - i), columns, depth,
+                                a + i * rsa + pc * csa, rsa, csa, panel, ldb,
+                                begin + i * ld_begin + at if begin else 0, ld_begin,
+                                target + i * ldt + at, ldt, relu_now,
+                            )  # fmt: skip
+                        j += columns
+        if swap:
+            pack(m, n, target, ldt, itemsize, c, ldc)
+        return 0
+
+    return tiles  # type: ignore[no-any-return]
 
 
-@kernel
-def _gemm(
-    tile: Callable[..., None], dot: Callable[..., None], sum_of_rows: Callable[..., None],
-    pack: Callable[..., None], itemsize: int, m: int, n: int, k: int, a: int, rsa: int, csa: int,
-    b: int, rsb: int, csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int,
-    scratch: int,
-) -> None:  # fmt: skip
-    """Choose one of the six ways."""
-    if m == 0 or n == 0:
-        return
-    rsb = itemsize if k <= 1 else rsb
-    csb = itemsize if n == 1 else csb
-    if n == 1 and csa != itemsize and ldc == itemsize and start == 0:
-        # a column is a row: C.T = B.T @ A.T
-        m, n, a, rsa, csa, b, rsb, csb = 1, m, b, csb, rsb, a, csa, rsa
+_WAYS: dict[int, tuple[Callable[..., int], ...]] = {
+    4: (
+        _make_dots(dot_tile_f32, 4), _make_rows(sum_of_rows_f32, 4),
+        _make_tiles(gemm_tile_f32, pack_f32, 4),
+    ),
+    8: (
+        _make_dots(dot_tile_f64, 8), _make_rows(sum_of_rows_f64, 8),
+        _make_tiles(gemm_tile_f64, pack_f64, 8),
+    ),
+}  # fmt: skip
+"""The ways to a product, by the bytes of an element: dot products, sums of rows, tiles. All take
+the arguments of `gemm_f32` and return 0."""
+
+
+def _choosing(
+    dots: Callable[..., int], rows: Callable[..., int], tiles: Callable[..., int], itemsize: int
+) -> Callable[..., int]:
+    """A kernel that goes one of these ways, with the arguments of `gemm_f32`."""
     lanes = REGISTER_BYTES // itemsize
-    if csa == itemsize and rsb == itemsize and _dots_are_cheaper(m, n, k, lanes):
-        _dots(dot, itemsize, m, n, k, a, rsa, b, csb, c, ldc, start, ld_start, relu)
-        return
-    if m == 1 and csb == itemsize and n * k * itemsize > L2_BYTES // 2:
-        _rows(sum_of_rows, n, k, a, csa, b, rsb, c, start, relu)
-        return
-    if 0 < k <= GEMV_ROWS and csb == itemsize and n * k * itemsize <= L2_BYTES // 8:
-        _row_by_row(sum_of_rows, m, n, k, a, rsa, csa, b, rsb, c, ldc, start, ld_start, relu)
-        return
-    fits = m * max(n * itemsize, KC_BYTES) < SCRATCH_BYTES // 2
-    swap = csb != itemsize and fits and _swapping_is_cheaper(m, n, k, lanes)
-    target, ldt = c, ldc
-    if swap:
-        m, n, a, rsa, csa, b, rsb, csb = n, m, b, csb, rsb, a, csa, rsa
-        target, ldt = scratch + SCRATCH_BYTES // 2, n * itemsize
-        if start:
-            pack(n, m, start, ld_start, itemsize, target, ldt)
-            start, ld_start = target, ldt
-    packed = csb != itemsize or (n * k * itemsize >= PACK_BYTES and m > PACK_ROWS)
-    _tiles(
-        tile, pack, itemsize, m, n, k, a, rsa, csa, b, rsb, csb, target, ldt, start, ld_start, relu,
-        scratch if packed else 0,
-    )  # fmt: skip
-    if swap:
-        pack(m, n, target, ldt, itemsize, c, ldc)
+
+    @kernel(force_inline=True)
+    def choose(
+        m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
+        ldc: int, start: int, ld_start: int, relu: int, scratch: int,
+    ) -> int:  # fmt: skip
+        if m == 0 or n == 0:
+            return 0
+        rsb = itemsize if k <= 1 else rsb
+        csb = itemsize if n == 1 else csb
+        if n == 1 and csa != itemsize and ldc == itemsize and start == 0:
+            # a column is a row: C.T = B.T @ A.T
+            m, n, a, rsa, csa, b, rsb, csb = 1, m, b, csb, rsb, a, csa, rsa
+        cost_of_dots = m * n * (k + 10 * lanes)
+        contiguous = csa == itemsize and rsb == itemsize
+        if contiguous and cost_of_dots < _cost_of_tiles(m, n, k, lanes):
+            return dots(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
+        row_by_row = 0 < k <= GEMV_ROWS and n * k * itemsize <= L2_BYTES // 8
+        if csb == itemsize and (row_by_row or (m == 1 and n * k * itemsize > L2_BYTES // 2)):
+            return rows(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
+        return tiles(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
+
+    return choose
 
 
-_SIGNATURE = types.void(*[types.intp] * 15)
+_gemm_f32 = _choosing(*_WAYS[4], 4)
+_gemm_f64 = _choosing(*_WAYS[8], 8)
+_SIGNATURE = types.void(*_SIZES)
 
 
 @export("tinytorch_gemm_f32", _SIGNATURE)
@@ -255,10 +268,7 @@ def gemm_f32(
         relu: not 0: store max(value, 0).
         scratch: address of SCRATCH_BYTES of memory for packing B.
     """
-    _gemm(
-        gemm_tile_f32, dot_tile_f32, sum_of_rows_f32, pack_f32, 4,
-        m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch,
-    )  # fmt: skip
+    _gemm_f32(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
 
 
 @export("tinytorch_gemm_f64", _SIGNATURE)
@@ -267,10 +277,31 @@ def gemm_f64(
     ldc: int, start: int, ld_start: int, relu: int, scratch: int,
 ) -> None:  # fmt: skip
     """`gemm_f32` in float64."""
-    _gemm(
-        gemm_tile_f64, dot_tile_f64, sum_of_rows_f64, pack_f64, 8,
-        m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch,
-    )  # fmt: skip
+    _gemm_f64(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
+
+
+class LazyGemm:
+    """GEMM of which each way is compiled when a product first takes it.
+
+    Args:
+        itemsize: bytes of an element, 4 or 8.
+    """
+
+    def __init__(self, itemsize: int) -> None:
+        self._ways = tuple(Deferred(way, 1 + i) for i, way in enumerate(_WAYS[itemsize]))
+        dots, rows, tiles = (way.call for way in self._ways)
+        self.kernel: Callable[..., int] = _choosing(dots, rows, tiles, itemsize)
+        """As `gemm_f32`, for kernels to call; returns 0, or the number of the way to `load`, where
+        it has done nothing."""
+
+    def load(self, way: int) -> None:
+        """Compile a way, or load it from the cache."""
+        self._ways[way - 1].load()
+
+    def load_all(self) -> None:
+        """So that the kernel always returns 0."""
+        for way in self._ways:
+            way.load()
 
 
 @kernel

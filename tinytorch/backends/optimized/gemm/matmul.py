@@ -12,7 +12,7 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends import reference
-from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES, gemm_f32, gemm_f64, shared_gemm
+from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES, LazyGemm, shared_gemm
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace
@@ -45,20 +45,24 @@ def scratch(parts: int = 1) -> int:
     return _scratch.grow(parts)
 
 
-def _make_entries(dtype: Any, gemm: Callable[..., None]) -> Entries:
-    """The kernels on arrays, for one dtype."""
-    shared = shared_gemm(dtype.bitwidth // 8)
+def _make_entries(dtype: Any) -> Entries:
+    """The kernels on arrays, for one dtype.
+
+    `product` and `affine` return what `LazyGemm.kernel` does; the others need all of its ways.
+    """
+    itemsize = dtype.bitwidth // 8
+    shared, gemm = shared_gemm(itemsize), lazy_gemm(itemsize).kernel
 
     @kernel(nogil=False)  # only small products come this way
-    def product(a: Array, b: Array, out: Array, scratch: int) -> None:
-        gemm(
+    def product(a: Array, b: Array, out: Array, scratch: int) -> int:
+        return gemm(
             out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
             address(b), b.strides[0], b.strides[1], address(out), out.strides[0], 0, 0, 0, scratch,
         )  # fmt: skip
 
     @kernel
-    def affine(a: Array, b: Array, bias: Array, out: Array, scratch: int) -> None:
-        gemm(
+    def affine(a: Array, b: Array, bias: Array, out: Array, scratch: int) -> int:
+        return gemm(
             out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
             address(b), b.strides[0], b.strides[1], address(out), out.strides[0],
             address(bias) if bias.size else 0, 0, 0, scratch,
@@ -111,12 +115,12 @@ def _make_entries(dtype: Any, gemm: Callable[..., None]) -> Entries:
 @cache
 def entries(itemsize: int) -> Entries:
     """The kernels on arrays whose elements have 4 or 8 bytes."""
-    if itemsize == 4:
-        return _make_entries(types.float32, gemm_f32)
-    return _make_entries(types.float64, gemm_f64)
+    return _make_entries(types.float32 if itemsize == 4 else types.float64)
 
 
-_products: dict[np.dtype[Any], Callable[..., None]] = {}
+lazy_gemm = cache(LazyGemm)
+
+_products: dict[np.dtype[Any], Callable[..., int]] = {}
 """`entries(...).product` by dtype, once it is there."""
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -147,7 +151,8 @@ def matmul(a: Array, b: Array) -> Array:
     if m * n * k >= threads.SERIAL_BELOW:
         return _affine(a, b, _NO_BIAS[a.itemsize])
     out = np.empty((m, n), dtype)
-    product(a, b, out, _scratch.address)
+    while missing := product(a, b, out, _scratch.address):
+        lazy_gemm(a.itemsize).load(missing)
     return out
 
 
@@ -187,8 +192,10 @@ def _affine(a: Array, b: Array, bias: Array) -> Array:
     of_dtype = entries(a.itemsize)
     count = threads.threads_for(m * n * k)
     if count == 1:  # as `run` would do, in a third of the time
-        of_dtype.affine(a, b, bias, out, _scratch.address)
+        while missing := of_dtype.affine(a, b, bias, out, _scratch.address):
+            lazy_gemm(a.itemsize).load(missing)
     else:
+        lazy_gemm(a.itemsize).load_all()
         of_dtype.run("affine", count, a, b, bias, out, scratch(count))
     return out
 
@@ -203,6 +210,7 @@ def _batched(a: Array, b: Array) -> Array:
     a, b, target = (_with_two_batch_dimensions(x, batch) for x in (a, b, out))
     items = target.shape[0] * target.shape[1]
     of_dtype = entries(a.itemsize)
+    lazy_gemm(a.itemsize).load_all()
     count = min(threads.threads_for(items * m * n * k), max(items, 1))
     of_dtype.run("batch", count, a, b, target, scratch(count))
     return out
