@@ -125,7 +125,7 @@ def _make_dots(dot: Callable[..., None], itemsize: int) -> Callable[..., int]:
                 )  # fmt: skip
         return 0
 
-    return dots  # type: ignore[no-any-return]
+    return dots
 
 
 def _make_rows(sum_of_rows: Callable[..., None], itemsize: int) -> Callable[..., int]:
@@ -144,7 +144,7 @@ def _make_rows(sum_of_rows: Callable[..., None], itemsize: int) -> Callable[...,
                 )  # fmt: skip
         return 0
 
-    return rows  # type: ignore[no-any-return]
+    return rows
 
 
 def _make_tiles(
@@ -200,10 +200,11 @@ def _make_tiles(
             pack(m, n, target, ldt, itemsize, c, ldc)
         return 0
 
-    return tiles  # type: ignore[no-any-return]
+    return tiles
 
 
-_WAYS: dict[int, tuple[Callable[..., int], ...]] = {
+Way = Callable[..., int]
+_WAYS: dict[int, tuple[Way, Way, Way]] = {
     4: (
         _make_dots(dot_tile_f32, 4), _make_rows(sum_of_rows_f32, 4),
         _make_tiles(gemm_tile_f32, pack_f32, 4),
