@@ -1,17 +1,13 @@
-"""`tito backend`: a backend of one's own.
-
-The user's file is never imported here: each command runs `backend_child.py` in a fresh process.
-"""
+"""`tito backend`: a backend of one's own."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tito import scripts
+from tito.options import AsJson, Verbose, ask
 
 CHILD = Path(__file__).with_name("backend_child.py")
 
@@ -45,7 +41,8 @@ def check(
     ] = None,
     examples: Annotated[int, typer.Option(min=1, help="Calls of each op.")] = 25,
     seed: Annotated[int, typer.Option(help="Of the generated inputs.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="For a machine to read.")] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Compare every op of a backend with the NumPy backend's, on generated inputs.
 
@@ -56,6 +53,7 @@ def check(
         raise typer.BadParameter(
             f"{target!r} is neither FILE.py:CLASS of a file that is there, nor a backend's name"
         )
-    request = {"file": file, "name": name, "ops": op, "examples": examples, "seed": seed}
-    code, _ = scripts.run_script(CHILD, [json.dumps({**request, "json": as_json})])
-    raise typer.Exit(code)
+    ask(
+        CHILD, "check", file=file, name=name, ops=op, examples=examples, seed=seed, json=as_json,
+        verbose=verbose,
+    )  # fmt: skip

@@ -5,7 +5,6 @@ The one argument is a JSON object: the file and the class in it, or a backend's 
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.progress import track
 from tinytorch.backends import BackendError, ComputeBackend, find_backend, register_backend
 from tinytorch.op import OPS
 from tinytorch.testing import OpReport, check_backend
-from tito.child import RequestError, answer, attribute
+from tito.child import Answer, RequestError, attribute, serve
 
 CHECKED = "checked"  # the name under which the user's class is registered here
 
@@ -36,7 +35,7 @@ def backend_of(request: dict[str, Any]) -> ComputeBackend:
     return find_backend(CHECKED)
 
 
-def check(request: dict[str, Any]) -> list[OpReport]:
+def check(request: dict[str, Any]) -> Answer:
     """A report on each op."""
     backend = backend_of(request)
     reports = check_backend(
@@ -45,33 +44,27 @@ def check(request: dict[str, Any]) -> list[OpReport]:
     total = len(request["ops"] or OPS)
     console = Console(stderr=True)
     progress = track(reports, "checking", total, console=console, disable=not console.is_terminal)
-    return list(progress)
+    found = list(progress)
+    passed = all(report.problem is None for report in found)
+    return Answer(
+        text=lambda: _text(found),
+        value=lambda: {"passed": passed, "ops": [asdict(r) for r in found]},
+        code=int(not passed),
+    )
 
 
-def show(reports: list[OpReport], request: dict[str, Any]) -> int:
-    """Print what was found; returns the exit code."""
+def _text(reports: list[OpReport]) -> str:
     failed = [report for report in reports if report.problem is not None]
-    if request["json"]:
-        print(json.dumps({"passed": not failed, "ops": [asdict(r) for r in reports]}, indent=2))
-        return int(bool(failed))
+    lines = []
     for report in failed:
         first, _, rest = str(report.problem).partition("\n")
-        print(f"{report.op}({report.call})\n    {first}")
-        print("".join(f"    {line}\n" for line in rest.splitlines() if line.strip()))
-    conforming = len(reports) - len(failed)
-    print(f"{conforming} of {len(reports)} ops give what NumPy gives")
+        lines += [f"{report.op}({report.call})", f"    {first}"]
+        lines += ["".join(f"    {line}\n" for line in rest.splitlines() if line.strip())]
+    lines.append(f"{len(reports) - len(failed)} of {len(reports)} ops give what NumPy gives")
     if failed:
-        names = ", ".join(report.op for report in failed)
-        print(f"not these: {names}")
-    return int(bool(failed))
-
-
-def main() -> int:
-    request = json.loads(sys.argv[1])
-    found: list[OpReport] = []
-    code = answer(lambda: found.extend(check(request)), BackendError, LookupError)
-    return code or show(found, request)
+        lines.append(f"not these: {', '.join(report.op for report in failed)}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve({"check": check}, BackendError, LookupError))

@@ -1,25 +1,41 @@
-"""What the processes have in common in which `tito graph` and `tito fx` run the user's file."""
+"""What the processes have in common in which `tito` imports a file of the user's."""
 
 from __future__ import annotations
 
 import json
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinytorch.errors import TinyTorchError
-from tinytorch.graph.passes import OptimizationPass
-from tinytorch.graph.semantics import Semantics
+from tinytorch.graph.draw import draw
+from tinytorch.graph.ir import map_arg, target_name
+from tinytorch.graph.passes import OptimizationPass, PassResult
+from tinytorch.graph.semantics import AnyGraph, Semantics
 
 USER_ERROR = 1
 
 
 class RequestError(Exception):
     """Something in the user's request or file that has to be changed; said without a traceback."""
+
+
+class Answer(NamedTuple):
+    """What a command has found, in two forms, of which one is made.
+
+    Attributes:
+        text: lines to read.
+        value: what --json prints.
+        code: the exit code.
+    """
+
+    text: Callable[[], str]
+    value: Callable[[], Any]
+    code: int = 0
 
 
 def load_file(file: str) -> ModuleType:
@@ -53,6 +69,34 @@ def attribute(file: str, name: str) -> tuple[Any, ModuleType]:
     return getattr(module, name), module
 
 
+def describe(graph: AnyGraph, node_type: type | None = None) -> list[dict[str, Any]]:
+    """The nodes of a graph in words that JSON has; meta "tensor_meta" is dtype and shape.
+
+    Args:
+        node_type: what counts as a node; by default TinyTorch's.
+    """
+
+    def names(value: Any) -> Any:
+        return map_arg(value, lambda n: n.name, node_type)
+
+    nodes = []
+    for node in graph.nodes:
+        meta = node.meta.get("tensor_meta")
+        nodes.append(
+            {
+                "name": node.name,
+                "op": node.op,
+                "target": target_name(node.target),
+                "args": str(names(tuple(node.args))),
+                "kwargs": {key: str(names(value)) for key, value in node.kwargs.items()},
+                "meta": None if meta is None else str(meta),
+                "phase": node.meta.get("phase", "forward"),
+                "line": node.stack_trace,
+            }
+        )
+    return nodes
+
+
 def passes_of(names: list[str] | None, semantics: Semantics) -> list[str | OptimizationPass] | None:
     """Passes by name, and those of the user's own files: FILE.py:CLASS.
 
@@ -77,20 +121,42 @@ def passes_of(names: list[str] | None, semantics: Semantics) -> list[str | Optim
     return found
 
 
-def answer(command: Callable[[], Any], *expected: type[Exception]) -> int:
-    """Run a command and print what it returns as JSON, if anything; returns the exit code.
+def diffs(results: Iterable[PassResult]) -> str:
+    """The lines that each pass changed."""
+    touched = [r for r in results if r.changed or r.error]
+    return "\n".join(f"{r}\n{r.diff()}\n" for r in touched)
+
+
+def drawn(graph: AnyGraph, picture: str, seconds: Mapping[Any, float] | None = None) -> Answer:
+    """Draw a graph, coloured by phase or by time."""
+    draw(graph, picture, seconds)  # of torch.fx too: the same language
+    nodes = len(graph.nodes)
+    return Answer(
+        text=lambda: f"wrote {picture}: {nodes} nodes",
+        value=lambda: {"picture": picture, "nodes": nodes},
+    )
+
+
+def serve(
+    commands: Mapping[str, Callable[[dict[str, Any]], Answer]], *expected: type[Exception]
+) -> int:
+    """Answer the request that is this process's one argument, as JSON; returns the exit code.
 
     Args:
+        commands: by name; each takes the request.
         expected: errors that, like ours, are said in their own sentence.
     """
+    request = json.loads(sys.argv[1])
     try:
-        result = command()
+        found = commands[request["command"]](request)
+        text = json.dumps(found.value(), indent=2) if request["json"] else found.text()
     except (RequestError, TinyTorchError, KeyError, *expected) as error:
+        if request["verbose"]:
+            traceback.print_exc()
         print(f"error: {error.args[0]}", file=sys.stderr)
         return USER_ERROR
     except Exception:  # of the user's own code: they want to see where
         traceback.print_exc()
         return USER_ERROR
-    if result is not None:
-        print(json.dumps(result, indent=2))
-    return 0
+    print(text)
+    return found.code

@@ -1,19 +1,28 @@
-"""`tito fx`: real PyTorch models as graphs.
-
-The model may be the user's own file, which is never imported here: each command runs `fx_child.py`
-in a fresh process.
-"""
+"""`tito fx`: real PyTorch models as graphs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tito import console, scripts
+from tito.options import (
+    PICTURES,
+    AsJson,
+    AsTable,
+    Diff,
+    Limit,
+    Passes,
+    Picture,
+    Rounds,
+    Verbose,
+    ask,
+    file_of,
+    names,
+    one_of,
+)
 
 CHILD = Path(__file__).with_name("fx_child.py")
 KINDS = ("forward", "joint", "step")
@@ -40,13 +49,14 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="hf:gpt2 or FILE.py:
 Batch = Annotated[int, typer.Option("--batch", help="Samples in the batch.", min=1)]
 Small = Annotated[bool, typer.Option("--small", help="Few and narrow layers, to try things out.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For a machine to read.")]
 Kind = Annotated[
     str, typer.Option("--kind", help="forward; joint: with the backward; step: with the optimizer.")
 ]
 Optimizer = Annotated[str, typer.Option("--optimizer", help=", ".join(OPTIMIZERS) + ".")]
-
-
+Threads = Annotated[int, typer.Option("--threads", help="Threads on the CPU.", min=1)]
+Train = Annotated[
+    bool, typer.Option("--train", help="For training: with gradients, of weights that change.")
+]
 Loss = Annotated[
     str,
     typer.Option(
@@ -57,29 +67,19 @@ Loss = Annotated[
 ]
 
 
-def _one_of(what: str, given: str, known: Sequence[str]) -> str:
-    if given not in known:
-        raise typer.BadParameter(console.unknown(what, given, known))
-    return given
-
-
-def _run(command: str, model: str, **options: Any) -> None:
-    """Run the child to its end; its exit code is ours."""
-    path = model.rpartition(":")[0]
-    if path.endswith(".py"):
-        if not Path(path).is_file():
-            raise typer.BadParameter(f"there is no file {path}")
+def _ask(command: str, model: str, **options: Any) -> None:
+    if model.rpartition(":")[0].endswith(".py"):
+        file_of(model, "FILE.py:FACTORY")
     elif model not in MODELS and not (model.startswith("hf:") and model.endswith("Config")):
         hint = console.unknown("model", model, MODELS)
         raise typer.BadParameter(
             f"{hint}, hf: and a configuration class of transformers (hf:LlamaConfig), and "
             "FILE.py:FACTORY for your own"
         )
-    if "loss" in options:
-        _one_of("loss", options["loss"], LOSSES)
-    request = {"command": command, "model": model, **options}
-    code, _ = scripts.run_script(CHILD, [json.dumps(request)])
-    raise typer.Exit(code)
+    known = {"kind": KINDS, "optimizer": OPTIMIZERS, "loss": LOSSES}
+    for name in known.keys() & options.keys():
+        one_of("kind of graph" if name == "kind" else name, options[name], known[name])
+    ask(CHILD, command, model=model, **options)
 
 
 @app.command(epilog="Example: tito fx diagnose my_model.py:make --compare")
@@ -91,78 +91,75 @@ def diagnose(
         bool, typer.Option("--compare", help="Also what each tracer keeps and loses.")
     ] = False,
     as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Find out which tracers take a model, which refuse it, and which get it wrong."""
-    _run("diagnose", model, batch=batch, small=small, compare=compare, json=as_json)
+    _ask(
+        "diagnose", model, batch=batch, small=small, compare=compare, json=as_json, verbose=verbose
+    )
 
 
-@app.command(epilog="Example: tito fx trace hf:gpt2 --small --kind step --optimizer adamw")
-def trace(
+@app.command("trace", hidden=True, epilog="Example: tito fx trace hf:gpt2")  # once its name
+@app.command(
+    epilog="Examples:\n\ntito fx show hf:gpt2 --small --kind step --optimizer adamw\n\n"
+    "tito fx show my_model.py:make --table"
+)
+def show(
     model: Model,
+    kind: Kind = "forward",
+    optimizer: Optimizer = "adamw",
+    loss: Loss = "model",
+    batch: Batch = 2,
+    small: Small = False,
+    table: AsTable = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Print the graph of a model, one line a node."""
+    _ask(
+        "show", model, kind=kind, optimizer=optimizer, loss=loss, batch=batch, small=small,
+        table=table, json=as_json, verbose=verbose,
+    )  # fmt: skip
+
+
+@app.command(epilog="Example: tito fx draw hf:bert-base bert.svg --small --kind joint")
+def draw(
+    model: Model,
+    picture: Picture,
     kind: Kind = "forward",
     optimizer: Optimizer = "adamw",
     loss: Loss = "model",
     batch: Batch = 2,
     small: Small = False,
     as_json: AsJson = False,
-) -> None:
-    """Print the graph of a model, one line a node."""
-    _one_of("kind of graph", kind, KINDS)
-    _one_of("optimizer", optimizer, OPTIMIZERS)
-    _run(
-        "trace",
-        model,
-        kind=kind,
-        optimizer=optimizer,
-        loss=loss,
-        batch=batch,
-        small=small,
-        json=as_json,
-    )
-
-
-@app.command(epilog="Example: tito fx draw hf:bert-base bert.svg --small --kind joint")
-def draw(
-    model: Model,
-    picture: Annotated[Path, typer.Argument(help="The picture: .svg, .png, .mmd or .dot.")],
-    kind: Kind = "forward",
-    optimizer: Optimizer = "adamw",
-    loss: Loss = "model",
-    batch: Batch = 2,
-    small: Small = False,
+    verbose: Verbose = False,
 ) -> None:
     """Draw the graph of a model, coloured by phase. SVG and PNG need Graphviz."""
-    _one_of("kind of graph", kind, KINDS)
-    _one_of("optimizer", optimizer, OPTIMIZERS)
-    _one_of("kind of picture", picture.suffix, (".svg", ".png", ".mmd", ".dot"))
-    _run(
+    one_of("kind of picture", picture.suffix, PICTURES)
+    _ask(
         "draw", model, kind=kind, optimizer=optimizer, loss=loss, batch=batch, small=small,
-        picture=str(picture), json=False,
+        picture=picture, json=as_json, verbose=verbose,
     )  # fmt: skip
 
 
 @app.command(epilog="Example: tito fx optimize hf:resnet152 --passes algebra,cse,dce,conv-bn")
 def optimize(
     model: Model,
-    passes: Annotated[
-        str | None,
-        typer.Option(
-            "--passes", help="Names of passes, and FILE.py:CLASS of your own, with commas."
-        ),
-    ] = None,
-    train: Annotated[
-        bool, typer.Option("--train", help="For training: the weights go on changing.")
-    ] = False,
+    passes: Passes = None,
+    rounds: Rounds = 1,
+    diff: Diff = False,
+    train: Train = False,
     batch: Batch = 2,
     small: Small = False,
     device: Device = "cpu",
-    threads: Annotated[int, typer.Option(help="Threads of PyTorch on the CPU.", min=1)] = 1,
+    threads: Threads = 1,
     as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run passes on a model, check each, and measure what they brought."""
-    _run(
-        "optimize", model, passes=passes.split(",") if passes else None, train=train, batch=batch,
-        small=small, device=device, threads=threads, json=as_json,
+    _ask(
+        "optimize", model, passes=names(passes), rounds=rounds, diff=diff, train=train,
+        batch=batch, small=small, device=device, threads=threads, json=as_json, verbose=verbose,
     )  # fmt: skip
 
 
@@ -174,23 +171,24 @@ def profile(
     batch: Batch = 2,
     small: Small = False,
     device: Device = "cpu",
-    limit: Annotated[int, typer.Option(help="How many nodes to list.")] = 20,
+    limit: Limit = 20,
     report: Annotated[
         Path | None,
         typer.Option(
+            "--report",
             help="Write a page (.html), a table (.csv, .parquet), .json, or a timeline "
-            "for Chrome (.trace.json)."
+            "for Chrome (.trace.json).",
         ),
     ] = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Time and memory of every node of the training step, and of every activation."""
-    _one_of("optimizer", optimizer, OPTIMIZERS)
     if report is not None:
-        _one_of("kind of report", report.suffix, REPORTS)
-    _run(
+        one_of("kind of report", report.suffix, REPORTS)
+    _ask(
         "profile", model, optimizer=optimizer, loss=loss, batch=batch, small=small, device=device,
-        limit=limit, report=report and str(report), json=as_json,
+        limit=limit, report=report, json=as_json, verbose=verbose,
     )  # fmt: skip
 
 
@@ -203,25 +201,29 @@ def checkpoint(
     batch: Batch = 2,
     small: Small = False,
     as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Cut a model's training memory by computing activations again; measure what it costs."""
-    _run("checkpoint", model, budget=budget, batch=batch, small=small, json=as_json)
+    _ask(
+        "checkpoint", model, budget=budget, batch=batch, small=small, json=as_json, verbose=verbose
+    )
 
 
 @app.command("compile", epilog="Example: tito fx compile hf:gpt2 --small --backend tinytorch")
 def compile_(
     model: Model,
     backend: Annotated[str, typer.Option("--backend", help="Of torch.compile.")] = "tinytorch",
-    train: Annotated[bool, typer.Option("--train", help="Forward and backward.")] = False,
+    train: Train = False,
     batch: Batch = 2,
     small: Small = False,
-    threads: Annotated[int, typer.Option(help="Threads on the CPU.", min=1)] = 1,
+    threads: Threads = 1,
     as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Compile a model, compare it with eager PyTorch, and measure both."""
-    _run(
+    _ask(
         "compile", model, backend=backend, train=train, batch=batch, small=small, threads=threads,
-        json=as_json,
+        json=as_json, verbose=verbose,
     )  # fmt: skip
 
 

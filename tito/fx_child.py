@@ -5,7 +5,6 @@ The one argument is a JSON object: the command, the model, and options.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 import warnings
@@ -16,12 +15,12 @@ from rich.console import Console
 
 from tinytorch import fx
 from tinytorch.bench import format_seconds, ratio, time_callables
+from tinytorch.bench.units import format_table
 from tinytorch.fx.models import LoadedModel, ModelError, call, check_model, squares_loss
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.recompute.frontier import parse_budget
-from tinytorch.graph.draw import draw as draw_graph
-from tinytorch.graph.ir import map_arg, target_name
-from tito.child import RequestError, answer, passes_of
+from tinytorch.graph.ir import map_arg
+from tito.child import Answer, RequestError, describe, diffs, drawn, passes_of, serve
 from tito.console import unknown
 
 errors = Console(stderr=True)
@@ -46,121 +45,105 @@ def load(request: dict[str, Any]) -> LoadedModel:
 
 
 def captured_graph(request: dict[str, Any]) -> torch.fx.Graph:
-    """The forward, the forward with its backward, or the whole training step."""
+    """The forward, the forward with its backward, or the whole training step; with shapes."""
     example = load(request)
     if request["kind"] == "forward":
-        return fx.capture_forward(example.model.eval(), example.inputs).graph
-    if request["kind"] == "joint":
-        return fx.capture_joint(example.model, example.batch, example.loss).module.graph
-    return _step(example, request["optimizer"]).module.graph
+        graph = fx.capture_forward(example.model.eval(), example.inputs).graph
+    elif request["kind"] == "joint":
+        graph = fx.capture_joint(example.model, example.batch, example.loss).module.graph
+    else:
+        graph = _step(example, request["optimizer"]).module.graph
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):  # dtype and shape, as TinyTorch writes them
+            kind = str(value.dtype).removeprefix("torch.")
+            node.meta["tensor_meta"] = f"{kind}{list(value.shape)}"
+    return graph
 
 
 def _step(example: LoadedModel, optimizer: str) -> Any:
     return fx.capture_step(example.model, example.batch, optimizer, loss=example.loss, lr=1e-3)
 
 
-def describe(graph: torch.fx.Graph) -> list[dict[str, Any]]:
-    """The nodes in words that JSON has."""
-    return [
-        {
-            "name": node.name,
-            "op": node.op,
-            "target": target_name(node.target),
-            "args": str(map_arg(node.args, lambda n: n.name, torch.fx.Node)),
-            "meta": shape_text(node),
-            "phase": node.meta.get("phase", "forward"),
-        }
-        for node in graph.nodes
-    ]
+def line(node: torch.fx.Node, row: dict[str, Any]) -> str:
+    """A node in one line; `row` is what `describe` says of it."""
+    given = map_arg((list(node.args), node.kwargs), lambda n: f"%{n.name}", torch.fx.Node)
+    args: Any = given[0]
+    kwargs: Any = given[1]
+    arguments = ", ".join([*map(str, args), *(f"{k}={v}" for k, v in kwargs.items())])
+    kind = "" if node.op == "call_function" else f"{node.op} "
+    typed = f"%{node.name} : {row['meta']}" if row["meta"] else f"%{node.name}"
+    remark = "" if row["phase"] == "forward" else f"  # {row['phase']}"
+    return f"{typed} = {kind}{row['target']}({arguments}){remark}"
 
 
-def shape_text(node: torch.fx.Node) -> str | None:
-    """Dtype and shape, as TinyTorch writes them."""
-    value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor):
-        return None
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+# -- the commands ----------------------------------------------------------------------------------
 
 
-# -- the commands: each returns what --json prints, or None after printing text --------------------
-
-
-def diagnose(request: dict[str, Any]) -> Any:
+def diagnose(request: dict[str, Any]) -> Answer:
     example = load(request)
     found = fx.diagnose(example.model, example.inputs)
     table = fx.compare_tracers(example.model, example.inputs) if request["compare"] else None
-    if request["json"]:
-        return {
+    return Answer(
+        text=lambda: str(found) if table is None else f"{found}\n\n{table}",
+        value=lambda: {
             "diagnosis": found.to_dict(), "comparison": table.to_dict() if table else None
-        }  # fmt: skip
-    print(found if table is None else f"{found}\n\n{table}")
-    return None
+        },
+    )  # fmt: skip
 
 
-def trace(request: dict[str, Any]) -> Any:
+def show(request: dict[str, Any]) -> Answer:
     graph = captured_graph(request)
-    if request["json"]:
-        return describe(graph)
-    for node in graph.nodes:
-        shape, phase = shape_text(node), node.meta.get("phase", "forward")
-        args = ", ".join(map(str, map_arg(node.args, lambda n: f"%{n.name}", torch.fx.Node)))
-        kind = "" if node.op == "call_function" else f"{node.op} "
-        value = f"%{node.name} : {shape}" if shape else f"%{node.name}"
-        remark = "" if phase == "forward" else f"  # {phase}"
-        print(f"{value} = {kind}{target_name(node.target)}({args}){remark}")
-    return None
+    rows = describe(graph, torch.fx.Node)
+
+    def text() -> str:
+        if not request["table"]:
+            return "\n".join(line(n, row) for n, row in zip(graph.nodes, rows, strict=True))
+        columns = ("op", "name", "target", "args", "kwargs")
+        return format_table(columns, [[str(row[c] or "") for c in columns] for row in rows])
+
+    return Answer(text=text, value=lambda: rows)
 
 
-def draw(request: dict[str, Any]) -> Any:
-    graph = captured_graph(request)
-    for node in graph.nodes:
-        if (text := shape_text(node)) is not None:
-            node.meta["tensor_meta"] = text
-    draw_graph(graph, request["picture"])  # type: ignore[arg-type]  # of torch.fx, in one language
-    print(f"wrote {request['picture']}: {len(graph.nodes)} nodes")
-    return None
+def draw(request: dict[str, Any]) -> Answer:
+    return drawn(captured_graph(request), request["picture"])
 
 
-def optimize(request: dict[str, Any]) -> Any:
+def optimize(request: dict[str, Any]) -> Answer:
     torch.set_num_threads(request["threads"])
     example = load(request)
     model = example.model.train(request["train"])
     optimizer = fx.GraphOptimizer(
         model, example.inputs, passes_of(request["passes"], ForwardSemantics(not request["train"])),
-        device=request["device"],
+        device=request["device"], rounds=request["rounds"],
     )  # fmt: skip
     optimizer.optimize()
     report, comparison = optimizer.report(), optimizer.benchmark()
-    if request["json"]:
-        return {"report": report.to_dict(), "comparison": comparison.to_dict()}
-    print(f"{report}\n\n{comparison}")
-    return None
+    changed = "".join(f"{diffs(r)}\n" for r in report.results.values()) if request["diff"] else ""
+    return Answer(
+        text=lambda: f"{changed}{report}\n\n{comparison}",
+        value=lambda: {"report": report.to_dict(), "comparison": comparison.to_dict()},
+    )
 
 
-def profile(request: dict[str, Any]) -> Any:
+def profile(request: dict[str, Any]) -> Answer:
     example = load(request)
     step = _step(example, request["optimizer"])
     found = fx.GraphProfiler(step, title=f"{request['model']}, {request['optimizer']}").run()
     if request["report"]:
         found.write(request["report"])
-    if request["json"]:
-        return found.to_dict()
-    print(found.table(request["limit"]))
-    return None
+    return Answer(text=lambda: found.table(request["limit"]), value=found.to_dict)
 
 
-def checkpoint(request: dict[str, Any]) -> Any:
+def checkpoint(request: dict[str, Any]) -> Answer:
     budget = parse_budget(request["budget"])  # before the model is built
     example = load(request)
     model = fx.checkpoint(example.model, example.batch, budget)
     plan = model.compiled(example.batch)
-    if request["json"]:
-        return plan.to_dict()
-    print(plan)
-    return None
+    return Answer(text=lambda: str(plan), value=plan.to_dict)
 
 
-def compile_(request: dict[str, Any]) -> Any:
+def compile_(request: dict[str, Any]) -> Answer:
     import tinytorch
 
     known = torch._dynamo.list_backends(None)
@@ -194,24 +177,24 @@ def compile_(request: dict[str, Any]) -> Any:
         from tinytorch.fx.dynamo import last_report
 
         report = str(last_report())
-    if request["json"]:
-        return {
+    later = format_seconds(timings["compiled"].median)
+    return Answer(
+        text=lambda: (
+            f"{report}\nfirst call {format_seconds(first)}, later {later}; "
+            f"eager / compiled {speed:.2f}"
+        ),
+        value=lambda: {
             "first_s": first, "eager_s": timings["eager"].median,
             "compiled_s": timings["compiled"].median, "ratio": speed, "report": report,
-        }  # fmt: skip
-    print(report)
-    later = format_seconds(timings["compiled"].median)
-    print(f"first call {format_seconds(first)}, later {later}; eager / compiled {speed:.2f}")
-    return None
+        },
+    )  # fmt: skip
 
 
 COMMANDS = {
-    "diagnose": diagnose, "trace": trace, "draw": draw, "optimize": optimize, "profile": profile,
+    "diagnose": diagnose, "show": show, "draw": draw, "optimize": optimize, "profile": profile,
     "checkpoint": checkpoint, "compile": compile_,
 }  # fmt: skip
 
-
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of PyTorch's own parts among each other
-    wanted = json.loads(sys.argv[1])
-    sys.exit(answer(lambda: COMMANDS[wanted["command"]](wanted)))
+    sys.exit(serve(COMMANDS))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,12 @@ from tinytorch.graph import (
     TracedFunction,
     trace,
 )
-from tinytorch.graph.draw import draw as draw_graph
-from tinytorch.graph.ir import Graph, map_arg, target_name
 from tinytorch.graph.memory import plot_memory, timeline
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.semantics import TINYTORCH
 from tinytorch.graph.text import format_table
 from tinytorch.tensor import Tensor
-from tito.child import RequestError, answer, attribute, passes_of
+from tito.child import Answer, RequestError, attribute, describe, diffs, drawn, passes_of, serve
 
 WARM_UP_RUNS = 3
 
@@ -68,57 +67,65 @@ def current_inputs(traced: TracedFunction, arguments: tuple[Any, ...]) -> list[A
     return [binding.read(leaves) for binding in traced.signature.inputs]
 
 
+def traced_call(request: dict[str, Any]) -> tuple[TracedFunction, tuple[Any, ...]]:
+    """What is asked for, traced, and its arguments."""
+    function, module = attribute(request["file"], request["name"])
+    arguments = make_inputs(module, request["inputs"])
+    return trace(function, *arguments, decompose=request.get("decompose", True)), arguments
+
+
+def profiled(request: dict[str, Any]) -> tuple[TracedFunction, Profiler]:
+    """What is asked for, and its times, on the backend that is asked for."""
+    traced, arguments = traced_call(request)
+    profiler = Profiler(traced.graph)
+    with tinytorch.using_backend(request["backend"]):
+        inputs = current_inputs(traced, arguments)
+        for _ in range(WARM_UP_RUNS):
+            profiler.run(*inputs)
+    return traced, profiler
+
+
 # -- the commands ----------------------------------------------------------------------------------
 
 
-def show(traced: TracedFunction, arguments: Any, request: dict[str, Any]) -> Any:
-    if request["json"]:
-        return describe(traced.graph)
-    print(format_table(traced.graph) if request["table"] else traced.graph)
-    return None
+def show(request: dict[str, Any]) -> Answer:
+    graph = traced_call(request)[0].graph
+    return Answer(
+        text=lambda: format_table(graph) if request["table"] else str(graph),
+        value=lambda: describe(graph),
+    )
 
 
-def describe(graph: Graph) -> list[dict[str, Any]]:
-    """The nodes in words that JSON has."""
-    nodes = []
-    for node in graph.nodes:
-        meta = node.meta.get("tensor_meta")
-        nodes.append(
-            {
-                "name": node.name,
-                "op": node.op,
-                "target": target_name(node.target),
-                "args": str(map_arg(node.args, lambda n: n.name)),
-                "kwargs": {key: str(value) for key, value in node.kwargs.items()},
-                "meta": None if meta is None else str(meta),
-                "phase": node.meta.get("phase", "forward"),
-                "line": node.stack_trace,
-            }
-        )
-    return nodes
-
-
-def run(traced: TracedFunction, arguments: Any, request: dict[str, Any]) -> Any:
+def run(request: dict[str, Any]) -> Answer:
+    traced, arguments = traced_call(request)
     if request["reference"]:
         runner: Interpreter = BackendChecker(traced.graph, request["backend"], request["reference"])
     else:
         runner = (NanFinder if request["find_nan"] else Interpreter)(traced.graph)
     with tinytorch.using_backend(request["backend"]):
         results = runner.run(*current_inputs(traced, arguments))
-    if request["json"]:
-        return [{"meta": str(r.meta), "values": r.detach().numpy().tolist()} for r in results]
-    for i, result in enumerate(results):
-        print(f"result {i}: {result.meta}\n{result.detach()}")
-    if request["reference"]:
-        print(f"every node agrees on {request['backend']} and {request['reference']}")
-    return None
+
+    def text() -> str:
+        lines = [f"result {i}: {r.meta}\n{r.detach()}" for i, r in enumerate(results)]
+        if request["reference"]:
+            lines.append(f"every node agrees on {request['backend']} and {request['reference']}")
+        return "\n".join(lines)
+
+    return Answer(
+        text=text,
+        value=lambda: [
+            {"meta": str(r.meta), "values": r.detach().numpy().tolist()} for r in results
+        ],
+    )
 
 
-def optimize(traced: TracedFunction, arguments: Any, request: dict[str, Any]) -> Any:
+def optimize(request: dict[str, Any]) -> Answer:
+    traced, _ = traced_call(request)
     manager = PassManager(passes_of(request["passes"], TINYTORCH) or (), rounds=request["rounds"])
     graph, report = manager.run(traced.graph)
-    if request["json"]:
-        return {
+    return Answer(
+        text=lambda: f"{diffs(report.results) if request['diff'] else report}\n{graph}",
+        value=lambda: {
             "passes": [
                 {
                     "name": r.name, "changed": r.changed, "error": r.error, "seconds": r.seconds,
@@ -129,64 +136,46 @@ def optimize(traced: TracedFunction, arguments: Any, request: dict[str, Any]) ->
             "nodes_before": len(traced.graph.nodes),
             "nodes_after": len(graph.nodes),
             "graph": str(graph),
-        }  # fmt: skip
-    if request["diff"]:
-        for result in report.results:
-            if result.changed or result.error:
-                print(f"{result}\n{result.diff()}\n")
-    else:
-        print(report)
-    print(graph)
-    return None
+        },
+    )  # fmt: skip
 
 
-def profile(traced: TracedFunction, arguments: Any, request: dict[str, Any]) -> Any:
-    profiler = Profiler(traced.graph)
-    with tinytorch.using_backend(request["backend"]):
-        inputs = current_inputs(traced, arguments)
-        for _ in range(WARM_UP_RUNS):
-            profiler.run(*inputs)
-    if request["plot"]:
-        plot_memory({request["name"]: timeline(traced.graph)}, request["plot"])
-    if request["json"]:
-        return [
-            {
-                "node": p.node.name, "seconds": p.seconds, "flops": p.flops, "bytes": p.bytes,
-                "live_bytes": p.live,
-            }
-            for p in profiler.profiles
-        ]  # fmt: skip
-    print(profiler.table(request["limit"]))
-    total = sum(p.seconds for p in profiler.profiles)
-    print(f"all {len(profiler.profiles)} nodes: {total * 1e6:.1f} us\n{timeline(traced.graph)}")
-    return None
+def profile(request: dict[str, Any]) -> Answer:
+    traced, profiler = profiled(request)
+    rows = [
+        {
+            "node": p.node.name, "seconds": p.seconds, "flops": p.flops, "bytes": p.bytes,
+            "live_bytes": p.live,
+        }
+        for p in profiler.profiles
+    ]  # fmt: skip
+    if request["report"]:
+        path = Path(request["report"])
+        if path.suffix == ".json":
+            path.write_text(json.dumps(rows))
+        else:
+            plot_memory({request["name"]: timeline(traced.graph)}, path)
+    total = sum(p.seconds for p in profiler.profiles) * 1e6
+    return Answer(
+        text=lambda: (
+            f"{profiler.table(request['limit'])}\nall {len(rows)} nodes: {total:.1f} us\n"
+            f"{timeline(traced.graph)}"
+        ),
+        value=lambda: rows,
+    )
 
 
-def draw(traced: TracedFunction, arguments: Any, request: dict[str, Any]) -> Any:
+def draw(request: dict[str, Any]) -> Answer:
     seconds = None
     if request["by"] == "time":
-        profiler = Profiler(traced.graph)
-        with tinytorch.using_backend(request["backend"]):
-            inputs = current_inputs(traced, arguments)
-            for _ in range(WARM_UP_RUNS):
-                profiler.run(*inputs)
+        traced, profiler = profiled(request)
         seconds = {p.node: p.seconds for p in profiler.profiles}
-    draw_graph(traced.graph, request["picture"], seconds)
-    print(f"wrote {request['picture']}: {len(traced.graph.nodes)} nodes")
-    return None
+    else:
+        traced, _ = traced_call(request)
+    return drawn(traced.graph, request["picture"], seconds)
 
 
 COMMANDS = {f.__name__: f for f in (show, run, optimize, profile, draw)}
 
-
-def run_command(request: dict[str, Any]) -> Any:
-    """Trace what is asked for, and do with it what is asked."""
-    function, module = attribute(request["file"], request["name"])
-    arguments = make_inputs(module, request["inputs"])
-    traced = trace(function, *arguments, decompose=request.get("decompose", True))
-    return COMMANDS[request["command"]](traced, arguments, request)
-
-
 if __name__ == "__main__":
-    wanted = json.loads(sys.argv[1])
-    sys.exit(answer(lambda: run_command(wanted), FloatingPointError))
+    sys.exit(serve(COMMANDS, FloatingPointError))

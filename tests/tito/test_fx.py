@@ -4,8 +4,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from tests.system_tools import require_tool
@@ -45,8 +47,8 @@ def tito(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_trace_prints_the_whole_training_step(factory: str) -> None:
-    shown = tito("trace", factory, "--kind", "step", "--optimizer", "sgd")
+def test_show_prints_the_whole_training_step(factory: str) -> None:
+    shown = tito("show", factory, "--kind", "step", "--optimizer", "sgd")
     assert shown.returncode == 0, shown.stderr
     assert " : float32[2, 6] = placeholder " in shown.stdout
     assert "# backward" in shown.stdout and "# optimizer" in shown.stdout
@@ -62,6 +64,9 @@ def test_every_command_works_on_a_users_own_model(factory: str, tmp_path: Path) 
     assert "<svg" in (tmp_path / "net.svg").read_text()
     found = json.loads(tito("diagnose", factory, "--json").stdout)["diagnosis"]
     assert {"export", "make_fx"} <= {verdict["tracer"] for verdict in found["verdicts"]}
+    table = tito("show", factory, "--table").stdout.splitlines()
+    assert table[0].split() == ["op", "name", "target", "args", "kwargs"]
+    assert len(table) == len(nodes) + 1
     report = json.loads(tito("optimize", factory, "--json").stdout)
     assert report["report"]["passes"]
     page = tmp_path / "profile.html"
@@ -148,8 +153,34 @@ NoPass = 3
 def test_a_pass_of_the_users_own_file_runs(factory: str, tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN_PASS)
-    found = tito("optimize", factory, "--passes", f"cse,{file}:Nothing", "--json")
+    found = tito("optimize", factory, "--passes", f"cse,{file}:Nothing", "--json", "--verbose")
     assert found.returncode == 0, found.stderr
     assert "nothing" in {p["name"] for p in json.loads(found.stdout)["report"]["passes"]}
     wrong = tito("optimize", factory, "--passes", f"{file}:NoPass")
     assert wrong.returncode == 1 and "NoPass of" in wrong.stderr and "is no pass" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_graph_and_fx_have_one_set_of_verbs_and_options() -> None:
+    groups = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    graph, fx = groups["graph"].commands, groups["fx"].commands
+    common = {"show", "draw", "optimize", "profile"}
+    assert graph.keys() & fx.keys() == common and fx["trace"].hidden
+    meanings: dict[str, set[Any]] = {}
+    for command in (*graph.values(), *fx.values()):
+        assert command.hidden or "Example" in command.epilog
+        for option in command.params:
+            for name in option.opts:
+                if name.startswith("--") and name not in ("--backend", "--report"):
+                    meanings.setdefault(name, set()).add(option.help)
+    # of torch.compile there are other backends, and of PyTorch's profiles more kinds of reports
+    assert [name for name, said in meanings.items() if len(said) > 1] == []
+    shared = {
+        "show": {"--json", "--verbose", "--table"},
+        "draw": {"--json", "--verbose"},
+        "optimize": {"--json", "--verbose", "--passes", "--rounds", "--diff"},
+        "profile": {"--json", "--verbose", "--limit", "--report"},
+    }
+    for verb in common:
+        for command in (graph[verb], fx[verb]):
+            assert shared[verb] <= {name for option in command.params for name in option.opts}

@@ -95,11 +95,13 @@ def test_optimize_reports_each_pass(step: Path) -> None:
 
 def test_profile_measures_every_node_and_draws_the_memory(step: Path, tmp_path: Path) -> None:
     plot = tmp_path / "memory.png"
-    profiled = tito("profile", f"{step}:step", "--plot", str(plot), "--limit", "3")
+    profiled = tito("profile", f"{step}:step", "--report", str(plot), "--limit", "3")
     assert profiled.returncode == 0, profiled.stderr
     assert "live KiB" in profiled.stdout and "\npeak " in profiled.stdout
     assert plot.read_bytes().startswith(b"\x89PNG")
-    rows = json.loads(tito("profile", f"{step}:step", "--json").stdout)
+    report = tmp_path / "profile.json"
+    rows = json.loads(tito("profile", f"{step}:step", "--json", "--report", str(report)).stdout)
+    assert json.loads(report.read_text()) == rows
     assert all(row["seconds"] > 0 for row in rows)
     assert {"node", "seconds", "flops", "bytes", "live_bytes"} == set(rows[0])
 
@@ -136,6 +138,8 @@ def test_mistakes_in_the_request_are_said_in_a_sentence(step: Path, tmp_path: Pa
         result = tito(*arguments)
         assert result.returncode == 1
         assert message in result.stderr and "Traceback" not in result.stderr
+    where = tito("show", f"{step}:stop", "--verbose").stderr
+    assert "Traceback" in where and "has no 'stop'" in where.splitlines()[-1]
     step.write_text("def f(x):\n    return x\n")
     assert "Give the file a function example_inputs()" in tito("show", f"{step}:f").stderr
     picture = runner.invoke(app, ["graph", "draw", f"{step}:f", "net.gif"])
