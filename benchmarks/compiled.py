@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy_models
 import torch
-from peak import multiply_add_peak
+from tinytorch.bench.peak import multiply_add_peak
 from runner import ROUNDS, Case, Result, as_json, measure
 from thread_count import THREADS
 from training import AGREEMENT, LR, STEPS_COMPARED, Step, lenet, mlp, step_of, training_step

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from openblas import CORE_TYPES, OpenBlas
-from peak import memory_bandwidth, multiply_add_peak
+from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
 from roofline import draw
 from runner import ROUNDS, Case, as_json, measure, report
 

@@ -28,6 +28,7 @@ from tito import (
     module,
     status,
 )
+from tito.compete import commands as compete
 from tito.course import commands as course
 from tito.lessons import commands as lessons
 from tito.suggest import SuggestingGroup
@@ -92,6 +93,7 @@ app.command(
     rich_help_panel=MEASURING,
 )(bench.bench)
 app.add_typer(backend.app, name="backend", rich_help_panel=MEASURING)
+app.add_typer(compete.app, name="compete", rich_help_panel=MEASURING)
 app.command(
     epilog="Examples:\n\ntito cache\n\ntito cache warm\n\ntito cache --clear",
     rich_help_panel=MEASURING,

@@ -67,11 +67,13 @@ class Sandbox:
         confined: False runs it as an ordinary child, with limits only.
         visible: files and folders that it can read besides the system and Python.
         scratch_bytes: of each folder that it can write to; they lie in memory.
+        may_fork: False lets it start threads, but no process.
     """
 
     confined: bool = True
     visible: tuple[Path, ...] = ()
     scratch_bytes: int = SCRATCH_BYTES
+    may_fork: bool = True
 
     @property
     def level(self) -> str:
@@ -79,7 +81,7 @@ class Sandbox:
         if not self.confined:
             return "none: limits on single processes only"
         user = "a user of its own" if os.geteuid() == 0 else "a user namespace"
-        calls = "filtered" if syscalls.program() else "not filtered"
+        calls = "filtered" if self._calls() else "not filtered"
         return f"bubblewrap: {user}, no network, read-only system, system calls {calls}"
 
     def start(
@@ -91,6 +93,7 @@ class Sandbox:
         over: Mapping[Path, Path] | None = None,
         cwd: Path | None = None,
         stderr: IO[bytes] | None = None,
+        keep: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
         """Start a command inside, with pipes to its stdin and stdout.
 
@@ -101,12 +104,14 @@ class Sandbox:
             over: what it finds in place of visible files: their path to a file of ours. Where it is
                 not confined, it finds the files themselves.
             cwd: where it starts if it is not confined, and has no home.
+            keep: open file descriptors that it inherits.
 
         Raises:
             NoSandboxError: there is none here.
         """
         if not self.confined:
-            return self._start(limited(command, bounds), stderr, cwd=cwd, env=_unconfined())
+            own = limited(command, bounds)
+            return self._start(own, stderr, keep=keep, cwd=cwd, env=_unconfined())
         reason = unavailable()
         if reason is not None:
             raise NoSandboxError(reason)
@@ -117,14 +122,17 @@ class Sandbox:
             *limited(command, bounds),
         ]
         bwrap = [*_limited_bwrap(bounds), "bwrap"]
-        calls = syscalls.program()
+        calls = self._calls()
         if calls is None:
-            return self._start([*bwrap, *arguments], stderr, env=BARE)
+            return self._start([*bwrap, *arguments], stderr, keep=keep, env=BARE)
         with tempfile.TemporaryFile() as program:
             program.write(calls)
             program.seek(0)
             filtered = [*bwrap, "--seccomp", str(program.fileno()), *arguments]
-            return self._start(filtered, stderr, keep=(program.fileno(),), env=BARE)
+            return self._start(filtered, stderr, keep=(*keep, program.fileno()), env=BARE)
+
+    def _calls(self) -> bytes | None:
+        return syscalls.program(may_fork=self.may_fork)
 
     def _start(
         self,

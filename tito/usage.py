@@ -28,7 +28,7 @@ class Usage:
 def usage(pid: int) -> Usage:
     """The use of process `pid` and its descendants; all zero once it is gone."""
     ticks = pages = count = 0
-    for each in _tree(pid):
+    for each in tree(pid):
         try:
             text = Path(f"/proc/{each}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -40,7 +40,8 @@ def usage(pid: int) -> Usage:
     return Usage(ticks / TICKS, pages * PAGE_BYTES, count)
 
 
-def _tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[int]:
+    """A process and its descendants, each after its parent."""
     found = [pid]
     for each in found:  # grows while it is walked
         try:

@@ -78,3 +78,22 @@ def test_sockets_are_of_a_few_families(machine: str, architecture: int, socket: 
         assert verdict(program, socket, architecture, flags=family) == ALLOW
     for family in (0, packet, bluetooth, vsock):
         assert verdict(program, socket, architecture, flags=family) == refused(errno.EAFNOSUPPORT)
+
+
+@pytest.mark.parametrize(
+    ("machine", "architecture", "clone", "forks"),
+    [("x86_64", X86, 56, (57, 58)), ("aarch64", ARM, 220, ())],
+)
+def test_threads_without_processes(
+    machine: str, architecture: int, clone: int, forks: tuple[int, ...]
+) -> None:
+    program, strict = syscalls.program(machine), syscalls.program(machine, may_fork=False)
+    assert program is not None and strict is not None
+    thread, process = syscalls.A_THREAD | 0x3D0F00, 0x11
+    for each, may_fork in ((program, ALLOW), (strict, refused(errno.EPERM))):
+        assert verdict(each, clone, architecture, flags=thread) == ALLOW
+        assert verdict(each, clone, architecture, flags=process) == may_fork
+        for fork in forks:
+            assert verdict(each, fork, architecture) == may_fork
+    new_user = verdict(strict, clone, architecture, flags=syscalls.NEW_USER_NAMESPACE | thread)
+    assert new_user == refused(errno.EPERM)

@@ -1,0 +1,111 @@
+"""Checks, places in memory, tables: what needs no second process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from tito.compete.check import difference
+from tito.compete.event import EventError, list_events, load_event
+from tito.compete.match import Launch
+from tito.compete.memory import ALIGNMENT, Arena, place
+from tito.compete.result import summarize
+
+
+@pytest.mark.parametrize("name", list_events())
+def test_a_reference_is_within_its_own_bound_and_precise(name: str) -> None:
+    """NumPy in float32 is right; the same a little off is not."""
+    event = load_event(name)
+    from tinytorch.backends import find_backend
+
+    draw = np.random.default_rng(3)
+    backend: Any = find_backend("numpy")
+    for case in event.cases:
+        problem = event.task.make(draw, case)
+        expected = event.task.reference(problem.inputs, problem.parameters)
+        found = event.task.call(backend, problem.inputs, problem.parameters)
+        assert [(f.shape, f.dtype) for f in found] == [(s, np.dtype(d)) for s, d in problem.outputs]
+        assert difference([np.asarray(f) for f in found], expected) is None
+        coarse = [np.asarray(f) * np.float32(1 + 2**-9) for f in found]  # bfloat16's precision
+        assert difference(coarse, expected) is not None
+
+
+def test_the_worst_element_is_named() -> None:
+    reference, bound = np.zeros((2, 3)), np.full((2, 3), 0.1)
+    found = np.array([[0.05, 0.2, 0], [0, 0, 0.11]], np.float32)
+    worst = difference([found], [(reference, bound)])
+    assert worst is not None and worst.index == (0, 1)
+    assert "output 0 at [0, 1] is 0.2" in str(worst)
+    for bad in (np.nan, np.inf):
+        found[1, 0] = bad
+        worst = difference([found], [(reference, bound)])
+        assert worst is not None and worst.index == (1, 0)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 5), min_size=2, max_size=3), st.booleans())))
+def test_arrays_in_shared_memory_do_not_overlap(kinds: list[tuple[list[int], bool]]) -> None:
+    size = 1 << 16
+    descriptor = os.memfd_create("test")
+    try:
+        os.ftruncate(descriptor, size)
+        arena = Arena(descriptor, size)
+        placed = place([(tuple(s), np.dtype("f4"), t) for s, t in kinds], size)
+        views = [arena.view(p) for p in placed]
+        for i, view in enumerate(views):
+            view[...] = i
+        for i, ((shape, _), view) in enumerate(zip(kinds, views, strict=True)):
+            assert view.shape == tuple(shape) and (view == i).all()
+        assert all(p["offset"] % ALIGNMENT == 0 for p in placed)
+    finally:
+        os.close(descriptor)
+
+
+def test_what_does_not_fit_is_said() -> None:
+    with pytest.raises(ValueError, match=r"need 4,000,000 bytes, and the shared memory has 1,000"):
+        place([((1000, 1000), np.dtype("f4"), False)], 1000)
+
+
+def launch(baseline: list[float], mine: list[float]) -> Launch:
+    return Launch(
+        {"numpy": {"a": baseline}, "mine": {"a": mine}},
+        {"a": [1.0] * len(mine)},
+        {"numpy": 0.1, "mine": 2.0},
+    )
+
+
+def test_ratios_are_of_pairs_and_verdicts_of_intervals() -> None:
+    steady = [launch([2.0, 4.0, 8.0], [1.0, 2.0, 4.0]) for _ in range(6)]
+    result = summarize(steady, "numpy")
+    mine = result.scores[1]
+    assert (mine.ratio, mine.low, mine.high) == (2.0, 2.0, 2.0)
+    assert result.verdicts == {"numpy": "ok", "mine": "ok"}
+    shaky = [launch([1.0], [1.0 + 0.1 * i]) for i in range(6)]
+    assert summarize(shaky, "numpy").verdicts["mine"] == "noisy"
+    too_fast = summarize(steady, "numpy", peak=0.1e9)
+    assert too_fast.verdicts["mine"] == "impossible"
+
+
+def test_an_event_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(EventError, match=r"no event 'chess'.*matmul"):
+        load_event("chess")
+    folder = tmp_path / "own"
+    folder.mkdir()
+    good = "title='t'\ndivision='open'\nclock='cpu'\nrounds=1\n[[cases]]\nname='a'\n"
+    limits = "[limits]\ncompile_seconds=1\ncall_seconds=1\nmemory_mib=1\n"
+    for text, said in [
+        ("x", "event.toml"),
+        (good, "does not say 'limits'"),
+        (good.replace("open", "wild") + limits, "it may be kernel or open"),
+        (good + limits, "no task.py beside it"),
+    ]:
+        (folder / "event.toml").write_text(text)
+        with pytest.raises(EventError, match=said):
+            load_event(str(folder))
+    (folder / "task.py").write_text("def make(draw, case): ...\n")
+    with pytest.raises(EventError, match="no function call and no reference"):
+        load_event(str(folder))

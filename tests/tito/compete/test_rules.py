@@ -1,0 +1,98 @@
+"""What the kernel division refuses to read."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tito.compete.entry import MAX_BYTES, EntryError, read_entry
+from tito.compete.event import BUILT_IN, list_events, load_event
+from tito.compete.rules import broken_rules
+
+BROKEN = [
+    "import os",
+    "import scipy.linalg",
+    "import ctypes",
+    "import numpy.linalg",
+    "from numpy import dot as product",
+    "from numpy import *",
+    "from . import helper",
+    "import tinytorch",
+    "from numba.core import cgutils",
+    "from numba import extending",
+    "import numba.extending",
+    "c = a @ b",
+    "a @= b",
+    "c = np.dot(a, b)",
+    "c = a.dot(b)",
+    "c = np.einsum('ij,jk', a, b)",
+    "np.linalg.multi_dot([a, b])",
+    "np.ctypeslib.load_library('blas', '.')",
+    "f = getattr(np, 'd' + 'ot')",
+    "eval('a')",
+    "exec('a = 1')",
+    "open('/etc/passwd')",
+    "__import__('os')",
+    "().__class__.__base__.__subclasses__()",
+    "np.__dict__['dot'](a, b)",
+    "globals()['np']",
+    "numba.misc.os.system('true')",
+    "np.core.multiarray.dot(a, b)",
+    "functools.builtins.open('x')",
+    "f.__globals__['np']",
+    "import operator",
+    "with numba.objmode(): pass",
+    "g = f.__code__.replace()",
+    "np.load('x.npy', allow_pickle=True)",
+]
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_ways_to_a_library_are_refused(code: str) -> None:
+    assert list(broken_rules(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import numpy as np\nfrom numba import njit, prange, types",
+        "class A:\n    def __init__(self):\n        self.buffer = np.empty((3, 4), np.float32)",
+        "c[i, j] += a[i, k] * b[k, j]",
+        "d = {}\nd[a.shape] = np.ascontiguousarray(a.T)",
+    ],
+)
+def test_ordinary_kernels_are_not(code: str) -> None:
+    assert list(broken_rules(ast.parse(code))) == []
+
+
+@pytest.mark.parametrize("name", list_events())
+def test_every_starter_is_an_entry_of_its_event(name: str) -> None:
+    event = load_event(name)
+    entry = read_entry(BUILT_IN / name / "starter.py")
+    assert entry.event == name
+    entry.check_rules(event.division)
+
+
+def test_what_is_no_entry_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    for data, said in [
+        (b"\xff\xfe", "no UTF-8 text"),
+        (b"class A(:", "no Python"),
+        (b"x = 1", "it has none"),
+        (b"class A: pass\nclass B: pass", "it has A, B"),
+        (b"#" * (MAX_BYTES + 1), "at most"),
+        (b"(" * 5000, "no Python"),
+    ]:
+        file.write_bytes(data)
+        with pytest.raises(EntryError, match=said):
+            read_entry(file)
+    with pytest.raises(EntryError, match="cannot be read"):
+        read_entry(tmp_path / "absent.py")
+    file.write_text("import os\nclass A:\n    x = open('a')\n")
+    entry = read_entry(file)
+    assert entry.event is None and len(entry.sha256) == 64
+    entry.check_rules("open")
+    with pytest.raises(EntryError, match=r"line 1: 'os' is not among(.|\n)*line 3: 'open'"):
+        entry.check_rules("kernel")

@@ -1,0 +1,152 @@
+"""An event: a folder with `event.toml` (rules and cases), `task.py` and `starter.py`.
+
+`task.py` has the functions that are different from event to event:
+
+    make(draw, case) -> Problem            a problem of this case: fresh shapes, scales and values
+    call(entry, inputs, parameters)        in the worker: the entry's method on these arrays
+    reference(inputs, parameters)          for each output the float64 result and its bound
+    class Torch                            optional: PyTorch in an entry's place
+
+It comes from who makes the event, and is trusted: the parent imports it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+BUILT_IN = Path(__file__).with_name("events")
+DIVISIONS, CLOCKS = ("kernel", "open"), ("cpu", "wall")
+
+
+class EventError(Exception):
+    """There is no such event, or its files are not in order."""
+
+
+@dataclass
+class Problem:
+    """One call's inputs.
+
+    Attributes:
+        inputs: arrays; one whose memory is transposed is given to the entry in that order.
+        outputs: shape and dtype of each result.
+        parameters: what else the call needs, as JSON.
+        flops: multiplications and additions that any way of computing it needs.
+    """
+
+    inputs: list[Array]
+    outputs: list[tuple[tuple[int, ...], Any]]
+    flops: float
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+class Task(Protocol):
+    """What `task.py` has."""
+
+    def make(self, draw: np.random.Generator, case: dict[str, Any]) -> Problem: ...
+
+    def reference(
+        self, inputs: Sequence[Array], parameters: dict[str, Any]
+    ) -> list[tuple[Array, Array]]: ...
+
+
+@dataclass(frozen=True)
+class Event:
+    """What is measured, and by which rules.
+
+    Attributes:
+        folder: where its files are.
+        title: a line about it.
+        division: "kernel" (own loops: NumPy without BLAS, numba, math) or "open".
+        clock: "cpu" (time of all of the entry's threads) or "wall".
+        cases: each with a name, and what `make` wants to know.
+        rounds: pairs in each launch of each case.
+        compile_seconds, call_seconds: limits of the first calls together, and of one call.
+        memory_bytes: of the entry's process.
+    """
+
+    name: str
+    folder: Path
+    title: str
+    division: str
+    clock: str
+    cases: tuple[dict[str, Any], ...]
+    rounds: int
+    compile_seconds: float
+    call_seconds: float
+    memory_bytes: int
+    task: Any = field(repr=False, compare=False)
+
+    @property
+    def starter(self) -> str:
+        """A file to begin with."""
+        return (self.folder / "starter.py").read_text("utf-8")
+
+
+def list_events() -> list[str]:
+    """Names of the events that come with TinyTorch."""
+    return sorted(p.parent.name for p in BUILT_IN.glob("*/event.toml"))
+
+
+def load_event(name: str) -> Event:
+    """An event by name, or by the path of its folder.
+
+    Raises:
+        EventError: there is none, or its files are not in order; the message says what is missing.
+    """
+    folder = BUILT_IN / name if (BUILT_IN / name / "event.toml").is_file() else Path(name)
+    file = folder / "event.toml"
+    if not file.is_file():
+        known = ", ".join(list_events())
+        raise EventError(f"there is no event {name!r}, and no folder with an event.toml: {known}")
+    try:
+        said = tomllib.loads(file.read_text("utf-8"))
+        event = _event(folder, said)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise EventError(f"{file}: {error}") from None
+    except KeyError as error:
+        raise EventError(f"{file} does not say {error}") from None
+    return event
+
+
+def _event(folder: Path, said: dict[str, Any]) -> Event:
+    for key, allowed in (("division", DIVISIONS), ("clock", CLOCKS)):
+        if said[key] not in allowed:
+            raise ValueError(f"{key} is {said[key]!r}; it may be {' or '.join(allowed)}")
+    names = [case["name"] for case in said["cases"]]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"cases need names of their own, not {names}")
+    limits = said["limits"]
+    return Event(
+        name=folder.resolve().name,
+        folder=folder.resolve(),
+        title=said["title"],
+        division=said["division"],
+        clock=said["clock"],
+        cases=tuple(said["cases"]),
+        rounds=int(said["rounds"]),
+        compile_seconds=float(limits["compile_seconds"]),
+        call_seconds=float(limits["call_seconds"]),
+        memory_bytes=int(limits["memory_mib"]) << 20,
+        task=_task(folder / "task.py"),
+    )
+
+
+def _task(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("event_task", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ValueError(f"there is no {path.name} beside it")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    missing = [n for n in ("make", "call", "reference") if not callable(getattr(module, n, None))]
+    if missing:
+        raise ValueError(f"{path.name} has no function {' and no '.join(missing)}")
+    return module

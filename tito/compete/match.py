@@ -1,0 +1,150 @@
+"""A match: contestants in turn on the same inputs, in launches of fresh processes.
+
+Within a launch every round has inputs of its own, and the order turns round from one to the next
+(A B, B A). Every output is checked. Launches repeat all of it in new processes, because where
+memory happens to lie moves a process's times by several percent.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tito.compete.check import difference
+from tito.compete.event import Array, Event, Problem
+from tito.compete.process import Contestant, Failure, Worker
+
+Times = dict[str, dict[str, list[float]]]  # contestant, case: seconds of each round
+
+
+class Failed(Exception):
+    """A contestant cannot be scored.
+
+    Attributes:
+        contestant: its name.
+        verdict: see `process.Failure`.
+        text: what happened, and in which case.
+    """
+
+    def __init__(self, contestant: str, verdict: str, text: str) -> None:
+        super().__init__(f"{contestant}: {verdict}: {text}")
+        self.contestant, self.verdict, self.text = contestant, verdict, text
+
+
+@dataclass
+class Launch:
+    """What one launch measured.
+
+    Attributes:
+        seconds: of each contestant, in each case, round by round.
+        gflop: of each case, round by round.
+        compile_seconds: wall time of each contestant's first calls.
+    """
+
+    seconds: Times
+    gflop: dict[str, list[float]]
+    compile_seconds: dict[str, float] = field(default_factory=dict)
+
+
+def launches(
+    event: Event,
+    contestants: Sequence[Contestant],
+    count: int,
+    *,
+    seed: int | None = None,
+    confined: bool = True,
+    step: Callable[[], None] = lambda: None,
+) -> Iterator[Launch]:
+    """Measure, launch after launch.
+
+    Args:
+        seed: of shapes and values; by default one that nobody knows.
+        step: called after each round, for a progress bar.
+
+    Raises:
+        Failed: a contestant gave a wrong output, or none.
+    """
+    draw = np.random.default_rng(seed)
+    for _ in range(count):
+        with ExitStack() as stack:
+            yield _launch(event, contestants, draw, confined, step, stack)
+
+
+def _launch(
+    event: Event,
+    contestants: Sequence[Contestant],
+    draw: np.random.Generator,
+    confined: bool,
+    step: Callable[[], None],
+    stack: ExitStack,
+) -> Launch:
+    core = max(os.sched_getaffinity(0)) if event.clock == "cpu" else None
+    workers: dict[str, Worker] = {}
+    names = [c.name for c in contestants]
+    cases = [case["name"] for case in event.cases]
+    launch = Launch({n: {c: [] for c in cases} for n in names}, {c: [] for c in cases})
+    for contestant in contestants:
+        began = time.perf_counter()
+        with _naming(contestant.name, "start"):
+            worker = Worker(contestant, event, confined=confined, core=core)
+        stack.callback(worker.close)
+        workers[contestant.name] = worker
+        for case in event.cases:  # the first call compiles: checked, and not timed
+            left = event.compile_seconds - (time.perf_counter() - began)
+            problem = event.task.make(draw, case)
+            _call(worker, contestant.name, case["name"], problem, _reference(event, problem), left)
+        launch.compile_seconds[contestant.name] = time.perf_counter() - began
+    for case in event.cases:
+        for i in range(event.rounds):
+            problem = event.task.make(draw, case)
+            expected = _reference(event, problem)
+            launch.gflop[case["name"]].append(problem.flops / 1e9)
+            for name in names if i % 2 == 0 else names[::-1]:
+                spent = _call(workers[name], name, case["name"], problem, expected)
+                launch.seconds[name][case["name"]].append(spent)
+            step()
+    return launch
+
+
+def _call(
+    worker: Worker,
+    name: str,
+    case: str,
+    problem: Problem,
+    expected: list[tuple[Array, Array]],
+    seconds: float | None = None,
+) -> float:
+    """Time one call, and check what came of it."""
+    with _naming(name, case):
+        if seconds is not None and seconds <= 0:
+            raise Failure("timeout", "its first calls take longer than compiling may")
+        spent, outputs = worker.measure(problem, seconds)
+        wrong = difference(outputs, expected)
+        if wrong is not None:
+            shapes = ", ".join(str(list(a.shape)) for a in problem.inputs)
+            raise Failure("wrong", f"{wrong} (inputs {shapes})")
+    return spent
+
+
+def _reference(event: Event, problem: Problem) -> list[tuple[Array, Array]]:
+    expected: list[tuple[Array, Array]] = event.task.reference(problem.inputs, problem.parameters)
+    return expected
+
+
+class _naming:
+    """Says of a failure whose it was, and where."""
+
+    def __init__(self, name: str, case: str) -> None:
+        self.name, self.case = name, case
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Failure):
+            raise Failed(self.name, error.verdict, f"{self.case}: {error}") from None

@@ -1,0 +1,276 @@
+"""The parent's side of a worker: it runs while it is measured, and at no other time.
+
+One measured call: the worker is stopped; its inputs are written, and its outputs filled with NaN;
+it goes on until it says that it is done, and is stopped again. Its CPU time is read from outside
+before and after: what any of its threads computes in between counts, and nothing else can happen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tito.compete.event import Array, Event, Problem
+from tito.compete.memory import Arena, place
+from tito.limits import Limits
+from tito.sandbox import Sandbox, for_python
+from tito.usage import tree
+
+BASELINES = ("numpy", "naive", "blocked", "optimized", "torch")
+COMPILED = ("blocked", "optimized")  # whose kernels are kept on disk; an entry's never are
+SHARED_BYTES = 128 << 20
+ANSWER_BYTES, SAID_LETTERS = 20_000, 500
+STOP_SECONDS = 5.0
+PREPARE_SECONDS = 20.0
+CPU_SECONDS = 3600
+OPEN_FILES, FILE_BYTES, THREADS = 256, 256 << 20, 256
+
+
+class Failure(Exception):
+    """How a contestant failed.
+
+    Attributes:
+        verdict: "wrong", "error", "timeout", "memory" or "rule"; "infrastructure" if we did.
+    """
+
+    def __init__(self, verdict: str, text: str) -> None:
+        super().__init__(text)
+        self.verdict = verdict
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Who is measured: an entry's file, or a baseline by name.
+
+    Attributes:
+        name: in tables.
+        entry: the file; None for a baseline.
+        class_name: in that file.
+    """
+
+    name: str
+    entry: Path | None = None
+    class_name: str = ""
+
+
+class Worker:
+    """A contestant in a process of its own.
+
+    Raises:
+        Failure: it did not get ready.
+    """
+
+    def __init__(
+        self,
+        contestant: Contestant,
+        event: Event,
+        *,
+        confined: bool = True,
+        core: int | None = None,
+    ) -> None:
+        self.event = event
+        self.descriptor = os.memfd_create("compete")
+        os.ftruncate(self.descriptor, SHARED_BYTES)
+        self.arena = Arena(self.descriptor, SHARED_BYTES)
+        box: Sandbox = for_python("tinytorch", "tito", confined=confined, may_fork=False)
+        kernels = _kernels() if contestant.name in COMPILED and not contestant.entry else None
+        if kernels is not None:
+            box = replace(box, visible=(*box.visible, kernels))
+        task = event.folder / "task.py"
+        files = {"task.py": task} | ({"entry.py": contestant.entry} if contestant.entry else {})
+        settings = {
+            "memory": self.descriptor, "bytes": SHARED_BYTES, "division": event.division,
+            "baseline": None if contestant.entry else contestant.name,
+            "class": contestant.class_name, "kernels": str(kernels) if kernels else None,
+            "task": "task.py" if confined else str(task),
+            "entry": "entry.py" if confined else str(contestant.entry),
+        }  # fmt: skip
+        self.process = box.start(
+            [sys.executable, "-I", "-m", "tito.compete.worker", json.dumps(settings)],
+            Limits(
+                seconds=event.compile_seconds, cpu_seconds=CPU_SECONDS,
+                memory_bytes=event.memory_bytes, file_bytes=FILE_BYTES, open_files=OPEN_FILES,
+                processes=THREADS if confined else None,
+            ),
+            files=files,
+            keep=(self.descriptor,),
+        )  # fmt: skip
+        try:
+            self._expect(b"p", event.compile_seconds)
+            self.pid = tree(self.process.pid)[-1]
+            if core is not None:
+                os.sched_setaffinity(self.pid, {core})
+            self.stop()
+        except BaseException:
+            self.close()
+            raise
+
+    def measure(self, problem: Problem, seconds: float | None = None) -> tuple[float, list[Array]]:
+        """One call: its time in seconds on the event's clock, and copies of its outputs.
+
+        Raises:
+            Failure: it did not answer as agreed, or not in time.
+        """
+        kinds = [(a.shape, a.dtype, _is_transposed(a)) for a in problem.inputs]
+        kinds += [(shape, np.dtype(dtype), False) for shape, dtype in problem.outputs]
+        placed = place(kinds, SHARED_BYTES)
+        inputs, outputs = placed[: len(problem.inputs)], placed[len(problem.inputs) :]
+        request = {"inputs": inputs, "outputs": outputs, "case": problem.parameters}
+        self._send(json.dumps(request).encode() + b"\n")
+        self.go_on()
+        self._expect(b"p", PREPARE_SECONDS)
+        self.stop()
+        for where, array in zip(inputs, problem.inputs, strict=True):
+            np.copyto(self.arena.view(where), array)
+        for where in outputs:
+            self.arena.view(where).fill(np.nan)
+        self._send(b"g")
+        began = self._clock()
+        self.go_on()
+        try:
+            self._expect(b"d", seconds or self.event.call_seconds)
+        finally:
+            self.stop()
+        spent = self._clock() - began
+        if self._has_more():
+            raise Failure("rule", "it says more than the protocol has: more than one answer")
+        return spent, [self.arena.view(where).copy() for where in outputs]
+
+    def stop(self) -> None:
+        """Stop all of its threads, and wait until they stand."""
+        self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + STOP_SECONDS
+        while not _all_stopped(self.pid):
+            if time.monotonic() > deadline:
+                raise Failure("infrastructure", "the worker could not be stopped")
+
+    def go_on(self) -> None:
+        """Let it run."""
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        for pid in tree(self.process.pid)[::-1]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+        os.close(self.descriptor)
+
+    def _clock(self) -> float:
+        if self.event.clock == "wall":
+            return time.perf_counter()
+        try:  # the process's CPU clock, as pthread_getcpuclockid(3) numbers it
+            return time.clock_gettime_ns((~self.pid << 3) | 2) / 1e9
+        except OSError:
+            raise self._ended() from None
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            raise self._ended() from None
+
+    def _send(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _expect(self, answer: bytes, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        found = self._read(1, deadline)
+        if found == answer:
+            return
+        if found == b"":
+            raise self._ended()
+        if found != b"e":
+            raise Failure("rule", f"it answered {found!r} where the protocol has {answer!r}")
+        said = b""
+        while not said.endswith(b"\n") and len(said) < ANSWER_BYTES:
+            more = self._read(4096, deadline)
+            if not more:
+                break
+            said += more
+        raise _told(said)
+
+    def _read(self, count: int, deadline: float) -> bytes:
+        assert self.process.stdout is not None
+        descriptor = self.process.stdout.fileno()
+        left = max(0.0, deadline - time.monotonic())
+        if not select.select([descriptor], [], [], left)[0]:
+            raise Failure("timeout", "it did not answer within its time")
+        return os.read(descriptor, count)
+
+    def _has_more(self) -> bool:
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
+
+    def _ended(self) -> Failure:
+        code = self.process.wait(timeout=STOP_SECONDS)
+        if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+            return Failure("memory", "the system ended it: most likely for its memory or CPU time")
+        return Failure("error", f"its process ended with code {code} and no answer")
+
+
+def _kernels() -> Path | None:
+    """Where this user's compiled kernels are, to be read; None if there are none."""
+    from tinytorch.files import cache_root
+
+    folder = cache_root()
+    return folder if folder.is_dir() else None
+
+
+def _told(said: bytes) -> Failure:
+    """What a worker says of an error. It may be forged, and is text for the entry's author."""
+    try:
+        told = json.loads(said)
+        kind, text = str(told["error"]), _printable(str(told["text"]))
+    except (ValueError, TypeError, KeyError):
+        return Failure("rule", "its answer is not one of the protocol's")
+    if kind == "MemoryError":
+        return Failure("memory", "it wanted more memory than it has")
+    if kind in ("ImportError", "PermissionError"):
+        return Failure("rule", text)
+    return Failure("error", f"{kind}: {text}")
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey."""
+    return "".join(c for c in text if c.isprintable())[:SAID_LETTERS]
+
+
+def _is_transposed(array: Array) -> bool:
+    return array.ndim >= 2 and not array.flags.c_contiguous and array.mT.flags.c_contiguous
+
+
+def _all_stopped(pid: int) -> bool:
+    """Whether every thread stands: state T in proc(5), or is gone."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except FileNotFoundError:
+        return True
+    for thread in threads:
+        try:
+            text = Path(f"/proc/{pid}/task/{thread}/stat").read_text("utf-8", errors="replace")
+        except OSError:
+            continue
+        if text.rpartition(")")[2].split()[0] not in "TtZX":
+            return False
+    return True

@@ -1,0 +1,106 @@
+"""From samples to a table: ratios to the baseline, their intervals, and a verdict."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tinytorch.bench.paired import bootstrap_interval, geometric_mean, paired_ratios
+from tito.compete.match import Launch
+
+NOISY = 1.03  # upper over lower end of the interval
+SUSPICIOUS = 1.02  # share of the machine's peak that nothing can reach
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contestant in one case, or over all of them.
+
+    Attributes:
+        ratio: how many times as fast as the baseline: the median over launches.
+        low, high: the 95 % interval of it.
+        milliseconds: the median call.
+        gflops: at the median rate; 0 over all cases.
+    """
+
+    name: str
+    case: str
+    ratio: float
+    low: float
+    high: float
+    milliseconds: float
+    gflops: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of a whole match.
+
+    Attributes:
+        baseline: whom ratios are to.
+        rows: a row for each contestant and case.
+        scores: a row for each contestant: the geometric mean over cases.
+        verdicts: "ok", "noisy" or "impossible" of each contestant.
+        compile_seconds: of each, the median over launches.
+    """
+
+    baseline: str
+    rows: tuple[Row, ...]
+    scores: tuple[Row, ...]
+    verdicts: dict[str, str]
+    compile_seconds: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a machine to read."""
+        return asdict(self)
+
+
+def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = None) -> Result:
+    """Ratios of each contestant to the baseline, over launches.
+
+    Args:
+        peak: operations per second that one core can do at most, if it was measured.
+    """
+    rows, scores = [], []
+    verdicts: dict[str, str] = {}
+    for name in launches[0].seconds:
+        own = [_row(launches, name, case, baseline) for case in launches[0].gflop]
+        by_launch = [_score(launch, name, baseline) for launch in launches]
+        low, high = _interval(by_launch)
+        total = statistics.median(by_launch)
+        rows += own
+        scores.append(Row(name, "all", total, low, high, 0.0, 0.0))
+        verdicts[name] = "noisy" if high > NOISY * low else "ok"
+        if peak is not None and max(r.gflops for r in own) * 1e9 > SUSPICIOUS * peak:
+            verdicts[name] = "impossible"
+    compiling = {
+        name: statistics.median(launch.compile_seconds[name] for launch in launches)
+        for name in verdicts
+    }
+    return Result(baseline, tuple(rows), tuple(scores), verdicts, compiling)
+
+
+def _row(launches: Sequence[Launch], name: str, case: str, baseline: str) -> Row:
+    by_launch = [_ratio(launch, name, case, baseline) for launch in launches]
+    seconds = [s for launch in launches for s in launch.seconds[name][case]]
+    work = [g for launch in launches for g in launch.gflop[case]]
+    rate = statistics.median(g / s for g, s in zip(work, seconds, strict=True))
+    low, high = _interval(by_launch)
+    middle = statistics.median(by_launch)
+    return Row(name, case, middle, low, high, 1e3 * statistics.median(seconds), rate)
+
+
+def _ratio(launch: Launch, name: str, case: str, baseline: str) -> float:
+    pairs = paired_ratios(launch.seconds[baseline][case], launch.seconds[name][case])
+    return statistics.median(pairs)
+
+
+def _score(launch: Launch, name: str, baseline: str) -> float:
+    return geometric_mean([_ratio(launch, name, case, baseline) for case in launch.gflop])
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Of one launch nothing is known but itself."""
+    return bootstrap_interval(values) if len(values) > 1 else (values[0], values[0])

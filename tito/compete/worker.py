@@ -1,0 +1,122 @@
+"""Runs inside the sandbox: loads an entry or a baseline, and calls it when it is told to.
+
+    parent: a line of JSON, where inputs and outputs lie     worker: "p", they are mapped
+    parent: "g"                                              worker: "d", outputs are written
+
+A failure is "e" and a line of JSON. All of it may be forged by the entry, which shares this
+process: the parent believes only what it finds in the shared memory.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tito.compete.memory import Arena
+from tito.compete.rules import BLAS, BUILTINS, MODULES
+
+PREPARED, DONE, FAILED = b"p", b"d", b"e"
+MAX_MESSAGE = 4000
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[1])
+    if settings["kernels"]:
+        os.environ["TINYTORCH_CACHE_DIR"] = settings["kernels"]
+    commands = os.fdopen(os.dup(0), "rb", buffering=0)
+    answers = os.dup(1)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    os.dup2(quiet, 0)  # what an entry prints goes nowhere, and it has nothing to read
+    os.dup2(quiet, 1)
+    try:
+        arena = Arena(settings["memory"], settings["bytes"])
+        task = _module("event_task", Path(settings["task"]))
+        entry = _contestant(settings, task)
+        os.write(answers, PREPARED)
+        while line := commands.readline():
+            request = json.loads(line)
+            inputs = [arena.view(p) for p in request["inputs"]]
+            outputs = [arena.view(p) for p in request["outputs"]]
+            os.write(answers, PREPARED)
+            if commands.read(1) != b"g":
+                return
+            for place, found in zip(
+                outputs, task.call(entry, inputs, request["case"]), strict=True
+            ):
+                np.copyto(place, found, casting="no")
+            os.write(answers, DONE)
+    except BaseException as error:  # whatever it is, the parent hears of it
+        said = {"error": type(error).__name__, "text": str(error)[:MAX_MESSAGE]}
+        os.write(answers, FAILED + json.dumps(said).encode() + b"\n")
+
+
+def _contestant(settings: dict[str, Any], task: ModuleType) -> Any:
+    if settings["baseline"]:
+        return _baseline(settings["baseline"], task)
+    if settings["division"] == "kernel":
+        _hide_libraries()
+        entry = _restricted(Path(settings["entry"]))
+    else:
+        entry = vars(_module("entry", Path(settings["entry"])))
+    return entry[settings["class"]]()
+
+
+def _baseline(name: str, task: ModuleType) -> Any:
+    if name == "torch":
+        return task.Torch()
+    from tinytorch.backends import find_backend
+
+    return find_backend(name)
+
+
+def _module(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _restricted(path: Path) -> dict[str, Any]:
+    """Run a file whose imports are held to the list, and that has no other way to modules."""
+
+    def import_(name: str, scope: Any = None, own: Any = None, wanted: Any = (), level: int = 0):  # type: ignore[no-untyped-def]
+        if level or name.partition(".")[0] not in MODULES:
+            raise ImportError(f"{name!r} is not among what may be imported")
+        return __import__(name, scope, own, wanted, level)
+
+    allowed = {k: v for k, v in vars(builtins).items() if k not in BUILTINS}
+    module = ModuleType("entry")
+    sys.modules["entry"] = module  # numba looks functions up by their module
+    scope = vars(module)
+    scope["__builtins__"] = {**allowed, "__import__": import_}
+    scope["__file__"] = str(path)
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    return scope
+
+
+def _hide_libraries() -> None:
+    """Replace NumPy's functions that end in BLAS."""
+
+    def hidden(name: str) -> Any:
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise PermissionError(f"np.{name} is a library's: the kernel division hides it")
+
+        return refuse
+
+    for name in BLAS:
+        if callable(getattr(np, name, None)):
+            setattr(np, name, hidden(name))
+
+
+if __name__ == "__main__":
+    main()
