@@ -89,3 +89,16 @@ def test_open_dimensions_have_no_memory() -> None:
     joint = capture_joint(model, batch, dynamic_dims=(0,))
     with pytest.raises(CaptureError, match="depends on an open dimension"):
         storages(joint.module)
+
+
+def test_new_memory_has_the_layout_that_the_graph_knows_of():
+    """A real run may have shown another than the fake kernel gives; later views count on it."""
+    graph = make_fx(lambda x: x.exp().t().clone(), tracing_mode="fake")(torch.ones(2, 3))
+    made, turned, last = (n for n in graph.graph.nodes if n.op == "call_function")
+    with made.meta["val"].fake_mode:
+        made.meta["val"] = torch.empty_strided((2, 3), (1, 2))
+    last.target, last.args, last.kwargs = torch.ops.aten.view.default, (turned, [6]), {}
+    last.meta.pop("val")
+    found = storages(graph)
+    assert found.values[made].stride() == (1, 2) and found.values[last].shape == (6,)
+    assert found.sizes == [24, 24]  # of the input, and of one that all three values are in

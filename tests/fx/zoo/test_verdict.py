@@ -54,6 +54,13 @@ def test_without_float64_a_tolerance_judges_and_says_so():
     assert judge([whole], [whole + 1], lambda: None).verdict == "WRONG"
 
 
+def test_float64_that_took_another_way_does_not_judge():
+    other = EXACT.flip(0)
+    assert judge([EAGER * 1.5], [EAGER], lambda: [other]).verdict == "WRONG"
+    assert judge([torch.nextafter(EAGER, 0 * EAGER)], [EAGER], lambda: [other]).verdict == "within"
+    assert "no float64" in judge([EAGER + 1e-3], [EAGER], lambda: [EXACT[:9]]).detail
+
+
 def test_our_own_errors_are_refusals_and_others_crash():
     assert of_error(TinyTorchError("not that way")).verdict == "refused"
     assert of_error(KeyError("oops")).verdict == "crash"

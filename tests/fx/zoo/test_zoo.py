@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from tinytorch.fx.zoo import child, runner, stages
 from tinytorch.fx.zoo.__main__ import main
 from tinytorch.fx.zoo.catalogue import SMALL, ZooError, build, catalogue, chosen
-from tinytorch.fx.zoo.child import Limits, run_stage
+from tinytorch.fx.zoo.child import Limits, StageTimeoutError, run_stage, time_limit
 from tinytorch.fx.zoo.page import bad, markdown, refusals, rows, summary
 from tinytorch.fx.zoo.runner import Record, ResultsError, in_child, read, run, versions
 from tinytorch.fx.zoo.subject import Subject
@@ -33,7 +35,8 @@ def test_a_small_architecture_is_captured_as_eager_computes_it(name: str):
 @pytest.mark.slow
 def test_a_sample_of_all_architectures_has_nothing_wrong_and_no_crash(tmp_path: Path):
     names = chosen(catalogue(), sample=25, seed=21)
-    records = run(names, list(stages.STAGES), tmp_path / "zoo.jsonl", Limits())
+    ours = [s for s in stages.STAGES if s not in stages.PEERS]
+    records = run(names, ours, tmp_path / "zoo.jsonl", Limits(), jobs=2)
     assert bad(records.values()) == []
     assert sum(not r.skipped for r in records.values()) >= 15
 
@@ -108,6 +111,50 @@ def test_what_a_stage_raises_is_its_verdict(subject: Subject, monkeypatch: pytes
     assert run_stage(subject, "joint", 0.0).verdict == "timeout"
 
 
+def test_a_limit_counts_the_time_of_this_process_and_no_other():
+    with time_limit(0.1):
+        time.sleep(0.3)
+    with pytest.raises(StageTimeoutError), time_limit(0.1):
+        while True:
+            pass
+
+
+def test_after_a_stage_that_ends_its_process_another_takes_up_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    asked = []
+    sent = {"verdict": "bit-equal", "seconds": 4.0}
+    late = {"verdict": "timeout", "seconds": 5.0}
+
+    def one(name: str, wanted: list[str], limits: Limits) -> list[tuple[str, object]]:
+        asked.append((list(wanted), limits.model_seconds))
+        built: list[tuple[str, object]] = [("model", {"class": "A"})]
+        if "compile" in wanted:
+            return [*built, ("forward", sent), ("compile", late)]
+        return [*built, *((s, sent) for s in wanted)]
+
+    monkeypatch.setattr(runner, "_in_one_child", one)
+    stages = ["forward", "compile", "export", "joint"]
+    found = list(in_child("a", stages, Limits(model_seconds=30.0)))
+    assert asked == [(stages, 30.0), (["export", "joint"], 21.0)]
+    assert [key for key, _ in found] == ["model", *stages]
+    found = dict(in_child("a", stages, Limits(model_seconds=9.0)))
+    assert len(asked) == 3 and found["joint"]["verdict"] == "timeout"  # nothing is left for it
+
+
+def test_several_models_at_a_time_are_all_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def soon(name: str, wanted: list[str], limits: Limits) -> list[tuple[str, object]]:
+        time.sleep(0.02 * (name == "a"))
+        return [("forward", {"verdict": "bit-equal", "seconds": 1.0})]
+
+    monkeypatch.setattr(runner, "in_child", soon)
+    names, told = ["a", "b", "c", "d"], []
+    path = tmp_path / "zoo.jsonl"
+    found = run(names, ["forward"], path, LIMITS, lambda *x: told.append(x[0]), jobs=3)
+    assert list(found) == names and told == [1, 2, 3, 4]
+    assert set(read(path)) == set(names)
+
+
 def test_a_model_without_gradients_has_no_training_stages():
     class Constant(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -116,6 +163,29 @@ def test_a_model_without_gradients_has_no_training_stages():
     subject = Subject("own/constant", Constant(), {"x": torch.ones(2)})
     assert run_stage(subject, "joint", 60.0).verdict == "not applicable"
     assert run_stage(subject, "forward", 60.0).verdict == "bit-equal"
+
+
+class Picky(nn.Module):
+    """Runs in evaluation mode; in training mode it asks NumPy, or does not take short inputs."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__()
+        self.layer, self.least = nn.Linear(4, 4), least
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and len(x) < self.least:
+            raise ValueError(f"`mask_length` has to be smaller than {self.least}")
+        return self.layer(x) * (float(np.random.rand()) if self.training else 1.0)
+
+
+@pytest.mark.parametrize(("least", "why"), [(99, "mask_length"), (2, "other generators")])
+def test_a_model_that_cannot_be_compared_in_training_mode_is_in_evaluation_mode(
+    least: int, why: str
+):
+    subject = Subject("own/picky", Picky(least), {"x": torch.randn(6, 4)})
+    for stage in ("joint", "sgd"):
+        found = run_stage(subject, stage, 60.0)
+        assert found.verdict == "bit-equal" and why in found.facts["in evaluation mode"]
 
 
 def test_names_are_chosen_by_pattern_and_by_seed():

@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from tinytorch.fx.capture.functional import CaptureError
+from tinytorch.fx.capture.layouts import same_layout
 from tinytorch.graph.memory import Lifetime, Timeline, accumulate
 
 
@@ -65,7 +66,7 @@ class _StoragePropagation(torch.fx.Interpreter):
         return self.mode.from_tensor(value) if isinstance(value, Tensor) else value
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        result = super().run_node(n)
+        result = self._as_known(super().run_node(n), n.meta.get("val"))
         held: dict[int, None] = {}
         made = []
         for tensor in tree_leaves(result):
@@ -80,6 +81,24 @@ class _StoragePropagation(torch.fx.Interpreter):
         if n.op in ("placeholder", "get_attr"):
             self.found.external.update(made)
         return result
+
+    def _as_known(self, value: Any, known: Any) -> Any:
+        """New memory in the layout that the graph knows of; a fake kernel may give another."""
+        both = (value, known)
+        if all(isinstance(x, (list, tuple)) for x in both) and len(value) == len(known):
+            return type(value)(map(self._as_known, value, known))
+        if (
+            not isinstance(value, Tensor)
+            or not isinstance(known, Tensor)
+            or value.untyped_storage()._cdata in self.numbers  # a view, of what is in its layout
+            or not all(isinstance(n, int) for n in value.shape)
+            or (value.shape, value.dtype) != (known.shape, known.dtype)
+            or same_layout(value, known)
+        ):
+            return value
+        return torch.empty_strided(
+            value.shape, known.stride(), dtype=value.dtype, device=value.device
+        )
 
     def _number(self, node: torch.fx.Node, storage: torch.UntypedStorage) -> int:
         nbytes = storage.nbytes()

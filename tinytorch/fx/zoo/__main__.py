@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--stage-seconds", type=float, default=Limits.stage_seconds)
     found.add_argument("--model-seconds", type=float, default=Limits.model_seconds)
     found.add_argument("--memory", type=float, default=Limits.memory_bytes / 2**30, metavar="GiB")
+    found.add_argument("--jobs", type=int, default=1, metavar="N", help="so many at a time")
     found.add_argument("--stop-after", type=float, metavar="MINUTES", help="begin no model then")
     found.add_argument("--page", type=Path, help="write the results as this Markdown page")
     found.add_argument("--no-run", action="store_true", help="only look at what --out has")
@@ -102,7 +103,7 @@ def _run(options: argparse.Namespace, names: list[str], stages: list[str]) -> No
             raise _Stop
 
     try:
-        run(names, stages, options.out, limits, progress)
+        run(names, stages, options.out, limits, progress, options.jobs)
     except _Stop:
         print("the time is over; the same command goes on from here", file=sys.stderr)
 

@@ -21,6 +21,7 @@ from tinytorch.fx.zoo.stages import PEERS, STAGES
 from tinytorch.fx.zoo.subject import SEED, Subject, seed
 from tinytorch.fx.zoo.verdict import TIMEOUT, Verdict, of_error, of_peer
 
+OVER = "the time of the model was over before"
 Send = Callable[[str, Any], None]
 
 
@@ -28,8 +29,10 @@ Send = Callable[[str, Any], None]
 class Limits:
     """What a model may take.
 
+    Seconds are of CPU time, so that a verdict does not depend on what else the machine does.
+
     Attributes:
-        stage_seconds: for one stage, of wall time.
+        stage_seconds: for one stage.
         model_seconds: for all of them.
         memory_bytes: of its process.
     """
@@ -45,24 +48,25 @@ class StageTimeoutError(BaseException):
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `StageTimeoutError` in the block when the time is over. In the main thread."""
+    """Raise `StageTimeoutError` in the block when its CPU time is over. In the main thread."""
 
     def stop(*_: Any) -> None:
         raise StageTimeoutError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))  # 0 would be no limit
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-3))  # 0 would be no limit
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def examine(name: str, stages: Sequence[str], limits: Limits, send: Send) -> None:
     """Build a model and put it through stages; `send` gets what is found, stage by stage.
 
-    First "model" with what it is, or "skipped" with why it is left out.
+    First "model" with what it is, or "skipped" with why it is left out. A stage that takes too long
+    is the last one: it was stopped anywhere, and may have left PyTorch in any state.
     """
     warnings.simplefilter("ignore")  # of the models and of PyTorch's own parts
     torch.set_num_threads(1)
@@ -81,18 +85,21 @@ def examine(name: str, stages: Sequence[str], limits: Limits, send: Send) -> Non
         "parameters": sum(p.numel() for p in subject.model.parameters()),
         "inputs": {k: list(v.shape) for k, v in subject.inputs.items()},
     })  # fmt: skip
-    start = time.monotonic()
+    start = time.process_time()
     for stage in stages:
-        left = limits.model_seconds - (time.monotonic() - start)
-        send(stage, run_stage(subject, stage, min(limits.stage_seconds, left)).to_dict())
+        left = limits.model_seconds - (time.process_time() - start)
+        verdict = run_stage(subject, stage, min(limits.stage_seconds, left))
+        send(stage, verdict.to_dict())
+        if verdict.verdict == TIMEOUT:
+            return
         gc.collect()
 
 
 def run_stage(subject: Subject, stage: str, seconds: float) -> Verdict:
     """One stage; whatever is raised becomes a verdict."""
     if seconds <= 0:
-        return Verdict(TIMEOUT, "the time of the model was over before")
-    start = time.perf_counter()
+        return Verdict(TIMEOUT, OVER)
+    start = time.process_time()
     try:
         with time_limit(seconds):
             verdict = STAGES[stage](subject)
@@ -102,7 +109,7 @@ def run_stage(subject: Subject, stage: str, seconds: float) -> Verdict:
         verdict = (of_peer if stage in PEERS else of_error)(error)
     finally:
         subject.reset()
-    verdict.seconds = time.perf_counter() - start
+    verdict.seconds = time.process_time() - start
     return verdict
 
 

@@ -95,8 +95,10 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
         "listed at the end. *Within* means: not equal to the last bit, but with an error against "
         "float64 that is at most four times eager's own (or below 1e-6 of the largest value).", "",
         _table(columns, table), "",
-        f"Checkpointed at half of the activations: in {right} of {measured} models the measured "
-        "peak is within 1 % of the predicted one or below it.", "",
+        "Checkpointed half-way between keeping everything and the lowest peak there is (with a "
+        "batch eight times as large where weights and their gradients take more than all else): in "
+        f"{right} of {measured} models the measured peak is within 1 % of the predicted one or "
+        "below it.", "",
         "## Wrong, or a crash", "",
     ]  # fmt: skip
     wrong = bad(ran)

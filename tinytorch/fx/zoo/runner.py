@@ -9,19 +9,20 @@ from __future__ import annotations
 import json
 import multiprocessing
 import platform
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.zoo import child
-from tinytorch.fx.zoo.child import Limits
+from tinytorch.fx.zoo.child import OVER, Limits
 from tinytorch.fx.zoo.verdict import CRASH, MEMORY, TIMEOUT, Verdict
 
-GRACE_SECONDS = 30.0  # beyond a model's own limit, until its process is killed
+#: Limits are of CPU time; a stage that waits is killed after so many times its limit, and grace.
+SLOWER, GRACE_SECONDS = 10.0, 30.0
 LIBRARIES = ("torch", "transformers", "timm", "torchvision", "numpy")
 PRELOADED = ["tinytorch.fx.zoo.child", "transformers"]
 
@@ -97,8 +98,12 @@ def run(
     path: Path,
     limits: Limits,
     progress: Callable[[int, int, Record], None] = lambda done, of, record: None,
+    jobs: int = 1,
 ) -> dict[str, Record]:
     """Put architectures through stages, and append what is found to a file, model by model.
+
+    Args:
+        jobs: how many models at a time.
 
     Returns:
         The records of `names`, with what the file had before.
@@ -110,16 +115,38 @@ def run(
     path.parent.mkdir(parents=True, exist_ok=True)
     if not records:
         path.write_text(json.dumps({"versions": versions()}) + "\n")
-    for done, name in enumerate(names, 1):
-        record = records.setdefault(name, Record(name))
-        missing = record.lacks(stages)
-        if missing:
+
+    def examined(name: str) -> Record:
+        record = records.get(name) or Record(name)
+        if missing := record.lacks(stages):
             for key, value in in_child(name, missing, limits):
                 _enter(record, key, value)
+        return record
+
+    known = {name for name, record in records.items() if not record.lacks(stages)}
+    for done, record in enumerate(_finished(examined, names, jobs), 1):
+        records[record.name] = record
+        if record.name not in known:
             with path.open("a") as file:
                 file.write(json.dumps(record.to_dict()) + "\n")
         progress(done, len(names), record)
     return {name: records[name] for name in names}
+
+
+def _finished(
+    examined: Callable[[str], Record], names: Sequence[str], jobs: int
+) -> Iterator[Record]:
+    """Records as they come; where the caller stops, no more are begun."""
+    if jobs == 1:
+        yield from map(examined, names)
+        return
+    with ThreadPoolExecutor(jobs) as pool:  # of threads that wait for processes
+        coming = [pool.submit(examined, name) for name in names]
+        try:
+            for future in as_completed(coming):
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _enter(record: Record, key: str, value: Any) -> None:
@@ -132,6 +159,34 @@ def _enter(record: Record, key: str, value: Any) -> None:
 def in_child(name: str, stages: Sequence[str], limits: Limits) -> Iterator[tuple[str, Any]]:
     """What `child.examine` sends, from a process of its own; a stage in which it dies is said so.
 
+    The stages after one that ends its process go on in a new one: what comes first is of no
+    consequence for what comes later.
+    """
+    left = list(stages)
+    seconds, built = limits.model_seconds, False
+    while left:
+        if seconds <= 0:
+            yield from ((s, Verdict(TIMEOUT, OVER).to_dict()) for s in left)
+            return
+        before = list(left)
+        for key, value in _in_one_child(name, left, replace(limits, model_seconds=seconds)):
+            if key == "skipped" and built:  # it was built before
+                yield from ((s, Verdict(CRASH, value).to_dict()) for s in left)
+                return
+            if key in left:
+                left.remove(key)
+                seconds -= value["seconds"]
+            elif key == "skipped":
+                left = []
+            if key != "model" or not built:
+                yield key, value
+            built |= key == "model"
+        assert left != before, "each process ends a stage or says why it cannot begin"
+
+
+def _in_one_child(name: str, stages: Sequence[str], limits: Limits) -> Iterator[tuple[str, Any]]:
+    """As many of the stages as one process reaches.
+
     The processes are forked from one that has imported everything, which takes most of the time.
     """
     context = multiprocessing.get_context("forkserver")
@@ -140,19 +195,18 @@ def in_child(name: str, stages: Sequence[str], limits: Limits) -> Iterator[tuple
     process = context.Process(target=child.main, args=(name, list(stages), limits, theirs))
     process.start()
     theirs.close()
-    deadline = time.monotonic() + limits.model_seconds + limits.stage_seconds + GRACE_SECONDS
+    patience = SLOWER * limits.stage_seconds + GRACE_SECONDS
     left = list(stages)
-    skipped = built = False
+    built = False
     try:
-        while ours.poll(max(0.0, deadline - time.monotonic())):
+        while ours.poll(patience):
             key, value = ours.recv()
             if key == "done":
                 return
-            skipped |= key == "skipped"
-            built |= key == "model"
+            built |= key in ("model", "skipped")
             left = [s for s in left if s != key]
             yield key, value
-        dead = Verdict(TIMEOUT, "its process did not stop in time and was killed")
+        dead = Verdict(TIMEOUT, f"said nothing for {patience:.0f} s and was killed")
     except EOFError:
         process.join()
         dead = _of_exit(process.exitcode or 0)
@@ -160,11 +214,10 @@ def in_child(name: str, stages: Sequence[str], limits: Limits) -> Iterator[tuple
         process.kill()
         process.join()
         ours.close()
-    if not skipped and not built:
+    if not built:
         yield "skipped", f"{dead.detail}, before the model was built"
-    elif not skipped:
-        yield from ((stage, dead.to_dict()) for stage in left[:1])
-        yield from ((s, Verdict(dead.verdict, f"after {left[0]}").to_dict()) for s in left[1:])
+    elif left:
+        yield left[0], dead.to_dict()
 
 
 def _of_exit(code: int) -> Verdict:

@@ -12,7 +12,8 @@ export aot_eager   PyTorch's own, on the same, for comparison
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -29,15 +30,18 @@ from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.fx.convert.to_torch import to_torch
 from tinytorch.fx.models import call, squares_loss, squares_of, tensors_of
 from tinytorch.fx.optimize.optimizer import GraphOptimizer
+from tinytorch.fx.optimize.verify import larger, other_values
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.recompute.checkpointing import checkpoint
 from tinytorch.fx.zoo.subject import Subject, gradients, outputs, seed
-from tinytorch.fx.zoo.verdict import EQUAL, GOOD, NONE, VERDICTS, WRONG, Verdict, judge
+from tinytorch.fx.zoo.verdict import GOOD, NONE, VERDICTS, WRONG, Verdict, judge
 from tinytorch.graph.trace import trace
 
 Stage = Callable[[Subject], Verdict]
 STEPS = 3
 OPTIONS: dict[str, dict[str, Any]] = {"sgd": {"lr": 1e-2, "momentum": 0.9}, "adamw": {"lr": 1e-3}}
+GROWN = 8  # times the batch, where at the batch itself nothing can be saved
+BITES = 0.99  # of the peak with everything kept: what is not lower saves nothing
 PEAK_MARGIN = 4096  # bytes: small tensors that autograd holds beside the graph
 
 Ask = Callable[[nn.Module, Any], list[Tensor | None]]
@@ -48,15 +52,17 @@ def worst(verdicts: list[Verdict]) -> Verdict:
     return max(verdicts, key=lambda v: VERDICTS.index(v.verdict))
 
 
-def like_eager(subject: Subject, module: Any, ask: Ask) -> Verdict:
-    """Ask a module and the model the same, on each batch in turn."""
+def like_eager(
+    subject: Subject, module: Any, ask: Ask, batches: Sequence[Any] | None = None
+) -> Verdict:
+    """Ask a module and the model the same, on each batch in turn; by default two of the subject."""
     found = []
-    for batch in subject.batches[:2]:
+    for batch in subject.batches[:2] if batches is None else batches:
         subject.reset()
         expected = ask(subject.model, batch)
         subject.reset()
         got = ask(module, batch)
-        found.append(judge(got, expected, partial(subject.in_float64, ask, batch)))
+        found.append(judge(got, expected, partial(subject.in_float64, ask, batch, False)))
     return worst(found)
 
 
@@ -74,24 +80,16 @@ def _no_gradients(subject: Subject) -> Verdict | None:
 
 
 def joint(subject: Subject) -> Verdict:
-    """`capture_joint`: in training mode; if dropout keeps float64 from judging, without it too."""
-    return _no_gradients(subject) or _in_both_modes(subject, _joint)
+    """`capture_joint`, in training mode."""
+    return _no_gradients(subject) or _in_training(subject, _joint)
 
 
-def _in_both_modes(subject: Subject, run: Callable[[Subject, bool], Verdict]) -> Verdict:
-    """In training mode; where that is not bit-equal, evaluation mode decides how wrong it is."""
-    if not subject.is_reproducible:
-        found = run(subject, False)
-        found.facts["mode"] = "eval: the training mode asks other generators than torch's"
-        return found
-    first = run(subject, True)
-    if first.verdict in (EQUAL, NONE):
-        return first
-    second = run(subject, False)
-    if second.verdict not in GOOD:
-        return second
-    detail = f"in training mode: {first.detail}"
-    return Verdict(first.verdict if first.verdict != EQUAL else second.verdict, detail)
+def _in_training(subject: Subject, run: Callable[[Subject, bool], Verdict]) -> Verdict:
+    """In training mode, where that can be compared."""
+    found = run(subject, not subject.why_not_training)
+    if subject.why_not_training:
+        found.facts["in evaluation mode"] = subject.why_not_training[:200]
+    return found
 
 
 def _joint(subject: Subject, training: bool) -> Verdict:
@@ -113,31 +111,14 @@ def _joint(subject: Subject, training: bool) -> Verdict:
         subject.reset()
         expected = gradients(subject.model.train(training), batch)
         subject.reset()
-        exact = partial(subject.in_float64, gradients, batch)
-        if training and _drops(subject):
-            exact = partial(_none)
-        found.append(judge(ask(subject.model, batch), expected, exact))  # fmt: skip
+        exact = partial(subject.in_float64, gradients, batch, training)
+        found.append(judge(ask(subject.model, batch), expected, exact))
     return worst(found)
-
-
-def _none() -> None:
-    """No float64 to judge by."""
-
-
-def _drops(subject: Subject) -> bool:
-    """In training mode the result differs from evaluation's: float64 says nothing about it."""
-    subject.reset()
-    calm = outputs(subject.model, subject.inputs)
-    subject.reset()
-    wild = outputs(subject.model.train(), subject.inputs)
-    subject.reset()
-    return any(not torch.equal(a, b) for a, b in zip(calm, wild, strict=True)
-               if a is not None and b is not None and a.shape == b.shape)  # fmt: skip
 
 
 def _step(name: str) -> Stage:
     def stage(subject: Subject) -> Verdict:
-        return _no_gradients(subject) or _in_both_modes(
+        return _no_gradients(subject) or _in_training(
             subject, lambda s, training: _steps(s, name, training)
         )
 
@@ -156,18 +137,12 @@ def _steps(subject: Subject, name: str, training: bool) -> Verdict:
         _, state = step.run(state, batch)
     found = [*state[PARAMETER].values(), *state[BUFFER].values()]
     subject.reset()
-    expected = _eager_steps(subject.model.train(training), name, subject.batches)
-    drops = training and _drops(subject)
-
-    def exact() -> list[Tensor | None] | None:
-        if drops:
-            return None
-        return subject.in_float64(lambda m, b: _eager_steps(m, name, b), subject.batches)
-
-    return judge(found, expected, exact)
+    expected = _eager_steps(subject.model.train(training), subject.batches, name)
+    ask = partial(_eager_steps, name=name)
+    return judge(found, expected, partial(subject.in_float64, ask, subject.batches, training))
 
 
-def _eager_steps(model: nn.Module, name: str, batches: Any) -> list[Tensor | None]:
+def _eager_steps(model: nn.Module, batches: Any, name: str) -> list[Tensor | None]:
     kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[name]
     optimizer = kind(model.parameters(), fused=True, **OPTIONS[name])
     seed()
@@ -242,15 +217,25 @@ def _compiled(backend: str) -> Stage:
 
 
 def checkpointed(subject: Subject) -> Verdict:
-    """`checkpoint` half-way between everything kept and the lowest peak there is."""
+    """`checkpoint` half-way between everything kept and the lowest peak there is.
+
+    Of the ways of choosing what to compute again only the quickest takes part: what is examined are
+    the results, and whether the peak is the predicted one.
+    """
     if (nothing := _no_gradients(subject)) is not None:
         return nothing
     subject.reset()
-    model, batch = subject.model, subject.inputs
-    frontier = checkpoint(model, batch, 1.0, select=squares_of).compiled(batch).frontier
-    whole, lowest = frontier.everything.peak, frontier.plans[0].peak
-    budget = (whole + lowest) // 2
-    made = checkpoint(model, batch, budget, select=squares_of)
+    model = subject.model
+    made_for = partial(checkpoint, model, select=squares_of, strategies=("mutwo",))
+    for batch in (subject.inputs, *_grown(subject)):
+        frontier = made_for(batch, 1.0).compiled(batch).frontier
+        whole, lowest = frontier.everything.peak, frontier.plans[0].peak
+        if lowest <= BITES * whole:
+            break
+    else:
+        return Verdict(NONE, "nothing to save: weights and their gradients take more than all else",
+                       facts={"everything": whole, "lowest": lowest})  # fmt: skip
+    made = made_for(batch, (whole + lowest) // 2)
     plan = made.compiled(batch).plan
 
     def ask(given: Any, batch: Any) -> list[Tensor | None]:
@@ -264,7 +249,7 @@ def checkpointed(subject: Subject) -> Verdict:
         model.zero_grad()
         return [loss.detach(), *found]
 
-    found = like_eager(subject, made, ask)
+    found = like_eager(subject, made, ask, [batch, other_values(batch, 1)])
     subject.reset()
     with MemoryMeter([list(model.parameters()), list(model.buffers()), batch]) as meter:
         made(**batch).backward()
@@ -275,6 +260,16 @@ def checkpointed(subject: Subject) -> Verdict:
         return Verdict(WRONG, f"takes {meter.peak} bytes, and {plan.peak} were predicted",
                        found.facts)  # fmt: skip
     return found
+
+
+def _grown(subject: Subject) -> Iterator[Any]:
+    """A batch that is GROWN times as large, if the model takes it: there activations weigh more."""
+    batch = subject.inputs
+    for _ in range(GROWN.bit_length() - 1):
+        batch = larger(batch, (0,))
+    with suppress(Exception):  # a model may insist on a size
+        outputs(subject.model, batch)
+        yield batch
 
 
 def from_torch_(subject: Subject) -> Verdict:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from tinytorch.fx.models import call, squares_loss, tensors_of
 from tinytorch.fx.optimize.verify import other_values
+from tinytorch.fx.zoo.float64 import doubled, in_float64
 
 SEED = 1
 
@@ -43,17 +43,19 @@ class Subject:
     inputs: dict[str, Any]
 
     def __post_init__(self) -> None:
-        self._state = {k: v.detach().clone() for k, v in self._tensors().items()}
+        self._state = {k: v.detach().clone() for k, v in _tensors(self.model).items()}
 
-    def _tensors(self) -> dict[str, Tensor]:
-        return {**dict(self.model.named_parameters()), **dict(self.model.named_buffers())}
+    def reset(self, model: nn.Module | None = None) -> None:
+        """Put parameters and buffers back, without gradients, in evaluation mode.
 
-    def reset(self) -> None:
-        """Put parameters and buffers back, without gradients, in evaluation mode."""
-        self.model.eval()
-        self.model.zero_grad()
+        Args:
+            model: a copy of the model, by default itself.
+        """
+        model = self.model if model is None else model
+        model.eval()
+        model.zero_grad()
         with torch.no_grad():
-            for name, tensor in self._tensors().items():
+            for name, tensor in _tensors(model).items():
                 tensor.copy_(self._state[name])
 
     @cached_property
@@ -62,54 +64,51 @@ class Subject:
         return [other_values(self.inputs, i) for i in range(3)]
 
     @cached_property
-    def is_reproducible(self) -> bool:
-        """In training mode torch's generator alone decides what the model does."""
+    def why_not_training(self) -> str:
+        """Why training mode cannot be compared; empty where it can."""
         found = []
         for number in (1, 2):
             self.reset()
             seed(SEED)
             np.random.seed(number)
             random.seed(number)
-            found.append(tensors_of(call(self.model.train(), self.inputs)))
-        self.reset()
-        return len(found[0]) == len(found[1]) and all(map(torch.equal, *found))
-
-    def training(self) -> nn.Module:
-        """The model in training mode, if what it does there can be repeated."""
-        return self.model.train(self.is_reproducible)
+            try:
+                found.append(tensors_of(call(self.model.train(), self.inputs)))
+            except Exception as error:  # a model may raise anything
+                return f"it does not run in training mode: {type(error).__name__}: {error}"
+            finally:
+                self.reset()
+        if len(found[0]) == len(found[1]) and all(map(torch.equal, *found)):
+            return ""
+        return "in training mode it asks other generators than torch's"
 
     @cached_property
     def exact(self) -> nn.Module | None:
-        """The model in float64, in evaluation mode; None where there is none."""
+        """The model in float64; None where there is none."""
         self.reset()
         with suppress(Exception):  # a model may insist on float32
             model = copy.deepcopy(self.model).double().eval()
-            with torch.no_grad():
+            with torch.no_grad(), in_float64():
                 results = tensors_of(call(model, doubled(self.inputs)))
             floats = [x for x in results if x.is_floating_point()]
             if all(x.dtype == torch.float64 for x in floats):
                 return model
         return None
 
-    def in_float64(self, ask: Callable[[nn.Module, Any], list[Tensor | None]], batch: Any) -> Any:
+    def in_float64(
+        self, ask: Callable[[nn.Module, Any], list[Tensor | None]], batch: Any, training: bool
+    ) -> list[Tensor | None] | None:
         """What `ask` says of the model in float64; None where there is none."""
         if self.exact is None:
             return None
-        self.exact.load_state_dict(
-            {k: v.double() if v.is_floating_point() else v for k, v in self._state.items()},
-            strict=False,
-        )
-        self.exact.zero_grad()
-        with suppress(Exception):
-            return ask(self.exact, doubled(batch))
+        self.reset(self.exact)
+        with suppress(Exception), in_float64():
+            return ask(self.exact.train(training), doubled(batch))
         return None
 
 
-def doubled(batch: Any) -> Any:
-    """A batch in float64."""
-    return tree_map(
-        lambda x: x.double() if isinstance(x, Tensor) and x.is_floating_point() else x, batch
-    )
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def outputs(model: nn.Module, batch: Any) -> list[Tensor | None]:
