@@ -54,7 +54,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_200,
     "tinytorch/onnx": 1_775,
     "tinytorch/fx": 10_450,
-    "tito": 8_815,
+    "tito": 8_950,
     "tito/compete": 1_340,
 }
 

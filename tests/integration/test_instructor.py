@@ -7,10 +7,7 @@ import html
 import json
 import os
 import re
-import shutil
 import signal
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.integration.submissions import Submission, submissions
-from tests.system_tools import needs_sandbox, require_tool
+from tests.system_tools import needs_sandbox, postgres_server
 from tito import scripts
 from tito.cli import app
 from tito.course import config, export, feedback, grade, pool
@@ -48,45 +45,6 @@ def tito(*arguments: str) -> str:
     result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 0, result.output
     return result.output
-
-
-@pytest.fixture
-def postgres() -> Iterator[str]:
-    """The URL of a database in a server of its own; it refuses root, so root lends a user."""
-    programs = require_tool("initdb").resolve().parent  # it may be a link to the server's folder
-    user = (
-        {"user": "postgres", "group": "postgres", "extra_groups": []} if os.geteuid() == 0 else {}
-    )
-    folder = Path(tempfile.mkdtemp(prefix="tito-postgres-"))  # short: a socket's path is limited
-    folder.chmod(0o777)
-    data = folder / "data"
-    initdb = [programs / "initdb", "-D", data, "-A", "trust", "-U", "tito", "--no-sync"]
-    subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **user)
-    server = subprocess.Popen(
-        [
-            programs / "postgres",
-            "-D",
-            data,
-            "-k",
-            folder,
-            "-F",
-            "-c",
-            "listen_addresses=",
-        ],
-        stderr=subprocess.DEVNULL,
-        cwd=folder,
-        **user,
-    )
-    try:
-        ready = [programs / "pg_isready", "-h", folder, "-t", "1"]
-        for _ in range(100):
-            if subprocess.run(ready, stdout=subprocess.DEVNULL).returncode == 0:
-                break
-        yield f"postgresql+psycopg://tito@/postgres?host={folder}"
-    finally:
-        server.send_signal(signal.SIGINT)
-        server.wait(timeout=60)
-        shutil.rmtree(folder)
 
 
 def prepared(root: Path, lesson: Lesson, db: str = "", brief: bool = False) -> list[Submission]:
@@ -160,6 +118,12 @@ def test_forty_submissions_on_sqlite(tmp_path: Path, lesson: Lesson) -> None:
         assert float(lines[each.student]["score"]) == each.points
         results = root / "gradescope" / assignment / each.student / "results.json"
         assert json.loads(results.read_text("utf-8"))["score"] == each.points
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    with postgres_server() as (url, _):
+        yield url
 
 
 def test_forty_submissions_on_postgresql(tmp_path: Path, lesson: Lesson, postgres: str) -> None:

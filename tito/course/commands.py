@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="Hand out, collect and grade lessons: nbgrader, with a sandbox."
 )
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 INCOMPLETE = 3  # exit code: the machine failed for some submissions; grade again
 
 Where = Annotated[Path, typer.Option("--course", help="The course directory.")]
@@ -33,8 +35,9 @@ Unsafe = Annotated[
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Errors that the user can do something about, as a sentence and exit code 1."""
-    from tito.course.config import CourseError
+    """Errors that the user can do something about, as a sentence and exit code 1; what the machine
+    has done (the database is lost, the disk is full) as a sentence and exit code 3."""
+    from tito.course.config import CourseError, GradebookError
     from tito.course.instrument import InstrumentError
     from tito.course.job import InfrastructureError
     from tito.lessons.model import LessonError
@@ -43,7 +46,8 @@ def _explained() -> Iterator[None]:
         yield
     except (CourseError, InstrumentError, InfrastructureError, LessonError) as error:
         console.errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+        code = INCOMPLETE if isinstance(error, GradebookError) else 1
+        raise typer.Exit(code) from None
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("tito", "tinytorch"):
             raise
@@ -54,6 +58,25 @@ def _explained() -> Iterator[None]:
             soft_wrap=True,
         )
         raise typer.Exit(1) from None
+    except Exception as error:
+        if (sentence := _of_the_machine(error)) is None:
+            raise
+        console.errors.print(sentence, markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(INCOMPLETE) from None
+
+
+def _of_the_machine(error: Exception) -> str | None:
+    """What to say of an error that a lost database or a full disk has made; None for others."""
+    if isinstance(error, OSError) and error.errno in FULL:
+        what = error.filename or "a file"
+        return f"{what} cannot be written: {error.strerror}; make room, then run this again"
+    import sqlalchemy.exc
+
+    lost = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError)
+    if isinstance(error, lost) or getattr(error, "connection_invalidated", False):
+        said = str(error).splitlines()[0]
+        return f"the gradebook's database was lost: {said}; what was graded is kept: run this again"
+    return None
 
 
 def _say(as_json: bool, report: Any, text: str) -> None:
@@ -98,12 +121,19 @@ def generate(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All lessons.")] = False,
     course: Where = Path(),
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Also notebooks in source/ that you have edited: a backup stays."
+        ),
+    ] = False,
     unsafe: Unsafe = False,
     as_json: Json = False,
 ) -> None:
     """Make assignments: the instructor's and the student's notebook of lessons.
 
-    The reference is graded first and has to get full marks.
+    The reference is graded first and has to get full marks. A notebook in source/ that you have
+    edited is kept as it is.
     """
     with _explained():
         from tito.course import generate as step
@@ -113,10 +143,13 @@ def generate(
         wanted = step.lesson_names() if every else list(lessons or ())
         if not wanted:
             raise typer.BadParameter("name a lesson, or give --all")
-        made = [step.generate(here, name, confined=not unsafe) for name in wanted]
+        made = [step.generate(here, name, confined=not unsafe, replace=replace) for name in wanted]
     report = [{**asdict(m), "release": str(m.release)} for m in made]
-    text = "\n".join(f"{m.name}: {m.points:g} points in {m.tests} tests; {m.release}" for m in made)
-    _say(as_json, report, text)
+    lines = []
+    for m in made:
+        lines.append(f"{m.name}: {m.points:g} points in {m.tests} tests; {m.release}")
+        lines += [f"  {note}" for note in m.notes]
+    _say(as_json, report, "\n".join(lines))
 
 
 @app.command(epilog="Example: tito course release 02_tensor --to /srv/share/handouts")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tito.course.job import Budget
 
 CONFIG = "nbgrader_config.py"
+NO_NAME = "default_course"  # nbgrader's, for a course without a name
 STEPS = ("source", "release", "submitted", "autograded", "feedback")
 LOG = logging.getLogger("tito.course")
 TEMPLATE = '''"""Settings of this course, for `tito course` and for nbgrader."""
@@ -65,6 +68,10 @@ class CourseError(Exception):
     """Something about the course is not as it has to be; the text says what to do."""
 
 
+class GradebookError(CourseError):
+    """The database of the gradebook does not answer: run the command again when it does."""
+
+
 @dataclass(frozen=True)
 class Course:
     """A course directory.
@@ -94,6 +101,8 @@ class Course:
         try:
             config = PyFileConfigLoader(CONFIG, path=str(root)).load_config()
             settings = dict(config.get("TinyTorch", {}))
+            if not config.CourseDirectory.get("course_id"):
+                config.CourseDirectory.course_id = NO_NAME  # nbgrader's own tables refer to it
             own = dict(settings.pop("assignments", {}))
             budget = _budget(settings)
             budgets = {name: _budget({**settings, **values}) for name, values in own.items()}
@@ -128,18 +137,31 @@ class Course:
         """nbgrader's gradebook, for a `with`.
 
         Raises:
-            CourseError: the database does not answer.
+            GradebookError: the database does not answer.
         """
         import sqlalchemy
         from nbgrader.api import Gradebook
 
         directory = self.directory()
+        _check_foreign_keys()
         try:
             with quiet():
-                return Gradebook(directory.db_url, directory.course_id or "default_course")
+                return Gradebook(directory.db_url, directory.course_id)
         except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
             said = str(error).splitlines()[0]
-            raise CourseError(f"the gradebook does not answer: {said}") from error
+            raise GradebookError(f"the gradebook does not answer: {said}") from error
+
+
+@cache
+def _check_foreign_keys() -> None:
+    """SQLite holds references between tables only if it is asked to, connection by connection."""
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    @event.listens_for(Engine, "connect")
+    def ask(connection: Any, record: Any) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA foreign_keys = ON")
 
 
 @contextmanager
@@ -178,7 +200,9 @@ def create(root: Path, *, course_id: str = "", db_url: str = "") -> Course:
         raise CourseError(f"there is a course in {root.resolve()} already: {path} exists")
     root.mkdir(parents=True, exist_ok=True)
     database = f"c.CourseDirectory.db_url = {db_url!r}" if db_url else SQLITE
-    text = TEMPLATE.format(course_id=course_id, database=database, stub=STUB, budget=Budget())
+    text = TEMPLATE.format(
+        course_id=course_id or NO_NAME, database=database, stub=STUB, budget=Budget()
+    )
     path.touch(mode=0o600)  # the address of a database may hold a password
     path.write_text(text, encoding="utf-8")
     course = Course.load(root)

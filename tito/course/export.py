@@ -129,6 +129,9 @@ def to_gradescope(course: Course, table: Sequence[Row], to: Path) -> list[Path]:
 
 
 def _results(course: Course, gradebook: Any, row: Row, known: Any) -> dict[str, Any]:
+    """The results of one submission, without how long it took and how it ended: a student's code
+    could choose both by what a hidden test has passed to it.
+    """
     tests = []
     submission = gradebook.find_submission(row.assignment, row.student)
     for notebook in submission.notebooks:
@@ -148,8 +151,7 @@ def _results(course: Course, gradebook: Any, row: Row, known: Any) -> dict[str, 
             )
     return {
         "score": row.score,
-        "execution_time": row.seconds,
-        "output": row.detail,
+        "output": row.detail if row.state == states.UNREADABLE else "",
         "output_format": "text",
         "visibility": "visible",
         "tests": sorted(tests, key=lambda test: str(test["name"])),

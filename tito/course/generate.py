@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +13,41 @@ from tito.course.config import Course, CourseError, quiet
 from tito.course.grade import exam
 from tito.course.key import Key
 
+WRITTEN = ".tito/generated.json"  # in the course directory: what was written to source/
+
 
 @dataclass(frozen=True)
 class Generated:
-    """An assignment that can be handed out."""
+    """An assignment that can be handed out; `notes` say what became of edits in `source/`."""
 
     name: str
     points: float
     tests: int
     release: Path
+    notes: tuple[str, ...] = ()
 
 
-def generate(course: Course, name: str, *, confined: bool = True, check: bool = True) -> Generated:
+def generate(
+    course: Course,
+    name: str,
+    *,
+    confined: bool = True,
+    check: bool = True,
+    replace: bool = False,
+) -> Generated:
     """Make the assignment for a lesson, or for a notebook that lies in `source/` already.
 
     Args:
         name: number, slug or folder of a lesson, or a folder in `source/`.
         check: run the reference, which has to pass its own tests.
+        replace: write the lesson's notebook over one that was edited, which becomes a backup.
 
     Raises:
         CourseError: there is no such lesson, or nbgrader refuses it.
         LessonError: the lesson is not well formed.
         InstrumentError: the reference does not pass.
     """
-    assignment = _write_source(course, name)
+    assignment, notes = _write_source(course, name, replace)
     sources = sorted(course.folder("source", ".", assignment).glob("*.ipynb"))
     keys: list[Key] = (
         [exam(course, p, assignment=assignment, confined=confined).key for p in sources]
@@ -53,13 +67,14 @@ def generate(course: Course, name: str, *, confined: bool = True, check: bool = 
     with course.gradebook() as gradebook:
         points = gradebook.find_assignment(assignment).max_score
     count = sum(len(key.tests) for key in keys)
-    return Generated(assignment, points, count, course.folder("release", ".", assignment))
+    release = course.folder("release", ".", assignment)
+    return Generated(assignment, points, count, release, tuple(notes))
 
 
-def _write_source(course: Course, name: str) -> str:
-    """Build the instructor's notebook of a lesson; the name of the assignment."""
+def _write_source(course: Course, name: str, replace: bool) -> tuple[str, list[str]]:
+    """Build the instructor's notebook of a lesson; the name of the assignment, and what to say."""
     if sorted(course.folder("source", ".", name).glob("*.ipynb")) and not _lesson(name):
-        return name
+        return name, []
     found = _lesson(name)
     if found is None:
         raise CourseError(_no_such(name))
@@ -69,8 +84,52 @@ def _write_source(course: Course, name: str) -> str:
     folder = course.folder("source", ".", lesson.folder)
     folder.mkdir(parents=True, exist_ok=True)
     text = notebook_text(lessons.cells(lesson), student=False)
-    (folder / f"{lesson.folder}.ipynb").write_text(text, encoding="utf-8")
-    return str(lesson.folder)
+    path = folder / f"{lesson.folder}.ipynb"
+    notes: list[str] = []
+    if _edited(course, path, text):
+        if not replace:
+            return str(lesson.folder), [
+                f"{path} was edited and is kept as it is; --replace writes the lesson's over it"
+            ]
+        backup = path.with_suffix(f".{datetime.now(UTC):%Y%m%d-%H%M%S}.backup")
+        path.replace(backup)
+        notes = [f"{path} was edited; that is now {backup.name}"]
+    path.write_text(text, encoding="utf-8")
+    written = course.root / WRITTEN
+    known = _written(written) | {lesson.folder: _meaning(text)}
+    written.parent.mkdir(exist_ok=True)
+    written.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    return str(lesson.folder), notes
+
+
+def _edited(course: Course, path: Path, text: str) -> bool:
+    """The notebook is there, and is neither what was written last nor what would be now."""
+    if not path.is_file():
+        return False
+    now = _meaning(path.read_text(encoding="utf-8"))
+    return now not in (_written(course.root / WRITTEN).get(path.stem), _meaning(text))
+
+
+def _written(path: Path) -> dict[str, str]:
+    """What was written last, by assignment."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _meaning(text: str) -> str:
+    """A digest of the cells; saving in JupyterLab changes layout, outputs and counts only."""
+    try:
+        cells = json.loads(text)["cells"]
+        told = [[c["cell_type"], "".join(c["source"]), c.get("metadata", {})] for c in cells]
+    except (ValueError, KeyError, TypeError):
+        return hashlib.sha256(text.encode()).hexdigest()  # whatever it is, it is not ours
+    for _, _, metadata in told:
+        for kept in ("trusted", "collapsed", "execution", "editable", "slideshow", "scrolled"):
+            metadata.pop(kept, None)
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _lesson(name: str) -> tuple[Any, Any] | None:

@@ -104,6 +104,8 @@ def test_a_batch_with_everything_in_it(course: Course, hand_in: HandIn, tmp_path
     assert half["score"] == 2
     assert [test["status"] for test in half["tests"]] == ["failed", "failed", "passed"]
     assert "-41" not in json.dumps(half)
+    assert "execution_time" not in half  # code that waits for a hidden value would tell it
+    assert half["output"] == ""
 
 
 def test_pictures_are_on_the_page_and_a_page_that_fails_stops_no_other(

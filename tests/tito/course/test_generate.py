@@ -1,0 +1,69 @@
+"""Lessons to `source/`: what an instructor has edited there is theirs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tito.course import generate as step
+from tito.course.config import Course
+
+
+@pytest.fixture
+def course(course_root: Path) -> Course:
+    return Course.load(course_root)
+
+
+def write(course: Course, replace: bool = False) -> tuple[Path, list[str]]:
+    name, notes = step._write_source(course, "setup", replace)
+    return course.root / "source" / name / f"{name}.ipynb", notes
+
+
+def edited(path: Path, new: str) -> str:
+    """Put another first test into the notebook, as JupyterLab would save it."""
+    data = json.loads(path.read_text("utf-8"))
+    cell = next(c for c in data["cells"] if c["metadata"].get("nbgrader", {}).get("grade"))
+    cell["source"] = new
+    text = json.dumps(data, indent=4)
+    path.write_text(text, encoding="utf-8")
+    return text
+
+
+def test_an_edit_is_kept_and_said(course: Course) -> None:
+    path, notes = write(course)
+    assert notes == []
+    text = edited(path, "from tito.checks import equal\nequal(normalize_dim(-1, 2), 1)")
+    again, notes = write(course)
+    assert (again.read_text("utf-8"), len(notes)) == (text, 1)
+    assert "was edited and is kept as it is; --replace" in notes[0]
+
+
+def test_it_is_replaced_on_request_and_a_backup_stays(course: Course) -> None:
+    path, _ = write(course)
+    ours = path.read_text("utf-8")
+    text = edited(path, "pass")
+    _, notes = write(course, replace=True)
+    assert path.read_text("utf-8") == ours
+    (backup,) = path.parent.glob("*.backup")
+    assert backup.read_text("utf-8") == text
+    assert backup.name in notes[0]
+    assert write(course)[1] == []
+
+
+def test_a_newer_lesson_comes_in_where_nothing_was_edited(
+    course: Course, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tito.lessons import notebook
+
+    path, _ = write(course)
+    saved = json.dumps(json.loads(path.read_text("utf-8")), indent=4)
+    path.write_text(saved, encoding="utf-8")  # opened and saved, and nothing else
+    newer = notebook.notebook_text
+    monkeypatch.setattr(
+        notebook, "notebook_text", lambda *a, **k: newer(*a, **k).replace("Setup", "Set up")
+    )
+    path, notes = write(course)
+    assert notes == []
+    assert "Set up" in path.read_text("utf-8")
