@@ -42,12 +42,13 @@ $(DEMO_INSTALLED): pyproject.toml constraints.txt
 demo: $(DEMO_INSTALLED)
 	$(DEMO)
 
+# A file goes to one process: its models and kernels are made once.
 test: $(INSTALLED)
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 # pytest exits with 5 if no test is marked slow.
 slow: $(INSTALLED)
-	$(BIN)/pytest -n $(WORKERS) -m slow || [ $$? -eq 5 ]
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m slow || [ $$? -eq 5 ]
 
 # Without SEED another one each time; it is printed.
 fuzz: $(INSTALLED)

@@ -23,7 +23,7 @@ DIFFERENTIABLE = [op for op in OPS.values() if op.vjps is not None or op.decompo
 ON_THEIR_OWN = ("arange", "uniform")  # compared in test_creation.py and test_random.py
 
 randoms = st.randoms(use_true_random=False)
-sampled = settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+sampled = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(autouse=True)

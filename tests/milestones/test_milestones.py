@@ -42,8 +42,15 @@ FAULTS = [
     ("03_1986_mlp", IDLE_SGD, "2.bias moved"),
     ("03_1986_mlp", WRONG_TANH_GRADIENT, "gradient of 0.weight"),
     (CNN, ONE_EPOCH + IDLE_ADAM, "conv1.weight moved"),
-    (CNN, ONE_EPOCH + NO_FILTER_GRADIENT, "each filter of conv1.weight has a gradient"),
-    (CNN, ONE_EPOCH + SMALL_FILTER_GRADIENT, "gradient of conv2.weight"),
+    pytest.param(
+        CNN,
+        ONE_EPOCH + NO_FILTER_GRADIENT,
+        "each filter of conv1.weight has a gradient",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        CNN, ONE_EPOCH + SMALL_FILTER_GRADIENT, "gradient of conv2.weight", marks=pytest.mark.slow
+    ),
     (CNN, ONE_EPOCH + TURNED_CONVOLUTION, "loss equals NumPy's"),
 ]
 

@@ -26,8 +26,14 @@ def example(name: str, batch: int = 2, seed: int = 0) -> Any:
     return load_model(name, small=True, batch=batch, sequence=8, image=32, seed=seed)
 
 
-@pytest.mark.parametrize("decompose", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "decompose"),
+    [
+        *((name, False) for name in NAMES),
+        ("hf:gpt2", True),
+        *(pytest.param(name, True, marks=pytest.mark.slow) for name in NAMES[:2]),
+    ],
+)
 def test_forward(name: str, decompose: bool):
     e = example(name)
     e.model.eval()
@@ -64,7 +70,7 @@ def gradients(result: Tensor, model: nn.Module, tangent: Tensor | None) -> dict[
         ("hf:bert-base", (), False),
         ("hf:gpt2", (), False),
         pytest.param("hf:resnet152", (0,), False, marks=pytest.mark.slow),
-        ("hf:bert-base", (0,), True),
+        pytest.param("hf:bert-base", (0,), True, marks=pytest.mark.slow),
         pytest.param("hf:gpt2", (0,), True, marks=pytest.mark.slow),
     ],
 )

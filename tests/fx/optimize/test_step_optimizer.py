@@ -59,7 +59,9 @@ def test_same_to_the_last_bit_over_steps(optimizer: str, options: dict[str, Any]
     assert_equal(run(new, copied(state), example.batch), expected)
 
 
-@pytest.mark.parametrize("name", ["hf:resnet152", "hf:bert-base"])
+@pytest.mark.parametrize(
+    "name", ["hf:resnet152", pytest.param("hf:bert-base", marks=pytest.mark.slow)]
+)
 def test_other_models(name: str) -> None:
     example = small(name)
     step = capture_step(example.model, example.batch, "adam", lr=1e-3)

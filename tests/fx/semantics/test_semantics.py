@@ -561,6 +561,7 @@ def test_a_broken_pass_is_rolled_back():
     assert count(graph) == count(module.graph)
 
 
+@pytest.mark.slow
 def test_open_sizes_stay_open():
     e = load_model("hf:gpt2", small=True, sequence=8)
     step = capture_step(e.model, e.batch, "sgd", dynamic_dims=(0,))
