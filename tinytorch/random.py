@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinytorch import ops
 from tinytorch.absent import accepts_device, names_of
-from tinytorch.dispatch import active_modes, apply, live_seed
+from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed
 from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, as_dtype
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
 from tinytorch.functions.elementwise import clip, le
 from tinytorch.functions.publish import METHODS
-from tinytorch.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
 
 _MASK = (1 << 64) - 1
 
@@ -238,7 +240,7 @@ def normal(
     >>> normal(0.0, 1.0, (2, 3)).shape
     (2, 3)
     """
-    tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
+    tensors = [t for t in (mean, std) if is_tensor(t)]
     if tensors:
         size, dtype = np.broadcast_shapes(*(t.shape for t in tensors)), tensors[0].dtype
     elif size is None:
@@ -274,7 +276,8 @@ def multinomial(
     Source, without replacement: P. Efraimidis, P. Spirakis, "Weighted random sampling with a
     reservoir", 2006; the indices of the smallest exponential variates of these rates.
 
-    >>> multinomial(Tensor([0.0, 1.0]), 3, replacement=True)
+    >>> from tinytorch import tensor
+    >>> multinomial(tensor([0.0, 1.0]), 3, replacement=True)
     tensor([1, 1, 1])
     """
     if input.ndim not in (1, 2):
@@ -320,11 +323,10 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     rates = np.asarray(input._concrete("poisson"), np.float64)
     bits = int((generator or default_generator).draw_seed()) & _MASK
     drawn = np.random.default_rng(bits).poisson(rates)
-    return Tensor(np.asarray(drawn, rates.dtype), dtype=input.dtype)
+    return input.new_tensor(np.asarray(drawn, rates.dtype))
 
 
 for _method in (bernoulli, multinomial):
     METHODS[_method.__name__] = _method
-    setattr(Tensor, _method.__name__, _method)
 
 __getattr__ = names_of("torch.random")  # names of PyTorch's that are not here

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tinytorch.autograd.engine import backward as run_backward
 from tinytorch.autograd.function import Function
 from tinytorch.dispatch import is_tensor
+from tinytorch.random import default_generator
 from tinytorch.state import grad_mode
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 class _Checkpoint(Function):
     @staticmethod
     def forward(ctx: Any, function: Callable[..., Tensor], *args: Any) -> Tensor:
-        from tinytorch.random import default_generator
-
         ctx.function, ctx.args = function, args
         ctx.random_state = default_generator.get_state()
         ctx.save_for_backward(*filter(is_tensor, args))
@@ -26,8 +25,6 @@ class _Checkpoint(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        from tinytorch.random import default_generator
-
         state = default_generator.get_state()
         default_generator.set_state(ctx.random_state)
         leaves = [_leaf(a) for a in ctx.args]

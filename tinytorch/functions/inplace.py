@@ -35,10 +35,10 @@ from tinytorch.functions import elementwise, indexing, mathematics, movement, sc
 from tinytorch.functions.publish import publish
 from tinytorch.history import Record, owner_of, write_clock
 from tinytorch.jit.buffers import pool
+from tinytorch.random import Generator, rand, rand_like, randn_like
 from tinytorch.state import StateContext, is_grad_enabled, using_backend
 
 if TYPE_CHECKING:
-    from tinytorch.random import Generator
     from tinytorch.tensor import Tensor
 
 Operand = Any  # a tensor, a NumPy array or a number
@@ -261,8 +261,6 @@ def uniform_(
     x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
     """Random numbers evenly distributed over [low, high); see `tinytorch.rand`."""
-    from tinytorch.random import rand_like
-
     with _initializing():
         return copy_(x, rand_like(x, generator=generator) * (high - low) + low)
 
@@ -271,8 +269,6 @@ def normal_(
     x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
     """Random numbers of a normal distribution; see `tinytorch.randn`."""
-    from tinytorch.random import randn_like
-
     with _initializing():
         return copy_(x, randn_like(x, generator=generator) * std + mean)
 
@@ -284,15 +280,11 @@ def _initializing() -> StateContext:
 
 def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
     """1 with probability p, a number or a tensor that broadcasts, otherwise 0."""
-    from tinytorch.random import rand
-
     return copy_(x, rand(x.shape, generator=generator) < p)
 
 
 def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     """Random numbers of the exponential distribution with this rate: -log(1 - u) / lambd."""
-    from tinytorch.random import rand_like
-
     return copy_(x, elementwise.log1p(-rand_like(x, generator=generator)) / -lambd)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tinytorch.backends.optimized.conv.conv2d import MAKERS, loops_for
 from tinytorch.backends.optimized.conv.conv2d_weight import entries
-from tinytorch.backends.optimized.symbols import REALS, declare
+from tinytorch.backends.optimized.symbols.table import REALS, declare
 from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.jit.library import kernel
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from tinytorch.backends.optimized.rows import embedding
-from tinytorch.backends.optimized.symbols import REALS, SYMBOLS, declare
+from tinytorch.backends.optimized.symbols.table import REALS, SYMBOLS, declare
 from tinytorch.backends.optimized.symbols.views import view
 from tinytorch.jit.library import export
 

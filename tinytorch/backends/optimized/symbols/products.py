@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.gemm.loops import gemm_f32, gemm_f64
-from tinytorch.backends.optimized.symbols import SYMBOLS, declare
+from tinytorch.backends.optimized.symbols.table import SYMBOLS, declare
 from tinytorch.backends.optimized.symbols.views import words
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.rows import cross_entropy, layer_norm, softmax
-from tinytorch.backends.optimized.symbols import REALS, declare, declare_kernel
+from tinytorch.backends.optimized.symbols.table import REALS, declare, declare_kernel
 from tinytorch.backends.optimized.symbols.views import view
 
 

@@ -15,7 +15,7 @@ from tinytorch.backends.optimized.pooling.maximum import (
     max_pool_select,
 )
 from tinytorch.backends.optimized.pooling.pairs import max_pool_2x2, max_pool_backward_2x2
-from tinytorch.backends.optimized.symbols import REALS, declare
+from tinytorch.backends.optimized.symbols.table import REALS, declare
 from tinytorch.backends.optimized.symbols.views import view, words
 
 
