@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from torch._functorch import partitioners
 
 from tests.fx.small import SEMANTICS, ConvNet, joint_of, mlp, problem_of, squares
 from tinytorch.fx.capture.step import capture_step
@@ -13,7 +14,7 @@ from tinytorch.fx.passes.checkpoint import Checkpoint
 from tinytorch.fx.profile.liveness import timeline
 from tinytorch.fx.recompute.checkpointing import CLEANING
 from tinytorch.fx.recompute.frontier import STRATEGIES, Frontier, find_frontier, recompute
-from tinytorch.fx.recompute.mincut import min_cut_partition
+from tinytorch.fx.recompute.mincut import BUDGETS, min_cut_partition, min_cut_plans
 from tinytorch.fx.recompute.mutwo import candidates, greedy_order, greedy_plans
 from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
 from tinytorch.fx.recompute.segment_search import Search, cheapest, segment_plans
@@ -101,6 +102,23 @@ def test_the_combination_is_within_the_budget(share: float) -> None:
     assert problem.simulate(kept).peak <= budget * 1.02  # what spans segments is not modelled
 
 
+def test_what_an_option_does_not_touch_changes_nothing() -> None:
+    problem = problem_of(joint_of(ConvNet(), IMAGES).module)
+    segments, shift = Segments(problem), len(problem.sizes)
+    run = segments.run(0, len(segments))
+    untouched = 0
+    for kept in (frozenset(run.free), frozenset(run.free[::2]), frozenset(run.free[:3])):
+        option = segments.measure(run, kept)
+        for s in run.free:
+            if s not in option.touched and s + shift not in option.touched:
+                untouched += 1
+                other = segments.measure(run, kept ^ {s})
+                assert (other.freed, other.peak, other.cost) == (
+                    option.freed, option.peak, option.cost
+                )  # fmt: skip
+    assert untouched
+
+
 def test_no_combination_for_no_memory(module: torch.fx.GraphModule) -> None:
     segments = Segments(problem_of(module))
     assert cheapest(segments, Search(segments).runs(), 0) is None
@@ -123,6 +141,25 @@ def test_min_cut_is_torchs(module: torch.fx.GraphModule) -> None:
     assert len(returned) == parts.results + len(parts.kept)
     names = {n.name for n in module.graph.nodes}
     assert any(name in names for name in parts.kept)
+
+
+def test_asking_for_all_budgets_at_once_is_asking_for_each(
+    module: torch.fx.GraphModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = problem_of(module)
+    nodes = {n.name: n for n in module.graph.nodes}
+    single = []
+    for budget in BUDGETS:
+        kept = [nodes[name] for name in min_cut_partition(module, budget).kept if name in nodes]
+        single.append(problem.simulate(s for n in kept for s in problem.found.held[n]))
+    cuts = []
+    cut = partitioners.solve_min_cut
+    monkeypatch.setattr(partitioners, "solve_min_cut", lambda *a: cuts.append(a) or cut(*a))
+    together = [problem.simulate(kept) for kept in min_cut_plans(module, problem)]
+    assert [(p.peak, p.cost) for p in together] == [(p.peak, p.cost) for p in single]
+    assert len({p.peak for p in together}) > 1
+    assert len(cuts) <= len(BUDGETS) + 3  # a cut each, and the three that all begin with
+    assert partitioners.choose_saved_values_set.__module__ == partitioners.__name__
 
 
 # -- the frontier ----------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ AOTAutograd", 2022; torch/_functorch/partitioners.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch._functorch.config
 import torch.fx
-from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._functorch import partitioners
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -61,7 +62,7 @@ def min_cut_partition(module: torch.fx.GraphModule, budget: float) -> Partition:
         raise CaptureError("the inputs of the graph have no fake values in meta['val']")
     config: Any = torch._functorch.config
     with config.patch(activation_memory_budget=budget), tracing(TracingContext(mode)):
-        forward, backward = min_cut_rematerialization_partition(
+        forward, backward = partitioners.min_cut_rematerialization_partition(
             joint, inputs, num_fwd_outputs=count, static_lifetime_input_indices=[]
         )
     kept = [n.name for n in results(forward.graph)[count:] if isinstance(n, torch.fx.Node)]
@@ -112,9 +113,44 @@ def _first_call(graph: torch.fx.Graph) -> torch.fx.Node:
 def min_cut_plans(
     module: torch.fx.GraphModule, problem: Problem, budgets: Sequence[float] = BUDGETS
 ) -> Iterator[frozenset[int]]:
-    """What the partitioner keeps at each budget."""
+    """What the partitioner keeps at each budget.
+
+    It partitions once, and is asked for every budget where it chooses: what it does before and
+    after that takes longer than the choice.
+    """
     nodes = {node.name: node for node in module.graph.nodes}
-    for budget in budgets:
-        partition = min_cut_partition(module, budget)
-        kept = [nodes[name] for name in partition.kept if name in nodes]
-        yield frozenset(s for n in kept for s in problem.found.held[n] if s in problem.born)
+    with _choosing(budgets) as chosen:
+        partition = min_cut_partition(module, budgets[0])
+    for kept in chosen or [partition.kept]:  # it chooses nothing where the backward needs nothing
+        held = [problem.found.held[nodes[name]] for name in kept if name in nodes]
+        yield frozenset(s for storages in held for s in storages if s in problem.born)
+
+
+@contextmanager
+def _choosing(budgets: Sequence[float]) -> Iterator[list[list[str]]]:
+    """Let the partitioner choose at all budgets whenever it runs; equal cuts are made once.
+
+    Yields:
+        The names of the nodes that it keeps, by budget; filled when it runs.
+    """
+    found: list[list[str]] = []
+    torchs: Any = partitioners
+    choose, cut = torchs.choose_saved_values_set, torchs.solve_min_cut
+    cuts: dict[Any, Any] = {}
+
+    def choose_all(graph: torch.fx.Graph, info: Any, memory_budget: float = 1) -> Any:
+        chosen = [choose(graph, info, budget) for budget in budgets]
+        found.extend([node.name for node in nodes] for nodes in chosen)
+        return chosen[0]
+
+    def cut_once(graph: torch.fx.Graph, info: Any, options: Any, allowed: Any = ()) -> Any:
+        key = (*vars(options).values(), frozenset(allowed))
+        if key not in cuts:
+            cuts[key] = cut(graph, info, options, allowed or None)
+        return cuts[key]
+
+    torchs.choose_saved_values_set, torchs.solve_min_cut = choose_all, cut_once
+    try:
+        yield found
+    finally:
+        torchs.choose_saved_values_set, torchs.solve_min_cut = choose, cut

@@ -91,12 +91,13 @@ class View(NamedTuple):
     """A part of the backward as `walk` reads it, thousands of times.
 
     Attributes:
-        events: bytes before and during each op, apart from what a plan says, and which of the known
-            storages it reads. Neighbours that read none are one event.
+        events: bytes before and during each op, apart from what a plan says; which of the known
+            storages it reads that are kept in any case, and which that a plan may leave out.
+            Neighbours that read none are one event.
         open: the storages that a plan may leave out, each with the op that computes it again.
     """
 
-    events: list[tuple[int, int, tuple[int, ...]]]
+    events: list[tuple[int, int, tuple[int, ...], tuple[int, ...]]]
     open: dict[int, Again]
 
 
@@ -367,15 +368,17 @@ class Problem:
                     op.cost,
                     op.flops,
                 )
-        events: list[tuple[int, int, tuple[int, ...]]] = []
+        events: list[tuple[int, int, tuple[int, ...], tuple[int, ...]]] = []
         for position, more in zip(positions, outside, strict=True):
             before, during = self.backward_live[position]
             found = self.backward[position].reads
-            reads = tuple(s for s in found if s in known or s in again)
-            if not reads and events and not events[-1][2]:  # nothing happens: the most counts
-                events[-1] = (0, max(during + more, events[-1][1]), ())
+            opened = tuple(s for s in found if s in again)
+            closed_reads = tuple(s for s in found if s in known and s not in again)
+            quiet = not opened and not closed_reads
+            if quiet and events and not any(events[-1][2:]):  # nothing happens: the most counts
+                events[-1] = (0, max(during + more, events[-1][1]), (), ())
             else:
-                events.append((before + more, during + more, reads))
+                events.append((before + more, during + more, closed_reads, opened))
         return View(events, again)
 
     def walk(self, view: View, kept: frozenset[int]) -> Walk:
@@ -386,9 +389,9 @@ class Problem:
         last: dict[int, int] = {}
         again: set[int] = set()
         cost, flops = 0.0, 0
-        for before, during, reads in view.events:
-            for s in reads:
-                if s in kept or s in again or s not in ops:
+        for before, during, reads, opened in view.events:
+            for s in opened:
+                if s in kept or s in again:
                     continue
                 pending = [s]
                 while pending:
@@ -415,7 +418,9 @@ class Problem:
             event = len(live)
             live.append(during)
             for s in reads:
-                last[s if s in kept or s not in ops else s + shift] = event
+                last[s] = event
+            for s in opened:
+                last[s if s in kept else s + shift] = event
         return Walk(live, born, last, cost, flops)
 
     @cached_property

@@ -81,6 +81,7 @@ class Search:
         for kept in self._joined(run):
             consider(kept)
         expanded: set[frozenset[int]] = set()
+        shift = len(self.segments.problem.sizes)
         limit = len(seen) + MOST_FLIPS
         while len(seen) < limit:
             pending = [o for o in front.options if o.kept not in expanded]
@@ -89,7 +90,10 @@ class Search:
             for option in pending:
                 expanded.add(option.kept)
                 for s in run.free:
-                    consider(option.kept ^ {s})
+                    if s in option.touched or s + shift in option.touched:
+                        consider(option.kept ^ {s})
+                    else:  # it would change nothing
+                        seen.add(option.kept ^ {s})
         return front.options
 
     def _joined(self, run: Run) -> Iterator[frozenset[int]]:
@@ -181,5 +185,6 @@ def segment_plans(problem: Problem, levels: int = 96) -> Iterator[frozenset[int]
     whole = problem.simulate(problem.everything).peak
     for level in range(levels, 0, -1):
         kept = cheapest(segments, options, whole * level // levels)
-        if kept is not None:
-            yield kept
+        if kept is None:  # and so for every lower budget
+            return
+        yield kept

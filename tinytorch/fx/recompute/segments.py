@@ -8,8 +8,8 @@ backward, with everything kept elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Set
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import accumulate
 
@@ -31,12 +31,15 @@ class Option:
         freed: bytes less than with everything kept, until the backward comes to the run.
         peak: bytes while the backward is in the run, relative to everything kept at its beginning.
         cost: of what is computed again.
+        touched: keys of `Walk.last`: whether a storage that is not among them is kept changes
+            nothing.
     """
 
     kept: frozenset[int]
     freed: int
     peak: int
     cost: float
+    touched: Set[int] = field(default=frozenset(), compare=False)
 
     def beats(self, other: Option) -> bool:
         """It is at least as good in all respects."""
@@ -233,7 +236,7 @@ class Segments:
             stays = p.kept_in_forward(used, run.ops)
             peak = max(peak, *map(int.__add__, run.forward, stays))
         freed = run.normal - sum(p.sizes[s] for s in used)
-        return Option(kept, freed, peak - run.reference, walk.cost)
+        return Option(kept, freed, peak - run.reference, walk.cost, last.keys())
 
     def structure(self, run: Run) -> Hashable:
         """Equal for runs in which the same choices have the same effect."""
