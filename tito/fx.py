@@ -29,6 +29,7 @@ KINDS = ("forward", "joint", "step")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 LOSSES = ("model", "mean-square")
 REPORTS = (".html", ".csv", ".parquet", ".json", ".trace", ".png", ".svg")
+PLOTS = (".png", ".svg", ".pdf")
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 
 app = typer.Typer(
@@ -200,13 +201,41 @@ def checkpoint(
     ],
     batch: Batch = 2,
     small: Small = False,
+    swap: Annotated[
+        float | None,
+        typer.Option(
+            "--swap",
+            metavar="GB/S",
+            help="Simulate swapping to the host beside it, at this bandwidth.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="With --swap: draw memory over time (.png, .svg, .pdf)."),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--memory-limit", help="A line in the plot, such as 6GiB; by default the budget."
+        ),
+    ] = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Cut a model's training memory by computing activations again; measure what it costs."""
+    if swap is None and (plot is not None or memory_limit is not None):
+        raise typer.BadParameter(
+            "--plot and --memory-limit belong to a simulation: give --swap and a bandwidth in GB/s"
+        )
+    if swap is not None and not swap > 0:
+        raise typer.BadParameter(f"--swap {swap:g}: a bandwidth in GB/s is above 0")
+    if plot is not None:
+        one_of("kind of picture", plot.suffix, PLOTS)
     _ask(
-        "checkpoint", model, budget=budget, batch=batch, small=small, json=as_json, verbose=verbose
-    )
+        "checkpoint", model, budget=budget, batch=batch, small=small, swap=swap,
+        plot=plot and str(plot), memory_limit=memory_limit, json=as_json,
+        verbose=verbose,
+    )  # fmt: skip
 
 
 @app.command("compile", epilog="Example: tito fx compile hf:gpt2 --small --backend tinytorch")

@@ -137,10 +137,26 @@ def profile(request: dict[str, Any]) -> Answer:
 
 def checkpoint(request: dict[str, Any]) -> Answer:
     budget = parse_budget(request["budget"])  # before the model is built
+    limit = memory_limit(request["memory_limit"])
     example = load(request)
+    if request["swap"] is not None:
+        report = fx.simulate_swapping(example.model, example.batch, budget, request["swap"] * 1e9)
+        if request["plot"]:
+            report.plot(request["plot"], limit)
+        return Answer(text=lambda: str(report), value=report.to_dict)
     model = fx.checkpoint(example.model, example.batch, budget)
     plan = model.compiled(example.batch)
     return Answer(text=lambda: str(plan), value=plan.to_dict)
+
+
+def memory_limit(text: str | None) -> int | None:
+    """Bytes, of an option; a fraction has nothing that it is of."""
+    if text is None:
+        return None
+    found = parse_budget(text)
+    if isinstance(found, float):
+        raise RequestError(f"--memory-limit {text}: a limit is in bytes, such as 512MiB")
+    return found
 
 
 def compile_(request: dict[str, Any]) -> Answer:

@@ -75,6 +75,11 @@ def test_every_command_works_on_a_users_own_model(factory: str, tmp_path: Path) 
     assert "<svg" in page.read_text() or "<canvas" in page.read_text()
     saved = tito("checkpoint", factory, "--budget", "1.0")
     assert saved.returncode == 0, saved.stderr
+    swapped = tito("checkpoint", factory, "--budget", "1.0", "--swap", "16", "--json",
+                   "--plot", str(tmp_path / "m.svg"), "--memory-limit", "1MiB")  # fmt: skip
+    assert swapped.returncode == 0, swapped.stderr
+    assert json.loads(swapped.stdout)["bandwidth"] == 16e9
+    assert "limit, 1 MiB" in (tmp_path / "m.svg").read_text()
     speed = json.loads(tito("compile", factory, "--json").stdout)
     assert speed["ratio"] > 0 and "compiled parts" in speed["report"]
 
@@ -88,6 +93,12 @@ def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
         (["profile", "hf:gpt2", "--optimizer", "adan"], "Did you mean"),
         (["profile", "hf:gpt2", "--report", "x.pdf"], "There are: .html, .csv"),
         (["profile", "hf:gpt2", "--loss", "mean"], "There are: model, mean-square"),
+        (["checkpoint", "hf:gpt2", "--budget", "1", "--plot", "a.png"], "give --swap"),
+        (["checkpoint", "hf:gpt2", "--budget", "1", "--swap", "0"], "GB/s is above 0"),
+        (
+            ["checkpoint", "hf:gpt2", "--budget", "1", "--swap", "9", "--plot", "a.gif"],
+            ".png, .svg",
+        ),
     ):
         result = runner.invoke(app, ["fx", *arguments])
         assert result.exit_code == 2
@@ -100,6 +111,8 @@ def test_a_wrong_budget_is_said_in_a_sentence(factory: str) -> None:
         result = tito("checkpoint", factory, "--budget", budget)
         assert result.returncode == 1
         assert said in result.stderr and "Traceback" not in result.stderr
+    result = tito("checkpoint", factory, "--budget", "1.0", "--swap", "1", "--memory-limit", "0.5")
+    assert "--memory-limit 0.5: a limit is in bytes" in result.stderr
 
 
 @pytest.mark.slow

@@ -39,6 +39,8 @@ HOME = {
     "Checkpointed": "recompute.checkpointing",
     "checkpoint": "recompute.checkpointing",
     "RecomputeError": "recompute.problem",
+    "SwapReport": "recompute.swap_report",
+    "simulate_swapping": "recompute.swap_report",
     "GraphOptimizer": "optimize.optimizer",
     "optimize_step": "optimize.step_optimizer",
     "resolve_device": "optimize.devices",

@@ -20,7 +20,12 @@ COLORS = {
 }
 
 
-def _figure(height: float) -> tuple[Any, Any]:
+def figure_of(height: float) -> tuple[Any, Any]:
+    """A matplotlib figure of a height in inches, and its axes.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -46,7 +51,7 @@ def plot_memory(profile: Profile, path: str | Path, limit: int | None = None) ->
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    figure, axes = _figure(4)
+    figure, axes = figure_of(4)
     rows = [[b / 2**20 for b in profile.memory[c]] for c in CATEGORIES]
     axes.stackplot(range(len(profile.nodes)), rows, labels=CATEGORIES,
                    colors=[COLORS[c] for c in CATEGORIES], step="post")  # fmt: skip
@@ -69,7 +74,7 @@ def plot_nodes(profile: Profile, path: str | Path) -> None:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    figure, _ = _figure(6)
+    figure, _ = figure_of(6)
     figure.clear()
     upper, lower = figure.subplots(2, 1, sharex=True)
     ranks = [n.rank for n in profile.nodes]
@@ -92,7 +97,7 @@ def plot_inactive(profile: Profile, path: str | Path) -> None:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    figure, axes = _figure(4)
+    figure, axes = figure_of(4)
     found = profile.activations
     sizes = [a.nbytes / 2**20 for a in found]
     dots = axes.scatter(sizes, [a.inactive_seconds * 1e3 for a in found], s=12,

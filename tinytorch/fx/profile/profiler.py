@@ -108,6 +108,16 @@ class GraphProfiler:
             self.found.external_bytes, meter,
         )  # fmt: skip
 
+    def node_seconds(self, repeats: int = 3) -> dict[Node, float]:
+        """The median time of each call, without anything else that a profile says.
+
+        The first run warms up; its times do not count.
+        """
+        clock = clock_of(self.device)
+        with torch.no_grad():
+            self.module(*self._arguments())
+            return self._node_seconds(clock, repeats)
+
     # -- measuring ---------------------------------------------------------------------------------
 
     def _arguments(self) -> list[Any]:

@@ -129,7 +129,7 @@ class _Step(torch.autograd.Function):
         return (None, *found)
 
 
-class _Selected(nn.Module):
+class Selected(nn.Module):
     """A model of whose result only a part is used."""
 
     def __init__(self, model: nn.Module, select: Callable[[Any], Any]) -> None:
@@ -163,7 +163,7 @@ class Checkpointed(nn.Module):
         self.model = model
         self.budget = parse_budget(budget)
         # not registered as a module again: the names of parameters stay
-        self._traced = [model if select is None else _Selected(model, select)]
+        self._traced = [model if select is None else Selected(model, select)]
         self._passes = list(passes)
         self._strategies = tuple(strategies)
         self._compiled: dict[Hashable, Compiled] = {}
@@ -210,19 +210,7 @@ class Checkpointed(nn.Module):
         return self._compiled[key]
 
     def _compile(self, batch: Batch) -> Compiled:
-        joint = capture_joint(self._traced[0], batch)
-        semantics = TorchSemantics()
-        cleaning, ordering = (
-            [get_pass_by_name(name)(semantics) for name in names] for names in (CLEANING, ORDERING)
-        )
-        for each in (*cleaning, *self._passes, *(cleaning if self._passes else ()), *ordering):
-            each.run(joint.module.graph)
-        joint.module.recompile()
-        written = [s.identifier for s in joint.outputs if s.role == BUFFER]
-        copied = [n for n in joint.module.graph.find_nodes(op="placeholder") if n.name in written]
-        held = sum(n.meta["val"].untyped_storage().nbytes() for n in copied)
-        found = storages(joint.module)
-        problem = Problem(joint.module.graph, found, semantics, held_bytes=held)
+        joint, problem = training_problem(self._traced[0], batch, self._passes)
         with Announced("searching what to compute again") as progress:
             frontier = find_frontier(
                 joint.module, problem, self._strategies, progress=progress, remember=True
@@ -231,6 +219,32 @@ class Checkpointed(nn.Module):
         rewrite(problem, plan)
         joint.module.recompile()
         return Compiled(joint, partition(joint), plan, frontier, problem.total_flops)
+
+
+def training_problem(
+    model: nn.Module, batch: Batch, passes: Sequence[OptimizationPass] = ()
+) -> tuple[JointGraph, Problem]:
+    """Forward and backward as one graph, cleaned and ordered, and what there is to choose in it.
+
+    Args:
+        passes: that run before the backward is ordered.
+
+    Raises:
+        CaptureError: the model cannot be captured.
+    """
+    joint = capture_joint(model, batch)
+    semantics = TorchSemantics()
+    cleaning, ordering = (
+        [get_pass_by_name(name)(semantics) for name in names] for names in (CLEANING, ORDERING)
+    )
+    for each in (*cleaning, *passes, *(cleaning if passes else ()), *ordering):
+        each.run(joint.module.graph)
+    joint.module.recompile()
+    written = [s.identifier for s in joint.outputs if s.role == BUFFER]
+    copied = [n for n in joint.module.graph.find_nodes(op="placeholder") if n.name in written]
+    held = sum(n.meta["val"].untyped_storage().nbytes() for n in copied)
+    found = storages(joint.module)
+    return joint, Problem(joint.module.graph, found, semantics, held_bytes=held)
 
 
 def checkpoint(

@@ -346,7 +346,12 @@ class Problem:
     # -- what a plan does --------------------------------------------------------------------------
 
     def view(
-        self, positions: range, outside: Sequence[int], closed: Set[int], known: Set[int]
+        self,
+        positions: range,
+        outside: Sequence[int],
+        closed: Set[int],
+        known: Set[int],
+        merged: bool = True,
     ) -> View:
         """A part of the backward, prepared for `walk`.
 
@@ -355,6 +360,7 @@ class Problem:
             outside: bytes at each of them that come from elsewhere.
             closed: storages that are kept whatever a plan says.
             known: storages whose last use matters.
+            merged: neighbours that read none of them are one event; else each op is one.
         """
         shift = len(self.sizes)
         again: dict[int, Again] = {}
@@ -375,7 +381,9 @@ class Problem:
             opened = tuple(s for s in found if s in again)
             closed_reads = tuple(s for s in found if s in known and s not in again)
             quiet = not opened and not closed_reads
-            if quiet and events and not any(events[-1][2:]):  # nothing happens: the most counts
+            if (
+                merged and quiet and events and not any(events[-1][2:])
+            ):  # nothing happens: the most counts
                 events[-1] = (0, max(during + more, events[-1][1]), (), ())
             else:
                 events.append((before + more, during + more, closed_reads, opened))
@@ -456,12 +464,18 @@ class Problem:
         """What a plan takes: its peak to the byte, and what is computed again."""
         plan = frozenset(kept) | self.fixed
         walk = self.walk(self.whole_view, plan)
+        peak = max([*self.live_in_forward(walk), *self.live_in_backward(walk)], default=0)
+        return Plan(plan, peak, walk.cost, walk.flops, source)
+
+    def live_in_forward(self, walk: Walk) -> list[int]:
+        """Bytes alive at each op of the forward, if what a walk uses is kept."""
+        return list(map(int.__add__, self.forward_live, self.kept_in_forward(walk.last)))
+
+    def live_in_backward(self, walk: Walk) -> list[int]:
+        """Bytes alive at each event of a walk through the whole backward."""
         change = walk.change()
         for s, event in walk.last.items():
             if s in self.born and s not in self.results:
                 change[0] += self.sizes[s]
                 change[event + 1] -= self.sizes[s]
-        backward = max(map(int.__add__, walk.live, accumulate(change)), default=0)
-        stays = self.kept_in_forward(walk.last)
-        forward = max(map(int.__add__, self.forward_live, stays), default=0)
-        return Plan(plan, max(forward, backward), walk.cost, walk.flops, source)
+        return list(map(int.__add__, walk.live, accumulate(change)))
