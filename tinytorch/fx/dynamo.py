@@ -9,6 +9,11 @@ compiled, and nodes that stay with PyTorch.
     print(last_report())                      # what was compiled, and what stayed with PyTorch
 
 Options: torch.compile(..., backend="tinytorch", options={"backend": "numpy", "mode": "python"}).
+
+Recurrent layers (nn.LSTM, nn.GRU, nn.RNN) run on PyTorch's kernels, and what is before and after
+them is compiled. Dynamo leaves a function that calls one to Python, and never asks a backend,
+unless `torch._dynamo.config.allow_rnn` is true; that is for the user to set, as it counts for all
+backends.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from tinytorch.fx.convert.aten import ATEN
 from tinytorch.fx.convert.aten_module import AtenModule, aten_name
 from tinytorch.fx.convert.exchange import array_to_torch
 from tinytorch.fx.convert.support import Support, empty_example
+from tinytorch.fx.recurrent_parts import RECURRENT_REASON, compile_around_recurrent, is_recurrent
 from tinytorch.graph.compiler.generate import MODES, Target, generate, say_failure
 from tinytorch.graph.compiler.lower import without_detach
 from tinytorch.graph.compiler.schedule import Role
@@ -70,12 +76,19 @@ class GraphReport:
 
 @dataclass
 class CompileReport:
-    """What became of the graphs of one program, in the order in which they were compiled."""
+    """What became of the graphs of one program, in the order in which they were compiled.
+
+    Attributes:
+        graphs: one for each forward, backward or inference.
+        breaks: why Dynamo has left code to Python so far, in any program, and how often. Such code
+            never comes to a backend; parts of a function on both sides of it are programs.
+    """
 
     graphs: list[GraphReport] = field(default_factory=list)
+    breaks: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.graphs))
+        return "\n".join([*map(str, self.graphs), *_said(self.breaks)])
 
 
 _reports: list[CompileReport] = []
@@ -85,11 +98,33 @@ def last_report() -> CompileReport:
     """Of the program that was compiled last.
 
     Raises:
-        LookupError: none was, in this process.
+        LookupError: none was, in this process; and why, where Dynamo left it to Python.
     """
     if not _reports:
-        raise LookupError("nothing was compiled yet: call torch.compile(f, backend='tinytorch')(x)")
+        lines = ["nothing was compiled yet: call torch.compile(f, backend='tinytorch')(x)"]
+        raise LookupError("\n".join([*lines, *_said(_breaks())]))
+    _reports[-1].breaks = _breaks()
     return _reports[-1]
+
+
+def _breaks() -> Counter[str]:
+    """What Dynamo could not trace so far, each reason in a line."""
+    found: Counter[str] = Counter()
+    for kind in ("unimplemented", "graph_break"):
+        for text, count in torch._dynamo.utils.counters[kind].items():
+            lines = [line.strip().removeprefix("Explanation: ") for line in text.splitlines()]
+            found[": ".join(line for line in lines[:2] if line)] += count
+    return found
+
+
+def _said(breaks: Counter[str]) -> list[str]:
+    lines = [f"Dynamo has left code to Python, {n} x: {why}" for why, n in sorted(breaks.items())]
+    if any("RNN" in why for why in breaks):
+        lines.append(
+            "  fix: torch._dynamo.config.allow_rnn = True; what is around the recurrent layers is "
+            "compiled then"
+        )
+    return lines
 
 
 def tinytorch_backend(
@@ -109,12 +144,18 @@ def tinytorch_backend(
     def compiler(kind: str) -> Callable[..., Any]:
         return functools.partial(_compile_graph, report=report, kind=kind, target=target)
 
-    return aot_autograd(
+    compile_part = aot_autograd(
         fw_compiler=compiler("forward"),
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
         decompositions=_decompositions(),
-    )(module, inputs)
+    )
+    recurrent = Counter(str(n.target.__name__) for n in module.graph.nodes if is_recurrent(n))
+    if not recurrent:
+        return compile_part(module, inputs)
+    counts = {f"torch.{name}": (n, RECURRENT_REASON) for name, n in recurrent.items()}
+    report.graphs.append(GraphReport("recurrent layers", 0, 0, counts))
+    return compile_around_recurrent(module, compile_part)
 
 
 def _target(backend: str = "optimized", mode: str = "auto", fast_math: bool = False) -> Target:
