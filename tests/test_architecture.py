@@ -54,7 +54,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_200,
     "tinytorch/onnx": 1_775,
     "tinytorch/fx": 10_990,
-    "tito": 8_995,
+    "tito": 9_150,
     "tito/compete": 1_340,
 }
 

@@ -1,35 +1,49 @@
 """Collect submissions from a folder or a zip file, as a learning platform gives them out.
 
 What students send is data: links are left out, so are names that lead elsewhere, and sizes end
-somewhere.
+somewhere. Whatever is not taken is listed with the reason.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path, PurePosixPath
 
 from tito.course.config import Course, CourseError
+from tito.course.platforms import Place, PlaceError, place, without_top
 
 LARGEST_BYTES = 30 << 20
+MOST_FILES = 20_000
+RATIO, RATIO_FROM = 200, 1 << 20  # what packs better than this, from this size on, is a bomb
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 TIMESTAMP = "timestamp.txt"
 COLLECTED, UPDATED, UNCHANGED, IGNORED = "collected", "updated", "unchanged", "ignored"
+BY_THE_WAY = "a system or a platform left it behind"
+EXTENDED_TIME = 0x5455  # Info-ZIP, "proginfo/extrafld.txt": seconds since 1970 in UTC
+OLDER, PASSED_OVER = "older", "passed over"
 
 
 @dataclass(frozen=True)
 class File:
-    """Something that was sent: its path below the folder or in the archive."""
+    """Something that was sent: its path below the folder or in the archive.
+
+    Attributes:
+        read: gives its content, when it is known that it is wanted.
+        problem: why it cannot be taken.
+    """
 
     path: str
     time: datetime
-    size: int
-    content: bytes | None  # None: a link, or too large
+    read: Callable[[], bytes]
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,15 +56,27 @@ class Collected:
     detail: str = ""
 
 
+class DamagedError(Exception):
+    """A file cannot be read; the text says why."""
+
+
 def collect(
-    course: Course, assignment: str, source: Path, pattern: str | None = None
+    course: Course,
+    assignment: str,
+    source: Path,
+    pattern: str | None = None,
+    zone: tzinfo | None = None,
 ) -> list[Collected]:
     """Put the submissions for an assignment where nbgrader looks for them.
 
     Args:
-        source: a folder or a zip file.
-        pattern: how a file's path names the student: a regular expression with a group `student`.
-            By default STUDENT/ASSIGNMENT/NOTEBOOK.ipynb, STUDENT/NOTEBOOK.ipynb, STUDENT.ipynb.
+        source: a folder or a zip file, with files named as `platforms` knows them.
+        pattern: how a file's path names the student, if otherwise: a regular expression with a
+            group `student`, and perhaps one `file`.
+        zone: of the times in a zip file, which have none; this machine's if not given.
+
+    Returns:
+        What became of each file, those that were not taken as well.
 
     Raises:
         CourseError: the assignment, the folder or the pattern is not as it has to be.
@@ -60,26 +86,45 @@ def collect(
         raise CourseError(
             f"the assignment {assignment!r} is not generated: tito course generate {assignment}"
         )
-    forms = [_compiled(pattern)] if pattern else _default_forms(assignment, notebooks)
-    newest: dict[tuple[str, str], File] = {}
+    form = _compiled(pattern) if pattern else None
+    newest: dict[tuple[str, str], tuple[tuple[int, ...], File]] = {}
     results = []
-    with _opened(source) as files:
+    with _opened(source, zone) as files:
+        wanted = []
         for file in files:
-            found = next((m for form in forms if (m := form.fullmatch(file.path))), None)
-            if found is None or _is_by_the_way(file.path):
+            if _is_by_the_way(file.path):
+                results.append(Collected(file.path, "", PASSED_OVER, BY_THE_WAY))
+            else:
+                wanted.append(file)
+        top = "" if form else without_top([f.path for f in wanted], assignment, notebooks)
+        for file in wanted:
+            try:
+                found = _place(file.path.removeprefix(top), form, assignment, notebooks)
+                _check(found, file)
+            except PlaceError as error:
+                results.append(Collected(file.path, "", IGNORED, str(error)))
                 continue
-            student = found["student"]
-            name = found.groupdict().get("file") or f"{notebooks[0]}.ipynb"
-            problem = _problem(student, name, file)
-            if problem:
-                results.append(Collected(file.path, student, IGNORED, problem))
-            elif (student, name) not in newest or file.time > newest[student, name].time:
-                newest[student, name] = file
+            key = found.student, found.name
+            one = (*found.order, int(file.time.timestamp())), file
+            other = newest.get(key)
+            newest[key] = one if other is None or one[0] > other[0] else other
+            if other is not None:
+                older = other[1] if newest[key] is one else file
+                results.append(Collected(older.path, found.student, OLDER, "a newer one is there"))
         results += [
             _store(course, assignment, student, name, file)
-            for (student, name), file in sorted(newest.items())
+            for (student, name), (_, file) in sorted(newest.items(), key=lambda item: item[0])
         ]
     return results
+
+
+def _place(path: str, form: re.Pattern[str] | None, assignment: str, notebooks: list[str]) -> Place:
+    if form is None:
+        return place(path, assignment, notebooks)
+    found = form.fullmatch(path)
+    if found is None:
+        raise PlaceError("it does not match the pattern")
+    return Place(found["student"], found.groupdict().get("file") or f"{notebooks[0]}.ipynb")
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -92,12 +137,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return form
 
 
-def _default_forms(assignment: str, notebooks: list[str]) -> list[re.Pattern[str]]:
-    """A student's folder, with whatever files are in it, or a notebook with a student's name."""
-    folder = rf"(?P<student>[^/]+)/(?:{re.escape(assignment)}/)?(?P<file>[^/]+)"
-    return [re.compile(folder), re.compile(r"(?P<student>[^/]+)\.ipynb")]
-
-
 def _is_by_the_way(path: str) -> bool:
     """Files that systems and platforms leave behind, and the time that we note ourselves."""
     parts = PurePosixPath(path).parts
@@ -105,26 +144,30 @@ def _is_by_the_way(path: str) -> bool:
     return hidden or parts[-1] == TIMESTAMP
 
 
-def _problem(student: str, name: str, file: File) -> str:
-    if not NAME.fullmatch(student):
-        return f"{student!r} cannot be the name of a student: letters, digits and ._@+- only"
-    if not NAME.fullmatch(name):
-        return f"{name!r} cannot be the name of a file"
-    if file.content is None:
-        large = file.size > LARGEST_BYTES
-        return f"it is larger than {LARGEST_BYTES >> 20} MiB" if large else "it is a link"
-    return ""
+def _check(found: Place, file: File) -> None:
+    """Names that lead nowhere else, and content that is there."""
+    if not NAME.fullmatch(found.student):
+        raise PlaceError(
+            f"{found.student!r} cannot be the name of a student: letters, digits and ._@+- only"
+        )
+    if not NAME.fullmatch(found.name):
+        raise PlaceError(f"{found.name!r} cannot be the name of a file")
+    if file.problem:
+        raise PlaceError(file.problem)
 
 
 def _store(course: Course, assignment: str, student: str, name: str, file: File) -> Collected:
-    assert file.content is not None
+    try:
+        content = file.read()
+    except (DamagedError, OSError) as error:
+        return Collected(file.path, student, IGNORED, str(error))
     folder = course.folder("submitted", student, assignment)
     target = folder / name
     before = target.read_bytes() if target.is_file() else None
-    if before == file.content:
+    if before == content:
         return Collected(file.path, student, UNCHANGED)
     folder.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(file.content)
+    target.write_bytes(content)
     stamp = file.time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if name.endswith(".ipynb"):
         (folder / TIMESTAMP).write_text(stamp + "\n", encoding="utf-8")
@@ -132,14 +175,27 @@ def _store(course: Course, assignment: str, student: str, name: str, file: File)
 
 
 @contextmanager
-def _opened(source: Path) -> Iterator[Iterator[File]]:
+def _opened(source: Path, zone: tzinfo | None) -> Iterator[list[File]]:
     if source.is_dir():
-        yield _in_folder(source)
-    elif zipfile.is_zipfile(source):
-        with zipfile.ZipFile(source) as archive:
-            yield _in_archive(archive)
-    else:
+        yield _limited(_in_folder(source), source)
+        return
+    if not zipfile.is_zipfile(source):
         raise CourseError(f"{source} is neither a folder nor a zip file")
+    try:
+        archive = zipfile.ZipFile(source)
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise CourseError(f"{source} is damaged: {error}; download it again") from None
+    with archive:
+        yield _limited(_in_archive(archive, zone), source)
+
+
+def _limited(files: Iterator[File], source: Path) -> list[File]:
+    found = []
+    for file in files:
+        found.append(file)
+        if len(found) > MOST_FILES:
+            raise CourseError(f"{source} has more than {MOST_FILES:,} files")
+    return found
 
 
 def _in_folder(folder: Path) -> Iterator[File]:
@@ -148,20 +204,63 @@ def _in_folder(folder: Path) -> Iterator[File]:
             continue
         state = path.lstat()
         time = datetime.fromtimestamp(state.st_mtime, UTC)
-        plain = path.is_file() and not path.is_symlink() and state.st_size <= LARGEST_BYTES
+        problem = _too_large(state.st_size)
         inside = path.resolve().is_relative_to(folder.resolve())
-        content = path.read_bytes() if plain and inside else None
-        yield File(path.relative_to(folder).as_posix(), time, state.st_size, content)
+        if path.is_symlink() or not path.is_file() or not inside:
+            problem = "it is a link"
+        yield File(path.relative_to(folder).as_posix(), time, path.read_bytes, problem)
 
 
-def _in_archive(archive: zipfile.ZipFile) -> Iterator[File]:
+def _too_large(size: int) -> str:
+    return f"it is larger than {LARGEST_BYTES >> 20} MiB" if size > LARGEST_BYTES else ""
+
+
+def _in_archive(archive: zipfile.ZipFile, zone: tzinfo | None) -> Iterator[File]:
     for entry in archive.infolist():
         if entry.is_dir():
             continue
-        time = datetime(*entry.date_time, tzinfo=UTC)
         path = str(PurePosixPath(entry.filename))
-        linked = (entry.external_attr >> 16) & 0o170000 == 0o120000
-        with archive.open(entry) as stream:
-            content = stream.read(LARGEST_BYTES + 1)  # whatever the archive says of its size
-        plain = not linked and len(content) <= LARGEST_BYTES
-        yield File(path, time, len(content), content if plain else None)
+        problem = _too_large(entry.file_size)
+        if entry.file_size > max(RATIO_FROM, RATIO * entry.compress_size):
+            problem = f"{entry.compress_size:,} bytes unpack to {entry.file_size:,}: a zip bomb"
+        if (entry.external_attr >> 16) & 0o170000 == 0o120000:
+            problem = "it is a link"
+        if entry.flag_bits & 1:
+            problem = "it is encrypted"
+        yield File(path, _time(entry, zone), _reader(archive, entry), problem)
+
+
+def _reader(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[], bytes]:
+    def read() -> bytes:
+        try:
+            with archive.open(entry) as stream:
+                content = stream.read(LARGEST_BYTES + 1)  # whatever the archive says of its size
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            ValueError,
+            RuntimeError,
+        ) as error:
+            raise DamagedError(f"it is damaged: {error}") from None
+        if len(content) > LARGEST_BYTES:
+            raise DamagedError(_too_large(len(content)))
+        return content
+
+    return read
+
+
+def _time(entry: zipfile.ZipInfo, zone: tzinfo | None) -> datetime:
+    """When a file was changed: by the second if Info-ZIP's extra field says it, else in a zone."""
+    extra = entry.extra
+    while len(extra) >= 4:
+        kind, size = struct.unpack("<HH", extra[:4])
+        if kind == EXTENDED_TIME and size >= 5 and len(extra) >= 9 and extra[4] & 1:
+            return datetime.fromtimestamp(struct.unpack("<i", extra[5:9])[0], UTC)
+        extra = extra[4 + size :]
+    try:
+        local = datetime(*entry.date_time)
+    except ValueError:
+        local = datetime(1980, 1, 1)
+    return local.astimezone() if zone is None else local.replace(tzinfo=zone)

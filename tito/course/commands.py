@@ -6,8 +6,10 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
@@ -179,19 +181,32 @@ def collect(
         str | None,
         typer.Option(help="How a path names its student: a regular expression with that group."),
     ] = None,
+    timezone: Annotated[
+        str,
+        typer.Option(help="Of the times in a zip file: Europe/Berlin. By default this machine's."),
+    ] = "",
     course: Where = Path(),
     as_json: Json = False,
 ) -> None:
-    """Take submissions in: STUDENT/ASSIGNMENT/NOTEBOOK.ipynb, STUDENT/NOTEBOOK.ipynb, or
-    STUDENT.ipynb.
+    """Take submissions in: a zip file of Canvas or Moodle, or STUDENT/ASSIGNMENT/NOTEBOOK.ipynb,
+    STUDENT/NOTEBOOK.ipynb, STUDENT.ipynb.
 
-    Exits with 1 if a file had to be left out.
+    Every file is listed; exits with 1 if one had to be left out.
     """
+    zone = _zone(timezone)
+    if zone is None and source.is_file():
+        console.errors.print(
+            "times in a zip file have no zone: they are taken as this machine's, "
+            f"{datetime.now().astimezone().tzname()}; --timezone says another",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
     with _explained():
         from tito.course.collect import IGNORED, collect as take
         from tito.course.config import Course
 
-        taken = take(Course.load(course), assignment, source, pattern)
+        taken = take(Course.load(course), assignment, source, pattern, zone)
     if as_json:
         console.print_json([asdict(each) for each in taken])
     else:
@@ -199,6 +214,13 @@ def collect(
             ["student", "", "file", ""], [[t.student, t.what, t.file, t.detail] for t in taken]
         )
     raise typer.Exit(1 if any(each.what == IGNORED for each in taken) else 0)
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise typer.BadParameter(f"{name!r} is no time zone: write Europe/Berlin") from None
 
 
 @app.command(

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
+from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from tests.tito.course.conftest import ASSIGNMENT, submission
 from tito.course import collect as collecting
-from tito.course.collect import COLLECTED, IGNORED, UNCHANGED, UPDATED, collect
+from tito.course.collect import (
+    COLLECTED,
+    IGNORED,
+    OLDER,
+    PASSED_OVER,
+    UNCHANGED,
+    UPDATED,
+    collect,
+)
 from tito.course.config import Course, CourseError
 
 NOTEBOOK = f"{ASSIGNMENT}.ipynb"
@@ -52,7 +62,10 @@ def test_a_pattern_of_the_platforms(course: Course, tmp_path: Path) -> None:
     put(box, "lovelace_ada_1234_attempt_1.ipynb", "1", time=1_700_000_000)
     put(box, "lovelace_ada_1234_attempt_2.ipynb", "2", time=1_700_000_100)
     pattern = r"(?P<student>\w+?_\w+?)_\d+_attempt_\d+\.ipynb"
-    assert taken(course, box, pattern) == {"lovelace_ada_1234_attempt_2.ipynb": COLLECTED}
+    assert taken(course, box, pattern) == {
+        "lovelace_ada_1234_attempt_1.ipynb": OLDER,
+        "lovelace_ada_1234_attempt_2.ipynb": COLLECTED,
+    }
     handed_in = course.root / "submitted" / "lovelace_ada" / ASSIGNMENT / NOTEBOOK
     assert handed_in.read_text() == "2"
 
@@ -83,7 +96,127 @@ def test_what_systems_leave_behind_is_passed_over(course: Course, tmp_path: Path
     box = tmp_path / "box"
     for name in (".DS_Store", ".ipynb_checkpoints/x.ipynb", "timestamp.txt", NOTEBOOK):
         put(box, f"ada/{name}")
-    assert taken(course, box) == {f"ada/{NOTEBOOK}": COLLECTED}
+    found = taken(course, box)
+    assert found.pop(f"ada/{NOTEBOOK}") == COLLECTED
+    assert list(found.values()) == [PASSED_OVER] * 3
+
+
+def packed(path: Path, names: dict[str, str]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in names.items():
+            archive.writestr(
+                zipfile.ZipInfo(name, (2024, 1, 2, 3, 4, 6)), text, zipfile.ZIP_DEFLATED
+            )
+    return path
+
+
+def handed_in(course: Course) -> dict[str, str]:
+    found = (course.root / "submitted").glob(f"*/{ASSIGNMENT}/*.ipynb")
+    return {f"{path.parent.parent.name}/{path.name}": path.read_text("utf-8") for path in found}
+
+
+def test_an_archive_of_canvas(course: Course, tmp_path: Path) -> None:
+    archive = packed(
+        tmp_path / "submissions.zip",
+        {
+            "doejane_101_9001_small.ipynb": "first",
+            "doejane_101_9001_small-2.ipynb": "third",
+            "doejane_101_9001_small-1.ipynb": "second",
+            "roe_LATE_102_9002_my homework (1).ipynb": "late",
+            "roe_LATE_102_9002_helper.py": "x = 1",
+            "roe_LATE_102_9002_a b.txt": "odd",
+        },
+    )
+    found = taken(course, archive)
+    assert handed_in(course) == {"doejane_101/small.ipynb": "third", "roe_102/small.ipynb": "late"}
+    assert found["doejane_101_9001_small-1.ipynb"] == OLDER
+    assert found["roe_LATE_102_9002_helper.py"] == COLLECTED
+    assert found["roe_LATE_102_9002_a b.txt"] == IGNORED
+
+
+def test_an_archive_of_moodle(course: Course, tmp_path: Path) -> None:
+    archive = packed(
+        tmp_path / "all.zip",
+        {
+            "Jörg de la Cruz_77_assignsubmission_file_/small.ipynb": "in a folder",
+            "Ada Lovelace_78_assignsubmission_file_small.ipynb": "flat",
+            "\u9648_79_assignsubmission_file_/small.ipynb": "no letters of ASCII",
+            "Ada Lovelace_78_assignsubmission_onlinetext_onlinetext.html": "<p>",
+        },
+    )
+    found = taken(course, archive)
+    assert handed_in(course) == {
+        "Jorg-de-la-Cruz_77/small.ipynb": "in a folder",
+        "Ada-Lovelace_78/small.ipynb": "flat",
+        "user_79/small.ipynb": "no letters of ASCII",
+    }
+    assert list(found.values()).count(IGNORED) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "students"),
+    [
+        (["top/ada.ipynb", "top/bob.ipynb"], {"ada", "bob"}),
+        (["top/ada/small.ipynb", "top/bob/small.ipynb"], {"ada", "bob"}),
+        (["top/ada/small/small.ipynb"], {"ada"}),
+        (["ada/small/small.ipynb", "ada/small/x.py"], {"ada"}),
+        (["ada/small.ipynb", "ada/x.py"], {"ada"}),
+        (["top/doe_1_2_small.ipynb", "top/roe_3_4_small.ipynb"], {"doe_1", "roe_3"}),
+    ],
+)
+def test_a_folder_around_everything_is_no_student(
+    course: Course, tmp_path: Path, names: list[str], students: set[str]
+) -> None:
+    found = taken(course, packed(tmp_path / "all.zip", dict.fromkeys(names, "1")))
+    assert set(found.values()) == {COLLECTED}
+    assert {name.partition("/")[0] for name in handed_in(course)} == students
+
+
+def test_what_is_not_taken_is_listed_with_the_reason(course: Course, tmp_path: Path) -> None:
+    archive = packed(
+        tmp_path / "all.zip",
+        {
+            "ada.ipynb": "1",
+            "notes.txt": "no student",
+            f"{ASSIGNMENT}.ipynb": "no student either",
+            "bob/deep/er/small.ipynb": "too deep",
+            "eve.ipynb": "x" * 10_000,
+            "dan.ipynb": "damaged " + "".join(map(str, range(2000))),
+        },
+    )
+    data = bytearray(archive.read_bytes())
+    at = data.index(b"dan.ipynb") + len(b"dan.ipynb")
+    data[at + 20 : at + 40] = bytes(20)
+    archive.write_bytes(data)
+    reasons = {c.file: c.detail for c in collect(course, ASSIGNMENT, archive) if c.what == IGNORED}
+    assert set(handed_in(course)) == {"ada/small.ipynb", "eve/small.ipynb"}
+    assert reasons.pop("dan.ipynb").startswith("it is damaged: ")
+    assert reasons == {
+        "notes.txt": "it names no student: STUDENT/FILE or STUDENT.ipynb",
+        f"{ASSIGNMENT}.ipynb": "it names no student, only the notebook",
+        "bob/deep/er/small.ipynb": "it is too deep: STUDENT/ASSIGNMENT/FILE or STUDENT/FILE",
+    }
+
+
+def test_a_bomb_is_not_unpacked(course: Course, tmp_path: Path) -> None:
+    archive = packed(tmp_path / "all.zip", {"ada.ipynb": "0" * (20 << 20), "bob.ipynb": "1"})
+    found = {c.file: c for c in collect(course, ASSIGNMENT, archive)}
+    assert found["ada.ipynb"].what == IGNORED
+    assert "unpack to 20,971,520: a zip bomb" in found["ada.ipynb"].detail
+    assert set(handed_in(course)) == {"bob/small.ipynb"}
+
+
+def test_times_in_an_archive_are_in_the_zone_that_is_given(course: Course, tmp_path: Path) -> None:
+    archive = packed(tmp_path / "all.zip", {"ada.ipynb": "1"})
+    collect(course, ASSIGNMENT, archive, zone=timezone(timedelta(hours=2)))
+    stamp = course.root / "submitted" / "ada" / ASSIGNMENT / "timestamp.txt"
+    assert stamp.read_text() == "2024-01-02 01:04:06 UTC\n"
+    exact = zipfile.ZipInfo("ada.ipynb", (2024, 1, 2, 3, 4, 6))
+    exact.extra = struct.pack("<HHBi", 0x5455, 5, 1, 1_700_000_000)
+    with zipfile.ZipFile(tmp_path / "exact.zip", "w") as one:
+        one.writestr(exact, "2")
+    collect(course, ASSIGNMENT, tmp_path / "exact.zip", zone=timezone(timedelta(hours=2)))
+    assert stamp.read_text() == "2023-11-14 22:13:20 UTC\n"
 
 
 def test_an_archive_cannot_write_elsewhere(course: Course, tmp_path: Path) -> None:
