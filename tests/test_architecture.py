@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "tinytorch"
 # A file may import what is in its own layer or above it in this list.
 LAYERS = [
     ["errors", "files", "collector", "absent"],
-    ["dtypes", "op", "dtype_rules", "shapes", "shapes_conv", "ops"],
+    ["dtypes", "op", "dtype_rules", "scalar", "shapes", "shapes_conv", "ops"],
     ["jit"],
     ["backends"],
     ["state", "history", "dispatch", "updates"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 import tinytorch
 from tests.graph.steps import training_step
-from tinytorch import nn, optim
+from tests.user_ops import DEFINITIONS, registered
+from tinytorch import dtype_rules, nn, optim
 from tinytorch.dispatch import apply
 from tinytorch.graph import trace
 from tinytorch.onnx import UnsupportedOnnxError, export_onnx, import_onnx
@@ -42,13 +44,17 @@ def run_onnx(model: onnx.ModelProto, *inputs: Any) -> list[Any]:
     return session.run(None, dict(zip(names, inputs, strict=True)))
 
 
-def test_every_op_but_random_numbers_has_a_lowering() -> None:
+ELEMENTWISE = {name for name, op in OPS.items() if op.kind == "elementwise"}
+
+
+def test_every_op_that_no_scalar_definition_describes_has_a_lowering_but_random_numbers() -> None:
     primitives = {name for name, op in OPS.items() if op.decomposition is None}
-    assert primitives - LOWERINGS.keys() == {"uniform"}
+    assert primitives - ELEMENTWISE - LOWERINGS.keys() == {"uniform"}
     assert LOWERINGS.keys() <= primitives
+    assert LOWERINGS.keys() & ELEMENTWISE == {"relu", "sigmoid"}
 
 
-@pytest.mark.parametrize("name", sorted(LOWERINGS))
+@pytest.mark.parametrize("name", sorted(LOWERINGS.keys() | ELEMENTWISE))
 def test_every_op_means_the_same_in_onnx_runtime(name: str) -> None:
     dtypes = [d for d in admitted_dtypes(name) if d in ("float32", "int64", "bool")]
     random = Random(name)
@@ -76,6 +82,29 @@ def _compare(name: str, sample: Any, tensors: list[Tensor]) -> int:
     assert actual.shape == expected.shape
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
     return 1
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda f: f.__name__)
+def test_an_op_that_a_user_adds_needs_no_entry(definition: Any) -> None:
+    with registered(definition, dtype_rules.floating) as op:
+        for dtype in ("float32", "int64"):
+            x = tinytorch.tensor(np.linspace(-4, 4, 17).astype(dtype))
+            given = [x, x.flip(0).reshape(17, 1)][: len(op.inputs)]
+            traced = trace(lambda *tensors, op=op: apply(op, *tensors), *given)
+            (actual,) = run_onnx(export_onnx(traced), *[t.numpy() for t in given])
+            expected = apply(op, *given).numpy()
+            assert actual.dtype == expected.dtype
+            np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_op_that_onnx_has_no_word_for_says_where_to_give_it_a_line() -> None:
+    def gamma(a):  # type: ignore[no-untyped-def]
+        return math.lgamma(a)
+
+    with registered(gamma, dtype_rules.floating) as op:
+        traced = trace(lambda x: apply(op, x), tinytorch.ones(2))
+        with pytest.raises(UnsupportedOnnxError, match=r"(?s)op gamma .*lgamma.*lowerings\.py"):
+            export_onnx(traced)
 
 
 def test_a_model_keeps_its_parameters_as_initializers(rng: np.random.Generator) -> None:

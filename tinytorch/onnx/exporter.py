@@ -1,8 +1,8 @@
 """`export_onnx`: a traced function or a graph as an ONNX model.
 
 Parameters and buffers become initializers, arguments become inputs, state that the function writes
-becomes further outputs. Fused ops are written as their decompositions; each of the others has its
-line in `lowerings.py`.
+becomes further outputs. Fused ops are written as their decompositions, elementwise ones as their
+scalar definitions; each of the others has its line in `lowerings.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from tinytorch.onnx.dynamic import Axes, export_dynamic
 from tinytorch.onnx.errors import UnsupportedOnnxError
 from tinytorch.onnx.library import code_of, onnx_package
 from tinytorch.onnx.lowerings import LOWERINGS
+from tinytorch.onnx.vocabulary import OnnxVocabulary
+from tinytorch.scalar import ScalarError, describe
 
 OPSET = 18
 
@@ -83,6 +85,24 @@ def _operands(writer: OnnxWriter, node: Node, names: dict[Node, str]) -> list[st
     return [names[a] if isinstance(a, Node) else writer.constant(a, dtype) for a in node.args]
 
 
+def _write_op(writer: OnnxWriter, node: Node, names: dict[Node, str]) -> str:
+    op, why = node.target, "it has no scalar definition"
+    if op.name in LOWERINGS:
+        return LOWERINGS[op.name](writer, node, *_operands(writer, node, names), **node.kwargs)
+    if op.scalar is not None:
+        given = [names[a] if isinstance(a, Node) else a for a in node.args]
+        metas = [a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args]
+        try:
+            name: str = describe(op, given, metas, OnnxVocabulary(writer))
+            return name
+        except ScalarError as error:
+            why = str(error)
+    raise UnsupportedOnnxError(
+        f"op {op.name} (of {node.stack_trace or node.name}) cannot be said in ONNX: {why}; give it "
+        f"a function in tinytorch/onnx/lowerings.py, if ONNX has operators for it"
+    )
+
+
 def _write_graph(writer: OnnxWriter, graph: Graph, names: dict[Node, str]) -> list[str]:
     """Write the nodes of a graph whose placeholders are in `names`; returns its results' names."""
     for node in graph.nodes:
@@ -91,14 +111,7 @@ def _write_graph(writer: OnnxWriter, graph: Graph, names: dict[Node, str]) -> li
                 graph.constants[node.target], node.meta["tensor_meta"].dtype
             )
         elif node.op == "call_function":
-            lowering = LOWERINGS.get(node.target.name)
-            if lowering is None:
-                raise UnsupportedOnnxError(
-                    f"op {node.target.name} (of {node.stack_trace or node.name}) cannot be said in "
-                    f"ONNX"
-                )
-            operands = _operands(writer, node, names)
-            names[node] = lowering(writer, node, *operands, **node.kwargs)
+            names[node] = _write_op(writer, node, names)
     return [names[value] for value in graph.output_node().args[0]]
 
 

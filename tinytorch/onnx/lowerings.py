@@ -1,4 +1,7 @@
-"""How each of our ops is said in ONNX: one entry for each op of the table.
+"""How our ops are said in ONNX.
+
+Elementwise ops are not here, but for those of which ONNX has a better one than their definition
+says: the others are described by `tinytorch.scalar` in the words of `vocabulary.py`.
 
 A lowering gets the writer, the node, the names of its operands (already of the dtypes that the op's
 rule asks for) and the op's parameters; it returns the name of the result.
@@ -23,17 +26,8 @@ Pair = tuple[int, int]
 
 # ops that ONNX has under another name, without options
 SAME = {
-    "neg": "Neg", "abs": "Abs", "sign": "Sign", "exp": "Exp", "log": "Log", "sqrt": "Sqrt",
-    "sin": "Sin", "cos": "Cos", "asin": "Asin", "acos": "Acos",
-    "atan": "Atan", "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr",
-    "bitwise_xor": "BitwiseXor", "tanh": "Tanh", "sigmoid": "Sigmoid", "erf": "Erf", "relu": "Relu",
-    "logical_not": "Not", "sub": "Sub", "div": "Div", "pow": "Pow", "eq": "Equal",
-    "logical_and": "And", "logical_or": "Or", "matmul": "MatMul", "detach": "Identity",
+    "sigmoid": "Sigmoid", "relu": "Relu", "matmul": "MatMul", "detach": "Identity",
     "copy": "Identity",
-}  # fmt: skip
-# ops that ONNX has for numbers, and that are other ones for bool
-WITH_BOOL = {
-    "add": ("Add", "Or"), "mul": ("Mul", "And"), "maximum": ("Max", "Or"), "minimum": ("Min", "And")
 }  # fmt: skip
 
 
@@ -41,16 +35,7 @@ def _same(op_type: str) -> Lowering:
     return lambda writer, node, *operands: writer.node(op_type, operands)
 
 
-def _with_bool(numeric: str, logical: str) -> Lowering:
-    return lambda writer, node, *operands: writer.node(
-        logical if _meta(node).dtype is bool_ else numeric, operands
-    )
-
-
-LOWERINGS: dict[str, Lowering] = {
-    **{name: _same(op_type) for name, op_type in SAME.items()},
-    **{name: _with_bool(*op_types) for name, op_types in WITH_BOOL.items()},
-}
+LOWERINGS: dict[str, Lowering] = {name: _same(op_type) for name, op_type in SAME.items()}
 
 
 def _lowering(function: Lowering) -> Lowering:
@@ -75,126 +60,6 @@ def _shape(node: Any) -> Shape:
 
 def _zeros(w: OnnxWriter, shape: Shape, dtype: DType) -> str:
     return w.constant(np.zeros(shape), dtype)
-
-
-# -- elementwise -----------------------------------------------------------------------------------
-
-
-@_lowering
-def ne(w: OnnxWriter, node: Node, a: str, b: str) -> str:
-    return w.node("Not", [w.node("Equal", [a, b])])
-
-
-def _ordering(op_type: str) -> Lowering:
-    def lowering(w: OnnxWriter, node: Node, a: str, b: str) -> str:
-        (tensor, *_) = node.all_input_nodes  # a number beside it has its dtype
-        return w.node(op_type, [_numbers(w, a, tensor), _numbers(w, b, tensor)])
-
-    return lowering
-
-
-LOWERINGS["lt"] = _ordering("Less")
-LOWERINGS["le"] = _ordering("LessOrEqual")
-
-
-def _rounding(op_type: str) -> Lowering:
-    return lambda w, node, a: w.node(
-        op_type if _meta(node).dtype.is_floating_point else "Identity", [a]
-    )
-
-
-LOWERINGS["floor"] = _rounding("Floor")
-LOWERINGS["round"] = _rounding("Round")
-
-
-@_lowering
-def atan2(w: OnnxWriter, node: Node, a: str, b: str) -> str:
-    """2 atan(a / (hypot(a, b) + |b|)) for b above 0; pi with a's sign, minus that, below.
-
-    A zero has the sign of what 1 divided by it is.
-    """
-    dtype = _meta(node).dtype
-    zero, pi = w.constant(0, dtype), w.constant(math.pi, dtype)
-    one, two = w.constant(1, dtype), w.constant(2, dtype)
-
-    def is_negative(x: str) -> str:
-        below_zero = w.node("Less", [w.node("Div", [one, x]), zero])
-        return w.node("Or", [w.node("Less", [x, zero]), below_zero])
-
-    squares = w.node("Add", [w.node("Mul", [a, a]), w.node("Mul", [b, b])])
-    radius = w.node("Sqrt", [squares])
-    total = w.node("Add", [radius, w.node("Abs", [b])])
-    at_origin = w.node("Equal", [radius, zero])
-    ratio = w.node("Div", [a, w.node("Where", [at_origin, two, total])])
-    angle = w.node("Mul", [w.node("Atan", [ratio]), two])
-    side = w.node("Where", [is_negative(a), w.node("Neg", [pi]), pi])
-    behind = w.node("Sub", [side, angle])
-    return w.node("Where", [is_negative(b), behind, angle])
-
-
-@_lowering
-def where(w: OnnxWriter, node: Node, condition: str, a: str, b: str) -> str:
-    if _meta(node).dtype is not bool_:
-        return w.node("Where", [condition, a, b])
-    chosen = w.node("And", [condition, a])
-    return w.node("Or", [chosen, w.node("And", [w.node("Not", [condition]), b])])
-
-
-@_lowering
-def expm1(w: OnnxWriter, node: Node, a: str) -> str:
-    """2 * sinh(a / 2) * exp(a / 2), which is exact near zero."""
-    two = w.constant(2, _meta(node).dtype)
-    half = w.node("Div", [a, two])
-    return w.node("Mul", [w.node("Mul", [two, w.node("Sinh", [half])]), w.node("Exp", [half])])
-
-
-@_lowering
-def log1p(w: OnnxWriter, node: Node, a: str) -> str:
-    """2 * atanh(a / (2 + a)) near zero, log(1 + a) elsewhere."""
-    dtype = _meta(node).dtype
-    two = w.constant(2, dtype)
-    ratio = w.node("Div", [a, w.node("Add", [a, two])])
-    near = w.node("Mul", [two, w.node("Atanh", [ratio])])
-    far = w.node("Log", [w.node("Add", [a, w.constant(1, dtype)])])
-    is_near = w.node("Less", [w.node("Abs", [a]), w.constant(0.5, dtype)])
-    return w.node("Where", [is_near, near, far])
-
-
-@_lowering
-def relu_backward(w: OnnxWriter, node: Node, grad: str, y: str) -> str:
-    zero = w.constant(0, _meta(node).dtype)
-    return w.node("Where", [w.node("LessOrEqual", [y, zero]), zero, grad])
-
-
-@_lowering
-def clip(w: OnnxWriter, node: Node, a: str, low: str, high: str) -> str:
-    return w.node("Min", [w.node("Max", [a, low]), high])
-
-
-def _opposite(w: OnnxWriter, a: str, b: str, zero: str) -> str:
-    """Whether the signs differ, for b that is not zero."""
-    return w.node("Xor", [w.node("Less", [a, zero]), w.node("Less", [b, zero])])
-
-
-@_lowering
-def floor_divide(w: OnnxWriter, node: Node, a: str, b: str) -> str:
-    quotient = w.node("Div", [a, b])
-    dtype = _meta(node).dtype
-    if dtype.is_floating_point:
-        return w.node("Floor", [quotient])
-    zero, one = w.constant(0, dtype), w.constant(1, dtype)  # ONNX rounds towards zero
-    exact = w.node("Equal", [w.node("Mul", [quotient, b]), a])
-    lower = w.node("And", [w.node("Not", [exact]), _opposite(w, a, b, zero)])
-    return w.node("Where", [lower, w.node("Sub", [quotient, one]), quotient])
-
-
-@_lowering
-def remainder(w: OnnxWriter, node: Node, a: str, b: str) -> str:
-    rest = w.node("Mod", [a, b], fmod=1)  # with the sign of a
-    zero = w.constant(0, _meta(node).dtype)
-    inexact = w.node("Not", [w.node("Equal", [rest, zero])])
-    wrong = w.node("And", [inexact, _opposite(w, rest, b, zero)])
-    return w.node("Where", [wrong, w.node("Add", [rest, b]), rest])
 
 
 # -- reductions and scans --------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import torch
 
 import tinytorch
 from tests.graph.steps import training_step
-from tinytorch import nn, optim
+from tests.user_ops import DEFINITIONS, registered
+from tinytorch import dtype_rules, nn, optim
 from tinytorch.dispatch import apply
 from tinytorch.fx.convert.to_torch import ConversionError, to_torch
 from tinytorch.fx.convert.torch_ops import TORCH_OPS
@@ -30,12 +31,16 @@ def _numpy_backend() -> Any:
         yield
 
 
-def test_every_op_can_be_said_in_torch() -> None:
+ELEMENTWISE = {name for name, op in OPS.items() if op.kind == "elementwise"}
+
+
+def test_the_table_has_every_op_that_no_scalar_definition_describes() -> None:
     primitives = {name for name, op in OPS.items() if op.decomposition is None}
-    assert primitives <= TORCH_OPS.keys() <= OPS.keys()
+    assert primitives - ELEMENTWISE <= TORCH_OPS.keys() <= OPS.keys()
+    assert TORCH_OPS.keys() & ELEMENTWISE == {"relu", "sigmoid"}
 
 
-@pytest.mark.parametrize("name", sorted(TORCH_OPS))
+@pytest.mark.parametrize("name", sorted(TORCH_OPS.keys() | ELEMENTWISE))
 def test_every_op_means_the_same_in_torch(name: str) -> None:
     """All samples in one graph: making a module of it costs more than running it."""
     random = Random(name)
@@ -70,6 +75,31 @@ def test_every_op_means_the_same_in_torch(name: str) -> None:
         np.testing.assert_allclose(
             actual, expected, rtol=tolerance, atol=tolerance, err_msg=f"{sample}"
         )
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda f: f.__name__)
+def test_an_op_that_a_user_adds_needs_no_entry(definition: Any) -> None:
+    with registered(definition, dtype_rules.floating) as op:
+        for dtype in ("float32", "float64", "int64"):
+            x = tinytorch.tensor(np.linspace(-4, 4, 17).astype(dtype))
+            given = [x, x.flip(0).reshape(17, 1)][: len(op.inputs)]
+            traced = trace(lambda *tensors, op=op: apply(op, *tensors), *given)
+            (actual,) = to_torch(traced)(*[torch.from_numpy(np.array(t.numpy())) for t in given])
+            expected = apply(op, *given).numpy()
+            assert actual.numpy().dtype == expected.dtype
+            np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_op_that_cannot_be_described_says_where_to_give_it_a_line() -> None:
+    def halved(a):  # type: ignore[no-untyped-def]
+        while a > 1:
+            a = a / 2
+        return a
+
+    with registered(halved, dtype_rules.floating) as op:
+        traced = trace(lambda x: apply(op, x), tinytorch.ones(2))
+        with pytest.raises(ConversionError, match=r"(?s)op halved .*while a > 1.*torch_ops\.py"):
+            to_torch(traced)
 
 
 def small_model() -> nn.Module:

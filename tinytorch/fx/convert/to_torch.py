@@ -15,11 +15,13 @@ from torch.fx import GraphModule
 
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.convert.torch_ops import CREATING, TORCH_OPS
+from tinytorch.fx.convert.torch_vocabulary import TorchVocabulary
 from tinytorch.graph.bindings import Binding, StateBinding
 from tinytorch.graph.compiler.lower import Ends, lower
 from tinytorch.graph.ir import Graph, Node, map_arg
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.op import Op
+from tinytorch.scalar import ScalarError, describe
 
 
 class ConversionError(TinyTorchError, NotImplementedError):
@@ -99,19 +101,32 @@ class _Writer:
         self.values[node] = self.graph.get_attr(node.name)
 
     def _add_op(self, node: Node) -> None:
-        name = node.target.name
-        function = TORCH_OPS.get(name)
-        if function is None:
-            raise ConversionError(
-                f"op {name} (of {node.stack_trace or node.name}) has no counterpart in PyTorch; "
-                f"give it a line in tinytorch/fx/convert/torch_ops.py"
-            )
-        params = dict(node.kwargs)
-        if "dtype" in params:  # by name: generated code must be able to print it
-            params["dtype"] = node.meta["tensor_meta"].dtype.name
-        if name in CREATING:
-            params["device"] = str(self.device)
+        op = node.target
         args = map_arg(node.args, self.values.__getitem__)
-        new = self.graph.call_function(function, args, params)
-        new.meta.update({k: v for k, v in node.meta.items() if k in ("phase", "stack_trace")})
-        self.values[node] = new
+
+        def call(function: Any, args: Any, kwargs: dict[str, Any]) -> torch.fx.Node:
+            new = self.graph.call_function(function, args, kwargs)
+            new.meta.update({k: v for k, v in node.meta.items() if k in ("phase", "stack_trace")})
+            return new
+
+        if op.name in TORCH_OPS:
+            params = dict(node.kwargs)
+            if "dtype" in params:  # by name: generated code must be able to print it
+                params["dtype"] = node.meta["tensor_meta"].dtype.name
+            if op.name in CREATING:
+                params["device"] = str(self.device)
+            self.values[node] = call(TORCH_OPS[op.name], args, params)
+            return
+        why = "it has no scalar definition"
+        if op.scalar is not None:
+            metas = [a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args]
+            try:
+                vocabulary = TorchVocabulary(call, self.device)
+                self.values[node] = describe(op, args, metas, vocabulary)
+                return
+            except ScalarError as error:
+                why = str(error)
+        raise ConversionError(
+            f"op {op.name} (of {node.stack_trace or node.name}) has no counterpart in PyTorch: "
+            f"{why}; give it a line in TORCH_OPS of tinytorch/fx/convert/torch_ops.py"
+        )

@@ -1,4 +1,7 @@
-"""Every op of the table in PyTorch: what `to_torch` makes nodes of.
+"""Ops of the table in PyTorch: what `to_torch` makes nodes of.
+
+Elementwise ops are not here, but for those of which PyTorch has a better one than their definition
+says: the others are described by `tinytorch.scalar` in the words of `torch_vocabulary.py`.
 
 A function takes torch tensors of the dtypes that the op's rule asks for (numbers as they are) and
 the op's parameters (dtypes by name); it runs on any device, under autograd, and through
@@ -22,59 +25,6 @@ Pair = tuple[int, int]
 Dims = tuple[int, ...]
 
 conv_grad: Any = torch.nn.grad  # it comes without types
-
-
-def _like(number: Any, tensor: Tensor) -> Tensor:
-    """A number as a tensor beside another; a tensor as it is."""
-    return number if isinstance(number, Tensor) else tensor.new_full((), number)
-
-
-def _both(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-    """For PyTorch's functions that take no Python numbers."""
-
-    def call(a: Any, b: Any) -> Tensor:
-        tensor = a if isinstance(a, Tensor) else b
-        return function(_like(a, tensor), _like(b, tensor))
-
-    call.__name__ = function.__name__
-    return call
-
-
-# -- elementwise -----------------------------------------------------------------------------------
-
-
-def relu_backward(grad: Tensor, y: Tensor) -> Tensor:
-    return torch.where(y <= 0, 0, grad)
-
-
-def clip(a: Tensor, low: Any, high: Any) -> Tensor:
-    first = next(t for t in (a, low, high) if isinstance(t, Tensor))
-    return torch.minimum(torch.maximum(_like(a, first), _like(low, first)), _like(high, first))
-
-
-def sub(a: Any, b: Any) -> Tensor:
-    a, b = _number(a, b), _number(b, a)
-    return torch.sub(a, b) if isinstance(a, Tensor) else torch.rsub(b, a)
-
-
-def _number(x: Any, other: Any) -> Any:
-    """A bool as a number of the other operand's type: PyTorch subtracts no bool."""
-    if isinstance(x, Tensor) and x.dtype == torch.bool:
-        return x.to(other.dtype if isinstance(other, Tensor) else torch.int64)
-    return int(x) if isinstance(x, bool) else x
-
-
-def floor_or_same(a: Tensor) -> Tensor:
-    return torch.floor(a) if a.is_floating_point() else a
-
-
-def round_or_same(a: Tensor) -> Tensor:
-    return torch.round(a) if a.is_floating_point() else a
-
-
-def floor_divide(a: Any, b: Any) -> Tensor:
-    tensor = a if isinstance(a, Tensor) else b
-    return torch.div(_like(a, tensor), b, rounding_mode="floor")
 
 
 # -- reductions and scans --------------------------------------------------------------------------
@@ -312,19 +262,7 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
 
 
 TORCH_OPS: dict[str, Callable[..., Any]] = {
-    "neg": torch.neg, "abs": torch.abs, "sign": torch.sign, "exp": torch.exp,
-    "expm1": torch.expm1, "log": torch.log, "log1p": torch.log1p, "sqrt": torch.sqrt,
-    "sin": torch.sin, "cos": torch.cos, "asin": torch.asin, "acos": torch.acos,
-    "atan": torch.atan, "atan2": _both(torch.atan2), "bitwise_and": torch.bitwise_and,
-    "bitwise_or": torch.bitwise_or, "bitwise_xor": torch.bitwise_xor, "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-    "erf": torch.erf, "relu": torch.relu, "floor": floor_or_same, "round": round_or_same,
-    "logical_not": torch.logical_not, "add": torch.add, "sub": sub, "mul": torch.mul,
-    "div": torch.div, "floor_divide": floor_divide, "remainder": torch.remainder,
-    "pow": torch.pow, "maximum": _both(torch.maximum), "minimum": _both(torch.minimum),
-    "eq": _both(torch.eq), "ne": _both(torch.ne), "lt": _both(torch.lt), "le": _both(torch.le),
-    "logical_and": _both(torch.logical_and), "logical_or": _both(torch.logical_or),
-    "relu_backward": relu_backward, "where": torch.where, "clip": clip, "sum": sum_,
+    "relu": torch.relu, "sigmoid": torch.sigmoid, "sum": sum_,
     "amax": amax, "amin": amin, "argmax": argmax, "argmin": argmin, "argsort": argsort,
     "cumsum": cumsum, "reshape": reshape, "permute": permute, "expand": expand, "slice": slice_,
     "unslice": unslice, "unfold": unfold, "fold": fold, "cat": cat, "detach": torch.detach,
