@@ -37,7 +37,7 @@ CIRCLES = {
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 BUDGETS = {
-    "tinytorch": 5_635,
+    "tinytorch": 5_930,
     "tinytorch/nn": 5_600,
     "tinytorch/optim": 1_830,
     "tinytorch/training": 850,
@@ -52,8 +52,8 @@ BUDGETS = {
     "tinytorch/backends/optimized": 4_600,
     "tinytorch/graph": 3_805,
     "tinytorch/graph/compiler": 4_200,
-    "tinytorch/onnx": 1_775,
-    "tinytorch/fx": 10_990,
+    "tinytorch/onnx": 1_800,
+    "tinytorch/fx": 11_005,
     "tito": 9_150,
     "tito/compete": 1_340,
 }
