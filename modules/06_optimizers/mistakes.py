@@ -1,0 +1,566 @@
+"""Wrong solutions that a student would plausibly write, and the points they lose."""
+
+from tito.lessons.mistake import Mistake
+
+SGD = """
+def sgd_step(p, g, buffer, *, lr, momentum, dampening, weight_decay, nesterov, first):
+    if weight_decay:
+        g = g + p * weight_decay
+    if buffer is not None:
+        buffer.mul_(momentum).add_(g, alpha=1 if first else 1 - dampening)
+        g = g + buffer * momentum if nesterov else buffer
+    p.sub_(g * lr)
+"""
+
+ADAM = """
+def adam_step(p, g, m, v, step, *, lr, beta1, beta2, eps, weight_decay, decoupled):
+    t = step.add_(1).double()
+    rate = lr / (1 - beta1**t).to(p.dtype)
+    correction = (1 - beta2**t).sqrt().to(p.dtype)
+    if weight_decay and decoupled:
+        p.mul_(1 - lr * weight_decay)
+    elif weight_decay:
+        g = g + p * weight_decay
+    m.mul_(beta1).add_(g, alpha=1 - beta1)
+    v.mul_(beta2).add_(g * g, alpha=1 - beta2)
+    p.sub_(m / (v.sqrt() / correction + eps) * rate)
+"""
+
+BUFFER = """
+def buffer_of(state, name, p, fill=0.0):
+    buffer = state.get(name)
+    if buffer is None:
+        buffer = state[name] = wrap(np.full(p.shape, fill, p.dtype.dtype), p.meta)
+    elif (buffer.shape, buffer.dtype) != (p.shape, p.dtype):
+        raise DTypeError(f"{name} is {buffer.meta}, but its parameter has become {p.meta}")
+    return buffer
+"""
+
+STATE = """
+def state_dict(optimizer):
+    params = optimizer._params()
+    numbers = {id(p): i for i, p in enumerate(params)}
+    return {
+        "state": {i: dict(s) for i, p in enumerate(params) if (s := optimizer.state.get(p))},
+        "param_groups": [
+            {**group, "params": [numbers[id(p)] for p in group["params"]]}
+            for group in optimizer.param_groups
+        ],
+    }
+"""
+
+GROUP = """
+class Optimizer(tinytorch.optim.Optimizer):
+    def add_param_group(self, param_group):
+        new = {**self.defaults, **param_group, **_listed(param_group["params"])}
+        for name in param_group.keys() - self.defaults.keys() - {"params"}:
+            self._check_extra_option(name)
+        self.check_options(new)
+        known = {id(p) for p in self._params()}
+        for i, p in enumerate(new["params"]):
+            _check_parameter(i, p)
+            if id(p) in known:
+                raise ValueError(f"parameter {i} (shape {p.shape}) is given twice")
+            known.add(id(p))
+        self.param_groups.append(new)
+
+    def zero_grad(self, set_to_none=True):
+        for p in self._params():
+            if set_to_none:
+                p.grad = None
+            elif p.grad is not None:
+                with no_grad():
+                    p.grad.zero_()
+"""
+
+CLIP = """
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
+    gradients = _gradients(parameters)
+    if not gradients:
+        return zeros()
+    with phase("optimizer"), no_grad():
+        total = norm(stack([norm(g, norm_type) for g in gradients]), norm_type)
+        if error_if_nonfinite and not math.isfinite(total.item()):
+            raise ValueError(f"the norm of the gradients is {total.item()}")
+        factor = clip(max_norm / (total + 1e-6), max=1.0)
+        for g in gradients:
+            g.mul_(factor)
+    return total
+"""
+
+
+def changed(text: str, old: str, new: str) -> str:
+    """The text with `old`, which it has once, replaced."""
+    if text.count(old) != 1:
+        raise ValueError(f"{old!r} is {text.count(old)} times in the text")
+    return text.replace(old, new)
+
+
+MISTAKES = [
+    Mistake(
+        exercise="sgd",
+        name="makes a new parameter, which nobody has",
+        source=changed(SGD, "p.sub_(g * lr)", "p = p - g * lr"),
+        loses={"sgd-plain": 2, "sgd-momentum": 3, "sgd-nesterov": 2, "sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="goes up",
+        source=changed(SGD, "p.sub_(g * lr)", "p.add_(g * lr)"),
+        loses={"sgd-plain": 2, "sgd-momentum": 3, "sgd-nesterov": 2, "sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="writes the penalty into the gradient of the caller",
+        source=changed(SGD, "g = g + p * weight_decay", "g.add_(p * weight_decay)"),
+        loses={"sgd-plain": 2, "sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="forgets the penalty where there is a buffer",
+        source=changed(SGD, "if weight_decay:", "if weight_decay and buffer is None:"),
+        loses={"sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="dampens the first gradient",
+        source=changed(SGD, "1 if first else 1 - dampening", "1 - dampening"),
+        loses={"sgd-momentum": 3},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="takes a running mean for the sum",
+        source=changed(SGD, "1 if first else 1 - dampening", "1 if first else 1 - momentum"),
+        loses={"sgd-momentum": 3, "sgd-nesterov": 2, "sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="does not keep the buffer",
+        source=changed(
+            SGD,
+            "buffer.mul_(momentum).add_(g, alpha=1 if first else 1 - dampening)",
+            "buffer = buffer * momentum + g * (1 if first else 1 - dampening)",
+        ),
+        loses={"sgd-momentum": 3, "sgd-nesterov": 2, "sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="does Nesterov always",
+        source=changed(
+            SGD, "g + buffer * momentum if nesterov else buffer", "g + buffer * momentum"
+        ),
+        loses={"sgd-momentum": 3, "sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="forgets Nesterov",
+        source=changed(SGD, "g + buffer * momentum if nesterov else buffer", "buffer"),
+        loses={"sgd-nesterov": 2, "sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="sgd",
+        name="adds the buffer to the gradient without the momentum",
+        source=changed(SGD, "g + buffer * momentum if", "g + buffer if"),
+        loses={"sgd-nesterov": 2, "sgd-penalty": 2},
+    ),
+    Mistake(
+        exercise="adam",
+        name="forgets both corrections",
+        source=changed(
+            changed(ADAM, "lr / (1 - beta1**t).to(p.dtype)", "lr"),
+            "(1 - beta2**t).sqrt().to(p.dtype)",
+            "1.0",
+        ),
+        loses={"adam-first": 2, "adam-running": 3, "adam-decay": 3, "adam-digits": 2},
+    ),
+    Mistake(
+        exercise="adam",
+        name="corrects without the root",
+        source=changed(ADAM, "(1 - beta2**t).sqrt()", "(1 - beta2**t)"),
+        loses={"adam-first": 2, "adam-running": 3, "adam-decay": 3, "adam-digits": 2},
+    ),
+    Mistake(
+        exercise="adam",
+        name="corrects with the number of the step before",
+        source=changed(ADAM, "step.add_(1).double()", "step.double() + 1"),
+        loses={"adam-first": 2, "adam-running": 3},
+    ),
+    Mistake(
+        exercise="adam",
+        name="adds eps inside the root",
+        source=changed(ADAM, "(v.sqrt() / correction + eps)", "((v / correction**2 + eps).sqrt())"),
+        loses={"adam-running": 3},
+    ),
+    Mistake(
+        exercise="adam",
+        name="adds eps before the correction",
+        source=changed(ADAM, "(v.sqrt() / correction + eps)", "((v.sqrt() + eps) / correction)"),
+        loses={"adam-running": 3},
+    ),
+    Mistake(
+        exercise="adam",
+        name="keeps the corrected means",
+        source=changed(
+            ADAM,
+            "    p.sub_(m / (v.sqrt() / correction + eps) * rate)",
+            "    m.div_((1 - beta1**t).to(p.dtype))\n"
+            "    v.div_((1 - beta2**t).to(p.dtype))\n"
+            "    p.sub_(m / (v.sqrt() + eps) * lr)",
+        ),
+        loses={"adam-first": 2, "adam-running": 3, "adam-decay": 3},
+    ),
+    Mistake(
+        exercise="adam",
+        name="takes the powers of beta in float32",
+        source=changed(ADAM, "step.add_(1).double()", "step.add_(1)"),
+        loses={"adam-digits": 2},
+    ),
+    Mistake(
+        exercise="adam",
+        name="lets the decoupled decay enter the means",
+        source=changed(ADAM, "if weight_decay and decoupled:", "if False:"),
+        loses={"adam-decay": 3},
+    ),
+    Mistake(
+        exercise="adam",
+        name="decays by both",
+        source=changed(ADAM, "elif weight_decay:", "if weight_decay:"),
+        loses={"adam-decay": 3},
+    ),
+    Mistake(
+        exercise="adam",
+        name="decays without the rate",
+        source=changed(ADAM, "p.mul_(1 - lr * weight_decay)", "p.mul_(1 - weight_decay)"),
+        loses={"adam-decay": 3},
+    ),
+    Mistake(
+        exercise="adam",
+        name="decays after the step",
+        source=changed(
+            changed(ADAM, "        p.mul_(1 - lr * weight_decay)", "        pass"),
+            "+ eps) * rate)",
+            "+ eps) * rate)\n    if decoupled:\n        p.mul_(1 - lr * weight_decay)",
+        ),
+        loses={"adam-decay": 3},
+    ),
+    Mistake(
+        exercise="adam",
+        name="uses beta1 for both means",
+        source=changed(
+            ADAM,
+            "v.mul_(beta2).add_(g * g, alpha=1 - beta2)",
+            "v.mul_(beta1).add_(g * g, alpha=1 - beta1)",
+        ),
+        loses={"adam-first": 2, "adam-running": 3, "adam-decay": 3, "adam-digits": 2},
+    ),
+    Mistake(
+        exercise="memory",
+        name="does not keep the buffer",
+        source=changed(BUFFER, "buffer = state[name] = wrap", "buffer = wrap"),
+        loses={"buffers": 2, "memory-details": 1},
+    ),
+    Mistake(
+        exercise="memory",
+        name="makes a new buffer every time",
+        source=changed(BUFFER, "if buffer is None:", "if True:"),
+        loses={"buffers": 2, "memory-details": 1},
+    ),
+    Mistake(
+        exercise="memory",
+        name="gives a copy",
+        source=changed(BUFFER, "return buffer", "return buffer.clone()"),
+        loses={"buffers": 2},
+    ),
+    Mistake(
+        exercise="memory",
+        name="always starts at 0",
+        source=changed(BUFFER, "np.full(p.shape, fill, ", "np.full(p.shape, 0.0, "),
+        loses={"memory-details": 1},
+    ),
+    Mistake(
+        exercise="memory",
+        name="does not notice a parameter that was converted",
+        source=changed(
+            BUFFER, "(buffer.shape, buffer.dtype) != (p.shape, p.dtype)", "buffer.shape != p.shape"
+        ),
+        loses={"memory-details": 1},
+    ),
+    Mistake(
+        exercise="memory",
+        name="begins to count anew in each group",
+        source=changed(
+            STATE, '[numbers[id(p)] for p in group["params"]]', 'list(range(len(group["params"])))'
+        ),
+        loses={"numbers": 3},
+    ),
+    Mistake(
+        exercise="memory",
+        name="leaves the tensors in the groups",
+        source=changed(
+            STATE, '{**group, "params": [numbers[id(p)] for p in group["params"]]}', "dict(group)"
+        ),
+        loses={"numbers": 3},
+    ),
+    Mistake(
+        exercise="memory",
+        name="writes the numbers into the optimizer's own groups",
+        source="""
+def state_dict(optimizer):
+    params = optimizer._params()
+    numbers = {id(p): i for i, p in enumerate(params)}
+    states = {i: dict(s) for i, p in enumerate(params) if (s := optimizer.state.get(p))}
+    for group in optimizer.param_groups:
+        group["params"] = [numbers[id(p)] for p in group["params"]]
+    return {"state": states, "param_groups": optimizer.param_groups}
+""",
+        loses={"numbers": 3, "memory-details": 1},
+    ),
+    Mistake(
+        exercise="memory",
+        name="gives the optimizer's own dictionaries",
+        source=changed(STATE, "i: dict(s) for", "i: s for"),
+        loses={"memory-details": 1},
+    ),
+    Mistake(
+        exercise="memory",
+        name="numbers only the parameters that have a state",
+        source=changed(
+            STATE,
+            "{i: dict(s) for i, p in enumerate(params) if (s := optimizer.state.get(p))}",
+            "dict(enumerate(dict(s) for s in optimizer.state.values()))",
+        ),
+        loses={"numbers": 3},
+    ),
+    Mistake(
+        exercise="groups",
+        name="lets the defaults win",
+        source=changed(
+            GROUP, "{**self.defaults, **param_group,", "{**param_group, **self.defaults,"
+        ),
+        loses={"groups-options": 3, "groups-refused": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="changes the defaults",
+        source=changed(
+            GROUP,
+            'new = {**self.defaults, **param_group, **_listed(param_group["params"])}',
+            "new = self.defaults\n        "
+            'new.update(param_group, **_listed(param_group["params"]))',
+        ),
+        loses={"groups-options": 3, "groups-refused": 2, "zero-grad": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="takes the group in before it is checked",
+        source=changed(
+            changed(GROUP, "        self.param_groups.append(new)\n", ""),
+            "        known = {id(p) for p in self._params()}\n",
+            "        known = {id(p) for p in self._params()}\n"
+            "        self.param_groups.append(new)\n",
+        ),
+        loses={"groups-refused": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="looks for a tensor in other groups only",
+        source=changed(GROUP, "            known.add(id(p))\n", ""),
+        loses={"groups-refused": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="looks for a tensor in this group only",
+        source=changed(GROUP, "{id(p) for p in self._params()}", "set()"),
+        loses={"groups-refused": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="does not ask for misspelled options",
+        source=changed(GROUP, "            self._check_extra_option(name)", "            pass"),
+        loses={"groups-refused": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="does not check the options",
+        source=changed(GROUP, "        self.check_options(new)\n", ""),
+        loses={"groups-refused": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="does not check the tensors",
+        source=changed(GROUP, "            _check_parameter(i, p)\n", ""),
+        loses={"groups-refused": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="makes new zeros, in place of writing them",
+        source=changed(
+            GROUP,
+            "                with no_grad():\n                    p.grad.zero_()",
+            "                p.grad = p.grad * 0",
+        ),
+        loses={"zero-grad": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="forgets tensors without a gradient",
+        source=changed(GROUP, "elif p.grad is not None:", "else:"),
+        loses={"zero-grad": 2},
+    ),
+    Mistake(
+        exercise="groups",
+        name="drops the gradients in every case",
+        source=changed(GROUP, "if set_to_none:", "if True:"),
+        loses={"zero-grad": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="clips each tensor by itself",
+        source=changed(
+            CLIP,
+            "        factor = clip(max_norm / (total + 1e-6), max=1.0)\n"
+            "        for g in gradients:\n            g.mul_(factor)",
+            "        for g in gradients:\n"
+            "            g.mul_(clip(max_norm / (norm(g, norm_type) + 1e-6), max=1.0))",
+        ),
+        loses={"clipping-norm": 3, "clipping-details": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="makes short gradients longer",
+        source=changed(
+            CLIP, "clip(max_norm / (total + 1e-6), max=1.0)", "max_norm / (total + 1e-6)"
+        ),
+        loses={"clipping-norm": 3, "clipping-details": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="returns the norm after clipping",
+        source=changed(CLIP, "return total\n", "return clip(total, max=max_norm)\n"),
+        loses={"clipping-norm": 3, "clipping-details": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="knows one norm only",
+        source=changed(
+            CLIP,
+            "norm(stack([norm(g, norm_type) for g in gradients]), norm_type)",
+            "norm(stack([norm(g) for g in gradients]))",
+        ),
+        loses={"clipping-details": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="adds the norms up",
+        source=changed(
+            CLIP,
+            "norm(stack([norm(g, norm_type) for g in gradients]), norm_type)",
+            "stack([norm(g, norm_type) for g in gradients]).sum()",
+        ),
+        loses={"clipping-norm": 3, "clipping-details": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="never raises",
+        source=changed(CLIP, "error_if_nonfinite and not", "False and not"),
+        loses={"clipping-details": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="raises always",
+        source=changed(CLIP, "error_if_nonfinite and not", "not"),
+        loses={"clipping-details": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="forgets that there may be no gradients",
+        source=changed(CLIP, "    if not gradients:\n        return zeros()\n", ""),
+        loses={"clipping-details": 2},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="clips on one side",
+        source="""
+def clip_grad_value_(parameters, clip_value):
+    with phase("optimizer"), no_grad():
+        for g in _gradients(parameters):
+            g.clamp_(max=clip_value)
+""",
+        loses={"clipping-values": 1},
+    ),
+    Mistake(
+        exercise="clipping",
+        name="clips a copy",
+        source="""
+def clip_grad_value_(parameters, clip_value):
+    with phase("optimizer"), no_grad():
+        for g in _gradients(parameters):
+            g = clip(g, -clip_value, clip_value)
+""",
+        loses={"clipping-values": 1},
+    ),
+    Mistake(
+        exercise="schedule",
+        name="warms up without an end",
+        source="""
+class LinearLR(tinytorch.optim.LinearLR):
+    def lr_at(self, base, t, group):
+        done = t / self.total_iters
+        return base * (self.start_factor + (self.end_factor - self.start_factor) * done)
+""",
+        loses={"schedule-values": 2, "schedule-steps": 2},
+    ),
+    Mistake(
+        exercise="schedule",
+        name="warms up to the whole rate always",
+        source="""
+class LinearLR(tinytorch.optim.LinearLR):
+    def lr_at(self, base, t, group):
+        done = min(t, self.total_iters) / self.total_iters
+        return base * (self.start_factor + (1 - self.start_factor) * done)
+""",
+        loses={"schedule-steps": 2},
+    ),
+    Mistake(
+        exercise="schedule",
+        name="takes a whole period for half of one",
+        source="""
+class CosineAnnealingLR(tinytorch.optim.CosineAnnealingLR):
+    def lr_at(self, base, t, group):
+        way = (1 + math.cos(2 * math.pi * t / self.T_max)) / 2
+        return self.eta_min + (base - self.eta_min) * way
+""",
+        loses={"schedule-values": 2, "schedule-steps": 2},
+    ),
+    Mistake(
+        exercise="schedule",
+        name="goes down to 0 in place of eta_min",
+        source="""
+class CosineAnnealingLR(tinytorch.optim.CosineAnnealingLR):
+    def lr_at(self, base, t, group):
+        return base * (1 + math.cos(math.pi * t / self.T_max)) / 2
+""",
+        loses={"schedule-values": 2},
+    ),
+    Mistake(
+        exercise="schedule",
+        name="puts eta_min upon the whole rate",
+        source="""
+class CosineAnnealingLR(tinytorch.optim.CosineAnnealingLR):
+    def lr_at(self, base, t, group):
+        return self.eta_min + base * (1 + math.cos(math.pi * t / self.T_max)) / 2
+""",
+        loses={"schedule-values": 2},
+    ),
+    Mistake(
+        exercise="schedule",
+        name="raises the way done, not the way left, to the power",
+        source="""
+class PolynomialLR(tinytorch.optim.lr_scheduler.PolynomialLR):
+    def lr_at(self, base, t, group):
+        done = min(t, self.total_iters) / self.total_iters
+        return base * (1 - done**self.power)
+""",
+        loses={"schedule-values": 2},
+    ),
+]
