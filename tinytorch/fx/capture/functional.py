@@ -36,6 +36,7 @@ from torch.utils._pytree import tree_unflatten
 from tinytorch.fx.capture.known_values import KnownValues
 from tinytorch.fx.capture.real_run import check_on_real_values
 from tinytorch.fx.capture.recurrent import keep_workspaces
+from tinytorch.fx.capture.replaced import modules_unreplaced
 from tinytorch.fx.capture.slots import (
     BATCH,
     BUFFER,
@@ -267,7 +268,8 @@ class FunctionalModel:
         # batch norm writes its statistics: into copies
         own.update({name: given[slot].clone() for slot, name in buffers.items()})
         batch = tree_unflatten([given[s] for s in self.batch], self.spec)
-        result = functional_call(self.module, own, (batch,), tie_weights=True)
+        with modules_unreplaced(self.module.model):
+            result = functional_call(self.module, own, (batch,), tie_weights=True)
         # where the model has assigned a buffer, `own` has the new one
         return result, {slot: own[name] for slot, name in buffers.items()}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.fx
 
 TORCH = str(Path(torch.__file__).parent)
 OWN = str(Path(__file__).parent.parent)  # tinytorch/fx
@@ -64,6 +65,11 @@ VALUE = (
 )
 #: What is searched in the text of an error, and what it means. The first match counts.
 PATTERNS: list[tuple[str, str, str]] = [
+    (r"functorch tensor|inside a function being vmapped|BatchedTensor|GradTrackingTensor",
+     "a tensor of torch.vmap or torch.func (grad, jvp, vjp) is used outside of the function that "
+     "it belongs to, or becomes a constant of the graph",
+     "let the function return what it makes, and give it the parameters as arguments (functional_"
+     "call); capture_joint and capture_step take more of these than capture_forward"),
     (r"_local_scalar_dense|data-dependent|GuardOnDataDependent|Could not guard|aten\.item|"
      r"control flow on values|used in control flow|cannot be converted to|"
      r"Tensor\.item|Tensor\.tolist|to a Python (boolean|integer|float|number)", *VALUE),
@@ -120,7 +126,30 @@ def user_line(error: BaseException) -> Line | None:
     for frame in _frames(error):
         if _is_users(frame.filename):
             found = Line(frame.filename, frame.lineno or 0, (frame.line or "").strip())
-    return found
+    return found or _line_of_node(error)
+
+
+def calling_line() -> Line | None:
+    """The line of the user's that runs now."""
+    for frame in reversed(traceback.extract_stack()):
+        if _is_users(frame.filename):
+            return Line(frame.filename, frame.lineno or 0, (frame.line or "").strip())
+    return None
+
+
+def _line_of_node(error: BaseException) -> Line | None:
+    """The line that made the node at which a tracer's own pass over the graph has failed."""
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        node = frame.f_locals.get("node")  # as all of those loops call it
+        if not isinstance(node, torch.fx.Node):
+            continue
+        for each in (node, *node.users):
+            text = each.meta.get("stack_trace") or ""
+            stack = re.findall(r'File "(.+)", line (\d+), in .*\n\s*(.*)', text)
+            users = [Line(f, int(n), line.strip()) for f, n, line in stack if _is_users(f)]
+            if users:
+                return users[-1]
+    return None
 
 
 def _is_users(file: str) -> bool:
