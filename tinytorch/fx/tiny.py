@@ -245,18 +245,8 @@ def _of_name(name: str, config: Any, batch: int) -> Iterator[Tensor]:
         yield torch.randn(batch, 16000)
         yield torch.randn(batch, int(_find(config, 64, "max_length")), mels)
     elif name in ("input_features", "speech_inputs"):
-        mels = int(
-            _find(
-                config,
-                80,
-                "num_mel_bins",
-                "feature_size",
-                "input_feat_per_channel",
-                "n_mels",
-                "feature_projection_input_dim",
-                "input_dim",
-            )
-        )
+        mels = int(_find(config, 80, "num_mel_bins", "feature_size", "input_feat_per_channel",
+                         "n_mels", "feature_projection_input_dim", "input_dim"))  # fmt: skip
         frames = int(_find(config, 64, "max_source_positions"))
         yield torch.randn(batch, mels, 2 * min(frames, 1500))
         yield torch.randn(batch, 64, mels)

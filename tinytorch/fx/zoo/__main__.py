@@ -71,7 +71,8 @@ def _main(options: argparse.Namespace) -> int:
     unknown = [s for s in stages if s not in STAGES]
     if unknown:
         raise TinyTorchError(f"there is no stage {unknown[0]!r}; there are {', '.join(STAGES)}")
-    names = chosen(catalogue(), options.only, options.sample, options.seed)
+    there = catalogue()
+    names = chosen(there, options.only, options.sample, options.seed)
     if options.list:
         print("\n".join(names))
         return 0
@@ -89,7 +90,8 @@ def _main(options: argparse.Namespace) -> int:
         for model, stage, detail in wrong:
             print(f"{model} {stage} {detail}")
     if options.page is not None:
-        options.page.write_text(markdown(records, versions(), _how(options, len(names), records)))
+        how = _how(options, len(names), len(there), len(records))
+        options.page.write_text(markdown(records, versions(), how))
     return 1 if wrong else 0
 
 
@@ -108,14 +110,16 @@ def _run(options: argparse.Namespace, names: list[str], stages: list[str]) -> No
         print("the time is over; the same command goes on from here", file=sys.stderr)
 
 
-def _how(options: argparse.Namespace, asked: int, records: list[Record]) -> str:
-    kind = "all architectures" if not options.only else f"those like {', '.join(options.only)}"
+def _how(options: argparse.Namespace, asked: int, there: int, reached: int) -> str:
+    kind = f"all {there} architectures that are installed"
+    if options.only:
+        kind = f"those like {', '.join(options.only)} of {kind}"
     if options.sample is not None:
         kind = f"a random sample of {options.sample} (seed {options.seed}) of {kind}"
-    short = "" if len(records) == asked else f", of which {len(records)} were reached"
+    short = "" if reached == asked else f", of which {reached} were reached"
     return (
-        f"Asked for: {kind}, {asked} in all{short}; limits: {options.stage_seconds:g} s for a "
-        f"stage, {options.memory:g} GiB."
+        f"Asked for: {kind}; {asked} in all{short}. Limits: {options.stage_seconds:g} s of CPU "
+        f"time for a stage, {options.memory:g} GiB."
     )
 
 

@@ -85,7 +85,10 @@ def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
     if library == "timm":
         import timm  # type: ignore[import-not-found]
 
-        model: nn.Module = timm.create_model(_timm()[short], pretrained=False, num_classes=10)
+        known = _timm()
+        if short not in known:
+            raise ZooError(f"timm has no family {short!r}; it has {', '.join(known)}")
+        model: nn.Module = timm.create_model(known[short], pretrained=False, num_classes=10)
         return _with_image(model, batch)
     if library == "torchvision":
         import torchvision  # type: ignore[import-not-found]

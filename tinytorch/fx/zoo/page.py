@@ -89,7 +89,7 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
         "Made by `python benchmarks/zoo.py --page docs/zoo.md` from the results of a run; not "
         "edited by hand. Each architecture is built small, with random weights, and goes through "
         "each stage in a process of its own, compared with eager PyTorch.", "",
-        f"Versions: {there}." + (f" Not installed: {gone}." if gone else ""), "",
+        f"Versions: {there}." + (f" Not installed, so not covered: {gone}." if gone else ""), "",
         how, "",
         f"Of {len(records)} architectures {len(ran)} build small and run eagerly; the others are "
         "listed at the end. *Within* means: not equal to the last bit, but with an error against "
