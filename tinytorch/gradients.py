@@ -30,7 +30,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, TensorMeta
 from tinytorch.functions.elementwise import where
-from tinytorch.functions.movement import expand, flip, narrow, permute, reshape, rows
+from tinytorch.functions.movement import expand, flip, in_shape, narrow, permute, rows
 from tinytorch.functions.reductions import sum as sum_, sum_to
 from tinytorch.functions.scans import cumsum
 from tinytorch.history import Record
@@ -222,7 +222,7 @@ def _unreduce(g: Tensor, dims: tuple[int, ...], keepdim: bool, ndim: int) -> Ten
     if keepdim or not dims:
         return g
     left = iter(g.shape)
-    return reshape(g, tuple(1 if i in dims else next(left) for i in range(ndim)))
+    return in_shape(g, tuple(1 if i in dims else next(left) for i in range(ndim)))
 
 
 def _sum(g: Tensor, a_shape: Shape, dims: tuple[int, ...], keepdim: bool) -> Tensor:
@@ -262,7 +262,7 @@ def _invert(dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dims.index(i) for i in range(len(dims)))
 
 
-gradient("reshape", a=lambda g, a_shape: reshape(g, a_shape))
+gradient("reshape", a=lambda g, a_shape: in_shape(g, a_shape))
 gradient("permute", a=lambda g, dims: permute(g, _invert(dims)))
 gradient("expand", a=lambda g, a_shape: sum_to(g, a_shape))
 gradient("slice", a=lambda g, a_shape, bounds: apply(ops.unslice, g, shape=a_shape, bounds=bounds))
@@ -357,7 +357,7 @@ def _sum_of_rows(g: Tensor) -> Tensor:
 
 gradient(
     "linear",
-    x=lambda g, x_shape, w: reshape(apply(ops.matmul, rows(g), w), x_shape),
+    x=lambda g, x_shape, w: in_shape(apply(ops.matmul, rows(g), w), x_shape),
     w=lambda g, x: apply(ops.linear_weight, g, x),
     b=_sum_of_rows,
 )

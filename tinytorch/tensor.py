@@ -250,10 +250,7 @@ class Tensor:
     @property
     def hooks(self) -> list[Hook] | None:
         """Hooks of a leaf; those of a computed tensor belong to its history."""
-        try:
-            return object.__getattribute__(self, "_hooks")  # type: ignore[no-any-return]
-        except AttributeError:
-            return None
+        return getattr(self, "_hooks", None)
 
     @hooks.setter
     def hooks(self, hooks: list[Hook]) -> None:

@@ -679,6 +679,16 @@ def test_a_history_is_not_left_in_an_argument():
         trace(step, tinytorch.ones(3))
 
 
+def test_a_history_is_not_left_in_a_global_that_an_earlier_trace_holds():
+    """Counting who holds its memory would find that trace, and blame a view of the user's."""
+    s, w = tinytorch.zeros(3), tinytorch.ones(3)
+    step = tinytorch.compile(lambda: s.copy_(w), mode="python")
+    step()
+    w.requires_grad_()
+    with pytest.raises(TraceError, match="from outside of the trace is written in place, at"):
+        step()
+
+
 def test_a_write_with_a_history_into_a_reshaped_tensor_is_refused():
     def step(x: Tensor) -> Tensor:
         e = w * x

@@ -204,3 +204,30 @@ def test_the_step_count_of_adam_is_a_tensor_as_in_pytorch() -> None:
     assert (step.dtype, step.shape, step.item()) == (tinytorch.float32, (), 2.0)
     # at gradients of 1 each step is lr, but for eps
     assert math.isclose(p.tolist()[0], 0.0, abs_tol=1e-6)
+
+
+@pytest.mark.parametrize("base", [SGD, Adam])
+def test_an_update_of_ones_own_is_called_for_each_parameter(base: Any) -> None:
+    class Halved(base):  # type: ignore[misc]
+        def update(self, p: Tensor, g: Tensor, state: Any, group: Any) -> None:
+            super().update(p, g * 0.5, state, group)
+            seen.append(p)
+
+    seen: list[Tensor] = []
+    params = [tinytorch.ones(2, requires_grad=True) for _ in range(3)]
+    for p in params:
+        p.grad = tinytorch.ones(2)
+    Halved(params, lr=0.5).step()
+    assert [id(p) for p in seen] == [id(p) for p in params]
+    assert params[0].tolist()[0] == pytest.approx(0.75 if base is SGD else 0.5)
+
+
+def test_a_group_may_have_parameters_of_two_dtypes_and_some_at_their_first_step() -> None:
+    params = [tinytorch.ones(2, requires_grad=True, dtype=d) for d in ("float32", "float64")]
+    late = tinytorch.ones(2, requires_grad=True)
+    optimizer = SGD([*params, late], lr=0.5, momentum=0.5, dampening=0.5)
+    for step in range(2):
+        for p in [*params, late][: 2 + step]:
+            p.grad = tinytorch.ones(2, dtype=p.dtype)
+        optimizer.step()
+    assert [p.tolist()[0] for p in (*params, late)] == [0.0, 0.0, 0.5]

@@ -256,7 +256,7 @@ def _step(
 def _output_of(record: Record) -> Tensor:
     """The result that a record made. It does not hold the tensor, which would make a cycle."""
     output = wrap(record.output, record.meta)
-    output.requires_grad = True
+    output._requires_grad = True
     output.history = record
     return output
 

@@ -39,6 +39,11 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     return apply(ops.reshape, x, shape=infer_size(shape_arguments(shape), x.meta.size))
 
 
+def in_shape(x: Tensor, shape: Shape) -> Tensor:
+    """`reshape` for inner use: x itself if it has the shape."""
+    return x if x.meta.shape == shape else apply(ops.reshape, x, shape=shape)
+
+
 def view_as(x: Tensor, other: Tensor) -> Tensor:
     """`x` in the shape of `other`, sharing memory.
 
@@ -380,7 +385,7 @@ publish(
     globals(),
     functions="cat stack pad",
     methods="expand expand_as view_as",
-    hidden="rows",
+    hidden="rows in_shape",
     aliases={
         "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
     },

@@ -28,10 +28,10 @@ def publish(
     hidden: str = "",
     aliases: Mapping[str, str] | None = None,
 ) -> None:
-    """Publish the functions that a module defines, and let those with `dim` take it as `axis`.
+    """Publish the functions that a module defines; those with `dim` also take it as `axis`.
 
     Args:
-        module: its `globals()`, changed in place.
+        module: its `globals()`. What is in it stays: inside the package `dim` is `dim`.
         functions: names of those that are no methods.
         methods: names of those that are methods only.
         hidden: names of those that are neither: for use inside the package.
@@ -54,7 +54,7 @@ def publish(
     for name, function in found.items():
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         if "dim" in names:
-            module[name] = found[name] = _with_numpy_names(function)
+            found[name] = _with_numpy_names(function)
     places = {a: found[name] for a, name in (aliases or {}).items()}
     both = {name: f for name, f in found.items() if name not in hidden.split()}
     for name, function in {**both, **places}.items():
@@ -76,7 +76,9 @@ def _enter(table: dict[str, Callable[..., Any]], name: str, function: Callable[.
 def _with_numpy_names(function: Callable[..., Any]) -> Any:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if options and not NUMPY_NAMES.keys().isdisjoint(options):
+        if not options:
+            return function(*args)
+        if not NUMPY_NAMES.keys().isdisjoint(options):
             for old, new in NUMPY_NAMES.items():
                 if old in options and new in options:
                     raise TypeError(f"{function.__name__}: {old} and {new} are the same argument")

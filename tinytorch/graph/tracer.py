@@ -256,7 +256,7 @@ class Tracer(Mode):
 
     def is_private(self, tensor: Tensor) -> bool | None:
         if not isinstance(tensor._data, Symbol):
-            if id(tensor._data) not in self._lifted:
+            if id(tensor._data) not in self._lifted and self.environment.name_of(tensor) is None:
                 return None
             self._refuse_history(tensor)
         if tensor._data.storage in self._storages.values():

@@ -90,21 +90,13 @@ class Adam(Optimizer):
         if group["amsgrad"]:
             super().update_group(params, group)
             return
-        rows = []
-        for p in params:
-            g = -p.grad if group["maximize"] else p.grad  # type: ignore[operator]
-            state = self.state[p]
-            step = scalar_of(state, "step")
-            m, v = buffer_of(state, "exp_avg", p), buffer_of(state, "exp_avg_sq", p)
-            rows.append((p, g, m, v, step))
-        beta1, beta2 = group["betas"]
-        adam_step.each(
-            rows, lr=learning_rate(group, params[0]), beta1=beta1, beta2=beta2, eps=group["eps"],
-            weight_decay=group["weight_decay"], decoupled=group["decoupled_weight_decay"],
-        )  # fmt: skip
+        rows = [_row(p, p.grad, self.state[p], group) for p in params]  # type: ignore[arg-type]
+        adam_step.each(rows, **_numbers(params[0], group))
 
     def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
-        """The step of amsgrad."""
+        if not group["amsgrad"]:
+            adam_step(*_row(p, g, state, group), **_numbers(p, group))
+            return
         beta1, beta2 = group["betas"]
         t = count_step(state)
         m, v = buffer_of(state, "exp_avg", p), buffer_of(state, "exp_avg_sq", p)
@@ -115,6 +107,21 @@ class Adam(Optimizer):
         largest.copy_(maximum(largest, v))
         denominator = largest.sqrt() * (1 - beta2**t).rsqrt().to(p.dtype) + group["eps"]
         p.sub_(m / denominator * (learning_rate(group, p) / (1 - beta1**t).to(p.dtype)))
+
+
+def _row(p: Tensor, g: Tensor, state: State, group: Group) -> tuple[Tensor, ...]:
+    """The tensors of `adam_step`."""
+    m, v = buffer_of(state, "exp_avg", p), buffer_of(state, "exp_avg_sq", p)
+    return p, -g if group["maximize"] else g, m, v, scalar_of(state, "step")
+
+
+def _numbers(p: Tensor, group: Group) -> dict[str, Any]:
+    """The numbers of `adam_step`, for parameters of p's dtype."""
+    beta1, beta2 = group["betas"]
+    return {
+        "lr": learning_rate(group, p), "beta1": beta1, "beta2": beta2, "eps": group["eps"],
+        "weight_decay": group["weight_decay"], "decoupled": group["decoupled_weight_decay"],
+    }  # fmt: skip
 
 
 def adam_gradient(p: Tensor, g: Tensor, group: Group) -> Tensor:

@@ -33,8 +33,9 @@ MISSPELLED = {
 class Optimizer:
     """Changes parameters in place, by their gradients.
 
-    A subclass has the arithmetic of one parameter, `update`, or of several, `update_group`; or it
-    writes `step` itself, as programs for PyTorch do, with `self.param_groups` and `self.state`.
+    A subclass has the arithmetic of one parameter, `update`, and may have that of a group at once,
+    `update_group`; or it writes `step` itself, as programs for PyTorch do, with `self.param_groups`
+    and `self.state`.
 
         optimizer = SGD(model.parameters(), lr=0.1)
         optimizer.zero_grad()
@@ -90,8 +91,12 @@ class Optimizer:
             f"{type(self).__name__} must define update(p, g, state, group), or step()"
         )
 
+    def __init_subclass__(cls) -> None:
+        if "update" in vars(cls) and "update_group" not in vars(cls):
+            cls.update_group = Optimizer.update_group  # type: ignore[method-assign]
+
     def update_group(self, params: list[Tensor], group: Group) -> None:
-        """Change parameters of one group and dtype, which have gradients: by default one by one."""
+        """Change parameters of one group and dtype, which have gradients: here one by one."""
         for p in params:
             assert p.grad is not None
             self.update(p, p.grad, self.state[p], group)

@@ -8,6 +8,7 @@ from tinytorch.optim.optimizer import (
     Group,
     Optimizer,
     Parameters,
+    State,
     buffer_of,
     learning_rate,
 )
@@ -86,20 +87,27 @@ class SGD(Optimizer):
         fresh: list[Row] = []  # at their first step
         begun: list[Row] = []
         for p in params:
-            g = -p.grad if group["maximize"] else p.grad  # type: ignore[operator]
-            if not group["momentum"]:
-                begun.append((p, g, None))
-                continue
-            state = self.state[p]
-            rows = begun if "momentum_buffer" in state else fresh
-            rows.append((p, g, buffer_of(state, "momentum_buffer", p)))
+            rows, state = begun, None
+            if group["momentum"]:
+                state = self.state[p]
+                rows = begun if "momentum_buffer" in state else fresh
+            rows.append(_row(p, p.grad, state, group))  # type: ignore[arg-type]
         for rows in filter(None, (fresh, begun)):
-            sgd_step.each(
-                rows,
-                lr=learning_rate(group, params[0]),
-                momentum=group["momentum"],
-                dampening=group["dampening"],
-                weight_decay=group["weight_decay"],
-                nesterov=group["nesterov"],
-                first=rows is fresh,
-            )
+            sgd_step.each(rows, **_numbers(params[0], group), first=rows is fresh)
+
+    def update(self, p: Tensor, g: Tensor, state: State, group: Group) -> None:
+        first = "momentum_buffer" not in state
+        row = _row(p, g, state if group["momentum"] else None, group)
+        sgd_step(*row, **_numbers(p, group), first=first)
+
+
+def _row(p: Tensor, g: Tensor, state: State | None, group: Group) -> Row:
+    """The tensors of `sgd_step`; no state where there is no momentum."""
+    buffer = None if state is None else buffer_of(state, "momentum_buffer", p)
+    return p, -g if group["maximize"] else g, buffer
+
+
+def _numbers(p: Tensor, group: Group) -> dict[str, Any]:
+    """The numbers of `sgd_step`, for parameters of p's dtype."""
+    names = ("momentum", "dampening", "weight_decay", "nesterov")
+    return {"lr": learning_rate(group, p), **{name: group[name] for name in names}}

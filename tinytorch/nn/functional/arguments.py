@@ -57,6 +57,13 @@ def inplaceable(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     replace = in_place(function)
 
     @functools.wraps(function)
+    def call_one(x: Tensor, inplace: bool = False) -> Tensor:
+        return (replace if inplace else function)(x)
+
+    if len(whole.parameters) == 1:
+        return call_one
+
+    @functools.wraps(function)
     def call(x: Tensor, *args: Any, inplace: bool = False, **options: Any) -> Tensor:
         if len(args) == len(before):
             *rest, inplace = args

@@ -13,7 +13,7 @@ from tinytorch.creation import ones, zeros
 from tinytorch.dispatch import apply
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import rsqrt
-from tinytorch.functions.movement import pad, reshape, unfold
+from tinytorch.functions.movement import in_shape, pad, reshape, unfold
 from tinytorch.functions.reductions import mean
 from tinytorch.tensor import Tensor
 
@@ -43,10 +43,10 @@ def layer_norm(
     shape = tuple(normalized_shape)
     _check_normalized("layer_norm", x, shape, weight, bias)
     size = math.prod(shape)
-    w = ones(size, dtype=x.dtype) if weight is None else reshape(weight, (size,))
-    b = zeros(size, dtype=x.dtype) if bias is None else reshape(bias, (size,))
-    rows = reshape(x, (*x.shape[: x.ndim - len(shape)], size))
-    return reshape(apply(ops.layer_norm, rows, w, b, eps=eps), x.shape)
+    w = ones(size, dtype=x.dtype) if weight is None else in_shape(weight, (size,))
+    b = zeros(size, dtype=x.dtype) if bias is None else in_shape(bias, (size,))
+    rows = in_shape(x, (*x.shape[: x.ndim - len(shape)], size))
+    return in_shape(apply(ops.layer_norm, rows, w, b, eps=eps), x.shape)
 
 
 def rms_norm(
