@@ -280,13 +280,17 @@ def plans_within(frontier: Frontier, budgets: list[float], whole: int) -> dict[s
 
 def example_of(options: argparse.Namespace) -> LoadedModel:
     """The model by name, its dropout off: then all contestants must give the same gradients."""
+    torch.manual_seed(0)
+    return load_model(f"hf:{options.model}", small=options.small, dropout=0.0, **sizes_of(options))
+
+
+def sizes_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What the options say of the model's sizes, and the usual ones where they say nothing."""
     usual = {} if options.small or options.model == "resnet152" else USUAL
     sizes = {"batch": options.batch, "sequence": options.sequence, "image": options.image,
              "head": options.head, "layers": options.layers}  # fmt: skip
     sizes = {name: usual.get(name) if value is None else value for name, value in sizes.items()}
-    given = {name: value for name, value in sizes.items() if value is not None}
-    torch.manual_seed(0)
-    return load_model(f"hf:{options.model}", small=options.small, dropout=0.0, **given)
+    return {name: value for name, value in sizes.items() if value is not None}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -357,7 +361,8 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = simulate(options) if options.simulate else measure(options)
     print(table(rows))
-    title = f"{options.model}, batch {options.batch or 'of the example'}"
+    sizes = ", ".join(f"{name} {value}" for name, value in sizes_of(options).items())
+    title = f"{options.model}, {sizes}" if sizes else options.model
     if options.json is not None:
         facts = {k: v for k, v in vars(options).items() if k not in ("json", "plot")}
         options.json.write_text(json.dumps({**facts, "torch": torch.__version__, "rows": rows},

@@ -29,6 +29,7 @@ KINDS = ("forward", "joint", "step")
 OPTIMIZERS = ("sgd", "adam", "adamw")
 LOSSES = ("model", "mean-square")
 REPORTS = (".html", ".csv", ".parquet", ".json", ".trace", ".png", ".svg")
+DRAWN = (".html", ".png", ".svg")  # reports with a drawing of memory
 PLOTS = (".png", ".svg", ".pdf")
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 
@@ -65,6 +66,10 @@ Loss = Annotated[
         help="model: the one it computes itself, or the third that FACTORY returns; mean-square: "
         "of its outputs, for a model without one.",
     ),
+]
+
+MemoryLimit = Annotated[
+    str | None, typer.Option("--memory-limit", help="A line where memory is drawn, as 6GiB.")
 ]
 
 
@@ -181,15 +186,20 @@ def profile(
             "for Chrome (.trace.json).",
         ),
     ] = None,
+    memory_limit: MemoryLimit = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Time and memory of every node of the training step, and of every activation."""
     if report is not None:
         one_of("kind of report", report.suffix, REPORTS)
+    if memory_limit is not None and (report is None or report.suffix not in DRAWN):
+        raise typer.BadParameter(
+            f"--memory-limit is a line in a drawing: give --report ({', '.join(DRAWN)})"
+        )
     _ask(
         "profile", model, optimizer=optimizer, loss=loss, batch=batch, small=small, device=device,
-        limit=limit, report=report, json=as_json, verbose=verbose,
+        limit=limit, report=report, memory_limit=memory_limit, json=as_json, verbose=verbose,
     )  # fmt: skip
 
 
@@ -211,21 +221,16 @@ def checkpoint(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", help="With --swap: draw memory over time (.png, .svg, .pdf)."),
+        typer.Option("--picture", help="With --swap: draw memory over time (.png, .svg, .pdf)."),
     ] = None,
-    memory_limit: Annotated[
-        str | None,
-        typer.Option(
-            "--memory-limit", help="A line in the plot, such as 6GiB; by default the budget."
-        ),
-    ] = None,
+    memory_limit: MemoryLimit = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
     """Cut a model's training memory by computing activations again; measure what it costs."""
     if swap is None and (plot is not None or memory_limit is not None):
         raise typer.BadParameter(
-            "--plot and --memory-limit belong to a simulation: give --swap and a bandwidth in GB/s"
+            "--picture and --memory-limit belong to a simulation: give --swap and a bandwidth in GB/s"
         )
     if swap is not None and not swap > 0:
         raise typer.BadParameter(f"--swap {swap:g}: a bandwidth in GB/s is above 0")

@@ -127,11 +127,12 @@ def optimize(request: dict[str, Any]) -> Answer:
 
 
 def profile(request: dict[str, Any]) -> Answer:
+    limit = memory_limit(request["memory_limit"])  # before the model is built
     example = load(request)
     step = _step(example, request["optimizer"])
     found = fx.GraphProfiler(step, title=f"{request['model']}, {request['optimizer']}").run()
     if request["report"]:
-        found.write(request["report"])
+        found.write(request["report"], limit)
     return Answer(text=lambda: found.table(request["limit"]), value=found.to_dict)
 
 

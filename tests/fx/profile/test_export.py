@@ -29,11 +29,13 @@ from tinytorch.fx.profile.rows import (
     NodeProfile,
 )
 
+MODULES = ("", "net.0", "net.0.act", "net.1", "")
+
 
 def node(rank: int, name: str, phase: str, kind: str, inputs: tuple[str, ...]) -> NodeProfile:
     seconds = 1e-3 * rank if phase else 0.0
     return NodeProfile(rank, name, f"aten.{name}", phase, kind, seconds, 10, 20, 8, 100 + rank,
-                       101 + rank, inputs, "x = </script> & 1")  # fmt: skip
+                       101 + rank, inputs, "x = </script> & 1", MODULES[rank])  # fmt: skip
 
 
 @pytest.fixture
@@ -108,6 +110,14 @@ def test_written_by_suffix(profile: Profile, tmp_path: Path, suffix: str) -> Non
     assert (tmp_path / f"p{suffix}").stat().st_size > 300
 
 
+def test_the_limit_is_drawn_where_memory_is(profile: Profile, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for suffix in (".html", ".svg", ".csv"):
+        profile.write(tmp_path / f"p{suffix}", 103)
+    assert '"limit":103' in (tmp_path / "p.html").read_text()
+    assert "<!-- limit -->" in (tmp_path / "p.svg").read_text()
+
+
 def test_unknown_suffix(profile: Profile, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"p.xlsx' ends in none of .csv, .parquet"):
         profile.write(tmp_path / "p.xlsx")
@@ -156,6 +166,8 @@ def test_the_report_stands_alone(profile: Profile, tmp_path: Path) -> None:
     assert [n["name"] for n in data["nodes"]] == [n.name for n in profile.nodes]
     assert data["nodes"][3]["from"] == [1, 0]
     assert data["nodes"][0]["line"] == "x = </script> & 1"
+    assert [n["module"] for n in data["nodes"]] == list(MODULES)
+    assert "prefers-color-scheme: dark" in text
     assert "a &lt;step&gt;" in text
 
 
@@ -187,6 +199,24 @@ def test_the_report_in_a_browser(profile: Profile, tmp_path: Path) -> None:
         page.click("#next")
         assert page.get_attribute("#scene", "transform") != before
         assert page.locator("#activations tr").count() == 2
+        texts = page.locator("#memory text").all_text_contents()
+        assert {"0 MiB", "forward", "backward"} <= set(texts)
+        assert "limit 103 B" in texts
+        assert "execution rank" in texts
+        assert page.locator("#time text").all_text_contents()[0].endswith(" ms")
+        cells = page.locator("#nodes tbody tr td:first-child")
+        assert cells.all_text_contents() == ["mm_1", "loss", "mm"]  # the slowest first
+        page.click("#nodes th >> text=node")
+        assert cells.all_text_contents() == ["loss", "mm", "mm_1"]
+        page.click("#nodes th >> text=node")
+        assert cells.all_text_contents() == ["mm_1", "mm", "loss"]
+        assert page.locator("#nodes tbody tr").first.locator("td").nth(6).inner_text() == "3 ms"
+        modules = page.locator("#modules tbody tr td:first-child")
+        assert [t.strip("\u25be\u25b8") for t in modules.all_inner_texts()] == ["(model)", "net"]
+        page.click("[aria-label='unfold net']")
+        assert modules.count() == 4
+        page.click("#fold")
+        assert modules.count() == 2
         browser.close()
     assert errors == []
     assert all(url.startswith("file:") for url in requests)

@@ -11,15 +11,14 @@ from tinytorch.bench.units import format_bytes, format_count, format_seconds, fo
 from tinytorch.fx.profile import export, plots, report
 from tinytorch.fx.profile.rows import ACTIVATION_COLUMNS, ActivationProfile, NodeProfile
 
-WRITERS = {
+FIGURES = {
     ".csv": export.write_csv,
     ".parquet": export.write_parquet,
     ".json": export.write_json,
     ".trace": export.write_chrome_trace,
-    ".html": report.write_html,
-    ".png": plots.plot_memory,
-    ".svg": plots.plot_memory,
 }
+DRAWN = {".html": report.write_html, ".png": plots.plot_memory, ".svg": plots.plot_memory}
+WRITERS = (*FIGURES, *DRAWN)
 
 
 @dataclass(frozen=True)
@@ -89,11 +88,14 @@ class Profile:
             "memory": self.memory,
         }
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, limit: int | None = None) -> None:
         """Write the profile in the form that the suffix says.
 
         .csv, .parquet and .json hold the figures, .trace a timeline for trace viewers, .html the
         report, .png and .svg memory against rank.
+
+        Args:
+            limit: bytes, drawn as a line where memory is drawn.
 
         Raises:
             ValueError: there is no such form; the message lists them.
@@ -101,7 +103,10 @@ class Profile:
         suffix = Path(path).suffix
         if suffix not in WRITERS:
             raise ValueError(f"{str(path)!r} ends in none of {', '.join(WRITERS)}")
-        WRITERS[suffix](self, path)
+        if suffix in DRAWN:
+            DRAWN[suffix](self, path, limit)
+        else:
+            FIGURES[suffix](self, path)
 
     def table(self, limit: int = 20) -> str:
         """The summary, and the nodes that take the most time."""

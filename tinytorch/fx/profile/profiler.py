@@ -27,6 +27,7 @@ from tinytorch.fx.capture.step import TrainingStep
 from tinytorch.fx.profile.clock import Clock, clock_of, copy_bandwidth
 from tinytorch.fx.profile.liveness import Storages, lifetimes, results, storages
 from tinytorch.fx.profile.memory_meter import MemoryMeter
+from tinytorch.fx.profile.modules import modules_of
 from tinytorch.fx.profile.profile import Profile
 from tinytorch.fx.profile.rows import (
     ACTIVATION,
@@ -72,6 +73,7 @@ class GraphProfiler:
         self.found = storages(self.module, self.inputs)
         self._gradients = _gradients(captured)
         self._updated = _updated(captured)
+        self._modules = modules_of(self.graph, self.semantics)
         self._writes = any(self.semantics.mutates(n) for n in self.graph.nodes)
 
     def _examples(self) -> list[Any]:
@@ -210,7 +212,7 @@ class GraphProfiler:
         return NodeProfile(
             rank, node.name, str(node.target), self._phase(node), kind, seconds, cost.flops,
             cost.bytes, made, live, measured, tuple(a.name for a in node.all_input_nodes),
-            " ".join(part.strip() for part in line[-2:]),
+            " ".join(part.strip() for part in line[-2:]), self._modules.get(node, ""),
         )  # fmt: skip
 
     def _phase(self, node: Node) -> str:

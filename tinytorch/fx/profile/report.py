@@ -18,8 +18,8 @@ WIDTH, HEIGHT = 190, 40  # of a node's cell in the drawing
 
 
 def write_html(profile: Profile, path: str | Path, limit: int | None = None) -> None:
-    """Write the report: memory and time against rank, activations, and the graph, which can be
-    zoomed and searched.
+    """Write the report: memory and time against rank, modules, nodes and activations in tables, and
+    the graph, which can be zoomed and searched.
 
     Args:
         limit: bytes, drawn as a line in the memory chart.
@@ -58,6 +58,7 @@ def _nodes(profile: Profile) -> list[dict[str, Any]]:
             "live": n.predicted_bytes,
             "measured": n.measured_bytes,
             "line": n.line,
+            "module": n.module,
             "from": [ranks[name] for name in n.inputs],
             "at": places[n.rank],
         }

@@ -25,6 +25,7 @@ class NodeProfile:
         measured_bytes: the same, measured.
         inputs: names of the nodes that it reads.
         line: of the user's code that it comes from, if it is known.
+        module: path of the module that it belongs to; "" is the model itself.
     """
 
     rank: int
@@ -40,6 +41,7 @@ class NodeProfile:
     measured_bytes: int
     inputs: tuple[str, ...]
     line: str
+    module: str = ""
 
 
 @dataclass(frozen=True)
