@@ -102,6 +102,9 @@ def test_agrees_with_pytorch_forward_and_backward(name, random):
     inputs = sample.tensors(requires_grad=True)
     theirs_in = [to_torch(x, dtype) for x in sample.inputs]
     out = apply(op, *inputs, **sample.params)
+    assert name in TORCH, (
+        f"{name} is compared with nothing: add its line to TORCH in tests/torch_ops.py"
+    )
     theirs = TORCH[op.name](*theirs_in, **sample.params)
     assert_same(out.detach().numpy(), theirs, op.name)
     assert out.requires_grad == theirs.requires_grad
@@ -140,8 +143,9 @@ def test_op_has_a_gradient_or_cannot_have_one(op):
     answers_whole = op.name in ("argmax", "argmin", "argsort", "eq", "ne", "lt", "le")
     logical = op.name.startswith(("logical_", "bitwise_"))
     without = op.kind == "creation" or op.name == "detach" or answers_whole or logical
+    line = f'gradient("{op.name}", {", ".join(f"{i}=lambda g, ...: ..." for i in op.inputs)})'
     assert without == (op not in DIFFERENTIABLE), (
-        f"{op.name}: add its line to tinytorch/gradients.py"
+        f"{op.name} has no gradient: add the line {line} to tinytorch/gradients.py"
     )
 
 

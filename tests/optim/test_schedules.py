@@ -268,6 +268,10 @@ def test_every_schedule_is_compared(name: str) -> None:
 @pytest.mark.parametrize("name", exported_schedules())
 def test_arguments_stand_where_pytorch_has_them(name: str) -> None:
     ours = inspect.signature(getattr(optim.lr_scheduler, name))
+    assert hasattr(torch.optim.lr_scheduler, name), (
+        f"lr_scheduler.{name} is none of PyTorch's: take it out of __all__ in "
+        f"tinytorch/optim/lr_scheduler"
+    )
     theirs = inspect.signature(getattr(torch.optim.lr_scheduler, name))
     assert list(ours.parameters) == list(theirs.parameters)
     for parameter in ours.parameters.values():

@@ -111,7 +111,8 @@ class ComputeBackend(ABC):
         if kernel is None:
             raise NotImplementedError(
                 f"{type(self).__name__} has no kernel for {op.name}: write a method "
-                f"{op.name}({', '.join(op.inputs)}, ...)"
+                f"{op.name}({', '.join(op.inputs)}, ...), or, for every backend, add its NumPy "
+                f"kernel to _FUNCTIONS in tinytorch/backends/reference.py"
             )
         return kernel
 

@@ -38,7 +38,8 @@ def draw_sample(name: str, random: Random, style: str, dtype: str = "float64") -
     if name not in SAMPLERS:
         raise LookupError(
             f"the op {name!r} has no sample generator: add one to tinytorch/testing/op_samples.py, "
-            f"so that the conformance and gradient tests can draw inputs for it"
+            f"below a line @_samples({name!r}), so that the conformance and gradient tests can "
+            f"draw inputs for it"
         )
     return SAMPLERS[name](Source(random, style, dtype))
 
