@@ -52,9 +52,12 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None
     return tinytorch.tensor(obj, dtype=dtype) if copy else tinytorch.as_tensor(obj, dtype=dtype)
 
 
-def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A 0-d tensor, of float32 unless a dtype is given."""
-    return tinytorch.tensor(s, dtype="float32" if dtype is None else dtype)
+    kind = "float32" if dtype is None else dtype
+    return tinytorch.tensor(s, dtype=kind, requires_grad=requires_grad)
 
 
 def rsub(input: Tensor, other: Any, *, alpha: float = 1) -> Tensor:

@@ -59,22 +59,6 @@ class TensorNames:
         """In the dtype of another tensor."""
         return self.to(other.dtype)
 
-    def byte(self: Any, memory_format: Any = None) -> Any:
-        """As uint8."""
-        return self.to("uint8")
-
-    def char(self: Any, memory_format: Any = None) -> Any:
-        """As int8."""
-        return self.to("int8")
-
-    def short(self: Any, memory_format: Any = None) -> Any:
-        """As int16."""
-        return self.to("int16")
-
-    def bfloat16(self: Any, memory_format: Any = None) -> Any:
-        """As bfloat16."""
-        return self.to("bfloat16")
-
     @property
     def layout(self: Any) -> Layout:
         """`strided`: there are no sparse tensors."""

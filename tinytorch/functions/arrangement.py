@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply, wrap
+from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions.dims import normalize_dim, shape_arguments
@@ -172,11 +172,13 @@ def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int =
     (tensor([0, 1, 2]), tensor([3, 4]))
     """
     extent = x.shape[normalize_dim(dim, x.ndim)]
+    if is_tensor(indices_or_sections):
+        indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
         small, larger = divmod(extent, indices_or_sections)
         sizes = [small + (i < larger) for i in range(indices_or_sections)]
         return split(x, sizes, dim)
-    cuts = [slice(None, i).indices(extent)[1] for i in indices_or_sections]
+    cuts = [slice(None, int(i)).indices(extent)[1] for i in indices_or_sections]
     ends = zip([0, *cuts], [*cuts, extent], strict=True)
     return tuple(narrow(x, dim, a, max(0, b - a)) for a, b in ends)
 

@@ -218,8 +218,13 @@ def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
     return reductions.norm(a - b, p)
 
 
-def cdist(a: Tensor, b: Tensor, p: float = 2.0) -> Tensor:
-    """The distance of each row of a (..., m, k) from each row of b (..., n, k): (..., m, n)."""
+def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
+    """The distance of each row of a (..., m, k) from each row of b (..., n, k): (..., m, n).
+
+    Args:
+        p: of the norm.
+        compute_mode: taken for PyTorch's sake; differences are always formed.
+    """
     apart = movement.unsqueeze(a, -2) - movement.unsqueeze(b, -3)
     return reductions.norm(apart, p, -1)
 

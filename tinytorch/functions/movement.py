@@ -181,9 +181,9 @@ def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     return reshape(x, (*x.shape[:dim], *split, *x.shape[dim + 1 :]))
 
 
-def flip(x: Tensor, *dims: Any) -> Tensor:
+def flip(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """Reversed along the dimensions given; along none if none is given."""
-    given = shape_arguments(dims)
+    given = shape_arguments(given if dims is None else (dims,))
     reverse = normalize_dims(given, x.ndim) if given else ()
     bounds = tuple((n - 1, -1, -1) if i in reverse else (0, n, 1) for i, n in enumerate(x.shape))
     return apply(ops.slice_, x, bounds=bounds)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
-from tinytorch.dtypes import Array, int64, meta_of_array
+from tinytorch.dtypes import Array, int32, int64, meta_of_array
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import elementwise, indexing, movement, reductions
 from tinytorch.functions.dims import normalize_dim
@@ -127,13 +127,15 @@ def isin(elements: Tensor, test_elements: Any) -> Tensor:
 
 
 def searchsorted(
-    sorted_sequence: Tensor, values: Tensor | float, *, right: bool = False, side: str | None = None
-) -> Tensor:
+    sorted_sequence: Tensor, values: Tensor | float, *, right: bool = False,
+    side: str | None = None, out_int32: bool = False,
+) -> Tensor:  # fmt: skip
     """Where each value would be inserted into the last dimension, which is in ascending order.
 
     Args:
         sorted_sequence: (n,), or (..., n) with the leading dimensions of `values`.
         right: behind elements that are equal; `side="right"` says the same.
+        out_int32: give int32 instead of int64.
 
     Raises:
         ShapeError: the leading dimensions differ.
@@ -150,12 +152,15 @@ def searchsorted(
     if rows.ndim > 1:
         rows = movement.unsqueeze(rows, -2)
     before = elementwise.le(rows, each) if right or side == "right" else elementwise.lt(rows, each)
-    return reductions.sum(before, -1)
+    count = reductions.sum(before, -1)
+    return count.to(int32) if out_int32 else count
 
 
-def bucketize(x: Tensor, boundaries: Tensor, *, right: bool = False) -> Tensor:
+def bucketize(
+    x: Tensor, boundaries: Tensor, *, right: bool = False, out_int32: bool = False
+) -> Tensor:
     """The bucket of each element: how many boundaries (1-d, ascending) are below it."""
-    return searchsorted(boundaries, x, right=right)
+    return searchsorted(boundaries, x, right=right, out_int32=out_int32)
 
 
 # -- results whose size depends on the values ------------------------------------------------------

@@ -119,8 +119,14 @@ def _scanned(
     return values
 
 
-def diff(x: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+def diff(
+    x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Each element minus the one before it along `dim`, n times over.
+
+    Args:
+        prepend, append: joined to x along `dim` before that.
 
     >>> from tinytorch import tensor
     >>> diff(tensor([1, 4, 9]))
@@ -128,6 +134,8 @@ def diff(x: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     """
     if not x.ndim:
         raise ShapeError("diff needs at least one dimension, not a 0-d tensor")
+    parts = [part for part in (prepend, x, append) if part is not None]
+    x = movement.cat(parts, dim) if len(parts) > 1 else x
     for _ in range(n):
         extent = x.shape[normalize_dim(dim, x.ndim)]
         late = movement.narrow(x, dim, min(1, extent), max(0, extent - 1))

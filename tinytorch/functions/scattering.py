@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.absent import accepts_device
 from tinytorch.dispatch import SCALAR_TYPES, apply, wrap
 from tinytorch.dtypes import bfloat16, int64, meta_of_array
 from tinytorch.errors import ShapeError
@@ -227,7 +228,8 @@ def _as_value(x: Tensor, value: Any) -> Tensor:
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask is true, 1-d; x and mask broadcast. Cannot be traced."""
     shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
-    return movement.expand(x, shape)[movement.expand(mask, shape)]
+    values, chosen = (movement.reshape(movement.expand(t, shape), (-1,)) for t in (x, mask))
+    return values[chosen]
 
 
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -335,12 +337,14 @@ def take(x: Tensor, index: Tensor) -> Tensor:
     return apply(ops.take, flat, from_front(index, x.numel(), 0))
 
 
+@accepts_device
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
     """Row and column of each element of a matrix on or below a diagonal, as (2, count)."""
     array = np.stack(np.tril_indices(row, offset, col)).astype(np.int64)
     return wrap(array, meta_of_array(array)).to(dtype)
 
 
+@accepts_device
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
     """Row and column of each element of a matrix on or above a diagonal, as (2, count)."""
     array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)

@@ -264,9 +264,9 @@ def test_prelu_at_edge_values(agree):
             "gelu: approximate must be 'none' or 'tanh', not 'fast'",
         ),
         (
-            lambda x: F.hardtanh(x, 1.0, 1.0),
+            lambda x: F.hardtanh(x, 1.5, 1.0),
             ValueError,
-            "hardtanh: min_val 1.0 must be below max_val 1.0",
+            "hardtanh: min_val 1.5 must not be above max_val 1.0",
         ),
         (
             lambda x: F.prelu(x, tinytorch.ones(4)),

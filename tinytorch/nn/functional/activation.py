@@ -79,7 +79,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, weight * x elsewhere.
 
     Args:
-        weight: (1,), or (channels,) for x (n, channels, ...).
+        weight: () or (1,), or (channels,) for x (n, channels, ...).
 
     Raises:
         ShapeError: the weight has another length.
@@ -87,7 +87,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     Source: K. He et al., "Delving deep into rectifiers", 2015, equation 1.
     """
     channels = x.shape[1] if x.ndim > 1 else 1
-    if weight.shape not in ((1,), (channels,)):
+    if weight.shape not in ((), (1,), (channels,)):
         raise ShapeError(
             f"prelu: weight {weight.shape} must be (1,) or, for input {x.shape}, ({channels},)"
         )

@@ -27,6 +27,8 @@ def pair(value: Size, what: str) -> Pair:
     """
     if not isinstance(value, Sequence):
         return (operator.index(value),) * 2
+    if len(value) == 1:
+        value = (value[0], value[0])
     if len(value) != 2:
         raise ValueError(f"{what} must be one number or two, not {value}")
     return operator.index(value[0]), operator.index(value[1])

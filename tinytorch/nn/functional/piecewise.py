@@ -17,10 +17,10 @@ def hardtanh(
     """x limited to [min_val, max_val]. The gradient at the bounds is 0, unlike that of `clip`.
 
     Raises:
-        ValueError: min_val is not below max_val.
+        ValueError: min_val is above max_val.
     """
-    if not min_val < max_val:
-        raise ValueError(f"hardtanh: min_val {min_val} must be below max_val {max_val}")
+    if not min_val <= max_val:
+        raise ValueError(f"hardtanh: min_val {min_val} must not be above max_val {max_val}")
     if not x.dtype.is_floating_point and min_val == int(min_val) and max_val == int(max_val):
         min_val, max_val = int(min_val), int(max_val)  # integers stay integers
     bound = clip(x, min_val, max_val).detach()
