@@ -37,7 +37,7 @@ CIRCLES = {
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 BUDGETS = {
-    "tinytorch": 5_930,
+    "tinytorch": 5_955,
     "tinytorch/nn": 5_600,
     "tinytorch/optim": 1_830,
     "tinytorch/training": 850,
@@ -45,7 +45,7 @@ BUDGETS = {
     "tinytorch/distributions": 525,
     "tinytorch/data": 980,
     "tinytorch/bench": 580,
-    "tinytorch/compat": 1_450,
+    "tinytorch/compat": 1_440,
     "tinytorch/testing": 700,
     "tinytorch/jit": 1_300,
     "tinytorch/backends": 1_530,
