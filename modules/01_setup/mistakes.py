@@ -1,6 +1,6 @@
-"""Wrong solutions that a student would plausibly write, and the points they lose."""
+"""Wrong solutions that students write, with the points that they lose, and other right ones."""
 
-from tito.lessons.mistake import Mistake
+from tito.lessons.mistake import Alternative, Mistake
 
 MISTAKES = [
     Mistake(
@@ -10,7 +10,7 @@ MISTAKES = [
 def normalize_dim(dim, ndim, what="dim"):
     return operator.index(dim) % max(ndim, 1)
 """,
-        loses={"count-from-the-end-errors": 1},
+        loses={"count-from-the-end-errors": 1, "count-from-the-end-edges": 1},
     ),
     Mistake(
         exercise="count-from-the-end",
@@ -18,6 +18,20 @@ def normalize_dim(dim, ndim, what="dim"):
         source="""
 def normalize_dim(dim, ndim, what="dim"):
     dim = operator.index(dim)
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"{what} {dim} is out of range {-ndim} to {ndim - 1}")
+    return dim % ndim
+""",
+        loses={"count-from-the-end-edges": 1},
+    ),
+    Mistake(
+        exercise="count-from-the-end",
+        name="takes any dimension of a 0-d tensor",
+        source="""
+def normalize_dim(dim, ndim, what="dim"):
+    dim = operator.index(dim)
+    if ndim == 0:
+        return 0
     if not -ndim <= dim < ndim:
         raise IndexError(f"{what} {dim} is out of range {-ndim} to {ndim - 1}")
     return dim % ndim
@@ -91,6 +105,17 @@ def shape_arguments(sizes):
     ),
     Mistake(
         exercise="two-spellings",
+        name="unpacks as long as there is something to unpack",
+        source="""
+def shape_arguments(sizes):
+    while len(sizes) == 1 and isinstance(sizes[0], Iterable):
+        sizes = sizes[0]
+    return tuple(operator.index(s) for s in sizes)
+""",
+        loses={"two-spellings-types": 2},
+    ),
+    Mistake(
+        exercise="two-spellings",
         name="converts with int",
         source="""
 def shape_arguments(sizes):
@@ -99,5 +124,67 @@ def shape_arguments(sizes):
     return tuple(int(s) for s in sizes)
 """,
         loses={"two-spellings-types": 2},
+    ),
+]
+
+ALTERNATIVES = [
+    Alternative(
+        exercise="count-from-the-end",
+        name="writes all dimensions down and looks there",
+        source="""
+def normalize_dim(dim, ndim, what="dim"):
+    dim = operator.index(dim)
+    front = list(range(max(1, ndim)))
+    try:
+        return front[dim]
+    except IndexError:
+        raise IndexError(f"no {what} {dim} in {[-len(front), *front[-1:]]}") from None
+""",
+    ),
+    Alternative(
+        exercise="count-from-the-end",
+        name="adds where dim is negative",
+        source="""
+def normalize_dim(dim, ndim, what="dim"):
+    n = ndim or 1
+    asked = operator.index(dim)
+    place = asked + n if asked < 0 else asked
+    if place < 0 or place >= n:
+        raise IndexError(f"{what}={asked}: from {-n} up to {n - 1}, please")
+    return place
+""",
+    ),
+    Alternative(
+        exercise="size-of-minus-one",
+        name="divides by one size after the other",
+        source="""
+def infer_size(shape, elements):
+    missing = [i for i, size in enumerate(shape) if size == -1]
+    if not missing:
+        return shape
+    if len(missing) > 1 or 0 in shape:
+        raise ShapeError(f"{shape}: nobody knows which sizes you mean")
+    left = elements
+    for size in shape:
+        if size != -1:
+            left, rest = divmod(left, size)
+            if rest:
+                raise ShapeError(f"{shape} cannot hold them")
+    place = missing[0]
+    return (*shape[:place], left, *shape[place + 1 :])
+""",
+    ),
+    Alternative(
+        exercise="two-spellings",
+        name="asks whether the one argument is a whole number",
+        source="""
+def shape_arguments(sizes):
+    found = []
+    if len(sizes) == 1 and hasattr(sizes[0], "__iter__"):
+        sizes = list(sizes[0])
+    for size in sizes:
+        found.append(operator.index(size))
+    return tuple(found)
+""",
     ),
 ]

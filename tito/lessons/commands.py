@@ -136,14 +136,17 @@ def watch(output: Output = BUILT, root: Root = scripts.ROOT) -> None:
 
 @app.command(epilog="Examples:\n\ntito lessons prove\n\ntito lessons prove 02 --json")
 def prove(names: Names = None, root: Root = scripts.ROOT, as_json: AsJson = False) -> None:
-    """Prove that grading grades: unsolved scores 0, the reference all, each mistake its price.
+    """Prove that grading grades: unsolved scores 0, the reference all, each mistake its price,
+    and other right solutions all of it, in the package too.
 
     Exits with 1 if a lesson is not proved.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
+    from tito.lessons.mistake import load_alternatives
     from tito.lessons.model import LessonError
     from tito.lessons.proof import prove_lesson
+    from tito.workspace.alternatives import integrate
 
     course = _course(root)
     proofs = []
@@ -153,6 +156,9 @@ def prove(names: Names = None, root: Root = scripts.ROOT, as_json: AsJson = Fals
         except LessonError as error:
             _show(error.problems)
             raise typer.Exit(1) from None
+        alternatives = load_alternatives(lesson.path.with_name("mistakes.py"))
+        broken = integrate(course, lesson, alternatives)
+        proof = replace(proof, findings=(*proof.findings, *broken))
         proofs.append(proof)
         if not as_json:
             verdict = f"{len(proof.findings)} findings" if proof.findings else "proved"

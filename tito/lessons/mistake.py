@@ -1,10 +1,13 @@
-"""`Mistake`: a wrong solution beside a lesson, in `modules/NN_slug/mistakes.py`."""
+"""Wrong and right solutions beside a lesson, in `modules/NN_slug/mistakes.py`."""
 
 from __future__ import annotations
 
 import runpy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,20 @@ class Mistake:
     loses: dict[str, int]
 
 
+@dataclass(frozen=True)
+class Alternative:
+    """A right solution of another structure, with other words where the statement leaves them free.
+
+    Attributes:
+        exercise, source: as in `Mistake`.
+        name: the way that it takes, in a few words.
+    """
+
+    exercise: str
+    name: str
+    source: str
+
+
 def load_mistakes(path: Path) -> list[Mistake]:
     """The list `MISTAKES` of a mistakes.py; [] if there is no such file.
 
@@ -33,9 +50,22 @@ def load_mistakes(path: Path) -> list[Mistake]:
     Raises:
         TypeError: MISTAKES is no list of `Mistake`.
     """
+    return _listed(path, "MISTAKES", Mistake, None)
+
+
+def load_alternatives(path: Path) -> list[Alternative]:
+    """The list `ALTERNATIVES` of a mistakes.py; [] if there is none.
+
+    Raises:
+        TypeError: ALTERNATIVES is no list of `Alternative`.
+    """
+    return _listed(path, "ALTERNATIVES", Alternative, [])
+
+
+def _listed(path: Path, name: str, kind: type[Kind], without: list[Kind] | None) -> list[Kind]:
     if not path.is_file():
         return []
-    mistakes = runpy.run_path(str(path)).get("MISTAKES")
-    if not (isinstance(mistakes, list) and all(isinstance(m, Mistake) for m in mistakes)):
-        raise TypeError(f"{path}: MISTAKES must be a list of Mistake")
-    return mistakes
+    found = runpy.run_path(str(path)).get(name, without)
+    if not (isinstance(found, list) and all(isinstance(each, kind) for each in found)):
+        raise TypeError(f"{path}: {name} must be a list of {kind.__name__}")
+    return found

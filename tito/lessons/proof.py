@@ -2,8 +2,9 @@
 
 For a lesson: the student version shows no solution; with the reference every cell runs and the
 score is full; unsolved it is 0, and every graded cell fails; a body that returns nothing, or an
-object equal to everything, earns nothing; and each wrong solution in mistakes.py loses exactly the
-points that it says. Each attempt runs in a process of its own.
+object equal to everything, earns nothing; each wrong solution in mistakes.py loses exactly the
+points that it says; and each right solution of another structure there has all points. Each attempt
+runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tito.lessons.exercise import (
     END_HIDDEN,
     solution_lines,
 )
-from tito.lessons.mistake import Mistake, load_mistakes
+from tito.lessons.mistake import Alternative, Mistake, load_alternatives, load_mistakes
 from tito.lessons.model import Lesson
 from tito.lessons.pages import page
 from tito.lessons.wrong import EQUAL_TO_EVERYTHING, RESULTS, with_result
@@ -75,11 +76,14 @@ def prove_lesson(course: Course, lesson: Lesson, *, at_once: int = AT_ONCE) -> P
     """
     cells = course.cells(lesson)
     mistakes = load_mistakes(lesson.path.with_name("mistakes.py"))
+    alternatives = load_alternatives(lesson.path.with_name("mistakes.py"))
     findings = [*leaks(cells, page(lesson, course.package)), *check_mistakes(lesson, mistakes)]
+    findings += check_alternatives(lesson, alternatives)
     attempts = [_Attempt(_everything(cells), _all_pass), _Attempt(_unsolved(cells), _all_fail)]
     attempts += _mechanical(cells, lesson)
     known = {exercise.id for exercise in lesson.exercises}
     attempts += [_mistaken(cells, m) for m in mistakes if m.exercise in known]
+    attempts += [_alternative(cells, a) for a in alternatives if a.exercise in known]
     with ThreadPoolExecutor(at_once) as pool:
         results = list(pool.map(lambda attempt: _run(attempt.cells, course.root), attempts))
     for attempt, outcomes in zip(attempts, results, strict=True):
@@ -134,6 +138,17 @@ def check_mistakes(lesson: Lesson, mistakes: Sequence[Mistake]) -> Iterator[str]
         if count < LEAST_MISTAKES:
             least = f"{LEAST_MISTAKES} are the least"
             yield f"mistakes.py has {count} mistakes for exercise {exercise.id}; {least}"
+
+
+def check_alternatives(lesson: Lesson, alternatives: Sequence[Alternative]) -> Iterator[str]:
+    """Where a list of right solutions does not fit its lesson; a lesson has one for each exercise,
+    or none yet."""
+    known = {exercise.id for exercise in lesson.exercises}
+    there = {alternative.exercise for alternative in alternatives}
+    for exercise in sorted(there - known):
+        yield f"an alternative is for {exercise}, which is no exercise"
+    for exercise in sorted(known - there) if alternatives else ():
+        yield f"mistakes.py has no alternative for exercise {exercise}"
 
 
 def _run(cells: Sequence[Cell], root: Path) -> list[Outcome]:
@@ -211,6 +226,24 @@ def _mistaken(cells: Sequence[Cell], mistake: Mistake) -> _Attempt:
                 yield f"{which} should lose {cell.points} points in {cell.id}, which passes"
             elif cell.kind == "test" and cell.id not in mistake.loses and not outcome.ok:
                 yield f"{which} fails {cell.id}, which it does not list: {_reason(outcome)}"
+
+    return _Attempt(chosen, judge)
+
+
+def _alternative(cells: Sequence[Cell], alternative: Alternative) -> _Attempt:
+    chosen = [
+        _with_source(cell, f"{cell.source}\n\n\n{alternative.source.strip()}")
+        if cell.id == alternative.exercise
+        else cell
+        for cell in cells
+        if cell.kind in GRADED
+    ]
+
+    def judge(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
+        which = f"the right solution {alternative.name!r} of {alternative.exercise}"
+        for cell, outcome in zip(cells, outcomes, strict=True):
+            if not outcome.ok:
+                yield f"{which} fails {cell.id}: {_reason(outcome)}"
 
     return _Attempt(chosen, judge)
 

@@ -56,6 +56,25 @@ def test_tests_that_prove_nothing_are_found(repository: Repository) -> None:
     }
 
 
+def test_right_solutions_have_all_points(repository: Repository) -> None:
+    text = (repository.root / MISTAKES).read_text("utf-8")
+    text = text.replace("import Mistake", "import Alternative, Mistake")
+    area = "def area(sides):\\n    if min(sides, default=0) < 0:\\n        raise SizeError('{}')\\n"
+    area += "    total = 1\\n    for side in sides:\\n        total *= side\\n    return total"
+    scale = "class Scale(tinytorch.Scale):\\n    def backward(self, g):\\n"
+    scale += "        return g * self.factor"
+    for word, finding in (("negative", None), ("below 0", "'loops' of area fails area-errors")):
+        listed = (
+            f'ALTERNATIVES = [Alternative("area", "loops", "{area.format(word)}"),\n'
+            f'    Alternative("scale", "turned", "{scale}")]\n'
+        )
+        repository.write(MISTAKES, f"{text}\n{listed}")
+        findings = prove(repository).findings
+        assert (finding is None and findings == ()) or finding in findings[0]
+    repository.write(MISTAKES, text + f'\nALTERNATIVES = [Alternative("area", "a", "{area}")]\n')
+    assert "mistakes.py has no alternative for exercise scale" in prove(repository).findings
+
+
 def test_mistakes_that_do_not_run_or_cost_more_are_found(repository: Repository) -> None:
     repository.edit("return sum(sides)", "return sum(sides", MISTAKES)
     repository.edit("return self.factor * x", "raise SizeError", MISTAKES)
