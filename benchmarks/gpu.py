@@ -30,6 +30,7 @@ from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.models import LoadedModel, call, load_model
 from tinytorch.fx.optimize.devices import resolve_device, synchronize
 from tinytorch.fx.optimize.optimizer import GraphOptimizer
+from tinytorch.fx.optimize.precision import FLOAT32, precision, precisions_of
 from tinytorch.fx.optimize.step_optimizer import optimize_step
 from tinytorch.fx.profile.memory_meter import measure_peak
 from tinytorch.fx.profile.profiler import GraphProfiler
@@ -86,6 +87,12 @@ def timed(
     return rows
 
 
+def in_precision(kind: str, device: torch.device, model: Any, inputs: Any) -> object:
+    """A call of a model in another precision than float32."""
+    with precision(kind, device):
+        return call(model, inputs)
+
+
 def inference(example: LoadedModel, device: torch.device, with_compile: bool) -> list[Row]:
     """Eager, optimized, and torch.compile, without gradients."""
     model, inputs = example.model.eval(), example.inputs
@@ -94,10 +101,12 @@ def inference(example: LoadedModel, device: torch.device, with_compile: bool) ->
     if with_compile:
         torch._dynamo.reset()
         modules["torch.compile"] = torch.compile(copy.deepcopy(model))
+    contestants = {name: lambda m=m: call(m, inputs) for name, m in modules.items()}
+    for kind in precisions_of(device)[1:]:
+        contestants[f"eager, {kind}"] = lambda k=kind: in_precision(k, device, model, inputs)
     with torch.no_grad():
         rows = timed(
-            "inference", example.name,
-            {name: lambda m=m: call(m, inputs) for name, m in modules.items()},
+            "inference", example.name, contestants,
             device, [*model.parameters(), *model.buffers()],
         )  # fmt: skip
     report = optimizer.report()
@@ -276,7 +285,8 @@ def main(arguments: list[str] | None = None) -> int:
     device = resolve_device(options.device or "cuda")
     sections = options.sections or list(SECTIONS)
     models = options.model or list(MODELS)
-    rows = measure(sections, models, device, options.small, not options.no_compile)
+    with precision(FLOAT32, device):  # and not TF32, unless a row says so
+        rows = measure(sections, models, device, options.small, not options.no_compile)
     path = write(rows, device, options.out, options.small)
     print((path.with_suffix(".json") if options.json else path).read_text())
     print(f"written to {path}", file=sys.stderr)

@@ -153,6 +153,7 @@ def serve(
     except (RequestError, TinyTorchError, KeyError, *expected) as error:
         if request["verbose"]:
             traceback.print_exc()
+            print(getattr(error, "output", ""), file=sys.stderr)  # a tracer's own words
         print(f"error: {error.args[0]}", file=sys.stderr)
         return USER_ERROR
     except Exception:  # of the user's own code: they want to see where

@@ -200,3 +200,23 @@ def test_graph_and_fx_have_one_set_of_verbs_and_options() -> None:
     for verb in common:
         for command in (graph[verb], fx[verb]):
             assert shared[verb] <= {name for option in command.params for name in option.opts}
+
+
+def test_verbose_prints_what_the_tracer_wrote(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tinytorch.fx import CaptureError
+    from tito.child import serve
+
+    def refuse(request: Any) -> Any:
+        error = CaptureError("cannot be captured")
+        error.output = "torch: the tracer's own words"
+        raise error
+
+    for verbose in (True, False):
+        request = {"command": "show", "json": False, "verbose": verbose}
+        monkeypatch.setattr(sys, "argv", ["child", json.dumps(request)])
+        assert serve({"show": refuse}) == 1
+        written = capsys.readouterr().err
+        assert "error: cannot be captured" in written
+        assert ("the tracer's own words" in written) == verbose

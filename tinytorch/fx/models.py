@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from tinytorch.errors import TinyTorchError, missing_extra
-from tinytorch.fx.optimize.devices import generators_kept, seed_generators
+from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
 
 Batch = Any  # a tensor, or a tuple, list or dict of them
 Loss = Callable[[nn.Module, Batch], Tensor]
@@ -102,7 +102,7 @@ def check_model(model: Any, batch: Batch, *, trains: bool = True) -> None:
     if len(own) == 1 and given and not given & own:
         (wanted,), found = own, next(iter(given))
         try:  # it may convert its input itself
-            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            with torch.no_grad(), generators_kept(devices_of(model)):
                 call(copy.deepcopy(model), batch)
             return
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from tinytorch.bench import (
 )
 from tinytorch.fx.models import call
 from tinytorch.fx.optimize.devices import synchronize
+from tinytorch.fx.optimize.precision import BFLOAT16, FLOAT32, precision, precisions_of
 from tinytorch.fx.profile.memory_meter import PeakMemory, measure_peak
 
 
@@ -32,6 +33,8 @@ class SpeedComparison:
         original_peak, optimized_peak: bytes above weights and inputs.
         calls: nodes that call something, of the graph as captured and as it is.
         device: on which it ran.
+        others: times of the model in other precisions, and of the module where it has them: with
+            TF32. All else is measured in float32, also where the user has allowed TF32.
     """
 
     original: Timing
@@ -40,6 +43,7 @@ class SpeedComparison:
     optimized_peak: PeakMemory
     calls: tuple[int, int]
     device: str
+    others: dict[str, tuple[Timing, Timing | None]] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float:
@@ -56,15 +60,23 @@ class SpeedComparison:
             "optimized": {**self.optimized.to_dict(), "peak_bytes": self.optimized_peak.peak,
                           "calls": self.calls[1]},
             "memory_meter": self.original_peak.meter,
+            "precisions": {
+                name: {"original": a.to_dict(), "optimized": b.to_dict() if b else None}
+                for name, (a, b) in self.others.items()
+            },
         }  # fmt: skip
 
     def __str__(self) -> str:
         timings, peaks = (self.original, self.optimized), (self.original_peak, self.optimized_peak)
         rows = [
-            ["time of a call", *(format_seconds(t.median) for t in timings)],
+            ["time of a call, float32", *(format_seconds(t.median) for t in timings)],
             ["spread", *(f"{t.spread:.1%}" for t in timings)],
             ["peak memory", *(format_bytes(p.peak) for p in peaks)],
             ["calls", *map(str, self.calls)],
+        ]
+        rows[2:2] = [
+            [f"  in {name}", *(format_seconds(t.median) if t else "-" for t in pair)]
+            for name, pair in self.others.items()
         ]
         table = format_table([f"on {self.device}", "original", "optimized"], rows)
         return f"{table}\n{self.speedup:.2f} times as fast"
@@ -87,20 +99,42 @@ def compare_speed(
     Args:
         backward: also compute gradients of the sum of the results.
     """
-    functions = {
+    calls_of = {
         "original": runner(original, original, batch, device, backward),
         "optimized": runner(optimized, original, batch, device, backward),
     }
+    functions = {
+        (name, kind): _in_precision(kind, device, function)
+        for name, function in calls_of.items()
+        for kind in precisions_of(device)
+        if name == "original" or kind != BFLOAT16  # casts are not in the graph
+    }
     is_single = device.type == "cpu" and torch.get_num_threads() == 1
-    timings = time_callables(
-        functions, rounds=rounds, clock="cpu" if is_single else "wall", warmup=2
-    )
-    existing = [*original.parameters(), *original.buffers(), *tree_leaves(batch)]
-    peaks = {n: measure_peak(f, existing, device) for n, f in functions.items()}
-    return SpeedComparison(
-        timings["original"], timings["optimized"], peaks["original"], peaks["optimized"],
-        calls, str(device),
+    found = time_callables(
+        {" ".join(key): f for key, f in functions.items()},
+        rounds=rounds, clock="cpu" if is_single else "wall", warmup=2,
     )  # fmt: skip
+    timings = {key: found[" ".join(key)] for key in functions}
+    existing = [*original.parameters(), *original.buffers(), *tree_leaves(batch)]
+    peaks = {name: measure_peak(functions[name, FLOAT32], existing, device) for name in calls_of}
+    others = {
+        kind: (timings["original", kind], timings.get(("optimized", kind)))
+        for kind in precisions_of(device) if kind != FLOAT32
+    }  # fmt: skip
+    return SpeedComparison(
+        timings["original", FLOAT32], timings["optimized", FLOAT32],
+        peaks["original"], peaks["optimized"], calls, str(device), others,
+    )  # fmt: skip
+
+
+def _in_precision(
+    kind: str, device: torch.device, function: Callable[[], object]
+) -> Callable[[], object]:
+    def run() -> None:
+        with precision(kind, device):
+            function()
+
+    return run
 
 
 def runner(
