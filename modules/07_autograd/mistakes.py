@@ -107,6 +107,18 @@ def _extremum(g, a, out, dims, keepdim):
     ),
     Mistake(
         exercise="reductions-backwards",
+        name="looks for the maximum, whatever `out` is",
+        source="""
+def _extremum(g, a, out, dims, keepdim):
+    kept = a.detach().amax(dims, keepdim=True)
+    chosen = ((a == kept) | (a != a)).to(g.dtype)
+    share = chosen / chosen.sum(dims, keepdim=True)
+    return _unreduce(g, dims, keepdim, a.ndim) * share
+""",
+        loses={"maximum-backwards": 2},
+    ),
+    Mistake(
+        exercise="reductions-backwards",
         name="forgets NaN",
         source="""
 def _extremum(g, a, out, dims, keepdim):
