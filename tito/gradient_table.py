@@ -7,7 +7,7 @@
     table.apply("mul", x, y).sum().backward()  # by the line above
 
 An op of this table is a copy of the package's with the student's formulas attached. It runs through
-the same door and the same `backward`; the package's own op is not touched.
+the same dispatch and the same `backward`; the package's own op is not touched.
 """
 
 from __future__ import annotations

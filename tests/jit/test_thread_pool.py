@@ -118,7 +118,7 @@ def test_a_helper_joins(pool: ThreadPool):
 def test_a_helper_that_sleeps_is_woken(pool: ThreadPool):
     counting = Counting()
     counting.run(pool, 2)
-    state = pool._memory[pool._boxes - pool._memory.ctypes.data :].view(np.int64)
+    state = pool._memory[pool._slots - pool._memory.ctypes.data :].view(np.int64)
     for _ in range(3):
         end = time.monotonic() + 60
         while state[0] != thread_pool.ASLEEP:

@@ -7,7 +7,7 @@ All run the whole function, once for a call: to call threads together takes a mi
 to meet at a word of memory 0.2. The first to arrive is the leader. It alone runs what cannot be
 divided, opens a phase when all before it is done, and goes on when all parts of the phase are done.
 
-Nobody is ever waited for who has not begun: a part belongs to the thread that takes it first, its
+No thread waits for one that has not begun: a part belongs to the thread that takes it first, its
 own thread by preference (which has its rows of a weight in its cache), otherwise any other. So it
 does not matter whether a helper comes late or, where all cores are busy, never; the leader then
 does everything. Who waits spins for a fraction of a millisecond and then offers its core to others.
@@ -16,7 +16,8 @@ Where more threads want to run than there are cores, a helper may be stopped in 
 part. The leader notices that it waits longer than it has worked itself, and counts such phases: the
 caller had better do without helpers for a while.
 
-A team is a record of int64, all 0 between calls. Each line of the cache has one writer at a time:
+A barrier is a record of int64, all 0 between calls. Each line of the cache has one writer at a
+time:
 
     line 0        how many have arrived; the number of a failure; when the phase was opened, in
                   cycles; phases of which a part came late
@@ -46,12 +47,12 @@ LINE = 128  # bytes; x86 fetches lines of 64 in pairs
 FAILURE, SINCE, LATE, OPEN, PARTS, DONE = 8, 16, 24, LINE, 2 * LINE, 8
 ABANDONED = 1 << 40  # in place of the last open phase
 SPINS = 10_000  # pauses of about 20 ns before a thread offers its core
-PATIENT_CYCLES = 150_000  # 50 us: no delay below this matters
+LEAST_TIMEOUT_CYCLES = 150_000  # 50 us: no delay below this matters
 IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 
 def team_bytes(count: int) -> int:
-    """The size of the record of a team of `count` threads."""
+    """The size of the record of a barrier for `count` threads."""
     return PARTS + count * LINE
 
 
@@ -148,57 +149,57 @@ def rest(waited: int) -> int:
 
 
 @kernel
-def arrive(team: int) -> int:
+def arrive(barrier: int) -> int:
     """This thread's number; 0 is the leader."""
-    number: int = _count_up(team)
+    number: int = _count_up(barrier)
     return number
 
 
 @kernel
-def take(team: int, phase: int, me: int, count: int) -> int:
+def take(barrier: int, phase: int, me: int, count: int) -> int:
     """A part of a phase for this thread to do, once the phase is open; -1 if none is left."""
-    waited, last = 0, load(team + OPEN)
+    waited, last = 0, load(barrier + OPEN)
     while last < phase:
         waited = rest(waited)
-        last = load(team + OPEN)
+        last = load(barrier + OPEN)
     if last != ABANDONED:
         for i in range(count):
             part = (me + i) % count
-            if exchange(team + PARTS + part * LINE, phase - 1, phase):
+            if exchange(barrier + PARTS + part * LINE, phase - 1, phase):
                 return part
     return -1
 
 
 @kernel
-def done(team: int, phase: int, part: int) -> None:
+def done(barrier: int, phase: int, part: int) -> None:
     """The part has been done."""
-    store(team + PARTS + part * LINE + DONE, phase)
+    store(barrier + PARTS + part * LINE + DONE, phase)
 
 
 @kernel
-def begin(team: int, phase: int) -> None:
+def begin(barrier: int, phase: int) -> None:
     """Open a phase; by the leader."""
-    store(team + SINCE, cycles())
-    store(team + OPEN, phase)
+    store(barrier + SINCE, cycles())
+    store(barrier + OPEN, phase)
 
 
 @kernel
-def end(team: int, phase: int, count: int) -> None:
+def end(barrier: int, phase: int, count: int) -> None:
     """Wait until all parts of a phase are done; by the leader."""
     waited, now = 0, cycles()
-    bound = now + max(now - load(team + SINCE), PATIENT_CYCLES)
+    bound = now + max(now - load(barrier + SINCE), LEAST_TIMEOUT_CYCLES)
     for part in range(count):
-        while load(team + PARTS + part * LINE + DONE) < phase:
+        while load(barrier + PARTS + part * LINE + DONE) < phase:
             waited = rest(waited)
     if cycles() > bound:
-        store(team + LATE, load(team + LATE) + 1)
+        store(barrier + LATE, load(barrier + LATE) + 1)
 
 
 @kernel
-def abandon(team: int, failure: int) -> int:
+def abandon(barrier: int, failure: int) -> int:
     """Let nobody begin another phase; by the leader, between phases."""
-    store(team + FAILURE, failure)
-    store(team + OPEN, ABANDONED)
+    store(barrier + FAILURE, failure)
+    store(barrier + OPEN, ABANDONED)
     return failure
 
 
@@ -210,10 +211,10 @@ NAMES = {f.__name__: f for f in (arrive, take, done, begin, end, abandon)}
 
 
 @kernel
-def settle(team: int, count: int) -> int:
+def settle(barrier: int, count: int) -> int:
     """All words to 0, after the last thread has left; the failure, and late phases times 2**32."""
-    found: int = load(team + FAILURE) | load(team + LATE) << 32
+    found: int = load(barrier + FAILURE) | load(barrier + LATE) << 32
     for line in range(2 + count):
         for word in range(4):
-            store(team + line * LINE + word * 8, 0)
+            store(barrier + line * LINE + word * 8, 0)
     return found

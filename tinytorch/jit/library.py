@@ -186,11 +186,11 @@ def export(symbol: str, signature: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def _same_definition(a: FunctionType, b: FunctionType) -> bool:
-    places = [
+    definitions = [
         (f.__module__, f.__qualname__, f.__code__.co_filename, f.__code__.co_firstlineno)
         for f in (a, b)
     ]
-    return places[0] == places[1]
+    return definitions[0] == definitions[1]
 
 
 def _register_symbols(function: Any, seen: set[int] | None = None) -> None:

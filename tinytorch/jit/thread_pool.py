@@ -4,10 +4,10 @@ Numba's layers wake their threads for each region, which can take as long as a t
 small model. Here a thread that has just worked looks for more for a while, and joins a call within
 a fraction of a microsecond; only then it sleeps.
 
-Each helper has a box, a record of int64. Its first word says how things stand, and changes only by
+Each helper has a slot, a record of int64. Its first word is its state, which changes only by
 an atomic exchange:
 
-    READY     the helper looks at the box       (helper) -> ASLEEP, after a while
+    READY     the helper looks at the slot       (helper) -> ASLEEP, after a while
     ASLEEP    it waits for a semaphore          (leader) -> POSTED, and releases the semaphore
     POSTED    function and table are in it    (helper) -> RUNNING; (leader) -> READY, withdrawn
     RUNNING   the helper runs the function      (helper) -> READY
@@ -54,55 +54,55 @@ PATIENCE = 20_000  # pauses of about 20 ns until a helper without work sleeps
 
 
 @kernel
-def _serve(box: int) -> bool:
+def _serve(slot: int) -> bool:
     """Run what is posted, until there was nothing for a while; False if the helper is to end."""
     waited = 0
     while True:
-        state = load(box)
+        state = load(slot)
         if state == STOPPING:
             return False
-        if state == POSTED and exchange(box, POSTED, RUNNING):
-            call(load(box + FUNCTION), load(box + TABLE))
-            store(box, READY)
+        if state == POSTED and exchange(slot, POSTED, RUNNING):
+            call(load(slot + FUNCTION), load(slot + TABLE))
+            store(slot, READY)
             waited = 0
         elif waited < PATIENCE:
             pause()
             waited += 1
-        elif exchange(box, READY, ASLEEP):
+        elif exchange(slot, READY, ASLEEP):
             return True
 
 
 @kernel
-def _post(boxes: int, count: int, function: int, table: int) -> int:
+def _post(slots: int, count: int, function: int, table: int) -> int:
     """Ask so many helpers to run a function; returns a bit for each that has to be woken."""
     asleep = 0
     for i in range(count):
-        box = boxes + i * LINE
-        store(box + FUNCTION, function)
-        store(box + TABLE, table)
-        if not exchange(box, READY, POSTED):
-            exchange(box, ASLEEP, POSTED)
+        slot = slots + i * LINE
+        store(slot + FUNCTION, function)
+        store(slot + TABLE, table)
+        if not exchange(slot, READY, POSTED):
+            exchange(slot, ASLEEP, POSTED)
             asleep |= 1 << i
     return asleep
 
 
 @kernel
-def _lead(boxes: int, count: int, function: int, table: int, team: int, parts: int) -> int:
+def _lead(slots: int, count: int, function: int, table: int, barrier: int, parts: int) -> int:
     """Run the function too. Afterwards no helper runs it, nor will; returns what `settle` finds."""
     call(function, table)
     for i in range(count):
-        box = boxes + i * LINE
-        if not exchange(box, POSTED, READY):
+        slot = slots + i * LINE
+        if not exchange(slot, POSTED, READY):
             waited = 0
-            while load(box) == RUNNING:
+            while load(slot) == RUNNING:
                 waited = rest(waited)
-    return settle(team, parts)
+    return settle(barrier, parts)
 
 
 @kernel
-def _dismiss(box: int) -> None:
+def _dismiss(slot: int) -> None:
     """Nothing is posted and nothing runs, for the caller has the helpers."""
-    store(box, STOPPING)
+    store(slot, STOPPING)
 
 
 @kernel
@@ -133,36 +133,36 @@ class ThreadPool:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # held by the call that has the helpers
         self._memory = np.zeros(MOST_THREADS * LINE, np.uint8)
-        self._boxes = self._memory.ctypes.data + -self._memory.ctypes.data % LINE
+        self._slots = self._memory.ctypes.data + -self._memory.ctypes.data % LINE
         self._semaphores: list[threading.Semaphore] = []
         self._threads: list[threading.Thread] = []
         self._alone, self._pause = 0, 1  # calls to come without helpers, and after the next delay
 
-    def run(self, count: int, function: int, table: int, team: int, parts: int) -> int:
+    def run(self, count: int, function: int, table: int, barrier: int, parts: int) -> int:
         """Run a C function on this thread and, if they are free, count - 1 helpers.
 
         Args:
-            function: its address. It takes a table, and is written for a team of so many parts.
-            table, team: addresses.
+            function: its address. It takes a table, and is written for a barrier of so many parts.
+            table, barrier: addresses.
 
         Returns:
             the number of the failure that it reports, or 0.
         """
         helpers = count - 1
         if helpers < 1 or not self._lock.acquire(blocking=False):
-            return _entry(_lead)(0, 0, function, table, team, parts) & FAILURES
+            return _entry(_lead)(0, 0, function, table, barrier, parts) & FAILURES
         try:
             if self._alone:  # the cores have other things to do
                 self._alone -= 1
                 helpers = 0
             while len(self._threads) < helpers:
                 self._hire()
-            asleep = _entry(_post)(self._boxes, helpers, function, table)
+            asleep = _entry(_post)(self._slots, helpers, function, table)
             if asleep:
                 for i in range(helpers):
                     if asleep >> i & 1:
                         self._semaphores[i].release()
-            found = _entry(_lead)(self._boxes, helpers, function, table, team, parts)
+            found = _entry(_lead)(self._slots, helpers, function, table, barrier, parts)
             if helpers:
                 self._note(found > FAILURES)
             return found & FAILURES
@@ -178,11 +178,11 @@ class ThreadPool:
             self._pause = max(self._pause // 2, 1)
 
     def _hire(self) -> None:
-        semaphore, box = threading.Semaphore(0), self._boxes + len(self._threads) * LINE
+        semaphore, slot = threading.Semaphore(0), self._slots + len(self._threads) * LINE
         serve = _entry(_serve)
 
         def work() -> None:
-            while serve(box):
+            while serve(slot):
                 semaphore.acquire()
 
         name = f"tinytorch helper {len(self._threads) + 1}"
@@ -197,7 +197,7 @@ class ThreadPool:
             for i, (thread, semaphore) in enumerate(
                 zip(self._threads, self._semaphores, strict=True)
             ):
-                _entry(_dismiss)(self._boxes + i * LINE)
+                _entry(_dismiss)(self._slots + i * LINE)
                 semaphore.release()
                 thread.join()
             self._threads, self._semaphores = [], []

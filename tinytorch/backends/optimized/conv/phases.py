@@ -53,13 +53,13 @@ def _over_pairs(
     e.loop(depth, [e.pointer(place) for place in rows], row)
 
 
-def apart(e: VectorEmitter, x: Value, y: Value) -> list[Value]:
+def deinterleave(e: VectorEmitter, x: Value, y: Value) -> list[Value]:
     """The even and the odd elements of x followed by y."""
     return [e.shuffle(x, y, range(first, 2 * e.lanes, 2)) for first in (0, 1)]
 
 
-def together(e: VectorEmitter, even: Value, odd: Value) -> list[Value]:
-    """The inverse of `apart`."""
+def interleave(e: VectorEmitter, even: Value, odd: Value) -> list[Value]:
+    """The inverse of `deinterleave`."""
     lanes = [lane + side for lane in range(e.lanes) for side in (0, e.lanes)]
     return [e.shuffle(even, odd, lanes[: e.lanes]), e.shuffle(even, odd, lanes[e.lanes :])]
 
@@ -88,7 +88,7 @@ def split_pairs(
 
     def body(pointers: list[Value], whole: list[Value], halves: list[Value]) -> None:
         row = [e.load(pointer, mask) for pointer, mask in zip(pointers[:2], whole, strict=True)]
-        for half, pointer, mask in zip(apart(e, *row), pointers[2:], halves, strict=True):
+        for half, pointer, mask in zip(deinterleave(e, *row), pointers[2:], halves, strict=True):
             e.store(half, pointer, mask)
 
     rows = [image, phase, e.add(phase, next_phase)]
@@ -114,7 +114,7 @@ def join_pairs(
 
     def body(pointers: list[Value], whole: list[Value], halves: list[Value]) -> None:
         parts = [e.load(pointer, mask) for pointer, mask in zip(pointers[2:], halves, strict=True)]
-        for part, pointer, mask in zip(together(e, *parts), pointers[:2], whole, strict=True):
+        for part, pointer, mask in zip(interleave(e, *parts), pointers[:2], whole, strict=True):
             e.store(part, pointer, mask)
 
     rows = [image, phase, e.add(phase, next_phase)]

@@ -71,11 +71,11 @@ def _inside(place: int, step: int) -> int:
 
 
 @kernel
-def _places_of_max(
-    x: Array, places: Array, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair
+def _argmax_of_windows(
+    x: Array, indices: Array, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> None:
-    """Where, in flat planes, the windows have their first maximum: places (planes, oh, ow)."""
-    windows = places.shape[1:]
+    """Where, in flat planes, the windows have their first maximum: indices (planes, oh, ow)."""
+    windows = indices.shape[1:]
     phases, begin, offsets = prepare(
         x.dtype.type, -np.inf, x.shape[1:], windows, kernel_size, stride, padding, dilation
     )
@@ -95,32 +95,32 @@ def _places_of_max(
                 # only if all elements are -inf may one of the border have come first
                 row = _inside(y * stride[0] + row_of[t], dilation[0])
                 column = _inside(k * stride[1] + column_of[t], dilation[1])
-                places[n, y, k] = row * x.shape[2] + column
+                indices[n, y, k] = row * x.shape[2] + column
 
 
 @kernel
 def max_pool_backward(
     g: Array, x: Array, dx: Array, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> None:
-    places = np.empty((1, *g.shape[1:]), np.int64)
+    indices = np.empty((1, *g.shape[1:]), np.int64)
     for n in range(g.shape[0]):
-        _places_of_max(x[n : n + 1], places, kernel_size, stride, padding, dilation)
-        upper, place, result = g[n].reshape(-1), places.reshape(-1), dx[n].reshape(-1)
+        _argmax_of_windows(x[n : n + 1], indices, kernel_size, stride, padding, dilation)
+        upper, index, result = g[n].reshape(-1), indices.reshape(-1), dx[n].reshape(-1)
         result[:] = 0
-        for q in range(place.size):
-            result[place[q]] += upper[q]
+        for q in range(index.size):
+            result[index[q]] += upper[q]
 
 
 @kernel
 def max_pool_select(
     v: Array, x: Array, out: Array, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair
 ) -> None:
-    places = np.empty((1, *out.shape[1:]), np.int64)
+    indices = np.empty((1, *out.shape[1:]), np.int64)
     for n in range(x.shape[0]):
-        _places_of_max(x[n : n + 1], places, kernel_size, stride, padding, dilation)
-        source, place, result = v[n].reshape(-1), places.reshape(-1), out[n].reshape(-1)
-        for q in range(place.size):
-            result[q] = source[place[q]]
+        _argmax_of_windows(x[n : n + 1], indices, kernel_size, stride, padding, dilation)
+        source, index, result = v[n].reshape(-1), indices.reshape(-1), out[n].reshape(-1)
+        for q in range(index.size):
+            result[q] = source[index[q]]
 
 
 _run_max = shared(max_pool, "x[:], out[:], kernel_size, stride, padding, dilation")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.conv.phases import apart, together
+from tinytorch.backends.optimized.conv.phases import deinterleave, interleave
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import (
@@ -39,7 +39,7 @@ def _exceeds(e: VectorEmitter, later: Value, earlier: Value) -> Value:
 def _maxima_of_pairs(e: VectorEmitter, row: Value, masks: Sequence[Value]) -> tuple[Value, Value]:
     """The larger of the left and right elements of the next pairs, and where it is the right."""
     halves = [e.load(e.at(row, i * e.register_bytes), mask) for i, mask in enumerate(masks)]
-    left, right = apart(e, *halves)
+    left, right = deinterleave(e, *halves)
     is_right = _exceeds(e, right, left)
     return e.builder.select(is_right, right, left), is_right
 
@@ -50,7 +50,7 @@ def _store_pairs(
     """Pairs with `value` in the left or the right place, and zero in the other."""
     left = e.builder.select(is_right, e.zeros, value)
     right = e.builder.select(is_right, value, e.zeros)
-    for i, half in enumerate(together(e, left, right)):
+    for i, half in enumerate(interleave(e, left, right)):
         e.store(half, e.at(row, i * e.register_bytes), masks[i])
 
 

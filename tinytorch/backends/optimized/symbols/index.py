@@ -24,10 +24,10 @@ def _declare(real: Any) -> None:
 
     @declare("take", real, "count length width x index out")
     def take(count: int, length: int, width: int, x: int, index: int, out: int) -> None:
-        rows, places = view(real, x, (length, width)), view(np.int64, index, count)
+        rows, indices = view(real, x, (length, width)), view(np.int64, index, count)
         result = view(real, out, (count, width))
         for i in range(count):
-            source, target = rows[places[i]], result[i]
+            source, target = rows[indices[i]], result[i]
             for j in range(width):
                 target[j] = source[j]
 
@@ -52,9 +52,9 @@ def _declare(real: Any) -> None:
 @export("tinytorch_outside", types.intp(types.intp, types.intp, types.intp))
 def outside(count: int, extent: int, index: int) -> int:
     """Whether one of `count` indices (int64) is not in 0 .. extent - 1."""
-    places, bad = view(np.int64, index, count), False
+    indices, bad = view(np.int64, index, count), False
     for i in range(count):
-        bad |= (places[i] < 0) | (places[i] >= extent)
+        bad |= (indices[i] < 0) | (indices[i] >= extent)
     return 1 if bad else 0
 
 
