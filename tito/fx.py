@@ -203,6 +203,25 @@ def profile(
     )  # fmt: skip
 
 
+@app.command(epilog="Example: tito fx report hf:bert-base --small --out bert.html")
+def report(
+    model: Model,
+    out: Annotated[Path, typer.Option("--out", help="The page to write (.html).")],
+    optimizer: Optimizer = "adamw",
+    loss: Loss = "model",
+    batch: Batch = 2,
+    small: Small = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write one page about a model: what passes did, what was refused, and how others compare."""
+    one_of("kind of page", out.suffix, (".html",))
+    _ask(
+        "report", model, out=out, optimizer=optimizer, loss=loss, batch=batch, small=small,
+        json=as_json, verbose=verbose,
+    )  # fmt: skip
+
+
 @app.command(epilog="Example: tito fx checkpoint hf:gpt2 --batch 2 --budget 0.5")
 def checkpoint(
     model: Model,
@@ -230,7 +249,7 @@ def checkpoint(
     """Cut a model's training memory by computing activations again; measure what it costs."""
     if swap is None and (plot is not None or memory_limit is not None):
         raise typer.BadParameter(
-            "--picture and --memory-limit belong to a simulation: give --swap and a bandwidth in GB/s"
+            "--picture and --memory-limit belong to a simulation: give --swap and its GB/s"
         )
     if swap is not None and not swap > 0:
         raise typer.BadParameter(f"--swap {swap:g}: a bandwidth in GB/s is above 0")

@@ -29,7 +29,7 @@ errors = Console(stderr=True)
 def load(request: dict[str, Any]) -> LoadedModel:
     """The model that is asked for, with a loss if the command takes gradients and names one."""
     example = fx.load_model(request["model"], batch=request["batch"], small=request["small"])
-    trains = request["command"] in ("profile", "checkpoint") or request.get("kind") in (
+    trains = request["command"] in ("profile", "report", "checkpoint") or request.get("kind") in (
         "joint", "step",
     ) or request.get("train", False)  # fmt: skip
     check_model(example.model, example.batch, trains=trains)
@@ -136,6 +136,15 @@ def profile(request: dict[str, Any]) -> Answer:
     return Answer(text=lambda: found.table(request["limit"]), value=found.to_dict)
 
 
+def report(request: dict[str, Any]) -> Answer:
+    torch.set_num_threads(1)
+    example = load(request)
+    size = f"batch {request['batch']}{', small' * request['small']}"
+    found = fx.report_model(example, f"{request['model']}, {size}", request["optimizer"])
+    found.write(request["out"])
+    return Answer(text=lambda: f"{found}\nwrote {request['out']}", value=found.to_dict)
+
+
 def checkpoint(request: dict[str, Any]) -> Answer:
     budget = parse_budget(request["budget"])  # before the model is built
     limit = memory_limit(request["memory_limit"])
@@ -211,7 +220,7 @@ def compile_(request: dict[str, Any]) -> Answer:
 
 COMMANDS = {
     "diagnose": diagnose, "show": show, "draw": draw, "optimize": optimize, "profile": profile,
-    "checkpoint": checkpoint, "compile": compile_,
+    "report": report, "checkpoint": checkpoint, "compile": compile_,
 }  # fmt: skip
 
 if __name__ == "__main__":

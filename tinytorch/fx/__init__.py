@@ -35,6 +35,8 @@ HOME = {
     "diagnose": "diagnosis.diagnosis",
     "TorchSemantics": "semantics.semantics",
     "GraphProfiler": "profile.profiler",
+    "ModelReport": "profile.model_report",
+    "report_model": "profile.model_report",
     "MemoryMeter": "profile.memory_meter",
     "Checkpointed": "recompute.checkpointing",
     "checkpoint": "recompute.checkpointing",

@@ -160,7 +160,7 @@ def _deaths(graph: torch.fx.Graph, found: Storages) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), bandwidth=st.sampled_from([SLOW, 2.0**13, FAST]))
 def test_a_plan_takes_what_a_replay_of_the_rewritten_graph_takes(
     name: str, seed: int, bandwidth: float

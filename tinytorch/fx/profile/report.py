@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tinytorch.fx.profile.plots import COLORS
-from tinytorch.fx.profile.report_page import PAGE
+from tinytorch.fx.profile.report_page import PAGE, STYLE
 from tinytorch.fx.profile.rows import CATEGORIES
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def render(profile: Profile, limit: int | None = None) -> str:
     }
     # "</" would end the script element in the middle of a string
     text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
-    page = PAGE.replace("@TITLE@", html.escape(profile.title))
+    page = PAGE.replace("@STYLE@", STYLE).replace("@TITLE@", html.escape(profile.title))
     return page.replace("@SUMMARY@", html.escape(str(profile))).replace("@DATA@", text)
 
 

@@ -1,13 +1,7 @@
-"""The page of a profile's report: @TITLE@, @SUMMARY@ and @DATA@ are filled in by `report.py`."""
+"""The page of a profile's report; what stands between two @ is filled in by `report.py`."""
 
-PAGE = r"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>@TITLE@</title>
-<style>
-:root { color-scheme: light dark; --ink: #222; --paper: #fff; --pale: #f3f4f6; --line: #d0d3d9;
-  --soft: #667; --accent: #2a5db0; }
+STYLE = r""":root { color-scheme: light dark; --ink: #222; --paper: #fff; --pale: #f3f4f6;
+  --line: #d0d3d9; --soft: #667; --accent: #2a5db0; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e6ea; --paper: #16181d; --pale: #22252c; --line: #3b4049; --soft: #9aa0ab;
     --accent: #8ab4f8; }
@@ -46,7 +40,15 @@ td button { border: 0; background: none; color: inherit; width: 1.4em; padding: 
 #tip { position: fixed; background: var(--ink); color: var(--paper); padding: .4em .6em;
   font: 12px monospace; white-space: pre; pointer-events: none; display: none; max-width: 60em;
   z-index: 1; }
-</style>
+"""
+
+PAGE = r"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>@TITLE@</title>
+<style>
+@STYLE@</style>
 </head>
 <body>
 <h1>@TITLE@</h1>

@@ -1,0 +1,236 @@
+"""One page about a model: its graph before and after the passes, and how others do with it.
+
+    report = report_model(load_model("hf:bert-base", small=True), "BERT")
+    report.write("bert.html")
+
+It is put together from what `GraphOptimizer`, `diagnose` and `GraphProfiler` say; only the times of
+the contestants are measured here, all of them in the same rounds.
+"""
+
+from __future__ import annotations
+
+import copy
+import html
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from tinytorch.bench.timer import Timing, ratio, time_callables
+from tinytorch.bench.units import format_bytes, format_count, format_seconds, format_table
+from tinytorch.fx.capture.step import capture_step
+from tinytorch.fx.diagnosis.diagnosis import Diagnosis, diagnose
+from tinytorch.fx.models import Batch, LoadedModel
+from tinytorch.fx.optimize.optimizer import GraphOptimizer, OptimizationReport
+from tinytorch.fx.optimize.speed_comparison import runner
+from tinytorch.fx.profile.memory_meter import measure_peak
+from tinytorch.fx.profile.profile import Profile
+from tinytorch.fx.profile.profiler import GraphProfiler
+from tinytorch.fx.profile.report_page import STYLE
+
+EAGER, OURS, EXPORTED = "the model itself", "GraphOptimizer", "torch.export"
+COMPILERS = ("tinytorch", "inductor")  # backends of torch.compile
+ROUNDS = 7
+REFUSED = "Refused, and why"
+
+Table = tuple[list[str], list[list[str]]]
+
+
+@dataclass
+class ModelReport:
+    """What became of a model.
+
+    Attributes:
+        title: its name.
+        optimization: what the passes did, for inference.
+        diagnosis: which tracers take it.
+        timings: of an inference, by contestant.
+        peaks: bytes above weights and inputs, of those whose memory can be followed on the CPU:
+            compiled code allocates unseen.
+        refused: contestants that did not run, with why.
+        training: a profile of the whole training step.
+    """
+
+    title: str
+    optimization: OptimizationReport
+    diagnosis: Diagnosis
+    timings: dict[str, Timing]
+    peaks: dict[str, int]
+    refused: dict[str, str]
+    training: Profile
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a machine; times in seconds."""
+        return {
+            "title": self.title,
+            "optimization": self.optimization.to_dict(),
+            "diagnosis": self.diagnosis.to_dict(),
+            "contestants": {
+                name: {**timing.to_dict(), "peak_bytes": self.peaks.get(name),
+                       "speedup": ratio(self.timings[EAGER], timing)}
+                for name, timing in self.timings.items()
+            },
+            "refused": self.refused,
+            "training": {"nodes": len(self.training.nodes), "seconds": self.training.whole_seconds,
+                         "peak_bytes": self.training.predicted_peak},
+        }  # fmt: skip
+
+    def sections(self) -> dict[str, Table]:
+        """The tables of the report, each with its title: columns and rows."""
+        return {
+            "Size of the graph": (
+                ["mode", "calls before", "calls after"],
+                [[mode, *map(str, calls)] for mode, calls in self.optimization.calls.items()],
+            ),
+            "Time and memory of an inference": self._contest(),
+            "Passes": self._passes(),
+            REFUSED: (["what", "why"], self._refusals()),
+            "The training step": self._training(),
+        }
+
+    def _contest(self) -> Table:
+        rows = []
+        for name, timing in self.timings.items():
+            peak = self.peaks.get(name)
+            rows.append([
+                name, format_seconds(timing.median), f"{timing.spread:.1%}",
+                f"{ratio(self.timings[EAGER], timing):.2f}",
+                "not seen" if peak is None else format_bytes(peak),
+            ])  # fmt: skip
+        return ["contestant", "median", "spread", "times as fast", "peak"], rows
+
+    def _passes(self) -> Table:
+        rows = []
+        for mode, results in self.optimization.results.items():
+            for r in results:
+                state = "rolled back" if r.error else "changed" if r.changed else "no change"
+                rows.append([mode, r.name, state, f"{r.nodes_before} to {r.nodes_after}",
+                             format_seconds(r.seconds)])  # fmt: skip
+        return ["mode", "pass", "result", "nodes", "time"], rows
+
+    def _refusals(self) -> list[list[str]]:
+        rows = [[name, why] for name, why in self.refused.items()]
+        rows += [[f"pass {r.name}", str(r.error)] for r in self.optimization.failures]
+        for results in self.optimization.results.values():
+            rows += [[f"a rewrite of {r.name}", why] for r in results for why in r.left_out]
+        rows += [["taken back", line] for line in self.optimization.undone]
+        rows += [["not checked", line] for line in self.optimization.notes]
+        rows += [[f"{v.tracer}: {v.status}", " ".join([v.what, str(v.reason or "")]).strip()]
+                 for v in self.diagnosis.verdicts.values() if v.reason or v.what]  # fmt: skip
+        return rows or [["nothing", "every pass and every tracer took the model"]]
+
+    def _training(self) -> Table:
+        nodes = self.training.nodes
+        rows = []
+        for phase in self.training.phases:
+            own = [n for n in nodes if n.phase == phase]
+            rows.append([
+                phase, str(len(own)), format_seconds(sum(n.seconds for n in own)),
+                format_count(sum(n.flops for n in own)),
+                format_bytes(max(n.predicted_bytes for n in own)),
+            ])  # fmt: skip
+        return ["phase", "nodes", "time", "FLOP", "peak, all included"], rows
+
+    def __str__(self) -> str:
+        lines = [self.title]
+        for title, (columns, rows) in self.sections().items():
+            lines += ["", title]
+            if title == REFUSED:  # sentences, which no column holds
+                lines += [f"{what}: {why}" for what, why in rows]
+            else:
+                lines.append(format_table(columns, rows))
+        return "\n".join(lines)
+
+    def write(self, path: str | Path) -> None:
+        """Write the page: HTML that needs no other file and no network."""
+        Path(path).write_text(self.render())
+
+    def render(self) -> str:
+        """The page as text."""
+        parts = []
+        for title, (columns, rows) in self.sections().items():
+            head = "".join(f'<th class="text">{html.escape(c)}</th>' for c in columns)
+            body = "".join(f"<tr>{_cells(row)}</tr>\n" for row in rows)
+            parts.append(f"<h2>{html.escape(title)}</h2>\n<table><thead><tr>{head}</tr></thead>\n"
+                         f"<tbody>{body}</tbody></table>")  # fmt: skip
+        title, about = html.escape(self.title), html.escape(_machine())
+        return (
+            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
+            f"<style>{STYLE}td {{ white-space: pre-wrap; }}</style></head>\n"
+            f"<body><h1>{title}</h1>\n<p>{about}</p>\n{''.join(parts)}\n</body></html>\n"
+        )
+
+
+def _cells(row: Iterable[str]) -> str:
+    return "".join(f'<td class="text">{html.escape(cell)}</td>' for cell in row)
+
+
+def _machine() -> str:
+    return f"PyTorch {torch.__version__}, {torch.get_num_threads()} thread(s) of the CPU"
+
+
+def report_model(example: LoadedModel, title: str, optimizer: str = "adamw") -> ModelReport:
+    """Try everything on a model, and measure it. Takes minutes for a large one.
+
+    Args:
+        example: a model with a loss, its inputs and its batch.
+        title: of the page.
+        optimizer: of the training step: "sgd", "adam" or "adamw".
+
+    Raises:
+        CaptureError: the model cannot be captured at all.
+    """
+    step = capture_step(example.model, example.batch, optimizer, loss=example.loss, lr=1e-3)
+    training = GraphProfiler(step, title=title).run(repeats=3)
+    model = example.model.eval()
+    optimizing = GraphOptimizer(model, example.inputs, keep_slower=True)
+    contestants: dict[str, nn.Module] = {EAGER: model, OURS: optimizing.optimize()}
+    refused: dict[str, str] = {}
+    for name, module in _peers(model, example.inputs, refused):
+        contestants[name] = module
+    device = torch.device("cpu")
+    runs = {name: runner(module, model, example.inputs, device, backward=False)
+            for name, module in contestants.items()}  # fmt: skip
+    clock = "cpu" if torch.get_num_threads() == 1 else "wall"
+    timings = time_callables(runs, rounds=ROUNDS, clock=clock, warmup=2)
+    existing = [*model.parameters(), *model.buffers(), *tree_leaves(example.inputs)]
+    peaks = {name: measure_peak(runs[name], existing, device).peak
+             for name in (EAGER, OURS, EXPORTED) if name in runs}  # fmt: skip
+    report = optimizing.report()
+    return ModelReport(title, report, diagnose(model, example.inputs), timings, peaks, refused,
+                       training)  # fmt: skip
+
+
+def _peers(
+    model: nn.Module, inputs: Batch, refused: dict[str, str]
+) -> Iterable[tuple[str, nn.Module]]:
+    """PyTorch's own, each called once; one that cannot is noted with its words."""
+    makers: dict[str, Callable[[], nn.Module]] = {EXPORTED: partial(_exported, model, inputs)}
+    for backend in COMPILERS:
+        makers[f"torch.compile({backend})"] = partial(_compiled, model, backend)
+    for name, make in makers.items():
+        try:
+            module: Any = make()
+            runner(module, model, inputs, torch.device("cpu"), backward=False)()
+        except Exception as error:  # whatever a peer raises is its answer, and on the page
+            refused[name] = f"{type(error).__name__}: {error}".split("\n")[0]
+        else:
+            yield name, module
+
+
+def _exported(model: nn.Module, inputs: Batch) -> nn.Module:
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (tuple(inputs), {})
+    exported: Any = torch.export.export(model, args, kwargs)
+    found: nn.Module = exported.module()
+    return found
+
+
+def _compiled(model: nn.Module, backend: str) -> nn.Module:
+    found: Any = torch.compile(copy.deepcopy(model), backend=backend)
+    module: nn.Module = found
+    return module
