@@ -1,5 +1,6 @@
 """Convolution without im2col: the register tile of the matrix product, led over padded images.
 
+geometry        names of the positions in arrays of sizes
 plan            where everything lies: padded images, offsets of taps, places of outputs
 phases          the even and the odd elements of rows, for strides of 2
 micro_kernel    the tile, with positions of the image side by side

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tinytorch.backends.optimized.conv.geometry import BATCH, TOGETHER
 from tinytorch.backends.optimized.conv.loops import over_items
 from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_ROWS, balanced
 from tinytorch.dtypes import Array
@@ -90,7 +91,12 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
         x: Array, w: Array, bias: Array, y: Array, table: Array, walk: Array, geometry: Array,
         in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
     ) -> None:  # fmt: skip
-        images, (channels, height, width) = geometry[-1], x.shape[1:]
+        images, (channels, height, width) = geometry[TOGETHER], x.shape[1:]
+        windows = (
+            (geometry[BATCH.kernel_height], geometry[BATCH.kernel_width]),
+            (geometry[BATCH.stride_height], geometry[BATCH.stride_width]),
+            (geometry[BATCH.padding_height], geometry[BATCH.padding_width]),
+        )
         share = (y.shape[2] + pieces - 1) // pieces
         result, held = scratch + channels * height * width * row_bytes(images, x.itemsize), -1
         biases = result + y.shape[1] * y.shape[2] * y.shape[3] * row_bytes(images, x.itemsize)
@@ -115,8 +121,7 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
             if start < stop:
                 sums(
                     ld, x.itemsize, (height, width, channels), scratch, address(w),
-                    biases if bias.size else 0, (geometry[0], geometry[1]),
-                    (geometry[2], geometry[3]), (geometry[4], geometry[5]), start, stop,
+                    biases if bias.size else 0, windows[0], windows[1], windows[2], start, stop,
                     (y.shape[3], y.shape[1]), result,
                 )  # fmt: skip
                 from_lanes(result, ld, start, stop, y, first, count)

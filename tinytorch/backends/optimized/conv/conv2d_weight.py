@@ -21,6 +21,7 @@ from numba import prange, types
 
 from tinytorch.backends.optimized.conv.chain_kernel import chain_tile_f32, chain_tile_f64
 from tinytorch.backends.optimized.conv.conv2d import zeroed
+from tinytorch.backends.optimized.conv.geometry import CORRELATION, PRODUCTS, ProductsGeometry
 from tinytorch.backends.optimized.conv.loops import pad_image
 from tinytorch.backends.optimized.conv.plan import (
     SLACK,
@@ -61,9 +62,9 @@ def _make_entries(
         acc: int, lda: int, ldr: int,
     ) -> None:  # fmt: skip
         """acc[o, run] += g[o] @ the elements of x under it, for the channels of a group."""
-        step, next_row, positions, rows_of_g, next_g = (
-            geometry[3], geometry[4], geometry[5], geometry[6], geometry[7]
-        )  # fmt: skip
+        step, next_row = geometry[PRODUCTS.step], geometry[PRODUCTS.next_row]
+        positions, rows_of_g = geometry[PRODUCTS.positions], geometry[PRODUCTS.rows]
+        next_g = geometry[PRODUCTS.next_gradient]
         width = ldr // REGISTER_BYTES
         for t in range(runs.size):
             v = 0
@@ -85,7 +86,8 @@ def _make_entries(
         end: int, scratch: int,
     ) -> None:  # fmt: skip
         """Add the products of images begin .. end-1 to acc (output channels, runs, vectors)."""
-        origin, pitch, own = geometry[0], geometry[1], geometry[2]
+        origin, pitch = geometry[PRODUCTS.origin], geometry[PRODUCTS.pitch]
+        own = geometry[PRODUCTS.group]
         channels, height, width = x.shape[1:]
         itemsize, out_channels = g.itemsize, g.shape[1] // groups
         if pitch == width * channels * itemsize and x.strides[2] == width * x.strides[3]:
@@ -128,8 +130,10 @@ def _make_entries(
         together: int, buffer: Array,
     ) -> None:  # fmt: skip
         """dw (output channels, taps) as dot products over `together` images at a time."""
-        origin, pitch, plane = geometry[0], geometry[1], geometry[2]
-        phases_h, phases_w = geometry[3], geometry[4]
+        origin, pitch = geometry[CORRELATION.origin], geometry[CORRELATION.pitch]
+        plane = geometry[CORRELATION.plane]
+        phases_h = geometry[CORRELATION.phases_height]
+        phases_w = geometry[CORRELATION.phases_width]
         itemsize, taps = g.itemsize, table.size
         channels, out_channels = x.shape[1] // groups, g.shape[1] // groups
         plane_g = (g.shape[2] * pitch + 63) // 64 * 64
@@ -193,9 +197,7 @@ class _WeightPlan(NamedTuple):
     """What `conv2d_weight` must know of a shape; made once.
 
     Args:
-        geometry: of the padded image, with its channels last: origin, pitch, and the bytes of the
-            channels of a group; bytes from position to position and from row to row of positions;
-            positions in a row, rows, and the bytes of a row of g (int64).
+        geometry: a `ProductsGeometry` as an array.
         runs: byte offset of each run of elements: a tap's channels or, where these are adjacent, a
             row of taps with theirs.
         vectors: elements of a run, rounded up to whole vectors.
@@ -228,10 +230,16 @@ def plan_conv2d_weight(
     height, width = output
     if stride[0] * layout.pitch == width * stride[1] * element:  # rows of positions are adjacent
         height, width = 1, height * width
-    geometry = [
-        layout.origin, layout.pitch, channels * itemsize, stride[1] * element,
-        stride[0] * layout.pitch, width, height, width * itemsize,
-    ]  # fmt: skip
+    geometry = ProductsGeometry(
+        origin=layout.origin,
+        pitch=layout.pitch,
+        group=channels * itemsize,
+        step=stride[1] * element,
+        next_row=stride[0] * layout.pitch,
+        positions=width,
+        rows=height,
+        next_gradient=width * itemsize,
+    )
     dots = correlation(
         itemsize, channels, image, output, stride,
         *(forward_taps(*a) for a in zip(size, stride, padding, dilation, strict=True)),

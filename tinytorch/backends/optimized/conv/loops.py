@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numba import prange, types
 
+from tinytorch.backends.optimized.conv.geometry import CORRELATION, POSITIONS, TOGETHER
 from tinytorch.backends.optimized.conv.phases import split_pairs
 from tinytorch.backends.optimized.gemm.loops import (
     PANEL_VECTORS,
@@ -95,8 +96,9 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
         y: int, first: int, last: int, width: int, columns: int,
     ) -> None:  # fmt: skip
         """Output rows first .. last-1 of `columns` channels: y[position, channel]."""
-        pitch, read_h, read_w = geometry[1], geometry[3], geometry[4] * itemsize
-        write_h, write_w = geometry[5], geometry[6]
+        pitch, read_h = geometry[POSITIONS.pitch], geometry[POSITIONS.read_rows]
+        read_w = geometry[POSITIONS.read_columns] * itemsize
+        write_h, write_w = geometry[POSITIONS.write_rows], geometry[POSITIONS.write_columns]
         ldw = columns * itemsize
         for f in range(phases.shape[0]):
             start, taps, i0, j0 = phases[f, 0], phases[f, 1], phases[f, 2], phases[f, 3]
@@ -117,7 +119,8 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
         x: Array, w: Array, bias: Array, y: Array, table: Array, phases: Array, geometry: Array,
         in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
     ) -> None:  # fmt: skip
-        origin, pitch, plane, write_h = geometry[0], geometry[1], geometry[2], geometry[5]
+        origin, pitch = geometry[POSITIONS.origin], geometry[POSITIONS.pitch]
+        plane, write_h = geometry[POSITIONS.plane], geometry[POSITIONS.write_rows]
         _, channels, height, width = y.shape
         channels, taps, itemsize = channels // groups, table.size, y.itemsize
         area = height * width * itemsize
@@ -205,8 +208,10 @@ def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None
         x: Array, w: Array, bias: Array, y: Array, table: Array, places: Array, geometry: Array,
         in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
     ) -> None:  # fmt: skip
-        origin, pitch, plane = geometry[0], geometry[1], geometry[2]
-        phases_h, phases_w = geometry[3], geometry[4]
+        origin, pitch = geometry[CORRELATION.origin], geometry[CORRELATION.pitch]
+        plane = geometry[CORRELATION.plane]
+        phases_h = geometry[CORRELATION.phases_height]
+        phases_w = geometry[CORRELATION.phases_width]
         _, channels, height, width = y.shape
         channels, taps, itemsize = channels // groups, w.shape[1], y.itemsize
         area = height * width * itemsize
@@ -242,7 +247,7 @@ def over_items(dtype: Any, items: Callable[..., None]) -> dict[str, tuple[Any, .
         x: Array, w: Array, bias: Array, y: Array, table: Array, walk: Array, geometry: Array,
         in_place: int, groups: int, buffer: Array,
     ) -> None:  # fmt: skip
-        together = geometry[-1]
+        together = geometry[TOGETHER]
         images = (y.shape[0] + together - 1) // together
         items(x, w, bias, y, table, walk, geometry, in_place, groups, 1, 0, images, address(buffer))
 
@@ -251,7 +256,7 @@ def over_items(dtype: Any, items: Callable[..., None]) -> dict[str, tuple[Any, .
         count: int, x: Array, w: Array, bias: Array, y: Array, table: Array, walk: Array,
         geometry: Array, in_place: int, groups: int, buffer: Array,
     ) -> None:  # fmt: skip
-        together = geometry[-1]
+        together = geometry[TOGETHER]
         images = (y.shape[0] + together - 1) // together
         pieces = 1 if images >= count else count
         share = (images * pieces + count - 1) // count

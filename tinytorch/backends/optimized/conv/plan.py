@@ -26,6 +26,11 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tinytorch.backends.optimized.conv.geometry import (
+    BatchGeometry,
+    CorrelationGeometry,
+    PositionsGeometry,
+)
 from tinytorch.backends.optimized.gemm.loops import (
     L2_BYTES,
     REGISTER_BYTES,
@@ -95,8 +100,7 @@ class Positions:
         table: byte offset of each tap (channel, row, column) from position 0, phase after phase.
         phases: for each phase of the output (one, but for the gradient of a strided convolution)
             its first tap, its number of taps, its first row and its first column (int64).
-        geometry: origin, pitch and plane of the layout; rows and columns of the image from one
-            position to the next; rows and columns of the output; 1 (int64).
+        geometry: a `PositionsGeometry` as an array.
     """
 
     layout: Padded
@@ -131,7 +135,9 @@ def forward_positions(
     rows, columns = ([k * d for k in range(n)] for n, d in zip(size, dilation, strict=True))
     table = _offsets(layout, itemsize, channels, rows, columns)
     phases = np.array([[0, table.size, 0, 0]])
-    return Positions(layout, table, phases, np.array([*layout, *stride, 1, 1, 1]))
+    return Positions(
+        layout, table, phases, np.array(PositionsGeometry(*layout, *stride, 1, 1, together=1))
+    )
 
 
 def backward_positions(
@@ -173,7 +179,7 @@ def backward_positions(
             ]
             phases.append((start, tables[-1].size, i, j))
             start += tables[-1].size
-    geometry = np.array([*layout, 1, 1, *stride, 1])
+    geometry = np.array(PositionsGeometry(*layout, 1, 1, *stride, together=1))
     walk = Positions(layout, np.concatenate(tables), np.array(phases), geometry)
     return walk, np.array(order, np.int64)
 
@@ -195,7 +201,7 @@ class Correlation:
         layout: of one phase of one channel.
         table: byte offset of each tap (channel, row, column) from output position 0.
         places: for `conv_tile_f32`: one entry for each vector of output positions.
-        geometry: origin, pitch and plane of the layout; phases along both axes; 1 (int64).
+        geometry: a `CorrelationGeometry` as an array.
         channel: bytes from one channel to the next.
         length: output positions including the gaps between rows.
     """
@@ -255,7 +261,7 @@ def correlation(
         layout,
         np.array(table, np.int64),
         _places(itemsize, output, pitch),
-        np.array([*layout, *phases, 1]),
+        np.array(CorrelationGeometry(*layout, *phases, together=1)),
         layout.plane * phases[0] * phases[1],
         (output[0] - 1) * pitch + output[1],
     )
@@ -266,7 +272,7 @@ class Batch:
     """How to walk through images as lanes.
 
     Args:
-        geometry: kernel size, stride and padding; images in a row of lanes (int64).
+        geometry: a `BatchGeometry` as an array; `together` is the images in a row of lanes.
         row: bytes of a row of lanes.
         taps: terms of a sum, those outside of the image as well.
         cost: FMAs of a vector for each element of the output.
@@ -309,7 +315,7 @@ def batch(
     sums = 1.05 * taps + (35 + 8 * size[0]) / (rows * vectors)
     transposition = 8 if (before + after) * row <= L2_BYTES else 14
     cost = -(-n // lanes) / n * sums + (before / after + 1) * transposition / lanes
-    geometry = np.array([*size, *stride, *padding, images])
+    geometry = np.array(BatchGeometry(*size, *stride, *padding, together=images))
     return Batch(geometry, row, channels * size[0] * size[1], cost)
 
 

@@ -1,0 +1,65 @@
+"""Arrays of int64 that tell a kernel the geometry of a convolution: the name of each position.
+
+A plan writes `np.array(PositionsGeometry(...))`; a kernel reads `geometry[POSITIONS.pitch]`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class PositionsGeometry(NamedTuple):
+    """Of `plan.Positions`: a padded image, and what is between two of its positions."""
+
+    origin: int
+    pitch: int
+    plane: int
+    read_rows: int  # of the image, from one position to the next
+    read_columns: int
+    write_rows: int  # of the output
+    write_columns: int
+    together: int  # images that are one item of work; the last in every walk
+
+
+class CorrelationGeometry(NamedTuple):
+    """Of `plan.Correlation`: a padded phase of an image, and how many phases there are."""
+
+    origin: int
+    pitch: int
+    plane: int
+    phases_height: int
+    phases_width: int
+    together: int
+
+
+class BatchGeometry(NamedTuple):
+    """Of `plan.Batch`: the windows."""
+
+    kernel_height: int
+    kernel_width: int
+    stride_height: int
+    stride_width: int
+    padding_height: int
+    padding_width: int
+    together: int
+
+
+class ProductsGeometry(NamedTuple):
+    """Of a gradient to the weights: a padded image with its channels last, and its positions."""
+
+    origin: int
+    pitch: int
+    group: int  # bytes of the channels of a group
+    step: int  # bytes from position to position
+    next_row: int  # from row to row of positions
+    positions: int  # in a row
+    rows: int
+    next_gradient: int  # bytes of a row of g
+
+
+# where each is in its array
+POSITIONS = PositionsGeometry(*range(8))
+CORRELATION = CorrelationGeometry(*range(6))
+BATCH = BatchGeometry(*range(7))
+PRODUCTS = ProductsGeometry(*range(8))
+TOGETHER = -1
