@@ -17,9 +17,12 @@ import numpy as np
 
 from tinytorch.backends.optimized.conv.conv2d import MAKERS, loops_for
 from tinytorch.backends.optimized.conv.conv2d_weight import entries
+from tinytorch.backends.optimized.conv.geometry import ProductsGeometry
 from tinytorch.backends.optimized.symbols.table import REALS, declare
 from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.jit.library import kernel
+
+GEOMETRY = len(ProductsGeometry._fields)
 
 
 @kernel(force_inline=True)
@@ -124,7 +127,7 @@ def _declare_weight(real: Any) -> None:
         sums[:] = 0
         products(
             view(real, x, (n, c, h, width)), view(real, g, (n, o, oh, ow)), sums,
-            _table(runs, many), _table(geometry, 8), groups,
+            _table(runs, many), _table(geometry, GEOMETRY), groups,
             _buffer(scratch + first, room, zeroed),
         )  # fmt: skip
         arrange(sums[0], view(real, dw, (o, c // groups, kh, kw)))
