@@ -203,10 +203,10 @@ def profile(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tito fx report hf:bert-base --small --out bert.html")
+@app.command(epilog="Example: tito fx report hf:bert-base bert.html --small")
 def report(
     model: Model,
-    out: Annotated[Path, typer.Option("--out", help="The page to write (.html).")],
+    page: Annotated[Path, typer.Argument(help="The page to write: .html.")],
     optimizer: Optimizer = "adamw",
     loss: Loss = "model",
     batch: Batch = 2,
@@ -215,9 +215,9 @@ def report(
     verbose: Verbose = False,
 ) -> None:
     """Write one page about a model: what passes did, what was refused, and how others compare."""
-    one_of("kind of page", out.suffix, (".html",))
+    one_of("kind of page", page.suffix, (".html",))
     _ask(
-        "report", model, out=out, optimizer=optimizer, loss=loss, batch=batch, small=small,
+        "report", model, page=page, optimizer=optimizer, loss=loss, batch=batch, small=small,
         json=as_json, verbose=verbose,
     )  # fmt: skip
 

@@ -141,8 +141,8 @@ def report(request: dict[str, Any]) -> Answer:
     example = load(request)
     size = f"batch {request['batch']}{', small' * request['small']}"
     found = fx.report_model(example, f"{request['model']}, {size}", request["optimizer"])
-    found.write(request["out"])
-    return Answer(text=lambda: f"{found}\nwrote {request['out']}", value=found.to_dict)
+    found.write(request["page"])
+    return Answer(text=lambda: f"{found}\nwrote {request['page']}", value=found.to_dict)
 
 
 def checkpoint(request: dict[str, Any]) -> Answer:

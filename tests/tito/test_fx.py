@@ -94,7 +94,7 @@ def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
         (["draw", "hf:gpt2", "net.gif"], "There are: .svg, .png, .mmd, .dot"),
         (["profile", "hf:gpt2", "--optimizer", "adan"], "Did you mean"),
         (["profile", "hf:gpt2", "--report", "x.pdf"], "There are: .html, .csv"),
-        (["report", "hf:gpt2", "--out", "x.pdf"], "There are: .html"),
+        (["report", "hf:gpt2", "x.pdf"], "There are: .html"),
         (["profile", "hf:gpt2", "--memory-limit", "1MiB"], "--memory-limit is a line in a drawing"),
         (["profile", "hf:gpt2", "--loss", "mean"], "There are: model, mean-square"),
         (["checkpoint", "hf:gpt2", "--budget", "1", "--picture", "a.png"], "give --swap"),
