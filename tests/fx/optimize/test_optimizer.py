@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -275,6 +276,16 @@ def test_compare_finds(what: str, message: str) -> None:
 def test_compare_accepts_the_same() -> None:
     batch = (randn(2, 3),)
     compare(*(observe(Watched(), Watched(), batch, 0, gradients=True) for _ in range(2)))
+
+
+def test_a_small_gradient_is_compared_on_the_scale_of_all() -> None:
+    """Where it is a difference of large terms, their rounding is as large as it is."""
+    same = observe(Watched(), Watched(), (randn(2, 3),), 0, gradients=True)
+    large = torch.tensor([500.0, -2.0])
+    expected = replace(same, gradients=[large, torch.tensor([1e-3])])
+    compare(expected, replace(same, gradients=[large, torch.tensor([2e-3])]))
+    with pytest.raises(GraphError, match=r"gradient of parameter 1 differs by up to 0\.02"):
+        compare(expected, replace(same, gradients=[large, torch.tensor([2.1e-2])]))
 
 
 def test_accuracy() -> None:

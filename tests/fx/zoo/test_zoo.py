@@ -194,6 +194,24 @@ def test_a_model_that_cannot_be_compared_in_training_mode_is_in_evaluation_mode(
         assert found.verdict == "bit-equal" and why in found.facts["in evaluation mode"]
 
 
+class Strict(nn.Module):
+    """Takes only grids that are wider than high."""
+
+    def forward(self, x: Tensor, grid: Tensor, ids: Tensor) -> Tensor:
+        if grid[0] > grid[1]:
+            raise ValueError(f"a grid of {grid.tolist()}")
+        return x.reshape(*grid.tolist(), 4) + ids.sum()
+
+
+def test_integers_that_say_sizes_stay_where_the_model_takes_no_others():
+    inputs = {"x": torch.randn(6, 4), "grid": torch.tensor([2, 3]), "ids": torch.arange(3)}
+    first, second, third = Subject("own/strict", Strict(), inputs).batches
+    assert first is inputs
+    assert torch.equal(second["grid"], inputs["grid"]) and torch.equal(second["ids"], inputs["ids"])
+    assert not torch.equal(third["ids"], inputs["ids"])  # rolled twice the grid is itself again
+    assert all(not torch.equal(b["x"], inputs["x"]) for b in (second, third))
+
+
 def test_names_are_chosen_by_pattern_and_by_seed():
     names = catalogue()
     assert set(SMALL) <= set(names) and len(names) > 100

@@ -119,11 +119,12 @@ def compare(expected: Behaviour, found: Behaviour) -> None:
         _check(f"buffer {i} after the call", a, b)
     if not torch.equal(found.generator, expected.generator):
         raise GraphError("the random generator is in another state after the call")
+    scale = max(map(largest, expected.gradients), default=1.0)  # of which all are parts
     for i, (a, b) in enumerate(zip(found.gradients, expected.gradients, strict=True)):
-        _check(f"gradient of parameter {i}", a, b)
+        _check(f"gradient of parameter {i}", a, b, scale)
 
 
-def _check(what: str, found: Any, expected: Any) -> None:
+def _check(what: str, found: Any, expected: Any, scale: float = 1.0) -> None:
     if not isinstance(expected, Tensor) or not isinstance(found, Tensor):
         if found is not expected and found != expected:
             raise GraphError(f"{what} is {found!r:.60}, and was {expected!r:.60}")
@@ -135,7 +136,7 @@ def _check(what: str, found: Any, expected: Any) -> None:
         )
     if not what.startswith("gradient") and found.stride() != expected.stride():
         raise GraphError(f"{what} has strides {found.stride()}, and had {expected.stride()}")
-    why = difference(found, expected, max(1.0, largest(expected)))
+    why = difference(found, expected, max(1.0, scale, largest(expected)))
     if why is not None:
         raise GraphError(f"{what} {why}, beyond rounding")
 

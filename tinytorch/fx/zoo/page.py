@@ -110,13 +110,8 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
             by_model[model].append(stage)
         names = ", ".join(f"`{m.partition('/')[2]}` ({', '.join(s)})" for m, s in by_model.items())
         lines.append(f"- {_plain(reason)}: {names}")
-    lines += [
-        "",
-        "## Left out",
-        "",
-        "They do not become small, or do not build or run eagerly.",
-        "",
-    ]
+    lines += ["", "## Left out", "",
+              "They do not become small, or do not build or run eagerly.", ""]  # fmt: skip
     lines += [f"- `{r.name}`: {_plain(r.skipped)}" for r in records if r.skipped]
     return "\n".join(lines) + "\n"
 

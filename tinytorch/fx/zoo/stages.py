@@ -30,7 +30,7 @@ from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.fx.convert.to_torch import to_torch
 from tinytorch.fx.models import call, squares_loss, squares_of, tensors_of
 from tinytorch.fx.optimize.optimizer import GraphOptimizer
-from tinytorch.fx.optimize.verify import larger, other_values
+from tinytorch.fx.optimize.verify import larger
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.recompute.checkpointing import checkpoint
 from tinytorch.fx.zoo.subject import Subject, gradients, outputs, seed
@@ -249,7 +249,7 @@ def checkpointed(subject: Subject) -> Verdict:
         model.zero_grad()
         return [loss.detach(), *found]
 
-    found = like_eager(subject, made, ask, [batch, other_values(batch, 1)])
+    found = like_eager(subject, made, ask, [batch, subject.like(batch, 1)])
     subject.reset()
     with MemoryMeter([list(model.parameters()), list(model.buffers()), batch]) as meter:
         made(**batch).backward()

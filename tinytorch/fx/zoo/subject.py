@@ -61,7 +61,18 @@ class Subject:
     @cached_property
     def batches(self) -> list[dict[str, Any]]:
         """The example, and two batches like it with other values."""
-        return [other_values(self.inputs, i) for i in range(3)]
+        return [self.inputs, *(self.like(self.inputs, i) for i in (1, 2))]
+
+    def like(self, batch: dict[str, Any], number: int) -> dict[str, Any]:
+        """A batch with other values; integers stay where the model takes no others for them."""
+        other: dict[str, Any] = other_values(batch, number)
+        try:
+            outputs(self.model, other)
+        except Exception:  # they may be sizes
+            return {k: other[k] if v.is_floating_point() else v for k, v in batch.items()}
+        finally:
+            self.reset()
+        return other
 
     @cached_property
     def why_not_training(self) -> str:
