@@ -112,6 +112,10 @@ class Environment:
                 self._visit_state(name, optimizer)
         return self.names.get(id(tensor))
 
+    def mentions(self, name: str) -> bool:
+        """Code of the user's that the function can reach names an attribute or a variable so."""
+        return name in self._code.mentioned
+
     def optimizers(self) -> list[Optimizer]:
         """The optimizers that the function can reach."""
         return [optimizer for _, optimizer in self._optimizers]

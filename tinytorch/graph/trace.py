@@ -62,8 +62,11 @@ def trace(
 
     def attempt() -> TracedFunction:
         # Most steps forget old gradients first. What they trace to is right with and without.
+        asked: list[Tensor] = []  # those of which the function asks whether they have gradients
         for pretend in (True, False):
-            traced = _trace(function, examples, named_examples, decompose, keep_grads, pretend)
+            traced = _trace(
+                function, examples, named_examples, decompose, keep_grads, pretend, asked
+            )
             if traced is not None:
                 return traced
         raise AssertionError("a trace without pretence stands")
@@ -90,12 +93,20 @@ def _trace(
     decompose: bool | None,
     keep_grads: bool,
     pretend: bool,
+    asked: list[Tensor],
 ) -> TracedFunction | None:
-    """Trace once; None if the function read a gradient that was only pretended."""
+    """Trace once; None, and in `asked` of what, if the function read a pretended gradient.
+
+    Code that names `.grad` may also ask whether it is None, which nobody sees: to it none is
+    pretended.
+    """
     leaves, in_spec = tree_flatten((examples, named_examples))
     environment = Environment(function, leaves)
     effects, counted = Effects(environment), environment.counted_state()
     in_leaves = [describe(leaf) for leaf in leaves]
+    asks = environment.mentions("grad")
+    if asks and pretend:
+        return None
     tracer = Tracer(environment, decompose, pretend)
     for tensor in environment.tensors:
         tracer.watch_grad(tensor)
@@ -108,8 +119,9 @@ def _trace(
             result, out_spec = tree_flatten(function(*args, **kwargs))
         _check_leaks(function)
         _check_frozen(environment, effects, counted)
-        happened = _finish(tracer, result, keep_grads)
-        stands = not tracer.used_pretence
+        happened = _finish(tracer, result, keep_grads, None if asks else asked)
+        asked += tracer.pretended()
+        stands = not (pretend and asked)
     except BaseException:
         effects.undo()
         raise
@@ -162,8 +174,14 @@ def argument_names(
     return names
 
 
-def _finish(tracer: Tracer, result: list[Any], keep_grads: bool) -> dict[str, Any]:
-    """Make the output node. Returns the parts of the signature that follow from what happened."""
+def _finish(
+    tracer: Tracer, result: list[Any], keep_grads: bool, asked: list[Tensor] | None
+) -> dict[str, Any]:
+    """Make the output node. Returns the parts of the signature that follow from what happened.
+
+    Args:
+        asked: the tensors of which it matters whether they have gradients; None: all.
+    """
     updates = tracer.written()
     clears: list[Binding] = []
     grads: list[tuple[str, Binding, bool]] = []
@@ -184,6 +202,8 @@ def _finish(tracer: Tracer, result: list[Any], keep_grads: bool) -> dict[str, An
             grads.append((name, owner, True))
         elif any(binding.same(other) for other in read):
             grads.append((name, owner, False))
+        elif asked is None or any(tensor is each for each in asked):
+            grads.append((name, owner, before is None))
     for leaf in result:
         _check_visible(leaf)
     results = [tracer.node_of(leaf) for leaf in result if isinstance(leaf, Tensor)]

@@ -371,14 +371,14 @@ class Tracer(Mode):
         for generator, state in self._generators.items():
             generator.set_state(state)
 
-    @property
-    def used_pretence(self) -> bool:
-        """The function read a gradient that is not there."""
+    def pretended(self) -> list[Tensor]:
+        """The tensors whose gradient the function read although it is not there."""
         bindings = [b for b in self.inputs.values() if isinstance(b, GradBinding)]
-        return any(
-            actual is None and any(GradBinding(StateBinding(tensor)).same(b) for b in bindings)
+        return [
+            tensor
             for tensor, actual in self._actual_grads.items()
-        )
+            if actual is None and any(GradBinding(StateBinding(tensor)).same(b) for b in bindings)
+        ]
 
     def node_of(self, tensor: Tensor) -> Node:
         """The node of a tensor's present value; a tensor from outside becomes an input."""

@@ -567,3 +567,39 @@ def test_a_result_that_hides_tensors_is_refused() -> None:
 def test_functional_calls_are_no_state() -> None:
     compiled = tinytorch.compile(lambda x: F.relu(x))
     assert compiled(tinytorch.ones(2)).tolist() == [1.0, 1.0]
+
+
+def test_whether_a_gradient_is_there_is_looked_at():
+    p = tinytorch.ones(2, requires_grad=True)
+
+    def doubled_or_tripled(x):
+        return x * 2.0 if p.grad is None else x * 3.0
+
+    compiled = tinytorch.compile(doubled_or_tripled, mode="python")
+    x = tinytorch.ones(2)
+    for gradient in (None, tinytorch.ones(2), None, tinytorch.ones(2)):
+        p.grad = gradient
+        assert compiled(x).tolist() == doubled_or_tripled(x).tolist()
+    assert len(compiled.traces) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p, optimizer: optimizer.step(),
+        lambda p, optimizer: nn.utils.clip_grad_norm_([p], 0.5),
+        lambda p, optimizer: optimizer.zero_grad(),
+    ],
+    ids=["step", "clip", "zero_grad"],
+)
+def test_a_gradient_that_comes_later_is_seen(change):
+    def final(compile):
+        p = tinytorch.ones(2, requires_grad=True)
+        optimizer = tinytorch.optim.SGD([p], lr=0.5, momentum=0.9)
+        step = compile(lambda: change(p, optimizer))
+        for gradient in (None, None, tinytorch.ones(2), None, tinytorch.ones(2)):
+            p.grad = gradient
+            step()
+        return p.tolist(), p.grad is None or p.grad.tolist(), len(optimizer.state.get(p, {}))
+
+    assert final(lambda f: tinytorch.compile(f, mode="python")) == final(lambda f: f)
