@@ -39,7 +39,9 @@ def capture_forward(
     """
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (_as_tuple(inputs), None)
     shapes = _dynamic_shapes(inputs if kwargs else args, dynamic_dims) if dynamic_dims else None
-    with tracing():
+    with tracing(), warnings.catch_warnings():
+        # recurrent layers keep their parameters in a list, too, which is put back
+        warnings.filterwarnings("ignore", r"The tensor attributes? self\..*_flat_weights")
         exported = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
         if decompose:
             table: Any = torch.export.default_decompositions()
