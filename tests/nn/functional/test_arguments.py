@@ -13,8 +13,9 @@ def test_one_number_stands_for_all():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"stride must be one number or two, not \(1,\)"):
-        pair((1,), "stride")
+    assert pair((1,), "stride") == (1, 1)  # as PyTorch has it
+    with pytest.raises(ValueError, match=r"stride must be one number or two, not \(1, 2, 3\)"):
+        pair((1, 2, 3), "stride")
     with pytest.raises(ValueError, match=r"stride must be one number, not \(1, 2\)"):
         single((1, 2), "stride")
     with pytest.raises(TypeError):

@@ -86,7 +86,7 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
     gone = ", ".join(k for k, v in versions.items() if v == "absent")
     lines = [
         "# The zoo", "",
-        "Made by `python benchmarks/zoo.py --page docs/zoo.md` from the results of a run; not "
+        "Made by `tito fx zoo --page docs/zoo.md` from the results of a run; not "
         "edited by hand. Each architecture is built small, with random weights, and goes through "
         "each stage in a process of its own, compared with eager PyTorch.", "",
         f"Versions: {there}." + (f" Not installed, so not covered: {gone}." if gone else ""), "",

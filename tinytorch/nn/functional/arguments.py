@@ -57,12 +57,15 @@ def inplaceable(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     before = [p for p in whole.parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
     after = [p for p in whole.parameters.values() if p.kind is not p.POSITIONAL_OR_KEYWORD]
     replace = in_place(function)
+    own = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
+    signature = whole.replace(parameters=[*before, own, *after])
 
     @functools.wraps(function)
     def call_one(x: Tensor, inplace: bool = False) -> Tensor:
         return (replace if inplace else function)(x)
 
     if len(whole.parameters) == 1:
+        call_one.__signature__ = signature  # type: ignore[attr-defined]
         return call_one
 
     @functools.wraps(function)
@@ -72,6 +75,5 @@ def inplaceable(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             args = tuple(rest)
         return (replace if inplace else function)(x, *args, **options)
 
-    own = inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False)
-    call.__signature__ = whole.replace(parameters=[*before, own, *after])  # type: ignore[attr-defined]
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
