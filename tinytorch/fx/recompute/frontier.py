@@ -8,8 +8,9 @@ the budget that is asked for: a lower budget never gives a higher peak, nor a ch
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import torch.fx
 
@@ -107,17 +108,38 @@ class Frontier:
         Raises:
             RecomputeError: no plan is; the message says the lowest budget that can be met.
         """
-        whole = self.everything.peak
-        limit = bytes_of(budget, whole)
-        fitting = [plan for plan in self.plans if plan.peak <= limit]
-        if not fitting:
-            lowest = self.plans[0].peak
-            raise RecomputeError(
-                f"a budget of {format_bytes(limit)} ({limit / whole:.1%} of everything kept) "
-                f"cannot be met; the lowest that can is {lowest} bytes ({format_bytes(lowest)}, "
-                f"{lowest / whole:.1%})"
-            )
-        return fitting[-1]
+        return fitting(self.plans, self.everything.peak, budget)[-1]
+
+
+class _HasPeak(Protocol):
+    @property
+    def peak(self) -> int: ...
+
+
+P = TypeVar("P", bound=_HasPeak)
+
+
+def fitting(plans: Sequence[P], whole: int, budget: Budget, means: str = "") -> list[P]:
+    """The plans whose peak is within a budget; there is at least one.
+
+    Args:
+        plans: the one with the lowest peak first.
+        whole: the peak with everything kept, of which a budget may be a fraction.
+        means: what the plans could use, for the message.
+
+    Raises:
+        RecomputeError: no plan is; the message says the lowest budget that can be met.
+    """
+    limit = bytes_of(budget, whole)
+    found = [plan for plan in plans if plan.peak <= limit]
+    if not found:
+        lowest = plans[0].peak
+        raise RecomputeError(
+            f"a budget of {format_bytes(limit)} ({limit / whole:.1%} of everything kept) "
+            f"cannot be met{means}; the lowest that can is {lowest} bytes "
+            f"({format_bytes(lowest)}, {lowest / whole:.1%})"
+        )
+    return found
 
 
 def find_frontier(

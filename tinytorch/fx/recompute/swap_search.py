@@ -14,10 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tinytorch.bench.units import format_bytes
-from tinytorch.fx.recompute.frontier import Budget, Frontier, Progress, bytes_of
+from tinytorch.fx.recompute.frontier import Budget, Frontier, Progress, bytes_of, fitting
 from tinytorch.fx.recompute.mutwo import greedy_order
-from tinytorch.fx.recompute.problem import RecomputeError
 from tinytorch.fx.recompute.swapping import Swapping, SwapPlan
 
 STARTS = 24  # plans of recomputation from which swapping starts
@@ -49,15 +47,8 @@ class SwapFrontier:
         """
         whole = self.everything.peak
         limit = bytes_of(budget, whole)
-        fitting = [plan for plan in self.plans if plan.peak <= limit]
-        if not fitting:
-            lowest = self.plans[0].peak
-            raise RecomputeError(
-                f"a budget of {format_bytes(limit)} ({limit / whole:.1%} of everything kept) "
-                f"cannot be met, swapping included; the lowest that can is {lowest} bytes "
-                f"({format_bytes(lowest)}, {lowest / whole:.1%})"
-            )
-        starts = [*fitting[:: max(1, len(fitting) // STARTS)], fitting[-1]]
+        found = fitting(self.plans, whole, budget, ", swapping included")
+        starts = [*found[:: max(1, len(found) // STARTS)], found[-1]]
         return min((improved(self.swapping, plan, limit) for plan in starts), key=_order)
 
 
