@@ -207,15 +207,17 @@ def _earns_nothing(name: str) -> Callable[[list[Cell], list[Outcome]], Iterator[
     return judge
 
 
-def _mistaken(cells: Sequence[Cell], mistake: Mistake) -> _Attempt:
-    """The mistake below the solution in its cell: a later definition replaces an earlier one."""
-    chosen = [
-        _with_source(cell, f"{cell.source}\n\n\n{mistake.source.strip()}")
-        if cell.id == mistake.exercise
-        else cell
+def _with_below(cells: Sequence[Cell], exercise: str, source: str) -> list[Cell]:
+    """What is graded, with code below a solution: a later definition replaces an earlier one."""
+    return [
+        _with_source(cell, f"{cell.source}\n\n\n{source.strip()}") if cell.id == exercise else cell
         for cell in cells
         if cell.kind in GRADED
     ]
+
+
+def _mistaken(cells: Sequence[Cell], mistake: Mistake) -> _Attempt:
+    chosen = _with_below(cells, mistake.exercise, mistake.source)
 
     def judge(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
         for cell, outcome in zip(cells, outcomes, strict=True):
@@ -231,13 +233,7 @@ def _mistaken(cells: Sequence[Cell], mistake: Mistake) -> _Attempt:
 
 
 def _alternative(cells: Sequence[Cell], alternative: Alternative) -> _Attempt:
-    chosen = [
-        _with_source(cell, f"{cell.source}\n\n\n{alternative.source.strip()}")
-        if cell.id == alternative.exercise
-        else cell
-        for cell in cells
-        if cell.kind in GRADED
-    ]
+    chosen = _with_below(cells, alternative.exercise, alternative.source)
 
     def judge(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
         which = f"the right solution {alternative.name!r} of {alternative.exercise}"
