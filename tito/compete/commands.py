@@ -180,11 +180,12 @@ def _report(
 
     try:
         measured = _measure(event, contestants, count, seed, confined)
-        result = summarize(measured, contestants[0].name, _peak())
+        peak = _peak()
+        result = summarize(measured, contestants[0].name, peak)
         if "noisy" in result.verdicts.values():
             typer.echo("the interval is wider than 3 %: measured once more, longer", err=True)
             measured += _measure(event, contestants, 2 * count, seed, confined)
-            result = summarize(measured, contestants[0].name, _peak())
+            result = summarize(measured, contestants[0].name, peak)
     except NoSandboxError as error:
         typer.echo(f"{error}; or run your own file with --no-sandbox", err=True)
         return OURS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,15 +136,10 @@ def _reference(event: Event, problem: Problem) -> list[tuple[Array, Array]]:
     return expected
 
 
-class _naming:
-    """Says of a failure whose it was, and where."""
-
-    def __init__(self, name: str, case: str) -> None:
-        self.name, self.case = name, case
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Failure):
-            raise Failed(self.name, error.verdict, f"{self.case}: {error}") from None
+@contextmanager
+def _naming(name: str, case: str) -> Iterator[None]:
+    """Say of a failure whose it was, and where."""
+    try:
+        yield
+    except Failure as error:
+        raise Failed(name, error.verdict, f"{case}: {error}") from None
