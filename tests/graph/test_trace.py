@@ -701,6 +701,19 @@ def test_a_write_with_a_history_into_a_reshaped_tensor_is_refused():
         trace(step, tinytorch.ones(2, 3))
 
 
+def test_a_write_with_a_history_beside_a_reshape_of_unknown_order_is_refused():
+    def step() -> Tensor:
+        e = w.T * 2.0
+        flat = e.reshape(-1)  # eager mode copies, as e has the order of w.T
+        e.zero_()
+        return flat
+
+    w = tinytorch.ones(2, 3, requires_grad=True)
+    assert step().tolist() == [2.0] * 6
+    with pytest.raises(TraceError, match=r"a reshape from \(3, 2\) to \(6,\) may share memory"):
+        trace(step)
+
+
 def test_a_write_to_a_value_with_a_history_is_refused():
     w = tinytorch.ones(3, requires_grad=True)
 

@@ -69,10 +69,12 @@ class Storage:
         is_contiguous: its elements are in C order in eager mode; None if a trace cannot know.
         is_leaf, is_recorded: it is a leaf's that requires a gradient, or a recorded op made it.
         may_be_shared: `contiguous` copied it, or made it, where eager mode may return the same.
+        reshaped: a reshape of it that is a view or a copy, depending on an order not known here.
     """
 
     __slots__ = (
-        "array", "is_contiguous", "is_leaf", "is_recorded", "may_be_shared", "node", "version"
+        "array", "is_contiguous", "is_leaf", "is_recorded", "may_be_shared", "node", "reshaped",
+        "version",
     )  # fmt: skip
 
     def __init__(self, node: Node, array: Array, is_contiguous: bool | None = True) -> None:
@@ -80,6 +82,7 @@ class Storage:
         self.array = array
         self.is_contiguous = is_contiguous
         self.is_leaf = self.is_recorded = self.may_be_shared = False
+        self.reshaped: View | None = None
         self.version = 0
 
 
@@ -195,6 +198,8 @@ class Tracer(Mode):
             return symbol
         source = self._storage_and_views(inputs[0])
         view: View = (op, dict(params), inputs[0].meta, plan.meta)
+        if op is ops.reshape and not _is_contiguous(inputs[0]):
+            source[0].reshaped = view
         return Symbol(self, plan.meta, node, source[0], (*source[1], view))
 
     def write(self, target: Tensor, data: Any) -> None:
@@ -264,7 +269,8 @@ class Tracer(Mode):
         _check_not_copied(tensor._data.storage, tensor)
         if only_tensor_holds(tensor):
             return True
-        for view in tensor._data.views:
+        reshaped = tensor._data.storage.reshaped
+        for view in (*tensor._data.views, *([reshaped] if reshaped else [])):
             _check_is_view(view)
         return False
 
@@ -353,7 +359,7 @@ class Tracer(Mode):
 
     def watch_grad(self, tensor: Tensor) -> None:
         """Remember the `.grad` of a tensor from outside as it is before the function runs."""
-        if not tensor.requires_grad or tensor in self.grads_before:
+        if tensor in self.grads_before:
             return
         self._actual_grads[tensor] = tensor.grad
         if tensor.grad is None and self._pretend:
@@ -402,7 +408,8 @@ class Tracer(Mode):
         array = tensor._data
         storage = self._lifted.get(id(array))
         if storage is None:
-            self.watch_grad(tensor)
+            if tensor.requires_grad:  # a constant made inside has no gradient, and none may hold it
+                self.watch_grad(tensor)
             binding = self._grads.get(id(tensor)) or StateBinding(tensor)
             name = self.environment.name_of(tensor) or "tensor"
             node = self.add_input(name, tensor.meta, binding)

@@ -592,9 +592,10 @@ def test_whether_a_gradient_is_there_is_looked_at():
     ],
     ids=["step", "clip", "zero_grad"],
 )
-def test_a_gradient_that_comes_later_is_seen(change):
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_gradient_that_comes_later_is_seen(change, frozen):
     def final(compile):
-        p = tinytorch.ones(2, requires_grad=True)
+        p = tinytorch.ones(2, requires_grad=not frozen)
         optimizer = tinytorch.optim.SGD([p], lr=0.5, momentum=0.9)
         step = compile(lambda: change(p, optimizer))
         for gradient in (None, None, tinytorch.ones(2), None, tinytorch.ones(2)):
