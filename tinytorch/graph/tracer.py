@@ -13,6 +13,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
@@ -61,6 +62,7 @@ class TraceError(TinyTorchError, TypeError):
     """Code that cannot be traced. The message gives the user's line and what to write instead."""
 
 
+@dataclass(slots=True, eq=False)
 class Storage:
     """Memory that symbols share: the node of its present value, and how often it was written.
 
@@ -72,18 +74,14 @@ class Storage:
         reshaped: a reshape of it that is a view or a copy, depending on an order not known here.
     """
 
-    __slots__ = (
-        "array", "is_contiguous", "is_leaf", "is_recorded", "may_be_shared", "node", "reshaped",
-        "version",
-    )  # fmt: skip
-
-    def __init__(self, node: Node, array: Array, is_contiguous: bool | None = True) -> None:
-        self.node = node
-        self.array = array
-        self.is_contiguous = is_contiguous
-        self.is_leaf = self.is_recorded = self.may_be_shared = False
-        self.reshaped: View | None = None
-        self.version = 0
+    node: Node
+    array: Array
+    is_contiguous: bool | None = True
+    is_leaf: bool = False
+    is_recorded: bool = False
+    may_be_shared: bool = False
+    reshaped: View | None = None
+    version: int = 0
 
 
 View = tuple[Op, dict[str, Any], TensorMeta, TensorMeta]  # op, params, metas before and after
