@@ -13,7 +13,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
@@ -87,25 +87,19 @@ class Storage:
 View = tuple[Op, dict[str, Any], TensorMeta, TensorMeta]  # op, params, metas before and after
 
 
+@dataclass(slots=True, eq=False)
 class Symbol:
     """Stands where a traced tensor has its array. Knows the node, and which memory it views."""
 
-    __slots__ = ("meta", "node", "storage", "tracer", "version", "views")
+    tracer: Tracer
+    meta: TensorMeta
+    node: Node
+    storage: Storage
+    views: tuple[View, ...]
+    version: int = field(init=False)
 
-    def __init__(
-        self,
-        tracer: Tracer,
-        meta: TensorMeta,
-        node: Node,
-        storage: Storage,
-        views: tuple[View, ...],
-    ) -> None:
-        self.tracer = tracer
-        self.meta = meta
-        self.node = node
-        self.storage = storage
-        self.views = views
-        self.version = storage.version
+    def __post_init__(self) -> None:
+        self.version = self.storage.version
 
     @property
     def shape(self) -> Shape:
