@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from tito.course.config import Course, CourseError, quiet
 from tito.course.grade import exam
 from tito.course.key import Key
+from tito.lessons.notebook import MENDED
 
 WRITTEN = ".tito/generated.json"  # in the course directory: what was written to source/
 
@@ -56,9 +58,13 @@ def generate(
     )
     directory = course.directory(assignment)
     with quiet() as said:
+        from nbconvert.preprocessors import TagRemovePreprocessor
         from nbgrader.converters import GenerateAssignment
 
-        step = GenerateAssignment(coursedir=directory, config=course.config)
+        config = deepcopy(course.config)
+        config.TagRemovePreprocessor.update({"enabled": True, "remove_cell_tags": {MENDED}})
+        step = GenerateAssignment(coursedir=directory, config=config)
+        step.preprocessors = [TagRemovePreprocessor, *step.preprocessors]
         step.force = True
         try:
             step.start()

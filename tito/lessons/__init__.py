@@ -1,8 +1,8 @@
 """Lessons: `modules/NN_slug/lesson.md` to notebooks and pages. `tito lessons --help`.
 
-parse    lesson.md -> Lesson                          model.py, options.py, parse.py
+parse    lesson.md -> Lesson                          model.py, options.py, practice.py, parse.py
 source   find definitions of the package              source.py, names.py
-cells    Lesson + package -> cells                    exercise.py, cells.py
+cells    Lesson + package -> cells                    exercise.py, markup.py, cells.py
 build    cells -> notebooks, page                     notebook.py, pages.py, build.py, watch.py
 check    everything that is wrong, with its line      check.py
 splice   a student's cell -> their package            splice.py, needed.py

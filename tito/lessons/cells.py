@@ -6,7 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tito.lessons.exercise import BEGIN_HIDDEN, END_HIDDEN, clear, solution_cell
-from tito.lessons.model import Code, Exercise, Lesson, LessonError, Problem, Test, Text
+from tito.lessons.markup import (
+    header,
+    prediction,
+    question,
+    split_sections,
+    statement,
+    without_title,
+)
+from tito.lessons.model import (
+    Code,
+    Exercise,
+    FindTheBug,
+    Lesson,
+    LessonError,
+    Mended,
+    Practice,
+    Problem,
+    ShownTest,
+    Test,
+    Text,
+)
 from tito.lessons.names import bound_names, format_imports, imports_for, read_names
 from tito.lessons.source import Package, SourceError, Target
 
@@ -23,7 +43,8 @@ class Cell:
     """A cell in both versions.
 
     Attributes:
-        kind: "markdown", "code", "given", "solution" or "test".
+        kind: "markdown", "code", "given", "solution" or "test"; of a bug to find "shown" (its test,
+            which fails at first) and "mended" (only instructors see it).
         id: unique in the lesson; for an exercise or a test its own.
         source: what the instructor version has.
         exercise: the exercise it belongs to, or "".
@@ -62,13 +83,13 @@ class _Names:
             SourceError: a name means something else in this notebook already.
         """
         new = []
-        for name, statement in wanted.items():
+        for name, line in wanted.items():
             known = self.origin.get(name)
             if known is None:
-                new.append(statement)
-            elif known and not self._same(known, statement):
+                new.append(line)
+            elif known and not self._same(known, line):
                 raise SourceError(
-                    f"exercise {exercise.id} needs `{statement}`, but in this lesson {name} is "
+                    f"exercise {exercise.id} needs `{line}`, but in this lesson {name} is "
                     f"already `{known}`; put the exercises into different lessons"
                 )
         return new
@@ -96,7 +117,7 @@ def lesson_cells(lesson: Lesson, package: Package) -> list[Cell]:
     for block in lesson.blocks:
         number = len(cells)
         if isinstance(block, Text):
-            sections = split_sections(_without_title(block.source))
+            sections = split_sections(without_title(block.source))
             cells += [
                 Cell("markdown", f"text-{number + i}", text) for i, text in enumerate(sections)
             ]
@@ -104,6 +125,8 @@ def lesson_cells(lesson: Lesson, package: Package) -> list[Cell]:
             cells.append(Cell("code", f"code-{number}", block.source))
         elif isinstance(block, Test):
             cells.append(_test_cell(block))
+        elif isinstance(block, Practice):
+            cells += _practice_cells(block)
         else:
             try:
                 cells += _exercise_cells(block, names)
@@ -112,47 +135,6 @@ def lesson_cells(lesson: Lesson, package: Package) -> list[Cell]:
     if problems:
         raise LessonError(problems)
     return cells
-
-
-def header(lesson: Lesson) -> str:
-    """The first cell: what the lesson is."""
-    needs = ", ".join(lesson.needs) or "nothing"
-    return (
-        f"# {lesson.number:02} {lesson.title}\n\n"
-        f"{lesson.part} · needs: {needs} · about {lesson.hours:g} hours · {lesson.points} points\n"
-        f"\nMakes possible: {lesson.makes_possible}"
-    )
-
-
-def split_sections(text: str) -> list[str]:
-    """Markdown cut at its headings, so that a notebook can be folded."""
-    sections: list[list[str]] = [[]]
-    fence = ""
-    for line in text.split("\n"):
-        marks = line[: len(line) - len(line.lstrip("`~"))]
-        if len(marks) >= 3:
-            fence = "" if fence and marks.startswith(fence) else fence or marks
-        if line.startswith("#") and not fence:
-            sections.append([])
-        sections[-1].append(line)
-    joined = ["\n".join(section).strip("\n") for section in sections]
-    return [section for section in joined if section.strip()]
-
-
-def _without_title(text: str) -> str:
-    """The header has the title already."""
-    return text.partition("\n")[2] if text.startswith("# ") else text
-
-
-def statement(exercise: Exercise) -> str:
-    """The text above a solution cell, with its hints folded."""
-    points = f"{exercise.points} point{'s' if exercise.points > 1 else ''}"
-    parts = [f"**Exercise: {exercise.id}** ({points})", exercise.statement]
-    parts += [
-        f"<details><summary>Hint {i}</summary>\n\n{hint.strip()}\n\n</details>"
-        for i, hint in enumerate(exercise.hints, start=1)
-    ]
-    return "\n\n".join(part for part in parts if part)
 
 
 def _exercise_cells(exercise: Exercise, names: _Names) -> list[Cell]:
@@ -195,6 +177,23 @@ def _test_cell(test: Test) -> Cell:
     return Cell(
         "test", test.id, source, test.exercise, test.points, checks, why, seconds=test.seconds
     )
+
+
+def _practice_cells(block: Practice) -> list[Cell]:
+    if isinstance(block, ShownTest):
+        return [Cell("shown", f"{block.bug}-shown", block.source, block.bug)]
+    if isinstance(block, Mended):
+        return [Cell("mended", f"{block.bug}-mended", block.source, block.bug)]
+    cells = [Cell("markdown", f"{block.id}-question", question(block), block.id)]
+    if isinstance(block, FindTheBug):
+        return [*cells, Cell("code", block.id, block.source, block.id)]
+    asked = f"within={block.within!r}" if block.within else f"choices={list(block.choices)!r}"
+    experiment = (
+        f"from tito.predict import compare, look_at\n\nlook_at(prediction, {asked})\n\n"
+        f"{block.source}\n\ncompare(prediction, measured, {asked})"
+    )
+    own = Cell("code", f"{block.id}-prediction", prediction(block), block.id)
+    return [*cells, own, Cell("code", block.id, experiment, block.id)]
 
 
 def context_of(cells: Sequence[Cell], exercise: Exercise, lesson: Lesson) -> str:

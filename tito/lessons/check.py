@@ -10,13 +10,25 @@ from pathlib import Path
 from tito.course.instrument import COMPARED, InstrumentError, Source, instrument
 from tito.lessons.cells import PREAMBLE, Cell, lesson_cells
 from tito.lessons.exercise import MOST_LINES, written_lines
-from tito.lessons.model import Code, Exercise, Lesson, LessonError, Problem, Test
+from tito.lessons.model import (
+    Code,
+    Exercise,
+    FindTheBug,
+    Lesson,
+    LessonError,
+    Practice,
+    Predict,
+    Problem,
+    Test,
+)
 from tito.lessons.names import bound_names, free_names, imports_of
 from tito.lessons.parse import lesson_files, parse_lesson
+from tito.lessons.practice import check_practice
 from tito.lessons.source import Package, Target
 
 MOST_EXERCISES = 5  # between two tests
-RESERVED_ID = re.compile(r"lesson|imports|(text|code)-\d+|.*-(text|given)")
+ENDS = "text|given|question|prediction|shown|mended"
+RESERVED_ID = re.compile(rf"lesson|imports|(text|code)-\d+|.*-({ENDS})")
 GRADED = ("given", "solution", "test")
 MAKES_CLASS = ("__init__", "__call__", "forward")  # who writes these, writes the class
 
@@ -44,6 +56,7 @@ def check_lesson(lesson: Lesson, course: Iterable[Lesson], package: Package) -> 
     syntax = list(_syntax(lesson))
     found += syntax
     if not syntax:
+        found += check_practice(lesson)
         found += _later_names(lesson, others, package)
         try:
             cells = lesson_cells(lesson, package)
@@ -109,8 +122,13 @@ def _order(lesson: Lesson) -> Iterator[Problem]:
 
 def _ids(lesson: Lesson) -> Iterator[Problem]:
     first: dict[str, int] = {}
-    blocks: Sequence[Exercise | Test] = [*lesson.exercises, *lesson.tests]
-    for block in blocks:
+    named = [block for block in lesson.practice if isinstance(block, Predict | FindTheBug)]
+    blocks: Sequence[Exercise | Test | Predict | FindTheBug] = [
+        *lesson.exercises,
+        *lesson.tests,
+        *named,
+    ]
+    for block in sorted(blocks, key=lambda block: block.line):
         if block.id in first:
             yield _at(lesson, block.line, f"the id {block.id} is in line {first[block.id]} too")
         first.setdefault(block.id, block.line)
@@ -139,7 +157,7 @@ def _codes(lesson: Lesson) -> Iterator[tuple[str, int]]:
     for block in lesson.blocks:
         if isinstance(block, Code):
             yield block.source, block.line
-        elif isinstance(block, Test):
+        elif isinstance(block, Test | Practice):
             yield block.source, block.code_line
         elif isinstance(block, Exercise) and block.given:
             yield block.given, block.lines["given"] + 1

@@ -91,7 +91,61 @@ class Test:
     seconds: float | None = None
 
 
-Block = Text | Code | Exercise | Test
+@dataclass(frozen=True)
+class Predict:
+    """A question that the reader answers before the cell below it is run.
+
+    Attributes:
+        source: code that binds `measured`: a number, or one of the choices.
+        within: how far a right number may be off, relative to what is measured; None with choices.
+        choices: () if a number is asked for.
+        lines, code_line: as in `Exercise` and `Test`.
+    """
+
+    id: str
+    question: str
+    source: str
+    within: float | None
+    choices: tuple[str, ...]
+    line: int
+    lines: dict[str, int]
+    code_line: int
+
+
+@dataclass(frozen=True)
+class FindTheBug:
+    """Definitions with a mistake in them, which the reader finds and mends in their own cell."""
+
+    id: str
+    question: str
+    hints: tuple[str, ...]
+    source: str
+    line: int
+    code_line: int
+
+
+@dataclass(frozen=True)
+class ShownTest:
+    """A test without points that fails until a bug is mended; `bug` is its id."""
+
+    bug: str
+    source: str
+    line: int
+    code_line: int
+
+
+@dataclass(frozen=True)
+class Mended:
+    """The code of a bug without the bug: the proof runs it, and only instructors see it."""
+
+    bug: str
+    source: str
+    line: int
+    code_line: int
+
+
+Practice = Predict | FindTheBug | ShownTest | Mended  # things to do without points
+Block = Text | Code | Exercise | Test | Practice
 
 
 @dataclass(frozen=True)
@@ -125,6 +179,10 @@ class Lesson:
     @property
     def tests(self) -> list[Test]:
         return [block for block in self.blocks if isinstance(block, Test)]
+
+    @property
+    def practice(self) -> list[Practice]:
+        return [b for b in self.blocks if isinstance(b, Practice)]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,6 +14,9 @@ from tito.lessons.cells import Cell
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 CELL_KINDS = ("given", "solution", "test")  # those that nbgrader knows
+FAILS = "raises-exception"  # nbconvert and JupyterLab go on behind such a cell
+MENDED = "mended"  # a tag as well: `tito course generate` leaves these cells out
+TAGS = {"shown": [FAILS], "mended": [MENDED]}
 
 
 def notebook(cells: Sequence[Cell], *, student: bool) -> dict[str, Any]:
@@ -23,7 +26,7 @@ def notebook(cells: Sequence[Cell], *, student: bool) -> dict[str, Any]:
         student: without solutions and hidden tests.
     """
     return {
-        "cells": [_cell(cell, student) for cell in cells],
+        "cells": [_cell(c, student) for c in cells if not (student and c.kind == "mended")],
         "metadata": {"kernelspec": KERNEL, "language_info": {"name": "python"}},
         "nbformat": 4,
         "nbformat_minor": 5,
@@ -36,7 +39,11 @@ def notebook_text(cells: Sequence[Cell], *, student: bool) -> str:
 
 
 def _cell(cell: Cell, student: bool) -> dict[str, Any]:
-    metadata = {"nbgrader": nbgrader_metadata(cell)} if cell.kind in CELL_KINDS else {}
+    metadata: dict[str, Any] = {}
+    if cell.kind in CELL_KINDS:
+        metadata["nbgrader"] = nbgrader_metadata(cell)
+    elif cell.kind in TAGS:
+        metadata["tags"] = TAGS[cell.kind]
     if cell.kind == "test":
         metadata["tinytorch"] = {"for": cell.exercise, "checks": cell.checks, "why": cell.why}
         metadata["tinytorch"] |= {} if cell.seconds is None else {"seconds": cell.seconds}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 try:
@@ -15,6 +17,34 @@ except ModuleNotFoundError as error:
 # libyaml's parser where PyYAML was built with it: reading the lessons is most of `tito status`.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Check = Callable[[Any], str | None]  # None if the value is good, else what it should be
+Known = dict[str, tuple[Check, bool]]  # for each key its check, and whether it may be left out
+Report = Callable[[int, str], None]  # is told the line and the message of what is wrong
+ID = re.compile(r"[a-z][a-z0-9-]{0,49}")
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A fenced block: its info string, its content, the lines of both."""
+
+    info: str
+    body: list[str]
+    line: int
+
+    def split(self) -> tuple[str, list[str], int]:
+        """Options, content below them, and the line where the content begins."""
+        if self.body and self.body[0].strip() == "---":
+            for i, line in enumerate(self.body[1:], start=1):
+                if line.strip() == "---":
+                    return "\n".join(self.body[1:i]), self.body[i + 1 :], self.line + i + 2
+        return "", self.body, self.line + 1
+
+    def code(self, what: str, report: Report) -> tuple[str, int]:
+        """The code below the options, and the line where it begins; an empty one is reported."""
+        _, body, line = self.split()
+        source = "\n".join(body)
+        if not source.strip():
+            report(self.line, f"this {what} is empty")
+        return source.strip("\n").rstrip(), line + len(source) - len(source.lstrip("\n"))
 
 
 class Options:
@@ -23,8 +53,6 @@ class Options:
     Args:
         text: the block, without the lines `---` around it.
         first: the line of its first line in the file.
-        known: for each key its check, and whether it may be left out.
-        report: is told the line and the message of what is wrong.
 
     Attributes:
         values: the good entries.
@@ -35,8 +63,8 @@ class Options:
         self,
         text: str,
         first: int,
-        known: dict[str, tuple[Check, bool]],
-        report: Callable[[int, str], None],
+        known: Known,
+        report: Report,
     ) -> None:
         self.values: dict[str, Any] = {}
         self.lines: dict[str, int] = {}
@@ -83,6 +111,12 @@ def is_text(value: Any) -> str | None:
     return None if isinstance(value, str) and value.strip() else "a text"
 
 
+def is_id(value: Any) -> str | None:
+    """By which a block is called."""
+    good = isinstance(value, str) and ID.fullmatch(value)
+    return None if good else "lower-case letters, digits and hyphens, a letter first"
+
+
 def is_bool(value: Any) -> str | None:
     """true or false."""
     return None if isinstance(value, bool) else "true or false"
@@ -104,6 +138,12 @@ def is_texts(value: Any) -> str | None:
     """A list of texts; it may be empty."""
     good = isinstance(value, list) and not any(is_text(v) for v in value)
     return None if good else "a list of texts"
+
+
+def is_choices(value: Any) -> str | None:
+    """Two texts or more, all different."""
+    good = is_texts(value) is None and len(value) >= 2 and len(set(value)) == len(value)
+    return None if good else "a list of two or more different texts (quote numbers)"
 
 
 def is_code(value: Any) -> str | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tito.lessons.cells import Cell, header, lesson_cells, statement
+from tito.lessons.cells import Cell, lesson_cells
 from tito.lessons.exercise import clear
-from tito.lessons.model import Code, Exercise, Lesson, Test, Text
+from tito.lessons.markup import header, question, statement, without_title
+from tito.lessons.model import Code, Exercise, Lesson, Mended, Practice, ShownTest, Test, Text
 from tito.lessons.source import Package
 
 
@@ -18,18 +19,16 @@ def page(lesson: Lesson, package: Package) -> str:
     parts = [header(lesson)]
     for block in lesson.blocks:
         if isinstance(block, Text):
-            parts.append(_below_title(block.source))
+            parts.append(without_title(block.source).strip("\n"))
         elif isinstance(block, Code):
             parts.append(_code(block.source))
         elif isinstance(block, Exercise):
             parts.append(_exercise(block, cells))
-        else:
+        elif isinstance(block, Test):
             parts.append(_test(block, cells[block.id]))
+        else:
+            parts += _practice(block)
     return "\n\n".join(parts) + "\n"
-
-
-def _below_title(text: str) -> str:
-    return text.partition("\n")[2].strip("\n") if text.startswith("# ") else text
 
 
 def _code(source: str) -> str:
@@ -52,3 +51,11 @@ def _test(test: Test, cell: Cell) -> str:
         return f"{about} Hidden."
     code = clear(cell.source)
     return f"<details><summary>{about}</summary>\n\n{_code(code)}\n\n</details>"
+
+
+def _practice(block: Practice) -> list[str]:
+    if isinstance(block, Mended):
+        return []
+    if isinstance(block, ShownTest):
+        return [f"It must pass:\n\n{_code(block.source)}"]
+    return [question(block), _code(block.source)]

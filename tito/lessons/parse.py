@@ -14,21 +14,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tito.lessons.model import Block, Code, Exercise, Lesson, LessonError, Problem, Test, Text
 from tito.lessons.options import (
-    Check,
+    Fence,
+    Known,
     Options,
     is_amount,
     is_bool,
     is_code,
+    is_id,
     is_points,
     is_text,
     is_texts,
 )
+from tito.lessons.practice import PRACTICE
 from tito.lessons.source import SourceError, Target
 
 PARTS = (
@@ -42,21 +45,12 @@ PARTS = (
 FOLDER = re.compile(r"(?P<number>[0-9]{2})_(?P<slug>[a-z][a-z0-9_]*)")
 FENCE = re.compile(r"(?P<marks>`{3,}|~{3,})(?P<info>.*)")
 DIRECTIVE = re.compile(r"\{(?P<name>[\w-]*)\}\s*(?P<argument>.*)")
-ID = re.compile(r"[a-z][a-z0-9-]{0,49}")
-
-Known = dict[str, tuple[Check, bool]]
 
 
 def _is_part(value: Any) -> str | None:
     return None if value in PARTS else f"one of {', '.join(PARTS)}"
 
 
-def _is_id(value: Any) -> str | None:
-    good = isinstance(value, str) and ID.fullmatch(value)
-    return None if good else "lower-case letters, digits and hyphens, a letter first"
-
-
-# For each option its check, and whether it may be left out.
 TOP: Known = {
     "title": (is_text, False),
     "slug": (is_text, False),
@@ -67,38 +61,21 @@ TOP: Known = {
     "points": (is_points, False),
 }
 EXERCISE: Known = {
-    "id": (_is_id, False),
+    "id": (is_id, False),
     "definitions": (is_texts, False),
     "points": (is_points, False),
     "given": (is_code, True),
     "hints": (is_texts, True),
 }
 TEST: Known = {
-    "id": (_is_id, False),
-    "for": (_is_id, False),
+    "id": (is_id, False),
+    "for": (is_id, False),
     "points": (is_points, False),
     "visible": (is_bool, True),
     "checks": (is_text, False),
     "why": (is_text, False),
     "seconds": (is_amount, True),
 }
-
-
-@dataclass(frozen=True)
-class _Fence:
-    """A fenced block: its info string, its content, the lines of both."""
-
-    info: str
-    body: list[str]
-    line: int
-
-    def split(self) -> tuple[str, list[str], int]:
-        """Options, content below them, and the line where the content begins."""
-        if self.body and self.body[0].strip() == "---":
-            for i, line in enumerate(self.body[1:], start=1):
-                if line.strip() == "---":
-                    return "\n".join(self.body[1:i]), self.body[i + 1 :], self.line + i + 2
-        return "", self.body, self.line + 1
 
 
 class _Parser:
@@ -133,7 +110,7 @@ class _Parser:
                     begins = f"another directive begins in line {number + 1 + inner}"
                     self.report(number, f"the block {line.strip()} is not closed: {begins}")
                 self.text(text, text_line)
-                self.directive(_Fence(opening["info"].strip(), body, number))
+                self.directive(Fence(opening["info"].strip(), body, number))
                 text, text_line = [], first + end + 1
             else:
                 text += lines[number - first : end + 1]
@@ -146,30 +123,28 @@ class _Parser:
             blank = len(source) - len(source.lstrip("\n"))
             self.blocks.append(Text(source.strip("\n").rstrip(), line + blank))
 
-    def directive(self, fence: _Fence) -> None:
+    def directive(self, fence: Fence) -> None:
         found = DIRECTIVE.match(fence.info)
         assert found is not None
-        makers: dict[str, Callable[[_Fence], None]] = {
+        makers: dict[str, Callable[[Fence], Block]] = {
             "exercise": self.exercise,
             "test": self.test,
             "code": self.code,
         }
+        for name, make in PRACTICE.items():
+            makers[name] = partial(make, report=self.report)
         if found["name"] not in makers:
             known = ", ".join(f"{{{name}}}" for name in makers)
             self.report(fence.line, f"unknown directive {{{found['name']}}}; known: {known}")
         elif found["argument"]:
             self.report(fence.line, f"{{{found['name']}}} takes no argument: {found['argument']!r}")
         else:
-            makers[found["name"]](fence)
+            self.blocks.append(makers[found["name"]](fence))
 
-    def code(self, fence: _Fence) -> None:
-        source = "\n".join(fence.body).strip("\n")
-        if not source.strip():
-            self.report(fence.line, "this code cell is empty")
-        blank = next((i for i, line in enumerate(fence.body) if line.strip()), 0)
-        self.blocks.append(Code(source.rstrip(), fence.line + 1 + blank))
+    def code(self, fence: Fence) -> Code:
+        return Code(*fence.code("code cell", self.report))
 
-    def exercise(self, fence: _Fence) -> None:
+    def exercise(self, fence: Fence) -> Exercise:
         text, statement, _ = fence.split()
         options = Options(text, fence.line + 2, EXERCISE, self.report)
         values = options.values
@@ -182,39 +157,32 @@ class _Parser:
         if "definitions" in values and not values["definitions"]:
             self.report(options.lines["definitions"], "an exercise names at least one definition")
         given = values.get("given", "")
-        self.blocks.append(
-            Exercise(
-                id=values.get("id", ""),
-                targets=tuple(targets),
-                points=values.get("points", 0),
-                given="\n".join(given) if isinstance(given, list) else given.rstrip(),
-                hints=tuple(values.get("hints", [])),
-                statement="\n".join(statement).strip(),
-                line=fence.line,
-                lines=options.lines,
-            )
+        return Exercise(
+            id=values.get("id", ""),
+            targets=tuple(targets),
+            points=values.get("points", 0),
+            given="\n".join(given) if isinstance(given, list) else given.rstrip(),
+            hints=tuple(values.get("hints", [])),
+            statement="\n".join(statement).strip(),
+            line=fence.line,
+            lines=options.lines,
         )
 
-    def test(self, fence: _Fence) -> None:
-        text, body, code_line = fence.split()
+    def test(self, fence: Fence) -> Test:
+        text, _, _ = fence.split()
         values = Options(text, fence.line + 2, TEST, self.report).values
-        source = "\n".join(body)
-        if not source.strip():
-            self.report(fence.line, "this test cell is empty")
-        code_line += len(source) - len(source.lstrip("\n"))
-        self.blocks.append(
-            Test(
-                id=values.get("id", ""),
-                exercise=values.get("for", ""),
-                points=values.get("points", 0),
-                visible=values.get("visible", True),
-                checks=values.get("checks", ""),
-                why=values.get("why", ""),
-                source=source.strip("\n").rstrip(),
-                line=fence.line,
-                code_line=code_line,
-                seconds=values.get("seconds"),
-            )
+        source, code_line = fence.code("test cell", self.report)
+        return Test(
+            id=values.get("id", ""),
+            exercise=values.get("for", ""),
+            points=values.get("points", 0),
+            visible=values.get("visible", True),
+            checks=values.get("checks", ""),
+            why=values.get("why", ""),
+            source=source,
+            line=fence.line,
+            code_line=code_line,
+            seconds=values.get("seconds"),
         )
 
 
@@ -244,7 +212,7 @@ def parse_lesson(path: Path) -> Lesson:
     folder = FOLDER.fullmatch(path.parent.name)
     if folder is None:
         parser.report(1, f"the folder {path.parent.name} must be called NN_slug, as 02_tensor")
-    top, below, first = _Fence("", lines, 0).split()
+    top, below, first = Fence("", lines, 0).split()
     if not top:
         parser.report(1, "a lesson begins with its entries (title, slug, ...) between lines `---`")
     options = Options(top, 2, TOP, parser.report)

@@ -3,8 +3,9 @@
 For a lesson: the student version shows no solution; with the reference every cell runs and the
 score is full; unsolved it is 0, and every graded cell fails; a body that returns nothing, or an
 object equal to everything, earns nothing; each wrong solution in mistakes.py loses exactly the
-points that it says; and each right solution of another structure there has all points. Each attempt
-runs in a process of its own.
+points that it says; and each right solution of another structure there has all points. The test of
+a bug to find fails by a check, and passes on the mended code. Each attempt runs in a process of its
+own.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tito.cells import Cell as Run, Outcome, run_cells
+from tito.checks import CheckError
 from tito.lessons.build import Course
 from tito.lessons.cells import Cell
 from tito.lessons.exercise import (
@@ -105,13 +107,28 @@ def leaks(cells: Sequence[Cell], site_page: str) -> Iterator[str]:
         elif cell.kind == "test":
             for line in _hidden_lines(cell.source):
                 secret[line] = f"a line of the hidden test {cell.id}"
-    shown = [(f"cell {cell.id}", cell.student) for cell in cells] + [("the page", site_page)]
+    told = [(f"cell {cell.id}", cell.student) for cell in cells if cell.kind != "mended"]
+    secret |= _mended_lines(cells)
+    shown = [*told, ("the page", site_page)]
     for where, text in shown:
         if BEGIN in text or BEGIN_HIDDEN in text:
             yield f"{where} of the student version has a marker in it"
         for line in text.split("\n"):
             if line.strip() in secret:
                 yield f"{where} shows {secret[line.strip()]}: {line.strip()}"
+
+
+def _mended_lines(cells: Sequence[Cell]) -> dict[str, str]:
+    """What only the mended code has: lines of the bug, or of other code, are no secret."""
+    code = [cell.student for cell in cells if cell.kind not in ("markdown", "mended")]
+    known = {line.strip() for source in code for line in source.split("\n")}
+    return {
+        line.strip(): f"a line of the mended {cell.exercise}"
+        for cell in cells
+        if cell.kind == "mended"
+        for line in cell.source.split("\n")
+        if len(line.strip()) >= TELLING and line.strip() not in known
+    }
 
 
 def _hidden_lines(source: str) -> list[str]:
@@ -158,13 +175,35 @@ def _run(cells: Sequence[Cell], root: Path) -> list[Outcome]:
 
 
 def _everything(cells: Sequence[Cell]) -> list[Cell]:
-    return [cell for cell in cells if cell.kind != "markdown"]
+    """All code as a student runs it. Behind each bug its test is run on the mended code too, then
+    the bug is back: who has not found it goes on with it."""
+    shown = {cell.exercise: cell for cell in cells if cell.kind == "shown"}
+    bugs = {cell.id: cell for cell in cells if cell.id in shown}
+    chosen: list[Cell] = []
+    for cell in cells:
+        if cell.kind == "mended":
+            passes = replace(shown[cell.exercise], kind="shown on mended")
+            chosen += [cell, passes, bugs[cell.exercise]]
+        elif cell.kind != "markdown":
+            chosen.append(cell)
+    return chosen
 
 
 def _all_pass(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
     for cell, outcome in zip(cells, outcomes, strict=True):
-        if not outcome.ok:
+        if cell.kind == "shown":
+            yield from _fails_by_a_check(cell, outcome)
+        elif not outcome.ok:
             yield f"with the reference {cell.kind} cell {cell.id} fails: {_reason(outcome)}"
+
+
+def _fails_by_a_check(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    """A test that stops on a missing name would not see the bug."""
+    if outcome.ok:
+        yield f"the shown test of {cell.exercise} passes on the buggy code"
+    elif outcome.failure is None or outcome.failure.type != CheckError.__name__:
+        said = _reason(outcome)
+        yield f"the shown test of {cell.exercise} does not fail by a check of its own: {said}"
 
 
 def _unsolved(cells: Sequence[Cell]) -> list[Cell]:

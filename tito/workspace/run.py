@@ -143,7 +143,7 @@ def _steps(cells: Sequence[Cell], lesson: Lesson, file: Sequence[FileCell]) -> l
     known = {cell.id: cell for cell in cells if cell.kind in ("given", "solution", "test")}
     source = {id: cell.source for id, cell in known.items()}
     source |= {test.id: test.source for test in lesson.tests}
-    demonstrations = {cell.source.strip() for cell in cells if cell.kind == "code"}
+    demonstrations = {cell.source.strip() for cell in cells if cell.kind in ("code", "shown")}
     there = {cell.id for cell in file}
     steps = [
         _Step(id, source[id])

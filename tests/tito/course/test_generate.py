@@ -9,6 +9,9 @@ import pytest
 
 from tito.course import generate as step
 from tito.course.config import Course
+from tito.lessons.notebook import MENDED
+
+from .conftest import ASSIGNMENT, code, instructor_notebook
 
 
 @pytest.fixture
@@ -67,3 +70,15 @@ def test_a_newer_lesson_comes_in_where_nothing_was_edited(
     path, notes = write(course)
     assert notes == []
     assert "Set up" in path.read_text("utf-8")
+
+
+def test_the_mended_code_of_a_bug_is_not_handed_out(course: Course) -> None:
+    notebook = instructor_notebook()
+    notebook["cells"].append(code("def sign(x):\n    return x // abs(x)", "sign-mended"))
+    notebook["cells"][-1]["metadata"]["tags"] = [MENDED]
+    path = course.root / "source" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    made = step.generate(course, ASSIGNMENT, check=False)
+    text = (made.release / path.name).read_text("utf-8")
+    assert "abs(x)" not in text and "twice two" in text

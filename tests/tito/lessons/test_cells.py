@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tito.lessons.cells import context_of, split_sections
+from tito.lessons.cells import context_of
+from tito.lessons.markup import split_sections
 from tito.lessons.model import LessonError
 
 from .conftest import Repository
