@@ -6,5 +6,6 @@ cells    Lesson + package -> cells                    exercise.py, markup.py, ce
 build    cells -> notebooks, page                     notebook.py, pages.py, build.py, watch.py
 check    everything that is wrong, with its line      check.py
 splice   a student's cell -> their package            splice.py, needed.py
-prove    that grading grades                          mistake.py, wrong.py, proof.py
+prove    that grading grades                          mistake.py, wrong.py, proof.py, prove.py
+mutants  small changes to a solution lose points      mutate.py, mutants.py, mutants_child.py
 """

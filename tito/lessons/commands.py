@@ -12,6 +12,7 @@ from tito import console, scripts
 if TYPE_CHECKING:
     from tito.lessons.build import Course
     from tito.lessons.model import Lesson, Problem
+    from tito.lessons.proof import Proof
 
 app = typer.Typer(no_args_is_help=True, help="Build and check the lessons of the course.")
 
@@ -137,35 +138,46 @@ def watch(output: Output = BUILT, root: Root = scripts.ROOT) -> None:
 @app.command(epilog="Examples:\n\ntito lessons prove\n\ntito lessons prove 02 --json")
 def prove(names: Names = None, root: Root = scripts.ROOT, as_json: AsJson = False) -> None:
     """Prove that grading grades: unsolved scores 0, the reference all, each mistake its price,
-    and other right solutions all of it, in the package too.
+    every small change to the reference less, and other right solutions all, in the package too.
 
     Exits with 1 if a lesson is not proved.
     """
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
 
-    from tito.lessons.mistake import load_alternatives
+    from rich.progress import Progress
+
     from tito.lessons.model import LessonError
-    from tito.lessons.proof import prove_lesson
-    from tito.workspace.alternatives import integrate
+    from tito.lessons.prove import attempts_of, prove_all
 
     course = _course(root)
+    chosen = _chosen(course, names)
     proofs = []
-    for lesson in _chosen(course, names):
-        try:
-            proof = prove_lesson(course, lesson)
-        except LessonError as error:
-            _show(error.problems)
-            raise typer.Exit(1) from None
-        alternatives = load_alternatives(lesson.path.with_name("mistakes.py"))
-        broken = integrate(course, lesson, alternatives)
-        proof = replace(proof, findings=(*proof.findings, *broken))
-        proofs.append(proof)
-        if not as_json:
-            verdict = f"{len(proof.findings)} findings" if proof.findings else "proved"
-            attempts = f"{proof.attempts} attempts, {proof.seconds:.1f} s with the reference"
-            console.out.print(f"{lesson.folder}: {verdict} ({attempts})", highlight=False)
-            for finding in proof.findings:
-                console.errors.print(f"  {finding}", markup=False, highlight=False, soft_wrap=True)
+    try:
+        total = sum(attempts_of(course, lesson) for lesson in chosen)
+        with Progress(console=console.errors, transient=True, disable=as_json) as progress:
+            task = progress.add_task("", total=total)
+            for lesson in chosen:
+                progress.update(task, description=lesson.folder)
+                proof = prove_all(course, lesson, lambda done: progress.advance(task, done))
+                proofs.append(proof)
+                for finding in () if as_json else proof.findings:
+                    text = f"{lesson.folder}: {finding}"
+                    console.errors.print(text, markup=False, highlight=False, soft_wrap=True)
+    except LessonError as error:
+        _show(error.problems)
+        raise typer.Exit(1) from None
     if as_json:
         console.print_json([asdict(proof) for proof in proofs])
+    else:
+        _show_proofs(proofs)
     raise typer.Exit(int(any(proof.findings for proof in proofs)))
+
+
+def _show_proofs(proofs: list[Proof]) -> None:
+    columns = ["lesson", "", "attempts", "mutants", "equivalent", "seconds"]
+    rows = []
+    for proof in proofs:
+        verdict = f"{len(proof.findings)} findings" if proof.findings else "proved"
+        counts = (proof.attempts, proof.mutants, proof.equivalent)
+        rows.append([proof.lesson, verdict, *map(str, counts), f"{proof.seconds:.1f}"])
+    console.print_rows(columns, rows)

@@ -42,6 +42,21 @@ class Alternative:
     source: str
 
 
+@dataclass(frozen=True)
+class Equivalent:
+    """A mutant that is right too, so that no test may refuse it.
+
+    Attributes:
+        exercise: the id of the exercise.
+        change: the mutant, as `tito lessons prove` prints it.
+        reason: why it does what the statement says.
+    """
+
+    exercise: str
+    change: str
+    reason: str
+
+
 def load_mistakes(path: Path) -> list[Mistake]:
     """The list `MISTAKES` of a mistakes.py; [] if there is no such file.
 
@@ -60,6 +75,15 @@ def load_alternatives(path: Path) -> list[Alternative]:
         TypeError: ALTERNATIVES is no list of `Alternative`.
     """
     return _listed(path, "ALTERNATIVES", Alternative, [])
+
+
+def load_equivalents(path: Path) -> list[Equivalent]:
+    """The list `EQUIVALENT` of a mistakes.py; [] if there is none.
+
+    Raises:
+        TypeError: EQUIVALENT is no list of `Equivalent`.
+    """
+    return _listed(path, "EQUIVALENT", Equivalent, [])
 
 
 def _listed(path: Path, name: str, kind: type[Kind], without: list[Kind] | None) -> list[Kind]:

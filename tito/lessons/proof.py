@@ -50,12 +50,16 @@ class Proof:
         findings: what is not as it should be; empty if the lesson is proved.
         attempts: how many solutions were run, right and wrong ones.
         seconds: that the whole lesson takes with the reference.
+        mutants: how many small changes to the reference were run.
+        equivalent: how many of them are listed as right too.
     """
 
     lesson: str
     findings: tuple[str, ...]
     attempts: int
     seconds: float
+    mutants: int = 0
+    equivalent: int = 0
 
 
 @dataclass(frozen=True)

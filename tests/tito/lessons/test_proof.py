@@ -149,7 +149,9 @@ def test_the_command(repository: Repository) -> None:
     assert result.exit_code == 1
     (proof,) = json.loads(result.stdout)
     assert proof["lesson"] == "01_sizes" and proof["attempts"] == 6
-    assert proof["findings"] == [
+    *findings, mutant = proof["findings"]
+    assert mutant.startswith("no test of area notices this change: area: side < LEAST ->")
+    assert findings == [
         "mistake 'does not count' is for scale, which is no exercise",
         "mistake 'does not count' loses 2 in scale-values, which is no test cell",
         "mistake 'passes the gradient on' is for scale, which is no exercise",
