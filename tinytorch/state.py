@@ -41,7 +41,10 @@ STATE: ContextVar[State] = ContextVar("tinytorch", default=_INITIAL)
 
 
 class StateContext:
-    """Puts a state in force for a block. For one use: `__enter__` once."""
+    """Puts a state in force for a block. For one use: `__enter__` once.
+
+    `STATE` is a context variable: each thread and each coroutine has a value of its own in it.
+    """
 
     __slots__ = ("_token", "state")
 
@@ -51,9 +54,11 @@ class StateContext:
         self.state = state
 
     def __enter__(self) -> None:
+        """Put `self.state` in force, and keep in `_token` how to restore what was there."""
         self._token = STATE.set(self.state)
 
     def __exit__(self, *error: object) -> None:
+        """Restore what was in force before; an exception passes on."""
         STATE.reset(self._token)
 
 
@@ -70,9 +75,17 @@ def using_backend(backend: str | ComputeBackend) -> StateContext:
     ...     type(current_backend()).__name__
     'NaiveBackend'
     """
-    old = STATE.get()
-    chosen = backends.find_backend(backend)
-    return StateContext(State(old.mode, old.below, chosen, old.grad, old.phase))
+    return StateContext(on_backend(STATE.get(), backends.find_backend(backend)))
+
+
+def on_backend(state: State, backend: ComputeBackend) -> State:
+    """A new state: the given one, but for the backend. The given one does not change.
+
+    >>> from tinytorch.backends import find_backend
+    >>> on_backend(STATE.get(), find_backend("numpy")).backend
+    <NumpyBackend>
+    """
+    return State(state.mode, state.below, backend, state.grad, state.phase)
 
 
 def current_backend() -> ComputeBackend:

@@ -40,14 +40,19 @@ current: ComputeBackend | None = None  # the process-wide one; `default()` makes
 def register_backend(name: str, factory: Factory, *, replace: bool = False) -> None:
     """Make a backend known under a name. It is made, by calling `factory`, on first use.
 
+    `_factories` has the factory of each name, `_instances` the backends that were made. A name that
+    is replaced loses its instance.
+
     Args:
         name: the name that `set_backend` takes.
-        factory: a ComputeBackend subclass, or a function that returns an instance.
+        factory: a ComputeBackend subclass, or a function that returns an instance. Of a class,
+            `adapted(factory)` is registered: it checks the signatures of the kernels.
         replace: allow a name that is taken.
 
     Raises:
-        BackendError: the name is taken; or a kernel of the class has a signature that cannot be
-            served (see `signatures.adapted`; the message has the one to write).
+        BackendError: the name is taken, and nothing has changed; or a kernel of the class has a
+            signature that cannot be served (see `signatures.adapted`; the message has the one to
+            write).
     """
     if isinstance(factory, type):
         factory = adapted(factory)
@@ -63,10 +68,11 @@ def list_backends() -> list[str]:
 
 
 def find_backend(backend: str | ComputeBackend) -> ComputeBackend:
-    """The backend of this name; an instance is returned as it is.
+    """The backend of this name, made once and remembered; an instance is returned as it is.
 
     Raises:
-        BackendError: no such name, or the factory does not make a ComputeBackend.
+        BackendError: no such name, and the message lists the known ones; or the factory does not
+            make a ComputeBackend, and what it makes is not remembered.
         MissingExtraError: the backend needs a package that is not installed.
     """
     if isinstance(backend, ComputeBackend):

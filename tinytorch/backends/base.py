@@ -19,9 +19,14 @@ KERNELS = 16_384  # plans whose kernel is remembered
 
 
 def _checking(kernel: Kernel, plan: Plan, backend: ComputeBackend) -> Kernel:
-    """The kernel, with its result held to what the op's rules promise.
+    """A kernel that calls the given one and checks its result against `plan.meta`.
 
-    NumPy gives a scalar where a 0-d array is meant; that becomes one.
+    The result has the promised shape, and the dtype `plan.meta.dtype.dtype`. NumPy gives a scalar
+    where a 0-d array is meant; that becomes an array first.
+
+    Raises:
+        BackendError: the returned kernel raises it where the result is not what was promised; the
+            message names backend, op, what was returned and `plan.meta`.
     """
     meta = plan.meta
 
@@ -96,10 +101,15 @@ class ComputeBackend(ABC):
         return reference.conv2d_weight_by(self.conv2d, x, g, **params)
 
     def find_kernel(self, op: Op) -> Kernel:
-        """The kernel that runs `op`: own method, method for its kind, NumPy reference.
+        """The kernel that runs `op`, from the first of three places that has one.
+
+        1. a method of this backend with the name `op.name`;
+        2. a method with the name `op.kind`: it is called with the op as its first argument;
+        3. `reference.find_kernel(op)`, the NumPy reference, which may be None.
 
         Raises:
-            NotImplementedError: there is none.
+            NotImplementedError: there is none; the message names backend and op and says what to
+                write.
         """
         own = getattr(self, op.name, None)
         if own is not None:
@@ -117,7 +127,13 @@ class ComputeBackend(ABC):
         return kernel
 
     def add_kernel(self, plan: Plan) -> Kernel:
-        """Find the kernel for a plan that is run for the first time, and remember it."""
+        """Find the kernel for a plan that is run for the first time, and remember it.
+
+        The kernel is that of `self.specialize(plan)`. It is checked at every call (`_checking`),
+        unless the backend's own class says `trusted`, which is not inherited; and even then where
+        the result has no dimensions. `self.kernels` remembers it under the plan; it is emptied
+        first where it has `KERNELS` entries.
+        """
         if len(self.kernels) >= KERNELS:
             self.kernels.clear()
         kernel = self.specialize(plan)

@@ -331,7 +331,12 @@ __all__ = [
 
 
 def _looped(scalar: Callable[..., Any]) -> Callable[..., Any]:
-    """NumPy's loop over a scalar definition; of no elements, too, where it could not see a type."""
+    """A kernel that calls a scalar definition for each element, by `np.vectorize`.
+
+    The result is bool if `scalar` answers with bool (it is tried on ones), otherwise it has the
+    common dtype of the operands; also where there are no elements, of which NumPy could not see a
+    type.
+    """
 
     def kernel(*operands: Any) -> Array:
         ones = [1] * len(operands)
@@ -344,7 +349,8 @@ def _looped(scalar: Callable[..., Any]) -> Callable[..., Any]:
 def find_kernel(op: Op) -> Callable[..., Any] | None:
     """The NumPy function of this op, or None.
 
-    An elementwise op that a user added has only its scalar definition; NumPy then loops over that.
+    `_FUNCTIONS` is the table: NumPy's function by the name of the op. An elementwise op that a user
+    added is not in it, and has only its scalar definition; NumPy then loops over that (`_looped`).
     """
     if op.name in _FUNCTIONS:
         return _FUNCTIONS[op.name]

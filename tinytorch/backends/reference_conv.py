@@ -35,16 +35,29 @@ def windows2d(x: Array, kernel: Pair, stride: Pair, dilation: Pair) -> Array:
     )
 
 
-def _columns(x: Array, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, g: int) -> Array:
-    """im2col: (groups, n * oh * ow, c / groups * kh * kw)."""
+def _columns(
+    x: Array, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Array:
+    """im2col: each window of `x` as a row of numbers.
+
+    Args:
+        x: (n, c, h, w); it is padded first.
+        groups: into how many parts the channels are divided; each part has rows of its own.
+
+    Returns:
+        (groups, n * oh * ow, c / groups * kh * kw): rows by image, then by position; in a row the
+        channels one after the other, each with the rows of its window. All windows, as (n, c, oh,
+        ow, kh, kw), are `windows2d(pad2d(x, padding), kernel, stride, dilation)`.
+    """
     windows = windows2d(pad2d(x, padding), kernel, stride, dilation)
     n, c, oh, ow, kh, kw = windows.shape
-    split = windows.reshape(n, g, c // g, oh, ow, kh, kw)
-    return split.transpose(1, 0, 3, 4, 2, 5, 6).reshape(g, n * oh * ow, c // g * kh * kw)
+    split = windows.reshape(n, groups, c // groups, oh, ow, kh, kw)
+    rows = split.transpose(1, 0, 3, 4, 2, 5, 6)
+    return rows.reshape(groups, n * oh * ow, c // groups * kh * kw)
 
 
 def _positions(g: Array, groups: int) -> Array:
-    """A gradient (n, o, oh, ow) as (groups, n * oh * ow, o / groups)."""
+    """A gradient (n, o, oh, ow) as (groups, n * oh * ow, o / groups): rows as in `_columns`."""
     n, o, oh, ow = g.shape
     split = g.reshape(n, groups, o // groups, oh, ow)
     return split.transpose(1, 0, 3, 4, 2).reshape(groups, n * oh * ow, o // groups)
@@ -61,7 +74,15 @@ def conv2d(
     dilation: Pair,
     groups: int,
 ) -> Array:
-    """Cross-correlation as im2col and a matrix product.
+    """Cross-correlation as im2col and a matrix product: of each group, rows @ weights.T.
+
+    Args:
+        x: (n, c, h, w).
+        w: (o, c / groups, kh, kw); the first o / groups filters see the first group of channels.
+        b: (o,), added to every position; None: no bias.
+
+    Returns:
+        A new array (n, o, oh, ow) in C order.
 
     Source: K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for
     document processing", 2006.
@@ -91,7 +112,19 @@ def conv2d_input(
     dilation: Pair,
     groups: int,
 ) -> Array:
-    """Gradient of `conv2d` for its input: every output element spreads over its window."""
+    """Gradient of `conv2d` for its input: every output element spreads over its window.
+
+    For each group the product `_positions(g) @ weights` (o / groups, c / groups * kh * kw) has the
+    rows of all windows; each number goes back to where im2col took it from, and there they add up.
+
+    Args:
+        g: (n, o, oh, ow).
+        w: (o, c / groups, kh, kw).
+        input_size: (h, w) of the input, without padding.
+
+    Returns:
+        (n, c, h, w) in C order.
+    """
     n, o, oh, ow = g.shape
     _, cg, kh, kw = w.shape
     columns = _positions(g, groups) @ w.reshape(groups, o // groups, cg * kh * kw)
@@ -123,12 +156,17 @@ def conv2d_weight(
     dilation: Pair,
     groups: int,
 ) -> Array:
-    """Gradient of `conv2d` for its weight: inputs times gradients, summed over all positions."""
+    """Gradient of `conv2d` for its weight: inputs times gradients, summed over all positions.
+
+    Args:
+        x: (n, c, h, w).
+        g: (n, o, oh, ow).
+
+    Returns:
+        (o, c / groups, kh, kw).
+    """
     o, cg = g.shape[1], x.shape[1] // groups
-    extent = [d * (k - 1) for d, k in zip(dilation, kernel_size, strict=True)]
-    used = [(s - 1) * st + 1 + e for s, st, e in zip(g.shape[2:], stride, extent, strict=True)]
-    padded = pad2d(x, padding)[:, :, : used[0], : used[1]]
-    columns = _columns(padded, kernel_size, stride, (0, 0), dilation, groups)
+    columns = _columns(x, kernel_size, stride, padding, dilation, groups)
     out = _positions(g, groups).transpose(0, 2, 1) @ columns
     return out.reshape(o, cg, *kernel_size)
 
