@@ -54,7 +54,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_200,
     "tinytorch/onnx": 1_800,
     "tinytorch/fx": 11_520,
-    "tito": 10_040,
+    "tito": 10_200,
     "tito/compete": 1_340,
 }
 

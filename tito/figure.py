@@ -1,4 +1,8 @@
-"""Figures that lessons draw from numbers they have just measured: SVG text, shown by notebooks."""
+"""Figures that lessons draw from numbers they have just measured: SVG text, shown by notebooks.
+
+Beside it a notebook gets the same as PNG, if Pillow is there (matplotlib brings it): JupyterLab
+shows no SVG in a notebook that it does not trust.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,15 @@ class Figure:
 
     def _repr_svg_(self) -> str:
         return self.svg
+
+    def _repr_png_(self) -> bytes | None:
+        from importlib.util import find_spec
+
+        if find_spec("PIL") is None:
+            return None  # what IPython takes for "no such form"
+        from tito.figure_png import png
+
+        return png(self.svg)
 
     def __repr__(self) -> str:
         return f"<figure, {len(self.svg)} characters of SVG>"

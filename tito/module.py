@@ -64,6 +64,7 @@ def start(
     ] = None,
 ) -> None:
     """Begin a module: its file is in the workspace then."""
+    from tito.lessons.markup import duration
     from tito.workspace import completed, course, folder, module
 
     workspace = folder.require()
@@ -71,7 +72,7 @@ def start(
     path = module.start(workspace, lesson, checked_format(form) if form else None)
     done = {c.slug for c in completed.load(workspace)}
     say(f"{lesson.title}: {len(lesson.exercises)} exercises, {lesson.points} points, "
-        f"about {lesson.hours:g} hours")  # fmt: skip
+        f"about {duration(lesson.hours)}")  # fmt: skip
     say(f"makes possible: {lesson.makes_possible}")
     if open_ends := [slug for slug in lesson.needs if slug not in done]:
         say(f"builds on {', '.join(open_ends)}; where that is not yours, the reference is used")

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import io
 import math
 from xml.etree import ElementTree
 
 import pytest
 
-from tito.figure import Figure, cells, line_chart
+from tito.figure import HEIGHT, TOP, WIDTH, Figure, cells, line_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -62,6 +63,27 @@ def test_what_makes_no_chart_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         line_chart(x, series)
+
+
+def test_the_picture_has_the_colours_of_the_drawing_where_it_has_them() -> None:
+    image = pytest.importorskip("PIL.Image")
+    figure = line_chart([0, 1], {"a": [1.0, 1.0], "b": [2.0, 3.0]}, title="lines")
+    png = figure._repr_png_()
+    assert png is not None and len(png) < 20_000
+    picture = image.open(io.BytesIO(png)).convert("RGB")
+    assert picture.size == (2 * WIDTH, 2 * HEIGHT)
+    for line in drawn(figure, "polyline"):
+        (x0, y0), (x1, y1) = points(line)
+        color = "#{:02x}{:02x}{:02x}".format(*picture.getpixel((int(x0 + x1), int(y0 + y1))))
+        assert color == line.attrib["stroke"]
+    boxes = image.open(io.BytesIO(cells([[1, 2]])._repr_png_() or b"")).convert("RGB")
+    assert boxes.getpixel((20, 2 * TOP + 10)) != (255, 255, 255)
+
+
+def test_what_has_no_picture_is_refused() -> None:
+    pytest.importorskip("PIL")
+    with pytest.raises(ValueError, match="the element <circle>"):
+        Figure(cells([[1]]).svg.replace("</svg>", '<circle r="3"/></svg>'))._repr_png_()
 
 
 def test_cells_stand_in_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -9,9 +10,11 @@ from tito.lessons.exercise import BEGIN_HIDDEN, END_HIDDEN, clear, solution_cell
 from tito.lessons.markup import (
     header,
     prediction,
+    prepared,
     question,
     split_sections,
     statement,
+    tests_of,
     without_title,
 )
 from tito.lessons.model import (
@@ -27,8 +30,15 @@ from tito.lessons.model import (
     Test,
     Text,
 )
-from tito.lessons.names import bound_names, format_imports, imports_for, read_names
-from tito.lessons.source import Package, SourceError, Target
+from tito.lessons.names import (
+    annotated_names,
+    arguments_of,
+    bound_names,
+    format_imports,
+    imports_for,
+    read_names,
+)
+from tito.lessons.source import FUNCTIONS, Package, SourceError, Target
 
 PREAMBLE = "from __future__ import annotations\n\nimport tinytorch"
 GRADIENT_TABLE = (
@@ -94,6 +104,21 @@ class _Names:
                 )
         return new
 
+    def tools(self, wanted: dict[str, str], exercise: Exercise) -> list[str]:
+        """What the helpers give that an exercise may call: signature and first sentence of each."""
+        lines = []
+        for name, line in wanted.items():
+            target = self._meaning(line) if line.startswith("from tinytorch") else None
+            if target is None or target in exercise.targets or name.endswith("Error"):
+                continue
+            definition = self.package.find(target)
+            said = re.split(r"(?<=[.:])\s", (definition.docstring or "").strip(), maxsplit=1)[0]
+            if isinstance(definition.node, FUNCTIONS):
+                name += f"({', '.join(arguments_of(definition.node))})"
+            if said:
+                lines.append(f"`{name}`: {' '.join(said.split()).rstrip(':.')}")
+        return lines
+
     def _same(self, one: str, other: str) -> bool:
         if one == other:
             return True
@@ -113,23 +138,31 @@ def lesson_cells(lesson: Lesson, package: Package) -> list[Cell]:
     """
     cells = [Cell("markdown", "lesson", header(lesson)), Cell("given", "imports", PREAMBLE)]
     names = _Names(package)
+    there = package.lessons()
+    numbers = {exercise.id: i for i, exercise in enumerate(lesson.exercises, start=1)}
+    announced: set[str] = set()
     problems = []
     for block in lesson.blocks:
         number = len(cells)
         if isinstance(block, Text):
-            sections = split_sections(without_title(block.source))
+            sections = split_sections(without_title(prepared(block.source, there)))
             cells += [
                 Cell("markdown", f"text-{number + i}", text) for i, text in enumerate(sections)
             ]
         elif isinstance(block, Code):
             cells.append(Cell("code", f"code-{number}", block.source))
         elif isinstance(block, Test):
+            if block.exercise in numbers and block.exercise not in announced:
+                announced.add(block.exercise)
+                mine = [test for test in lesson.tests if test.exercise == block.exercise]
+                told = tests_of(mine, numbers[block.exercise])
+                cells.append(Cell("markdown", f"{block.exercise}-tests", told, block.exercise))
             cells.append(_test_cell(block))
         elif isinstance(block, Practice):
             cells += _practice_cells(block)
         else:
             try:
-                cells += _exercise_cells(block, names)
+                cells += _exercise_cells(block, names, numbers[block.id])
             except SourceError as error:
                 problems.append(Problem(lesson.path, block.line, str(error)))
     if problems:
@@ -137,14 +170,15 @@ def lesson_cells(lesson: Lesson, package: Package) -> list[Cell]:
     return cells
 
 
-def _exercise_cells(exercise: Exercise, names: _Names) -> list[Cell]:
+def _exercise_cells(exercise: Exercise, names: _Names, number: int) -> list[Cell]:
     solution = solution_cell(names.package, exercise.targets)
-    given = _given(exercise, solution, names)
+    given, brought = _given(exercise, solution, names)
     for target in exercise.targets:
         if target.op is None:
             name = target.owner or target.name
             names.origin[name] = f"from {target.module} import {name}"
-    cells = [Cell("markdown", f"{exercise.id}-text", statement(exercise), exercise.id)]
+    told = statement(exercise, number, names.tools(brought, exercise))
+    cells = [Cell("markdown", f"{exercise.id}-text", told, exercise.id)]
     if given:
         cells.append(Cell("given", f"{exercise.id}-given", given, exercise.id))
     places = tuple(map(str, exercise.targets))
@@ -152,20 +186,27 @@ def _exercise_cells(exercise: Exercise, names: _Names) -> list[Cell]:
     return cells
 
 
-def _given(exercise: Exercise, solution: str, names: _Names) -> str:
-    """The locked cell above: what the author gives, and the imports that the solution needs."""
+def _given(exercise: Exercise, solution: str, names: _Names) -> tuple[str, dict[str, str]]:
+    """The locked cell above: what the author gives, the imports that the solution needs, and the
+    types that its signatures name; with the import of each name that the solution reads."""
     own = bound_names(exercise.given)
     wanted: dict[str, str] = {}
+    types: dict[str, str] = {}
+    typed = annotated_names(solution) - bound_names(solution) - own
     for target in exercise.targets:
+        text = names.package.text(target.path)
         needed = read_names(solution) - own - {"gradient"}
-        wanted |= imports_for(needed, names.package.text(target.path), target.module)
-    parts = [format_imports(names.missing(wanted, exercise)), exercise.given]
-    names.origin |= {n: s for n, s in wanted.items() if n not in names.origin}
+        wanted |= imports_for(needed, text, target.module)
+        types |= imports_for(typed - names.origin.keys(), text, target.module)
+    missing = names.missing(wanted, exercise)
+    missing += [line for name, line in types.items() if name not in wanted]
+    parts = [format_imports(missing), exercise.given]
+    names.origin |= {n: s for n, s in (types | wanted).items() if n not in names.origin}
     names.origin |= dict.fromkeys(own, "")
     if any(target.op for target in exercise.targets) and "gradient" not in names.origin:
         parts.append(GRADIENT_TABLE)
         names.origin |= dict.fromkeys(("GradientTable", "gradient", "table"), "")
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in parts if part), wanted
 
 
 def _test_cell(test: Test) -> Cell:

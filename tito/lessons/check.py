@@ -27,7 +27,7 @@ from tito.lessons.practice import check_practice
 from tito.lessons.source import Package, Target
 
 MOST_EXERCISES = 5  # between two tests
-ENDS = "text|given|question|prediction|shown|mended"
+ENDS = "text|given|tests|question|prediction|shown|mended"
 RESERVED_ID = re.compile(rf"lesson|imports|(text|code)-\d+|.*-({ENDS})")
 GRADED = ("given", "solution", "test")
 MAKES_CLASS = ("__init__", "__call__", "forward")  # who writes these, writes the class

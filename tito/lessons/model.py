@@ -52,6 +52,7 @@ class Exercise:
         id: names the cell, in the notebook and in the gradebook.
         targets: the definitions.
         given: code that is in a locked cell above.
+        tools: what its code may call and no import above it brings, a line of Markdown each.
         statement: Markdown above it; the docstrings of the definitions say the rest.
         lines: the line of each option in lesson.md.
     """
@@ -61,6 +62,7 @@ class Exercise:
     points: int
     given: str
     hints: tuple[str, ...]
+    tools: tuple[str, ...]
     statement: str
     line: int
     lines: dict[str, int]

@@ -53,6 +53,31 @@ def read_names(source: str) -> set[str]:
     return _read(top) - bound - MODULE_NAMES
 
 
+def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """The names of a function's arguments, as its signature has them."""
+    made = function.args
+    names = [arg.arg for arg in [*made.posonlyargs, *made.args]]
+    names += [f"*{made.vararg.arg}"] if made.vararg else ["*"] * bool(made.kwonlyargs)
+    names += [arg.arg for arg in made.kwonlyargs]
+    return names + ([f"**{made.kwarg.arg}"] if made.kwarg else [])
+
+
+def annotated_names(source: str) -> set[str]:
+    """Names in the annotations of code, builtins left out.
+
+    >>> sorted(annotated_names("def f(x: int, y: Shape | None = None) -> Tensor: pass"))
+    ['Shape', 'Tensor']
+    """
+    found: list[ast.expr | None] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.arg | ast.AnnAssign):
+            found.append(node.annotation)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.append(node.returns)
+    inner = [n for expression in found if expression is not None for n in ast.walk(expression)]
+    return {n.id for n in inner if isinstance(n, ast.Name)} - BUILTINS
+
+
 def _read(table: symtable.SymbolTable) -> set[str]:
     is_module = table.get_type() == "module"
     names = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tito.lessons.cells import Cell, lesson_cells
 from tito.lessons.exercise import clear
-from tito.lessons.markup import header, question, statement, without_title
+from tito.lessons.markup import header, prepared, question, without_title
 from tito.lessons.model import Code, Exercise, Lesson, Mended, Practice, ShownTest, Test, Text
 from tito.lessons.source import Package
 
@@ -19,7 +19,8 @@ def page(lesson: Lesson, package: Package) -> str:
     parts = [header(lesson)]
     for block in lesson.blocks:
         if isinstance(block, Text):
-            parts.append(without_title(block.source).strip("\n"))
+            text = prepared(block.source, package.lessons())
+            parts.append(without_title(text).strip("\n"))
         elif isinstance(block, Code):
             parts.append(_code(block.source))
         elif isinstance(block, Exercise):
@@ -39,7 +40,7 @@ def _exercise(exercise: Exercise, cells: dict[str, Cell]) -> str:
     given = cells.get(f"{exercise.id}-given")
     solution = cells[exercise.id]
     places = "\n".join(f"- `{target}`" for target in exercise.targets)
-    parts = [statement(exercise), f"Written into the package at:\n\n{places}"]
+    parts = [cells[f"{exercise.id}-text"].source, f"Written into the package at:\n\n{places}"]
     parts += [_code(given.source)] if given else []
     return "\n\n".join([*parts, _code(solution.student)])
 

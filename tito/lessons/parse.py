@@ -66,6 +66,7 @@ EXERCISE: Known = {
     "points": (is_points, False),
     "given": (is_code, True),
     "hints": (is_texts, True),
+    "tools": (is_texts, True),
 }
 TEST: Known = {
     "id": (is_id, False),
@@ -163,6 +164,7 @@ class _Parser:
             points=values.get("points", 0),
             given="\n".join(given) if isinstance(given, list) else given.rstrip(),
             hints=tuple(values.get("hints", [])),
+            tools=tuple(values.get("tools", [])),
             statement="\n".join(statement).strip(),
             line=fence.line,
             lines=options.lines,

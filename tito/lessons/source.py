@@ -217,6 +217,11 @@ class Package:
         """
         return find_definition(self.text(target.path), target, self.tree(target.path))
 
+    def lessons(self) -> set[int]:
+        """The numbers of the lessons beside the package."""
+        found = (path.parent.name[:2] for path in self.root.glob("modules/*/lesson.md"))
+        return {int(number) for number in found if number.isdigit()}
+
     def path_of(self, module: str) -> str | None:
         """The file of a module, or None if there is no such module."""
         stem = module.replace(".", "/")

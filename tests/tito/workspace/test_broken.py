@@ -165,7 +165,7 @@ def test_tests_that_were_deleted_or_weakened_run_all_the_same(student: Student) 
 
 
 def test_a_cell_that_was_copied(student: Student) -> None:
-    change(student, lambda notebook: notebook["cells"].append(notebook["cells"][-2]))
+    change(student, lambda notebook: notebook["cells"].append(notebook["cells"][-3]))
     result = student.tito("module", "test", "1")
     assert result.exit_code == 1
     assert "has the cell 'size' twice" in result.output
