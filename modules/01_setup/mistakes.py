@@ -1,6 +1,6 @@
 """Wrong solutions that students write, with the points that they lose, and other right ones."""
 
-from tito.lessons.mistake import Alternative, Mistake
+from tito.lessons.mistake import Alternative, Equivalent, Mistake
 
 MISTAKES = [
     Mistake(
@@ -187,4 +187,20 @@ def shape_arguments(sizes):
     return tuple(found)
 """,
     ),
+]
+
+# Changes of the reference that are right too, and why.
+FAST = "an int is no Iterable: the question only saves time"
+ALONE = "there is exactly one, so the first is the last"
+EQUIVALENT = [
+    Equivalent(
+        "two-spellings",
+        "shape_arguments: len(sizes) == 1 and type(sizes[0]) is not int and isinstance(sizes[0], "
+        "Iterable) -> len(sizes) == 1 and isinstance(sizes[0], Iterable)",
+        FAST,
+    ),
+    Equivalent("two-spellings", "shape_arguments: type(sizes[0]) -> sizes[0]", FAST),
+    Equivalent("two-spellings", "shape_arguments: sizes[0] -> sizes[-1]", ALONE),
+    Equivalent("two-spellings", "shape_arguments: sizes[0] -> sizes[-1] (2)", ALONE),
+    Equivalent("two-spellings", "shape_arguments: sizes[0] -> sizes[-1] (3)", ALONE),
 ]
