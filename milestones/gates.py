@@ -18,6 +18,7 @@ import numpy as np
 
 import tinytorch
 from tinytorch import nn
+from tinytorch.backends.load import load_backend
 
 SEED = 1958
 
@@ -34,8 +35,9 @@ class Gate:
 class Milestone:
     """A run: what it says, the gates it comes to, and how it ends.
 
-    The command line takes `--backend NAME` and `--json`; with the latter one JSON object goes to
-    stdout, and what people read to stderr.
+    The command line takes `--backend`, which is a name or FILE.py:CLASS; `--json`, with which one
+    JSON object goes to stdout, and what people read to stderr; and `--first-epoch`, with which
+    `epochs` ends after the first and no gate is judged, for whoever wants to see what runs.
 
     Args:
         title: what is shown at the start.
@@ -47,15 +49,17 @@ class Milestone:
         parser = argparse.ArgumentParser(description=title)
         parser.add_argument("--backend", default=backend, help=f"default: {backend}")
         parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+        parser.add_argument("--first-epoch", action="store_true", help="stop there; no gates")
         options = parser.parse_args()
         try:
-            tinytorch.set_backend(options.backend)
+            tinytorch.set_backend(load_backend(options.backend))
         except (tinytorch.BackendError, tinytorch.MissingExtraError) as error:
             parser.error(str(error))
         tinytorch.manual_seed(SEED)
         self.title = title
         self.backend = options.backend
         self.as_json = options.json
+        self.first_epoch = options.first_epoch
         self.gates: list[Gate] = []
         self._start = time.perf_counter()
         self.say(f"{title}\nbackend {self.backend}; usually about {usual_seconds:g} s\n")
@@ -63,6 +67,10 @@ class Milestone:
     def say(self, text: str = "") -> None:
         """Show a line to the person who waits."""
         print(text, file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+    def epochs(self, count: int) -> range:
+        """The epochs to train for: `count`, or one."""
+        return range(1 if self.first_epoch else count)
 
     def gate(self, name: str, passed: bool, detail: str) -> None:
         """Come to a gate."""
@@ -86,6 +94,8 @@ class Milestone:
 
     def finish(self, **results: Any) -> NoReturn:
         """Show the gates and exit: with 0 if all hold, with 1 if one does not."""
+        if self.first_epoch:
+            sys.exit(0)
         seconds = time.perf_counter() - self._start
         failed = [gate.name for gate in self.gates if not gate.passed]
         self.say()

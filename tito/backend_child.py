@@ -1,43 +1,27 @@
 """What `tito backend` runs in a process of its own: it imports the user's file.
 
-The one argument is a JSON object: the file and the class in it, or a backend's name, and options.
+The one argument is a JSON object: the backend, by name or as FILE.py:CLASS, and options.
 """
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 
-from tinytorch.backends import BackendError, ComputeBackend, find_backend, register_backend
+from tinytorch.backends.load import load_backend
+from tinytorch.errors import BackendError
 from tinytorch.op import OPS
 from tinytorch.testing import OpReport, check_backend
-from tito.child import Answer, RequestError, attribute, serve
-
-CHECKED = "checked"  # the name under which the user's class is registered here
-
-
-def backend_of(request: dict[str, Any]) -> ComputeBackend:
-    """The backend that the user named."""
-    if not request["file"]:
-        return find_backend(request["name"])
-    made, _ = attribute(request["file"], request["name"])
-    if not (isinstance(made, type) and issubclass(made, ComputeBackend)):
-        raise RequestError(
-            f"{request['name']} of {Path(request['file']).name} is no class derived from "
-            f"ComputeBackend; derive it from one, for example NumpyBackend"
-        )
-    register_backend(CHECKED, made)
-    return find_backend(CHECKED)
+from tito.child import Answer, serve
 
 
 def check(request: dict[str, Any]) -> Answer:
     """A report on each op."""
-    backend = backend_of(request)
+    backend = load_backend(request["backend"])
     reports = check_backend(
         backend, ops=request["ops"], examples=request["examples"], seed=request["seed"]
     )

@@ -30,6 +30,7 @@ from tito import (
 )
 from tito.compete import commands as compete
 from tito.course import commands as course
+from tito.ladder import commands as ladder
 from tito.lessons import commands as lessons
 from tito.suggest import SuggestingGroup
 
@@ -86,6 +87,11 @@ app.command(epilog="Examples:\n\ntito status\n\ntito status --json", rich_help_p
 )
 app.add_typer(module.app, name="module", rich_help_panel=COURSE)
 app.add_typer(milestone.app, name="milestone", rich_help_panel=COURSE)
+app.command(
+    epilog="Examples:\n\ntito ladder\n\ntito ladder cnn --on loops,numpy,mine\n\n"
+    "tito ladder mlp --json\n\ntito ladder --history",
+    rich_help_panel=COURSE,
+)(ladder.ladder)
 app.command(epilog="Example: tito demo", rich_help_panel=MEASURING)(demo.demo)
 app.command(
     epilog="Examples:\n\ntito bench dispatch\n\ntito bench training --json\n\ntito bench --list",

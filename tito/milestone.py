@@ -76,13 +76,17 @@ def list_milestones(
 @app.command(
     "run",
     epilog="Examples:\n\ntito milestone run 04\n\ntito milestone run cnn --backend optimized\n\n"
-    "tito milestone run xor --json\n\ntito milestone run mlp --require-all-mine",
+    "tito milestone run mlp --backend mine\n\ntito milestone run xor --json\n\n"
+    "tito milestone run mlp --require-all-mine",
 )
 @plainly
 def run_milestone(
     name: Annotated[str, typer.Argument(help="Number, name or year: 04, cnn, 1998.")],
     backend: Annotated[
-        str | None, typer.Option(help="Backend to run on; each milestone has its own default.")
+        str | None,
+        typer.Option(
+            help="Backend to run on: a name, mine, FILE.py:CLASS; each milestone has its default."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object on stdout; progress goes to stderr.")
@@ -91,20 +95,25 @@ def run_milestone(
         bool,
         typer.Option(
             "--require-all-mine",
-            help="In a workspace: fail if a part ran that is yet to be written by you.",
+            help="In a workspace: refuse, before training, if a part is not written by you yet.",
         ),
     ] = False,
 ) -> None:
     """Run a milestone in a fresh process and check its gates.
 
-    In a workspace it runs on your tinytorch, and says how much of what ran was yours. Exits with 0
-    if every gate holds, and with 1 if one fails.
+    In a workspace it runs on your tinytorch, and says how much of the work was done by your code.
+    Exits with 0 if every gate holds, and with 1 if one fails.
     """
+    from tito.workspace import backends
     from tito.workspace.folder import WorkspaceError, find as find_workspace
 
-    arguments = ["--backend", backend] if backend is not None else []
-    arguments += ["--json"] if as_json else []
     milestone, workspace = find(name), find_workspace()
+    arguments, files = [], []
+    if backend is not None:
+        place = backends.resolve(backend, workspace)
+        arguments += ["--backend", place]
+        files += [Path(file)] if (file := place.rpartition(":")[0]).endswith(".py") else []
+    arguments += ["--json"] if as_json else []
     if workspace is None:
         if all_mine:
             raise WorkspaceError("--require-all-mine is for a workspace: cd to yours")
@@ -113,5 +122,7 @@ def run_milestone(
     from tito.workspace import own
 
     raise typer.Exit(
-        own.run_script(workspace, milestone.script, arguments, as_json=as_json, all_mine=all_mine)
+        own.run_script(
+            workspace, milestone.script, arguments, files=files, as_json=as_json, all_mine=all_mine
+        )
     )

@@ -197,9 +197,12 @@ def complete(name: Name, as_json: AsJson = False) -> None:
         return
     for line in show.completion_lines(result, done):
         say(line)
+    from tito.ladder.commands import speed_line
     from tito.status import share_line
 
     say(share_line(workspace))
+    if line := speed_line(workspace, list(done.lines)):
+        say(line)
 
 
 @app.command(epilog="Example: tito module reset 02")

@@ -60,13 +60,14 @@ def file_of(target: str, form: str) -> tuple[str, str]:
     return file, name
 
 
-def ask(child: Path, command: str, **request: Any) -> NoReturn:
+def ask(child: Path, command: str, *, package: Path | None = None, **request: Any) -> NoReturn:
     """Have a child process answer a request; its exit code is ours.
 
     Args:
         child: a script that ends in `tito.child.serve`.
+        package: the folder whose `tinytorch/` it imports, unless it is the one beside tito.
         request: what JSON can say, and paths.
     """
     text = json.dumps({"command": command, **request}, default=str)
-    code, _ = scripts.run_script(child, [text])
+    code, _ = scripts.run_script(child, [text], package=package or scripts.ROOT)
     raise typer.Exit(code)

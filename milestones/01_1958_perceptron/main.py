@@ -59,7 +59,7 @@ def main() -> None:
     # the same rule in NumPy, on the same images in the same order: input and bias as one vector
     weights = np.zeros(65)
     errors, total = 1, 0
-    for epoch in range(MOST_EPOCHS):
+    for epoch in milestone.epochs(MOST_EPOCHS):
         errors = 0
         for image, sign in loader:
             errors += learn(model, image, sign)

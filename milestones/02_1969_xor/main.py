@@ -18,15 +18,16 @@ from gates import Milestone, values
 
 POINTS = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
 XOR = [[0.0], [1.0], [1.0], [0.0]]
+STEPS = 200
 
 
-def train(model: nn.Module, steps: int) -> list[tuple[float, float]]:
-    """Loss and accuracy of each step."""
+def train(model: nn.Module, steps: range) -> list[tuple[float, float]]:
+    """Loss and accuracy of each step; a step sees all points, so that it is an epoch."""
     x, y = tinytorch.tensor(POINTS), tinytorch.tensor(XOR)
     loss_function = nn.BCEWithLogitsLoss()
     optimizer = optim.Adam(model.parameters(), lr=0.1)
     history = []
-    for _ in range(steps):
+    for _ in steps:
         scores = model(x)
         loss = loss_function(scores, y)
         optimizer.zero_grad()
@@ -48,13 +49,13 @@ def numpy_loss(parameters: dict[str, np.ndarray]) -> float:
 def main() -> None:
     milestone = Milestone("1969: XOR", usual_seconds=10, backend="naive")
 
-    linear = train(nn.Linear(2, 1), steps=200)
+    linear = train(nn.Linear(2, 1), milestone.epochs(STEPS))
     least_loss, most_right = min(loss for loss, _ in linear), max(right for _, right in linear)
     milestone.say(f"one layer:      loss {linear[-1][0]:.4f}, at best {most_right:.0%} right")
 
     model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
     before = values(model)
-    hidden = train(model, steps=200)
+    hidden = train(model, milestone.epochs(STEPS))
     milestone.say(f"a hidden layer: loss {hidden[-1][0]:.4f}, {hidden[-1][1]:.0%} right")
 
     # The margins of a linear model on the four points add up to 0, whatever its weights, so by

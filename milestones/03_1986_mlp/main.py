@@ -46,7 +46,7 @@ def main() -> None:
     optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     before = values(model)
 
-    for epoch in range(EPOCHS):
+    for epoch in milestone.epochs(EPOCHS):
         losses = []
         for images, labels in loader:
             loss = loss_function(model(images), labels)

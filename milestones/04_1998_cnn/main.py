@@ -26,7 +26,7 @@ def main() -> None:
     before = values(training.model)
     check_first_batch(milestone, training)
 
-    for epoch in range(EPOCHS):
+    for epoch in milestone.epochs(EPOCHS):
         loss = training.epoch()
         milestone.say(f"epoch {epoch + 1:2}: loss {loss:.4f}")
 

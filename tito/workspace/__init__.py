@@ -3,6 +3,7 @@
     DIR/02_tensor.ipynb      a lesson, to be written in (or 02_tensor.py, the same as plain Python)
     DIR/tinytorch/           the reference, with each definition that the student completed in place
                              of ours; made by tito, and what `import tinytorch` finds in DIR
+    DIR/backends/mine.py     a backend of the student's, begun by tito and theirs from then on
     DIR/.tito/state.json     what was begun, which hints were shown, how the tests went
     DIR/.tito/completed/     the student's definitions, one file a module
     DIR/.tito/backups/       files that were about to be replaced

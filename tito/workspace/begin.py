@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tito.workspace import course, module, state
+from tito.workspace import backends, course, module, state
 from tito.workspace.folder import MARK, Workspace, WorkspaceError, find
 
 README = """# My TinyTorch
@@ -17,9 +17,11 @@ Here I build a deep-learning framework, module by module.
     tito module test 01        run its tests on my code
     tito module complete 01    my code becomes part of my tinytorch
     tito status                what is mine
+    tito ladder                how fast a training step is on what I have written
 
 `tinytorch/` is my package: my code where I have completed it, the reference elsewhere. `tito` makes
-it; I write in the notebooks. What tito replaces it keeps in `.tito/backups/`.
+it; I write in the notebooks, and in `backends/mine.py`, a backend of my own. What tito replaces it
+keeps in `.tito/backups/`.
 """
 IGNORED = "__pycache__/\n.ipynb_checkpoints/\n"
 
@@ -53,6 +55,8 @@ def init(folder: Path, form: str) -> Workspace:
     for name, text in (("README.md", README), (".gitignore", IGNORED)):
         if not (folder / name).exists():
             state.write(folder / name, text)
+    if not backends.path_of(workspace).exists():
+        backends.begin(workspace, backends.MINE, backends.text_of(backends.MINE))
     for lesson in course.lessons():
         module.write_file(workspace, lesson, form)
     return workspace

@@ -50,7 +50,7 @@ class Integration:
     """What the tests of a package came to; `trace` is the report of what ran in it."""
 
     tests: tuple[Held, ...]
-    trace: list[dict[str, Any]]
+    trace: dict[str, Any]
 
     @property
     def failed(self) -> list[Held]:

@@ -4,20 +4,64 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.tito.conftest import Tito
 from tests.tito.workspace.conftest import FIRST_ANSWERS, SECOND_ANSWERS, Student
-from tito.workspace.folder import WorkspaceError
+from tito.workspace import own, trace as trace_module
+from tito.workspace.folder import Workspace, WorkspaceError
 from tito.workspace.own import last_json
 from tito.workspace.share import measure
 from tito.workspace.trace import Trace
 
 DIMS = "tinytorch/functions/dims.py"
+BACKEND = """
+import numpy as np
+from tinytorch.backends.numpy import NumpyBackend
+
+class Mine(NumpyBackend):
+    def matmul(self, a, b):
+        return np.matmul(a, b)
+"""
+SCRIPT = """
+import sys
+import tinytorch
+from tinytorch.backends.load import load_backend
+
+tinytorch.set_backend(load_backend(sys.argv[2]))
+for _ in range(2):
+    (tinytorch.ones(3, 4) @ tinytorch.ones(4, 5)).sum()
+print("{}")
+"""
 PACKAGE = "def f():\n    return 1\n\n\ndef g(x):\n    y = x\n    return y\n\n\nh = [lambda: 2]\n"
+PACKAGE += "\n\ndef steps():\n    yield 1\n    yield 2\n"
+COMPILED = """
+import numba
+
+def jit(function):
+    return numba.njit(function)
+
+@jit
+def inner(x):
+    return x + 1
+
+@jit
+def kernel(x):
+    return inner(x)
+
+@jit
+def unused(x):
+    return x
+
+def outer():
+    return kernel(1)
+"""
 
 
 def run(student: Student, *options: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -33,30 +77,61 @@ def test_a_milestone_runs_on_the_students_package(
     code, output = run(student, capfd=capfd)
     assert code == 0
     assert f"it ran from {student.root}/tinytorch" in output
-    assert "0 were yours: 0 of" in output
-    assert f"ran as ours, and can be yours:\n  {DIMS}::infer_size" in output
+    assert "yours were 0 of" in output
+    assert "ran as ours, and can be yours:\n  01 first\n" in output
+    assert f"    {DIMS}::infer_size\n" in output
 
 
 def test_it_says_what_was_theirs(student: Student, capfd: pytest.CaptureFixture[str]) -> None:
     student.complete("second", SECOND_ANSWERS)
     output = run(student, capfd=capfd)[1]
-    assert "2 were yours" in output  # forward, and one of the two formulas of the product
     assert "yours: tinytorch/nn/linear.py::Linear.forward, called once" in output
-    assert f"  {DIMS}::infer_size" in output
+    assert f"    {DIMS}::infer_size\n" in output
+    assert "02 second" not in output
     student.complete("first", FIRST_ANSWERS)
     code, output = run(student, "--require-all-mine", capfd=capfd)
     assert code == 0
     assert "every part that the course lets you write and that ran was yours" in output
+    assert output.rstrip().endswith("all yours")
     report = json.loads(run(student, "--json", capfd=capfd)[1])
     assert report["passed"] is True
     assert report["yours"]["own"]["tinytorch/nn/linear.py::Linear.forward"] == 1
-    assert 0 < report["yours"]["own_lines"] < report["yours"]["lines"]
+    assert 0 < report["yours"]["own_calls"] < report["yours"]["calls"]
 
 
-def test_it_can_insist_on_all_of_it(student: Student, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_arithmetic_is_theirs_if_their_kernel_does_it(
+    student: Student, capfd: pytest.CaptureFixture[str]
+) -> None:
+    backend = student.file("backends/mine.py")
+    backend.write_text(BACKEND)
+    student.file("script.py").write_text(SCRIPT)
+    assert (
+        own.run_script(
+            Workspace(student.root),
+            student.file("script.py"),
+            ["--backend", f"{backend}:Mine"],
+            files=[backend],
+            as_json=True,
+            all_mine=False,
+        )
+        == 0
+    )
+    share = json.loads(capfd.readouterr().out)["yours"]
+    products, sums = 2 * 3 * 4 * 5, 3 * 5
+    assert (share["own_flops"], share["flops"]) == (2 * products, 2 * (products + sums))
+    assert share["own"] == {"backends/mine.py::Mine.matmul": 2}
+
+
+def test_it_can_insist_on_all_of_it_before_it_trains(
+    student: Student, capfd: pytest.CaptureFixture[str]
+) -> None:
     code, output = run(student, "--require-all-mine", capfd=capfd)
     assert code == 1
-    assert "ran as ours, and can be yours" in output
+    assert output.index("required: every part") < output.index("ran as ours, and can be yours")
+    assert "it ran from" not in output
+    assert output.rstrip().endswith("parts that it needs are ours; not trained")
+    code, output = run(student, "--require-all-mine", "--json", capfd=capfd)
+    assert code == 1 and json.loads(output)["passed"] is False
 
 
 def test_the_exit_code_of_the_script_comes_first(
@@ -88,34 +163,70 @@ def test_a_script_that_prints_no_result_is_named() -> None:
 
 
 @pytest.fixture
-def traced(tmp_path: Path) -> list[dict[str, object]]:
-    """What ran of a small package: `f` twice, the lambda once, `g` not at all."""
+def small(tmp_path: Path) -> Path:
     folder = tmp_path / "tinytorch"
     folder.mkdir()
     (folder / "small.py").write_text(PACKAGE)
-    module = runpy.run_path(str(folder / "small.py"))
-    with Trace(str(folder)) as trace:
+    return folder
+
+
+@pytest.fixture
+def traced(small: Path) -> dict[str, Any]:
+    """What ran of a small package: `f` twice, the lambda and a generator once, `g` not at all."""
+    module = runpy.run_path(str(small / "small.py"))
+    with Trace(str(small)) as trace:
         module["f"]()
         module["f"]()
         module["h"][0]()
+        list(module["steps"]())
         json.dumps({})  # code elsewhere does not count
     return trace.report()
 
 
-def test_a_trace_counts_calls_of_functions_of_the_package(
-    traced: list[dict[str, object]],
-) -> None:
-    found = {(code["name"], code["calls"]) for code in traced}
-    assert found == {("f", 2), ("<lambda>", 1)}
+CALLS = [("<lambda>", 1), ("f", 2), ("steps", 1)]
+
+
+def test_a_trace_counts_calls_of_functions_of_the_package(traced: dict[str, Any]) -> None:
+    assert sorted((code["name"], code["calls"]) for code in traced["functions"]) == CALLS
     assert sys.gettrace() is None
-    assert next(code["lines"] for code in traced if code["name"] == "f") == [1, 2]
 
 
-def test_the_share_of_a_trace(tmp_path: Path, traced: list[dict[str, object]]) -> None:
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_with_monitoring_it_counts_the_same(small: Path, version: str) -> None:
+    python = shutil.which(f"python{version}")
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
+        pytest.skip(f"there is no Python {version} here")
+    code = (
+        "import json, runpy, sys\n"
+        f"Trace = runpy.run_path({trace_module.__file__!r}, run_name='trace')['Trace']\n"
+        f"small = runpy.run_path({str(small / 'small.py')!r})\n"
+        f"with Trace({str(small)!r}) as trace:\n"
+        "    small['f'](), small['f'](), small['h'][0](), list(small['steps']())\n"
+        "    json.dumps({})\n"
+        "print(json.dumps(trace.report()))\n"
+    )
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)["functions"]
+    assert sorted((code["name"], code["calls"]) for code in found) == CALLS
+
+
+def test_the_share_of_a_trace(tmp_path: Path, traced: dict[str, Any]) -> None:
     f, g = "tinytorch/small.py::f", "tinytorch/small.py::g"
     share = measure(tmp_path, traced, [f], [f, g])
-    assert (share.functions, share.own_functions) == (2, 1)
-    assert (share.lines, share.own_lines) == (3, 2)
+    assert (share.functions, share.own_functions) == (3, 1)
+    assert (share.calls, share.own_calls) == (4, 2)
     assert share.own == {f: 2}
     assert share.missing == ()
     assert measure(tmp_path, traced, [], [f, g]).missing == (f,)
+
+
+def test_compiled_functions_count_as_run_where_a_function_that_ran_names_them(
+    small: Path,
+) -> None:
+    pytest.importorskip("numba")
+    (small / "fast.py").write_text(COMPILED)
+    module = runpy.run_path(str(small / "fast.py"))
+    with Trace(str(small)) as trace:
+        module["outer"]()
+    found = {code["name"]: code["calls"] for code in trace.report()["functions"]}
+    assert found == {"outer": 1, "kernel": 0, "inner": 0}

@@ -1,0 +1,151 @@
+"""`tito ladder` and `tito backend race`, with the processes that they start."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tito.workspace.conftest import FORWARD, SECOND_ANSWERS, Student
+from tito.ladder import history, measure
+from tito.ladder.commands import MATMUL, speed_line
+from tito.workspace.folder import Workspace
+
+MINE = """
+import numpy as np
+from tinytorch.backends.numpy import NumpyBackend
+
+class MyBackend(NumpyBackend):
+    def matmul(self, a, b):
+        {line}
+        return np.matmul(a, b)
+"""
+
+
+def write_backend(student: Student, line: str = "pass") -> None:
+    student.file("backends/mine.py").write_text(MINE.format(line=line))
+
+
+def ladder(student: Student, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of a ladder of the MLP, with little measured."""
+    result = student.tito("ladder", "mlp", "--rounds", "1", "--threads", "1", "--json", *arguments)
+    return result.exit_code, json.loads(result.stdout)
+
+
+def rungs(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {rung["rung"]: rung for rung in result["rungs"]}
+
+
+def test_a_step_is_timed_on_the_students_package_and_kept(student: Student) -> None:
+    student.complete("second", SECOND_ANSWERS)
+    write_backend(student, "print('loud')")
+    code, result = ladder(student, "--on", "mine,loops")
+    assert (code, result["passed"], result["step"]) == (0, True, "mlp")
+    loops, mine = rungs(result).values()
+    assert (loops["rung"], mine["rung"]) == ("loops", "mine")
+    assert loops["times_as_fast"] == 1 and loops["seconds"] > 0
+    assert loops["share"]["own_calls"] > 0  # Linear.forward
+    assert loops["share"]["own_flops"] == 0 < mine["share"]["own_flops"] < mine["share"]["flops"]
+    assert result["completed"] == ["second"]
+    (kept,) = history.load(Workspace(student.root), "mlp")
+    assert rungs(kept)["mine"]["seconds"] == mine["seconds"]
+    past = student.tito("ladder", "mlp", "--history")
+    assert past.exit_code == 0 and "mine" in past.output
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        ("b = b * np.float32(1.01)", "wrong", "the loss of step 1 is"),
+        ("raise ValueError('not yet')", "failed", "ValueError: not yet (mine.py, line 7)"),
+        ("import os; os._exit(3)", "failed", "ended by itself with exit code 3"),
+        ("import os; os.abort()", "failed", "crashed with SIGABRT"),
+    ],
+)
+def test_a_backend_that_is_not_right_is_not_timed_and_the_others_are(
+    student: Student, line: str, status: str, says: str
+) -> None:
+    write_backend(student, line)
+    code, result = ladder(student, "--on", "numpy,mine")
+    assert (code, result["passed"]) == (1, False)
+    found = rungs(result)
+    assert found["numpy"]["status"] == "ok"
+    assert found["mine"]["status"] == status and says in found["mine"]["says"]
+    assert "seconds" not in found["mine"]
+
+
+def test_an_endless_loop_is_stopped(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "CHECK_SECONDS", 2.0)
+    write_backend(student, "while True: pass")
+    code, result = ladder(student, "--on", "mine")
+    assert code == 1 and "stopped after 2 s" in rungs(result)["mine"]["says"]
+    assert history.load(Workspace(student.root), "mlp") == []
+
+
+def test_their_definitions_are_held_to_the_reference(student: Student) -> None:
+    """A layer that leaves its bias out passes its tests here, and trains other numbers."""
+    wrong = FORWARD[: FORWARD.index(" if self.bias")] + "\n"
+    student.complete("second", {**SECOND_ANSWERS, "forward": wrong})
+    code, result = ladder(student, "--on", "numpy")
+    assert code == 1
+    assert rungs(result)["numpy"]["status"] in ("wrong", "failed")
+
+
+def test_what_is_not_there_is_said_and_no_failure(student: Student) -> None:
+    student.file("backends/mine.py").unlink()
+    result = student.tito("ladder", "mlp", "--rounds", "1", "--on", "numpy,mine")
+    assert result.exit_code == 0
+    assert "mine: absent: not begun: tito backend new" in result.output
+    assert "times as fast as numpy" in result.output
+    assert "drawn: ladder.svg, ladder.png" in result.output
+    assert student.file("ladder.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in student.file("ladder.svg").read_text()
+
+
+def test_unknown_names_suggest(student: Student) -> None:
+    result = student.tito("ladder", "cmn")
+    assert result.exit_code == 2 and "there is no step 'cmn'. Did you mean 'cnn'?" in result.output
+    result = student.tito("ladder", "--on", "loop")
+    assert (
+        result.exit_code == 2 and "there is no rung 'loop'. Did you mean 'loops'?" in result.output
+    )
+
+
+def test_when_their_loops_multiply_a_line_says_what_that_costs(student: Student) -> None:
+    line = speed_line(Workspace(student.root), ["tinytorch/backends/naive/__init__.py::f"])
+    assert line == ""
+    line = speed_line(Workspace(student.root), [MATMUL])
+    assert re.fullmatch(
+        r"a step of the MLP of 1986 costs .+s on your loops and .+s on NumPy, [\d.]+ times less: "
+        r"a backend of your own begins with `tito backend new`",
+        line,
+    )
+
+
+def test_it_is_for_a_workspace(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = Student(tmp_path).tito("ladder")
+    assert result.exit_code == 1 and "is not in a workspace" in result.stderr
+
+
+def test_a_race_sets_a_backend_beside_loops_numpy_and_ours(student: Student) -> None:
+    path = student.file("elsewhere.py")
+    path.write_text(MINE.format(line="pass").replace("MyBackend", "Fast"))
+    options = ("--rounds", "1", "--step", "mlp", "--json")
+    result = student.tito("backend", "race", "elsewhere.py:Fast", *options)
+    assert result.exit_code == 0, result.output
+    (step,) = json.loads(result.stdout)
+    assert list(rungs(step)) == ["loops", "numpy", "elsewhere.py:Fast", "optimized"]
+
+
+@pytest.mark.slow
+def test_all_rungs_agree_on_the_cnn(student: Student) -> None:
+    result = student.tito("ladder", "cnn", "--rounds", "1", "--json")
+    found = rungs(json.loads(result.stdout))
+    assert {name: rung["status"] for name, rung in found.items()} == dict.fromkeys(found, "ok")
+    assert found["compiled"]["times_as_fast"] > found["numpy"]["times_as_fast"] > 2

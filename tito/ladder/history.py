@@ -1,0 +1,34 @@
+"""What was measured on the ladder before: a line of JSON for each time, in .tito/ladder.jsonl."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tito.workspace.folder import MARK, Workspace
+
+SEPARATELY = ("wall",)  # the single rounds, which are not kept
+
+
+def path_of(workspace: Workspace) -> Path:
+    """Where the history is."""
+    return workspace.root / MARK / "ladder.jsonl"
+
+
+def add(workspace: Workspace, result: dict[str, Any]) -> None:
+    """Keep a result."""
+    rungs = [{k: v for k, v in rung.items() if k not in SEPARATELY} for rung in result["rungs"]]
+    with path_of(workspace).open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps({**result, "rungs": rungs}) + "\n")
+
+
+def load(workspace: Workspace, step: str) -> list[dict[str, Any]]:
+    """The results for a step, oldest first; a line that was not written to its end is left out."""
+    found = []
+    with suppress(FileNotFoundError):
+        for line in path_of(workspace).read_text(encoding="utf-8").splitlines():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+    return [result for result in found if result.get("step") == step]
