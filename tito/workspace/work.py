@@ -7,6 +7,7 @@ from typing import Any
 from tinytorch.bench.counters import Cost, cost_of
 from tinytorch.dispatch import Input, Mode
 from tinytorch.op import Op, Params, Plan
+from tinytorch.state import current_backend
 from tito.workspace.trace import Trace
 
 
@@ -21,6 +22,9 @@ class Work(Mode):
         cost = self.costs.get(plan)
         if cost is None:
             cost = self.costs[plan] = cost_of(op, inputs, params, plan)
+        backend = current_backend()
+        if plan not in backend.kernels:
+            backend.add_kernel(plan)  # that a kernel is looked for is no work of the kernel
         outside, self.trace.calls = self.trace.calls, {}
         try:
             return self.below(op, inputs, params, plan)
