@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -98,6 +99,35 @@ def test_clip_norm_limits_every_update() -> None:
     assert 0 < moved <= 0.01 * BATCHES
 
 
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (4, 4, 2)])
+def test_accumulated_gradients_are_those_of_one_large_batch(sizes: tuple[int, ...]) -> None:
+    inputs, labels = make_loader().dataset.tensors
+    ends = np.cumsum([0, *sizes]).tolist()
+    parts = [(inputs[i:j], labels[i:j]) for i, j in itertools.pairwise(ends)]
+    large = linear_trainer(metrics={"accuracy": accuracy}, clip_norm=0.1)
+    small = linear_trainer(metrics={"accuracy": accuracy}, clip_norm=0.1, accumulate=2)
+    small.model.load_state_dict(large.model.state_dict())
+    large.fit([(inputs[:8], labels[:8]), (inputs[8 : ends[-1]], labels[8 : ends[-1]])], epochs=3)
+    small.fit(parts, epochs=3)
+    assert (small.step, large.step) == (6, 6)
+    assert small.model.weight.tolist() == [pytest.approx(r) for r in large.model.weight.tolist()]
+    for name in ("loss", "accuracy"):
+        assert small.history[name] == pytest.approx(large.history[name])
+
+
+def test_accumulation_weights_batches_by_their_samples() -> None:
+    inputs, labels = make_loader().dataset.tensors
+    parts = [(inputs[:7], labels[:7]), (inputs[7:8], labels[7:8])]
+    large, small = linear_trainer(), linear_trainer()
+    small.model.load_state_dict(large.model.state_dict())
+    losses = [large.update([(inputs[:8], labels[:8])]), small.update(parts)]
+    assert losses[1] == pytest.approx(losses[0])
+    assert small.model.weight.tolist() == [pytest.approx(r) for r in large.model.weight.tolist()]
+    assert (small.step, small.batch) == (1, 2)
+    with pytest.raises(ValueError, match="accumulate must be at least 1 batch, got 0"):
+        linear_trainer(accumulate=0)
+
+
 def test_forward_can_be_overridden() -> None:
     class ByName(Trainer):
         def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -191,7 +221,11 @@ def nan_gradient(loss: Tensor) -> Tensor:
         ({BATCHES + 3: nan}, 1, f"the training loss is nan at epoch 2, step {BATCHES + 3} (batch"),
         # an epoch that begins badly began with bad weights
         ({2 * BATCHES + 1: nan}, 1, f"the training loss is nan at epoch 3, step {2 * BATCHES + 1}"),
-        ({2: nan_gradient}, 0, "the training loss is nan at epoch 1, step 3 (batch 3)"),
+        (
+            {2: nan_gradient},
+            0,
+            "the training loss is nan, first in the result of 0 (Linear), at epoch 1, step 3",
+        ),
         # nothing but the weights tells it: there is no next batch
         ({3 * BATCHES: nan_gradient}, 2, "is no longer finite at epoch 3"),
     ],

@@ -188,7 +188,7 @@ class BatchSampler(Sampler[list[int]]):
         return batch_count(len(self.sampler), self.batch_size, self.drop_last)  # type: ignore[arg-type]
 
 
-def batched(items: Iterator[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
+def batched(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
     """The items in lists of `size`; the last may be shorter, and is left out with `drop_last`."""
     batch = []
     for item in items:

@@ -75,7 +75,11 @@ class Best:
         self.value = math.inf if mode == "min" else -math.inf
 
     def improves(self, record: Record) -> bool:
-        """Whether the record has a better value; it then is the best one."""
+        """Whether the record's value of `monitor` (`value_of`) is better than `value`, the best so
+        far, by more than `min_delta`. If so, it is the best one from now on.
+
+        In the mode "min" better is smaller, in the mode "max" larger; NaN is never better.
+        """
         value = value_of(record, self.monitor)
         better = self.value - value if self.mode == "min" else value - self.value
         if better > self.min_delta:
@@ -134,6 +138,14 @@ class EarlyStopping(Callback):
             trainer.should_stop = True
 
     def on_epoch_end(self, trainer: Trainer, record: Record) -> None:
+        """Count the epochs without improvement in `self.waited`, and stop after `self.patience`.
+
+        Where `self.best.improves(record)` it is 0 again; with `self.restore_best` the state_dict of
+        `trainer.model` is then kept in `self.best_weights`, as a copy (`copy_tree`).
+
+        To stop, set `trainer.should_stop` to True and call `trainer.report` with a sentence that
+        names `self.best.monitor`, its best value and the epochs waited.
+        """
         if self.best.improves(record):
             self.waited = 0
             if self.restore_best:
@@ -148,6 +160,7 @@ class EarlyStopping(Callback):
             )
 
     def on_fit_end(self, trainer: Trainer) -> None:
+        """If the patience is used up and weights were kept: the model gets them back."""
         if self.waited >= self.patience and self.best_weights is not None:
             trainer.model.load_state_dict(self.best_weights)
 

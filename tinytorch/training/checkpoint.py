@@ -41,7 +41,18 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
 
 
 def copy_tree(tree: Any) -> Any:
-    """The same tree with copies of the tensors."""
+    """The same tree with copies of the tensors, that later steps do not change.
+
+    Mappings become dicts, lists and tuples become lists, a Tensor a detached clone; anything else
+    is given as it is.
+
+    >>> import tinytorch
+    >>> p = tinytorch.ones(2)
+    >>> kept = copy_tree({"p": (p, 3)})
+    >>> _ = p.mul_(5)
+    >>> kept
+    {'p': [tensor([1., 1.]), 3]}
+    """
     if isinstance(tree, Mapping):
         return {key: copy_tree(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):

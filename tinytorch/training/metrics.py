@@ -99,13 +99,22 @@ class Averages:
         self._weight = 0.0
 
     def add(self, values: Mapping[str, float], weight: float) -> None:
-        """Values of one batch of `weight` samples; the names are the same at each call."""
+        """Values of one batch of `weight` samples; the names are the same at each call.
+
+        `self._sums` has for each name the sum of weight * value, `self._weight` the sum of weights.
+        """
         for name, value in values.items():
             self._sums[name] = self._sums.get(name, 0.0) + weight * value
         self._weight += weight
 
     def means(self) -> dict[str, float]:
-        """The means so far."""
+        """The sum of weight * value over the sum of the weights, for each name.
+
+        Raises:
+            ValueError: nothing was added.
+        """
+        if not self._weight:
+            raise ValueError("there is nothing to average: the loader gave no batches")
         return {name: total / self._weight for name, total in self._sums.items()}
 
     def state_dict(self) -> dict[str, object]:

@@ -27,7 +27,11 @@ class Resumable(Protocol):
 
 
 def capture(trainer: Trainer) -> dict[str, Any]:
-    """The state as a tree; its tensors are the trainer's own, not copies."""
+    """All that the steps to come depend on, as a tree; its tensors are the trainer's, not copies.
+
+    Its keys: "model" and "optimizer", "callbacks", "generator" (the place in the random numbers),
+    "loaders" (which batches are next), "progress" (where the run is), "history".
+    """
     loaders = {
         name: dict(loader.state_dict())
         for name, loader in trainer.loaders.items()
@@ -55,23 +59,37 @@ def capture(trainer: Trainer) -> dict[str, Any]:
 def restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
     """Bring the trainer to a state, or, if it does not fit, leave it as it is.
 
+    `state` must have all keys that `capture(trainer)` has. `take_over(trainer, state)` writes into
+    the trainer's own tensors, and may raise when it has written a part: then take over what was
+    before, and let the error pass on. `capture` gives those very tensors, so keep a copy
+    (`copy_tree`).
+
+    Afterwards `trainer.pending` is a dictionary with copies of the state's "generator" and
+    "loaders", for the next `fit`: a loader that is made before it draws a seed.
+
     Raises:
-        DataError, ValueError: it does not fit.
+        DataError: the state lacks keys; the message names them in alphabetical order, separated by
+            ", ". Nothing has changed.
+        DataError, ValueError: of `take_over`. Everything is as it was.
     """
-    missing = sorted(capture(trainer).keys() - state.keys())
+    missing = sorted(name for name in capture(trainer) if name not in state)
     if missing:
         raise DataError(f"this is no state of a Trainer: it lacks {', '.join(missing)}")
     before = copy_tree(capture(trainer))
     try:
-        _restore(trainer, state)
+        take_over(trainer, state)
     except Exception:
-        _restore(trainer, before)
+        take_over(trainer, before)
         raise
-    # These follow at the next `fit`: a loader that is made before it draws a seed.
     trainer.pending = {"generator": dict(state["generator"]), "loaders": dict(state["loaders"])}
 
 
-def _restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
+def take_over(trainer: Trainer, state: Mapping[str, Any]) -> None:
+    """Write all of a state into the trainer, but for its generator and loaders.
+
+    Raises:
+        DataError, ValueError: it does not fit; a part may be written.
+    """
     _check_dtypes(trainer, state["model"])
     own = [type(callback).__name__ for callback in _stateful(trainer)]
     given = [entry["callback"] for entry in state["callbacks"]]

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import numpy as np
-
-from tinytorch.autograd import no_grad
 from tinytorch.errors import NonFiniteError, ShapeError
 from tinytorch.nn import Module
-from tinytorch.optim import Optimizer, clip_grad_norm_
+from tinytorch.optim import Optimizer
 from tinytorch.tensor import Tensor
+from tinytorch.training import loop
 from tinytorch.training.callbacks import Callback
 from tinytorch.training.checkpoint import copy_tree, load_checkpoint, save_checkpoint
-from tinytorch.training.history import VALIDATION, History, Record
+from tinytorch.training.history import History
 from tinytorch.training.interrupt import Interrupt, deferred_interrupt
 from tinytorch.training.metrics import Averages, Metric
+from tinytorch.training.nonfinite import blame, is_finite
 from tinytorch.training.progress import make_progress
 from tinytorch.training.resume import attach, capture, restore
 
@@ -52,6 +50,8 @@ class Trainer:
         metrics: name -> function of (outputs, targets); see `tinytorch.training.metrics`.
         callbacks: what else is to happen; see `tinytorch.training.callbacks`.
         clip_norm: the largest norm of the gradients of one step; None for any.
+        accumulate: how many batches' gradients add up before an update; their mean is that over
+            all samples, counted by `samples_in`.
         progress: "auto", "bar", "plain" or "quiet".
 
     Attributes:
@@ -64,7 +64,7 @@ class Trainer:
 
     Raises:
         ValueError: a metric has the name of something else that the history records; or the
-            optimizer is of another model.
+            optimizer is of another model; or accumulate is below 1.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Trainer:
         metrics: Mapping[str, Metric] | None = None,
         callbacks: Sequence[Callback] = (),
         clip_norm: float | None = None,
+        accumulate: int = 1,
         progress: str = "auto",
     ) -> None:
         self.model = model
@@ -88,7 +89,10 @@ class Trainer:
         trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
         if trained.isdisjoint(id(p) for p in model.parameters()):
             raise ValueError("the optimizer has none of the model's parameters: make it of them")
+        if accumulate < 1:
+            raise ValueError(f"accumulate must be at least 1 batch, got {accumulate}")
         self.clip_norm = clip_norm
+        self.accumulate = accumulate
         self._progress = make_progress(progress)
         self.callbacks: list[Callback] = [self._progress, *callbacks]
         self.history = History()
@@ -99,6 +103,8 @@ class Trainer:
         self.loaders: dict[str, Any] = {}
         self.pending: dict[str, Any] = {}  # of a loaded state: what the next `fit` is to restore
         self._snapshots: deque[dict[str, Any]] = deque(maxlen=2)
+        self._first_step = 0  # of the epoch under way
+        self._interrupt = Interrupt()
 
     # -- the loop ----------------------------------------------------------------------------------
 
@@ -124,14 +130,14 @@ class Trainer:
         self._snapshots.clear()
         patient = any(callback.handles_interrupt for callback in self.callbacks)
         try:
-            self._call("on_fit_start")
+            self.call("on_fit_start")
             if self.epoch >= epochs:
                 self.report(f"{self.epoch} of {epochs} epochs are complete: nothing to do")
-            with deferred_interrupt(patient) as interrupt:
+            with deferred_interrupt(patient) as self._interrupt:
                 while self.epoch < epochs and not self.should_stop:
-                    self._run_epoch(loader, validation, interrupt)
+                    self.run_epoch(loader, validation)
         finally:
-            self._call("on_fit_end")
+            self.call("on_fit_end")
             self._snapshots.clear()
         return self.history
 
@@ -141,19 +147,7 @@ class Trainer:
         Raises:
             ValueError: there are no batches.
         """
-        averages = Averages()
-        modes = [(module, module.training) for module in self.model.modules()]
-        self.model.eval()
-        try:
-            with no_grad():
-                for batch in loader:
-                    outputs, targets = self.forward(batch)
-                    loss = self._loss(outputs, targets).item()
-                    self._measure(averages, loss, outputs, targets)
-        finally:
-            for module, training in modes:
-                module.training = training
-        return averages.means() or _no_batches()
+        return loop.evaluate(self, loader)
 
     def forward(self, batch: Any) -> tuple[Tensor, Tensor]:
         """(outputs, targets) of a batch, which both go to the loss and to the metrics. Override it
@@ -167,47 +161,26 @@ class Trainer:
         inputs, targets = batch
         return self.model(inputs), targets
 
-    def _run_epoch(self, loader: Loader, validation: Loader | None, interrupt: Interrupt) -> None:
-        started = time.perf_counter()
+    # -- what the loop is made of ------------------------------------------------------------------
+
+    def run_epoch(self, loader: Loader, validation: Loader | None) -> None:
+        """One epoch of `fit`."""
+        loop.run_epoch(self, loader, validation)
+
+    def update(self, batches: Sequence[Any]) -> float:
+        """One update of the parameters by `batches`; the mean loss."""
+        return loop.update(self, batches)
+
+    def begin_epoch(self) -> None:
+        """Keep a copy of the state, for `fail` to go back to; put the model into training mode."""
         if not self.batch:
             self.averages = Averages()
         self._snapshots.append(copy_tree(self.state_dict()))
+        self._first_step = self.step
         self.model.train()
-        self._call("on_epoch_start")
-        first_step = self.step
-        for batch in loader:
-            loss = self._train_on(batch, began_well=self.step > first_step)
-            self._call("on_step_end", loss)
-            if interrupt.pressed:
-                self._exit()
-        self._check_weights()
-        record = self._record(validation, started)
-        self.history.records.append(record)
-        self.epoch, self.batch = self.epoch + 1, 0
-        self._call("on_epoch_end", record)
-        self._call("after_epoch", record)
-        if interrupt.pressed:
-            self._exit()
 
-    def _train_on(self, batch: Any, began_well: bool) -> float:
-        """One update; its loss."""
-        self.optimizer.zero_grad()
-        outputs, targets = self.forward(batch)
-        loss = self._loss(outputs, targets)
-        value: float = loss.item()
-        if not math.isfinite(value):
-            self._fail(f"the training loss is {value}{_blame(batch)}", began_well)
-        loss.backward()
-        if self.clip_norm is not None:
-            clip_grad_norm_(self.model.parameters(), self.clip_norm)
-        self.optimizer.step()
-        self.step += 1
-        self.batch += 1
-        with no_grad():
-            self._measure(self.averages, value, outputs, targets)
-        return value
-
-    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss_of(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of a batch, 0-d."""
         loss = self.loss(outputs, targets)
         if loss.shape != ():
             raise ShapeError(
@@ -215,28 +188,44 @@ class Trainer:
             )
         return loss
 
-    def _measure(self, averages: Averages, loss: float, outputs: Tensor, targets: Tensor) -> None:
+    def measure(self, averages: Averages, loss: float, outputs: Tensor, targets: Tensor) -> None:
+        """Add the loss and the metrics of a batch to the averages, weighted by its samples."""
         values = {name: metric(outputs, targets) for name, metric in self.metrics.items()}
         averages.add({"loss": loss, **values}, targets.shape[0] if targets.ndim else 1)
 
-    def _record(self, validation: Loader | None, started: float) -> Record:
-        lr = self.optimizer.param_groups[0]["lr"]
-        record: Record = {"epoch": self.epoch + 1, "step": self.step}
-        record |= self.averages.means() or _no_batches()
-        if validation is not None:
-            measured = self.evaluate(validation)
-            if not math.isfinite(measured["loss"]):
-                self._fail(f"the validation loss is {measured['loss']}", began_well=True)
-            record |= {VALIDATION + name: value for name, value in measured.items()}
-        return record | {"lr": lr, "seconds": time.perf_counter() - started}
+    def call(self, moment: str, *args: Any) -> None:
+        """Call that method of all callbacks, with the trainer and `args`."""
+        for callback in self.callbacks:
+            getattr(callback, moment)(self, *args)
+
+    def exit_if_interrupted(self) -> None:
+        """End the program, by callbacks' `on_interrupt` and SystemExit, if Ctrl-C was pressed."""
+        if self._interrupt.pressed:
+            self.check_weights()
+            self.call("on_interrupt")
+            raise SystemExit(INTERRUPTED)
 
     # -- what can go wrong -------------------------------------------------------------------------
 
-    def _fail(self, what: str, began_well: bool) -> None:
+    def check_loss(self, value: float, batch: Any) -> None:
+        """Raise NonFiniteError, by `fail`, if the training loss of a batch is not finite."""
+        if not math.isfinite(value):
+            where = blame(self.model, batch, lambda: self.forward(batch))
+            self.fail(f"the training loss is {value}{where}")
+
+    def check_weights(self) -> None:
+        """Raise NonFiniteError, by `fail`, if a parameter is not finite."""
+        for name, p in self.model.named_parameters():
+            if not is_finite(p):
+                self.fail(f"{name} is no longer finite")
+
+    def fail(self, what: str) -> NoReturn:
         """Go back to the start of this epoch, or of the one before if this one did not begin well:
-        the weights that it began with are then those that are no good."""
+        the weights that it began with are then those that are no good. Then raise NonFiniteError.
+        """
         where = f"epoch {self.epoch + 1}, step {self.step + 1} (batch {self.batch + 1})"
         lr = self.optimizer.param_groups[0]["lr"]
+        began_well = self.step > self._first_step
         self.load_state_dict(self._snapshots[-1 if began_well else 0])
         clip = "" if self.clip_norm is not None else " or pass clip_norm=1.0,"
         raise NonFiniteError(
@@ -244,16 +233,6 @@ class Trainer:
             f"{self.step}. Lower the learning rate (it is {lr:.4g}),{clip} or look for NaN in the "
             f"data"
         )
-
-    def _check_weights(self) -> None:
-        for name, p in self.model.named_parameters():
-            if not _is_finite(p):
-                self._fail(f"{name} is no longer finite", began_well=True)
-
-    def _exit(self) -> None:
-        self._check_weights()
-        self._call("on_interrupt")
-        raise SystemExit(INTERRUPTED)
 
     # -- state -------------------------------------------------------------------------------------
 
@@ -288,23 +267,3 @@ class Trainer:
     def report(self, text: str) -> None:
         """Show a line where the progress is shown."""
         self._progress.message(text)
-
-    def _call(self, moment: str, *args: Any) -> None:
-        for callback in self.callbacks:
-            getattr(callback, moment)(self, *args)
-
-
-def _no_batches() -> dict[str, float]:
-    raise ValueError("the loader gave no batches")
-
-
-def _blame(batch: Any) -> str:
-    """Whether the batch itself has numbers that are not finite."""
-    fields = batch if isinstance(batch, (tuple, list)) else [batch]
-    if all(_is_finite(field) for field in fields if isinstance(field, Tensor)):
-        return ""
-    return ", as the batch itself has NaN or infinity in it,"
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return bool(np.isfinite(tensor.detach().numpy()).all())
