@@ -54,8 +54,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_200,
     "tinytorch/onnx": 1_800,
     "tinytorch/fx": 11_520,
-    "tito": 10_600,
-    "tito/ladder": 720,
+    "tito": 10_900,
     "tito/compete": 1_340,
 }
 

@@ -27,6 +27,7 @@ from tito import (
     milestone,
     module,
     status,
+    update,
 )
 from tito.compete import commands as compete
 from tito.course import commands as course
@@ -85,7 +86,12 @@ app.command(
 app.command(epilog="Examples:\n\ntito status\n\ntito status --json", rich_help_panel=COURSE)(
     status.status
 )
+app.command("next", epilog="Example: tito next", rich_help_panel=COURSE)(module.go_on)
+app.command(epilog="Examples:\n\ntito test\n\ntito test 02", rich_help_panel=COURSE)(module.test)
 app.add_typer(module.app, name="module", rich_help_panel=COURSE)
+app.command(epilog="Examples:\n\ntito update\n\ntito update 02", rich_help_panel=COURSE)(
+    update.update
+)
 app.add_typer(milestone.app, name="milestone", rich_help_panel=COURSE)
 app.command(
     epilog="Examples:\n\ntito ladder\n\ntito ladder cnn --on loops,numpy,mine\n\n"

@@ -43,13 +43,23 @@ def print_beside(title: str, rows: Sequence[tuple[str, str, bool]]) -> None:
     if not rows:
         out.print("the same as ours")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=out.is_terminal)
     for column in ("yours", "", "ours"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", ratio=1 if column else None)
     for left, right, differs in rows:
         style = "yellow" if differs else ""
         table.add_row(Text(left, style=style), "|" if differs else "", Text(right, style=style))
     out.print(table)
+
+
+def bar(share: float, width: int = 12) -> str:
+    """A share as a bar of characters.
+
+    >>> bar(0.5, 8)
+    '####....'
+    """
+    done = round(min(max(share, 0.0), 1.0) * width)
+    return "#" * done + "." * (width - done)
 
 
 def unknown(kind: str, given: str, known: Sequence[str]) -> str:

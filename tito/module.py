@@ -14,6 +14,7 @@ import typer
 from tito import console
 
 if TYPE_CHECKING:
+    from tito.lessons.model import Lesson
     from tito.workspace.folder import Workspace
     from tito.workspace.package import Report
     from tito.workspace.run import Result
@@ -24,6 +25,10 @@ T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True, help="Work on a module of the course in your workspace.")
 
 Name = Annotated[str, typer.Argument(metavar="MODULE", help="Number or name: 2, 02, tensor.")]
+NameOrNext = Annotated[
+    str | None,
+    typer.Argument(metavar="[MODULE]", help="Number or name; by default the one you are at."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="For a machine to read.")]
 
 
@@ -93,8 +98,43 @@ def checked_format(form: str) -> str:
     return form
 
 
+@plainly
+def go_on(as_json: AsJson = False) -> None:
+    """Say where you are: the module, the exercise, and the command that comes next."""
+    from tito.workspace import folder, module, state
+
+    workspace = folder.require()
+    lesson = module.next_lesson(workspace)
+    if lesson is None:
+        if as_json:
+            console.print_json({"module": None})
+        else:
+            say("you have completed all modules; tito milestone list")
+        return
+    number = f"{lesson.number:02}"
+    known = state.load(workspace).module(lesson.slug)
+    exercise = module.current(workspace, lesson)
+    whole = {test.id for test in lesson.tests} <= set(known.passed)
+    command = (
+        f"tito module {'complete' if whole else 'test' if known.started else 'start'} {number}"
+    )
+    if as_json:
+        told = {"module": lesson.slug, "exercise": exercise.id, "command": command}
+        console.print_json(told)
+        return
+    say(f"{lesson.folder}: {lesson.title}, {known.points} of {lesson.points} points")
+    if known.started and not whole:
+        place = [each.id for each in lesson.exercises].index(exercise.id) + 1
+        say(f"exercise {place} of {len(lesson.exercises)}: {exercise.id}")
+    say(f"next: {command}")
+
+
 EDITORS = {
-    "jupyter": ([sys.executable, "-m", "jupyterlab"], "pip install 'tinytorch[course]'"),
+    # without an address for news JupyterLab does not ask whether to show them
+    "jupyter": (
+        [sys.executable, "-m", "jupyterlab", "--LabApp.news_url=None"],
+        "pip install 'tinytorch[course]'",
+    ),
     "code": (["code"], "install VS Code and its command `code`"),
 }
 
@@ -132,7 +172,10 @@ def open_module(
 
 @app.command(epilog="Examples:\n\ntito module test 02\n\ntito module test 02 --json")
 @plainly
-def test(name: Name, as_json: AsJson = False) -> None:
+def test(
+    name: NameOrNext = None,
+    as_json: AsJson = False,
+) -> None:
     """Run a module's tests on your code, in a process of its own, with limits.
 
     Exits with 1 unless all pass.
@@ -148,14 +191,32 @@ def test(name: Name, as_json: AsJson = False) -> None:
     raise typer.Exit(0 if result.passed else 1)
 
 
-def _run_tests(name: str) -> tuple[Workspace, Result]:
+def chosen(workspace: Workspace, name: str | None) -> Lesson:
+    """The lesson of this name; without one that which the student is at.
+
+    Raises:
+        WorkspaceError: there is none of this name, or all are completed.
+    """
+    from tito.workspace import course, folder, module
+
+    if name is not None:
+        return course.find(name)
+    if (lesson := module.next_lesson(workspace)) is None:
+        raise folder.WorkspaceError("you have completed all modules: name the one that you mean")
+    return lesson
+
+
+def _run_tests(name: str | None) -> tuple[Workspace, Result]:
     """Run a module's tests on the code in this workspace, and remember how they went."""
-    from tito.workspace import course, folder, module, run
+    from tito.workspace import folder, module, run, state
 
     workspace = folder.require()
-    lesson = course.find(name)
+    lesson = chosen(workspace, name)
     path = module.file_of(workspace, lesson)
-    warn_of(module.refresh(workspace))
+    if state.is_writable(workspace):
+        warn_of(module.refresh(workspace))
+    else:
+        console.errors.print("read-only folder: nothing of this run is remembered")
     result = run.run_tests(workspace, lesson, path)
     module.remember(workspace, result)
     return workspace, result

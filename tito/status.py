@@ -25,13 +25,16 @@ def status(as_json: AsJson = False) -> None:
         return
     rows = [
         [
-            f"{m.number:02}", m.slug, m.status, f"{m.points}/{m.of_points}",
-            f"{m.definitions}/{m.of_definitions}", str(m.lines),
+            f"{m.number:02}", m.slug, m.status, console.bar(m.points / max(m.of_points, 1)),
+            f"{m.points}/{m.of_points}", f"{m.definitions}/{m.of_definitions}", str(m.lines),
         ]
         for m in where.modules
     ]  # fmt: skip
-    console.print_rows(["", "module", "status", "points", "definitions", "your lines"], rows)
+    columns = ["", "module", "status", "", "points", "definitions", "your lines"]
+    console.print_rows(columns, rows)
     say(f"\n{share_text(where)}")
+    if older := [m.slug for m in where.modules if m.older]:
+        say(f"older than TinyTorch: {', '.join(older)}; tito update keeps your answers")
     left = next((m for m in where.modules if m.status != "completed"), None)
     if left is not None:
         verb = "test" if left.status == "begun" else "start"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,14 @@ GRADIENT_TABLE = (
 )
 
 
+NUMBERED = re.compile(r"(text|code)-\d+")
+
+
+def mark_of(source: str) -> str:
+    """A short digest of a cell's text."""
+    return hashlib.sha256(source.strip().encode()).hexdigest()[:10]
+
+
 @dataclass(frozen=True)
 class Cell:
     """A cell in both versions.
@@ -72,6 +81,17 @@ class Cell:
     why: str = ""
     definitions: tuple[str, ...] = ()
     seconds: float | None = None
+
+    @property
+    def mark(self) -> str:
+        """By which `tito update` knows whether a student has changed the cell."""
+        return mark_of(self.student)
+
+    @property
+    def key(self) -> str:
+        """By which `tito update` knows the cell again. A text has no name but itself: its number
+        changes with every cell above it."""
+        return f"{self.kind}-{self.mark}" if NUMBERED.fullmatch(self.id) else self.id
 
     @property
     def student(self) -> str:

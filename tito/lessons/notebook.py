@@ -44,11 +44,15 @@ def _cell(cell: Cell, student: bool) -> dict[str, Any]:
         metadata["nbgrader"] = nbgrader_metadata(cell)
     elif cell.kind in TAGS:
         metadata["tags"] = TAGS[cell.kind]
+    mine: dict[str, Any] = {"mark": cell.mark}
+    if cell.kind not in CELL_KINDS:
+        mine["id"] = cell.key
     if cell.kind == "test":
-        metadata["tinytorch"] = {"for": cell.exercise, "checks": cell.checks, "why": cell.why}
-        metadata["tinytorch"] |= {} if cell.seconds is None else {"seconds": cell.seconds}
+        mine |= {"for": cell.exercise, "checks": cell.checks, "why": cell.why}
+        mine |= {} if cell.seconds is None else {"seconds": cell.seconds}
     elif cell.kind == "solution":
-        metadata["tinytorch"] = {"definitions": list(cell.definitions)}
+        mine |= {"definitions": list(cell.definitions)}
+    metadata["tinytorch"] = mine
     made: dict[str, Any] = {
         "cell_type": "markdown" if cell.kind == "markdown" else "code",
         "id": cell.id,

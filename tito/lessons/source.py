@@ -106,6 +106,15 @@ class Definition:
         start = self.first if first is None else first
         return "\n".join(self.lines[start - 1 : self.last if last is None else last])
 
+    def without_docstring(self) -> str:
+        """The lines without the docstring at their top."""
+        body = getattr(self.node, "body", [])
+        if self.docstring is None or not body:
+            return self.text()
+        above, below = body[0].lineno - 1, (body[0].end_lineno or 0) + 1
+        lines = [*self.lines[self.first - 1 : above], *self.lines[below - 1 : self.last]]
+        return "\n".join(lines)
+
     @property
     def docstring(self) -> str | None:
         if isinstance(self.node, (*FUNCTIONS, ast.ClassDef)):

@@ -18,6 +18,7 @@ from tito.workspace.folder import Workspace, WorkspaceError
 from tito.workspace.integration import Integration
 from tito.workspace.run import Result
 from tito.workspace.share import Share, measure
+from tito.workspace.update import digest_of, sources_of
 
 TO = {"ipynb": "ipynb", "py": "py:percent"}  # as jupytext calls the formats
 
@@ -50,7 +51,8 @@ def write_file(workspace: Workspace, lesson: Lesson, form: str) -> Path:
 
     A file that is there and was not edited is brought up to date; an edited one stays.
     """
-    text = notebook.render(build(course.cells(lesson), student=True), form)
+    fresh = build(course.cells(lesson), student=True)
+    text = notebook.render(fresh, form)
     with state.edit(workspace) as remembered:
         module = remembered.module(lesson.slug)
         path = notebook.find(workspace.root, lesson.folder)
@@ -61,7 +63,13 @@ def write_file(workspace: Workspace, lesson: Lesson, form: str) -> Path:
         path = workspace.root / f"{lesson.folder}.{form}"
         state.write(path, text)
         module.written = notebook.digest(text.encode())
+        module.lesson, module.sources = digest_of(fresh), sources_of(lesson)
     return path
+
+
+def form_of(workspace: Workspace) -> str:
+    """The format that files of lessons are written in: "ipynb" or "py"."""
+    return state.load(workspace).format
 
 
 def start(workspace: Workspace, lesson: Lesson, form: str | None = None) -> Path:
@@ -70,7 +78,7 @@ def start(workspace: Workspace, lesson: Lesson, form: str | None = None) -> Path
     Raises:
         WorkspaceError: another format is asked for than that of the file they have worked in.
     """
-    path = write_file(workspace, lesson, form or state.load(workspace).format)
+    path = write_file(workspace, lesson, form or form_of(workspace))
     if form is not None and path.suffix != f".{form}":
         raise WorkspaceError(
             f"you have worked in {path.name}: convert it, with "
@@ -97,7 +105,9 @@ def file_of(workspace: Workspace, lesson: Lesson) -> Path:
 
 
 def remember(workspace: Workspace, result: Result) -> None:
-    """Note which tests passed."""
+    """Note which tests passed, where that can be written."""
+    if not state.is_writable(workspace):
+        return
     with state.edit(workspace) as remembered:
         module = remembered.module(result.lesson.slug)
         module.started = module.started or now()
@@ -179,7 +189,7 @@ def reset(workspace: Workspace, lesson: Lesson) -> list[Path]:
     done = completed.path_of(workspace, lesson.slug)
     if done.exists():
         kept.append(workspace.keep(done, move=True))
-    form = path.suffix.removeprefix(".") if path else state.load(workspace).format
+    form = path.suffix.removeprefix(".") if path else form_of(workspace)
     with state.edit(workspace) as remembered:
         remembered.modules.pop(lesson.slug, None)
     start(workspace, lesson, form)
@@ -197,12 +207,25 @@ def current(workspace: Workspace, lesson: Lesson) -> Exercise:
 
 
 def next_hint(workspace: Workspace, lesson: Lesson, exercise: Exercise) -> int:
-    """The number of the hint to show now; one more than there are when all were shown."""
+    """The number of the hint to show now; one more than there are when all were shown, or when the
+    folder is read-only, where nobody knows which were."""
+    if not state.is_writable(workspace):
+        return len(exercise.hints) + 1
     with state.edit(workspace) as remembered:
         hints = remembered.module(lesson.slug).hints
         number = min(hints.get(exercise.id, 0), len(exercise.hints)) + 1
         hints[exercise.id] = min(number, len(exercise.hints))
     return number
+
+
+def next_lesson(workspace: Workspace) -> Lesson | None:
+    """The first module that is begun and not completed; without one the first to begin; None if
+    all are completed."""
+    done = {c.slug for c in completed.load(workspace)}
+    begun = state.load(workspace).modules
+    left = [lesson for lesson in course.lessons() if lesson.slug not in done]
+    started = [x for x in left if x.slug in begun and begun[x.slug].started]
+    return next(iter([*started, *left]), None)
 
 
 def pairs(
@@ -223,4 +246,4 @@ def pairs(
         )
     refresh(workspace)
     mine, ours = Package(workspace.root), package.reference()
-    return [(str(t), mine.find(t).text(), ours.find(t).text()) for t in wanted]
+    return [(str(t), *(p.find(t).without_docstring() for p in (mine, ours))) for t in wanted]

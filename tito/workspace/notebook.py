@@ -66,15 +66,7 @@ def read(path: Path) -> list[FileCell]:
     Raises:
         WorkspaceError: it is gone, or no notebook, or two cells have the same id.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise WorkspaceError(f"{path.name} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise WorkspaceError(
-            f"{path.name} is no text in UTF-8 (byte {error.start}): save it so again"
-        ) from None
-    raw = _from_notebook(path, text) if path.suffix == ".ipynb" else _from_python(path, text)
+    raw = [_cell(cell) for cell in read_json(path)["cells"]]
     cells = [FileCell(kind, source, id, n) for n, (kind, source, id) in enumerate(raw, 1)]
     seen: dict[str, int] = {}
     for cell in cells:
@@ -87,10 +79,29 @@ def read(path: Path) -> list[FileCell]:
     return cells
 
 
-def _from_notebook(path: Path, text: str) -> list[tuple[str, str, str]]:
+def read_json(path: Path) -> dict[str, Any]:
+    """A student's file as a notebook in nbformat's JSON, whose cells are cells.
+
+    Raises:
+        WorkspaceError: it is gone, or no notebook.
+    """
     try:
-        cells = json.loads(text)["cells"]
-        return [_cell(cell) for cell in cells]
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise WorkspaceError(f"{path.name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise WorkspaceError(
+            f"{path.name} is no text in UTF-8 (byte {error.start}): save it so again"
+        ) from None
+    return _from_notebook(path, text) if path.suffix == ".ipynb" else _from_python(path, text)
+
+
+def _from_notebook(path: Path, text: str) -> dict[str, Any]:
+    try:
+        notebook: dict[str, Any] = json.loads(text)
+        for cell in notebook["cells"]:
+            _cell(cell)
+        return notebook
     except json.JSONDecodeError as error:
         problem = f"it is not JSON (line {error.lineno}: {error.msg})"
     except (KeyError, TypeError, AttributeError):
@@ -101,11 +112,15 @@ def _from_notebook(path: Path, text: str) -> list[tuple[str, str, str]]:
     )
 
 
-def _from_python(path: Path, text: str) -> list[tuple[str, str, str]]:
+def _from_python(path: Path, text: str) -> dict[str, Any]:
     jupytext = _jupytext()
     try:
-        cells = jupytext.reads(text, fmt="py:percent").cells
-        return [_cell(cell) for cell in cells]
+        notebook: dict[str, Any] = json.loads(
+            jupytext.writes(jupytext.reads(text, fmt="py:percent"), fmt="ipynb")
+        )
+        for cell in notebook["cells"]:
+            _cell(cell)
+        return notebook
     except Exception as error:  # of jupytext or a YAML parser: a broken file must not break tito
         raise WorkspaceError(
             f"{path.name} cannot be read as cells: {error}. Each begins with a line `# %%`; start "

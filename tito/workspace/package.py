@@ -24,7 +24,7 @@ from tito.workspace.completed import Piece
 from tito.workspace.folder import MARK, Workspace
 from tito.workspace.lines import code_lines
 from tito.workspace.notebook import digest
-from tito.workspace.state import write
+from tito.workspace.state import is_writable, write
 
 NAME = "tinytorch"
 Problem = tuple[Piece, str]
@@ -107,7 +107,8 @@ def spliced(pieces: Sequence[Piece], workspace: Workspace) -> tuple[dict[str, st
         if kept["key"] == key:
             return kept["texts"], [(pieces[i], text) for i, text in kept["problems"]]
     texts, wrong = _splice_all(pieces)
-    write(cache, json.dumps({"key": key, "texts": texts, "problems": wrong}))
+    if is_writable(workspace):
+        write(cache, json.dumps({"key": key, "texts": texts, "problems": wrong}))
     return texts, [(pieces[i], text) for i, text in wrong]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from tito.workspace import completed, course, package, state
 from tito.workspace.folder import Workspace
 from tito.workspace.lines import all_lines
+from tito.workspace.update import is_older
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class ModuleProgress:
         points, of_points: of the last run of the tests, and of the lesson.
         definitions, of_definitions: the student's in the package, and those of its exercises.
         lines: of code of the student's.
+        older: the file lacks what the lesson says today.
     """
 
     number: int
@@ -30,6 +32,7 @@ class ModuleProgress:
     definitions: int
     of_definitions: int
     lines: int
+    older: bool
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ def progress(workspace: Workspace) -> Progress:
                 lesson.number, lesson.slug, lesson.title, status,
                 max(known.points, done[lesson.slug].points if mine else 0), lesson.points,
                 len(mine), len(ours), sum(counts.get(d, 0) for d in mine),
+                is_older(workspace, lesson),
             )
         )  # fmt: skip
     return Progress(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -28,6 +29,8 @@ class ModuleState:
     Attributes:
         started: when, in ISO 8601; "" if never.
         written: SHA-256 of its file as tito wrote it; another one now means that it was edited.
+        lesson: digest of the lesson's cells that the file has, around what is the student's.
+        sources: digest of what those cells were made of.
         hints: how many were shown, by exercise.
         passed: ids of the test cells that the last run passed.
         points: of the last run.
@@ -35,6 +38,8 @@ class ModuleState:
 
     started: str = ""
     written: str = ""
+    lesson: str = ""
+    sources: str = ""
     hints: dict[str, int] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
     points: int = 0
@@ -65,6 +70,11 @@ def load(workspace: Workspace) -> State:
     except (ValueError, TypeError, KeyError, AttributeError):
         workspace.keep(workspace.state, move=True)
         return State()
+
+
+def is_writable(workspace: Workspace) -> bool:
+    """Whether tito can remember something here: a folder may be read-only, or someone else's."""
+    return os.access(workspace.state.parent, os.W_OK)
 
 
 @contextmanager

@@ -44,10 +44,14 @@ def test_the_metadata_of_cells(repository: Repository) -> None:
     test = made["area-values"].metadata
     assert (test.nbgrader.grade, test.nbgrader.locked, test.nbgrader.points) == (True, True, 2)
     assert test.tinytorch == {
-        "for": "area", "checks": "products", "why": "layers need them",
+        "mark": test.tinytorch.mark, "for": "area", "checks": "products",
+        "why": "layers need them",
     }  # fmt: skip
     assert made["area-given"].metadata.nbgrader.locked
-    assert made["code-4"].metadata == {} and made["text-2"].metadata == {}
+    for cell in (made["code-4"], made["text-2"]):
+        mark = cell.metadata.tinytorch.mark
+        kind = "code" if cell.cell_type == "code" else "markdown"
+        assert cell.metadata == {"tinytorch": {"mark": mark, "id": f"{kind}-{mark}"}}
 
 
 def test_the_student_version_is_what_nbgrader_makes_of_the_instructor_s(
