@@ -55,6 +55,7 @@ BUDGETS = {
     "tinytorch/onnx": 1_800,
     "tinytorch/fx": 11_520,
     "tito": 10_900,
+    "tito/ladder": 720,
     "tito/compete": 1_340,
 }
 
