@@ -175,7 +175,13 @@ def _shape_of(x: Tensor, channels: bool) -> tuple[tuple[int, ...], tuple[int, ..
 
 
 def _standardized(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
-    """(x - mean) / sqrt(var + eps), and 1 / sqrt(var + eps)."""
+    """(x - mean) / sqrt(var + eps), and 1 / sqrt(var + eps), over some dimensions.
+
+    The variance is the mean of (x - mean)^2.
+
+    Returns:
+        As x; and with sizes of 1 in the dimensions averaged over.
+    """
     centred = x - x.mean(dims, keepdim=True)
     scale = ((centred * centred).mean(dims, keepdim=True) + eps).rsqrt()
     return centred * scale, scale

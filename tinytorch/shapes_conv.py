@@ -10,7 +10,17 @@ Pair = tuple[int, int]
 
 
 def window_positions(extent: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
-    """How many places a window takes along one dimension; at most 0 if it does not fit.
+    """How many positions a window has along one dimension; at most 0 if it does not fit.
+
+    Args:
+        extent: of the image.
+        kernel: elements of the window.
+        stride: from a window to the next.
+        padding: border on each side.
+        dilation: from an element of the window to the next.
+
+    >>> window_positions(7, 3, stride=2, padding=0, dilation=1)
+    3
 
     Source: V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016,
     relationship 15 (with dilation).
@@ -19,6 +29,17 @@ def window_positions(extent: int, kernel: int, stride: int, padding: int, dilati
 
 
 def _spatial(name: str, extents: Shape, kernel: Shape, params: Params) -> Pair:
+    """Height and width of the result of windows that walk over images.
+
+    Args:
+        name: of the op, for the message.
+        extents: (height, width) of the images.
+        kernel: (height, width) of a window.
+        params: pairs "stride" and "padding", and "dilation" if the op has one (else 1).
+
+    Raises:
+        ShapeError: a window does not fit even once; the message has name, window and extents.
+    """
     dilation = params.get("dilation", (1, 1))
     sizes = []
     for i in range(2):

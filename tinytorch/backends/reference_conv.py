@@ -22,7 +22,19 @@ def pad2d(x: Array, padding: Pair, value: float = 0) -> Array:
 
 
 def windows2d(x: Array, kernel: Pair, stride: Pair, dilation: Pair) -> Array:
-    """Every window of `x` (n, c, h, w), as a view (n, c, oh, ow, kh, kw); copies nothing."""
+    """Every window of `x`, as a view: overlapping windows share their elements in memory.
+
+    windows2d(x, ...)[n, c, i, j, k, l] = x[n, c, i * stride + k * dilation, j * ... + l * ...]
+
+    Args:
+        x: (n, c, h, w), with its border already there.
+        kernel: size of a window.
+        stride: from a window to the next.
+        dilation: from an element of a window to the next.
+
+    Returns:
+        (n, c, oh, ow, kh, kw). It can be written to if `x` can.
+    """
     n, c, h, w = x.shape
     oh = window_positions(h, kernel[0], stride[0], 0, dilation[0])
     ow = window_positions(w, kernel[1], stride[1], 0, dilation[1])
@@ -31,8 +43,29 @@ def windows2d(x: Array, kernel: Pair, stride: Pair, dilation: Pair) -> Array:
         x,
         (n, c, oh, ow, *kernel),
         (sn, sc, sh * stride[0], sw * stride[1], sh * dilation[0], sw * dilation[1]),
-        writeable=x.flags.writeable,
     )
+
+
+def fold2d(windows: Array, size: Pair, stride: Pair, dilation: Pair) -> Array:
+    """The adjoint of `windows2d`: every element of every window is added to where it came from.
+
+    Args:
+        windows: (..., oh, ow, kh, kw)
+        size: (h, w) of the images.
+        stride, dilation: as for `windows2d`.
+
+    Returns:
+        (..., h, w); an element that no window saw is 0.
+    """
+    oh, ow, kh, kw = windows.shape[-4:]
+    out = np.zeros((*windows.shape[:-4], *size), windows.dtype)
+    for i in range(kh):
+        for j in range(kw):
+            top, left = i * dilation[0], j * dilation[1]
+            rows = slice(top, top + (oh - 1) * stride[0] + 1, stride[0])
+            cols = slice(left, left + (ow - 1) * stride[1] + 1, stride[1])
+            out[..., rows, cols] += windows[..., i, j]
+    return out
 
 
 def _columns(
@@ -130,13 +163,7 @@ def conv2d_input(
     columns = _positions(g, groups) @ w.reshape(groups, o // groups, cg * kh * kw)
     spread = columns.reshape(groups, n, oh, ow, cg, kh, kw).transpose(1, 0, 4, 2, 3, 5, 6)
     h, wd = (s + 2 * p for s, p in zip(input_size, padding, strict=True))
-    out = np.zeros((n, groups, cg, h, wd), g.dtype)
-    for i in range(kh):
-        for j in range(kw):
-            top, left = i * dilation[0], j * dilation[1]
-            rows = slice(top, top + (oh - 1) * stride[0] + 1, stride[0])
-            cols = slice(left, left + (ow - 1) * stride[1] + 1, stride[1])
-            out[..., rows, cols] += spread[..., i, j]
+    out = fold2d(spread, (h, wd), stride, dilation)
     return _unpad(out.reshape(n, groups * cg, h, wd), padding)
 
 
@@ -311,13 +338,7 @@ def avg_pool2d_backward(
     g: Array, *, input_size: Pair, kernel_size: Pair, stride: Pair, padding: Pair
 ) -> Array:
     """Every output element spreads evenly over its window."""
-    oh, ow = g.shape[2:]
-    h, w = (s + 2 * p for s, p in zip(input_size, padding, strict=True))
-    out = np.zeros((*g.shape[:2], h, w), g.dtype)
-    share = g / (kernel_size[0] * kernel_size[1])
-    for i in range(kernel_size[0]):
-        for j in range(kernel_size[1]):
-            rows = slice(i, i + (oh - 1) * stride[0] + 1, stride[0])
-            cols = slice(j, j + (ow - 1) * stride[1] + 1, stride[1])
-            out[:, :, rows, cols] += share
-    return _unpad(out, padding)
+    height, width = (s + 2 * p for s, p in zip(input_size, padding, strict=True))
+    share = (g / (kernel_size[0] * kernel_size[1]))[..., None, None]
+    windows = np.broadcast_to(share, (*g.shape, *kernel_size))
+    return _unpad(fold2d(windows, (height, width), stride, (1, 1)), padding)

@@ -16,6 +16,7 @@ from tinytorch.backends.naive.cost import warn_if_slow
 from tinytorch.backends.naive.lists import to_array
 from tinytorch.backends.reference_conv import pad2d
 from tinytorch.dtypes import Array
+from tinytorch.shapes_conv import window_positions
 
 Pair = tuple[int, int]
 
@@ -37,13 +38,36 @@ def conv2d(
     _warn("conv2d", x, w, n * len(taps))
     filters = _grouped_filters(w, groups)
     biases = (np.zeros(o) if b is None else b).reshape(groups, o // groups).tolist()
-    out = []
-    for image in _grouped_images(padded, groups):
-        for channels, group, bias_group in zip(image, filters, biases, strict=True):
-            windows = [[channels[i] for i in window] for window in taps]
-            for weights, bias in zip(group, bias_group, strict=True):
-                out.append([sum(map(mul, window, weights), bias) for window in windows])
+    out = [
+        _filtered(pixels, group, bias_group, taps)
+        for image in _grouped_images(padded, groups)
+        for pixels, group, bias_group in zip(image, filters, biases, strict=True)
+    ]
     return to_array(out, (n, o, *out_size), x.dtype)
+
+
+def _filtered(
+    pixels: list[Any], filters: list[list[Any]], biases: list[Any], taps: list[list[int]]
+) -> list[list[Any]]:
+    """What each filter gives at each position of one image.
+
+    Args:
+        pixels: the flat padded image.
+        filters: the flat weights of each output channel, in the order of a window's elements.
+        biases: a number for each output channel.
+        taps: for each position, where in `pixels` the window's elements are.
+
+    Returns:
+        For each output channel, for each position: bias + sum of window times weights.
+
+    >>> _filtered([1.0, 2.0, 3.0], [[10.0, 1.0]], [0.5], [[0, 1], [1, 2]])
+    [[12.5, 23.5]]
+    """
+    windows = [[pixels[i] for i in window] for window in taps]
+    return [
+        [sum(map(mul, window, weights), bias) for window in windows]
+        for weights, bias in zip(filters, biases, strict=True)
+    ]
 
 
 def conv2d_input(
@@ -107,19 +131,31 @@ def conv2d_weight(
 def _taps(
     size: tuple[int, ...], w_shape: tuple[int, ...], stride: Pair, dilation: Pair
 ) -> tuple[Pair, list[list[int]]]:
-    """Height and width of the output, and for each of its positions where in a flat padded image
-    (channels, height, width) the window's elements stand."""
+    """Where the elements of each window are in a flat image.
+
+    Args:
+        size: (height, width) of the image, with its border.
+        w_shape: (out_channels, channels, kh, kw); the image has as many channels as a window.
+        stride, dilation: of the windows.
+
+    Returns:
+        (oh, ow), and for each of the oh * ow positions, row by row, the places of the window's
+        elements in the flattened image (channels, height, width): by channel, row and column.
+
+    >>> _taps((2, 3), (1, 1, 2, 2), (1, 1), (1, 1))
+    ((1, 2), [[0, 1, 3, 4], [1, 2, 4, 5]])
+    """
     height, width = size
     _, channels, kh, kw = w_shape
-    oh = (height - dilation[0] * (kh - 1) - 1) // stride[0] + 1
-    ow = (width - dilation[1] * (kw - 1) - 1) // stride[1] + 1
+    oh = window_positions(height, kh, stride[0], 0, dilation[0])
+    ow = window_positions(width, kw, stride[1], 0, dilation[1])
     first = [
         (c * height + i * dilation[0]) * width + j * dilation[1]
         for c in range(channels)
         for i in range(kh)
         for j in range(kw)
     ]
-    corners = [(i * width) * stride[0] + j * stride[1] for i in range(oh) for j in range(ow)]
+    corners = [i * stride[0] * width + j * stride[1] for i in range(oh) for j in range(ow)]
     return (oh, ow), [[corner + tap for tap in first] for corner in corners]
 
 

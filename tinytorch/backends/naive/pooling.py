@@ -32,6 +32,12 @@ def _windows(
 
 
 def _inside(extent: int, start: int, kernel: int, dilation: int) -> Window:
+    """The places of a window along one dimension: from `start` on, `kernel` of them, `dilation`
+    apart; without those on the border, which are below 0 or not below `extent`.
+
+    >>> _inside(5, -1, 3, 1), _inside(5, 2, 3, 2)
+    ([0, 1], [2, 4])
+    """
     return [p for p in range(start, start + kernel * dilation, dilation) if 0 <= p < extent]
 
 
@@ -41,8 +47,35 @@ def _planes(x: Array) -> list[list[Any]]:
 
 
 def _winner(plane: list[Any], window: Window) -> int:
-    """Position of the first largest element of a window."""
+    """Position in a flat plane of the first largest element of a window; NaN counts as the largest.
+
+    >>> _winner([5.0, 1.0, 7.0, 7.0], [1, 2, 3])
+    2
+    """
     return window[first_best([plane[i] for i in window], gt)]
+
+
+def _selected(values: list[Any], plane: list[Any], windows: list[Window]) -> list[Any]:
+    """For each window, the element of `values` at the place where `plane` is largest."""
+    return [values[_winner(plane, window)] for window in windows]
+
+
+def _routed(gradients: list[Any], plane: list[Any], windows: list[Window]) -> list[Any]:
+    """The adjoint of `_selected`: each window's gradient is added where `plane` is largest.
+
+    Args:
+        gradients: one for each window.
+
+    Returns:
+        One for each element of the plane; 0 where nothing was added.
+
+    >>> _routed([1.0, 10.0], [0.0, 9.0, 3.0], [[0, 1], [1, 2]])
+    [0.0, 11.0, 0.0]
+    """
+    spread = [0.0] * len(plane)
+    for gradient, window in zip(gradients, windows, strict=True):
+        spread[_winner(plane, window)] += gradient
+    return spread
 
 
 def max_pool2d(x: Array, **params: Any) -> Array:
@@ -54,10 +87,8 @@ def max_pool2d_select(v: Array, x: Array, **params: Any) -> Array:
     """The elements of `v` where `x` has the first largest of each window."""
     size, windows = _windows(x.shape[2:], **params)
     warn_if_slow("max_pool2d", "elements", x[..., 0, 0].size * sum(map(len, windows)), x.shape)
-    out = [
-        [values[_winner(plane, window)] for window in windows]
-        for values, plane in zip(_planes(v), _planes(x), strict=True)
-    ]
+    planes = zip(_planes(v), _planes(x), strict=True)
+    out = [_selected(values, plane, windows) for values, plane in planes]
     return to_array(out, (*x.shape[:2], *size), v.dtype)
 
 
@@ -65,12 +96,8 @@ def max_pool2d_backward(g: Array, x: Array, **params: Any) -> Array:
     """Each gradient is added where `x` has the first largest element of the window."""
     _, windows = _windows(x.shape[2:], **params)
     warn_if_slow("max_pool2d_backward", "elements", g.size * len(windows[0]), x.shape)
-    out = []
-    for gradients, plane in zip(_planes(g), _planes(x), strict=True):
-        spread = [0.0] * len(plane)
-        for gradient, window in zip(gradients, windows, strict=True):
-            spread[_winner(plane, window)] += gradient
-        out.append(spread)
+    planes = zip(_planes(g), _planes(x), strict=True)
+    out = [_routed(gradients, plane, windows) for gradients, plane in planes]
     return to_array(out, x.shape, g.dtype)
 
 

@@ -183,7 +183,15 @@ def _normalize_by(
     bias: Tensor | None,
     eps: float,
 ) -> Tensor:
-    """x * scale + shift: both are vectors, so x is read twice and not four times."""
+    """(x - running_mean) / sqrt(running_var + eps) * weight + bias, as x * scale + shift.
+
+    Scale and shift are vectors (channels,), so x itself is read once or twice and not four times.
+
+    Args:
+        x: (n, channels, ...)
+        running_mean, running_var: (channels,)
+        weight, bias: (channels,), or None for 1 and 0.
+    """
     scale = rsqrt(running_var + eps)
     scale = scale if weight is None else scale * weight
     shift = -running_mean * scale
@@ -194,7 +202,17 @@ def _normalize_by(
 def _update_running(
     x: Tensor, running_mean: Tensor, running_var: Tensor, momentum: float | Tensor
 ) -> None:
-    """Move the running statistics towards those of the batch; the variance without its bias."""
+    """Move the running statistics towards those of the batch, in place and unrecorded:
+
+        running = (1 - momentum) * running + momentum * of the batch
+
+    Args:
+        x: (n, channels, ...), with `count` values for each channel: in all other dimensions.
+        running_mean: (channels,)
+        running_var: (channels,); the batch's variance without its bias, that is with a sum divided
+            by count - 1.
+        momentum: from 0 (stay) to 1 (become those of the batch).
+    """
     dims = tuple(i for i in range(x.ndim) if i != 1)
     count = math.prod(x.shape[i] for i in dims)
     with no_grad():
