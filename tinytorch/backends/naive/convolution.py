@@ -85,19 +85,40 @@ def conv2d_input(
     height, width = (s + 2 * p for s, p in zip(input_size, padding, strict=True))
     _, taps = _taps((height, width), w.shape, stride, dilation)
     _warn("conv2d_input", g, w, n * len(taps))
-    # for each group and window element, its weights in all output channels
-    elements = [list(zip(*filters, strict=True)) for filters in _grouped_filters(w, groups)]
-    out = []
-    for image in _grouped_positions(g, groups):
-        for positions, group in zip(image, elements, strict=True):
-            spread = [0.0] * (w.shape[1] * height * width)
-            for gradients, window in zip(positions, taps, strict=True):
-                for i, weights in zip(window, group, strict=True):
-                    spread[i] += sum(map(mul, gradients, weights))
-            out.append(spread)
+    filters = _grouped_filters(w, groups)
+    out = [
+        _pixel_gradient(gradients, group, taps, w.shape[1] * height * width)
+        for image in _grouped_positions(g, groups)
+        for gradients, group in zip(image, filters, strict=True)
+    ]
     padded = to_array(out, (n, channels, height, width), g.dtype)
     inside = padded[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
     return np.ascontiguousarray(inside)
+
+
+def _pixel_gradient(
+    gradients: list[Any], filters: list[list[Any]], taps: list[list[int]], count: int
+) -> list[Any]:
+    """The gradient of `_filtered` for its pixels: each output spreads over its window.
+
+    Args:
+        gradients: for each position, a number for each output channel.
+        filters, taps: as for `_filtered`.
+        count: how many pixels the image has.
+
+    Returns:
+        For each pixel, the sum over all windows that see it, and over the output channels, of
+        gradient times weight; 0 where no window is.
+
+    >>> _pixel_gradient([[1.0], [100.0]], [[2.0, 3.0]], [[0, 1], [1, 2]], 4)
+    [2.0, 203.0, 300.0, 0.0]
+    """
+    elements = list(zip(*filters, strict=True))  # the weights of each window element
+    spread = [0.0] * count
+    for channels, window in zip(gradients, taps, strict=True):
+        for i, weights in zip(window, elements, strict=True):
+            spread[i] += sum(map(mul, channels, weights))
+    return spread
 
 
 def conv2d_weight(
@@ -119,13 +140,31 @@ def conv2d_weight(
     gradients = list(_grouped_positions(g, groups))
     out = []
     for k in range(groups):
-        # each list runs over the positions of all images
-        met = [[image[k][window[i]] for image in images for window in taps]
-               for i in range(len(taps[0]))]  # fmt: skip
         arrived = zip(*(position for image in gradients for position in image[k]), strict=True)
         channels = list(arrived) or [()] * (shape[0] // groups)
-        out.append([[sum(map(mul, channel, values)) for values in met] for channel in channels])
+        out.append(_filter_gradient(channels, [image[k] for image in images], taps))
     return to_array(out, shape, x.dtype)
+
+
+def _filter_gradient(
+    gradients: list[Any], images: list[list[Any]], taps: list[list[int]]
+) -> list[list[Any]]:
+    """The gradient of `_filtered` for its filters, over several images.
+
+    Args:
+        gradients: for each output channel, a number for each position, image after image.
+        images: their pixels, as for `_filtered`.
+        taps: as for `_filtered`.
+
+    Returns:
+        For each output channel, for each window element: the sum over all positions of gradient
+        times the pixel that the element met there.
+
+    >>> _filter_gradient([[1.0, 10.0]], [[2.0, 3.0, 4.0]], [[0, 1], [1, 2]])
+    [[32.0, 43.0]]
+    """
+    met = [[pixels[window[i]] for pixels in images for window in taps] for i in range(len(taps[0]))]
+    return [[sum(map(mul, channel, values)) for values in met] for channel in gradients]
 
 
 def _taps(
