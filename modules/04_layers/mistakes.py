@@ -1,6 +1,6 @@
-"""Wrong solutions that a student would plausibly write, and the points they lose."""
+"""Wrong solutions that students write, with the points that they lose, and other right ones."""
 
-from tito.lessons.mistake import Mistake
+from tito.lessons.mistake import Alternative, Equivalent, Mistake
 
 LINEAR = """
 class Linear(Module):
@@ -58,7 +58,7 @@ def fan_in_and_fan_out(shape):
         raise ShapeError(f"fans need two dimensions, not {shape}")
     return shape[1], shape[0]
 """,
-        loses={"fans": 2},
+        loses={"fans": 2, "xavier-arguments": 1},
     ),
     Mistake(
         exercise="first-weights",
@@ -90,7 +90,7 @@ def xavier_uniform_(tensor, gain=1.0, generator=None):
     bound = gain * math.sqrt(2 / sum(fan_in_and_fan_out(tensor.shape)))
     return uniform_(tensor, -bound, bound, generator)
 """,
-        loses={"xavier": 2},
+        loses={"xavier": 2, "xavier-arguments": 1},
     ),
     Mistake(
         exercise="linear-map",
@@ -295,5 +295,256 @@ def drop(x, shape, p, training, generator):
     return x * (keep.to(x.dtype) * (1 / (1 - p)))
 """,
         loses={"dropout-arguments": 1},
+    ),
+    Mistake(
+        exercise="first-weights",
+        name="knows matrices only",
+        source="""
+def xavier_uniform_(tensor, gain=1.0, generator=None):
+    bound = gain * math.sqrt(6 / (tensor.shape[0] + tensor.shape[1]))
+    return uniform_(tensor, -bound, bound, generator)
+""",
+        loses={"xavier-arguments": 1},
+    ),
+    Mistake(
+        exercise="linear-layer",
+        name="leaves the bias at zero",
+        source=changed(
+            LINEAR,
+            "init.reset_weight_and_bias(self.weight, self.bias)",
+            "init.reset_weight_and_bias(self.weight, None)",
+        ),
+        loses={"linear-layer-parameters": 3},
+    ),
+    Mistake(
+        exercise="module-tree",
+        name="stops at the first module that it has given already",
+        source="""
+class Module(tinytorch.nn.Module):
+    def named_modules(self, prefix="", remove_duplicate=True):
+        seen = set()
+        stack = [(prefix, self, ())]
+        while stack:
+            name, module, above = stack.pop()
+            if remove_duplicate and id(module) in seen:
+                return
+            if id(module) in above:
+                raise ValueError(f"module {name!r} contains itself")
+            seen.add(id(module))
+            yield name, module
+            dot, path = f"{name}." if name else "", (*above, id(module))
+            stack += [(dot + n, m, path) for n, m in module.own_modules()][::-1]
+""",
+        loses={"module-tree-shared": 2},
+    ),
+    Mistake(
+        exercise="in-a-row",
+        name="flattens to the end, whatever end_dim says",
+        source="""
+class Flatten(tinytorch.nn.Flatten):
+    def forward(self, x):
+        return flatten(x, self.start_dim)
+""",
+        loses={"in-a-row-values": 2},
+    ),
+    Mistake(
+        exercise="dropout",
+        name="answers in float32",
+        source="""
+def drop(x, shape, p, training, generator):
+    check_probability(p)
+    if not training or p == 0:
+        return x
+    if p == 1:
+        return x * 0.0
+    keep = rand(shape, generator=generator) >= p
+    return x.to("float32") * (keep.to("float32") * (1 / (1 - p)))
+""",
+        loses={"dropout-arguments": 1},
+    ),
+]
+
+ALTERNATIVES = [
+    Alternative(
+        exercise="first-weights",
+        name="multiplies in a loop, and asks for each mode",
+        source="""
+def fan_in_and_fan_out(shape):
+    try:
+        out, into, *window = shape
+    except ValueError:
+        raise ShapeError(f"{shape} is the shape of no weight") from None
+    for size in window:
+        out, into = out * size, into * size
+    return into, out
+
+
+def kaiming_std(shape, a, mode, nonlinearity):
+    into, out = fan_in_and_fan_out(shape)
+    if mode == "fan_in":
+        fan = into
+    elif mode == "fan_out":
+        fan = out
+    else:
+        raise ValueError(f"fan_in and fan_out are possible; {mode} was asked for")
+    return calculate_gain(nonlinearity, a) * (fan or 1) ** -0.5
+
+
+def xavier_uniform_(tensor, gain=1.0, generator=None):
+    into, out = fan_in_and_fan_out(tensor.shape)
+    edge = gain * (6.0 / (into + out)) ** 0.5
+    uniform_(tensor, -edge, edge, generator=generator)
+    return tensor
+""",
+    ),
+    Alternative(
+        exercise="linear-map",
+        name="with operators, on rows made by reshape",
+        source="""
+def linear(x, w, b=None):
+    columns = w.shape[1]
+    count = 1
+    for size in x.shape[:-1]:
+        count *= size
+    y = x.reshape(count, columns) @ w.mT
+    y = y.reshape(x.shape[:-1] + (w.shape[0],))
+    return y if b is None else y + b
+""",
+    ),
+    Alternative(
+        exercise="linear-layer",
+        name="makes the parameters first, and draws them itself",
+        source="""
+class Linear(Module):
+    def __init__(self, in_features, out_features, bias=True, device=None, dtype=None):
+        kind = parameter_dtype(device, dtype)
+        super().__init__()
+        self.bias = None
+        self.weight = Parameter(zeros((out_features, in_features), dtype=kind))
+        if bias:
+            self.bias = Parameter(zeros((out_features,), dtype=kind))
+        self.in_features, self.out_features = in_features, out_features
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        bound = 1 / max(self.in_features, 1) ** 0.5
+        for parameter in (self.weight, self.bias):
+            if parameter is not None:
+                init.uniform_(parameter, -bound, bound)
+
+    def forward(self, x):
+        inputs = [x, self.weight] + ([] if self.bias is None else [self.bias])
+        return apply(ops.linear, *inputs)
+
+    def extra_repr(self):
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, "
+            f"bias={self.bias is not None}"
+        )
+""",
+    ),
+    Alternative(
+        exercise="module-tree",
+        name="by a recursion",
+        source="""
+class Module(tinytorch.nn.Module):
+    def named_modules(self, prefix="", remove_duplicate=True):
+        given = set()
+
+        def walk(name, module, parents):
+            if remove_duplicate and module in given:
+                return
+            if any(module is parent for parent in parents):
+                raise ValueError(f"{name} would go on for ever")
+            given.add(module)
+            yield name, module
+            for own, child in module.own_modules():
+                full = own if name == "" else name + "." + own
+                yield from walk(full, child, [*parents, module])
+
+        return walk(prefix, self, [])
+
+    def train(self, mode=True):
+        for _, module in self.named_modules():
+            setattr(module, "training", mode)
+        return self
+""",
+    ),
+    Alternative(
+        exercise="in-a-row",
+        name="by reduce, and by a reshape",
+        source="""
+class Sequential(tinytorch.nn.Sequential):
+    def forward(self, x):
+        layers = list(self)
+        while layers:
+            x = layers.pop(0)(x)
+        return x
+
+
+class Flatten(tinytorch.nn.Flatten):
+    def forward(self, x):
+        start = self.start_dim if self.start_dim >= 0 else x.ndim + self.start_dim
+        end = self.end_dim if self.end_dim >= 0 else x.ndim + self.end_dim
+        return flatten(x, start_dim=start, end_dim=end)
+""",
+    ),
+    Alternative(
+        exercise="dropout",
+        name="divides by what is kept, and drops by where",
+        source="""
+def drop(x, shape, p, training, generator):
+    check_probability(p)
+    if not training:
+        return x
+    kept = 1.0 - p
+    if kept == 0.0:
+        return x - x
+    if kept == 1.0:
+        return x
+    numbers = rand(shape, dtype=x.dtype, generator=generator)
+    mask = (numbers < kept).to(x.dtype)
+    return x * mask / kept
+""",
+    ),
+]
+
+# Changes of the reference that are right too, and why.
+MIRRORED = "the mirror image is uniform over the same interval"
+SAME_SHAPE = "a short cut: two dimensions come back as they are"
+NOTHING_KEPT = "a Module keeps nothing of its own: attributes are found by their type"
+REFUSALS = "zeros takes None and names as well; what is refused is not stated"
+MEASURE_ZERO = "a draw is p itself once in 2^24 times"
+ROUNDED = "the same draws with fewer bits: the same mask but once in 2^24 times"
+EQUIVALENT = [
+    Equivalent(
+        "first-weights",
+        "xavier_uniform_: uniform_(tensor, -bound, bound, generator) -> uniform_(tensor, bound, "
+        "-bound, generator)",
+        MIRRORED,
+    ),
+    Equivalent(
+        "linear-map",
+        "linear: out if x.ndim == 2 else out.reshape((*x.shape[:-1], w.shape[0])) -> "
+        "out.reshape((*x.shape[:-1], w.shape[0]))",
+        SAME_SHAPE,
+    ),
+    Equivalent("linear-layer", "Linear.__init__: super().__init__() -> nothing", NOTHING_KEPT),
+    Equivalent("linear-layer", "Linear.__init__: super().__init__() -> super()", NOTHING_KEPT),
+    Equivalent(
+        "linear-layer",
+        "Linear.__init__: dtype = parameter_dtype(device, dtype) -> nothing",
+        REFUSALS,
+    ),
+    Equivalent(
+        "dropout",
+        "drop: rand(shape, dtype=x.dtype, generator=generator) >= p -> rand(shape, "
+        "dtype=x.dtype, generator=generator) > p",
+        MEASURE_ZERO,
+    ),
+    Equivalent(
+        "dropout",
+        "drop: rand(shape, dtype=x.dtype, generator=generator) -> rand(shape, generator=generator)",
+        ROUNDED,
     ),
 ]

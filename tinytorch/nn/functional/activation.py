@@ -100,7 +100,9 @@ def elu(
     x: Tensor,
     alpha: float = 1.0,
 ) -> Tensor:
-    """x where x > 0, alpha * (exp(x) - 1) elsewhere, exact near 0 and finite for a large x.
+    """x where x > 0, alpha * (exp(x) - 1) elsewhere; exact near 0.
+
+    For a large x the result is finite, and so is its gradient.
 
     Args:
         x: of any shape, and so the result.
@@ -185,7 +187,8 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     Args:
         x: of any shape, and so the result.
         beta: not 0.
-        threshold: above it the two agree, and exp is not computed, as it would overflow.
+        threshold: above it the two agree, and exp is not computed, as it would overflow, in the
+            result or in its gradient.
 
     Source: C. Dugas et al., "Incorporating second-order functional knowledge for better option
     pricing", 2000.
