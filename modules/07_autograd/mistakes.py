@@ -1,6 +1,6 @@
-"""Wrong solutions that a student would plausibly write, and the points they lose."""
+"""Wrong solutions that students write, with the points that they lose, and other right ones."""
 
-from tito.lessons.mistake import Mistake
+from tito.lessons.mistake import Alternative, Equivalent, Mistake
 
 MISTAKES = [
     Mistake(
@@ -68,7 +68,11 @@ def sum_to(x, shape):
         return x
     return sum(x, tuple(range(x.ndim - len(shape))))
 """,
-        loses={"summed-to-shapes": 2, "products-of-batches": 2},
+        loses={
+            "summed-to-shapes": 2,
+            "products-of-batches": 2,
+            "a-step-undoes-broadcasting": 2,
+        },
     ),
     Mistake(
         exercise="sums-of-what-was-repeated",
@@ -315,5 +319,314 @@ def _central_difference(function, inputs, checked, directions, weight, eps):
     return (along(eps) - along(-eps)) / (2 * eps)
 """,
         loses={"slopes-with-weights": 2},
+    ),
+    Mistake(
+        exercise="one-step-back",
+        name="calls a vjp that is None",
+        source="""
+def _step(record, g, pending, relevant):
+    op = record.op
+    output = _output_of(record) if op.saves_output else None
+    for i, edge in enumerate(record.edges):
+        if edge is None or (relevant is not None and edge not in relevant):
+            continue
+        vjp = op.vjps[i if len(op.vjps) > i else -1]
+        gradient = vjp(g, record, output, i)
+        if gradient is None:
+            continue
+        if op.kind == "elementwise":
+            gradient = sum_to(gradient, record.metas[i].shape)
+        before = pending.get(edge)
+        pending[edge] = gradient if before is None else before + gradient
+""",
+        loses={"a-step-is-sparing": 2},
+    ),
+    Mistake(
+        exercise="one-step-back",
+        name="keeps None as a gradient",
+        source="""
+def _step(record, g, pending, relevant):
+    op = record.op
+    output = _output_of(record) if op.saves_output else None
+    for i, edge in enumerate(record.edges):
+        if edge is None or (relevant is not None and edge not in relevant):
+            continue
+        vjp = op.vjps[i if len(op.vjps) > i else -1]
+        gradient = None if vjp is None else vjp(g, record, output, i)
+        if gradient is not None and op.kind == "elementwise":
+            gradient = sum_to(gradient, record.metas[i].shape)
+        pending[edge] = pending[edge] + gradient if edge in pending else gradient
+""",
+        loses={"a-step-is-sparing": 2},
+    ),
+    Mistake(
+        exercise="one-step-back",
+        name="sums only where the number of dimensions differs",
+        source="""
+def _step(record, g, pending, relevant):
+    op = record.op
+    output = _output_of(record) if op.saves_output else None
+    for i, edge in enumerate(record.edges):
+        if edge is None or (relevant is not None and edge not in relevant):
+            continue
+        vjp = op.vjps[i if len(op.vjps) > i else -1]
+        gradient = None if vjp is None else vjp(g, record, output, i)
+        if gradient is None:
+            continue
+        if op.kind == "elementwise" and gradient.ndim != record.metas[i].ndim:
+            gradient = sum_to(gradient, record.metas[i].shape)
+        before = pending.get(edge)
+        pending[edge] = gradient if before is None else before + gradient
+""",
+        loses={"a-step-undoes-broadcasting": 2},
+    ),
+    Mistake(
+        exercise="central-difference",
+        name="keeps the history of what it moves",
+        source="""
+def _central_difference(function, inputs, checked, directions, weight, eps):
+    def along(step):
+        moved = list(inputs)
+        for i, v in zip(checked, directions):
+            moved[i] = (inputs[i] + v * step).requires_grad_()
+        return (function(*moved) * weight).detach()
+
+    with grad_mode(True):
+        return ((along(eps) - along(-eps)) / (2 * eps)).sum().item()
+""",
+        loses={"slopes-with-weights": 2},
+    ),
+]
+
+ALTERNATIVES = [
+    Alternative(
+        exercise="lines-that-read-inputs",
+        name="by the result, and with the factors on other sides",
+        source="""
+gradient("sub", a=lambda g: g * 1.0, b=lambda g: g * -1.0)
+gradient("mul", a=lambda g, b: b * g, b=lambda g, a: a * g)
+gradient("div", a=lambda g, b: g * (1.0 / b), b=lambda g, out, b: (g * out) / (-b))
+""",
+    ),
+    Alternative(
+        exercise="lines-that-read-the-result",
+        name="multiplied out",
+        source="""
+gradient("exp", a=lambda g, out: out * g)
+gradient("sqrt", a=lambda g, out: 0.5 * (g / out))
+gradient("tanh", a=lambda g, out: g - g * out * out)
+gradient("sigmoid", a=lambda g, out: g * out - g * out * out)
+""",
+    ),
+    Alternative(
+        exercise="sums-of-what-was-repeated",
+        name="one dimension at a time",
+        source="""
+def sum_to(x, shape):
+    if tuple(x.shape) == tuple(shape):
+        return x
+    while x.ndim > len(shape):
+        x = sum(x, 0)
+    for d, size in enumerate(shape):
+        if size != x.shape[d]:
+            x = sum(x, d, keepdim=True)
+    return x
+
+
+gradient(
+    "matmul",
+    a=lambda g, b, a_shape: sum_to(g @ movement.transpose(b, -2, -1), a_shape),
+    b=lambda g, a, b_shape: sum_to(movement.transpose(a, -2, -1) @ g, b_shape),
+)
+""",
+    ),
+    Alternative(
+        exercise="reductions-backwards",
+        name="puts sizes of 1 in, and counts the winners",
+        source="""
+def _unreduce(g, dims, keepdim, ndim):
+    if keepdim:
+        return g
+    sizes = list(g.shape)
+    for d in sorted(dims):
+        sizes.insert(d, 1)
+    return in_shape(g, tuple(sizes))
+
+
+def _sum(g, a_shape, dims, keepdim):
+    column = _unreduce(g, dims, keepdim, len(a_shape))
+    return column if column.shape == a_shape else expand(column, a_shape)
+
+
+def _extremum(g, a, out, dims, keepdim):
+    top, back = (_unreduce(t, dims, keepdim, a.ndim) for t in (out, g))
+    winners = (a == top).to(g.dtype) + (a != a).to(g.dtype)
+    count = apply(ops.sum, winners, dims=dims, keepdim=True)
+    return winners * (back / count)
+""",
+    ),
+    Alternative(
+        exercise="inputs-first",
+        name="keeps an iterator over the edges of each record on its way down",
+        source="""
+def _topological_order(roots):
+    order, met = [], set()
+
+    def edges_of(source):
+        return iter(source.edges if isinstance(source, Record) else ())
+
+    for root in roots:
+        if root in met:
+            continue
+        met.add(root)
+        path = [(root, edges_of(root))]
+        while path:
+            source, left = path[-1]
+            edge = next((e for e in left if e is not None and e not in met), None)
+            if edge is None:
+                order.append(source)
+                path.pop()
+            else:
+                met.add(edge)
+                path.append((edge, edges_of(edge)))
+    return order
+""",
+    ),
+    Alternative(
+        exercise="one-step-back",
+        name="computes all gradients first, then adds them",
+        source="""
+def _step(record, g, pending, relevant):
+    rules = record.op.vjps
+    result = None
+    if record.op.saves_output:
+        result = _output_of(record)
+    found = []
+    for i in range(len(record.edges)):
+        source = record.edges[i]
+        wanted = source is not None and (relevant is None or source in relevant)
+        rule = rules[min(i, len(rules) - 1)]
+        if wanted and rule is not None:
+            found.append((i, source, rule(g, record, result, i)))
+    for i, source, part in found:
+        if part is not None:
+            if record.op.kind == "elementwise":
+                part = sum_to(part, record.metas[i].shape)
+            pending[source] = pending[source] + part if source in pending else part
+""",
+    ),
+    Alternative(
+        exercise="recording-on-and-off",
+        name="with an index in place of pop and append",
+        source="""
+class set_grad_enabled(tinytorch.set_grad_enabled):
+    def __enter__(self):
+        self._open += [grad_mode(self.mode)]
+        self._open[-1].__enter__()
+
+    def __exit__(self, kind, error, trace):
+        newest = self._open[-1]
+        del self._open[-1]
+        newest.__exit__(kind, error, trace)
+""",
+    ),
+    Alternative(
+        exercise="central-difference",
+        name="sums the two values, with a dictionary of what is moved",
+        source="""
+def _central_difference(function, inputs, checked, directions, weight, eps):
+    total = 0.0
+    for sign in (1.0, -1.0):
+        placed = {
+            i: (inputs[i].detach() + direction * (sign * eps)).requires_grad_(True)
+            for i, direction in zip(checked, directions)
+        }
+        with grad_mode(True):
+            result = function(*[placed.get(i, given) for i, given in enumerate(inputs)])
+        total += sign * (result.detach() * weight.detach()).sum().item()
+    return total / (2.0 * eps)
+""",
+    ),
+]
+
+# Changes of the reference that are right too, and why.
+SUM_OF_ONE = "the sum over a size of 1 changes nothing"
+RESHAPED = "the reshape below gives the shape in either case"
+AS_IT_IS = "a short cut: the same shape comes out"
+ASKED_AGAIN = "it is asked again when the source is taken from the stack"
+ONE_RULE = "an op with fewer rules than inputs has one: the last is the first"
+SHAPE_THERE = (
+    "sum_to gives what has the shape already as it is, and only elementwise gradients have another"
+)
+AS_TENSORS = "tensors are subtracted and divided as arrays are"
+NO_HISTORY = "a weight that requires a gradient is not promised"
+IS_FLOAT = "NumPy's float64 is a float"
+EQUIVALENT = [
+    Equivalent(
+        "sums-of-what-was-repeated",
+        "sum_to: shape[i - new] == 1 and x.shape[i] != 1 -> shape[i - new] == 1",
+        SUM_OF_ONE,
+    ),
+    Equivalent(
+        "sums-of-what-was-repeated",
+        "sum_to: apply(ops.sum, x, dims=dims, keepdim=False) -> apply(ops.sum, x, dims=dims, "
+        "keepdim=True)",
+        RESHAPED,
+    ),
+    Equivalent("reductions-backwards", "_unreduce: keepdim or not dims -> keepdim", AS_IT_IS),
+    Equivalent(
+        "inputs-first",
+        "_topological_order: edge is not None and edge not in seen -> edge is not None",
+        ASKED_AGAIN,
+    ),
+    Equivalent(
+        "one-step-back",
+        "_step: i if len(vjps) > i else -1 -> i if len(vjps) > i else 0",
+        ONE_RULE,
+    ),
+    Equivalent(
+        "one-step-back",
+        "_step: if op.kind == 'elementwise' and gradient.meta is not record.metas[i]: -> if True:",
+        SHAPE_THERE,
+    ),
+    Equivalent(
+        "one-step-back",
+        "_step: op.kind == 'elementwise' and gradient.meta is not record.metas[i] -> op.kind == "
+        "'elementwise' or gradient.meta is not record.metas[i]",
+        SHAPE_THERE,
+    ),
+    Equivalent(
+        "one-step-back",
+        "_step: op.kind == 'elementwise' and gradient.meta is not record.metas[i] -> "
+        "gradient.meta is not record.metas[i]",
+        SHAPE_THERE,
+    ),
+    Equivalent(
+        "one-step-back",
+        "_step: op.kind == 'elementwise' and gradient.meta is not record.metas[i] -> op.kind == "
+        "'elementwise'",
+        SHAPE_THERE,
+    ),
+    Equivalent(
+        "central-difference",
+        "_central_difference.along: np.asarray((out * weight.detach()).numpy()) -> (out * "
+        "weight.detach()).numpy()",
+        AS_TENSORS,
+    ),
+    Equivalent(
+        "central-difference",
+        "_central_difference.along: (out * weight.detach()).numpy() -> out * weight.detach()",
+        AS_TENSORS,
+    ),
+    Equivalent(
+        "central-difference",
+        "_central_difference.along: weight.detach() -> weight",
+        NO_HISTORY,
+    ),
+    Equivalent(
+        "central-difference",
+        "_central_difference: float(((along(eps) - along(-eps)) / (2 * eps)).sum()) -> "
+        "((along(eps) - along(-eps)) / (2 * eps)).sum()",
+        IS_FLOAT,
     ),
 ]

@@ -183,7 +183,7 @@ def _topological_order(roots: list[Source]) -> list[Source]:
     A loop, not a recursion, so that depth is no limit: a chain of 100,000 ops works.
 
     Args:
-        roots: the sources to begin with. A `Record` has `edges`: the sources of its inputs, and
+        roots: the sources to begin with; the list stays as it is. A `Record` has `edges`: the sources of its inputs, and
             None for an input that needs no gradient. Any other source is a leaf, without edges.
 
     Returns:

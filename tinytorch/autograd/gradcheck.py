@@ -121,7 +121,8 @@ def _central_difference(
         inputs: all of them; only those in `checked` are moved.
         checked: the positions of the inputs x.
         directions: v, one tensor for each x. What is passed to the function in place of an x has
-            no history and requires a gradient, as the function may differentiate it.
+            no history and requires a gradient, as the function may differentiate it; so history is
+            recorded while it runs, under `no_grad` too.
         weight: of the shape of the result.
         eps: the step.
     """
