@@ -183,8 +183,9 @@ def _topological_order(roots: list[Source]) -> list[Source]:
     A loop, not a recursion, so that depth is no limit: a chain of 100,000 ops works.
 
     Args:
-        roots: the sources to begin with; the list stays as it is. A `Record` has `edges`: the sources of its inputs, and
-            None for an input that needs no gradient. Any other source is a leaf, without edges.
+        roots: the sources to begin with; the list stays as it is. A `Record` has `edges`: the
+            sources of its inputs, and None for an input that needs no gradient. Any other source
+            is a leaf, without edges.
 
     Returns:
         The roots and all that can be reached from them, each behind everything it came from.
