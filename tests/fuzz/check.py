@@ -13,9 +13,11 @@ import tinytorch
 from tests.fuzz.interpreted import interpreted_loops
 from tests.fuzz.programs import Program
 from tests.fuzz.world import World
+from tinytorch.dispatch import Input, Mode
 from tinytorch.graph import TraceError
 from tinytorch.graph.compiler.native import partition
 from tinytorch.graph.ir import GraphError
+from tinytorch.op import Op, Params, Plan
 from tinytorch.state import using_backend
 
 TOLERANCE = 2e-5  # relative to the largest element
@@ -169,14 +171,33 @@ def _differs(ours: Any, eager: Any, noise: Sequence[Any]) -> str | None:
     return f"{(~same).sum()} of {eager.size} elements; at {index} {a[index]!r}, not {b[index]!r}"
 
 
+class Noise(Mode):
+    """Changes results of elementwise ops a little, each element otherwise.
+
+    Values that a program makes itself carry rounding too: the layer norm of a constant row is
+    nothing but rounding.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._draw = np.random.default_rng(seed)
+
+    def run(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
+        data = self.below(op, inputs, params, plan)
+        if op.kind != "elementwise" or data.dtype.kind != "f":
+            return data
+        noise = self._draw.standard_normal(data.shape)
+        return np.asarray(data * (1 + NOISE * noise)).astype(data.dtype)
+
+
 def _is_ill_conditioned(
     program: Program, found: list[dict[str, Any]], expected: list[dict[str, Any]]
 ) -> bool:
-    """Noise in the inputs changes the results as much as compiling does: rounding can as well."""
+    """Noise changes the results as much as compiling does: rounding can as well."""
     noise = []
     for seed in range(ILL_CONDITIONED_TRIALS):
         try:
-            with using_backend("numpy"), np.errstate(all="ignore"):
+            inside = Noise(seed) if seed % 2 else nullcontext()
+            with using_backend("numpy"), np.errstate(all="ignore"), inside:
                 world = World(program, perturbation=NOISE, seed=seed)
                 noise.append(world.calls(program))
         except Exception:
