@@ -108,10 +108,10 @@ def _trace(
     if asks and pretend:
         return None
     tracer = Tracer(environment, decompose, pretend)
-    for tensor in environment.tensors:
-        tracer.watch_grad(tensor)
     names = argument_names(environment, examples, named_examples)
     arguments = [_argument(tracer, leaf, names[i], i) for i, leaf in enumerate(leaves)]
+    for tensor in environment.tensors:  # after the arguments, which have no pretended gradient
+        tracer.watch_grad(tensor)
     args, kwargs = tree_unflatten(arguments, in_spec)
     stands = False
     try:

@@ -55,21 +55,23 @@ def run_script(
         say("required: every part that runs and that the course lets you write is yours")
     say("whose code it is: one epoch is traced; the run after it is not\n")
     code, share = trace(workspace, script, arguments, files)
-    if all_mine and share.missing and code == 0:
-        say(*share_lines(share), *missing_lines(share), "", _verdict(share))
+    refused = all_mine and bool(share.missing or not share.functions)
+    if refused and code == 0:
+        say(*share_lines(share), *missing_lines(share), "", f"{_verdict(share)}; not trained")
         if as_json:
             console.print_json({"passed": False, "yours": share.as_json()})
         return 1
     code, text = scripts.run_script(script, arguments, capture=as_json, package=workspace.root)
     if share.functions:
         say("", *share_lines(share), *missing_lines(share))
-    if all_mine and code == 0:
+    if all_mine:
         say("", _verdict(share))
     if as_json and code in (0, 1):
         printed, result = last_json(text)
         console.errors.print(printed, markup=False, highlight=False, soft_wrap=True, end="")
-        console.print_json({**result, "yours": share.as_json()})
-    return code
+        passed = code == 0 and not refused
+        console.print_json({**result, "passed": passed, "yours": share.as_json()})
+    return 1 if refused and code == 0 else code
 
 
 def trace(
@@ -139,6 +141,8 @@ def missing_lines(share: Share) -> list[str]:
 
 
 def _verdict(share: Share) -> str:
+    if not share.functions:
+        return "not all yours: nothing is known of what ran, as the traced epoch was ended"
     if share.missing:
-        return f"not all yours: {len(share.missing)} parts that it needs are ours; not trained"
+        return f"not all yours: {len(share.missing)} parts that it needs are ours"
     return "all yours"

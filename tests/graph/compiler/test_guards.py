@@ -604,3 +604,21 @@ def test_a_gradient_that_comes_later_is_seen(change, frozen):
         return p.tolist(), p.grad is None or p.grad.tolist(), len(optimizer.state.get(p, {}))
 
     assert final(lambda f: tinytorch.compile(f, mode="python")) == final(lambda f: f)
+
+
+def test_an_argument_that_the_function_also_holds_has_no_pretended_gradient():
+    def final(compile):
+        holder = SimpleNamespace(w=tinytorch.ones(3, requires_grad=True), x=tinytorch.ones(3))
+        optimizer = tinytorch.optim.SGD([holder.w], lr=0.5)
+
+        def step(x):
+            loss = (holder.w * x * holder.x).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = compile(step)
+        return [run(holder.x).item() for _ in range(3)]
+
+    assert final(tinytorch.compile) == final(lambda function: function) == [3.0, 1.5, 0.0]

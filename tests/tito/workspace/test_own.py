@@ -39,6 +39,12 @@ for _ in range(2):
     (tinytorch.ones(3, 4) @ tinytorch.ones(4, 5)).sum()
 print("{}")
 """
+BREAKS_OFF = """
+import os, sys
+if "--first-epoch" in sys.argv:
+    os._exit(1)
+print('{"passed": true}')
+"""
 PACKAGE = "def f():\n    return 1\n\n\ndef g(x):\n    y = x\n    return y\n\n\nh = [lambda: 2]\n"
 PACKAGE += "\n\ndef steps():\n    yield 1\n    yield 2\n"
 COMPILED = """
@@ -132,6 +138,17 @@ def test_it_can_insist_on_all_of_it_before_it_trains(
     assert output.rstrip().endswith("parts that it needs are ours; not trained")
     code, output = run(student, "--require-all-mine", "--json", capfd=capfd)
     assert code == 1 and json.loads(output)["passed"] is False
+
+
+def test_a_trace_that_broke_off_is_no_proof(
+    student: Student, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = student.file("script.py")
+    script.write_text(BREAKS_OFF)
+    code = own.run_script(Workspace(student.root), script, [], as_json=True, all_mine=True)
+    printed = capfd.readouterr()
+    assert code == 1 and json.loads(printed.out)["passed"] is False
+    assert "nothing is known of what ran" in printed.err
 
 
 def test_the_exit_code_of_the_script_comes_first(
