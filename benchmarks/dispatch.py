@@ -16,6 +16,7 @@ import torch
 from runner import ROUNDS, Case, Result, as_json, measure
 
 import tinytorch
+from tinytorch.backends.load import load_backend
 from tinytorch.bench import format_seconds, format_table
 
 MOST_OF_TORCH = 1.0  # a recorded op, ours / PyTorch
@@ -30,7 +31,7 @@ def recorded_ops(backend: str, rounds: int) -> list[Result]:
     """Ours and PyTorch's time for elementwise ops on tensors that need a gradient."""
     torch.set_num_threads(1)
     results = []
-    with tinytorch.using_backend(backend):
+    with tinytorch.using_backend(load_backend(backend)):
         for size in SIZES:
             x, y = (tinytorch.ones(size, requires_grad=True) for _ in range(2))
             tx, ty = (torch.ones(size, requires_grad=True) for _ in range(2))
@@ -80,7 +81,7 @@ def imports(rounds: int) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", default="optimized")
+    parser.add_argument("--backend", default="optimized", help="a name, or FILE.py:CLASS")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--check", action="store_true", help="exit with 1 above the limits")

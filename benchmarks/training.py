@@ -17,6 +17,7 @@ import torch
 from runner import ROUNDS, Case, Result, as_json, measure
 
 import tinytorch
+from tinytorch.backends.load import load_backend
 from tinytorch.bench import format_seconds, format_table
 
 LR = 0.01
@@ -128,12 +129,12 @@ def compare(case: str, rounds: int) -> Result:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", default="optimized")
+    parser.add_argument("--backend", default="optimized", help="a name, or FILE.py:CLASS")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    tinytorch.set_backend(options.backend)
+    tinytorch.set_backend(load_backend(options.backend))
     results = [compare(case, options.rounds) for case in CASES]
     if options.json:
         print(as_json(results, backend=options.backend))

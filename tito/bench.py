@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tito import console, scripts
+from tito.module import plainly
+
+if TYPE_CHECKING:
+    from tito.workspace.folder import Workspace
 
 
 def benchmarks() -> dict[str, Path]:
@@ -23,6 +28,22 @@ def _title(script: Path) -> str:
     return docstring.partition("\n")[0]
 
 
+def _with_backend(arguments: Sequence[str], workspace: Workspace | None) -> list[str]:
+    """The arguments with a student's backend after `--backend` as FILE.py:CLASS."""
+    from tito.workspace import backends
+
+    found: list[str] = []
+    for argument in arguments:
+        option, equals, name = argument.partition("=")
+        if found[-1:] == ["--backend"]:
+            argument = backends.resolve(argument, workspace)
+        elif option == "--backend" and equals:
+            argument = f"{option}={backends.resolve(name, workspace)}"
+        found.append(argument)
+    return found
+
+
+@plainly
 def bench(
     context: typer.Context,
     name: Annotated[
@@ -35,8 +56,12 @@ def bench(
 ) -> None:
     """Measure TinyTorch side by side with NumPy and PyTorch.
 
-    Other options go to the benchmark itself; ask it with: tito bench NAME -- --help
+    Other options go to the benchmark itself; ask it with: tito bench NAME -- --help. In a workspace
+    it runs on your tinytorch, and a benchmark with the option --backend takes --backend mine.
     """
+    from tito.workspace import module
+    from tito.workspace.folder import find
+
     known = benchmarks()
     if show_list:
         titles = {each: _title(path) for each, path in known.items()}
@@ -50,13 +75,19 @@ def bench(
     from tinytorch.bench import CANNOT_RUN_HERE
 
     chosen = known if name is None else {name: known[name]}
-    arguments = [*context.args, "--json"] if as_json else context.args
+    workspace = find()
+    if workspace is not None:
+        module.refresh(workspace)
+    package = scripts.ROOT if workspace is None else workspace.root
+    arguments = _with_backend(context.args, workspace) + ["--json"] * as_json
     results = {}
     worst = 0
     for each, path in chosen.items():
         if name is None and not as_json:
             console.out.rule(each)
-        code, text = scripts.run_script(path, arguments, capture=as_json and name is None)
+        code, text = scripts.run_script(
+            path, arguments, capture=as_json and name is None, package=package
+        )
         if name is None and code == CANNOT_RUN_HERE:
             continue
         worst = max(worst, code)

@@ -100,7 +100,8 @@ app.command(
 )(ladder.ladder)
 app.command(epilog="Example: tito demo", rich_help_panel=MEASURING)(demo.demo)
 app.command(
-    epilog="Examples:\n\ntito bench dispatch\n\ntito bench training --json\n\ntito bench --list",
+    epilog="Examples:\n\ntito bench dispatch\n\ntito bench training --json\n\n"
+    "tito bench training --backend mine\n\ntito bench --list",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     rich_help_panel=MEASURING,
 )(bench.bench)

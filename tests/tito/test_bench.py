@@ -77,3 +77,21 @@ def test_an_unknown_benchmark_suggests_and_lists(shelf: Path) -> None:
     result = runner.invoke(app, ["bench", "frist"])
     assert result.exit_code == 2
     assert "there is no benchmark 'frist'. Did you mean 'first'?" in result.output
+
+
+@pytest.mark.parametrize("given", [["--backend", "mine"], ["--backend=mine"]])
+def test_a_students_backend_is_named_by_file_and_class(
+    shelf: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    given: list[str],
+) -> None:
+    path = shelf.parent / "own.py"
+    path.write_text("class Mine: pass\n")
+    given = [each.replace("mine", str(path)) for each in given]
+    result = runner.invoke(app, ["bench", "first", *given, "--json"])
+    assert result.exit_code == 0
+    got = json.loads(capfd.readouterr().out)["got"]
+    assert got[-2].endswith(f"{path}:Mine") and got[-1] == "--json"
+    result = runner.invoke(app, ["bench", "first", "--backend", "mine"])
+    assert result.exit_code == 1 and "make one in a workspace" in result.stderr

@@ -115,6 +115,7 @@ def show(found: Sequence[Measured]) -> None:
     columns, rows = report.rows(found)
     if rows:
         console.print_rows(columns, rows)
+        say(f"\n{report.LEGEND}")
     for line in report.not_timed(found):
         say(line)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tito.workspace.folder import WorkspaceError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 YOURS, OURS, BEFORE = "#1f6feb", "#8c959f", "#d1242f"
 SUFFIXES = (".svg", ".png")
@@ -34,29 +37,58 @@ def draw(results: Sequence[dict[str, Any]], title: str, path: Path) -> list[Path
         raise WorkspaceError("there is nothing to draw: no rung was timed")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 0.45 * len(now) + 1.3), layout="constrained")
-    axes = figure.subplots()
-    names = list(now)
-    fast = [now[name]["times_as_fast"] for name in names]
-    least = min(1.0, *fast) / 2
-    for place, (name, value) in enumerate(zip(names, fast, strict=True)):
-        length = value / least  # on a logarithmic axis a bar begins at `least`, not at 0
-        own = length ** _own(now[name])
-        axes.barh(place, least * own - least, left=least, color=YOURS)
-        axes.barh(place, value - least * own, left=least * own, color=OURS)
-        axes.text(value * 1.1, place, f"{value:,.3g}", va="center")
-        if before := _best_before(results[:-1], name):
-            axes.plot([before], [place], marker="|", markersize=16, color=BEFORE)
-    axes.set_xscale("log")
-    axes.set_xlim(least, max(fast) * 3)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel(f"times as fast as {names[0]}; blue: arithmetic in your kernels; red: before")
-    axes.set_title(title)
-    axes.spines[["top", "right"]].set_visible(False)
+    several = len(results) > 1
+    height = 0.45 * len(now) + 1.3
+    figure = Figure(figsize=(7.2, height + 2.6 * several), layout="constrained")
+    if several:
+        bars, lines = figure.subplots(2, 1, height_ratios=(height, 2.6))
+        _draw_lines(lines, results, list(now))
+    else:
+        bars = figure.subplots()
+    _draw_bars(bars, now, results[:-1])
+    bars.set_title(title)
     written = [path.with_suffix(suffix) for suffix in SUFFIXES]
     for each in written:
         figure.savefig(each)
     return written
+
+
+def _draw_bars(axes: Axes, now: dict[str, Any], before: Sequence[dict[str, Any]]) -> None:
+    """How many times as fast as the lowest rung."""
+    fast = {name: rung["times_as_fast"] for name, rung in now.items()}
+    least = min(1.0, *fast.values()) / 2  # where the bars begin: a logarithmic axis has no 0
+    for place, (name, value) in enumerate(fast.items()):
+        own = least * (value / least) ** _own(now[name])
+        axes.barh(place, own - least, left=least, color=YOURS)
+        axes.barh(place, value - own, left=own, color=OURS)
+        best = _best_before(before, name)
+        if best:
+            axes.plot([best], [place], marker="|", markersize=16, color=BEFORE)
+        axes.text(max(value, best) * 1.15, place, f"{value:,.3g}", va="center")
+    names = [f"{name}\n{rung.get('lesson', '')}".strip() for name, rung in now.items()]
+    axes.set_yticks(range(len(now)), names, fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlim(least, max(fast.values()) * 3)
+    axes.set_xlabel(f"times as fast as {next(iter(now))}; blue: arithmetic in your kernels; "
+                    "red: the best before")  # fmt: skip
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_lines(axes: Axes, results: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
+    """The time of a step on each rung, measurement after measurement."""
+    for name in names:
+        points = [
+            (number, rung["seconds"])
+            for number, result in enumerate(results, 1)
+            for rung in result["rungs"]
+            if rung["rung"] == name and "seconds" in rung
+        ]
+        axes.plot(*zip(*points, strict=True), marker=".", label=name)
+    axes.set_yscale("log")
+    axes.set_xticks(range(1, len(results) + 1))
+    axes.set_xlabel("measurement")
+    axes.set_ylabel("seconds")
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def _own(rung: dict[str, Any]) -> float:

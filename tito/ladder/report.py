@@ -7,8 +7,10 @@ from typing import Any
 
 from tinytorch.bench.units import format_seconds
 from tito.ladder.measure import OK, Measured, ratio
+from tito.workspace import course
 
 BESIDE = ("optimized", "torch")  # whom the others are set beside, apart from the first
+LEGEND = "x: how many times as fast as that rung; below: the rung before"
 
 
 def rows(found: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
@@ -16,19 +18,24 @@ def rows(found: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
     timed = [each for each in found if each.status == OK]
     if not timed:
         return [], []
-    first = timed[0]
-    beside = [each for each in timed if each.rung.name in BESIDE]
+    beside = [timed[0], *(each for each in timed[1:] if each.rung.name in BESIDE)]
     shares = any(each.share is not None for each in timed)
-    columns = ["rung", "step", f"times as fast as {first.rung.name}"]
-    columns += [f"times {each.rung.name}'s time" for each in beside]
+    columns = ["rung", "step", f"x {timed[0].rung.name}", "x below"]
+    columns += [f"x {each.rung.name}" for each in beside[1:]]
     columns += ["yours: calls", "FLOPs"] if shares else []
     table = []
-    for each in timed:
-        row = [each.rung.name, format_seconds(each.seconds), f"{ratio(first, each):,.4g}"]
-        row += [f"{ratio(each, other):.3g}" for other in beside]
+    for below, each in zip([None, *timed], timed, strict=False):
+        times = [_times(ratio(other, each)) for other in beside]
+        times.insert(1, _times(ratio(below, each)) if below is not None else "")
+        row = [each.rung.name, format_seconds(each.seconds), *times]
         row += _share(each) if shares else []
-        table.append([*row, each.rung.says])
+        lesson = course.name_of(each.rung.lesson)
+        table.append([*row, f"{each.rung.says} ({lesson})" if lesson else each.rung.says])
     return [*columns, "what runs"], table
+
+
+def _times(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _share(each: Measured) -> list[str]:
@@ -49,6 +56,7 @@ def as_json(step: str, found: Sequence[Measured], **more: Any) -> dict[str, Any]
     values = []
     for each in found:
         value = each.as_json()
+        value["lesson"] = course.name_of(each.rung.lesson)
         if each.status == OK:
             value["times_as_fast"] = ratio(timed[0], each)
         values.append(value)

@@ -17,6 +17,7 @@ class Rung:
         backend: as `--backend` takes it; "" where there is none.
         how: "eager"; "compiled", the whole step by `tinytorch.compile`; or "torch".
         needs: a package that must be installed.
+        lesson: the slug of the one that it is about.
     """
 
     name: str
@@ -24,15 +25,16 @@ class Rung:
     backend: str = ""
     how: str = EAGER
     needs: str = ""
+    lesson: str = ""
 
 
 RUNGS = (
-    Rung("loops", "plain Python loops", "naive"),
-    Rung("numpy", "NumPy for every op", "numpy"),
-    Rung("mine", "your backends/mine.py", "mine"),
-    Rung("blocked", "blocked kernels in numba", "blocked", needs="numba"),
-    Rung("optimized", "vector code for this processor", "optimized", needs="numba"),
-    Rung("compiled", "the whole step as one function", "optimized", COMPILED, needs="numba"),
+    Rung("loops", "plain Python loops", "naive", lesson="tensor"),
+    Rung("numpy", "NumPy for every op", "numpy", lesson="backends"),
+    Rung("mine", "your backends/mine.py", "mine", lesson="backends"),
+    Rung("blocked", "blocked kernels in numba", "blocked", needs="numba", lesson="kernels"),
+    Rung("optimized", "vector code, ours", "optimized", needs="numba"),
+    Rung("compiled", "one function for a step", "optimized", COMPILED, "numba", "compiler"),
     Rung("torch", "PyTorch", how=TORCH, needs="torch"),
 )
 

@@ -35,6 +35,16 @@ def find(name: str) -> Lesson:
     raise WorkspaceError(console.unknown("module", name, [folder.name for folder in known]))
 
 
+def name_of(slug: str) -> str:
+    """How a lesson is called where there is little room: "11 backends"; its slug if it is to come.
+
+    >>> name_of("tensor")
+    '02 tensor'
+    """
+    names = (folder.name.replace("_", " ", 1) for folder in folders())
+    return next((name for name in names if name.partition(" ")[2] == slug), slug)
+
+
 def lessons() -> list[Lesson]:
     """All lessons, in order."""
     return [parse_lesson(folder / "lesson.md") for folder in folders()]

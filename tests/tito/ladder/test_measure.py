@@ -48,8 +48,11 @@ def test_a_ratio_is_the_median_over_the_rounds() -> None:
     fast = Measured(RUNGS[1], wall=[1.0, 2.0, 3.0], cpu=[1.0] * 3)
     assert ratio(slow, fast) == 2
     columns, table = rows([slow, fast])
-    assert columns[:3] == ["rung", "step", "times as fast as loops"]
-    assert table[1][:3] == ["numpy", "2 s", "2"]
+    assert columns == ["rung", "step", "x loops", "x below", "what runs"]
+    assert table == [
+        ["loops", "4 s", "1", "", "plain Python loops (02 tensor)"],
+        ["numpy", "2 s", "2", "2", "NumPy for every op (11 backends)"],
+    ]
 
 
 def test_a_registered_backend_races_once() -> None:
@@ -88,6 +91,9 @@ def test_the_picture_has_a_bar_for_each_rung_that_was_timed(tmp_path: Path) -> N
     assert svg.count(f"fill: {drawing.OURS}") == 2
     assert svg.count(f"fill: {drawing.YOURS}") == 2
     assert drawing.BEFORE in svg
+    assert svg.count("<!-- measurement -->") == 1
+    drawing.draw([now], "a step", tmp_path / "ladder")
+    assert "<!-- measurement -->" not in written[0].read_text()
 
 
 def test_there_must_be_something_to_draw(tmp_path: Path) -> None:
