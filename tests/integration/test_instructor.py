@@ -20,7 +20,8 @@ from tests.integration.submissions import Submission, submissions
 from tests.system_tools import needs_sandbox, postgres_server
 from tito import scripts
 from tito.cli import app
-from tito.course import config, export, feedback, grade, pool
+from tito.course import config, export, feedback, grade
+from tito.course.exam import pool
 from tito.course.notebook import HIDDEN, read_notebook
 from tito.course.states import States
 from tito.lessons.build import Course as Lessons

@@ -40,8 +40,8 @@ def _explained() -> Iterator[None]:
     """Errors that the user can do something about, as a sentence and exit code 1; what the machine
     has done (the database is lost, the disk is full) as a sentence and exit code 3."""
     from tito.course.config import CourseError, GradebookError
-    from tito.course.instrument import InstrumentError
-    from tito.course.job import InfrastructureError
+    from tito.course.exam.instrument import InstrumentError
+    from tito.course.exam.job import InfrastructureError
     from tito.lessons.model import LessonError
 
     try:
@@ -251,8 +251,8 @@ def grade(
     """
     with _explained():
         from tito.course.config import Course
+        from tito.course.exam.pool import LocalPool, dask_pool
         from tito.course.grade import Grader
-        from tito.course.pool import LocalPool, dask_pool
         from tito.usage import cores
 
         here, size = Course.load(course), jobs or cores()

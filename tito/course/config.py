@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tito.course.job import Budget
+from tito.course.exam.job import Budget
 
 CONFIG = "nbgrader_config.py"
 NO_NAME = "default_course"  # nbgrader's, for a course without a name

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tito.course.config import Course, CourseError, quiet
+from tito.course.exam.key import Key
 from tito.course.grade import exam
-from tito.course.key import Key
 from tito.lessons.notebook import MENDED
 
 WRITTEN = ".tito/generated.json"  # in the course directory: what was written to source/

@@ -12,10 +12,11 @@ from typing import Any
 import tinytorch
 from tito.course import states
 from tito.course.config import LOG, Course, CourseError, quiet
-from tito.course.job import Job, Transcript
-from tito.course.judge import Verdict
-from tito.course.jury import Jury
-from tito.course.key import Key, make_key
+from tito.course.exam.job import Job, Transcript
+from tito.course.exam.judge import Verdict
+from tito.course.exam.jury import Jury
+from tito.course.exam.key import Key, make_key
+from tito.course.exam.pool import Pool
 from tito.course.notebook import (
     UnreadableError,
     course_cells,
@@ -24,7 +25,6 @@ from tito.course.notebook import (
     read_notebook,
     restore,
 )
-from tito.course.pool import Pool
 from tito.course.record import Assignment, units, with_outputs
 from tito.course.replaced import Answer, answers, replaced
 from tito.course.states import State, States

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tito.course.config import quiet
+from tito.course.exam.instrument import Source
 from tito.course.harmless import harmless_markdown, pictures
-from tito.course.instrument import Source
 
 LARGEST_BYTES = 20 << 20
 HIDDEN = "BEGIN HIDDEN TESTS"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tito.course.config import Course, quiet
+from tito.course.exam.job import Transcript, Unit
+from tito.course.exam.judge import Verdict
 from tito.course.harmless import is_picture
-from tito.course.job import Transcript, Unit
-from tito.course.judge import Verdict
 from tito.course.notebook import grade_id, hidden_tests, seconds_of, without_hidden
 
 MOST_TEXT = 25_000

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tito.course.instrument import COMPARED, InstrumentError, Source, instrument
+from tito.course.exam.instrument import COMPARED, InstrumentError, Source, instrument
 from tito.lessons.cells import PREAMBLE, Cell, lesson_cells
 from tito.lessons.exercise import MOST_LINES, written_lines
 from tito.lessons.model import (

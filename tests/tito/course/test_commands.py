@@ -66,7 +66,7 @@ def test_exit_codes_say_what_happened(
     assert tito("generate", *here).exit_code == 2
     assert tito("init", course_root).exit_code == 1
     hand_in("ada", submission())
-    from tito.course import pool
+    from tito.course.exam import pool
 
     monkeypatch.setattr(pool, "run_text", lambda *a: json.dumps({"infrastructure": "no disk"}))
     result = tito("grade", ASSIGNMENT, *here, "--json")

@@ -20,14 +20,14 @@ from tests.tito.course.test_harmless import PNG
 from tests.tito.course.test_replaced import source, submitted
 from tito.course import grade, states
 from tito.course.config import CONFIG, Course, CourseError, create
+from tito.course.exam.instrument import InstrumentError
+from tito.course.exam.job import Job, Transcript
+from tito.course.exam.pool import LocalPool
 from tito.course.export import Row, rows, to_csv, to_gradescope
 from tito.course.feedback import all_pages, feedback
 from tito.course.generate import generate
 from tito.course.grade import Grader
 from tito.course.handout import release
-from tito.course.instrument import InstrumentError
-from tito.course.job import Job, Transcript
-from tito.course.pool import LocalPool
 from tito.course.states import State, States
 
 pytestmark = needs_sandbox

@@ -13,13 +13,13 @@ import pytest
 import tinytorch
 from tests.system_tools import needs_sandbox
 from tests.tito.course.conftest import POINTS, cell, code
-from tito.course.job import Budget, Job, Transcript
-from tito.course.judge import judge
-from tito.course.key import Key, make_key
+from tito.course.exam.job import Budget, Job, Transcript
+from tito.course.exam.judge import judge
+from tito.course.exam.key import Key, make_key
+from tito.course.exam.run import run_job
 from tito.course.notebook import course_cells, hidden_tests, restore
 from tito.course.record import units
 from tito.course.replaced import answers, replaced
-from tito.course.run import run_job
 from tito.lessons.source import Package
 
 PACKAGE = Package(Path(tinytorch.__file__).resolve().parents[1])

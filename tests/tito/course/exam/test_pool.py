@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.system_tools import needs_sandbox
-from tito.course import pool
-from tito.course.job import Budget, InfrastructureError, Job, Question, Transcript, Unit
-from tito.course.pool import LocalPool, dask_pool, run_text, transcript
-from tito.course.values import decode
+from tito.course.exam import pool
+from tito.course.exam.job import Budget, InfrastructureError, Job, Question, Transcript, Unit
+from tito.course.exam.pool import LocalPool, dask_pool, run_text, transcript
+from tito.course.exam.values import decode
 
 
 def jobs(count: int) -> Iterator[tuple[int, Job]]:

@@ -18,16 +18,16 @@ from subprocess import Popen
 from threading import Lock
 from typing import Any
 
-from tito.course.job import InfrastructureError
-from tito.course.judge import TestKey, Verdict
-from tito.course.judge_child import PREFIX
-from tito.course.receive import FloodError, Lines
+from tito.course.exam.job import InfrastructureError
+from tito.course.exam.judge import TestKey, Verdict
+from tito.course.exam.judge_child import PREFIX
+from tito.course.exam.receive import FloodError, Lines
 from tito.limits import Limits
 from tito.sandbox import NoSandboxError, for_python
 from tito.usage import usage
 
 CHILD = Path(__file__).with_name("judge_child.py")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 10.0  # of processor time for one test cell
 WALL_FACTOR = 4
 LOOK_SECONDS = 0.1

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 import tinytorch
 from tito.checks import difference
-from tito.course.values import ClassName, Opaque, ValueFormatError, decode, encode
+from tito.course.exam.values import ClassName, Opaque, ValueFormatError, decode, encode
 
 plain = st.recursive(
     st.none()

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from tito.course.taint import Taint
+from tito.course.exam.taint import Taint
 
 RECORDER = "__tito__"
 CHECKS = "tito.checks"

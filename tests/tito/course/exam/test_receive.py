@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tito.course import receive
-from tito.course.receive import FloodError, Lines, depth, parsed
+from tito.course.exam import receive
+from tito.course.exam.receive import FloodError, Lines, depth, parsed
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tito.course.instrument import Instrumented, InstrumentError, Source, instrument, loaded
+from tito.course.exam.instrument import Instrumented, InstrumentError, Source, instrument, loaded
 
 IMPORTS = "import numpy as np\nfrom tinytorch.functions import exp\n"
 SOLUTION = "def f(x):\n    inner = x\n    return inner\n\nclass Layer:\n    pass\n"

@@ -25,13 +25,13 @@ from subprocess import Popen, TimeoutExpired
 from threading import Event
 from typing import IO, Any
 
-from tito.course.job import InfrastructureError, Job, Question, Transcript, Unit
-from tito.course.receive import MOST_BYTES, FloodError, Lines
+from tito.course.exam.job import InfrastructureError, Job, Question, Transcript, Unit
+from tito.course.exam.receive import MOST_BYTES, FloodError, Lines
 from tito.sandbox import NoSandboxError, Sandbox, for_python
 from tito.usage import Usage, usage
 
 HARNESS = Path(__file__).with_name("harness.py")
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 LOOK_SECONDS = 0.1
 START_SECONDS = 60.0  # until the kernel answers; it takes half a second on an idle machine
 MOST_CLAIMS = 10_000  # of one test cell

@@ -10,12 +10,12 @@ import pytest
 
 from tests.system_tools import needs_sandbox
 from tito import sandbox
-from tito.course import jury
-from tito.course.instrument import Site
-from tito.course.job import InfrastructureError
-from tito.course.judge import TestKey
-from tito.course.jury import Jury
-from tito.course.values import encode
+from tito.course.exam import jury
+from tito.course.exam.instrument import Site
+from tito.course.exam.job import InfrastructureError
+from tito.course.exam.judge import TestKey
+from tito.course.exam.jury import Jury
+from tito.course.exam.values import encode
 
 pytestmark = needs_sandbox
 SITES = (Site("equal", "f(2)", 1, "fixed"),)

@@ -122,7 +122,7 @@ class Recorder:
     def __init__(self, pipe: Pipe) -> None:
         import tinytorch.errors  # noqa: F401  (among the classes that are listed below)
         from tito import checks
-        from tito.course.values import encode
+        from tito.course.exam.values import encode
 
         self._tell = pipe.tell
         self._encode = encode

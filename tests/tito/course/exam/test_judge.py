@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tito.course.instrument import Site
-from tito.course.judge import TestKey, judge
-from tito.course.values import encode
+from tito.course.exam.instrument import Site
+from tito.course.exam.judge import TestKey, judge
+from tito.course.exam.values import encode
 
 
 def key(

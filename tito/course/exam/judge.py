@@ -11,8 +11,8 @@ import numpy as np
 
 import tinytorch.errors  # noqa: F401  (its classes are looked up by name)
 from tito import checks
-from tito.course.instrument import Site
-from tito.course.values import ClassName, ValueFormatError, decode
+from tito.course.exam.instrument import Site
+from tito.course.exam.values import ClassName, ValueFormatError, decode
 
 Claim = Mapping[str, Any]
 ERROR_CHARACTERS = 600

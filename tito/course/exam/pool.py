@@ -14,8 +14,8 @@ from dataclasses import asdict
 from threading import Event
 from typing import Any, Protocol
 
-from tito.course.job import InfrastructureError, Job, Transcript
-from tito.course.run import run_job
+from tito.course.exam.job import InfrastructureError, Job, Transcript
+from tito.course.exam.run import run_job
 
 AHEAD = 4  # jobs that wait for each that runs
 CONNECT_SECONDS = 20

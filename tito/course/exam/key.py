@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tito.course.instrument import Instrumented, InstrumentError, Source, instrument, loaded
-from tito.course.job import Budget, Job, Question, Unit
-from tito.course.judge import TestKey, judge
-from tito.course.run import run_job
+from tito.course.exam.instrument import Instrumented, InstrumentError, Source, instrument, loaded
+from tito.course.exam.job import Budget, Job, Question, Unit
+from tito.course.exam.judge import TestKey, judge
+from tito.course.exam.run import run_job
 
 OPAQUE = ("opaque", "class")  # a class on its own is compared by name
 

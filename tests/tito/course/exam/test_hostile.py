@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from tests.system_tools import needs_sandbox
-from tito.course.instrument import Source
-from tito.course.job import Budget, Job, Unit
-from tito.course.judge import judge
-from tito.course.key import Key, make_key
-from tito.course.run import run_job
+from tito.course.exam.instrument import Source
+from tito.course.exam.job import Budget, Job, Unit
+from tito.course.exam.judge import judge
+from tito.course.exam.key import Key, make_key
+from tito.course.exam.run import run_job
 
 pytestmark = needs_sandbox
 BUDGET = Budget(cell_seconds=5.0, seconds=60.0, memory_bytes=1 << 30)

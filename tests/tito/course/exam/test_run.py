@@ -11,10 +11,10 @@ import pytest
 
 from tests.system_tools import needs_sandbox
 from tito import sandbox
-from tito.course import run
-from tito.course.job import Budget, InfrastructureError, Job, Question, Transcript, Unit
-from tito.course.run import run_job
-from tito.course.values import decode
+from tito.course.exam import run
+from tito.course.exam.job import Budget, InfrastructureError, Job, Question, Transcript, Unit
+from tito.course.exam.run import run_job
+from tito.course.exam.values import decode
 
 pytestmark = needs_sandbox
 BUDGET = Budget(cell_seconds=2.0, seconds=60.0, memory_bytes=1 << 30)
