@@ -35,6 +35,7 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
             "/etc/localtime", "/etc/fonts")  # fmt: skip
 SCRATCH_BYTES = 64 << 20
+WRITABLE = ("/dev/shm", "/tmp", HOME)  # folders in memory, each of SCRATCH_BYTES
 PROBE_SECONDS = 20
 USERS = range(20_000, 60_000)  # numbers that belong to nobody, and exist in a container as well
 ENVIRONMENT = {
@@ -165,7 +166,7 @@ class Sandbox:
         arguments += _read_only([*map(Path, SYSTEM + SETTINGS)])
         arguments += ["--proc", "/proc", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
         arguments += ["--dev", "/dev"]
-        for writable in ("/dev/shm", "/tmp", HOME):
+        for writable in WRITABLE:
             arguments += _parents(Path(writable))
             arguments += ["--perms", "1777", "--size", size, "--tmpfs", writable]
         # after the folders in memory: a clone or an environment may be below /tmp or the home

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,3 +63,21 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def files_made(pid: int, folders: Sequence[str]) -> int:
+    """The files, folders and links in these folders, as the processes below `pid` see them.
+
+    Counted by the file systems themselves, so a million cost no more than one. Only processes in a
+    mount namespace of their own are asked: those have folders that nobody else writes to.
+    """
+    most = 0
+    for each in tree(pid):
+        try:
+            if os.readlink(f"/proc/{each}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+                continue
+            found = {f: os.statvfs(f"/proc/{each}/root{f}") for f in folders}
+        except OSError:
+            continue  # it has ended since, or has not come so far
+        most = max(most, sum(f.f_files - f.f_ffree for f in found.values()))
+    return most

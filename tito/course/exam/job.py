@@ -23,6 +23,7 @@ class Budget:
         compile_seconds: of processor time in numba's compiler, which do not count for the cells.
         seconds: of wall time in all, the attempts after a cell that hung included.
         memory_bytes: of all its processes together, and address space of each.
+        files: that it may make; an empty one takes memory of the kernel that no other limit counts.
     """
 
     cell_seconds: float = 20.0
@@ -33,6 +34,7 @@ class Budget:
     file_bytes: int = 64 << 20
     scratch_bytes: int = 64 << 20
     open_files: int = 256
+    files: int = 20_000
 
     def limits(self) -> Limits:
         return Limits(

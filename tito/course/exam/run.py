@@ -27,8 +27,8 @@ from typing import IO, Any
 
 from tito.course.exam.job import InfrastructureError, Job, Question, Transcript, Unit
 from tito.course.exam.receive import MOST_BYTES, FloodError, Lines
-from tito.sandbox import NoSandboxError, Sandbox, for_python
-from tito.usage import Usage, usage
+from tito.sandbox import WRITABLE, NoSandboxError, Sandbox, for_python
+from tito.usage import Usage, files_made, usage
 
 HARNESS = Path(__file__).with_name("harness.py")
 ROOT = Path(__file__).resolve().parents[3]
@@ -331,6 +331,8 @@ class _Attempt:
         if used.memory_bytes > self.job.budget.memory_bytes:
             limit = self.job.budget.memory_bytes >> 20
             raise Ended(f"it took more than {limit} MiB of memory")
+        if files_made(self.child.pid, WRITABLE) > self.job.budget.files:
+            raise Ended(f"it made more than {self.job.budget.files:,} files")
         if cpu > seconds or wall > WALL_FACTOR * seconds:
             raise Ended(f"it did not finish in {seconds:g} s: is there an endless loop?")
         if now > self.deadline:

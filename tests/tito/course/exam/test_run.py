@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -220,3 +221,15 @@ def test_a_run_can_be_stopped() -> None:
 def test_a_job_travels_as_json() -> None:
     job = Job((Unit("0", "x = 1", None, False),), (ASKED,), BUDGET, False, {"a": "YQ=="})
     assert Job.from_json(job.to_json()) == job
+
+
+def test_a_million_empty_files_are_stopped() -> None:
+    """They take memory of the kernel, which no limit on bytes counts."""
+    budget = replace(BUDGET, cell_seconds=20.0, files=2_000)
+    flood = (
+        "import itertools, os\n"
+        "for n in itertools.count():\n    os.mknod(('/tmp/%d', '/dev/shm/%d')[n % 2] % n)"
+    )
+    said = go("def f(x):\n    return x", flood, budget=budget)
+    assert said.ended == {"1": "it made more than 2,000 files"}
+    assert claimed(said) == [2]
