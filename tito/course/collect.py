@@ -11,24 +11,31 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from pathlib import Path, PurePosixPath
 
+from sqlalchemy.engine import Engine
+
 from tito.course.config import Course, CourseError
+from tito.course.files import NAME, write_whole
+from tito.course.history import attempts, audit
 from tito.course.platforms import Place, PlaceError, place, without_top
+from tito.course.students.identity import student_of
+from tito.course.tables import database
 
 LARGEST_BYTES = 30 << 20
 MOST_FILES = 20_000
 RATIO, RATIO_FROM = 200, 1 << 20  # what packs better than this, from this size on, is a bomb
 UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 TIMESTAMP = "timestamp.txt"
 COLLECTED, UPDATED, UNCHANGED, IGNORED = "collected", "updated", "unchanged", "ignored"
 BY_THE_WAY = "a system or a platform left it behind"
 EXTENDED_TIME = 0x5455  # Info-ZIP, "proginfo/extrafld.txt": seconds since 1970 in UTC
 OLDER, PASSED_OVER = "older", "passed over"
+COUNTED = COLLECTED, UPDATED, UNCHANGED, IGNORED, OLDER
 
 
 @dataclass(frozen=True)
@@ -87,35 +94,56 @@ def collect(
             f"the assignment {assignment!r} is not generated: tito course generate {assignment}"
         )
     form = _compiled(pattern) if pattern else None
+    with database(course) as engine, _opened(source, zone) as files:
+        results = _taken(course, engine, assignment, notebooks, form, files)
+        count = {what: sum(each.what == what for each in results) for what in COUNTED}
+        audit.note(engine, "collect", assignment, source=str(source), **count)
+    return results
+
+
+def _taken(
+    course: Course,
+    engine: Engine,
+    assignment: str,
+    notebooks: list[str],
+    form: re.Pattern[str] | None,
+    files: list[File],
+) -> list[Collected]:
+    """Take the newest file for each place; the older ones are kept as attempts."""
+    known = student_of(engine, assignment)
     newest: dict[tuple[str, str], tuple[tuple[int, ...], File]] = {}
     results = []
-    with _opened(source, zone) as files:
-        wanted = []
-        for file in files:
-            if _is_by_the_way(file.path):
-                results.append(Collected(file.path, "", PASSED_OVER, BY_THE_WAY))
-            else:
-                wanted.append(file)
-        top = "" if form else without_top([f.path for f in wanted], assignment, notebooks)
-        for file in wanted:
-            try:
-                found = _place(file.path.removeprefix(top), form, assignment, notebooks)
-                _check(found, file)
-            except PlaceError as error:
-                results.append(Collected(file.path, "", IGNORED, str(error)))
-                continue
-            key = found.student, found.name
-            one = (*found.order, int(file.time.timestamp())), file
-            other = newest.get(key)
-            newest[key] = one if other is None or one[0] > other[0] else other
-            if other is not None:
-                older = other[1] if newest[key] is one else file
-                results.append(Collected(older.path, found.student, OLDER, "a newer one is there"))
-        results += [
-            _store(course, assignment, student, name, file)
-            for (student, name), (_, file) in sorted(newest.items(), key=lambda item: item[0])
-        ]
-    return results
+    wanted, older = [], []
+    for file in files:
+        if _is_by_the_way(file.path):
+            results.append(Collected(file.path, "", PASSED_OVER, BY_THE_WAY))
+        else:
+            wanted.append(file)
+    top = "" if form else without_top([f.path for f in wanted], assignment, notebooks)
+    for file in wanted:
+        try:
+            found = _place(file.path.removeprefix(top), form, assignment, notebooks)
+            _check(found, file)
+        except PlaceError as error:
+            results.append(Collected(file.path, "", IGNORED, str(error)))
+            continue
+        student = known.get(found.account, found.student) if found.account else found.student
+        key = student, found.name
+        one = (*found.order, int(file.time.timestamp())), file
+        other = newest.get(key)
+        newest[key] = one if other is None or one[0] > other[0] else other
+        if other is not None:
+            before = other if newest[key] is one else one
+            older.append((key, before))
+            results.append(Collected(before[1].path, student, OLDER, "a newer one is there"))
+    keep = partial(attempts.keep, course, engine, assignment)
+    for (student, name), (_, file) in sorted(older, key=lambda each: each[1][0]):
+        with suppress(DamagedError):  # of two attempts the newer one counts, and that is read below
+            keep(student, name, file.read(), file.time)
+    return results + [
+        _store(course, assignment, student, name, file, keep)
+        for (student, name), (_, file) in sorted(newest.items(), key=lambda item: item[0])
+    ]
 
 
 def _place(path: str, form: re.Pattern[str] | None, assignment: str, notebooks: list[str]) -> Place:
@@ -156,7 +184,9 @@ def _check(found: Place, file: File) -> None:
         raise PlaceError(file.problem)
 
 
-def _store(course: Course, assignment: str, student: str, name: str, file: File) -> Collected:
+def _store(
+    course: Course, assignment: str, student: str, name: str, file: File, keep: Callable[..., int]
+) -> Collected:
     try:
         content = file.read()
     except (DamagedError, OSError) as error:
@@ -164,10 +194,13 @@ def _store(course: Course, assignment: str, student: str, name: str, file: File)
     folder = course.folder("submitted", student, assignment)
     target = folder / name
     before = target.read_bytes() if target.is_file() else None
+    if before is not None and before != content:  # put here by hand, perhaps, and never graded
+        keep(student, name, before, attempts.handed_in(folder, target))
+    keep(student, name, content, file.time)
     if before == content:
         return Collected(file.path, student, UNCHANGED)
     folder.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
+    write_whole(target, content)
     stamp = file.time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if name.endswith(".ipynb"):
         (folder / TIMESTAMP).write_text(stamp + "\n", encoding="utf-8")

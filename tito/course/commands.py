@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 
 from tito import console
+from tito.course.common import INCOMPLETE, Json, Unsafe, Where, explained, noted, say
+from tito.course.history import commands as history
+from tito.course.similar import commands as similar
+from tito.course.students import commands as students
 
 if TYPE_CHECKING:
     from tito.course.states import State
@@ -21,71 +24,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="Hand out, collect and grade lessons: nbgrader, with a sandbox."
 )
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-INCOMPLETE = 3  # exit code: the machine failed for some submissions; grade again
-
-Where = Annotated[Path, typer.Option("--course", help="The course directory.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-Unsafe = Annotated[
-    bool,
-    typer.Option(
-        "--without-sandbox",
-        help="Run what students wrote as your own program, with your rights. Recorded.",
-    ),
-]
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Errors that the user can do something about, as a sentence and exit code 1; what the machine
-    has done (the database is lost, the disk is full) as a sentence and exit code 3."""
-    from tito.course.config import CourseError, GradebookError
-    from tito.course.exam.instrument import InstrumentError
-    from tito.course.exam.job import InfrastructureError
-    from tito.lessons.model import LessonError
-
-    try:
-        yield
-    except (CourseError, InstrumentError, InfrastructureError, LessonError) as error:
-        console.errors.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        code = INCOMPLETE if isinstance(error, GradebookError) else 1
-        raise typer.Exit(code) from None
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in ("tito", "tinytorch"):
-            raise
-        extra = "postgres" if error.name.startswith("psycopg") else "course"
-        console.errors.print(
-            f"this needs {error.name}, which is not installed: pip install 'tinytorch[{extra}]'",
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(1) from None
-    except Exception as error:
-        if (sentence := _of_the_machine(error)) is None:
-            raise
-        console.errors.print(sentence, markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(INCOMPLETE) from None
-
-
-def _of_the_machine(error: Exception) -> str | None:
-    """What to say of an error that a lost database or a full disk has made; None for others."""
-    if isinstance(error, OSError) and error.errno in FULL:
-        what = error.filename or "a file"
-        return f"{what} cannot be written: {error.strerror}; make room, then run this again"
-    import sqlalchemy.exc
-
-    lost = (sqlalchemy.exc.OperationalError, sqlalchemy.exc.InterfaceError)
-    if isinstance(error, lost) or getattr(error, "connection_invalidated", False):
-        said = str(error).splitlines()[0]
-        return f"the gradebook's database was lost: {said}; what was graded is kept: run this again"
-    return None
-
-
-def _say(as_json: bool, report: Any, text: str) -> None:
-    if as_json:
-        console.print_json(report)
-    else:
-        console.out.print(text, markup=False, highlight=False, soft_wrap=True)
+for group in (students.app, history.app, similar.app):
+    app.add_typer(group)  # without a name: their commands are ours
 
 
 @app.command(
@@ -102,11 +42,12 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Make a course directory of nbgrader, with its gradebook."""
-    with _explained():
+    with explained():
         from tito.course.config import create
 
         course = create(folder, course_id=name, db_url=db)
-    _say(
+        noted(course, "init")
+    say(
         as_json,
         {"course": str(course.root)},
         f"made {course.root}; its settings: nbgrader_config.py",
@@ -137,7 +78,7 @@ def generate(
     The reference is graded first and has to get full marks. A notebook in source/ that you have
     edited is kept as it is.
     """
-    with _explained():
+    with explained():
         from tito.course import generate as step
         from tito.course.config import Course
 
@@ -146,12 +87,14 @@ def generate(
         if not wanted:
             raise typer.BadParameter("name a lesson, or give --all")
         made = [step.generate(here, name, confined=not unsafe, replace=replace) for name in wanted]
+        for each in made:
+            noted(here, "generate", each.name, points=each.points)
     report = [{**asdict(m), "release": str(m.release)} for m in made]
     lines = []
     for m in made:
         lines.append(f"{m.name}: {m.points:g} points in {m.tests} tests; {m.release}")
         lines += [f"  {note}" for note in m.notes]
-    _say(as_json, report, "\n".join(lines))
+    say(as_json, report, "\n".join(lines))
 
 
 @app.command(epilog="Example: tito course release 02_tensor --to /srv/share/handouts")
@@ -162,12 +105,14 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Copy what students get to a folder, and to a zip file for a learning platform."""
-    with _explained():
+    with explained():
         from tito.course.config import Course
         from tito.course.handout import release as copy
 
-        folder, archive = copy(Course.load(course), assignment, to)
-    _say(as_json, {"folder": str(folder), "zip": str(archive)}, f"{folder}\n{archive}")
+        here = Course.load(course)
+        folder, archive = copy(here, assignment, to)
+        noted(here, "release", assignment, to=str(to))
+    say(as_json, {"folder": str(folder), "zip": str(archive)}, f"{folder}\n{archive}")
 
 
 @app.command(
@@ -202,7 +147,7 @@ def collect(
             highlight=False,
             soft_wrap=True,
         )
-    with _explained():
+    with explained():
         from tito.course.collect import IGNORED, collect as take
         from tito.course.config import Course
 
@@ -249,7 +194,7 @@ def grade(
 
     Exits with 3 if the machine failed for some: they have no grade, and are graded by the next run.
     """
-    with _explained():
+    with explained():
         from tito.course.config import Course
         from tito.course.exam.pool import LocalPool, dask_pool
         from tito.course.grade import Grader
@@ -326,18 +271,20 @@ def feedback(
 
     Exits with 3 if a page could not be made; the others are there.
     """
-    with _explained():
+    with explained():
         from tito.course.config import Course
         from tito.course.feedback import all_pages
         from tito.course.states import States
+        from tito.course.tables import database
 
         here = Course.load(course)
-        with here.gradebook() as gradebook:
-            known = States(gradebook.engine).all(assignment).values()
+        with database(here) as engine:
+            known = States(engine).all(assignment).values()
         pages, failed = all_pages(here, list(known))
+        noted(here, "feedback", assignment or "", pages=len(pages), failed=failed)
     text = f"{len(pages)} pages in {here.root / 'feedback'}"
     lines = [text, *(f"no page for {name}: {reason}" for name, reason in failed.items())]
-    _say(as_json, {"pages": [str(p) for p in pages], "failed": failed}, "\n".join(lines))
+    say(as_json, {"pages": [str(p) for p in pages], "failed": failed}, "\n".join(lines))
     raise typer.Exit(INCOMPLETE if failed else 0)
 
 
@@ -362,21 +309,45 @@ def export(
     """
     if form not in ("csv", "gradescope"):
         raise typer.BadParameter(console.unknown("format", form, ["csv", "gradescope"]))
-    with _explained():
+    with explained():
         from tito.course import export as step
         from tito.course.config import Course
+        from tito.course.files import write_whole
 
         here = Course.load(course)
         table = step.rows(here, assignments or ())
+        noted(here, "export", ", ".join(assignments or ()), form=form, to=str(to or ""))
         if form == "gradescope":
             files = step.to_gradescope(here, table, to or here.root / "gradescope")
             left = [row.student for row in table if row.score is None]
             text = f"{len(files)} files" + (f"; not graded: {', '.join(left)}" if left else "")
-            _say(as_json, {"files": [str(f) for f in files], "not_graded": left}, text)
+            say(as_json, {"files": [str(f) for f in files], "not_graded": left}, text)
         elif as_json:
             console.print_json([asdict(row) for row in table])
         elif to is None:
             print(step.to_csv(table), end="")
         else:
-            to.write_text(step.to_csv(table), encoding="utf-8")
-            _say(False, None, f"{len(table)} submissions in {to}")
+            write_whole(to, step.to_csv(table).encode())
+            say(False, None, f"{len(table)} submissions in {to}")
+
+
+@app.command(
+    epilog="Examples:\n\ntito course formgrader\n\ntito course formgrader --no-browser --port 9000"
+)
+def formgrader(
+    port: Annotated[int, typer.Option(help="On this machine only.")] = 8888,
+    browser: Annotated[bool, typer.Option(help="Open it in a browser.")] = True,
+    course: Where = Path(),
+) -> None:
+    """Open nbgrader's formgrader: grades and comments by hand, until Ctrl-C."""
+    with explained():
+        import subprocess
+
+        from tito.course.config import Course
+        from tito.course.formgrader import command
+
+        here = Course.load(course)
+        noted(here, "formgrader")
+        line = command(here, port=port, browser=browser)
+    with suppress(KeyboardInterrupt):
+        raise typer.Exit(subprocess.run(line, cwd=here.root, check=False).returncode)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tito.course.exam.job import Budget
+from tito.course.students.policy import Policy
 
 CONFIG = "nbgrader_config.py"
 NO_NAME = "default_course"  # nbgrader's, for a course without a name
@@ -37,6 +38,11 @@ c.TinyTorch.seconds = {budget.seconds}
 c.TinyTorch.memory_bytes = {budget.memory_bytes}
 c.TinyTorch.processes = {budget.processes}
 # For one assignment only: c.TinyTorch.assignments = {{"13_kernels": {{"cell_seconds": 60}}}}
+
+# When it is due, and what lateness costs: a part of the assignment's points for each day begun.
+# c.TinyTorch.deadlines = {{"02_tensor": "2026-10-01 23:59 Europe/Berlin"}}
+# c.TinyTorch.late = {{"free_days": 3, "penalty_per_day": 0.1, "most_days": 7, "grace_minutes": 10}}
+# What a learning platform calls it: c.TinyTorch.titles = {{"02_tensor": "Homework 2"}}
 '''
 SQLITE = '# c.CourseDirectory.db_url = "postgresql+psycopg://user@host/gradebook"'
 
@@ -79,12 +85,16 @@ class Course:
     Attributes:
         config: all that is in nbgrader_config.py.
         budgets: of assignments that have one of their own.
+        policy: deadlines, and what lateness costs.
+        titles: what learning platforms call assignments.
     """
 
     root: Path
     config: Any
     budget: Budget
     budgets: Mapping[str, Budget] = field(default_factory=dict)
+    policy: Policy = field(default_factory=Policy)
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, root: Path) -> Course:
@@ -104,11 +114,13 @@ class Course:
             if not config.CourseDirectory.get("course_id"):
                 config.CourseDirectory.course_id = NO_NAME  # nbgrader's own tables refer to it
             own = dict(settings.pop("assignments", {}))
+            policy = Policy.read(settings.pop("deadlines", {}), settings.pop("late", {}))
+            titles = dict(settings.pop("titles", {}))
             budget = _budget(settings)
             budgets = {name: _budget({**settings, **values}) for name, values in own.items()}
         except Exception as error:  # it is a program of the instructor's
             raise CourseError(f"{root / CONFIG}: {type(error).__name__}: {error}") from None
-        return cls(root, config, budget, budgets)
+        return cls(root, config, budget, budgets, policy, titles)
 
     def budget_for(self, assignment: str) -> Budget:
         """What a submission for an assignment may use."""
@@ -143,7 +155,7 @@ class Course:
         from nbgrader.api import Gradebook
 
         directory = self.directory()
-        _check_foreign_keys()
+        check_foreign_keys()
         try:
             with quiet():
                 return Gradebook(directory.db_url, directory.course_id)
@@ -153,7 +165,7 @@ class Course:
 
 
 @cache
-def _check_foreign_keys() -> None:
+def check_foreign_keys() -> None:
     """SQLite holds references between tables only if it is asked to, connection by connection."""
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
@@ -207,10 +219,10 @@ def create(root: Path, *, course_id: str = "", db_url: str = "") -> Course:
     path.write_text(text, encoding="utf-8")
     course = Course.load(root)
     try:
-        from tito.course.states import States
+        from tito.course.tables import database as tables
 
-        with _python_on_path(), course.gradebook() as gradebook:
-            States(gradebook.engine).create()
+        with _python_on_path(), course.gradebook(), tables(course):
+            pass
     except CourseError:
         path.unlink()
         raise

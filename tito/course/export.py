@@ -16,12 +16,17 @@ from typing import Any
 from tito.course import states
 from tito.course.config import Course, quiet
 from tito.course.feedback import graded_file, without_hidden_tests
-from tito.course.notebook import grade_id, read_notebook
+from tito.course.files import write_whole
+from tito.course.notebook import grade_id, hidden_tests, read_notebook
 from tito.course.states import State, States
+from tito.course.students.extensions import concealed, extensions
+from tito.course.students.marks import Counted, counted
+from tito.course.students.sheet import harmless
+from tito.course.tables import database, stamp
 
 NOT_GRADED = "not graded"
+LATER = "after_due_date"  # of Gradescope
 ORDER = (states.FAILED, states.RUNNING, NOT_GRADED, states.UNREADABLE, states.GRADED)
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute what begins like this
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,9 @@ class Row:
     """A submission and its grade; without a grade where none is known.
 
     Attributes:
-        score: points, late penalty taken off; None if it is not graded.
+        score: points that count, late penalty taken off; None if it is not graded.
+        raw: points before that.
+        late_days: days begun after the student's own deadline; `free_days` of them cost nothing.
         needs_manual_grade: something in it is for a person to grade.
         level: what was around the student's code.
     """
@@ -39,6 +46,11 @@ class Row:
     state: str
     score: float | None
     max_score: float
+    raw: float | None
+    penalty: float
+    late_days: int
+    free_days: int
+    deadline: str
     late_seconds: float
     needs_manual_grade: bool
     level: str
@@ -48,10 +60,9 @@ class Row:
 
 def rows(course: Course, assignments: Sequence[str] = ()) -> list[Row]:
     """All submissions, by assignment and student; those that were never graded as well."""
-    with quiet(), course.gradebook() as gradebook:
-        table = States(gradebook.engine)
-        table.create()
-        known = list(table.all().values())
+    with quiet(), database(course) as engine, course.gradebook() as gradebook:
+        known = list(States(engine).all().values())
+        counts = counted(course, gradebook)
         found = {(s.assignment, s.student) for s in known} | _submitted(course)
         names = {a.name: float(a.max_score) for a in gradebook.assignments}
         made = []
@@ -59,7 +70,8 @@ def rows(course: Course, assignments: Sequence[str] = ()) -> list[Row]:
             if assignment not in names or (assignments and assignment not in assignments):
                 continue
             mine = [s for s in known if (s.assignment, s.student) == (assignment, student)]
-            made.append(_row(gradebook, assignment, student, mine, names[assignment]))
+            one = counts.get((assignment, student))
+            made.append(_row(gradebook, assignment, student, mine, names[assignment], one))
     return made
 
 
@@ -68,28 +80,32 @@ def _submitted(course: Course) -> set[tuple[str, str]]:
 
 
 def _row(
-    gradebook: Any, assignment: str, student: str, mine: Sequence[State], max_score: float
+    gradebook: Any,
+    assignment: str,
+    student: str,
+    mine: Sequence[State],
+    max_score: float,
+    found: Counted | None,
 ) -> Row:
-    from nbgrader.api import MissingEntry
-
     state = min((s.state for s in mine), key=ORDER.index, default=NOT_GRADED)
-    score, late, manual = None, 0.0, False
-    if state in (states.GRADED, states.UNREADABLE):
-        try:
-            graded = gradebook.find_submission(assignment, student)
-        except MissingEntry:
-            state = NOT_GRADED
-        else:
-            score = max(0.0, graded.score - graded.late_submission_penalty)
-            late, manual = graded.total_seconds_late, graded.needs_manual_grade
+    if state not in (states.GRADED, states.UNREADABLE):
+        found = None
+    elif found is None:
+        state = NOT_GRADED
+    manual = found is not None and gradebook.find_submission(assignment, student).needs_manual_grade
     return Row(
         assignment=assignment,
         student=student,
         state=state,
-        score=score,
+        score=None if found is None else found.counted,
         max_score=max_score,
-        late_seconds=late,
-        needs_manual_grade=manual,
+        raw=None if found is None else found.raw,
+        penalty=0.0 if found is None else found.penalty,
+        late_days=0 if found is None else found.late.days,
+        free_days=0 if found is None else found.late.free,
+        deadline="" if found is None or found.deadline is None else stamp(found.deadline),
+        late_seconds=0.0 if found is None else found.late_seconds,
+        needs_manual_grade=bool(manual),
         level="; ".join(dict.fromkeys(s.level for s in mine if s.level)),
         detail="; ".join(s.detail for s in mine if s.detail),
         seconds=round(sum(s.seconds for s in mine), 3),
@@ -102,37 +118,36 @@ def to_csv(table: Sequence[Row]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([f.name for f in fields(Row)])
     for row in table:
-        writer.writerow([_cell(value) for value in asdict(row).values()])
+        writer.writerow([harmless(value) for value in asdict(row).values()])
     return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return f"'{value}"
-    return "" if value is None else value
 
 
 def to_gradescope(course: Course, table: Sequence[Row], to: Path) -> list[Path]:
     """Write ASSIGNMENT/STUDENT/results.json for each graded submission; the files."""
     written = []
-    with quiet(), course.gradebook() as gradebook:
-        known = States(gradebook.engine).all()
+    with quiet(), database(course) as engine, course.gradebook() as gradebook:
+        known, extended = States(engine).all(), extensions(engine)
         for row in table:
             if row.score is None:
                 continue
             path = to / row.assignment / row.student / "results.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            result = _results(course, gradebook, row, known)
-            path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+            until = concealed(course.policy, extended, row.assignment)
+            result = _results(course, gradebook, row, known, until is not None)
+            write_whole(path, (json.dumps(result, indent=2) + "\n").encode())
             written.append(path)
     return written
 
 
-def _results(course: Course, gradebook: Any, row: Row, known: Any) -> dict[str, Any]:
+def _results(course: Course, gradebook: Any, row: Row, known: Any, conceal: bool) -> dict[str, Any]:
     """The results of one submission, without how long it took and how it ended: a student's code
     could choose both by what a hidden test has passed to it.
+
+    Args:
+        conceal: show what hidden tests found, and the sum, only after Gradescope's own due date.
     """
     tests = []
+    hidden = _hidden(course, row.assignment) if conceal else set()
     submission = gradebook.find_submission(row.assignment, row.student)
     for notebook in submission.notebooks:
         state = known.get((row.assignment, row.student, notebook.name))
@@ -147,15 +162,22 @@ def _results(course: Course, gradebook: Any, row: Row, known: Any) -> dict[str, 
                     "status": "passed" if passed else "failed",
                     "output": messages.get(grade.cell.name, ""),
                     "output_format": "text",
+                    "visibility": LATER if grade.cell.name in hidden else "visible",
                 }
             )
     return {
         "score": row.score,
         "output": row.detail if row.state == states.UNREADABLE else "",
         "output_format": "text",
-        "visibility": "visible",
+        "visibility": LATER if conceal else "visible",
         "tests": sorted(tests, key=lambda test: str(test["name"])),
     }
+
+
+def _hidden(course: Course, assignment: str) -> set[str]:
+    """The hidden tests of an assignment, by grade_id."""
+    paths = course.folder("source", ".", assignment).glob("*.ipynb")
+    return {name for path in paths for name in hidden_tests(read_notebook(path))}
 
 
 def _messages(course: Course, state: State) -> dict[str, str]:

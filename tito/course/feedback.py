@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tito.course import states
 from tito.course.config import LOG, Course, quiet
+from tito.course.files import write_whole
 from tito.course.harmless import clean, without_remote
-from tito.course.notebook import HIDDEN, read_notebook, without_hidden
+from tito.course.history.requests import Request, requests
+from tito.course.notebook import HIDDEN, grade_id, hidden_tests, read_notebook, without_hidden
 from tito.course.states import State
+from tito.course.students.extensions import concealed, extensions
+from tito.course.tables import database
 
 NOT_READ = """<!DOCTYPE html>
 <html><head><meta charset="utf-8"><title>{notebook}</title></head>
@@ -24,8 +30,15 @@ NOT_READ = """<!DOCTYPE html>
 """
 
 
-def feedback(course: Course, known: State) -> Path | None:
-    """Write the page for one graded notebook; None if there is nothing to say yet."""
+def feedback(
+    course: Course, known: State, until: datetime | None = None, asked: Sequence[Request] = ()
+) -> Path | None:
+    """Write the page for one graded notebook; None if there is nothing to say yet.
+
+    Args:
+        until: what hidden tests found is not shown before that; None if it is shown.
+        asked: the student's regrade requests.
+    """
     folder = course.folder("feedback", known.student, known.assignment)
     page = folder / f"{known.notebook}.html"
     if known.state == states.UNREADABLE:
@@ -33,20 +46,34 @@ def feedback(course: Course, known: State) -> Path | None:
             notebook=html.escape(known.notebook), reason=html.escape(known.detail)
         )
     elif known.state == states.GRADED:
-        text = _page(course, known)
+        text = _page(course, known, until)
     else:
         return None
-    folder.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
+    head, end, tail = text.rpartition("</body>")
+    write_whole(page, f"{head}{_answers(asked)}{end}{tail}".encode())
     return page
+
+
+def _answers(asked: Sequence[Request]) -> str:
+    """The student's regrade requests and what became of them, as the end of a page."""
+    items = [
+        f"<dt>{html.escape(each.test or each.assignment)}: {html.escape(each.text)}</dt>"
+        f"<dd>{html.escape(each.answer or 'not answered yet')}</dd>"
+        for each in asked
+    ]
+    return f"<h4>Regrade requests</h4><dl>{''.join(items)}</dl>" if items else ""
 
 
 def all_pages(course: Course, known: Sequence[State]) -> tuple[list[Path], dict[str, str]]:
     """The pages that could be made, and why the others could not, by student and notebook."""
     pages, failed = [], {}
+    with database(course) as engine:
+        extended, asked = extensions(engine), requests(engine)
     for state in known:
+        until = concealed(course.policy, extended, state.assignment)
+        mine = [r for r in asked if (r.assignment, r.student) == (state.assignment, state.student)]
         try:
-            page = feedback(course, state)
+            page = feedback(course, state, until, mine)
         except Exception as error:  # one page that fails stops no other
             LOG.debug("the page for %s", state, exc_info=True)
             failed[f"{state.student}/{state.notebook}"] = f"{type(error).__name__}: {error}"
@@ -55,7 +82,7 @@ def all_pages(course: Course, known: Sequence[State]) -> tuple[list[Path], dict[
     return pages, failed
 
 
-def _page(course: Course, known: State) -> str:
+def _page(course: Course, known: State, until: datetime | None) -> str:
     from jinja2 import pass_context
     from nbconvert.exporters import HTMLExporter
     from nbgrader.converters import GenerateFeedback
@@ -67,17 +94,39 @@ def _page(course: Course, known: State) -> str:
         "notebook": known.notebook,
         "db_url": directory.db_url,
     }
-    node = without_hidden_tests(read_notebook(graded_file(course, known)))
+    node = read_notebook(graded_file(course, known))
+    hidden = hidden_tests(node)
+    node = without_hidden_tests(node)
     with quiet():
         step = GenerateFeedback(coursedir=directory, config=course.config)
         exporter = HTMLExporter(config=step.config)
         for each in step.preprocessors:
             exporter.register_preprocessor(each, enabled=True)
+        if until is not None:
+            exporter.register_preprocessor(partial(_conceal, hidden=hidden, until=until))
         own = exporter.markdown2html
         exporter.register_filter("markdown2html", pass_context(lambda c, s: clean(own(c, s))))
         resources = {"unique_key": known.notebook, "nbgrader": names}
         text, _ = exporter.from_notebook_node(node, resources=resources)
     return without_remote(str(text))
+
+
+def _conceal(node: Any, resources: Any, hidden: Sequence[str], until: datetime) -> tuple[Any, Any]:
+    """A page without what hidden tests found: neither at the test, nor in the sum."""
+    score = most = 0.0
+    for cell in node.cells:
+        mine = cell.metadata.get("nbgrader", {})
+        if not mine.get("grade"):
+            continue
+        if grade_id(cell) in hidden:
+            mine["grade"] = False  # without points the page shows it as any other cell
+            cell.outputs = []
+            when = f"{until:%Y-%m-%d %H:%M} UTC"
+            cell.source += f"\n# its result, of {mine['points']:g} points, is shown after {when}"
+        else:
+            score, most = score + mine["score"], most + mine["points"]
+    resources["nbgrader"].update(score=score, max_score=most, late_penalty=0)
+    return node, resources
 
 
 def graded_file(course: Course, known: State) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from tito.course.exam.judge import Verdict
 from tito.course.exam.jury import Jury
 from tito.course.exam.key import Key, make_key
 from tito.course.exam.pool import Pool
+from tito.course.history import attempts, audit
 from tito.course.notebook import (
     UnreadableError,
     course_cells,
@@ -28,6 +30,8 @@ from tito.course.notebook import (
 from tito.course.record import Assignment, units, with_outputs
 from tito.course.replaced import Answer, answers, replaced
 from tito.course.states import State, States
+from tito.course.students.marks import settle
+from tito.course.tables import database
 from tito.lessons.source import Package
 
 FILES_BYTES = 10 << 20  # of what lies beside a notebook, together
@@ -112,6 +116,7 @@ class Grader:
         self.force = force
         self.students = set(students)
         self.prepared: dict[tuple[str, str], _Prepared] = {}
+        self.kept: dict[tuple[str, str], str] = {}  # digests of what is being graded
         self.package = Package(Path(tinytorch.__file__).resolve().parents[1])
 
     def run(self, pool: Pool, on_progress: Callable[[State | None, int], None]) -> list[State]:
@@ -131,18 +136,48 @@ class Grader:
             path.stem: exam(self.course, path, assignment=self.name, confined=self.confined)
             for path in self._sources()
         }
-        with self.course.gradebook() as gradebook:
-            self.states = States(gradebook.engine)
-            self.states.create()
+        with database(self.course) as self.engine:
+            self.states = States(self.engine)
             todo = list(self._todo())
             on_progress(None, len(todo))
             reached = []
+            if todo:
+                audit.note(self.engine, "grade", self.name, submissions=len(todo), force=self.force)
             with Jury(confined=self.confined) as self.jury:
                 for state in self._graded(pool, todo):
+                    self._remember(state)
                     self.states.put(state)
                     on_progress(state, len(todo))
                     reached.append(state)
+            if todo:
+                count = dict(Counter(state.state for state in reached))
+                audit.note(self.engine, "graded", self.name, states=count)
+        settle(self.course)
         return reached
+
+    def _keep(self, submission: Submission) -> None:
+        """Keep the file as an attempt, whoever has put it there."""
+        path = submission.path
+        if path.is_symlink() or not path.is_file():
+            return
+        content, time = path.read_bytes(), attempts.handed_in(path.parent, path)
+        attempts.keep(
+            self.course, self.engine, self.name, submission.student, path.name, content, time
+        )
+        digest = attempts.digest_of(content)
+        self.kept[submission.student, submission.notebook] = digest
+
+    def _remember(self, state: State) -> None:
+        """Add what the attempt got to its results."""
+        digest = self.kept.pop((state.student, state.notebook), None)
+        if digest is None or not state.done:
+            return
+        with quiet(), self.course.gradebook() as gradebook:
+            found = gradebook.find_submission_notebook(state.notebook, self.name, state.student)
+            tests = {g.cell.name: (float(g.score), float(g.max_score)) for g in found.grades}
+        attempts.graded(
+            self.engine, self.name, state.student, state.notebook, digest, state.state, tests
+        )
 
     def _sources(self) -> list[Path]:
         """The instructor's notebooks, which have to be those that the gradebook knows."""
@@ -288,6 +323,7 @@ class Grader:
         """A job for each submission; what has none is put into `early` with its state."""
         for submission, digest in todo:
             try:
+                self._keep(submission)
                 prepared = self._prepare(submission, digest)
             except UnreadableError as error:
                 early.append(self._unreadable(submission, digest, str(error)))

@@ -34,11 +34,13 @@ class Place:
     Attributes:
         name: of the file in the student's folder.
         order: of two files for one place the later one has the greater order, before time.
+        account: the platform, and its number for the student: a roster may know them.
     """
 
     student: str
     name: str
     order: tuple[int, ...] = ()
+    account: tuple[str, str] | None = None
 
 
 def place(path: str, assignment: str, notebooks: Sequence[str]) -> Place:
@@ -54,10 +56,13 @@ def place(path: str, assignment: str, notebooks: Sequence[str]) -> Place:
         if found["kind"] != "file":
             raise PlaceError("it is a text that was typed in, not a file")
         file, order = _file(found["file"].lstrip("/"), notebooks)
-        return Place(_student(found["name"], found["user"]), file, order)
+        account = "moodle", found["user"]
+        return Place(folder_name(found["name"], found["user"]), file, order, account)
     if found := CANVAS.fullmatch(path):
         file, order = _file(found["file"], notebooks)
-        return Place(_student(found["name"], found["user"]), file, (int(found["number"]), *order))
+        order = int(found["number"]), *order
+        account = "canvas", found["user"]
+        return Place(folder_name(found["name"], found["user"]), file, order, account)
     student, _, rest = path.partition("/")
     if not rest:
         if not student.endswith(".ipynb"):
@@ -86,8 +91,8 @@ def _file(name: str, notebooks: Sequence[str]) -> tuple[str, tuple[int, ...]]:
     raise PlaceError(f"it is none of the notebooks {', '.join(notebooks)}")
 
 
-def _student(name: str, user: str) -> str:
-    """A name for folders: letters of ASCII and the platform's number, which is never the same."""
+def folder_name(name: str, user: str) -> str:
+    """A name for a folder: letters of ASCII and the platform's number, which is never the same."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     words = re.findall(r"[A-Za-z0-9]+", plain)
     return "_".join(["-".join(words) or "user", user])

@@ -6,28 +6,17 @@ failed there is a state and no grade, so that it can never be taken for a zero.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Float, Integer, MetaData, String, Table, Text, delete, insert, select
-from sqlalchemy.engine import Engine
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.engine import Connection, Engine
+
+from tito.course.tables import SUBMISSION, plain
 
 RUNNING, GRADED, UNREADABLE, FAILED = "running", "graded", "unreadable", "infrastructure"
-
-_metadata = MetaData()
-_table = Table(
-    "tito_submission",
-    _metadata,
-    Column("assignment", String(255), primary_key=True),
-    Column("student", String(128), primary_key=True),
-    Column("notebook", String(255), primary_key=True),
-    Column("state", String(32), nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("detail", Text, nullable=False),
-    Column("level", Text, nullable=False),
-    Column("seconds", Float, nullable=False),
-    Column("attempts", Integer, nullable=False),
-)
+TO_DO = ""  # a digest that no submission has: it is graded again
 
 
 @dataclass(frozen=True)
@@ -62,26 +51,30 @@ class States:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
-    def create(self) -> None:
-        _metadata.create_all(self.engine)
-
     def put(self, state: State) -> None:
         """Store a state in place of the one before."""
         same = (
-            (_table.c.assignment == state.assignment)
-            & (_table.c.student == state.student)
-            & (_table.c.notebook == state.notebook)
+            (SUBMISSION.c.assignment == state.assignment)
+            & (SUBMISSION.c.student == state.student)
+            & (SUBMISSION.c.notebook == state.notebook)
         )
-        values = {**vars(state), "detail": state.detail.replace("\0", "")}  # PostgreSQL takes none
+        values = {**vars(state), "detail": plain(state.detail)}
         with self.engine.begin() as connection:
-            connection.execute(delete(_table).where(same))
-            connection.execute(insert(_table).values(**values))
+            connection.execute(delete(SUBMISSION).where(same))
+            connection.execute(insert(SUBMISSION).values(**values))
+
+    def forget(self, assignment: str, students: Collection[str], connection: Connection) -> None:
+        """Have submissions graded again, in a transaction of somebody else's."""
+        same = SUBMISSION.c.assignment == assignment
+        if students:
+            same &= SUBMISSION.c.student.in_(list(students))
+        connection.execute(update(SUBMISSION).where(same).values(digest=TO_DO))
 
     def all(self, assignment: str | None = None) -> dict[tuple[str, str, str], State]:
         """States by assignment, student and notebook."""
-        query = select(_table).order_by(_table.c.assignment, _table.c.student)
+        query = select(SUBMISSION).order_by(SUBMISSION.c.assignment, SUBMISSION.c.student)
         if assignment is not None:
-            query = query.where(_table.c.assignment == assignment)
+            query = query.where(SUBMISSION.c.assignment == assignment)
         with self.engine.connect() as connection:
             rows: list[Any] = list(connection.execute(query).mappings())
         states = [State(**row) for row in rows]

@@ -6,10 +6,15 @@ import json
 import shutil
 from collections.abc import Callable
 from copy import deepcopy
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tito.course.config import CONFIG, Course, quiet
+from tito.course.states import GRADED, State, States
+from tito.course.tables import database
 
 ASSIGNMENT = "small"
 DOUBLE = "def double(x):\n    ### BEGIN SOLUTION\n    return 2 * x\n    ### END SOLUTION\n"
@@ -125,3 +130,33 @@ def hand_in(course_root: Path) -> Callable[..., Path]:
         return path
 
     return put
+
+
+@pytest.fixture
+def course(course_root: Path) -> Course:
+    return Course.load(course_root)
+
+
+def settings(course: Course, text: str) -> Course:
+    """The course with more lines in its settings."""
+    path = course.root / CONFIG
+    path.write_text(path.read_text(encoding="utf-8") + text + "\n", encoding="utf-8")
+    return Course.load(course.root)
+
+
+def give(course: Course, student: str, *, submitted: str, **points: float) -> None:
+    """Put a grade into the gradebook, as `grade` would; tests not named get nothing.
+
+    Args:
+        submitted: in UTC.
+    """
+    with quiet(), database(course) as engine, course.gradebook() as gradebook:
+        gradebook.update_or_create_student(student)
+        gradebook.update_or_create_submission(
+            ASSIGNMENT, student, timestamp=datetime.fromisoformat(submitted)
+        )
+        for grade in gradebook.find_submission_notebook(ASSIGNMENT, ASSIGNMENT, student).grades:
+            grade.auto_score = points.get(grade.cell.name.replace("-", "_"), 0)
+            grade.needs_manual_grade = False
+        gradebook.db.commit()
+        States(engine).put(State(ASSIGNMENT, student, ASSIGNMENT, GRADED, "digest"))

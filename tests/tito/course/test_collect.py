@@ -233,7 +233,7 @@ def test_an_archive_cannot_write_elsewhere(course: Course, tmp_path: Path) -> No
     assert found.pop("ada.ipynb") == COLLECTED
     assert set(found.values()) <= {IGNORED}
     assert not list(tmp_path.parent.glob(NOTEBOOK))
-    assert len(list(tmp_path.rglob("*.ipynb"))) == 3  # source, release, and Ada's
+    assert len(list(tmp_path.rglob("*.ipynb"))) == 4  # source, release, Ada's, and her attempt
 
 
 def test_what_is_too_large_is_left_out(
