@@ -21,6 +21,14 @@ def test_smooth_bends_agree_far_out() -> None:
         close(function(x).tolist(), [30.0, 1000.0])
 
 
+def test_what_is_made_of_others_holds_far_out() -> None:
+    """logsigmoid, mish and celu overflow nowhere"""
+    x = tinytorch.tensor([-1000.0, 0.0, 1000.0])
+    close(F.logsigmoid(x).tolist(), [-1000.0, -math.log(2), 0.0])
+    close(F.mish(x).tolist(), [0.0, 0.0, 1000.0])
+    close(F.celu(x, 0.5).tolist(), [-0.5, 0.0, 1000.0])
+
+
 def test_scores_become_probabilities() -> None:
     """softmax and log_softmax agree, for scores of any size"""
     scores = tinytorch.tensor([[3.0, 1.0, -2.0], [1000.0, 0.0, 999.0]])

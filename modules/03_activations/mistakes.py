@@ -109,6 +109,51 @@ def gelu(x, *, approximate):
         loses={"gelu-exact": 2},
     ),
     Mistake(
+        exercise="made-of-others",
+        name="takes the logarithm of the sigmoid",
+        source="""
+def logsigmoid(x):
+    return (1 / (1 + exp(-x))).log()
+""",
+        loses={"logsigmoid-values": 2},
+    ),
+    Mistake(
+        exercise="made-of-others",
+        name="keeps softplus' usual threshold",
+        source="""
+def logsigmoid(x):
+    return -softplus(-x)
+""",
+        loses={"logsigmoid-values": 2},
+    ),
+    Mistake(
+        exercise="made-of-others",
+        name="celu is elu",
+        source="""
+def celu(x, alpha=1.0):
+    return elu(x, alpha)
+""",
+        loses={"mish-and-celu-values": 2},
+    ),
+    Mistake(
+        exercise="made-of-others",
+        name="celu overflows where nobody looks",
+        source="""
+def celu(x, alpha=1.0):
+    return where(x <= 0, expm1(x / alpha) * alpha, x)
+""",
+        loses={"mish-and-celu-values": 2},
+    ),
+    Mistake(
+        exercise="made-of-others",
+        name="mish without its gate's softplus",
+        source="""
+def mish(x):
+    return x * tanh(x)
+""",
+        loses={"mish-and-celu-values": 2},
+    ),
+    Mistake(
         exercise="softmax",
         name="takes the formula as it stands",
         source="""
