@@ -1,6 +1,6 @@
-"""Wrong solutions that a student would plausibly write, and the points they lose."""
+"""Wrong solutions that students write, with the points that they lose, and other right ones."""
 
-from tito.lessons.mistake import Mistake
+from tito.lessons.mistake import Equivalent, Mistake
 
 PICKED = """
 def _picked(name, logp, target, weight, ignore_index):
@@ -559,5 +559,40 @@ def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean
     return reduce_loss(loss if weight is None else loss * weight, reduction)
 """,
         loses={"yes-or-no-weights": 2},
+    ),
+]
+
+# Changes of the reference that are right too, and why.
+BOTH_SHAPES = "the message gives both shapes in either order"
+SQUARED = "the square is the same"
+CANCELS = "the gradient through the shift cancels"
+ANY_SHIFT = "beside an infinity any finite shift gives the same"
+ADDS_ZERO = "a short cut: smoothing by 0 changes nothing"
+EQUIVALENT = [
+    Equivalent(
+        "squared-error",
+        "mse_loss: check_same_shape('mse_loss', input, target) -> check_same_shape('mse_loss', "
+        "target, input)",
+        BOTH_SHAPES,
+    ),
+    Equivalent("squared-error", "mse_loss: input - target -> target - input", SQUARED),
+    Equivalent(
+        "log-sum-exp",
+        "logsumexp: apply(ops.amax, x, dims=dims, keepdim=True).detach() -> apply(ops.amax, x, "
+        "dims=dims, keepdim=True)",
+        CANCELS,
+    ),
+    Equivalent(
+        "log-sum-exp",
+        "logsumexp: elementwise.where(elementwise.isfinite(largest), largest, 0.0) -> "
+        "elementwise.where(elementwise.isfinite(largest), largest, 1.0)",
+        ANY_SHIFT,
+    ),
+    Equivalent("soft-targets", "_soft_cross_entropy: if smoothing: -> if True:", ADDS_ZERO),
+    Equivalent(
+        "yes-or-no",
+        "binary_cross_entropy_with_logits: check_same_shape('binary_cross_entropy_with_logits', "
+        "input, target) -> check_same_shape('binary_cross_entropy_with_logits', target, input)",
+        BOTH_SHAPES,
     ),
 ]

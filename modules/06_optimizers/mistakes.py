@@ -1,6 +1,6 @@
-"""Wrong solutions that a student would plausibly write, and the points they lose."""
+"""Wrong solutions that students write, with the points that they lose, and other right ones."""
 
-from tito.lessons.mistake import Mistake
+from tito.lessons.mistake import Equivalent, Mistake
 
 SGD = """
 def sgd_step(p, g, buffer, *, lr, momentum, dampening, weight_decay, nesterov, first):
@@ -562,5 +562,46 @@ class PolynomialLR(tinytorch.optim.lr_scheduler.PolynomialLR):
         return base * (1 - done**self.power)
 """,
         loses={"schedule-values": 2},
+    ),
+]
+
+# Changes of the reference that are right too, and why.
+ADDS_ZERO = "a short cut: a decay of 0 adds 0, or multiplies by 1"
+INTERNED = (
+    "metas are interned: equal ones are the same, so the short cut says what the comparison says"
+)
+KEYS = "the keys of a mapping, said without .keys()"
+AS_FLOAT = "math.isfinite takes a 0-d tensor too"
+IS_FLOAT = "the power of a float is one: float() is for the type checker"
+EQUIVALENT = [
+    Equivalent("sgd", "sgd_step: if weight_decay: -> if True:", ADDS_ZERO),
+    Equivalent("adam", "adam_step: weight_decay and decoupled -> decoupled", ADDS_ZERO),
+    Equivalent("adam", "adam_step: if weight_decay: -> if True:", ADDS_ZERO),
+    Equivalent(
+        "memory",
+        "buffer_of: buffer.meta is not p.meta and (buffer.shape, buffer.dtype) != (p.shape, "
+        "p.dtype) -> buffer.meta is not p.meta or (buffer.shape, buffer.dtype) != (p.shape, "
+        "p.dtype)",
+        INTERNED,
+    ),
+    Equivalent(
+        "memory",
+        "buffer_of: buffer.meta is not p.meta and (buffer.shape, buffer.dtype) != (p.shape, "
+        "p.dtype) -> (buffer.shape, buffer.dtype) != (p.shape, p.dtype)",
+        INTERNED,
+    ),
+    Equivalent(
+        "memory",
+        "buffer_of: buffer.meta is not p.meta and (buffer.shape, buffer.dtype) != (p.shape, "
+        "p.dtype) -> buffer.meta is not p.meta",
+        INTERNED,
+    ),
+    Equivalent("groups", "Optimizer.add_param_group: param_group.keys() -> param_group", KEYS),
+    Equivalent("groups", "Optimizer.add_param_group: self.defaults.keys() -> self.defaults", KEYS),
+    Equivalent("clipping", "clip_grad_norm_: total.item() -> total", AS_FLOAT),
+    Equivalent(
+        "schedule",
+        "PolynomialLR.lr_at: float(left ** self.power) -> left ** self.power",
+        IS_FLOAT,
     ),
 ]

@@ -32,7 +32,8 @@ REFERENCE_SECONDS = 60.0  # of CPU time, as the next two
 LEAST_SECONDS = 2.0  # for each mutant
 TIMES_REFERENCE = 10.0  # one that takes longer is taken to be endless
 LIMITS = Limits(seconds=3600, memory_bytes=8 << 30, file_bytes=1 << 30)
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+# One thread, so that a fork has all of the process; and sets in the same order each time.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 GRADED = ("given", "solution", "test")
 
 
@@ -144,7 +145,7 @@ def _run(
             [sys.executable, str(CHILD), str(todo), str(events)],
             LIMITS,
             cwd=folder,
-            env=child_environment([root, ROOT], ONE_THREAD),
+            env=child_environment([root, ROOT], ENVIRONMENT),
         )
         lines = events.read_text("utf-8").splitlines() if events.exists() else []
     return [json.loads(line) for line in lines]

@@ -44,7 +44,7 @@ COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 # of functions and of ops that are handed on: their first two operands may change places
 COMMUTES = {"max", "min", "add", "mul", "maximum", "minimum", "eq", "ne"}
-COMMUTES |= {"result_type", "broadcast_shapes", "check_same_shape"}
+COMMUTES |= {"result_type", "broadcast_shapes"}
 LEFT_ALONE = (ast.Raise, ast.Assert, ast.JoinedStr, ast.arguments)
 SHOWN_WITH_PARENT = (ast.Constant, ast.Name, ast.keyword, ast.Slice, ast.comprehension)
 

@@ -14,13 +14,12 @@ import pytest
 from tito.lessons.build import Course, build_lesson
 from tito.lessons.cells import context_of
 from tito.lessons.check import check_course
-from tito.lessons.mistake import load_alternatives, load_mistakes
+from tito.lessons.mistake import load_mistakes
 from tito.lessons.parse import lesson_files
-from tito.lessons.proof import prove_lesson
+from tito.lessons.prove import prove_all
 from tito.lessons.source import SourceError, Target, find_definition
 from tito.lessons.splice import splice
 from tito.scripts import ROOT
-from tito.workspace.alternatives import integrate
 
 nbformat = pytest.importorskip("nbformat")
 FOLDERS = [path.parent.name for path in lesson_files(ROOT)]
@@ -67,10 +66,7 @@ def test_grading_grades(folder: str) -> None:
     course = Course.load(ROOT)
     lesson = course.find(folder)
     assert lesson is not None
-    proof = prove_lesson(course, lesson)
-    assert proof.findings == ()
-    alternatives = load_alternatives(lesson.path.with_name("mistakes.py"))
-    assert integrate(course, lesson, alternatives) == []
+    assert prove_all(course, lesson).findings == ()
 
 
 def run_in_kernel(path: Path) -> Any:
