@@ -1,80 +1,77 @@
-"""What every lesson promises its reader, beyond what the builder checks."""
+"""What every lesson promises its reader holds, and a lesson that breaks a promise is told so."""
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tito.cli import app
 from tito.lessons.build import Course
-from tito.lessons.cells import Cell
-from tito.lessons.exercise import written_lines
-from tito.lessons.model import Code, Exercise, Lesson, Test, Text
+from tito.lessons.form import check_form
+from tito.lessons.model import Lesson, Test
+from tito.lessons.parse import parse_lesson
 from tito.scripts import ROOT
 
 COURSE = Course.load(ROOT)
 each_lesson = pytest.mark.parametrize("lesson", COURSE.lessons, ids=lambda lesson: lesson.slug)
-FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-
-
-def words(text: str) -> int:
-    """Words to read: what a drawing is made of does not count."""
-    return len(FENCED.sub("", text).split())
-
-
-def prose(lesson: Lesson) -> str:
-    return "\n".join(block.source for block in lesson.blocks if isinstance(block, Text))
 
 
 @each_lesson
-def test_there_is_never_much_to_read_before_the_next_thing_to_do(lesson: Lesson) -> None:
-    stretches = [0]
-    for block in lesson.blocks:
-        if isinstance(block, Text):
-            # the questions are something to do
-            before, *_ = block.source.partition("## Questions\n")
-            stretches[-1] += words(before)
-        else:
-            stretches.append(0)
-    assert max(stretches) <= words(prose(lesson)) / 3
+def test_it_keeps_its_form(lesson: Lesson) -> None:
+    assert [str(problem) for problem in check_form(lesson, COURSE.cells(lesson))] == []
 
 
-@each_lesson
-def test_it_has_the_parts_that_a_lesson_has(lesson: Lesson) -> None:
-    text = prose(lesson)
-    headings = re.findall(r"^## (\w+)", text, re.MULTILINE)
-    assert headings[-3:] == ["Systems", "Questions", "Further"]
-    _, _, end = text.partition("\n## Questions\n")
-    questions, _, reading = end.partition("\n## Further reading\n")
-    assert questions.count("<details><summary>") == questions.count("</details>") == 3
-    sources = re.split(r"^- ", reading, flags=re.MULTILINE)[1:]
-    assert len(sources) >= 3
+def test_the_command_says_the_same() -> None:
+    result = CliRunner().invoke(app, ["lessons", "check", "setup", "--root", str(ROOT)])
+    assert (result.exit_code, result.stdout) == (0, "1 lessons, nothing wrong\n")
 
 
-@each_lesson
-def test_it_draws_and_measures(lesson: Lesson) -> None:
-    code = "\n".join(block.source for block in lesson.blocks if isinstance(block, Code))
-    assert "```mermaid" in prose(lesson)
-    assert "tito.figure" in code
-    assert "perf_counter" in code
-    assert "assert " in code, "no cell checks a claim"
+def told(lesson: Lesson) -> list[str]:
+    original = COURSE.find("setup")
+    assert original is not None
+    return [problem.message for problem in check_form(lesson, COURSE.cells(original))]
 
 
-@each_lesson
-def test_each_exercise_has_hints_and_a_size_that_fits(lesson: Lesson) -> None:
-    solutions = {c.id: c for c in COURSE.cells(lesson) if c.kind == "solution"}
-    for exercise in lesson.exercises:
-        cell: Cell = solutions[exercise.id]
-        assert len(exercise.hints) == 3, exercise.id
-        assert 3 <= written_lines(cell.source) <= 25, exercise.id
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("## Systems", "## System", "the last parts must be Systems, Questions and Further"),
+        ("```mermaid", "```text", "there is no drawing in Mermaid"),
+        ("tito.figure", "tito.figures", ""),
+        ("from tito.figure", "from tito.pictures", "no cell draws with tito.figure"),
+        ("perf_counter", "process_time", "no cell measures time (perf_counter)"),
+        ("assert ", "# ", "no cell checks a claim (assert)"),
+        ("<details><summary>", "<details>", "0 questions begin to unfold and 3 end; 3 belong"),
+        ("\n- ", "\n", "0 sources under Further reading; 3 are the least"),
+        ("visible: false", "visible: true", "it needs visible tests and hidden ones"),
+        ("\n## Systems", "\n" + "word " * 3_000 + "\n\n## Systems", "to read before there is"),
+    ],
+)
+def test_what_is_missing_is_said(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = (ROOT / "modules/01_setup/lesson.md").read_text("utf-8")
+    top, mark, below = text.partition("\n---\n")
+    assert old in below
+    path = tmp_path / "01_setup" / "lesson.md"
+    path.parent.mkdir()
+    path.write_text(top + mark + below.replace(old, new), encoding="utf-8")
+    found = told(parse_lesson(path))
+    assert found == [] if not message else any(message in each for each in found), found
 
 
-@each_lesson
-def test_it_has_visible_and_hidden_tests_right_behind_their_exercises(lesson: Lesson) -> None:
-    assert {test.visible for test in lesson.tests} == {True, False}
-    last = ""
-    for block in lesson.blocks:
-        if isinstance(block, Exercise):
-            last = block.id
-        elif isinstance(block, Test):
-            assert block.exercise == last
+def test_hints_sizes_and_places_of_tests_are_said() -> None:
+    lesson = COURSE.find("setup")
+    assert lesson is not None
+    first, *_ = lesson.exercises
+    short = replace(first, hints=first.hints[:2])
+    blocks = tuple(short if block is first else block for block in lesson.blocks)
+    assert told(replace(lesson, blocks=blocks)) == [f"exercise {first.id} has 2 hints, and needs 3"]
+    test = next(block for block in lesson.blocks if isinstance(block, Test))
+    (message,) = told(replace(lesson, blocks=(*lesson.blocks, test)))
+    assert message.startswith(f"test {test.id} is for {first.id}, and stands behind ")
+    cells = [replace(c, source="") if c.id == first.id else c for c in COURSE.cells(lesson)]
+    (problem,) = check_form(lesson, cells)
+    assert problem.message == f"exercise {first.id} has 0 lines to write, and should have 3 to 25"
+    assert problem.line == first.line

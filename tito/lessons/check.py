@@ -10,6 +10,7 @@ from pathlib import Path
 from tito.course.exam.instrument import COMPARED, InstrumentError, Source, instrument
 from tito.lessons.cells import PREAMBLE, Cell, lesson_cells
 from tito.lessons.exercise import MOST_LINES, written_lines
+from tito.lessons.form import check_form
 from tito.lessons.model import (
     Code,
     Exercise,
@@ -67,6 +68,12 @@ def check_lesson(lesson: Lesson, course: Iterable[Lesson], package: Package) -> 
             found += _names_of_tests(lesson, cells)
             found += _forgeable(lesson, cells)
     return sorted(found, key=lambda problem: problem.line)
+
+
+def check_whole(lesson: Lesson, course: Iterable[Lesson], package: Package) -> list[Problem]:
+    """`check_lesson`, and for a lesson that can be built what it does not keep of its promises."""
+    found = check_lesson(lesson, course, package)
+    return found or check_form(lesson, lesson_cells(lesson, package))
 
 
 def _at(lesson: Lesson, line: int, message: str) -> Problem:
@@ -275,7 +282,7 @@ def _forgeable(lesson: Lesson, cells: list[Cell]) -> Iterator[Problem]:
 
 
 def check_course(root: Path) -> tuple[list[Lesson], list[Problem]]:
-    """All lessons of a repository, and everything that is wrong with them."""
+    """All lessons of a repository, and everything for which one cannot be built."""
     lessons, problems = load_lessons(root)
     package = Package(root)
     for lesson in lessons:

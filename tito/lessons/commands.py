@@ -102,11 +102,11 @@ def check(names: Names = None, root: Root = scripts.ROOT, as_json: AsJson = Fals
 
     Exits with 1 if there is something.
     """
-    from tito.lessons.check import check_lesson
+    from tito.lessons.check import check_whole
 
     course = _course(root)
     lessons = _chosen(course, names)
-    problems = [p for each in lessons for p in check_lesson(each, course.lessons, course.package)]
+    problems = [p for each in lessons for p in check_whole(each, course.lessons, course.package)]
     if as_json:
         found = [{"path": str(p.path), "line": p.line, "message": p.message} for p in problems]
         console.print_json(found)

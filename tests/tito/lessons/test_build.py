@@ -143,7 +143,8 @@ def test_the_commands(repository: Repository, tmp_path: Path) -> None:
     assert "01_sizes: 3 files written" in runner.invoke(app, built).stdout
     assert "nothing has changed" in runner.invoke(app, built).stdout
     result = runner.invoke(app, ["lessons", "check", *root])
-    assert (result.exit_code, result.stdout) == (0, "1 lessons, nothing wrong\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{repository.lesson_path}:1: there is no drawing in Mermaid" in result.stderr
 
 
 def test_the_commands_say_what_is_wrong_and_where(repository: Repository) -> None:
