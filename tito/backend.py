@@ -97,9 +97,7 @@ def race(
         list[str] | None, typer.Option("--step", help="mlp or cnn; once for each; both without it.")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Times that each backend is measured.")] = 5,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="That kernels may use; by default all cores.")
-    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="That kernels and BLAS may use.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Time a training step of the MLP and of the CNN: on loops, NumPy, your backend and optimized.
@@ -108,14 +106,12 @@ def race(
     if one fails or gives other numbers.
     """
     from tito.ladder import commands, report, rungs, steps
-    from tito.usage import cores
     from tito.workspace import backends, folder, module
 
     workspace = folder.require()
     backends.resolve(target, workspace)  # an error now, and not after the other backends
     chosen = [one_of("step", name, list(steps.STEPS)) for name in step or steps.RACED]
     module.refresh(workspace)
-    threads = threads or cores()
     results = []
     for name in chosen:
         found = commands.climbed(
@@ -123,7 +119,7 @@ def race(
         )
         results.append(report.as_json(name, found, threads=threads, rounds=rounds))
         if not as_json:
-            say(f"{steps.title(name)}\n")
+            say(f"{steps.title(name, threads)}\n")
             commands.show(found)
             say("")
     if as_json:

@@ -27,9 +27,7 @@ def ladder(
         str | None, typer.Option("--on", help="Only these rungs, with commas: loops,mine.")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Times that each rung is measured.")] = 7,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="That kernels may use; by default all cores.")
-    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="That kernels and BLAS may use.")] = 1,
     past: Annotated[
         bool, typer.Option("--history", help="Show what was measured before, and measure nothing.")
     ] = False,
@@ -51,11 +49,8 @@ def ladder(
     if past:
         _show_history(history.load(workspace, step), as_json)
         return
-    from tito.usage import cores
-
     chosen = chosen_rungs(on, RUNGS)
     module.refresh(workspace)
-    threads = threads or cores()
     found = climbed(workspace, step, chosen, rounds=rounds, threads=threads, with_share=True)
     done = [c.slug for c in completed.load(workspace)]
     result = report.as_json(
@@ -66,11 +61,12 @@ def ladder(
     if as_json:
         console.print_json(result)
     else:
-        title = steps.title(step)
-        say(f"{title}, {threads} thread{'s' * (threads != 1)}\n")
+        title = steps.title(step, threads)
+        say(f"{title}\n")
         show(found)
         try:
-            written = drawing.draw(history.load(workspace, step), title, workspace.root / PICTURE)
+            past_ones = [r for r in history.load(workspace, step) if r["threads"] == threads]
+            written = drawing.draw(past_ones, title, workspace.root / PICTURE)
             say(f"\ndrawn: {', '.join(path.name for path in written)}")
         except folder.WorkspaceError as error:
             say(f"\n{error}")

@@ -9,7 +9,7 @@ from typing import Any
 
 from tito.workspace.folder import MARK, Workspace
 
-SEPARATELY = ("wall",)  # the single rounds, which are not kept
+SEPARATELY = ("wall", "cpu")  # the single rounds, which are not kept
 
 
 def path_of(workspace: Workspace) -> Path:

@@ -39,7 +39,9 @@ class Measured:
         status: "ok"; "wrong", other numbers than the reference; "failed", an error; "absent", not
             installed or not written.
         says: why it is not "ok".
-        wall, cpu: seconds of a step in each round.
+        wall, cpu: seconds of a step in each round; `cpu` of all threads.
+        clock: which of the two counts. The processor's time stands still while another program has
+            the core; with several threads it says nothing of how long one waits.
         share: how much of the work was the student's; None if nothing of theirs can be in it.
     """
 
@@ -48,24 +50,28 @@ class Measured:
     says: str = ""
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    clock: str = "cpu"
     share: Share | None = None
 
     @property
+    def samples(self) -> list[float]:
+        """Seconds of a step in each round, on the clock that counts."""
+        return self.cpu if self.clock == "cpu" else self.wall
+
+    @property
     def seconds(self) -> float:
-        """Of a step, on the wall clock: the median over the rounds."""
-        return statistics.median(self.wall)
+        """Of a step: the median over the rounds."""
+        return statistics.median(self.samples)
 
     def as_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {
             "rung": self.rung.name, "backend": self.rung.backend, "how": self.rung.how,
             "status": self.status, "says": self.says,
         }  # fmt: skip
-        if self.wall:
+        if self.samples:
             value |= {
-                "seconds": self.seconds,
-                "cpu_seconds": statistics.median(self.cpu),
-                "wall": self.wall,
-            }
+                "seconds": self.seconds, "clock": self.clock, "wall": self.wall, "cpu": self.cpu
+            }  # fmt: skip
         if self.share is not None:
             share = asdict(self.share)
             value["share"] = {k: share[k] for k in ("calls", "own_calls", "flops", "own_flops")}
@@ -74,7 +80,7 @@ class Measured:
 
 def ratio(slower: Measured, faster: Measured) -> float:
     """How many times as long: the median of the ratios within the rounds."""
-    return statistics.median(a / b for a, b in zip(slower.wall, faster.wall, strict=True))
+    return statistics.median(a / b for a, b in zip(slower.samples, faster.samples, strict=True))
 
 
 def climb(
@@ -94,14 +100,15 @@ def climb(
 
     Args:
         step: a name in `steps.STEPS`.
-        threads: that kernels may use.
+        threads: that kernels may use. With one the processor's time is measured.
         with_share: find out how much of the work was the student's, which takes one step more.
         said: told what is being done.
 
     Raises:
         WorkspaceError: the reference itself cannot be run.
     """
-    found = [Measured(rung) for rung in rungs]
+    clock = "cpu" if threads == 1 else "wall"
+    found = [Measured(rung, clock=clock) for rung in rungs]
     with tempfile.TemporaryDirectory(prefix="tito-") as name, _workers() as open_worker:
         folder = Path(name)
         said("the reference's numbers")

@@ -62,6 +62,7 @@ STEPS = {
 RACED = ("mlp", "cnn")  # by `tito backend race`
 
 
-def title(name: str) -> str:
-    """What a step is, in words."""
-    return f"one step of {STEPS[name].title}, a batch of {BATCH}"
+def title(name: str, threads: int) -> str:
+    """What is measured, in words."""
+    clock = "one thread, CPU time" if threads == 1 else f"{threads} threads, wall time"
+    return f"one step of {STEPS[name].title}, a batch of {BATCH}; {clock}"

@@ -20,6 +20,10 @@ from tito.limits import Limits, limited
 CHILD = Path(__file__).with_name("child.py")
 LIMITS = Limits(seconds=0, file_bytes=1 << 30)  # of wall time it has as much as each request
 START_SECONDS = 120.0
+# read when a process loads the BLAS of its NumPy, whichever it is
+BLAS_THREADS = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
 
 
 class RungError(Exception):
@@ -43,7 +47,7 @@ class Worker:
         self.process = subprocess.Popen(
             limited([sys.executable, str(CHILD), json.dumps(options)], LIMITS),
             cwd=cwd,
-            env=child_environment(path, None),
+            env=child_environment(path, dict.fromkeys(BLAS_THREADS, str(options["threads"]))),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.said,

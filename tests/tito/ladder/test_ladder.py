@@ -31,7 +31,7 @@ def write_backend(student: Student, line: str = "pass") -> None:
 
 def ladder(student: Student, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Exit code and JSON of a ladder of the MLP, with little measured."""
-    result = student.tito("ladder", "mlp", "--rounds", "1", "--threads", "1", "--json", *arguments)
+    result = student.tito("ladder", "mlp", "--rounds", "1", "--json", *arguments)
     return result.exit_code, json.loads(result.stdout)
 
 

@@ -44,8 +44,8 @@ def test_a_difference_is_named(got: dict[str, Any], says: str) -> None:
 
 
 def test_a_ratio_is_the_median_over_the_rounds() -> None:
-    slow = Measured(RUNGS[0], wall=[2.0, 4.0, 90.0], cpu=[1.0] * 3)
-    fast = Measured(RUNGS[1], wall=[1.0, 2.0, 3.0], cpu=[1.0] * 3)
+    slow = Measured(RUNGS[0], cpu=[2.0, 4.0, 90.0], wall=[1.0] * 3)
+    fast = Measured(RUNGS[1], cpu=[1.0, 2.0, 3.0], wall=[1.0] * 3)
     assert ratio(slow, fast) == 2
     columns, table = rows([slow, fast])
     assert columns == ["rung", "step", "x loops", "x below", "what runs"]
@@ -53,6 +53,11 @@ def test_a_ratio_is_the_median_over_the_rounds() -> None:
         ["loops", "4 s", "1", "", "plain Python loops (02 tensor)"],
         ["numpy", "2 s", "2", "2", "NumPy for every op (11 backends)"],
     ]
+
+
+def test_several_threads_are_timed_by_the_wall_clock() -> None:
+    found = Measured(RUNGS[0], wall=[2.0, 4.0], cpu=[5.0, 7.0], clock="wall")
+    assert found.seconds == 3 and found.as_json()["clock"] == "wall"
 
 
 def test_a_registered_backend_races_once() -> None:
