@@ -1,6 +1,6 @@
 """Wrong solutions that students write, with the points that they lose, and other right ones."""
 
-from tito.lessons.mistake import Equivalent, Mistake
+from tito.lessons.mistake import Alternative, Equivalent, Mistake
 
 PICKED = """
 def _picked(name, logp, target, weight, ignore_index):
@@ -559,6 +559,137 @@ def binary_cross_entropy_with_logits(input, target, weight=None, reduction="mean
     return reduce_loss(loss if weight is None else loss * weight, reduction)
 """,
         loses={"yes-or-no-weights": 2},
+    ),
+]
+
+ALTERNATIVES = [
+    Alternative(
+        exercise="one-number",
+        name="by a table of functions",
+        source="""
+def check_reduction(reduction, known=REDUCTIONS):
+    for each in known:
+        if each == reduction:
+            return each
+    raise ValueError(f"{reduction!r} is none of {', '.join(known)}")
+
+
+def reduce_loss(loss, reduction):
+    ways = {"none": lambda losses: losses, "mean": mean, "sum": sum}
+    return ways[check_reduction(reduction)](loss)
+
+
+def reduce_weighted(loss, weight, reduction):
+    if weight is not None:
+        counts = expand(weight, loss.shape)
+        loss = counts * loss
+        if reduction == "mean":
+            return sum(loss) / sum(counts)
+    return reduce_loss(loss, reduction)
+""",
+    ),
+    Alternative(
+        exercise="squared-error",
+        name="returns early, and squares by a method",
+        source="""
+def check_same_shape(name, input, target):
+    shapes = [tuple(t.shape) for t in (input, target)]
+    if shapes[0] == shapes[1]:
+        return
+    raise ShapeError(f"{name} compares like with like, and {shapes[0]} is not {shapes[1]}")
+
+
+def mse_loss(input, target, reduction="mean", weight=None):
+    check_same_shape("mse_loss", input, target)
+    return reduce_weighted((target - input).square(), weight, reduction)
+""",
+    ),
+    Alternative(
+        exercise="log-sum-exp",
+        name="picks the sizes that stay by hand",
+        source="""
+def logsumexp(x, dim=None, keepdim=False):
+    along = normalize_dims(dim, x.ndim)
+    top = apply(ops.amax, x.detach(), dims=along, keepdim=True)
+    safe = elementwise.where(elementwise.isfinite(top), top, 0.0)
+    powers = elementwise.exp(x - safe)
+    result = safe + elementwise.log(apply(ops.sum, powers, dims=along, keepdim=True))
+    if keepdim:
+        return result
+    return movement.reshape(result, tuple(n for d, n in enumerate(x.shape) if d not in along))
+""",
+    ),
+    Alternative(
+        exercise="cross-entropy",
+        name="divides the sum, and spreads g over both terms",
+        source="""
+def cross_entropy(x, target):
+    rows = apply(ops.log_softmax, x, dim=1)
+    picked = indexing.gather(rows, 1, target.reshape(-1, 1))
+    return (0.0 - picked).sum() / x.shape[0]
+
+
+def cross_entropy_backward(g, x, target):
+    share = g / x.shape[0]
+    ones = indexing.one_hot(target, x.shape[1]).to(x.dtype)
+    return apply(ops.softmax, x, dim=1) * share - ones * share
+""",
+    ),
+    Alternative(
+        exercise="targets-that-count",
+        name="asks which are ignored, not which count",
+        source="""
+def _picked(name, logp, target, weight, ignore_index):
+    _check_labels(name, logp, target, ignore_index)
+    ignored = target == ignore_index
+    label = where(ignored, target * 0, target)
+    dim = _class_dim(logp)
+    taken = squeeze(gather(logp, dim, unsqueeze(label, dim)), dim)
+    if weight is None:
+        each = (label == label).to(logp.dtype)
+    else:
+        each = apply(ops.take, weight, label)
+    return where(ignored, 0.0, (0.0 - taken) * each), where(ignored, 0.0, each)
+
+
+def _weighted(losses, counts, reduction):
+    kind = check_reduction(reduction)
+    if kind == "mean":
+        return sum(losses) / sum(counts)
+    return sum(losses) if kind == "sum" else losses
+""",
+    ),
+    Alternative(
+        exercise="soft-targets",
+        name="turns the sign of the logarithms, and smooths always",
+        source="""
+def _soft_cross_entropy(input, target, weight, reduction, smoothing):
+    if tuple(input.shape) != tuple(target.shape):
+        raise ShapeError(f"{target.shape} probabilities cannot be had of {input.shape} scores")
+    dim = _class_dim(input)
+    target = (1 - smoothing) * target + smoothing / input.shape[dim]
+    costs = log_softmax(input, dim) * -1.0
+    if weight is not None:
+        costs = _along(weight, costs) * costs
+    return reduce_loss(sum(costs * target, dim), reduction)
+""",
+    ),
+    Alternative(
+        exercise="yes-or-no",
+        name="in a loop over the two answers",
+        source="""
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, reduction="mean", pos_weight=None
+):
+    check_same_shape("binary_cross_entropy_with_logits", input, target)
+    loss = 0.0
+    for share, score, factor in ((target, -input, pos_weight), (1.0 - target, input, None)):
+        term = softplus(score, threshold=EXACT_THRESHOLD) * share
+        loss = loss + (term if factor is None else term * factor)
+    if weight is not None:
+        loss = weight * loss
+    return reduce_loss(loss, reduction)
+""",
     ),
 ]
 

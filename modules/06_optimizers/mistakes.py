@@ -1,6 +1,6 @@
 """Wrong solutions that students write, with the points that they lose, and other right ones."""
 
-from tito.lessons.mistake import Equivalent, Mistake
+from tito.lessons.mistake import Alternative, Equivalent, Mistake
 
 SGD = """
 def sgd_step(p, g, buffer, *, lr, momentum, dampening, weight_decay, nesterov, first):
@@ -562,6 +562,143 @@ class PolynomialLR(tinytorch.optim.lr_scheduler.PolynomialLR):
         return base * (1 - done**self.power)
 """,
         loses={"schedule-values": 2},
+    ),
+]
+
+ALTERNATIVES = [
+    Alternative(
+        exercise="sgd",
+        name="computes the new values, then writes them",
+        source="""
+def sgd_step(p, g, buffer, *, lr, momentum, dampening, weight_decay, nesterov, first):
+    d = weight_decay * p + g
+    if buffer is not None:
+        share = 1.0 if first else 1.0 - dampening
+        buffer.copy_(momentum * buffer + share * d)
+        d = d + momentum * buffer if nesterov else buffer
+    p.copy_(p - lr * d)
+""",
+    ),
+    Alternative(
+        exercise="adam",
+        name="with the two corrected means, as the formulas have them",
+        source="""
+def adam_step(p, g, m, v, step, *, lr, beta1, beta2, eps, weight_decay, decoupled):
+    step.add_(1)
+    t = step.double()
+    if decoupled:
+        p.sub_(p * (lr * weight_decay))
+    else:
+        g = g + weight_decay * p
+    m.copy_(beta1 * m + (1 - beta1) * g)
+    v.copy_(beta2 * v + (1 - beta2) * (g * g))
+    m_hat = m / (1 - beta1**t).to(p.dtype)
+    v_hat = v / (1 - beta2**t).to(p.dtype)
+    p.sub_(lr * m_hat / (v_hat.sqrt() + eps))
+""",
+    ),
+    Alternative(
+        exercise="memory",
+        name="asks whether it is there, and counts the parameters as they come",
+        source="""
+def buffer_of(state, name, p, fill=0.0):
+    if name not in state:
+        state[name] = wrap(np.full(p.shape, fill, p.dtype.dtype), p.meta)
+    kept = state[name]
+    if kept.shape != p.shape or kept.dtype != p.dtype:
+        raise DTypeError(f"{name} was made for {kept.meta}, and that is {p.meta} by now")
+    return kept
+
+
+def state_dict(optimizer):
+    numbers, states, groups = {}, {}, []
+    for group in optimizer.param_groups:
+        options = {name: value for name, value in group.items() if name != "params"}
+        options["params"] = []
+        for p in group["params"]:
+            number = numbers.setdefault(id(p), len(numbers))
+            options["params"].append(number)
+            if optimizer.state.get(p):
+                states[number] = dict(optimizer.state[p])
+        groups.append(options)
+    return {"state": states, "param_groups": groups}
+""",
+    ),
+    Alternative(
+        exercise="groups",
+        name="collects the tensors of all groups, and compares each by `is`",
+        source="""
+class Optimizer(tinytorch.optim.Optimizer):
+    def add_param_group(self, param_group):
+        group = dict(self.defaults)
+        group.update(param_group)
+        group.update(_listed(param_group["params"]))
+        for name in param_group:
+            if name != "params" and name not in self.defaults:
+                self._check_extra_option(name)
+        self.check_options(group)
+        taken = [p for other in self.param_groups for p in other["params"]]
+        for i, p in enumerate(group["params"]):
+            _check_parameter(i, p)
+            if any(p is other for other in taken):
+                raise ValueError("this tensor would be trained twice")
+            taken.append(p)
+        self.param_groups += [group]
+
+    def zero_grad(self, set_to_none=True):
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if set_to_none:
+                        p.grad = None
+                    elif p.grad is not None:
+                        p.grad.zero_()
+""",
+    ),
+    Alternative(
+        exercise="clipping",
+        name="writes each new gradient over the old one",
+        source="""
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
+    with no_grad():
+        gradients = list(_gradients(parameters))
+        if len(gradients) == 0:
+            return zeros()
+        total = norm(stack([norm(g, norm_type) for g in gradients]), norm_type)
+        if error_if_nonfinite and not abs(total.item()) < math.inf:
+            raise ValueError("an infinite or undefined gradient cannot be clipped")
+        for g in gradients:
+            g.copy_(g * clip(max_norm / (total + 1e-6), max=1.0))
+        return total
+
+
+def clip_grad_value_(parameters, clip_value):
+    with no_grad():
+        for g in _gradients(parameters):
+            g.copy_(clip(g, -clip_value, clip_value))
+""",
+    ),
+    Alternative(
+        exercise="schedule",
+        name="by what is left in place of what is done",
+        source="""
+class LinearLR(tinytorch.optim.LinearLR):
+    def lr_at(self, base, t, group):
+        left = max(self.total_iters - t, 0) / self.total_iters
+        return base * (self.start_factor * left + self.end_factor * (1.0 - left))
+
+
+class PolynomialLR(tinytorch.optim.lr_scheduler.PolynomialLR):
+    def lr_at(self, base, t, group):
+        left = max(self.total_iters - t, 0) / self.total_iters
+        return base * left**self.power
+
+
+class CosineAnnealingLR(tinytorch.optim.CosineAnnealingLR):
+    def lr_at(self, base, t, group):
+        half = (base - self.eta_min) / 2
+        return self.eta_min + half + half * math.cos(t * math.pi / self.T_max)
+""",
     ),
 ]
 
