@@ -87,7 +87,9 @@ app.command(epilog="Examples:\n\ntito status\n\ntito status --json", rich_help_p
     status.status
 )
 app.command("next", epilog="Example: tito next", rich_help_panel=COURSE)(module.go_on)
-app.command(epilog="Examples:\n\ntito test\n\ntito test 02", rich_help_panel=COURSE)(module.test)
+app.command(epilog="Examples:\n\ntito test\n\ntito test 02 --watch", rich_help_panel=COURSE)(
+    module.test
+)
 app.add_typer(module.app, name="module", rich_help_panel=COURSE)
 app.command(epilog="Examples:\n\ntito update\n\ntito update 02", rich_help_panel=COURSE)(
     update.update

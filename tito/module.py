@@ -170,18 +170,30 @@ def open_module(
     raise typer.Exit(subprocess.run([*command, str(path)], cwd=workspace.root).returncode)
 
 
-@app.command(epilog="Examples:\n\ntito module test 02\n\ntito module test 02 --json")
+@app.command(
+    epilog="Examples:\n\ntito module test 02\n\ntito module test 02 --watch\n\n"
+    "tito module test 02 --json"
+)
 @plainly
 def test(
     name: NameOrNext = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="One screen, and a run after every save.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a module's tests on your code, in a process of its own, with limits.
 
     Exits with 1 unless all pass.
     """
-    from tito.workspace import show
+    from tito.workspace import folder, module, show
 
+    if watch:
+        from tito.workspace.watch import watch as begin
+
+        workspace = folder.require()
+        warn_of(module.refresh(workspace))
+        raise typer.Exit(0 if begin(workspace, chosen(workspace, name)) else 1)
     _, result = _run_tests(name)
     if as_json:
         console.print_json(show.result_json(result))

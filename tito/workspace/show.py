@@ -23,11 +23,11 @@ def result_lines(result: Result) -> Iterator[str]:
     width = max((len(answer.exercise.id) for answer in result.answers), default=0)
     for answer in result.answers:
         points = f"{answer.points}/{answer.exercise.points}"
-        yield f"  {answer.exercise.id:{width}}  {points:>5}  {_status(answer)}"
+        yield f"  {answer.exercise.id:{width}}  {points:>5}  {status_of(answer)}"
     for answer in result.answers:
         if not answer.passed and not answer.not_written:
             yield ""
-            yield from _answer_lines(answer)
+            yield from answer_lines(answer)
     yield from _stray_lines(result)
     yield ""
     whole = sum(answer.exercise.points for answer in result.answers)
@@ -39,7 +39,8 @@ def result_lines(result: Result) -> Iterator[str]:
         yield f"a hint: tito module hint {lesson.number:02} {first.exercise.id}"
 
 
-def _status(answer: Answer) -> str:
+def status_of(answer: Answer) -> str:
+    """How an exercise is, in a word or two."""
     if answer.passed:
         return "passed"
     if answer.cell is None:
@@ -47,7 +48,8 @@ def _status(answer: Answer) -> str:
     return "not written yet" if answer.not_written else "failed"
 
 
-def _answer_lines(answer: Answer) -> Iterator[str]:
+def answer_lines(answer: Answer) -> Iterator[str]:
+    """What is wrong with an answer that does not pass."""
     name = answer.exercise.id
     if answer.cell is None:
         yield f"{name}: the file has no cell with this id; `tito module reset` brings it back, and"
@@ -122,10 +124,10 @@ def result_json(result: Result) -> dict[str, Any]:
         "exercises": [
             {
                 "id": answer.exercise.id,
-                "status": _status(answer),
+                "status": status_of(answer),
                 "points": answer.points,
                 "of_points": answer.exercise.points,
-                "message": [] if answer.passed else list(_answer_lines(answer)),
+                "message": [] if answer.passed else list(answer_lines(answer)),
                 "tests": [
                     {"id": t.test.id, "passed": t.outcome.ok, "points": t.test.points}
                     for t in answer.tests
