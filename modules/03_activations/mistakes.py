@@ -66,7 +66,12 @@ def elu(x, alpha=1.0):
 def softplus(x, beta=1.0, threshold=20.0):
     return log1p(exp(x * beta)) / beta
 """,
-        loses={"softplus-threshold": 2, "softplus-beta": 1},
+        loses={
+            "softplus-threshold": 2,
+            "softplus-beta": 1,
+            "logsigmoid-values": 2,
+            "mish-and-celu-values": 2,
+        },
     ),
     Mistake(
         exercise="softplus",
@@ -75,7 +80,7 @@ def softplus(x, beta=1.0, threshold=20.0):
 def softplus(x, beta=1.0, threshold=20.0):
     return where(x * beta > threshold, x, log1p(exp(x * beta)) / beta)
 """,
-        loses={"softplus-beta": 1},
+        loses={"softplus-beta": 1, "mish-and-celu-values": 2},
     ),
     Mistake(
         exercise="softplus",
@@ -336,6 +341,23 @@ def log_softmax(x, *, dim):
     return x - exp(x).sum(dim, keepdim=True).log()
 """,
     ),
+    Alternative(
+        exercise="made-of-others",
+        name="by cases of the sign, the bends from tanh's own formula and from elu",
+        source="""
+def logsigmoid(x):
+    return where(x < 0, x, 0.0) - log1p(exp(where(x < 0, x, -x)))
+
+
+def mish(x):
+    inner = exp(-softplus(x) * 2.0)
+    return x * (1.0 - inner) / (1.0 + inner)
+
+
+def celu(x, alpha=1.0):
+    return elu(x / alpha) * alpha
+""",
+    ),
 ]
 
 # Changes of the reference that are right too, and why.
@@ -367,4 +389,6 @@ EQUIVALENT = [
         BY_ONE,
     ),
     Equivalent("softplus", "softplus: beta == 1 -> beta == 0 (2)", BY_ONE),
+    Equivalent("made-of-others", "celu: x <= 0 -> x < 0", ZERO),
+    Equivalent("made-of-others", "celu: where(below, x, 0.0) -> where(below, x, 1.0)", UNPICKED),
 ]
