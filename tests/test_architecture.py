@@ -54,7 +54,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_200,
     "tinytorch/onnx": 1_800,
     "tinytorch/fx": 11_520,
-    "tito": 7_795,
+    "tito": 7_830,
     "tito/course": 5_520,
     "tito/ladder": 720,
     "tito/compete": 1_340,
