@@ -27,7 +27,7 @@ from tito.course.notebook import (
     read_notebook,
     restore,
 )
-from tito.course.record import Assignment, units, with_outputs
+from tito.course.record import Assignment, units, with_outputs, without_examples
 from tito.course.replaced import Answer, answers, replaced
 from tito.course.states import State, States
 from tito.course.students.marks import settle
@@ -315,7 +315,8 @@ class Grader:
             job = prepared.job
             questions = tuple(t for t in job.tests if t.id in tests)
             package = replaced(prepared.answers, self.package, only=[exercise])
-            yield (name, exercise), replace(job, tests=questions, package=package)
+            cells = without_examples(job.units)
+            yield (name, exercise), replace(job, units=cells, tests=questions, package=package)
 
     def _jobs(
         self, todo: Sequence[tuple[Submission, str]], early: list[State]

@@ -5,7 +5,7 @@ Only the step in between, nbgrader's `Execute`, is replaced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tito.course.exam.job import Transcript, Unit
 from tito.course.exam.judge import Verdict
 from tito.course.harmless import is_picture
 from tito.course.notebook import grade_id, hidden_tests, seconds_of, without_hidden
+from tito.lessons.names import bound_names, read_names
 
 MOST_TEXT = 25_000
 MOST_SHOWN = 20
@@ -126,6 +127,28 @@ def units(node: Any, source: Any, tests: Mapping[str, Any]) -> tuple[Unit, ...]:
             Unit(f"cell {i}", seen if seen.strip() else None, name, False, seconds_of(cell))
         )
     return tuple(found)
+
+
+def without_examples(cells: Sequence[Unit]) -> tuple[Unit, ...]:
+    """The cells without the course's own examples, from which no other cell takes a name.
+
+    An example that nobody has changed is run for its output, and it may train a model. Where one
+    exercise is run again on its own, its output is there already.
+    """
+    kept: list[Unit] = []
+    wanted: set[str] = set()
+    for unit in reversed(cells):
+        if unit.source is not None:
+            try:
+                binds, reads = bound_names(unit.source), read_names(unit.source)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return tuple(cells)  # a cell with magics, or no Python: what it takes is not known
+            example = not unit.patient and unit.test is None
+            if example and not binds & wanted:
+                continue
+            wanted |= reads
+        kept.append(unit)
+    return tuple(reversed(kept))
 
 
 def with_outputs(node: Any, transcript: Transcript, verdicts: Mapping[str, Verdict]) -> Any:
