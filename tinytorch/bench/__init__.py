@@ -11,6 +11,7 @@ from tinytorch.bench.measure import Benchmark, benchmark
 from tinytorch.bench.memory import LiveMemory
 from tinytorch.bench.paired import bootstrap_interval, geometric_mean, paired_ratios
 from tinytorch.bench.profiler import Event, Profiler
+from tinytorch.bench.roofline import Machine, measure_machine
 from tinytorch.bench.timer import Timing, ratio, time_callable, time_callables
 from tinytorch.bench.units import format_bytes, format_count, format_seconds, format_table
 
@@ -23,6 +24,7 @@ __all__ = [
     "Cost",
     "Event",
     "LiveMemory",
+    "Machine",
     "OpCounter",
     "OpStats",
     "Profiler",
@@ -35,6 +37,7 @@ __all__ = [
     "format_seconds",
     "format_table",
     "geometric_mean",
+    "measure_machine",
     "paired_ratios",
     "ratio",
     "time_callable",

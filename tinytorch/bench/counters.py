@@ -43,7 +43,13 @@ class Cost(NamedTuple):
 
 
 def cost_of(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Cost:
-    """The cost of an op on these inputs, as a mode gets them.
+    """The cost of an op on these inputs, as a mode gets them: `op.flops` and `op.bytes_moved`.
+
+    Args:
+        op: a row of the op table.
+        inputs: tensors and Python numbers. A number has the shape () and moves no bytes.
+        params: of the op.
+        plan: `plan.meta` is the shape and dtype of the result.
 
     A matrix product (m, k) @ (k, n) takes 2 m k n FLOPs, for example.
     """
@@ -133,6 +139,11 @@ class OpCounter(Mode):
         return total(self.stats.values())
 
     def run(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
+        """Pass the op on to `self.below`, note its time and cost, and return its data.
+
+        Only the call of `below` is timed, with `perf_counter`. The cost is the same for a plan, so
+        `self._costs` remembers it.
+        """
         start = perf_counter()
         data = self.below(op, inputs, params, plan)
         seconds = perf_counter() - start
@@ -149,7 +160,10 @@ class OpCounter(Mode):
         self.note(IN_PLACE_WRITE, start, perf_counter() - start, Cost(0, moved))
 
     def note(self, name: str, start: float, seconds: float, cost: Cost) -> None:
-        """Count one call that began at `start` on the clock `time.perf_counter`."""
+        """Count one call that began at `start` on the clock `time.perf_counter`.
+
+        It is added to the `OpStats` of (`current_phase()`, name), which the first call makes.
+        """
         key = (current_phase(), name)
         stats = self.stats.get(key)
         if stats is None:

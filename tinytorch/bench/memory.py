@@ -38,7 +38,14 @@ class LiveMemory:
         self._lock = threading.RLock()  # an array may die in any thread, and inside `add`
 
     def add(self, data: Any, inputs: tuple[Input, ...]) -> None:
-        """Follow the result of an op on `inputs`; data that is not an array has no memory."""
+        """Follow the result of an op on `inputs`; data that is not an array has no memory.
+
+        The memory counts for the array that owns it: `owner_of(data)`. `_holders` has, for the id
+        of each owner, how many followed arrays hold it and its bytes. The bytes count when the
+        first one comes, unless the owner is the memory of an input (`_is_shared`): that is not
+        followed. A weak reference to `data` calls `_forget` when the array is gone; `_references`
+        keeps it, by its id, with the owner's. All this happens under `self._lock`.
+        """
         if not isinstance(data, np.ndarray):
             return
         owner = owner_of(data)
@@ -56,6 +63,8 @@ class LiveMemory:
             self._references[id(reference)] = (reference, key)
 
     def _forget(self, reference: weakref.ref[Array]) -> None:
+        """The array of a weak reference is gone, under `self._lock`: one holder less, and the bytes
+        with the last. A reference that is not in `_references` is none of ours any more."""
         with self._lock:
             entry = self._references.pop(id(reference), None)
             if entry is None:

@@ -118,6 +118,11 @@ class Profiler(OpCounter):
     def chrome_trace(self) -> dict[str, Any]:
         """The events in Chrome's trace format: complete events, times in microseconds.
 
+        Returns:
+            {"traceEvents": a list, "displayTimeUnit": "ms"}, as JSON can hold it. An event has
+            "name", "cat" (its phase), "ph": "X", "ts" (start), "dur" (how long), "pid", "tid" (the
+            attribute `_thread`) and "args": its "flops" and "bytes".
+
         Raises:
             ValueError: no events were kept.
 

@@ -104,19 +104,8 @@ def time_callables(
     for function in functions.values():
         for _ in range(warmup):
             function()
-    calls = {name: _calls_lasting(f, sample_seconds) for name, f in functions.items()}
-    samples: dict[str, list[float]] = {name: [] for name in functions}
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        for _ in range(rounds):
-            gc.collect(0)
-            for name, function in functions.items():
-                function()  # brings caches back that the others have emptied
-                samples[name].append(_seconds_per_call(function, calls[name], now))
-    finally:
-        if was_enabled:
-            gc.enable()
+    calls = {n: _calls_lasting(f, sample_seconds) for n, f in functions.items()}
+    samples = _samples(functions, calls, rounds, now)
     return {name: Timing(tuple(samples[name]), calls[name], clock) for name in functions}
 
 
@@ -132,6 +121,8 @@ def time_callable(function: Callable[[], object], **options: Any) -> Timing:
 def ratio(slower: Timing, faster: Timing) -> float:
     """How many times as long `slower` takes: the median of the ratios within each round.
 
+    Both must have as many samples, on the same clock.
+
     Raises:
         ValueError: the two were not timed together.
     """
@@ -144,20 +135,63 @@ def ratio(slower: Timing, faster: Timing) -> float:
     return statistics.median(a / b for a, b in pairs)
 
 
+def _samples(
+    functions: Mapping[str, Callable[[], object]],
+    calls: Mapping[str, int],
+    rounds: int,
+    now: Callable[[], float],
+) -> dict[str, list[float]]:
+    """Samples of each function, interleaved: one of each in every round, in their order.
+
+    Before a sample the function is called once more, untimed: that brings the caches back which the
+    others have emptied. The garbage collector is off, and runs (generation 0) before each round.
+    Afterwards it is on if it was, also after an error.
+
+    Args:
+        functions: by name; called without arguments.
+        calls: for each name, over how many calls a sample is taken.
+        now: a clock, in seconds.
+
+    Returns:
+        For each name seconds per call, one sample for each round.
+    """
+    samples: dict[str, list[float]] = {name: [] for name in functions}
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            gc.collect(0)
+            for name, function in functions.items():
+                function()
+                samples[name].append(_seconds_per_call(function, calls[name], now))
+    finally:
+        if was_enabled:
+            gc.enable()
+    return samples
+
+
 def _seconds_per_call(
     function: Callable[[], object], calls: int, now: Callable[[], float]
 ) -> float:
+    """Call the function `calls` times; seconds on the clock `now` for one of them, on average."""
     start = now()
     for _ in range(calls):
         function()
     return (now() - start) / calls
 
 
-def _calls_lasting(function: Callable[[], object], seconds: float) -> int:
-    """How many calls take about `seconds`; on the wall clock, which always goes on."""
+def _calls_lasting(
+    function: Callable[[], object], seconds: float, now: Callable[[], float] = time.perf_counter
+) -> int:
+    """How many calls take at least `seconds` on the clock `now`, found by trying.
+
+    The first try is one call. If a try was too short, the next has as many calls as the rate so far
+    says, and one more; but at least twice and at most ten times as many as the last. The clock must
+    go on by itself: one that stands still, as CPU time while a function sleeps, has no end.
+    """
     calls = 1
     while True:
-        taken = _seconds_per_call(function, calls, time.perf_counter) * calls
+        taken = _seconds_per_call(function, calls, now) * calls
         if taken >= seconds:
             return calls
         calls = max(calls * 2, min(calls * 10, int(calls * seconds / max(taken, 1e-9)) + 1))

@@ -11,9 +11,9 @@ import pytest
 import tinytorch
 from tests.graph.steps import training_step
 from tinytorch import nn, optim
-from tinytorch.bench import OpCounter
+from tinytorch.bench import Machine, OpCounter, measure_machine
 from tinytorch.graph import GraphError
-from tinytorch.graph.compiler.timing import Machine, example_values, measure_machine
+from tinytorch.graph.compiler.timing import example_values
 from tinytorch.nn import functional as F
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")

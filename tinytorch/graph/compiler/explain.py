@@ -10,16 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tinytorch.bench import format_bytes, format_count, format_seconds, format_table
+from tinytorch.bench.roofline import Machine, fastest, measure_machine
 from tinytorch.graph.compiler.generate import Code
 from tinytorch.graph.compiler.python import PythonProgram
-from tinytorch.graph.compiler.timing import (
-    Machine,
-    example_values,
-    fastest,
-    measure_machine,
-    measure_steps,
-    predict_steps,
-)
+from tinytorch.graph.compiler.timing import example_values, measure_steps, predict_steps
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes import PassResult
 from tinytorch.graph.semantics import TINYTORCH

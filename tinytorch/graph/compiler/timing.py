@@ -2,71 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.base import ComputeBackend, Kernel
+from tinytorch.backends.base import Kernel
+from tinytorch.bench.roofline import REPEATS, Machine
 from tinytorch.dtypes import Array
 from tinytorch.graph.compiler.python import aligned_arena
 from tinytorch.graph.compiler.schedule import Schedule, Step
 from tinytorch.graph.layout import Buffer, Memory, StridedView
 from tinytorch.graph.semantics import TINYTORCH
-
-ENOUGH = 2e-3  # seconds; a product that takes longer shows the peak
-LARGEST_PRODUCT = 512
-COPIED_BYTES = 16 * 2**20  # more than caches hold
-REPEATS = 5
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a backend reaches here on one large matrix product and one large copy.
-
-    Attributes:
-        flops: floating-point operations a second.
-        bandwidth: bytes of memory read and written a second.
-    """
-
-    flops: float
-    bandwidth: float
-
-    def seconds(self, flops: int, moved: int) -> float:
-        """The roofline: what takes longer, computing or moving.
-
-        Source: S. Williams, A. Waterman, D. Patterson, "Roofline", 2009.
-        """
-        return max(flops / self.flops, moved / self.bandwidth)
-
-
-@cache
-def measure_machine(backend: ComputeBackend) -> Machine:
-    """Measure once for a backend; takes some hundredths of a second."""
-    n, rate, seconds = 16, 0.0, 0.0
-    while seconds < ENOUGH and n < LARGEST_PRODUCT:
-        n *= 2
-        a = np.ones((n, n), np.float32)
-        seconds = fastest(lambda a=a: backend.matmul(a, a))  # type: ignore[misc]
-        rate = max(rate, 2 * n**3 / seconds)
-    source = np.ones(COPIED_BYTES, np.uint8)
-    target = np.ones(COPIED_BYTES, np.uint8)
-    copying = fastest(lambda: np.copyto(target, source))
-    return Machine(flops=rate, bandwidth=2 * COPIED_BYTES / copying)
-
-
-def fastest(function: Callable[[], Any], repeats: int = REPEATS) -> float:
-    """Seconds of the least disturbed of some calls, after one to warm up."""
-    function()
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
-        function()
-        times.append(perf_counter() - start)
-    return min(times)
 
 
 def example_values(schedule: Schedule) -> list[Any]:
