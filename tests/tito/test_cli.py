@@ -24,7 +24,8 @@ def commands(group: typer.Typer, *path: str) -> Iterator[tuple[str, ...]]:
     for command in group.registered_commands:
         yield (*path, command.name or command.callback.__name__.replace("_", "-"))  # type: ignore[union-attr]
     for child in group.registered_groups:
-        yield from commands(child.typer_instance, *path, str(child.name))  # type: ignore[arg-type]
+        below = (child.name,) if isinstance(child.name, str) else ()  # without a name: its parent's
+        yield from commands(child.typer_instance, *path, *below)  # type: ignore[arg-type]
 
 
 def test_help_lists_the_commands() -> None:
