@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,8 +20,6 @@ from tests.fx.zoo import ZOO, Kind, loss
 from tinytorch.fx.capture.comparison import difference
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.capture.joint import capture_joint
-from tinytorch.fx.capture.slots import CaptureError
-from tinytorch.fx.convert.aten_module import UnsupportedAtenError
 from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
 from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.fx.models import squares_of, tensors_of
@@ -31,11 +30,14 @@ from tinytorch.graph.passes import PassManager
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 PASSES = ("no-ops", "algebra", "cse", "fold", "dce")
-#: Of the zoo: a text encoder, convolutions, recurrence, scatter, writes.
-TABLE = ("bert", "resnet", "convnext", "lstm", "gru", "graph_network", "writer")
+#: Of the zoo: text and vision encoders, decoders, an encoder-decoder, sound, a mixture of experts,
+#: convolutions, recurrence, scatter, writes, strange layouts. swin, glpn and mamba have what those
+#: have, and take a minute each: `tests/fx/test_zoo.py` trains them.
+TABLE = tuple(name for name in ZOO if name not in ("swin", "glpn", "mamba"))
 FAST = ("graph_network",)
-#: What `from_torch` does not take, and the words of its refusal.
-NOT_CONVERTED = {"writer": "aten::copy_ is not in our table"}
+#: What Dynamo says of transformers' code, and would raise where warnings are errors.
+DYNAMO_SAYS = ("ignore:The .grad attribute of a Tensor:UserWarning",
+               "ignore:Dynamo detected a call to a `functools.lru_cache`:UserWarning")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -121,20 +123,18 @@ def test_both_modes_of_the_optimizer(kind: Kind, frozen: bool) -> None:
 @pytest.mark.parametrize("kind", rows())
 def test_from_torch(kind: Kind) -> None:
     model = kind.model().eval()
-    if kind.name in NOT_CONVERTED:
-        with pytest.raises((UnsupportedAtenError, CaptureError), match=NOT_CONVERTED[kind.name]):
-            from_torch(model, kind.batch())
-        return
     with tinytorch.using_backend("numpy"), tinytorch.no_grad():
         module = from_torch(model, kind.batch())
         results = module(*(tensor_from_torch(x) for x in tensors_of(kind.batch(1))))
         leaves = results if isinstance(results, (tuple, list)) else [results]
         found = [tensor_to_torch(x).clone() for x in leaves if isinstance(x, tinytorch.Tensor)]
-    expected = outputs(model, kind.batch(1))
-    check_close([x for x in found if x.is_floating_point()], expected)
+    eager = kind.model().eval()
+    check_close([x for x in found if x.is_floating_point()], outputs(eager, kind.batch(1)))
+    check_close(list(model.buffers()), list(eager.buffers()))  # it writes those of the model
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(*DYNAMO_SAYS)
 @pytest.mark.parametrize("kind", rows())
 def test_torch_compile(kind: Kind) -> None:
     model = kind.model().eval()
@@ -152,9 +152,10 @@ def test_torch_compile(kind: Kind) -> None:
 def test_checkpoint(kind: Kind) -> None:
     """Half-way between the lowest peak and that of saving everything."""
     model = kind.model()
-    frontier = checkpoint(model, kind.batch(), 1.0, select=squares_of).compiled(kind.batch())
-    peaks = frontier.frontier.everything.peak, frontier.frontier.plans[0].peak
-    made = checkpoint(model, kind.batch(), sum(peaks) // 2, select=squares_of)
+    make = partial(checkpoint, model, kind.batch(), select=squares_of)
+    frontier = make(1.0).compiled(kind.batch()).frontier
+    peaks = frontier.everything.peak, frontier.plans[0].peak
+    made = make(sum(peaks) // 2)
     buffers = {name: b.clone() for name, b in model.named_buffers()}
     expected = gradients(model, model, kind.batch(1))
     model.load_state_dict(buffers, strict=False)

@@ -576,3 +576,23 @@ def test_open_sizes_stay_open():
     expected = step.module(*flat)
     torch.manual_seed(0)
     assert all(map(torch.equal, graph.owning_module(*flat), expected))
+
+
+def test_an_operator_of_a_library_does_what_it_declares():
+    """It may draw random numbers, so it is not pure; of one that declares nothing, nobody knows."""
+    name = "tinytorch_tests::scaled"
+    custom = torch.library.custom_op(
+        name,
+        lambda x, out: x * 2,
+        mutates_args=("out",),
+        schema="(Tensor x, Tensor(a!) out) -> Tensor",
+    )
+    node = node_of(torch.ops.tinytorch_tests.scaled.default, "x", "y")
+    found = effects(node)
+    assert [n.name for n in found.writes] == ["y"] and found.views == ()
+    assert found.random and not found.pure
+    library = torch.library.Library("tinytorch_tests", "FRAGMENT")
+    library.define("bare(Tensor x) -> Tensor")
+    found = effects(node_of(torch.ops.tinytorch_tests.bare.default, "x"))
+    assert [n.name for n in found.writes] == ["x"] and [n.name for n in found.views] == ["x"]
+    assert custom is not None  # whose life is that of the operator

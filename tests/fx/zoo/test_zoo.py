@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +42,7 @@ def test_a_small_architecture_is_captured_as_eager_computes_it(name: str):
 
 @pytest.mark.slow
 def test_a_sample_of_all_architectures_has_nothing_wrong_and_no_crash(tmp_path: Path):
-    names = chosen(catalogue(), sample=25, seed=21)
+    names = random.Random(21).sample(catalogue(), 25)
     ours = [s for s in stages.STAGES if s not in stages.PEERS]
     records = run(names, ours, tmp_path / "zoo.jsonl", Limits(), jobs=2)
     assert bad(records.values()) == []
@@ -87,8 +89,8 @@ def test_a_checkpointed_model_takes_what_was_predicted(subject: Subject):
 def test_a_wrong_graph_is_found(subject: Subject, monkeypatch: pytest.MonkeyPatch):
     honest = stages.capture_forward
 
-    def wrong(model: nn.Module, inputs: object) -> torch.fx.GraphModule:
-        module = honest(model, inputs)
+    def wrong(model: nn.Module, inputs: object, **options: Any) -> torch.fx.GraphModule:
+        module = honest(model, inputs, **options)
         for node in module.graph.nodes:
             if node.target is torch.ops.aten.linear.default:
                 node.args = (node.args[0], node.args[1], None)  # it forgets the bias
@@ -171,6 +173,30 @@ def test_a_model_without_gradients_has_no_training_stages():
     assert run_stage(subject, "forward", 60.0).verdict == "bit-equal"
 
 
+class Dropping(nn.Module):
+    """In training it leaves its layer out at random, as layer drop does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, grid: Tensor) -> Tensor:
+        if self.training and torch.rand([]) < 0.5:
+            return x
+        return self.layer(x)[: grid.tolist()[0]] * self.layer.bias.sum()
+
+
+def test_of_a_refusal_in_training_it_is_said_whether_evaluation_is_right():
+    subject = Subject(
+        "own/dropping", Dropping(), {"x": torch.randn(6, 4), "grid": torch.ones(1).int()}
+    )
+    assert subject.constants == ["grid"]  # of which Python asks for the value
+    assert run_stage(subject, "forward", 60.0).verdict == "bit-equal"
+    found = run_stage(subject, "joint", 60.0)
+    assert found.verdict == "refused" and "if self.training and torch.rand" in found.detail
+    assert found.facts == {stages.RIGHT_IN_EVALUATION: True}
+
+
 class Picky(nn.Module):
     """Runs in evaluation mode; in training mode it asks NumPy, or does not take short inputs."""
 
@@ -218,6 +244,7 @@ def test_names_are_chosen_by_pattern_and_by_seed():
     assert chosen(names, ["bert"]) == ["transformers/bert"]
     assert chosen(names, sample=5, seed=1) == chosen(names, sample=5, seed=1)
     assert chosen(names, sample=5, seed=1) != chosen(names, sample=5, seed=2)
+    assert chosen(names, sample=2, seed=1) == chosen(names, sample=5, seed=1)[:2]
     with pytest.raises(ZooError, match="no architecture fits nothing"):
         chosen(names, ["nothing"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -10,9 +11,10 @@ import torch.fx
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from tinytorch.fx.capture.constants import check_in_graph, constants_of, with_constants
 from tinytorch.fx.capture.functional import tracing
 from tinytorch.fx.capture.real_run import check_on_real_values
-from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER
+from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, batch_slots
 from tinytorch.fx.models import Batch, call
 
 
@@ -22,6 +24,7 @@ def capture_forward(
     *,
     decompose: bool = False,
     dynamic_dims: tuple[int, ...] = (),
+    constants: Collection[str] = (),
 ) -> torch.fx.GraphModule:
     """The forward of a model in its present mode, as an ATen graph that is called like the model.
 
@@ -33,13 +36,16 @@ def capture_forward(
         decompose: in core ATen ops; attention stays whole, its parts would assume strides that
             the fused kernel does not have.
         dynamic_dims: dimensions of the input tensors whose sizes stay open, e.g. (0,).
+        constants: names of input tensors (of positional ones the numbers, "0") whose values stay:
+            Python may ask for them, and the graph begins with the check that they are the same.
 
     Raises:
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (_as_tuple(inputs), None)
     shapes = _dynamic_shapes(inputs if kwargs else args, dynamic_dims) if dynamic_dims else None
-    with tracing(), warnings.catch_warnings():
+    fixed = _fixed(inputs, constants)
+    with tracing(), warnings.catch_warnings(), with_constants(model, fixed):
         # recurrent layers keep their parameters in a list, too, which is put back
         warnings.filterwarnings("ignore", r"The tensor attributes? self\..*_flat_weights")
         exported = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
@@ -58,6 +64,7 @@ def capture_forward(
             node.meta.update(role=BATCH, name=node.target)
         elif node.op == "get_attr" and node.target in own:  # and no constant of the code
             node.meta.update(role=own[node.target], name=node.target)
+    check_in_graph(module, fixed)
     leaves, spec = tree_flatten(inputs)
     check_on_real_values(
         module, leaves, lambda flat: call(model, tree_unflatten(flat, spec)),
@@ -65,6 +72,13 @@ def capture_forward(
     )  # fmt: skip
     graph_module: torch.fx.GraphModule = module
     return graph_module
+
+
+def _fixed(inputs: Batch, constants: Collection[str]) -> dict[str, Tensor]:
+    if not constants:
+        return {}
+    slots, tensors, _ = batch_slots(inputs if isinstance(inputs, dict) else _as_tuple(inputs))
+    return {slot.name: x for slot, x in constants_of(constants, slots, tensors).items()}
 
 
 def _as_tuple(inputs: Batch) -> tuple[Any, ...]:

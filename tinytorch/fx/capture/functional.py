@@ -14,7 +14,7 @@ shape, dtype, strides, device); those of the inputs also "role", "name" and "exa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -33,6 +33,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._pytree import tree_unflatten
 
+from tinytorch.fx.capture.constants import ConstantFolding, constants_of, real_copies
 from tinytorch.fx.capture.known_values import KnownValues
 from tinytorch.fx.capture.real_run import check_on_real_values
 from tinytorch.fx.capture.recurrent import keep_workspaces
@@ -234,6 +235,13 @@ def _named(
     return torch.fx.GraphModule(traced, graph)
 
 
+def mark_constants(module: torch.fx.GraphModule, constants: Collection[Slot]) -> None:
+    """Let `bind` compare the values of these inputs with those of the capture."""
+    for node in module.graph.find_nodes(op="placeholder"):
+        if Slot(node.meta["role"], node.meta["name"]) in constants:
+            node.meta["is_constant"] = True
+
+
 def _check_inputs_unwritten(module: torch.fx.GraphModule) -> None:
     """Raises CaptureError if the graph ends with writing to one of its inputs."""
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
@@ -252,14 +260,18 @@ class FunctionalModel:
     Attributes:
         slots: of the inputs.
         values: the tensors of the model and of the batch that belong to the slots.
+        constants: those of the batch whose values stay.
     """
 
-    def __init__(self, model: nn.Module, function: Loss, batch: Batch) -> None:
+    def __init__(
+        self, model: nn.Module, function: Loss, batch: Batch, constants: Collection[str] = ()
+    ) -> None:
         self.module = _WithFunction(model, function)
         own, tensors = model_slots(model)
         self.batch, in_batch, self.spec = batch_slots(batch)
         self.slots: list[Slot] = [*own, *self.batch]
         self.values: list[Tensor] = [*tensors, *in_batch]
+        self.constants = constants_of(constants, self.batch, in_batch)
 
     def __call__(self, given: dict[Slot, Tensor]) -> tuple[Any, dict[Slot, Tensor]]:
         """The result, and the buffers after the call; those in `given` stay as they are."""
@@ -267,8 +279,10 @@ class FunctionalModel:
         buffers = {s: f"model.{s.name}" for s in self.slots if s.role == BUFFER}
         # batch norm writes its statistics: into copies
         own.update({name: given[slot].clone() for slot, name in buffers.items()})
-        batch = tree_unflatten([given[s] for s in self.batch], self.spec)
-        with modules_unreplaced(self.module.model):
+        fixed = real_copies(self.constants)
+        batch = tree_unflatten([fixed.get(s, given[s]) for s in self.batch], self.spec)
+        folding = ConstantFolding(fixed.values()) if fixed else nullcontext()
+        with modules_unreplaced(self.module.model), folding:
             result = functional_call(self.module, own, (batch,), tie_weights=True)
         # where the model has assigned a buffer, `own` has the new one
         return result, {slot: own[name] for slot, name in buffers.items()}

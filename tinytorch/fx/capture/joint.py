@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from tinytorch.fx.capture.functional import (
     compiling,
     drop_unchanged_buffers,
     fake_inputs,
+    mark_constants,
     phase,
     tracing,
 )
@@ -84,6 +85,7 @@ def capture_joint(
     loss: Loss | None = None,
     *,
     dynamic_dims: tuple[int, ...] = (),
+    constants: Collection[str] = (),
 ) -> JointGraph:
     """Forward and backward of a model in its present mode, on batches like this one.
 
@@ -92,11 +94,13 @@ def capture_joint(
         loss: a function of the model and the batch. Without it the backward starts from tangents,
             which are inputs, for all outputs of the model.
         dynamic_dims: dimensions of the batch's tensors whose sizes stay open, e.g. (0,).
+        constants: names of tensors of the batch whose values stay, e.g. ("grid_thw",): Python may
+            ask for them, and other values are refused later.
 
     Raises:
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
-    forward = FunctionalModel(model, loss or call, batch)
+    forward = FunctionalModel(model, loss or call, batch, constants)
     slots, values = list(forward.slots), list(forward.values)
     fakes = fake_inputs(values, slots, dynamic_dims)
     leaves = [s for s, t in zip(slots, values, strict=True) if t.requires_grad]
@@ -139,6 +143,7 @@ def capture_joint(
 
     inputs = [*slots, *tangents]
     module = capture(joint, fakes, values, inputs, outputs)
+    mark_constants(module, forward.constants)
     return JointGraph(module, inputs, drop_unchanged_buffers(module, outputs), *form)
 
 

@@ -20,11 +20,14 @@ def layout_order(tensor: Tensor) -> list[int]:
 
 
 def same_layout(a: Tensor, b: Tensor) -> bool:
-    """Strides are equal where there is more than one element to step to."""
-    steps = [
-        [s for n, s in zip(_hints(t.shape), _hints(t.stride()), strict=True) if n > 1]
-        for t in (a, b)
-    ]
+    """Strides are equal where there is more than one element to step to.
+
+    A size that follows from values is not known in a trace: then there is nothing to compare.
+    """
+    known = [(_hints(t.shape), _hints(t.stride())) for t in (a, b)]
+    if any(n is None for sizes, strides in known for n in (*sizes, *strides)):
+        return True
+    steps = [[s for n, s in zip(*each, strict=True) if n > 1] for each in known]
     return steps[0] == steps[1]
 
 
@@ -58,6 +61,7 @@ def _is_contiguous_in(tensor: Tensor, order: Sequence[int]) -> bool:
     return True
 
 
-def _hints(numbers: Sequence[Any]) -> list[int]:
-    """Open sizes as they are in the example. Making an int of one would fix it."""
+def _hints(numbers: Sequence[Any]) -> list[Any]:
+    """Open sizes as they are in the example, None if values decide them. Making an int of one would
+    fix it."""
     return [n if isinstance(n, int) else n.node.hint for n in numbers]

@@ -41,6 +41,8 @@ aten = torch.ops.aten
 SEED = 0
 #: They read lists of parameters, gradients and moments as if all had the same strides.
 LINEAR_WALKS = (aten._fused_sgd.tensor_lr, aten._fused_adam.tensor_lr, aten._fused_adamw.tensor_lr)
+FAILS = "the captured graph fails on the example"
+RUN_EAGERLY = "this is a limit of the capture, and no fault of the model; run it eagerly"
 REPEATS = "the model gives other results each time, with the same inputs and seeds"
 REPEAT = (
     "take out of it what changes from call to call (random, numpy.random, the clock, counters and\n"
@@ -85,10 +87,7 @@ def check_on_real_values(
         try:
             found = observe(run.run_flat)
         except Exception as error:  # a graph may fail in any way
-            raise CaptureError(
-                f"the captured graph fails on the example: {_headline(error)}\n"
-                "  fix: this is a limit of the capture, and no fault of the model; run it eagerly"
-            ) from error
+            raise of_reason(CaptureError, FAILS, RUN_EAGERLY, error) from error
         try:
             expected = observe(function)
         except Exception as error:  # a model may raise anything
@@ -113,8 +112,13 @@ def _unrepeatable(error: Exception) -> CaptureError:
     """Of a model that has run under the tracer, and does not run eagerly after it."""
     text = "the model keeps tensors from one call to the next, and has kept those of the trace"
     fix = "keep them in a buffer (register_buffer), or pass them in and out; and make a new model"
+    return of_reason(UnrepeatableError, text, fix, error)
+
+
+def of_reason(kind: type[CaptureError], text: str, fix: str, error: Exception) -> CaptureError:
+    """An error of ours that names the user's line behind another error."""
     reason = Reason(text, fix, user_line(error), _headline(error))
-    raised = UnrepeatableError(str(reason))
+    raised = kind(str(reason))
     raised.reason = reason
     return raised
 

@@ -113,6 +113,11 @@ def bind(
                 f"{slot.role} {slot.name!r} is {tensor.dtype}{list(tensor.shape)}, but was "
                 f"captured as {expected.dtype}{list(expected.shape)}; capture again"
             )
+        if node.meta.get("is_constant") and not tensor.equal(node.meta["example"]):
+            raise CaptureError(
+                f"{slot.role} {slot.name!r} has other values than in the capture, where it was "
+                "given as a constant; capture again"
+            )
         # kernels may read memory as it was laid out in the capture
         flat.append(relaid_like(tensor, expected) if is_dense(expected) else tensor)
     guards = module.meta.get("guards")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from tinytorch.fx.capture.functional import (
     capture,
     drop_unchanged_buffers,
     fake_inputs,
+    mark_constants,
     phase,
 )
 from tinytorch.fx.capture.gradient_rule import GradientRule
@@ -30,6 +32,7 @@ def capture_step(
     *,
     loss: Loss = model_loss,
     dynamic_dims: tuple[int, ...] = (),
+    constants: Collection[str] = (),
     max_norm: float | None = None,
     norm_type: float = 2.0,
     clip_value: float | None = None,
@@ -59,6 +62,8 @@ def capture_step(
             those, whose groups are kept.
         loss: a function of the model and the batch; by default the `loss` of the model's output.
         dynamic_dims: dimensions of the batch's tensors whose sizes stay open, e.g. (0,).
+        constants: names of tensors of the batch whose values stay, e.g. ("grid_thw",): Python may
+            ask for them, and other values are refused later.
         max_norm, norm_type: clip the gradients of all parameters as `clip_grad_norm_` does.
         clip_value: clip them as `clip_grad_value_` does.
         scaler: scale the loss as this one does, unscale the gradients (`scaler.unscale_`, before
@@ -72,7 +77,7 @@ def capture_step(
     rule = OptimizerRule.of(optimizer, model, **options)
     scaling = scaler.state_dict() if scaler is not None else {}  # empty if it is disabled
     gradients = GradientRule(max_norm, norm_type, clip_value, scaling or None, accumulate)
-    forward = FunctionalModel(model, loss, batch)
+    forward = FunctionalModel(model, loss, batch, constants)
     step = _capture(model, forward, rule, gradients, dynamic_dims, updates=True)
     if accumulate:
         step.accumulation = _capture(model, forward, rule, gradients, dynamic_dims, updates=False)
@@ -122,6 +127,7 @@ def _capture(
         return list(results.values())
 
     module = capture(step, fake_inputs(tensors, inputs, dynamic_dims), tensors, inputs, outputs)
+    mark_constants(module, forward.constants)
     left = drop_unchanged_buffers(module, outputs)
     return TrainingStep(module, inputs, left, rule, gradients)
 

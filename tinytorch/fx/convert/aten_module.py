@@ -27,11 +27,20 @@ class UnsupportedAtenError(TinyTorchError, NotImplementedError):
 
 
 def aten_name(target: Any) -> str | None:
-    """The name of an ATen overload in our table, "add.Tensor" or "relu"; None for anything else."""
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+    """The name of an overload in our table, "add.Tensor" or "relu"; None for anything else.
+
+    That of a library's own operator begins with the library: "transformers::grouped_mm_fallback".
+    """
+    if not isinstance(target, torch._ops.OpOverload):
         return None
-    packet, _, overload = str(target).removeprefix("aten.").partition(".")
-    return packet if overload == "default" else f"{packet}.{overload}"
+    return str(target.name()).removeprefix("aten::")  # type: ignore[no-untyped-call]
+
+
+def is_write(node: Node) -> bool:
+    """A copy into a buffer or an input: the form in which export keeps what a model writes."""
+    return node.target is torch.ops.aten.copy_.default and node.all_input_nodes[0].op in (
+        "get_attr", "placeholder"
+    )  # fmt: skip
 
 
 def call_node(node: Node, args: Any, kwargs: Any) -> Any:
@@ -65,7 +74,7 @@ class AtenModule(Module):
     under their names with dots replaced; they share memory with PyTorch's.
 
     Args:
-        module: a graph without in-place operators, of static shapes.
+        module: a graph of static shapes, without in-place operators but for `is_write`.
     """
 
     def __init__(self, module: GraphModule) -> None:
@@ -103,6 +112,9 @@ class AtenModule(Module):
                 env[node] = getattr(self, self._attributes[str(node.target)])
             elif node.op == "output":
                 return torch.fx.node.map_arg(node.args[0], env.__getitem__)
+            elif is_write(node):
+                target, source = node.args[:2]
+                env[node] = env[target].copy_(env[source])
             else:
                 args = torch.fx.node.map_arg(node.args, env.__getitem__)
                 kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)

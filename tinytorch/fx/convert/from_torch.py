@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from tinytorch.fx.capture.forward import capture_forward
-from tinytorch.fx.convert.aten_module import AtenModule, UnsupportedAtenError
+from tinytorch.fx.convert.aten_module import AtenModule, UnsupportedAtenError, is_write
 from tinytorch.fx.convert.support import Support
 from tinytorch.fx.models import check_model
 
@@ -19,7 +19,8 @@ def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
     """The forward of a PyTorch model, in its present mode, as a TinyTorch Module.
 
     It runs on every backend, can be traced, compiled and trained; its parameters share memory with
-    the model's. It is made for the shapes of `inputs`, and returns a flat tuple of tensors.
+    the model's, and so do its buffers, which it writes as the model does. It is made for the
+    shapes of `inputs`, and returns a flat tuple of tensors.
 
     Args:
         inputs: a dict of keyword arguments, or a tuple of positional ones.
@@ -42,7 +43,7 @@ def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
         for node in captured.graph.nodes
         if node.op == "call_function" and node.target is not operator.getitem
     ]
-    refused = [node for node in nodes if not support.is_node_supported({}, node)]
+    refused = [n for n in nodes if not is_write(n) and not support.is_node_supported({}, n)]
     if refused:
         lines = [f"  {node.name}: {support.reasons[node]}" for node in refused[:REASONS_SHOWN]]
         raise UnsupportedAtenError(

@@ -30,9 +30,9 @@ def unsupported_reason(node: Node) -> str | None:
     if node.target is not operator.getitem:
         name = aten_name(node.target)
         if name is None:
-            return f"{node.target} is no ATen operator"
+            return f"{node.target} is no operator"
         if name not in ATEN:
-            return f"aten::{name} is not in our table"
+            return f"{name if '::' in name else f'aten::{name}'} is not in our table"
     try:
         return _try(node)
     except (TinyTorchError, NotImplementedError, TypeError, ValueError, IndexError) as error:
@@ -48,6 +48,10 @@ def _try(node: Node) -> str | None:
             return f"{value.name} {problem}"
     if node.target is operator.getitem:
         return None  # of a tuple that another node was tried on
+    if node.target is torch.ops.aten.as_strided.default:
+        source = inputs[0].meta["val"]
+        if not source.is_contiguous() or source.storage_offset():
+            return f"{inputs[0].name} has strides {source.stride()}, and ours are in order"
     examples = [empty_example(value.meta["val"]) for value in inputs]
 
     def call(*tensors: Any) -> Any:

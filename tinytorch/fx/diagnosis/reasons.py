@@ -61,7 +61,8 @@ class Reason:
 
 VALUE = (
     "Python asks for the value of a tensor, which is not known while tracing",
-    "compute the choice with torch.where or torch.cond, or take it out of the model",
+    "compute the choice with torch.where or torch.cond, or take it out of the model; a value that "
+    "follows from an input which stays (such as sizes) is known if that is named in constants=",
 )
 #: What is searched in the text of an error, and what it means. The first match counts.
 PATTERNS: list[tuple[str, str, str]] = [
@@ -143,12 +144,19 @@ def _line_of_node(error: BaseException) -> Line | None:
         node = frame.f_locals.get("node")  # as all of those loops call it
         if not isinstance(node, torch.fx.Node):
             continue
-        for each in (node, *node.users):
-            text = each.meta.get("stack_trace") or ""
-            stack = re.findall(r'File "(.+)", line (\d+), in .*\n\s*(.*)', text)
-            users = [Line(f, int(n), line.strip()) for f, n, line in stack if _is_users(f)]
-            if users:
-                return users[-1]
+        if line := line_of(node):
+            return line
+    return None
+
+
+def line_of(node: torch.fx.Node) -> Line | None:
+    """The user's line that made a node, or one that uses it."""
+    for each in (node, *node.users):
+        text = each.meta.get("stack_trace") or ""
+        stack = re.findall(r'File "(.+)", line (\d+), in .*\n\s*(.*)', text)
+        users = [Line(f, int(n), line.strip()) for f, n, line in stack if _is_users(f)]
+        if users:
+            return users[-1]
     return None
 
 

@@ -18,12 +18,18 @@ import torch.fx
 
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.slots import TANGENT
+from tinytorch.fx.diagnosis.reasons import line_of
 from tinytorch.fx.profile.liveness import Storages, lifetimes
 from tinytorch.graph.memory import Lifetime
 from tinytorch.graph.recompute import FLOPS_PER_BYTE, is_forward
 from tinytorch.graph.semantics import Semantics
 
 RANDOM_STATE_BYTES = 5056  # of the CPU's generator: what replaying a random op keeps
+
+
+def _at(node: torch.fx.Node) -> str:
+    line = line_of(node)
+    return f", at {line}" if line else ""
 
 
 class RecomputeError(TinyTorchError, ValueError):
@@ -196,8 +202,9 @@ class Problem:
                 writer = writer or node
             if writer is not None and node.meta.get("phase") in ("forward", "backward"):
                 raise RecomputeError(
-                    f"{writer.name} ({writer.target}) writes in place before the backward ends; "
-                    "recompute a functional graph, and make ops work in place afterwards"
+                    f"{writer.name} ({writer.target}) writes in place, or may for all that is "
+                    f"known, before the backward ends{_at(writer)}; recompute a functional graph, "
+                    "and make ops work in place afterwards"
                 )
             reads = self.found.read(node) & in_forward
             makes = self.found.made[node] if node.op == "call_function" else ()

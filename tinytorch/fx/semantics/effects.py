@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 from torch import nn
+from torch._library.custom_ops import OPDEFS
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx import Node
 
@@ -110,7 +111,7 @@ def _overload_effects(
     node: Node, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Effects:
     schema, given = op._schema, _bind(op, args, kwargs)
-    if op.namespace not in KNOWN_NAMESPACES or given is None:
+    if given is None or not (op.namespace in KNOWN_NAMESPACES or _is_declared(schema)):
         return unknown(node)
     returned = {s for r in schema.returns if r.alias_info for s in r.alias_info.before_set}
     writes, views = [], []
@@ -124,11 +125,19 @@ def _overload_effects(
     name = schema.name.removeprefix("aten::")
     if name in HIDDEN_WRITERS and (given.get("training") or given.get("use_input_stats")):
         writes += _nodes([given.get("running_mean"), given.get("running_var")])
+    if _is_declared(schema):
+        return Effects(False, True, tuple(writes), tuple(views))
     if not returned and (name in HIDDEN_VIEWS or not _is_fresh(op)):
         views += node.all_input_nodes
     random = torch.Tag.nondeterministic_seeded in op.tags and not _is_switched_off(given)
     does_something = bool(writes) or random or not schema.returns or _has_effect(name)
     return Effects(not does_something, random, tuple(writes), tuple(views))
+
+
+def _is_declared(schema: Any) -> bool:
+    """An operator made by `torch.library.custom_op`: PyTorch holds it to what it declares to write,
+    and to results of their own. Whether it draws random numbers, or prints, nobody knows."""
+    return schema.name in OPDEFS
 
 
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd

@@ -36,6 +36,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--jobs", type=int, default=1, metavar="N", help="so many at a time")
     found.add_argument("--stop-after", type=float, metavar="MINUTES", help="begin no model then")
     found.add_argument("--page", type=Path, help="write the results as this Markdown page")
+    found.add_argument(
+        "--note", default="", help="a sentence on how the run was made, for the page"
+    )
     found.add_argument("--no-run", action="store_true", help="only look at what --out has")
     found.add_argument("--list", action="store_true", help="the names, and no run")
     found.add_argument("--json", action="store_true", help="the summary, for a machine")
@@ -119,7 +122,7 @@ def _how(options: argparse.Namespace, asked: int, there: int, reached: int) -> s
     short = "" if reached == asked else f", of which {reached} were reached"
     return (
         f"Asked for: {kind}; {asked} in all{short}. Limits: {options.stage_seconds:g} s of CPU "
-        f"time for a stage, {options.memory:g} GiB."
+        f"time for a stage, {options.memory:g} GiB. {options.note}".rstrip()
     )
 
 

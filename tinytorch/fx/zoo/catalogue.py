@@ -49,13 +49,16 @@ def catalogue() -> list[str]:
 def chosen(
     names: Sequence[str], only: Sequence[str] = (), sample: int | None = None, seed: int = 0
 ) -> list[str]:
-    """Those that fit one of the patterns, and of these a random sample.
+    """Those that fit one of the patterns, and of these a random sample, in random order.
+
+    A sample begins with the smaller ones of the same seed, so as far as a run of it has come, it is
+    a random sample, too.
 
     Raises:
         ZooError: nothing fits.
 
     >>> chosen(["transformers/bert", "transformers/t5", "timm/vit"], ["transformers/*"], 1)
-    ['transformers/t5']
+    ['transformers/bert']
     """
     found = [n for n in names if not only or any(fnmatch(n, p) or p == _short(n) for p in only)]
     if not found:
@@ -63,9 +66,9 @@ def chosen(
             f"no architecture fits {', '.join(only)}; there are {len(names)}, such as "
             f"{', '.join(names[:5])}; a pattern is transformers/ber* or bert"
         )
-    if sample is not None and sample < len(found):
-        found = sorted(random.Random(seed).sample(found, sample), key=found.index)
-    return found
+    if sample is not None:
+        random.Random(seed).shuffle(found)
+    return found[:sample]
 
 
 def _short(name: str) -> str:

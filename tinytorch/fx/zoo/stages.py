@@ -23,7 +23,7 @@ from torch import Tensor, nn
 import tinytorch
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.capture.joint import capture_joint
-from tinytorch.fx.capture.slots import BUFFER, GRADIENT, LOSS, PARAMETER, Slot
+from tinytorch.fx.capture.slots import BUFFER, GRADIENT, LOSS, PARAMETER, CaptureError, Slot
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
 from tinytorch.fx.convert.from_torch import from_torch
@@ -34,14 +34,16 @@ from tinytorch.fx.optimize.verify import larger
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.recompute.checkpointing import checkpoint
 from tinytorch.fx.zoo.subject import Subject, gradients, outputs, seed
-from tinytorch.fx.zoo.verdict import GOOD, NONE, VERDICTS, WRONG, Verdict, judge
+from tinytorch.fx.zoo.verdict import GOOD, NONE, VERDICTS, WRONG, Verdict, judge, of_error
 from tinytorch.graph.trace import trace
+from tinytorch.graph.traced import TENSOR
 
 Stage = Callable[[Subject], Verdict]
 STEPS = 3
 OPTIONS: dict[str, dict[str, Any]] = {"sgd": {"lr": 1e-2, "momentum": 0.9}, "adamw": {"lr": 1e-3}}
 GROWN = 8  # times the batch, where at the batch itself nothing can be saved
 BITES = 0.99  # of the peak with everything kept: what is not lower saves nothing
+RIGHT_IN_EVALUATION = "right in evaluation mode"
 PEAK_MARGIN = 4096  # bytes: small tensors that autograd holds beside the graph
 
 Ask = Callable[[nn.Module, Any], list[Tensor | None]]
@@ -68,7 +70,8 @@ def like_eager(
 
 def forward(subject: Subject) -> Verdict:
     """`capture_forward`."""
-    captured = capture_forward(subject.model.eval(), subject.inputs)
+    model = subject.model.eval()
+    captured = capture_forward(model, subject.inputs, constants=subject.constants)
     return like_eager(subject, captured, outputs)
 
 
@@ -85,17 +88,25 @@ def joint(subject: Subject) -> Verdict:
 
 
 def _in_training(subject: Subject, run: Callable[[Subject, bool], Verdict]) -> Verdict:
-    """In training mode, where that can be compared."""
-    found = run(subject, not subject.why_not_training)
+    """In training mode, where that can be compared. Of a refusal it is said whether evaluation mode
+    is right: layers that are left out at random are an `if` of training mode alone."""
     if subject.why_not_training:
+        found = run(subject, False)
         found.facts["in evaluation mode"] = subject.why_not_training[:200]
-    return found
+        return found
+    try:
+        return run(subject, True)
+    except CaptureError as error:
+        found = of_error(error)
+        with suppress(CaptureError):
+            found.facts[RIGHT_IN_EVALUATION] = run(subject, False).verdict in GOOD
+        return found
 
 
 def _joint(subject: Subject, training: bool) -> Verdict:
     subject.reset()
     subject.model.train(training)
-    graph = capture_joint(subject.model, subject.inputs, squares_loss)
+    graph = capture_joint(subject.model, subject.inputs, squares_loss, constants=subject.constants)
     names = [name for name, _ in subject.model.named_parameters()]
 
     def ask(model: nn.Module, batch: Any) -> list[Tensor | None]:
@@ -129,7 +140,8 @@ def _step(name: str) -> Stage:
 def _steps(subject: Subject, name: str, training: bool) -> Verdict:
     subject.reset()
     step = capture_step(subject.model.train(training), subject.inputs, name,
-                        loss=squares_loss, **OPTIONS[name])  # fmt: skip
+                        loss=squares_loss, constants=subject.constants,
+                        **OPTIONS[name])  # fmt: skip
     subject.reset()
     state = step.state_of(subject.model.train(training))
     seed()
@@ -286,13 +298,15 @@ def to_torch_(subject: Subject) -> Verdict:
     module = from_torch(subject.model, subject.inputs)
     examples = [tensor_from_torch(x) for x in tensors_of(subject.inputs)]
     with tinytorch.no_grad():
-        back: Any = to_torch(trace(module, *examples))
+        traced = trace(module, *examples)
+    back: Any = to_torch(traced)
+    count = sum(leaf is TENSOR for leaf in traced.signature.out_leaves)  # and then written state
 
     def ask(given: Any, batch: Any) -> list[Tensor | None]:
         if given is not back:
             return outputs(given, batch)
         with torch.no_grad():
-            return [x.clone() for x in tensors_of(back(*tensors_of(batch)))]
+            return [x.clone() for x in tensors_of(back(*tensors_of(batch)))[:count]]
 
     return like_eager(subject, back, ask)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tinytorch.fx.optimize.verify import other_values
 from tinytorch.fx.zoo.float64 import doubled, in_float64
 
 SEED = 1
+SIZES = re.compile(r"(^|_)(grid|sizes)(_|$)")  # in the name of an input
 
 
 def seed(number: int = SEED) -> None:
@@ -63,9 +65,14 @@ class Subject:
         """The example, and two batches like it with other values."""
         return [self.inputs, *(self.like(self.inputs, i) for i in (1, 2))]
 
+    @cached_property
+    def constants(self) -> list[str]:
+        """The inputs that say sizes: they are constants of a capture."""
+        return [n for n, x in self.inputs.items() if SIZES.search(n) and not x.is_floating_point()]
+
     def like(self, batch: dict[str, Any], number: int) -> dict[str, Any]:
         """A batch with other values; integers stay where the model takes no others for them."""
-        other: dict[str, Any] = other_values(batch, number)
+        other: dict[str, Any] = other_values(batch, number) | {n: batch[n] for n in self.constants}
         try:
             outputs(self.model, other)
         except Exception:  # they may be sizes

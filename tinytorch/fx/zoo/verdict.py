@@ -150,8 +150,8 @@ def _said(x: Tensor | None) -> str:
 
 def of_error(error: BaseException) -> Verdict:
     """A refusal, which is one of our own errors; or a crash, which is any other."""
-    if isinstance(error, MemoryError):
-        return Verdict(MEMORY, str(error)[:200])
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # of PyTorch's
+        return Verdict(MEMORY, _relative(f"{str(error)[:200]} at {user_line(error)}"))
     if isinstance(error, TinyTorchError):
         reason = getattr(error, "reason", None)
         return Verdict(REFUSED, _relative(str(reason or error)))

@@ -4,6 +4,7 @@ from tinytorch.fx.convert.aten import (
     attention as attention,
     creation as creation,
     elementwise as elementwise,
+    experts as experts,
     indexing as indexing,
     layers as layers,
     movement as movement,

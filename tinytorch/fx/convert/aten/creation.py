@@ -17,6 +17,12 @@ def full(size: Sequence[int], fill_value: Any, *, dtype: Any = None, **where: An
     return creation.full(tuple(size), fill_value, dtype=kind)
 
 
+@aten("empty.memory_format", "empty_strided", "empty_permuted")
+def empty(size: Sequence[int], *layout: Any, dtype: Any = None, **where: Any) -> Tensor:
+    """What is in it, PyTorch leaves open; here zeros."""
+    return zeros(size, dtype=dtype)
+
+
 @aten("full_like")
 def full_like(a: Tensor, fill_value: Any, *, dtype: Any = None, **where: Any) -> Tensor:
     kind = a.dtype if dtype is None else as_dtype(dtype)

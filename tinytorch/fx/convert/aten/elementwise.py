@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinytorch.dtypes import as_dtype
-from tinytorch.functions import elementwise as e
+from tinytorch.functions import elementwise as e, mathematics
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
@@ -17,11 +17,15 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "cos": e.cos, "tanh": e.tanh, "sigmoid": e.sigmoid, "erf": e.erf, "relu": e.relu,
     "floor": e.floor, "ceil": e.ceil, "round": e.round, "reciprocal": e.reciprocal,
     "isnan": e.isnan, "isinf": e.isinf, "bitwise_not": e.logical_not, "silu": F.silu,
+    "trunc": e.trunc, "tan": mathematics.tan, "asin": mathematics.asin, "acos": mathematics.acos,
+    "atan": mathematics.atan, "sinh": mathematics.sinh, "cosh": mathematics.cosh,
+    "asinh": mathematics.asinh, "acosh": mathematics.acosh, "atanh": mathematics.atanh,
+    "log10": mathematics.log10,
 }  # fmt: skip
 _BINARY: dict[str, Callable[..., Any]] = {
     "mul": e.mul, "remainder": e.remainder, "eq": e.eq, "ne": e.ne, "lt": e.lt, "le": e.le,
     "gt": e.gt, "ge": e.ge, "bitwise_and": e.logical_and, "bitwise_or": e.logical_or,
-    "bitwise_xor": e.ne,
+    "bitwise_xor": e.ne, "fmod": e.fmod,
 }  # fmt: skip
 for _name, _function in _UNARY.items():
     aten(_name)(_function)
@@ -30,6 +34,7 @@ for _name, _function in _BINARY.items():
 
 aten("maximum")(e.maximum)
 aten("minimum")(e.minimum)
+aten("atan2")(mathematics.atan2)
 aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")(e.pow)
 aten("where.self", "where.ScalarOther", "where.ScalarSelf")(e.where)
 
@@ -78,6 +83,11 @@ def logical_or(a: Tensor, b: Tensor) -> Tensor:
     return e.logical_or(a.bool(), b.bool())
 
 
+@aten("logical_xor")
+def logical_xor(a: Tensor, b: Tensor) -> Tensor:
+    return e.ne(a.bool(), b.bool())
+
+
 @aten("clamp", "clamp.Tensor")
 def clamp(a: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return e.clip(a, min, max)
@@ -101,6 +111,12 @@ def gelu(a: Tensor, approximate: str = "none") -> Tensor:
 @aten("leaky_relu")
 def leaky_relu(a: Tensor, negative_slope: float = 0.01) -> Tensor:
     return F.leaky_relu(a, negative_slope)
+
+
+@aten("elu")
+def elu(a: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    below = e.expm1(e.minimum(a, 0.0) * input_scale) * (alpha * scale)
+    return e.where(e.gt(a, 0), a if scale == 1 else a * scale, below)
 
 
 @aten("hardtanh")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinytorch.functions import movement as m
+from tinytorch import creation
+from tinytorch.dtypes import int64
+from tinytorch.functions import indexing, movement as m
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
@@ -16,6 +18,7 @@ aten("unsqueeze")(m.unsqueeze)
 aten("squeeze", "squeeze.dim", "squeeze.dims")(m.squeeze)
 aten("flip")(m.flip)
 aten("repeat")(m.repeat)
+aten("unfold")(m.unfold)
 
 
 @aten("view", "reshape", "_unsafe_view")
@@ -31,6 +34,17 @@ def alias(a: Tensor) -> Tensor:
 @aten("clone", "contiguous")
 def clone(a: Tensor, *, memory_format: Any = None) -> Tensor:
     return a.clone()
+
+
+@aten("as_strided")
+def as_strided(
+    a: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Of a tensor whose memory is its elements in order; others are not taken over."""
+    place = creation.full((), storage_offset or 0, dtype=int64)
+    for extent, step in zip(size, stride, strict=True):
+        place = m.unsqueeze(place, -1) + creation.arange(extent) * step
+    return indexing.take_rows(m.reshape(a, (-1,)), place)
 
 
 @aten("expand")

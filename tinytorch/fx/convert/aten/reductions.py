@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tinytorch.dtypes import as_dtype
-from tinytorch.functions import reductions as r, scans
+from tinytorch import creation
+from tinytorch.dtypes import as_dtype, int64
+from tinytorch.functions import elementwise as e, reductions as r, scans, scattering
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.tensor import Tensor
 
@@ -37,6 +38,42 @@ def amax(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 @aten("amin")
 def amin(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return r.amin(a, _dims(dim), keepdim)
+
+
+@aten("max.dim")
+def max_dim(a: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    values, indices = r.max(a, dim, keepdim)
+    return values, indices
+
+
+@aten("min.dim")
+def min_dim(a: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    values, indices = r.min(a, dim, keepdim)
+    return values, indices
+
+
+@aten("prod", "prod.dim_int")
+def prod(a: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    return r.prod(a, dim, keepdim, dtype=None if dtype is None else as_dtype(dtype))
+
+
+@aten("linalg_vector_norm")
+def linalg_vector_norm(
+    a: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    return r.norm(a, ord, _dims(dim), keepdim, dtype=None if dtype is None else as_dtype(dtype))
+
+
+@aten("histc")
+def histc(a: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements are in each of `bins` equal intervals; those outside do not count."""
+    if min >= max:
+        raise NotImplementedError("histc between the smallest and the largest element")
+    flat = a.reshape(-1)
+    place = ((flat - min) * (bins / (max - min))).to(int64)
+    inside = e.logical_and(e.ge(flat, min), e.le(flat, max)).to(a.dtype)
+    zeros = creation.zeros((bins,), dtype=a.dtype)
+    return scattering.scatter_add(zeros, 0, e.clip(place, 0, bins - 1), inside)
 
 
 @aten("any", "any.dim", "any.dims")
@@ -71,7 +108,10 @@ def var(
 
 @aten("cumsum")
 def cumsum(a: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    return scans.cumsum(a if dtype is None else a.to(as_dtype(dtype)), dim)
+    if dtype is None:
+        return scans.cumsum(a, dim)
+    kind = as_dtype(dtype)
+    return scans.cumsum(a.to(kind), dim).to(kind)  # ours of integers are int64
 
 
 @aten("_softmax")
