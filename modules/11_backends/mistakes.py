@@ -1,6 +1,6 @@
 """Wrong solutions that a student would plausibly write, and the points they lose."""
 
-from tito.lessons.mistake import Alternative, Mistake
+from tito.lessons.mistake import Alternative, Equivalent, Mistake
 
 REGISTER = """
 def register_backend(name, factory, *, replace=False):
@@ -18,8 +18,7 @@ def find_backend(backend):
         return backend
     if backend not in _instances:
         if backend not in _factories:
-            known = ", ".join(list_backends())
-            raise BackendError(f"there is no backend {backend!r}; there are {known}")
+            raise BackendError(f"there is no backend {backend!r}; there are {list_backends()}")
         instance = _factories[backend]()
         if not isinstance(instance, ComputeBackend):
             raise BackendError(
@@ -65,8 +64,8 @@ TABLE = """
 def _looped(scalar):
     def kernel(*operands):
         ones = [1] * len(operands)
-        dtype = np.dtype(bool) if isinstance(scalar(*ones), bool) else np.result_type(*operands)
-        return np.asarray(np.vectorize(scalar, otypes=[dtype])(*operands))
+        dtype = bool if isinstance(scalar(*ones), bool) else np.result_type(*operands)
+        return np.vectorize(scalar, otypes=[dtype])(*operands)
 
     return kernel
 
@@ -311,7 +310,7 @@ MISTAKES = [
     Mistake(
         exercise="table",
         name="comparisons answer with floats",
-        source=changed(TABLE, "np.dtype(bool) if isinstance(scalar(*ones), bool) else ", ""),
+        source=changed(TABLE, "bool if isinstance(scalar(*ones), bool) else ", ""),
         loses={"table-values": 4},
     ),
     Mistake(
@@ -657,5 +656,37 @@ def conv2d_input(g, w, *, input_size, stride, padding, dilation, groups):
             out[..., top : down : dilation[0], left : right : dilation[1]] += window
     return _unpad(out.reshape(n, groups * cg, height, width), padding)
 """,
+    ),
+]
+
+SAME_ORDER = "both dimensions are joined again, in the order in which they are stored"
+FROM_THE_END = "of four dimensions, the one at i + 2 is the one at i - 2"
+
+EQUIVALENT = [
+    Equivalent(
+        "columns",
+        "_columns: windows.reshape(n, groups, c // groups, oh, ow, kh, kw) -> "
+        "windows.reshape(n, groups, c // groups, ow, oh, kh, kw)",
+        SAME_ORDER,
+    ),
+    Equivalent(
+        "columns",
+        "_columns: windows.reshape(n, groups, c // groups, oh, ow, kh, kw) -> "
+        "windows.reshape(n, groups, c // groups, oh, ow, kw, kh)",
+        SAME_ORDER,
+    ),
+    Equivalent(
+        "columns",
+        "_positions: g.reshape(n, groups, o // groups, oh, ow) -> "
+        "g.reshape(n, groups, o // groups, ow, oh)",
+        SAME_ORDER,
+    ),
+    Equivalent("convolution", "conv2d: i + 2 -> i - 2", FROM_THE_END),
+    Equivalent("convolution", "conv2d: i + 2 -> i - 2 (2)", FROM_THE_END),
+    Equivalent(
+        "convolution",
+        "conv2d: out.reshape(groups, n, oh, ow, o // groups) -> "
+        "out.reshape(groups, n, ow, oh, o // groups)",
+        SAME_ORDER,
     ),
 ]

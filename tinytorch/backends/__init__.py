@@ -79,8 +79,9 @@ def find_backend(backend: str | ComputeBackend) -> ComputeBackend:
         return backend
     if backend not in _instances:
         if backend not in _factories:
-            known = ", ".join(list_backends())
-            raise BackendError(f"there is no backend {backend!r}; there are {known}")
+            raise BackendError(
+                f"there is no backend {backend!r}; there are {', '.join(list_backends())}"
+            )
         instance = _factories[backend]()
         if not isinstance(instance, ComputeBackend):
             raise BackendError(

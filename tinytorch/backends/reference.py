@@ -340,8 +340,8 @@ def _looped(scalar: Callable[..., Any]) -> Callable[..., Any]:
 
     def kernel(*operands: Any) -> Array:
         ones = [1] * len(operands)
-        dtype = np.dtype(bool) if isinstance(scalar(*ones), bool) else np.result_type(*operands)
-        return np.asarray(np.vectorize(scalar, otypes=[dtype])(*operands))
+        dtype: Any = bool if isinstance(scalar(*ones), bool) else np.result_type(*operands)
+        return np.vectorize(scalar, otypes=[dtype])(*operands)
 
     return kernel
 
