@@ -32,7 +32,7 @@ Pair = tuple[int, int]
 
 
 @kernel
-def _first_and_last(start: int, stride: int, count: int, size: int) -> tuple[int, int]:
+def first_and_last(start: int, stride: int, count: int, size: int) -> tuple[int, int]:
     """Which of the `count` positions start, start + stride, ... lie within 0 .. size - 1."""
     first = min(count, max(0, -(start // stride)))  # -(a // b) rounds -a / b up
     last = min(count, -((start - size) // stride))
@@ -54,17 +54,17 @@ def im2col(
         columns: (c kh kw, oh ow); overwritten.
     """
     (kh, kw), (oh, ow) = kernel_size, out_size
-    for row in range(columns.shape[0]):
-        channel, i, j = row // (kh * kw), row // kw % kh, row % kw
+    columns[:, :] = 0
+    for element in range(kh * kw):
+        i, j = element // kw, element % kw
         top, left = i * dilation[0] - padding[0], j * dilation[1] - padding[1]
-        first_y, last_y = _first_and_last(top, stride[0], oh, image.shape[1])
-        first_x, last_x = _first_and_last(left, stride[1], ow, image.shape[2])
-        columns[row] = 0
-        for y in range(first_y, last_y):
-            source = image[channel, top + y * stride[0]]
-            target = columns[row, y * ow : (y + 1) * ow]
-            for x in range(first_x, last_x):
-                target[x] = source[left + x * stride[1]]
+        first_y, last_y = first_and_last(top, stride[0], oh, image.shape[1])
+        first_x, last_x = first_and_last(left, stride[1], ow, image.shape[2])
+        for channel in range(image.shape[0]):
+            target, source = columns[channel * kh * kw + element], image[channel]
+            for y in range(first_y, last_y):
+                for x in range(first_x, last_x):
+                    target[y * ow + x] = source[top + y * stride[0], left + x * stride[1]]
 
 
 @kernel
@@ -80,16 +80,16 @@ def col2im(
     """
     (kh, kw), (oh, ow) = kernel_size, out_size
     image[:, :, :] = 0
-    for row in range(columns.shape[0]):
-        channel, i, j = row // (kh * kw), row // kw % kh, row % kw
+    for element in range(kh * kw):
+        i, j = element // kw, element % kw
         top, left = i * dilation[0] - padding[0], j * dilation[1] - padding[1]
-        first_y, last_y = _first_and_last(top, stride[0], oh, image.shape[1])
-        first_x, last_x = _first_and_last(left, stride[1], ow, image.shape[2])
-        for y in range(first_y, last_y):
-            target = image[channel, top + y * stride[0]]
-            source = columns[row, y * ow : (y + 1) * ow]
-            for x in range(first_x, last_x):
-                target[left + x * stride[1]] += source[x]
+        first_y, last_y = first_and_last(top, stride[0], oh, image.shape[1])
+        first_x, last_x = first_and_last(left, stride[1], ow, image.shape[2])
+        for channel in range(image.shape[0]):
+            target, source = image[channel], columns[channel * kh * kw + element]
+            for y in range(first_y, last_y):
+                for x in range(first_x, last_x):
+                    target[top + y * stride[0], left + x * stride[1]] += source[y * ow + x]
 
 
 # Each of the next three works on the images first .. last - 1, so that threads can share a batch.

@@ -55,6 +55,11 @@ def _over_arrays(scalar: Scalar, arity: int) -> Callable[..., Array]:
     loop = _loop(scalar, arity)
 
     def run(*operands: Any) -> Array:
+        first = operands[0]
+        if all(_as_first(x, first) for x in operands):  # nothing to broadcast, convert or copy
+            out = np.empty_like(first)
+            loop(out.size, *[x.reshape(-1) for x in operands], out.reshape(-1))
+            return out
         dtype = np.result_type(*(x for x in operands if getattr(x, "dtype", None) != np.bool_))
         shape = np.broadcast_shapes(*(np.shape(x) for x in operands))
         out = np.empty(shape, dtype)
@@ -64,6 +69,15 @@ def _over_arrays(scalar: Scalar, arity: int) -> Callable[..., Array]:
         return out
 
     return run
+
+
+def _as_first(x: Any, first: Any) -> bool:
+    return (
+        type(x) is np.ndarray
+        and x.flags.c_contiguous
+        and x.shape == first.shape
+        and x.dtype == first.dtype != np.bool_
+    )
 
 
 def _compiled(op: Op) -> Scalar:

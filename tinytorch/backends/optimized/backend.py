@@ -10,8 +10,8 @@ import numpy as np
 
 from tinytorch.backends import reference
 from tinytorch.backends.base import Kernel
+from tinytorch.backends.blocked import batch_norm, optimizers
 from tinytorch.backends.numpy import NumpyBackend
-from tinytorch.backends.optimized import optimizers
 from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
 from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd
 from tinytorch.backends.optimized.elementwise import activations
@@ -19,7 +19,6 @@ from tinytorch.backends.optimized.elementwise.loops import specialize
 from tinytorch.backends.optimized.gemm.matmul import linear, matmul
 from tinytorch.backends.optimized.pooling import average, maximum
 from tinytorch.backends.optimized.rows import (
-    batch_norm,
     cross_entropy,
     embedding,
     layer_norm,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized import optimizers
+from tinytorch.backends.blocked import batch_norm, optimizers
 from tinytorch.backends.optimized.conv.conv2d import conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import conv2d_input
 from tinytorch.backends.optimized.conv.conv2d_weight import conv2d_weight
@@ -26,7 +26,6 @@ from tinytorch.backends.optimized.elementwise.loops import specialize
 from tinytorch.backends.optimized.gemm.matmul import lazy_gemm, linear, matmul
 from tinytorch.backends.optimized.pooling.maximum import max_pool2d, max_pool2d_backward
 from tinytorch.backends.optimized.rows import (
-    batch_norm,
     cross_entropy,
     embedding,
     layer_norm,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tinytorch.backends.optimized.rows import batch_norm, layer_norm
+from tinytorch.backends.blocked import batch_norm
+from tinytorch.backends.optimized.rows import layer_norm
 from tinytorch.jit import threads
 
 EPS = 1e-5

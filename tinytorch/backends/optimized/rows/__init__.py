@@ -5,6 +5,5 @@ reductions      sums, maxima and minima
 softmax         with log-softmax
 cross_entropy
 layer_norm
-batch_norm      whose rows are channels
 embedding       rows by index
 """

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.rows.rows import as_rows, from_rows, squares, total
+from tinytorch.backends.blocked.sums import squares, total
+from tinytorch.backends.optimized.rows.rows import as_rows, from_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.backends.blocked.sums import total
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
-from tinytorch.backends.optimized.rows.rows import total
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel

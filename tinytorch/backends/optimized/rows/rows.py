@@ -36,25 +36,6 @@ def from_rows(rows: Array, like: Array, dim: int) -> Array:
 
 
 @kernel(force_inline=True)
-def total(row: Any) -> Any:
-    """The sum, in the row's own type."""
-    result = row.dtype.type(0)
-    for j in range(row.size):
-        result += row[j]
-    return result
-
-
-@kernel(force_inline=True)
-def squares(row: Any, mean: Any) -> Any:
-    """The sum of squared differences from the mean."""
-    result = row.dtype.type(0)
-    for j in range(row.size):
-        difference = row[j] - mean
-        result += difference * difference
-    return result
-
-
-@kernel(force_inline=True)
 def largest(row: Any) -> Any:
     """The largest element. If there is a NaN, the result is a NaN or any element."""
     best = order_key(row[0])

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.backends.blocked.sums import total
 from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative, log
-from tinytorch.backends.optimized.rows.rows import largest, map_rows, total
+from tinytorch.backends.optimized.rows.rows import largest, map_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared

@@ -1,6 +1,6 @@
 """Batch normalisation: functions of the channels of x (n, channels, positions)."""
 
-from tinytorch.backends.optimized.rows import batch_norm
+from tinytorch.backends.blocked import batch_norm
 from tinytorch.backends.optimized.symbols.table import declare_kernel
 
 declare_kernel("batch_norm", batch_norm._forward, "n c p", "x[n,c,p] w[c] b[c] *eps out[n,c,p]")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinytorch.backends.optimized.optimizers import adam_step, sgd_step
+from tinytorch.backends.blocked.optimizers import adam_step, sgd_step
 from tinytorch.jit import threads
 
 torch = pytest.importorskip("torch")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.rows.rows import squares, total
+from tinytorch.backends.blocked.sums import squares, total
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel
