@@ -33,7 +33,14 @@ Pair = tuple[int, int]
 
 @kernel
 def first_and_last(start: int, stride: int, count: int, size: int) -> tuple[int, int]:
-    """Which of the `count` positions start, start + stride, ... lie within 0 .. size - 1."""
+    """Which of the `count` positions start, start + stride, ... lie within 0 .. size - 1.
+
+    Returns:
+        The index of the first, and the index after the last; equal if there are none.
+
+    >>> first_and_last(-2, 2, 5, 4)  # -2, 0, 2, 4, 6
+    (1, 3)
+    """
     first = min(count, max(0, -(start // stride)))  # -(a // b) rounds -a / b up
     last = min(count, -((start - size) // stride))
     return first, max(first, last)
@@ -47,11 +54,13 @@ def im2col(
     """Write the windows of an image as columns.
 
     Row (channel, i, j) of the columns holds what element (i, j) of the window sees at every output
-    position: a shifted copy of the channel, with zeros where the window hangs over the border.
+    position: a shifted copy of the channel, with zeros where the window hangs over the border. At
+    output position (y, x) that is element (y stride[0] + i dilation[0] - padding[0], ...) of it.
 
     Args:
         image: (c, h, w).
         columns: (c kh kw, oh ow); overwritten.
+        out_size: (oh, ow).
     """
     (kh, kw), (oh, ow) = kernel_size, out_size
     columns[:, :] = 0
@@ -75,7 +84,7 @@ def col2im(
     """The adjoint of `im2col`: add every element of the columns to where it was taken from.
 
     Args:
-        columns: (c kh kw, oh ow).
+        columns: (c kh kw, oh ow), as `im2col` writes them.
         image: (c, h, w); overwritten.
     """
     (kh, kw), (oh, ow) = kernel_size, out_size
@@ -92,7 +101,7 @@ def col2im(
                     target[top + y * stride[0], left + x * stride[1]] += source[y * ow + x]
 
 
-# Each of the next three works on the images first .. last - 1, so that threads can share a batch.
+# Each of the next three works on the images first to last - 1, so that threads can share a batch.
 
 
 @kernel
@@ -100,7 +109,13 @@ def _forward(
     first: int, last: int, x: Array, w: Array, out: Array, kernel_size: Pair, stride: Pair,
     padding: Pair, dilation: Pair, out_size: Pair,
 ) -> None:  # fmt: skip
-    """x (n, groups, c, h, w), w (groups, o, c kh kw) -> out (n, groups, o, oh ow)."""
+    """The convolution of the images first to last - 1: weights times columns, for each group.
+
+    Args:
+        x: (n, groups, c, h, w).
+        w: (groups, o, c kh kw).
+        out: (n, groups, o, oh ow); overwritten for these images.
+    """
     columns = np.empty((w.shape[2], out.shape[3]), x.dtype)
     for n in range(first, last):
         for group in range(w.shape[0]):
@@ -113,7 +128,13 @@ def _backward_input(
     first: int, last: int, g: Array, w_t: Array, out: Array, kernel_size: Pair, stride: Pair,
     padding: Pair, dilation: Pair, out_size: Pair,
 ) -> None:  # fmt: skip
-    """g (n, groups, o, oh ow), w_t (groups, c kh kw, o) -> out (n, groups, c, h, w)."""
+    """Its gradient for x: columns = w_t times g, and each element goes back to where it was.
+
+    Args:
+        g: (n, groups, o, oh ow).
+        w_t: (groups, c kh kw, o).
+        out: (n, groups, c, h, w); overwritten for the images first to last - 1.
+    """
     columns = np.empty((w_t.shape[1], g.shape[3]), g.dtype)
     for n in range(first, last):
         for group in range(w_t.shape[0]):
@@ -126,7 +147,13 @@ def _backward_weight(
     first: int, last: int, x: Array, g: Array, total: Array, kernel_size: Pair, stride: Pair,
     padding: Pair, dilation: Pair, out_size: Pair,
 ) -> None:  # fmt: skip
-    """x (n, groups, c, h, w), g (n, groups, o, oh ow) -> total (groups, o, c kh kw)."""
+    """Its gradient for w: g times the transposed columns, summed over the images.
+
+    Args:
+        x: (n, groups, c, h, w).
+        g: (n, groups, o, oh ow).
+        total: (groups, o, c kh kw); overwritten by the sum over the images first to last - 1.
+    """
     columns = np.empty((total.shape[2], g.shape[3]), x.dtype)
     part = np.empty(total.shape[1:], x.dtype)
     total[:, :, :] = 0

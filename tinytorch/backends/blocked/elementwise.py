@@ -96,6 +96,10 @@ def compile_op(op: Op) -> Callable[..., Array]:
 def fuse(outer: Op, inner: Op) -> Callable[..., Array]:
     """The kernel of `outer(inner(...))` in one pass; `outer` has one input.
 
+    `_compiled(op)` is the machine code of an op's scalar function; `kernel(function)` compiles a
+    function that calls such; `_over_arrays(scalar, arity)` puts a loop around one with that many
+    inputs.
+
     Raises:
         ValueError: `outer` has more inputs than one.
     """

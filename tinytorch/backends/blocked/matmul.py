@@ -35,7 +35,13 @@ ROWS_AT_ONCE = 8  # of a matrix that is being transposed
 
 @kernel
 def matmul_ijk(a: Array, b: Array, c: Array) -> None:
-    """C = A B in the order of the definition: a row of A times a column of B."""
+    """C = A B in the order of the definition: a row of A times a column of B.
+
+    Args:
+        a: (m, k).
+        b: (k, n).
+        c: (m, n); overwritten.
+    """
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
             total = a.dtype.type(0)
@@ -46,7 +52,15 @@ def matmul_ijk(a: Array, b: Array, c: Array) -> None:
 
 @kernel
 def matmul_ikj(a: Array, b: Array, c: Array) -> None:
-    """C = A B with the two inner loops exchanged: now the innermost one runs along rows."""
+    """C = A B with the two inner loops exchanged: now the innermost one runs along rows.
+
+    Element p of a row of A is multiplied by row p of B, and that is added to the row of C.
+
+    Args:
+        a: (m, k).
+        b: (k, n).
+        c: (m, n); overwritten.
+    """
     c[:, :] = 0
     for i in range(a.shape[0]):
         c_row = c[i]
@@ -60,6 +74,9 @@ def matmul_ikj(a: Array, b: Array, c: Array) -> None:
 def _multiply_tile(a: Array, b_block: Array, c_rows: Array, depth: int, width: int) -> None:
     """c_rows += a times b_block, four rows of each at a time.
 
+    For p = 0, 4, 8, ...: sixteen elements of a, rows 0 to 3 and columns p to p + 3, take part in
+    every step along rows p to p + 3 of b_block and rows 0 to 3 of c_rows.
+
     Both buffers are flat with rows of BLOCK_N elements. With a constant distance between rows the
     compiler sees that they do not overlap; with slices of a matrix it would have to check that,
     for every pair of rows, each time before it may use vector instructions. With a loop of constant
@@ -67,10 +84,10 @@ def _multiply_tile(a: Array, b_block: Array, c_rows: Array, depth: int, width: i
 
     Args:
         a: (TILE, BLOCK_K).
-        b_block: BLOCK_K rows.
-        c_rows: TILE rows.
+        b_block: BLOCK_K rows of BLOCK_N elements, flat: row r begins at r * BLOCK_N.
+        c_rows: TILE rows of BLOCK_N elements, flat; they are added to.
         depth: how many rows of b_block count, a multiple of TILE.
-        width: how many columns count; whole strips are computed.
+        width: how many columns count; strips of STRIP columns are computed as a whole.
     """
     for p in range(0, depth, TILE):
         b = b_block[p * BLOCK_N :]
@@ -99,6 +116,7 @@ def _aligned(size: int, like: Array) -> Array:
 
 @kernel
 def _copy(source: Array, target: Array) -> None:
+    """Write all of `source` to the first elements of `target`, which may be longer."""
     for j in range(source.size):
         target[j] = source[j]
 
@@ -107,9 +125,19 @@ def _copy(source: Array, target: Array) -> None:
 def matmul_blocked(a: Array, b: Array, c: Array) -> None:
     """C = A B, block by block of B, four rows of A at a time.
 
-    Where the last block has no multiple of four rows, zeros fill it up; where the last tile has
-    fewer than four, the others hold whatever they hold, and are not copied to C. That costs a
-    little arithmetic, and saves a second version of every loop.
+    A block of B has up to BLOCK_K rows and BLOCK_N columns. It is copied into a buffer; then, for
+    every four rows of A, the same rows of C are copied into another one, `_multiply_tile` adds to
+    them, and they are copied back. C begins as 0.
+
+    Where the last block has no multiple of four rows, zeros fill it up, in both buffers (0 times
+    infinity is NaN); where the last tile has fewer than four rows, the others hold whatever they
+    hold, and are not copied to C. That costs a little arithmetic, and saves a second version of
+    every loop.
+
+    Args:
+        a: (m, k).
+        b: (k, n), of the same dtype.
+        c: (m, n); overwritten.
     """
     m, k = a.shape
     n = b.shape[1]
@@ -140,7 +168,8 @@ def matmul_blocked(a: Array, b: Array, c: Array) -> None:
 def matmul_parallel(threads: int, a: Array, b: Array, c: Array) -> None:
     """C = A B with the rows of C shared out among `threads` threads.
 
-    No two threads write the same row, so they need not wait for each other.
+    Thread t has the rows from m t / threads to m (t + 1) / threads, both rounded down. No two
+    threads write the same row, so they need not wait for each other.
     """
     m = a.shape[0]
     for t in prange(threads):
@@ -150,7 +179,7 @@ def matmul_parallel(threads: int, a: Array, b: Array, c: Array) -> None:
 
 @kernel
 def _transpose(x: Array, out: Array) -> None:
-    """out = x.T, a few rows of x at a time.
+    """out = x.T, ROWS_AT_ONCE rows of x at a time.
 
     Down a whole column of x every element is in another cache line, and the line is gone again
     before the next column could use it. A few lines stay.

@@ -31,7 +31,17 @@ def _momentum(
     p: Array, g: Array, buf: Array, lr: float, momentum: float, fresh: float,
     weight_decay: float, nesterov: bool,
 ) -> None:  # fmt: skip
-    """buf = momentum buf + fresh g; the step goes along buf, or along g + momentum buf."""
+    """A step with momentum in one pass: each element is read once and written once.
+
+        g' = g + weight_decay p;  buf = momentum buf + fresh g'
+        p -= lr buf, with nesterov p -= lr (g' + momentum buf)
+
+    All is computed in the dtype of p.
+
+    Args:
+        p, buf: of one dimension; updated in place.
+        g: of the same size.
+    """
     real = p.dtype.type
     rate, kept, new, decay = real(lr), real(momentum), real(fresh), real(weight_decay)
     for i in range(p.size):
