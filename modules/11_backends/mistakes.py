@@ -311,7 +311,7 @@ MISTAKES = [
         exercise="table",
         name="comparisons answer with floats",
         source=changed(TABLE, "bool if isinstance(scalar(*ones), bool) else ", ""),
-        loses={"table-values": 4},
+        loses={"table-values": 4, "table-edges": 2},
     ),
     Mistake(
         exercise="table",
