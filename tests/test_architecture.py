@@ -48,7 +48,7 @@ BUDGETS = {
     "tinytorch/compat": 1_440,
     "tinytorch/testing": 700,
     "tinytorch/jit": 1_300,
-    "tinytorch/backends": 1_760,
+    "tinytorch/backends": 1_780,
     "tinytorch/backends/optimized": 4_440,
     "tinytorch/graph": 3_820,
     "tinytorch/graph/compiler": 4_150,
