@@ -79,7 +79,7 @@ def test_status_shows_where_they_stand(student: Student) -> None:
     student.complete("first", FIRST_ANSWERS)
     output = student.tito("status").output
     assert "01  first   completed  ############  6/6     2/2          13" in output
-    assert "02  second  not begun  0/3     0/2          0" in output
+    assert "02  second  not begun  ............  0/3     0/2          0" in output
     assert "yours: 2 of the course's 4 definitions (50%), 13 of the framework's" in output
     assert "next: tito module start 02" in output
 
