@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tinytorch.data.seeding import as_generator, as_seed, generator_at
+from tinytorch.data.seeding import as_generator, as_seed, generator_at, shuffled
 
 
 def test_none_draws_from_the_global_seed() -> None:
@@ -31,3 +31,10 @@ def test_each_place_has_its_own_stream() -> None:
 def test_a_negative_seed_is_refused() -> None:
     with pytest.raises(ValueError, match="a seed must be 0 or more, got -1"):
         as_generator(-1)
+
+
+def test_an_order_is_a_function_of_seed_and_epoch() -> None:
+    orders = [shuffled(40, seed, epoch) for seed in (0, 1) for epoch in (0, 1, 2)]
+    assert all(sorted(order) == list(range(40)) for order in orders)
+    assert len(set(map(tuple, orders))) == len(orders)
+    assert shuffled(40, 1, 2) == orders[-1] and type(orders[0][0]) is int

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tinytorch.creation import from_numpy, tensor
-from tinytorch.dtypes import Array
 from tinytorch.errors import ShapeError
 from tinytorch.functions.movement import stack
 from tinytorch.tensor import Tensor
@@ -17,14 +16,16 @@ from tinytorch.tensor import Tensor
 def collate(samples: Sequence[Any]) -> Any:
     """Samples of one structure to a batch of that structure, its leaves stacked along a new dim 0.
 
-    As in PyTorch, Python floats become float64, and tuples become lists (named tuples stay).
+    As in PyTorch, Python floats become float64, and tuples become lists; a named tuple (it has
+    `_fields`) stays one of its type, which takes the fields one by one.
 
     Args:
         samples: N tensors, arrays or numbers of equal shape, strings, or N tuples, lists or dicts
             of such.
 
     Returns:
-        The same structure with a Tensor of shape (N, ...) at each leaf; strings as they are.
+        The same structure with a Tensor of shape (N, ...) at each leaf (`stack_leaves`); of strings
+        the samples themselves. Keys of dicts are in the order of the first sample.
 
     Raises:
         ShapeError: samples differ in shape or structure, or there are none.
@@ -37,26 +38,45 @@ def collate(samples: Sequence[Any]) -> Any:
     if not samples:
         raise ShapeError("collate needs at least one sample, got none")
     first = samples[0]
-    if isinstance(first, Tensor):
-        _check_shapes([sample.shape for sample in samples])
-        if any(sample.requires_grad for sample in samples):
-            return stack(list(samples))
-        return from_numpy(np.stack([sample.numpy() for sample in samples]))
-    if isinstance(first, np.ndarray | np.generic):
-        return from_numpy(_stack([np.asarray(sample) for sample in samples]))
-    if isinstance(first, float):
-        return tensor(list(samples), dtype="float64")
-    if isinstance(first, bool | int):
-        return tensor(list(samples))
     if isinstance(first, str | bytes):
         return samples
     if isinstance(first, Mapping):
-        _check_same_fields([tuple(sample) for sample in samples])
+        _check_same_fields(samples)
         return {key: collate([sample[key] for sample in samples]) for key in first}
     if isinstance(first, tuple | list):
-        _check_same_fields([tuple(range(len(sample))) for sample in samples])
+        _check_same_fields([range(len(sample)) for sample in samples])
         fields = [collate(field) for field in zip(*samples, strict=True)]
         return type(first)(*fields) if hasattr(first, "_fields") else fields
+    return stack_leaves(samples)
+
+
+def stack_leaves(leaves: Sequence[Any]) -> Tensor:
+    """Tensors, arrays or numbers of one shape as one tensor, along a new dim 0.
+
+    Tensors of which one requires a gradient are stacked by the op `stack`; without, their arrays
+    (`leaf.numpy()`) are, by NumPy, which is faster. Arrays and NumPy's numbers keep their dtype.
+    Python's floats become float64, its integers and truth values what `tensor` makes of them.
+
+    Raises:
+        ShapeError: tensors or arrays differ in shape (`_check_shapes` of the list of shapes).
+        TypeError: the first is none of these; the message names its type.
+
+    >>> stack_leaves([1.5, 2.5])
+    tensor([1.5, 2.5], dtype=float64)
+    """
+    first = leaves[0]
+    if isinstance(first, Tensor):
+        _check_shapes([leaf.shape for leaf in leaves])
+        if any(leaf.requires_grad for leaf in leaves):
+            return stack(leaves)
+        return from_numpy(np.stack([leaf.numpy() for leaf in leaves]))
+    if isinstance(first, np.ndarray | np.generic):
+        _check_shapes([np.shape(leaf) for leaf in leaves])
+        return from_numpy(np.stack(leaves))
+    if isinstance(first, float):
+        return tensor(leaves, dtype="float64")
+    if isinstance(first, int):
+        return tensor(leaves)
     raise TypeError(
         f"collate makes batches of tensors, arrays, numbers, strings, and tuples, lists and dicts "
         f"of these; got {type(first).__name__}: pass a collate_fn of your own to DataLoader"
@@ -80,11 +100,6 @@ def convert(sample: Any) -> Any:
     return sample
 
 
-def _stack(arrays: list[Array]) -> Array:
-    _check_shapes([array.shape for array in arrays])
-    return np.stack(arrays)
-
-
 def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
     for i, shape in enumerate(shapes):
         if shape != shapes[0]:
@@ -94,7 +109,7 @@ def _check_shapes(shapes: list[tuple[int, ...]]) -> None:
             )
 
 
-def _check_same_fields(fields: list[tuple[Any, ...]]) -> None:
+def _check_same_fields(fields: Sequence[Iterable[Any]]) -> None:
     for i, found in enumerate(fields):
         if set(found) != set(fields[0]):
             raise ShapeError(

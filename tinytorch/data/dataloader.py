@@ -14,7 +14,7 @@ from tinytorch.data.collate import collate, convert
 from tinytorch.data.dataset import IterableDataset, batch_of
 from tinytorch.data.prefetch import prefetch
 from tinytorch.data.sampler import batch_count, batched
-from tinytorch.data.seeding import Randomness, as_seed, generator_at
+from tinytorch.data.seeding import Randomness, as_seed, generator_at, shuffled
 from tinytorch.data.transforms import Transform
 from tinytorch.errors import DataError
 from tinytorch.tensor import Tensor
@@ -152,6 +152,15 @@ class DataLoader:
         return self._iterate(self.epoch, self._taken, self._numbers(self.epoch))
 
     def _iterate(self, epoch: int, first: int, numbers: Iterator[Any]) -> Iterator[Any]:
+        """The batches of an epoch from number `first` on, and the place in it for `state_dict`.
+
+        The batches are those of `self._load(epoch, first, numbers)`, a generator; if
+        `self.prefetch` is not 0, that many are made ahead by `prefetch`. Whichever generator it is:
+        it is closed when the loop over this one is left, by `break` too (`closing`).
+
+        Before batch i is handed out, `self._taken` is i + 1. After the last one `self.epoch` is
+        the number of the next epoch, and `self._taken` is 0.
+        """
         batches = self._load(epoch, first, numbers)
         with closing(prefetch(batches, self.prefetch) if self.prefetch else batches) as batches:
             for taken, batch in enumerate(batches, first + 1):
@@ -160,6 +169,15 @@ class DataLoader:
         self.epoch, self._taken = epoch + 1, 0
 
     def _load(self, epoch: int, first: int, numbers: Iterator[Any]) -> Generator[Any]:
+        """The batches of an epoch, one after another, but for those before number `first`.
+
+        `numbers` gives for each batch what `self._fetch(...)` makes it of. It goes through
+        `self._transformed(batch, epoch, number)`, since what a transform draws depends on its place
+        in the run alone. Batches before `first` are not made.
+
+        An error in one of the two gets the note (`add_note`) "in batch 3 of epoch 0: samples
+        [7, 2]", with what `numbers` gave; of an `IterableDataset` without ": samples [7, 2]".
+        """
         for number, wanted in enumerate(numbers):
             if number < first:
                 continue
@@ -192,10 +210,7 @@ class DataLoader:
                 f"{type(self.dataset).__name__} has no __len__, so the loader does not know which "
                 f"samples there are: define it, pass a sampler, or make it an IterableDataset"
             )
-        if not self.shuffle:
-            return range(samples)
-        order: list[int] = generator_at(self.seed, epoch).permutation(samples).tolist()
-        return order
+        return shuffled(samples, self.seed, epoch) if self.shuffle else range(samples)
 
     def _fetch(self, wanted: Any) -> Any:
         streamed = isinstance(self.dataset, IterableDataset)

@@ -102,12 +102,18 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         self.tensors = tensors
 
     def __len__(self) -> int:
-        return int(self.tensors[0].shape[0])
+        """The first dimension of the tensors."""
+        return len(self.tensors[0])
 
     def __getitem__(self, index: int | slice) -> tuple[Tensor, ...]:
+        """The row, or the rows of a slice, of each of `self.tensors`."""
         return tuple(t[index] for t in self.tensors)
 
     def get_batch(self, indices: Sequence[int]) -> list[Tensor]:
+        """The rows at `indices` of each tensor, in that order, as new tensors without history.
+
+        All rows of a tensor are taken at once, by NumPy: `indices` as an int64 array picks them.
+        """
         rows = np.asarray(indices, dtype=np.int64)
         return [from_numpy(t.detach().numpy()[rows]) for t in self.tensors]
 
@@ -131,9 +137,11 @@ class Subset(Dataset[Sample]):
         return len(self.indices)
 
     def __getitem__(self, index: int) -> Sample:
+        """The sample of `self.dataset` at `self.indices[index]`."""
         return self.dataset[self.indices[index]]
 
     def get_batch(self, indices: Sequence[int]) -> Any:
+        """The batch of `self.dataset` (`batch_of`) at its own numbers of these samples."""
         return batch_of(self.dataset, [self.indices[i] for i in indices])
 
 
@@ -157,6 +165,15 @@ class ConcatDataset(Dataset[Sample]):
         return self.cumulative_sizes[-1]
 
     def __getitem__(self, index: int) -> Sample:
+        """The sample at `index`, which counts through all of `self.datasets`; from the end if < 0.
+
+        `self.cumulative_sizes[i]` is how many samples the datasets up to the i-th one have, so that
+        bisection finds the dataset: `bisect_right` gives how many of these sums are at most the
+        index.
+
+        Raises:
+            IndexError: there is no such sample.
+        """
         position = index + len(self) if index < 0 else index
         if not 0 <= position < len(self):
             raise IndexError(f"index {index} is not in 0..{len(self) - 1}")
@@ -192,6 +209,10 @@ def random_split(
 ) -> list[Subset[Sample]]:
     """Disjoint random subsets that together are the whole dataset.
 
+    The numbers of all samples, in the order of a `permutation` by `as_generator(generator)`, are
+    cut into pieces of the lengths, in the order given. `_counts(lengths, N)` checks the lengths and
+    gives the number of samples of each.
+
     Args:
         dataset: N samples.
         lengths: ints that sum to N, or fractions that sum to 1 (each is rounded down, and what is
@@ -208,8 +229,8 @@ def random_split(
     """
     total = len(dataset)  # type: ignore[arg-type]
     counts = _counts(lengths, total)
-    order = as_generator(generator).permutation(total).tolist()
-    ends = np.cumsum([0, *counts]).tolist()
+    order = as_generator(generator).permutation(total)
+    ends = np.cumsum([0, *counts])
     return [Subset(dataset, order[i:j]) for i, j in itertools.pairwise(ends)]
 
 

@@ -79,12 +79,18 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
+        """`self.num_samples` numbers of `len(self.data_source)`, drawn from the generator that
+        `as_generator(self.generator)` gives.
+
+        With `self.replacement` they are its `integers`; else its `permutation`s one after another,
+        as many as are needed, the last one cut off. Without samples there is nothing.
+        """
         rng, total, count = as_generator(self.generator), len(self.data_source), self.num_samples
         if self.replacement:
             return iter(rng.integers(0, total, count).tolist())
-        rounds = -(-count // total) if total else 0
-        orders = [rng.permutation(total) for _ in range(rounds)]
-        return iter(np.concatenate([*orders, np.empty(0, np.int64)])[:count].astype(int).tolist())
+        rounds = -(-count // max(total, 1))
+        order = [i for _ in range(rounds) for i in rng.permutation(total).tolist()]
+        return iter(order[:count])
 
     def __len__(self) -> int:
         return self.num_samples
@@ -189,7 +195,14 @@ class BatchSampler(Sampler[list[int]]):
 
 
 def batched(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
-    """The items in lists of `size`; the last may be shorter, and is left out with `drop_last`."""
+    """The items in lists of `size`; the last may be shorter, and is left out with `drop_last`.
+
+    Items are taken one after another, only when the list that they belong to is asked for: so there
+    may be infinitely many.
+
+    >>> list(batched("abcde", 2, drop_last=False))
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
     batch = []
     for item in items:
         batch.append(item)
@@ -201,6 +214,10 @@ def batched(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[A
 
 
 def batch_count(samples: int, size: int, drop_last: bool) -> int:
-    """How many lists `batched` gives."""
+    """How many lists `batched` gives for that many samples.
+
+    >>> batch_count(5, 2, drop_last=False), batch_count(5, 2, drop_last=True)
+    (3, 2)
+    """
     whole, rest = divmod(samples, size)
     return whole + (rest > 0 and not drop_last)

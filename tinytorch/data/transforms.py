@@ -78,6 +78,14 @@ class Normalize:
             raise ValueError(f"Normalize needs a positive std per mean, got {mean} and {std}")
 
     def __call__(self, images: Array, generator: np.random.Generator) -> Array:
+        """Images (N, C, H, W) normalized, in their dtype; nothing is drawn.
+
+        `self.mean` and `self.std` are arrays of one value, or of one for each channel.
+
+        Raises:
+            ShapeError: there are neither one nor C means, or the images have another number of
+                dimensions (`_image_shape(images)` gives N, C, H, W, or raises).
+        """
         _, channels, _, _ = _image_shape(images)
         if len(self.mean) not in (1, channels):
             raise ShapeError(f"Normalize has {len(self.mean)} means for images {images.shape}")
@@ -95,6 +103,9 @@ class RandomHorizontalFlip:
         self.p = p
 
     def __call__(self, images: Array, generator: np.random.Generator) -> Array:
+        """Images (N, C, H, W), new ones: image i is mirrored where the i-th of N draws of
+        `generator.random` is below `self.p`.
+        """
         count, _, _, _ = _image_shape(images)
         flipped = generator.random(count) < self.p
         return np.where(flipped[:, None, None, None], images[..., ::-1], images)
@@ -115,6 +126,16 @@ class RandomCrop:
         self.size, self.padding = _pair(size), padding
 
     def __call__(self, images: Array, generator: np.random.Generator) -> Array:
+        """Windows (N, C, height, width) of images (N, C, H, W).
+
+        After `self.padding` zeros on each side, `_spare(padded, self.size)` gives how many rows and
+        columns there are beyond the window. First N tops are drawn, then N lefts, each by
+        `generator.integers` from 0 up to what is spare, included. Window i is of image i, and
+        begins at row top[i] and column left[i], for all channels.
+
+        Raises:
+            ShapeError: of `_image_shape(images)` or `_spare`.
+        """
         _image_shape(images)
         p = self.padding
         padded = np.pad(images, ((0, 0), (0, 0), (p, p), (p, p)))
