@@ -57,7 +57,8 @@ BUDGETS = {
     "tito": 7_830,
     "tito/course": 5_520,
     "tito/ladder": 720,
-    "tito/compete": 1_340,
+    "tito/compete": 1_420,
+    "tito/leaderboard": 2_100,
 }
 
 

@@ -32,6 +32,7 @@ from tito import (
 from tito.compete import commands as compete
 from tito.course import commands as course
 from tito.ladder import commands as ladder
+from tito.leaderboard import commands as leaderboard
 from tito.lessons import commands as lessons
 from tito.suggest import SuggestingGroup
 
@@ -110,6 +111,11 @@ app.command(
 app.add_typer(backend.app, name="backend", rich_help_panel=MEASURING)
 app.add_typer(compete.app, name="compete", rich_help_panel=MEASURING)
 app.command(
+    epilog="Examples:\n\ntito submit mine.py\n\ntito submit mine.py --event matmul-26 --json\n\n"
+    "Exit codes: 0 measured, 1 refused or failed, 3 too noisy or our fault.",
+    rich_help_panel=MEASURING,
+)(leaderboard.submit)
+app.command(
     epilog="Examples:\n\ntito cache\n\ntito cache warm\n\ntito cache --clear",
     rich_help_panel=MEASURING,
 )(cache.cache)
@@ -119,6 +125,7 @@ app.command(epilog="Examples:\n\ntito doctor\n\ntito doctor --json", rich_help_p
 app.add_typer(graph.app, name="graph", rich_help_panel=GRAPHS)
 app.add_typer(fx.app, name="fx", rich_help_panel=GRAPHS)
 app.add_typer(course.app, name="course", rich_help_panel=INSTRUCTORS)
+app.add_typer(leaderboard.app, name="leaderboard", rich_help_panel=INSTRUCTORS)
 app.add_typer(lessons.app, name="lessons", rich_help_panel=AUTHORS)
 
 

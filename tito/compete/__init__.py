@@ -10,6 +10,7 @@ check       an output against the reference, element by element
 match       launches: contestants in turn on the same inputs, every output checked
 fingerprint the machine and its software
 result      ratios, intervals, verdicts
+measure     a whole match: again where it was noisy, without those that fail
 commands    `tito compete`
 
 Who knows what: clock, random numbers, inputs, reference, check and statistics are the parent's. The

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +14,8 @@ from tito import console
 if TYPE_CHECKING:
     from tito.compete.entry import Entry
     from tito.compete.event import Event
-    from tito.compete.match import Launch
+    from tito.compete.match import Failed
+    from tito.compete.measure import Measured
     from tito.compete.process import Contestant
     from tito.compete.result import Result
 
@@ -174,30 +176,26 @@ def _report(
 ) -> int:
     """Measure and print; returns the exit code."""
     from tito.compete.fingerprint import fingerprint
-    from tito.compete.match import Failed
-    from tito.compete.result import summarize
     from tito.sandbox import NoSandboxError
 
     try:
         measured = _measure(event, contestants, count, seed, confined)
-        peak = _peak()
-        result = summarize(measured, contestants[0].name, peak)
-        if "noisy" in result.verdicts.values():
-            typer.echo("the interval is wider than 3 %: measured once more, longer", err=True)
-            measured += _measure(event, contestants, 2 * count, seed, confined)
-            result = summarize(measured, contestants[0].name, peak)
     except NoSandboxError as error:
         typer.echo(f"{error}; or run your own file with --no-sandbox", err=True)
         return OURS
-    except Failed as error:
-        return _print_failure(error, contestants, as_json)
+    for failed in measured.failed.values():
+        _print_failure(failed, as_json)
+    result = measured.result
+    if result is None or measured.failed:
+        ours = any(f.verdict == "infrastructure" for f in measured.failed.values())
+        return OURS if ours else 1
     machine = fingerprint(confined)
     if as_json:
-        told = {"event": event.name, "launches": [asdict(each) for each in measured]}
+        told = {"event": event.name, "launches": [asdict(each) for each in measured.launches]}
         console.print_json({**told, **result.to_dict(), "machine": machine})
     else:
         _print(event, result, machine)
-    return OURS if "noisy" in result.verdicts.values() else _code(result)
+    return OURS if measured.is_noisy else _code(result)
 
 
 def _code(result: Result) -> int:
@@ -206,37 +204,32 @@ def _code(result: Result) -> int:
 
 def _measure(
     event: Event, contestants: list[Contestant], count: int, seed: int | None, confined: bool
-) -> list[Launch]:
+) -> Measured:
     from rich.progress import Progress
 
-    from tito.compete.match import launches
+    from tito.compete.measure import measure
 
     with Progress(console=console.errors, transient=True) as progress:
-        total = count * len(event.cases) * event.rounds
-        bar = progress.add_task("measuring", total=total)
-        return list(
-            launches(event, contestants, count, seed=seed, confined=confined,
-                     step=lambda: progress.advance(bar))
-        )  # fmt: skip
+        bar = progress.add_task("measuring")
+
+        def begin(total: int) -> Callable[[], None]:
+            progress.reset(bar, total=total)
+            return lambda: progress.advance(bar)
+
+        def again() -> None:
+            typer.echo("the interval is wider than 3 %: measured once more, longer", err=True)
+
+        return measure(
+            event, contestants, count, seed=seed, confined=confined, begin=begin, again=again
+        )
 
 
-def _peak() -> float | None:
-    """Operations per second of one core; None without numba, which measures it."""
-    try:
-        from tinytorch.bench.peak import multiply_add_peak
-    except ImportError:
-        return None
-    return multiply_add_peak()
-
-
-def _print_failure(error: Any, contestants: list[Contestant], as_json: bool) -> int:
-    entries = {c.name for c in contestants if c.entry}
-    verdict = error.verdict if error.contestant in entries else "infrastructure"
+def _print_failure(failed: Failed, as_json: bool) -> None:
     if as_json:
-        console.print_json({"contestant": error.contestant, "verdict": verdict, "text": error.text})
+        told = {"contestant": failed.contestant, "verdict": failed.verdict, "text": failed.text}
+        console.print_json(told)
     else:
-        typer.echo(f"{verdict}: {error.contestant}, {error.text}", err=True)
-    return OURS if verdict == "infrastructure" else 1
+        typer.echo(f"{failed.verdict}: {failed.contestant}, {failed.text}", err=True)
 
 
 def _print(event: Event, result: Result, machine: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tito.compete.rules import broken_rules
@@ -64,21 +64,30 @@ def read_entry(path: Path) -> Entry:
         data = path.read_bytes()
     except OSError as error:
         raise EntryError(f"{path} cannot be read: {error.strerror}") from None
+    return replace(parse_entry(data, path.name), path=path)
+
+
+def parse_entry(data: bytes, name: str) -> Entry:
+    """An entry from its bytes; `name` is the file's, in messages.
+
+    Raises:
+        EntryError: it is too large, no text, no Python, or has not one public class.
+    """
     if len(data) > MAX_BYTES:
-        raise EntryError(f"{path.name} has {len(data):,} bytes; an entry has at most {MAX_BYTES:,}")
+        raise EntryError(f"{name} has {len(data):,} bytes; an entry has at most {MAX_BYTES:,}")
     try:
         text = data.decode()
         tree = ast.parse(text)
     except UnicodeDecodeError:
-        raise EntryError(f"{path.name} is no UTF-8 text") from None
+        raise EntryError(f"{name} is no UTF-8 text") from None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise EntryError(f"{path.name} is no Python: {error}") from None
+        raise EntryError(f"{name} is no Python: {error}") from None
     classes = [n.name for n in tree.body if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
     if len(classes) != 1:
         found = ", ".join(classes) or "none"
         raise EntryError(
-            f"{path.name} needs one public class, which is what is measured; it has {found}"
+            f"{name} needs one public class, which is what is measured; it has {found}"
             " (a helper class begins with an underscore)"
         )
     header = HEADER.search(text)
-    return Entry(path, text, header[1] if header else None, classes[0])
+    return Entry(Path(name), text, header[1] if header else None, classes[0])

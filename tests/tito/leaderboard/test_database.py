@@ -1,0 +1,77 @@
+"""Opening, migrating, and what two transactions may do at once."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from tito.leaderboard import people
+from tito.leaderboard.database import Database, DatabaseError
+from tito.leaderboard.tables import Base, Classroom, Person, Token
+
+
+def test_the_migrations_make_the_tables(either: Database) -> None:
+    """Nobody can change a table and forget its migration."""
+    with either.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+    either.migrate()  # and a second start does nothing
+
+
+def test_references_are_held(either: Database) -> None:
+    with pytest.raises(IntegrityError), either.write() as session:
+        session.add(Token(person_id=99, hash="x", label=""))
+
+
+def test_a_value_that_is_not_allowed_is_refused_by_the_database(either: Database) -> None:
+    with pytest.raises(IntegrityError), either.write() as session:
+        session.add(Person(pseudonym="eve", role="root"))
+
+
+def test_a_transaction_is_whole_or_nothing(either: Database) -> None:
+    with pytest.raises(ZeroDivisionError), either.write() as session:
+        people.add_classroom(session, "a class")
+        _ = 1 / 0
+    with either.read() as session:
+        assert session.scalars(select(Classroom)).all() == []
+
+
+def test_writers_wait_for_each_other(either: Database) -> None:
+    """Reading and then writing what was read loses nothing."""
+    with either.write() as session:
+        secret = people.invite(session, "student", None, uses=8)
+    joined: list[str] = []
+
+    def one(number: int) -> None:
+        try:
+            with either.write() as session:
+                people.join(session, secret, f"student {number}")
+            joined.append("yes")
+        except people.PeopleError:
+            joined.append("no")
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(joined) == ["no"] * 4 + ["yes"] * 8
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "nothing://x", "postgresql+absent://x"])
+def test_another_database_is_refused_in_a_sentence(url: str) -> None:
+    with pytest.raises(DatabaseError, match=r"is not supported|no database that can be opened"):
+        Database(url)
+
+
+def test_a_path_is_a_file_of_sqlite(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "x.db"))
+    database.migrate()
+    database.close()
+    assert (tmp_path / "x.db").read_bytes().startswith(b"SQLite format 3")

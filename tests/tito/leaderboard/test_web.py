@@ -1,0 +1,340 @@
+"""What people may do, and what nobody may: forms, uploads, injections, secrets in logs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from markupsafe import escape
+
+from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, join, start, told
+from tito.leaderboard import people
+from tito.leaderboard.database import Database
+from tito.leaderboard.tables import Base, Event, Submission
+from tito.leaderboard.web.signin import COOKIE
+
+NASTY = [
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}", "' OR '1'='1",
+    "'; DROP TABLE person; --",
+]  # fmt: skip
+
+
+def test_everything_needs_somebody_who_is_signed_in(board: Board) -> None:
+    stranger = board.instructor.browser.__class__(board.app)
+    for path in ("/", "/mine", "/events/1", "/submissions/1", "/account", "/instructor"):
+        answer = stranger.get(path, follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in"), path
+    assert stranger.get("/rules").status_code == 200
+    for path in ("/api/events", "/api/submissions/1"):
+        assert stranger.get(path).status_code == 401
+
+
+def test_every_page_has_its_guards(board: Board) -> None:
+    for path in ("/", "/rules", "/join", "/nowhere", "/static/style.css", "/api/events"):
+        headers = board.instructor.browser.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+def test_pages_ask_no_other_host_and_have_nothing_inline(
+    board: Board, measuring: Measuring
+) -> None:
+    board.submit(board.join("ada"))
+    measuring.measure(2.0)
+    pages = ["/sign-in", "/", "/events/1", "/submissions/1", "/mine", "/rules", "/join",
+             "/runners", "/account", "/instructor", "/instructor/audit",
+             "/instructor/people/2"]  # fmt: skip
+    for path in pages:
+        text = board.instructor.browser.get(path).text
+        assert not re.search(r'(?:src|href|action)="(?:https?:)?//', text), path
+        assert not re.search(r"<script(?! src=)|<style|\sstyle=|\son\w+=", text), path
+
+
+def test_the_session_is_a_cookie_that_scripts_cannot_read(database: Database) -> None:
+    with database.write() as session:
+        secret = people.invite(session, "student", None, 1)
+    from tests.tito.leaderboard.conftest import TestClient, create_app
+
+    browser = TestClient(create_app(database, https=True), base_url="https://testserver")
+    answer = browser.post("/join", data={"secret": secret, "pseudonym": "ada"})
+    cookie = answer.headers["set-cookie"].lower()
+    assert all(word in cookie for word in ("httponly", "samesite=lax", "secure"))
+
+
+# -- cross-site request forgery --------------------------------------------------------------------
+
+
+def test_a_form_from_elsewhere_does_nothing(board: Board) -> None:
+    ada, eve = board.join("ada"), board.join("eve")
+    forms = ["/sign-out", "/duels", "/account/tokens", "/account/tokens/1/revoke"]
+    theirs = ["/instructor/classes", "/instructor/invitations", "/instructor/events",
+              "/instructor/events/1/state", "/instructor/submissions/1/hide"]  # fmt: skip
+    for who, paths in ((ada, [*forms, "/events/1/submissions"]), (board.instructor, theirs)):
+        for path in paths:
+            fields = {"first": "1", "second": "2", "name": "x", "role": "student", "state": "open",
+                      "classroom": "1", "based_on": "matmul"}  # fmt: skip
+            for csrf in ({}, {"csrf": "forged"}, {"csrf": eve.csrf()}):
+                answer = who.browser.post(path, data={**fields, **csrf})
+                assert answer.status_code in (403, 422), (path, answer.status_code)
+    other_host = {"Origin": "https://evil.example"}
+    answer = ada.browser.post("/sign-out", data={"csrf": ada.csrf()}, headers=other_host)
+    assert answer.status_code == 403
+    data = {"secret": "x", "pseudonym": "eve"}
+    assert ada.browser.post("/join", data=data, headers=other_host).status_code == 403
+
+
+def test_a_cookie_is_no_token_and_a_token_no_cookie(board: Board) -> None:
+    ada = board.join("ada")
+    cookie = ada.browser.cookies[COOKIE]
+    stranger = ada.api()
+    stranger.headers["Authorization"] = f"Bearer {cookie}"
+    assert stranger.get("/api/events").status_code == 401
+    del stranger.headers["Authorization"]
+    stranger.cookies.set(COOKIE, ada.token)
+    assert stranger.get("/", follow_redirects=False).status_code == 303
+    assert ada.browser.get(f"/api/events?token={ada.token}").status_code == 401
+
+
+# -- what people type ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_what_people_type_is_text(board: Board, measuring: Measuring, text: str) -> None:
+    ada = board.join("ada")
+    board.submit(ada, text)
+    job = measuring.take()
+    measuring.finish(job, told("submission 1", None, "wrong", text))
+    board.instructor.post("/instructor/submissions/1/disqualify", reason=text)
+    board.instructor.post("/account/tokens", label=text)
+    pages = [board.instructor.browser.get(path).text
+             for path in ("/instructor/audit", "/account", "/submissions/1")]  # fmt: skip
+    for shown in [ada.browser.get("/submissions/1").text, *pages]:
+        assert str(escape(text)) in shown
+        assert escape(text) == text or text not in shown
+    with board.database.read() as session:
+        assert session.query(Submission).count() == 1
+        assert session.get_one(Submission, 1).disqualified == text.strip()
+
+
+@pytest.mark.parametrize("pseudonym", [*NASTY, "ab", "x" * 41, "a\nb", "\u202egnp", "", " . "])
+def test_a_pseudonym_is_a_name(board: Board, pseudonym: str) -> None:
+    with board.database.write() as session:
+        secret = people.invite(session, "student", None, 1)
+    browser = board.instructor.browser.__class__(board.app)
+    answer = browser.post("/join", data={"secret": secret, "pseudonym": pseudonym})
+    if answer.status_code == 200:  # white space inside is made one space
+        assert pseudonym == "a\nb" and "a b" in answer.text
+    else:
+        assert answer.status_code in (400, 422)
+    assert "<script>alert" not in answer.text and "<img" not in answer.text
+
+
+def test_a_taken_pseudonym_and_a_used_link_are_said(board: Board) -> None:
+    board.join("ada")
+    with board.database.write() as session:
+        secret = people.invite(session, "student", None, 1)
+        old = people.invite(session, "student", None, 1, seconds=-1)
+    browser = board.instructor.browser.__class__(board.app)
+    taken = browser.post("/join", data={"secret": secret, "pseudonym": "ada"})
+    assert taken.status_code == 400 and "is taken" in taken.text
+    assert browser.post("/join", data={"secret": secret, "pseudonym": "bob"}).status_code == 200
+    for used in (secret, old, "x", ""):
+        again = browser.post("/join", data={"secret": used, "pseudonym": "eve"})
+        assert again.status_code in (400, 422)
+
+
+def test_cells_of_an_export_are_no_formulas(board: Board, measuring: Measuring) -> None:
+    board.submit(board.join("ada"))
+    measuring.measure(2.0, machine='=HYPERLINK("http://evil.example")')
+    text = board.instructor.browser.get("/instructor/events/1/export.csv").text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert rows[0]["pseudonym"] == "ada" and rows[0]["machine"].startswith("'=HYPERLINK")
+    told_json = board.instructor.browser.get("/instructor/events/1/export.json").json()
+    assert told_json[0]["score"] == 2.0
+
+
+# -- uploads ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x7fELF" + bytes(range(256)), "is no UTF-8 text"),
+        (b"x = 1\0", "is no Python"),
+        (b"def f(:", "is no Python"),
+        (b"(" * 5000, "is no Python"),
+        (b"x = 1\n", "needs one public class"),
+        (b"class A: pass\nclass B: pass\n", "needs one public class"),
+        (b"import socket\nclass A: pass\n", "breaks the kernel division"),
+        (b"#" * (256 * 1024 + 1), "an entry has at most"),
+    ],
+)
+def test_a_file_that_is_no_entry_is_refused(board: Board, data: bytes, message: str) -> None:
+    ada = board.join("ada")
+    answer = ada.post("/events/1/submissions", files={"file": ("x.py", data)})
+    assert answer.status_code == 400 and message in answer.text
+    answer = ada.api().post("/api/events/fast/submissions", content=data)
+    assert answer.status_code == 400 and message in answer.json()["detail"]
+    with board.database.read() as session:
+        assert session.query(Submission).count() == 0
+
+
+def test_a_flood_is_refused_while_it_comes_in(board: Board) -> None:
+    ada = board.join("ada")
+
+    def flood() -> Iterator[bytes]:  # without a length in its header
+        yield from [b"#" * 65536] * 10
+
+    answer = ada.api().post("/api/events/fast/submissions", content=flood())
+    assert answer.status_code == 413 and "at most 524,288 bytes" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "..\\..\\x.py", "/etc/passwd", "a\0b.py", "x" * 5000, "\x1b[2J.py"]
+)
+def test_the_name_of_a_file_leads_nowhere(board: Board, name: str) -> None:
+    ada = board.join("ada")
+    answer = ada.post("/events/1/submissions", files={"file": (name, b"x = 1\n")})
+    assert answer.status_code == 400
+    assert "etc/" not in answer.text and "..\\" not in answer.text and "\x1b" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2ftables.py"]
+)
+def test_no_path_leads_out_of_the_static_folder(board: Board, path: str) -> None:
+    assert board.instructor.browser.get(path).status_code == 404
+
+
+# -- quota, visibility -----------------------------------------------------------------------------
+
+
+def test_the_quota_is_kept_also_by_requests_at_once(board_on_either: Board) -> None:
+    import threading
+
+    ada = board_on_either.join("ada")
+    answers: list[int] = []
+
+    def send(mark: int) -> None:
+        api = ada.api()
+        text = ENTRY.format(mark=mark).encode()
+        answers.append(api.post("/api/events/fast/submissions", content=text).status_code)
+
+    threads = [threading.Thread(target=send, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [201] * 3 + [400] * 5
+    assert "0 of 3 entries left" in ada.browser.get("/events/1").text
+    with board_on_either.database.write() as session:
+        for each in session.query(Submission):
+            each.created -= 25 * 3600
+    assert board_on_either.submit(ada, "next day").status_code == 200
+
+
+def test_the_same_code_twice_is_said(board: Board) -> None:
+    ada, bob = board.join("ada"), board.join("bob")
+    assert board.submit(ada).status_code == 200
+    again = board.submit(ada)
+    assert again.status_code == 400 and "your submission 1, letter by letter" in again.text
+    assert board.submit(bob).status_code == 200  # an instructor sees the equal hash
+
+
+def test_a_deadline_and_a_frozen_event_take_nothing(board: Board) -> None:
+    ada = board.join("ada")
+    with board.database.write() as session:
+        session.get_one(Event, 1).deadline = time.time() - 1
+    assert "the deadline of fast has passed" in board.submit(ada).text
+    with board.database.write() as session:
+        session.get_one(Event, 1).deadline = None
+    board.instructor.post("/instructor/events/1/state", state="frozen")
+    assert "the event fast is frozen" in board.submit(ada).text
+    board.instructor.post("/instructor/events/1/state", state="open")
+    assert board.submit(ada).status_code == 200
+
+
+def test_nobody_sees_what_is_not_theirs(board: Board, measuring: Measuring) -> None:
+    ada, bob = board.join("ada"), board.join("bob")
+    board.instructor.post("/instructor/classes", name="another class")
+    outsider = board.join("outsider", room=2)
+    board.submit(ada, "a secret thought")
+    measuring.measure(2.0)
+    assert "a secret thought" in ada.browser.get("/submissions/1").text
+    assert "a secret thought" not in bob.browser.get("/submissions/1").text
+    for path in ("/events/1", "/submissions/1", "/submissions/1/state", "/events/1/board"):
+        assert outsider.browser.get(path).status_code == 404
+    assert outsider.api().get("/api/events/fast/board").status_code == 404
+    assert bob.api().get("/api/submissions/1").status_code == 404
+    for path in ("/instructor", "/instructor/audit", "/instructor/people/1"):
+        assert bob.browser.get(path).status_code == 403
+    assert bob.post("/instructor/classes", name="mine").status_code == 403
+    assert bob.post("/account/tokens/1/revoke").status_code == 404
+
+
+# -- secrets ---------------------------------------------------------------------------------------
+
+
+def test_no_secret_is_in_the_log_or_in_the_database(
+    board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="tito.leaderboard")
+    with board.database.write() as session:
+        secret = people.invite(session, "student", None, 1)
+    ada = join(board.app, secret, "ada")
+    ada.browser.get(f"/sign-in?token={ada.token}")
+    ada.browser.post("/sign-in", data={"token": ada.token})
+    ada.api().get("/api/events")
+    ada.browser.post("/join", data={"secret": secret})  # invalid, and said without its value
+    cookie = ada.browser.cookies[COOKIE]
+    with board.database.read() as session:
+        kept = "".join(
+            repr(row)
+            for table in Base.metadata.sorted_tables
+            for row in session.execute(table.select())
+        )
+    for hidden in (secret, ada.token, cookie):
+        assert hidden not in caplog.text and hidden not in kept
+    assert "GET /sign-in 200" in caplog.text
+
+
+def test_a_revoked_token_is_worth_nothing(board: Board) -> None:
+    ada = board.join("ada")
+    page = ada.post("/account/tokens", label="laptop").text
+    found = re.search(r'id="token">([^<]+)', page)
+    assert found is not None
+    fresh = ada.api()
+    fresh.headers["Authorization"] = f"Bearer {found[1]}"
+    assert fresh.get("/api/events").status_code == 200
+    number = re.search(r"/account/tokens/(\d+)/revoke", page)
+    assert number is not None
+    ada.post(f"/account/tokens/{number[1]}/revoke")
+    assert fresh.get("/api/events").status_code == 401
+    assert ada.api().get("/api/events").status_code == 200
+    signed = ada.browser.post("/sign-in", data={"token": found[1]})
+    assert signed.status_code == 400
+
+
+def test_signing_out_ends_the_session_on_the_server(board: Board) -> None:
+    ada = board.join("ada")
+    cookie = ada.browser.cookies[COOKIE]
+    ada.post("/sign-out")
+    ada.browser.cookies.set(COOKIE, cookie)
+    assert ada.browser.get("/", follow_redirects=False).status_code == 303
+
+
+def test_guessing_secrets_is_slow(database: Database) -> None:
+    board = start(database)
+    answers = [
+        board.instructor.browser.post("/sign-in", data={"token": f"guess {i}"}) for i in range(12)
+    ]
+    assert {a.status_code for a in answers[:5]} == {400}
+    assert answers[-1].status_code == 429 and int(answers[-1].headers["retry-after"]) >= 1
+    assert board.instructor.browser.get("/").status_code == 200

@@ -1,0 +1,146 @@
+"""Taking an entry: one text file that keeps its division's rules, within its author's quota."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from tito.compete.entry import Entry, EntryError, parse_entry
+from tito.leaderboard import audit, events, jobs
+from tito.leaderboard.tables import Code, Event, Job, JobEntry, Person, Submission
+
+DAY = 24 * 3600.0
+
+
+class RefusedError(Exception):
+    """An entry is not taken; the text says why."""
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Of a person in an event."""
+
+    used: int
+    allowed: int
+
+    @property
+    def left(self) -> int:
+        """How many more now."""
+        return max(0, self.allowed - self.used)
+
+
+def quota(session: Session, event: Event, person: Person) -> Quota:
+    """What a person has used in the last 24 hours."""
+    used = session.scalar(
+        select(func.count())
+        .select_from(Submission)
+        .where(
+            Submission.event_id == event.id,
+            Submission.person_id == person.id,
+            Submission.created > time.time() - DAY,
+        )
+    )
+    return Quota(used or 0, event.quota)
+
+
+def find_event(session: Session, person: Person, name: str) -> Event:
+    """An event of the person's class by name.
+
+    Raises:
+        RefusedError: there is none; the message has those that there are.
+    """
+    mine = visible_events(session, person)
+    for event in mine:
+        if event.name == name:
+            return event
+    known = ", ".join(e.name for e in mine) or "none"
+    raise RefusedError(f"there is no event {name[:80]!r} for you; there are: {known}")
+
+
+def visible_events(session: Session, person: Person) -> list[Event]:
+    """The events of a person's class; all of them for an instructor."""
+    query = select(Event).order_by(Event.id.desc())
+    if person.role != "instructor":
+        query = query.where(Event.classroom_id == person.classroom_id)
+    return list(session.scalars(query))
+
+
+def submit(
+    session: Session, person: Person, event: Event, data: bytes, filename: str
+) -> Submission:
+    """Take an entry and put it in the queue.
+
+    Raises:
+        RefusedError: the event takes none, the quota is used up, the file breaks a rule, or the
+            same person has the same code in the event already.
+    """
+    closed = events.takes_entries(event)
+    if closed:
+        raise RefusedError(closed)
+    # The row of the person is locked, so that two requests at once cannot both be the last one.
+    session.execute(select(Person.id).where(Person.id == person.id).with_for_update())
+    entry = _read(data, filename, event)
+    have = quota(session, event, person)
+    if have.left == 0:
+        raise RefusedError(
+            f"you have used your {have.allowed} entries of the last 24 hours in {event.name}"
+        )
+    same = session.scalar(
+        select(Submission).where(
+            Submission.event_id == event.id,
+            Submission.person_id == person.id,
+            Submission.code_sha256 == entry.sha256,
+        )
+    )
+    if same is not None:
+        raise RefusedError(f"this is the code of your submission {same.id}, letter by letter")
+    if session.get(Code, entry.sha256) is None:
+        session.add(Code(sha256=entry.sha256, text=entry.text))
+        session.flush()
+    made = Submission(
+        event_id=event.id,
+        person_id=person.id,
+        code_sha256=entry.sha256,
+        class_name=entry.class_name,
+    )
+    session.add(made)
+    session.flush()
+    jobs.enqueue(session, "measure", event.version, [made], person)
+    audit.note(session, person, "submit", f"submission {made.id}", event.name)
+    return made
+
+
+def _read(data: bytes, filename: str, event: Event) -> Entry:
+    name = PurePath(filename.replace("\\", "/")).name or "entry.py"
+    try:
+        entry = parse_entry(data, "".join(c for c in name if c.isprintable())[:80])
+        entry.check_rules(event.division)
+    except EntryError as error:
+        raise RefusedError(str(error)) from None
+    return entry
+
+
+def submit_baseline(session: Session, person: Person, event: Event, name: str) -> Submission:
+    """Enter a backend of ours."""
+    made = Submission(event_id=event.id, person_id=person.id, baseline=name)
+    session.add(made)
+    session.flush()
+    jobs.enqueue(session, "measure", event.version, [made], person)
+    return made
+
+
+def latest_job(session: Session, submission: Submission) -> Job:
+    """The newest measurement of a submission."""
+    job = session.scalar(
+        select(Job)
+        .join(JobEntry)
+        .where(JobEntry.submission_id == submission.id, Job.kind == "measure")
+        .order_by(Job.id.desc())
+        .limit(1)
+    )
+    assert job is not None, "a submission is made with its job"
+    return job

@@ -1,0 +1,68 @@
+"""The application: routes, templates, guards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from fastapi.templating import Jinja2Templates
+from starlette.exceptions import HTTPException
+
+from tito.leaderboard.database import Database
+from tito.leaderboard.web import api, instructor, pages, signin, views
+from tito.leaderboard.web.guard import AccessLog, BodyLimit, RateLimit, SecurityHeaders
+
+HERE = Path(__file__).parent
+
+
+def create_app(database: Database, *, https: bool = False) -> FastAPI:
+    """The server's application.
+
+    Args:
+        https: people reach it by HTTPS only, so its cookies may be marked Secure.
+    """
+    app = FastAPI(title="TinyTorch leaderboard", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.database, app.state.https = database, https
+    app.state.templates = Jinja2Templates(HERE / "templates", context_processors=[views.common])
+    app.state.templates.env.filters.update(views.FILTERS)
+    app.state.board_cache = views.BoardCache()
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    for router in (signin.router, pages.router, instructor.router, api.router):
+        app.include_router(router)
+    app.add_exception_handler(signin.NotSignedIn, signin.to_sign_in)
+    app.add_exception_handler(HTTPException, _say)
+    app.add_exception_handler(RequestValidationError, _say_invalid)
+    # The last one added sees a request first.
+    for guard in (RateLimit, BodyLimit, SecurityHeaders, AccessLog):
+        app.add_middleware(guard)
+    return app
+
+
+def _say(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _answer(request, error.status_code, str(error.detail), dict(error.headers or {}))
+
+
+def _say_invalid(request: Request, error: Exception) -> Response:
+    """Which field, and what about it, and never the value: it may be a secret."""
+    assert isinstance(error, RequestValidationError)
+    wrong = "; ".join(
+        f"{'.'.join(str(part) for part in each['loc'][1:])}: {each['msg']}"
+        for each in error.errors()[:5]
+    )
+    return _answer(request, 422, f"the request is not as it should be: {wrong}")
+
+
+def _answer(
+    request: Request, status: int, text: str, headers: dict[str, Any] | None = None
+) -> Response:
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"detail": text}, status, headers)
+    templates: Jinja2Templates = request.app.state.templates
+    return templates.TemplateResponse(
+        request, "error.html", {"status": status, "text": text}, status_code=status, headers=headers
+    )

@@ -1,0 +1,170 @@
+"""What stands before every request: headers, limits of size and rate, a log without secrets."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("tito.leaderboard")
+
+POLICY = "; ".join(
+    [
+        "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:",
+        "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
+    ]
+)  # fmt: skip
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+}
+BODY_BYTES = 512 << 10
+RESULT_BYTES = 16 << 20  # a runner's, with every sample
+KEPT_BUCKETS = 10_000
+
+
+class SecurityHeaders:
+    """Nothing from other hosts, nothing inline, nothing cached that is somebody's own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                if not scope["path"].startswith("/static/"):
+                    headers["cache-control"] = "no-store"
+            await send(message)
+
+        await self.app(scope, receive, guarded)
+
+
+class BodyLimit:
+    """Refuse a body while it comes in, whatever its header says of its length."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        limit = RESULT_BYTES if scope["path"].startswith("/api/runner/") else BODY_BYTES
+        body = bytearray()
+        while True:  # read here, as whoever reads later has begun to answer
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > limit:
+                text = f"at most {limit:,} bytes can be sent"
+                return await JSONResponse({"detail": text}, 413)(scope, receive, send)
+            if message["type"] != "http.request" or not message.get("more_body"):
+                break
+        given = False
+
+        async def whole() -> Message:
+            nonlocal given
+            if given or message["type"] != "http.request":
+                return await receive() if given else message
+            given = True
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        await self.app(scope, whole, send)
+
+
+@dataclass
+class Bucket:
+    """Fills with time, and is emptied by requests (a token bucket).
+
+    Attributes:
+        size: requests at once.
+        per_second: how fast it fills.
+    """
+
+    size: float
+    per_second: float
+    level: float = field(init=False)
+    at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.level, self.at = self.size, time.monotonic()
+
+    def take(self) -> float:
+        """0 if the request may pass, else the seconds until one may."""
+        now = time.monotonic()
+        self.level = min(self.size, self.level + (now - self.at) * self.per_second)
+        self.at = now
+        if self.level < 1:
+            return (1 - self.level) / self.per_second
+        self.level -= 1
+        return 0.0
+
+
+class RateLimit:
+    """Guessing secrets is slow, and nobody floods the queue. Reading pages is not limited."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.buckets: dict[tuple[str, str], Bucket] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wait = self._wait(scope) if scope["type"] == "http" else 0.0
+        if not wait:
+            return await self.app(scope, receive, send)
+        seconds = math.ceil(wait)
+        answer = JSONResponse(
+            {"detail": f"too many requests: try again in {seconds} s"},
+            429,
+            {"Retry-After": str(seconds)},
+        )
+        await answer(scope, receive, send)
+
+    def _wait(self, scope: Scope) -> float:
+        path = scope["path"]
+        if scope["method"] != "POST" or path.startswith("/api/runner/"):
+            return 0.0
+        client = scope["client"][0] if scope["client"] else "unknown"
+        if path in ("/join", "/sign-in"):
+            key, bucket = ("secret", client), Bucket(10, 1 / 6)
+        else:
+            headers = Headers(scope=scope)
+            who = headers.get("authorization") or headers.get("cookie") or client
+            key, bucket = ("post", who), Bucket(30, 0.5)
+        if len(self.buckets) > KEPT_BUCKETS:
+            self.buckets = {k: b for k, b in self.buckets.items() if b.level < b.size - 1}
+        return self.buckets.setdefault(key, bucket).take()
+
+
+class AccessLog:
+    """A line a request: method, path, status, time. No query, header or body: they hold secrets."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        began, status = time.perf_counter(), 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            if not scope["path"].startswith("/static/"):
+                path = scope["path"][:100].encode("ascii", "backslashreplace").decode()
+                spent = 1e3 * (time.perf_counter() - began)
+                log.info("%s %s %d %.1f ms", scope["method"], path, status, spent)

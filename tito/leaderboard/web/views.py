@@ -1,0 +1,162 @@
+"""What templates are given."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from fastapi import Request
+from sqlalchemy.orm import Session
+
+from tito.leaderboard import board
+from tito.leaderboard.tables import Event, Job, Outcome, Submission
+from tito.leaderboard.web import plots
+
+BOARD_SECONDS = 1.0
+WORDS = {
+    "ok": "measured", "wrong": "an output is wrong", "error": "it raised an error",
+    "timeout": "it took too long", "memory": "it wanted too much memory",
+    "rule": "it breaks a rule", "impossible": "faster than this machine can be",
+    "noisy": "too noisy to be scored", "infrastructure": "our fault: not scored",
+}  # fmt: skip
+
+
+def common(request: Request) -> dict[str, Any]:
+    """In every page: who looks."""
+    return {"viewer": getattr(request.state, "viewer", None)}
+
+
+def moment(seconds: float | None) -> str:
+    """A time in UTC, as people write it."""
+    if seconds is None:
+        return "-"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def ago(seconds: float | None) -> str:
+    """How long it is since then.
+
+    Example:
+        >>> ago(None)
+        'never'
+    """
+    if seconds is None:
+        return "never"
+    past = max(0.0, time.time() - seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if past >= size:
+            return f"{past / size:.0f} {unit} ago"
+    return f"{past:.0f} s ago"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A figure with so many significant digits; a dash for none."""
+    return "-" if value is None else f"{value:.{digits}g}" if value < 1e4 else f"{value:,.0f}"
+
+
+FILTERS: dict[str, Callable[..., str]] = {
+    "moment": moment,
+    "ago": ago,
+    "number": number,
+    "verdict": lambda v: WORDS.get(v, v),
+}
+
+
+class BoardCache:
+    """An event's board for a second: it is the same for all who look at it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[int, str | None], tuple[float, dict[str, Any]]] = {}
+
+    def get(self, session: Session, event: Event, machine: str | None) -> dict[str, Any]:
+        """What the board's template shows."""
+        key = event.id, machine
+        with self._lock:
+            at, found = self._kept.get(key, (-BOARD_SECONDS, {}))
+            if time.monotonic() - at > BOARD_SECONDS:
+                found = _board(session, event, machine)
+                self._kept[key] = time.monotonic(), found
+        return found
+
+    def forget(self) -> None:
+        """Somebody changed what boards show."""
+        with self._lock:
+            self._kept.clear()
+
+
+def _board(session: Session, event: Event, machine: str | None) -> dict[str, Any]:
+    rows = board.ranking(session, event, machine)
+    top = max([r.outcome.high or 0.0 for r in rows], default=1.0)
+    return {
+        "event": {"id": event.id, "name": event.name},
+        "cases": [m.case for m in rows[0].outcome.measurements] if rows else [],
+        "rows": [
+            {
+                "rank": row.rank,
+                "pseudonym": row.person.pseudonym,
+                "house": row.person.role == "house",
+                "submission": row.submission.id,
+                "score": row.score, "low": row.outcome.low, "high": row.outcome.high,
+                "bar": plots.interval(row.outcome.low or 0, row.score, row.outcome.high or 0, top),
+                "cases": [m.ratio for m in row.outcome.measurements],
+                "machine": row.outcome.run.machine_class,
+            }
+            for row in rows
+        ],
+        "record": plots.record(board.record(session, event)),
+    }  # fmt: skip
+
+
+def state(job: Job) -> str:
+    """Of a submission's measurement, in a word: waiting, running, or its verdict."""
+    if job.state != "done":
+        return job.state
+    found = outcome_of(job, job.entries[0].submission)
+    return found.verdict if found else "infrastructure"
+
+
+def outcome_of(job: Job, submission: Submission) -> Outcome | None:
+    """What the job's last run found of a submission."""
+    if not job.runs:
+        return None
+    return next((o for o in job.runs[-1].outcomes if o.submission_id == submission.id), None)
+
+
+def explain(outcome: Outcome) -> dict[str, Any]:
+    """Ratios for each case with the spread of every launch, and the share of the peak."""
+    run = outcome.run
+    baseline = next((o for o in run.outcomes if o.contestant == "numpy"), None)
+    beside = {m.case: m for m in baseline.measurements} if baseline else {}
+    peak = run.machine.get("peak")
+    cases = []
+    for m in outcome.measurements:
+        base = beside.get(m.case)
+        spread = launch_ratios(base.seconds, m.seconds) if base else []
+        cases.append(
+            {
+                "case": m.case, "ratio": m.ratio, "low": m.low, "high": m.high,
+                "milliseconds": m.milliseconds, "gflops": m.gflops,
+                "share": m.gflops * 1e9 / peak if peak and m.gflops else None,
+                "plot": plots.spread(spread),
+            }
+        )  # fmt: skip
+    slow = min(cases, key=lambda c: c["ratio"], default=None)
+    return {"cases": cases, "slowest": slow if slow and slow["ratio"] < 1 else None}
+
+
+def launch_ratios(baseline: list[list[float]], own: list[list[float]]) -> list[float]:
+    """The median ratio of each launch.
+
+    Example:
+        >>> launch_ratios([[2.0, 2.0], [3.0, 3.0]], [[1.0, 1.0], [1.0, 2.0]])
+        [2.0, 2.25]
+    """
+    return [
+        statistics.median(b / o for b, o in zip(one, two, strict=True))
+        for one, two in zip(baseline, own, strict=True)
+    ]
