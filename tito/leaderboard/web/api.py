@@ -221,4 +221,4 @@ def result(request: Request, asker: Runner, number: int, lease: Lease, report: R
     with request.app.state.database.write() as session:
         job, person = _held(session, asker, number, lease)
         jobs.record(session, job, person, report.model_dump())
-    request.app.state.board_cache.forget()
+    request.app.state.boards.forget()

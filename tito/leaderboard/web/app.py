@@ -29,7 +29,8 @@ def create_app(database: Database, *, https: bool = False) -> FastAPI:
     app.state.database, app.state.https = database, https
     app.state.templates = Jinja2Templates(HERE / "templates", context_processors=[views.common])
     app.state.templates.env.filters.update(views.FILTERS)
-    app.state.board_cache = views.BoardCache()
+    app.state.boards = views.Cache(views.BOARD_SECONDS)
+    app.state.viewers = views.Cache(views.VIEWER_SECONDS)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     for router in (signin.router, pages.router, instructor.router, api.router):
         app.include_router(router)

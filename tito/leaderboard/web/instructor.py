@@ -78,7 +78,7 @@ def _doing(request: Request, do: Callable[[Session], None]) -> Response:
             do(session)
     except (PeopleError, EventError) as error:
         return _desk(request, 400, error=str(error))
-    request.app.state.board_cache.forget()
+    request.app.state.boards.forget()
     return _to("/instructor")
 
 
@@ -198,7 +198,7 @@ def change_submission(
         else:
             raise HTTPException(404, f"there is no action {action[:40]!r}")
         audit.note(session, actor, action, f"submission {number}", reason)
-    request.app.state.board_cache.forget()
+    request.app.state.boards.forget()
     return _to(f"/submissions/{number}")
 
 

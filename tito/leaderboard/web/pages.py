@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tito.compete.rules import BLAS, MODULES
-from tito.leaderboard import board, events, jobs, people, submissions
+from tito.leaderboard import events, jobs, people, submissions
 from tito.leaderboard.submissions import RefusedError
 from tito.leaderboard.tables import Event, Job, Person, Submission, Token
 from tito.leaderboard.web import views
@@ -89,9 +89,8 @@ def event(request: Request, who: Who, number: int, machine: str | None = None) -
             event=found,
             closed=events.takes_entries(found),
             quota=submissions.quota(session, found, person),
-            machines=board.machine_classes(session, found),
             machine=machine,
-            board=request.app.state.board_cache.get(session, found, machine),
+            board=views.board_of(request.app.state.boards, session, found, machine),
         )
 
 
@@ -100,7 +99,7 @@ def board_part(request: Request, who: Who, number: int, machine: str | None = No
     """The board alone: a page asks for it every few seconds."""
     with request.app.state.database.read() as session:
         found = event_of(session, who, number)
-        shown = request.app.state.board_cache.get(session, found, machine)
+        shown = views.board_of(request.app.state.boards, session, found, machine)
         return page(request, "_board.html", board=shown, machine=machine)
 
 
@@ -178,11 +177,9 @@ def submission(request: Request, who: Who, number: int) -> Response:
     """State, scores, spread and log of a submission."""
     with request.app.state.database.read() as session:
         shown = _submission(session, who, number)
-        others = [
-            row.submission.id
-            for row in board.ranking(session, shown["submission"].event)
-            if row.submission.id != number
-        ]
+        boards = request.app.state.boards
+        rows = views.board_of(boards, session, shown["submission"].event, None)["rows"]
+        others = [row["submission"] for row in rows if row["submission"] != number]
         return page(request, "submission.html", **shown, others=others)
 
 

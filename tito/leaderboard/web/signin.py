@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from tito.leaderboard import people
+from tito.leaderboard.database import Database
 from tito.leaderboard.people import PeopleError, SignedIn
 from tito.leaderboard.tables import Person
 
@@ -54,14 +55,20 @@ def maybe_viewer(request: Request) -> Viewer | None:
     cookie = request.cookies.get(COOKIE)
     if not cookie:
         return None
-    with request.app.state.database.read() as session:
+    found: Viewer | None = request.app.state.viewers.get(
+        cookie, lambda: _viewer(request.app.state.database, cookie)
+    )
+    request.state.viewer = found
+    return found
+
+
+def _viewer(database: Database, cookie: str) -> Viewer | None:
+    with database.read() as session:
         found = people.by_cookie(session, cookie)
         if found is None:
             return None
         person = found.person
-        viewer = Viewer(person.id, person.pseudonym, person.role, found.csrf, cookie)
-    request.state.viewer = viewer
-    return viewer
+        return Viewer(person.id, person.pseudonym, person.role, found.csrf, cookie)
 
 
 def viewer(request: Request) -> Viewer:
@@ -195,6 +202,7 @@ def sign_out(request: Request, who: Annotated[Viewer, Depends(form_of)]) -> Resp
     """Close the session."""
     with request.app.state.database.write() as session:
         people.sign_out(session, who.cookie)
+    request.app.state.viewers.forget()
     response = RedirectResponse("/sign-in", 303)
     response.delete_cookie(COOKIE)
     return response

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +16,8 @@ from tito.leaderboard import board
 from tito.leaderboard.tables import Event, Job, Outcome, Submission
 from tito.leaderboard.web import plots
 
-BOARD_SECONDS = 1.0
+BOARD_SECONDS, VIEWER_SECONDS = 1.0, 2.0
+MOST_KEPT = 1000
 WORDS = {
     "ok": "measured", "wrong": "an output is wrong", "error": "it raised an error",
     "timeout": "it took too long", "memory": "it wanted too much memory",
@@ -66,27 +67,41 @@ FILTERS: dict[str, Callable[..., str]] = {
 }
 
 
-class BoardCache:
-    """An event's board for a second: it is the same for all who look at it."""
+class Cache:
+    """What was made a moment ago, for whoever asks next.
 
-    def __init__(self) -> None:
+    Args:
+        seconds: how long it is good.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._lock = threading.Lock()
-        self._kept: dict[tuple[int, str | None], tuple[float, dict[str, Any]]] = {}
+        self._kept: dict[Hashable, tuple[float, Any]] = {}
 
-    def get(self, session: Session, event: Event, machine: str | None) -> dict[str, Any]:
-        """What the board's template shows."""
-        key = event.id, machine
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The value of a key; made now if there is none, or an old one. None is not kept."""
         with self._lock:
-            at, found = self._kept.get(key, (-BOARD_SECONDS, {}))
-            if time.monotonic() - at > BOARD_SECONDS:
-                found = _board(session, event, machine)
-                self._kept[key] = time.monotonic(), found
-        return found
+            until, value = self._kept.get(key, (0.0, None))
+        if time.monotonic() > until:
+            value = make()
+            with self._lock:
+                if len(self._kept) > MOST_KEPT:
+                    self._kept.clear()
+                if value is not None:
+                    self._kept[key] = time.monotonic() + self._seconds, value
+        return value
 
     def forget(self) -> None:
-        """Somebody changed what boards show."""
+        """It has changed."""
         with self._lock:
             self._kept.clear()
+
+
+def board_of(cache: Cache, session: Session, event: Event, machine: str | None) -> dict[str, Any]:
+    """What an event's board shows: the same to all who look at it."""
+    found: dict[str, Any] = cache.get((event.id, machine), lambda: _board(session, event, machine))
+    return found
 
 
 def _board(session: Session, event: Event, machine: str | None) -> dict[str, Any]:
@@ -94,6 +109,7 @@ def _board(session: Session, event: Event, machine: str | None) -> dict[str, Any
     top = max([r.outcome.high or 0.0 for r in rows], default=1.0)
     return {
         "event": {"id": event.id, "name": event.name},
+        "machines": board.machine_classes(session, event),
         "cases": [m.case for m in rows[0].outcome.measurements] if rows else [],
         "rows": [
             {

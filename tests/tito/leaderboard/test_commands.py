@@ -1,0 +1,159 @@
+"""What is typed: addresses, tokens, exit codes."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, told
+from tito.cli import app
+from tito.leaderboard import client, commands
+
+
+def run(*arguments: str | Path, input: str | None = None) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments], input=input)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv(client.VARIABLE, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def connected(board: Board, monkeypatch: pytest.MonkeyPatch) -> Board:
+    """Whatever speaks HTTP speaks with the board."""
+    make = client.Client.__init__
+
+    def init(self: client.Client, server: str, token: str) -> None:
+        make(self, server, token)
+        browser = board.instructor.browser.__class__(
+            board.app, base_url=f"{server}/api", headers={"Authorization": f"Bearer {token}"}
+        )
+        self._http = browser
+
+    monkeypatch.setattr(client.Client, "__init__", init)
+    return board
+
+
+def entry(folder: Path, mark: str = "", event: str = "fast") -> Path:
+    path = folder / "mine.py"
+    path.write_text(ENTRY.format(mark=mark).replace("event = matmul", f"event = {event}"))
+    return path
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "board.example.org", "::"])
+def test_it_does_not_listen_to_others_without_public(host: str) -> None:
+    answer = run("leaderboard", "serve", "--host", host)
+    assert answer.exit_code == 2 and "--public" in answer.output
+
+
+def test_public_says_what_it_assumes(capsys: pytest.CaptureFixture[str]) -> None:
+    commands._check_host("0.0.0.0", public=True)
+    assert "reverse proxy" in capsys.readouterr().err
+    for local in ("127.0.0.1", "localhost", "::1"):
+        commands._check_host(local, public=False)
+
+
+def test_a_database_that_cannot_be_opened_is_a_sentence(tmp_path: Path) -> None:
+    nowhere = run("leaderboard", "serve", "--database", tmp_path / "no" / "folder" / "x.db")
+    assert nowhere.exit_code == 3 and "unable to open" in nowhere.output
+    unknown = run("leaderboard", "serve", "--database", "oracle://x")
+    assert unknown.exit_code == 2 and "database" in unknown.output
+
+
+def test_a_token_is_kept_for_this_user_alone(home: Path) -> None:
+    path = client.settings_file()
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    path.chmod(0o644)
+    assert run("leaderboard", "join", "http://x:1/", input="abc\n").exit_code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert client.load_settings() == {"server": "http://x:1", "token": "abc"}
+
+
+def test_without_server_or_token_it_says_what_to_do(tmp_path: Path) -> None:
+    path = entry(tmp_path)
+    answer = run("submit", path)
+    assert answer.exit_code == 2 and "tito leaderboard join" in answer.output
+    answer = run("submit", path, "--server", "http://127.0.0.1:1")
+    assert answer.exit_code == 2 and client.VARIABLE in answer.output
+
+
+def test_a_server_that_is_not_there_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(client.VARIABLE, "x")
+    answer = run("submit", entry(tmp_path), "--server", "http://127.0.0.1:1")
+    assert answer.exit_code == 1 and "does not answer" in answer.output
+
+
+def test_submit_waits_and_prints(
+    connected: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, measuring = connected.join("ada"), Measuring(connected)
+    monkeypatch.setenv(client.VARIABLE, ada.token)
+    monkeypatch.setattr(commands, "WAIT_SECONDS", 0.0)
+    sent = run("submit", entry(tmp_path), "--server", "http://b", "--no-wait", "--json")
+    assert json.loads(sent.output) == {"submission": 1, "event": "fast", "quota_left": 2}
+    measuring.measure(2.0)
+    polls = iter([(2.0, "ok"), (None, "wrong")])
+    ask = client.Client.submission
+
+    def submission(self: client.Client, number: int) -> dict[str, object]:
+        answer = ask(self, number)
+        if answer["state"] == "waiting":
+            job, (score, verdict) = measuring.take(), next(polls)
+            name = f"submission {number}"
+            text = "at [0, 0]" if score is None else ""
+            measuring.finish(job, told("numpy", 1.0), told(name, score, verdict, text))
+        return answer
+
+    monkeypatch.setattr(client.Client, "submission", submission)
+    good = run("submit", entry(tmp_path, "2"), "--server", "http://b")
+    assert good.exit_code == 0, good.output
+    assert "score 2.000, 1.980 to 2.020" in good.output and "/submissions/2" in good.output
+    bad = run("submit", entry(tmp_path, "3"), "--server", "http://b")
+    assert bad.exit_code == 1 and "wrong: at [0, 0]" in bad.output
+    none_left = run("submit", entry(tmp_path, "4"), "--server", "http://b")
+    assert none_left.exit_code == 1 and "you have used your 3 entries" in none_left.output
+    unknown = run("submit", entry(tmp_path, "5", "fest"), "--server", "http://b")
+    assert unknown.exit_code == 1 and "there are: fast" in unknown.output
+
+
+def test_a_server_in_trouble_is_tried_again(
+    connected: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = client.Client("http://b", connected.join("ada").token)
+
+    def fail(*_: object, **__: object) -> httpx.Response:
+        return httpx.Response(503)
+
+    monkeypatch.setattr(ask._http, "request", fail)
+    with pytest.raises(client.UnreachableError, match="503"):
+        ask.submission(1)
+
+
+def test_an_event_of_ones_own_comes_from_the_servers_machine(
+    connected: Board, tmp_path: Path
+) -> None:
+    from tito.compete.event import load_event
+
+    folder = load_event("matmul").folder
+    database = connected.database.url.removeprefix("sqlite:///")
+    wrong = run("leaderboard", "event", folder, "--class", "sistems", "--name", "own",
+                "--database", database)  # fmt: skip
+    assert wrong.exit_code == 2 and "Did you mean 'systems'?" in " ".join(wrong.output.split())
+    for name, code in (("own", 0), ("own", 1), ("No Name", 1)):
+        made = run("leaderboard", "event", folder, "--class", "systems", "--name", name,
+                   "--database", database)  # fmt: skip
+        assert made.exit_code == code, made.output
+    nothing = run("leaderboard", "event", tmp_path, "--class", "systems", "--name", "x-y",
+                  "--database", database)  # fmt: skip
+    assert nothing.exit_code == 1 and "event.toml" in nothing.output
