@@ -58,7 +58,7 @@ BUDGETS = {
     "tito/course": 5_520,
     "tito/ladder": 720,
     "tito/compete": 1_420,
-    "tito/leaderboard": 2_100,
+    "tito/leaderboard": 2_680,
 }
 
 

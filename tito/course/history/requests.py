@@ -17,8 +17,9 @@ from sqlalchemy.engine import Engine
 from tito.course.config import CourseError
 from tito.course.history import audit
 from tito.course.students import sheet as tables
-from tito.course.students.sheet import Sheet, harmless
+from tito.course.students.sheet import Sheet
 from tito.course.tables import REQUEST, plain, stamp
+from tito.spreadsheet import harmless
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,15 @@
-"""A table of CSV as a platform writes it, kept as it came, and cells that no spreadsheet computes.
-
-Source: OWASP, "CSV Injection": a cell that begins with one of = + - @, a tab or a line break is
-computed when a spreadsheet opens the file; an apostrophe before it keeps it text.
-"""
+"""A table of CSV as a platform writes it, kept as it came."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tito.course.config import CourseError
+from tito.spreadsheet import as_it_was, harmless
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001
-NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?%?|-")  # a dash is an empty cell
 BOM = "\ufeff"
 
 
@@ -78,7 +71,7 @@ def read(data: bytes, name: str = "the file") -> Sheet:
             )
         if any(cell.strip() for cell in row):
             cells = [*row, *[""] * (len(header) - len(row))]
-            made.append(tuple(map(_as_it_was, cells)))
+            made.append(tuple(map(as_it_was, cells)))
     return Sheet(tuple(header), tuple(made), delimiter, bom, newline)
 
 
@@ -89,21 +82,3 @@ def write(sheet: Sheet) -> str:
     writer.writerow([harmless(cell) for cell in sheet.header])
     writer.writerows([harmless(cell) for cell in row] for row in sheet.rows)
     return BOM * sheet.bom + text.getvalue()
-
-
-def harmless(value: Any) -> Any:
-    """A cell that a spreadsheet shows and does not compute; "" for None.
-
-    >>> harmless("=1+1"), harmless("-2.5"), harmless(None)
-    ("'=1+1", '-2.5', '')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, str) and value.startswith(FORMULA) and not NUMBER.fullmatch(value):
-        return f"'{value}"
-    return value
-
-
-def _as_it_was(cell: str) -> str:
-    """What `harmless` was given."""
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell

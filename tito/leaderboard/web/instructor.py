@@ -29,6 +29,7 @@ from tito.leaderboard.tables import (
 from tito.leaderboard.web import views
 from tito.leaderboard.web.pages import page
 from tito.leaderboard.web.signin import Viewer, instructor, instructor_form
+from tito.spreadsheet import harmless
 
 router = APIRouter(prefix="/instructor")
 Who = Annotated[Viewer, Depends(instructor)]
@@ -268,11 +269,5 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
     if rows:
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: _cell(v) for k, v in row.items()} for row in rows)
+        writer.writerows({k: harmless(v) for k, v in row.items()} for row in rows)
     return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@"):
-        return f"'{value}"
-    return value
