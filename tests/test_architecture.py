@@ -54,7 +54,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_800,
     "tinytorch/fx": 11_770,
-    "tito": 7_830,
+    "tito": 7_850,
     "tito/course": 5_520,
     "tito/ladder": 720,
     "tito/compete": 1_420,
