@@ -223,17 +223,19 @@ def test_a_model_that_cannot_be_compared_in_training_mode_is_in_evaluation_mode(
 class Strict(nn.Module):
     """Takes only grids that are wider than high."""
 
-    def forward(self, x: Tensor, grid: Tensor, ids: Tensor) -> Tensor:
-        if grid[0] > grid[1]:
-            raise ValueError(f"a grid of {grid.tolist()}")
-        return x.reshape(*grid.tolist(), 4) + ids.sum()
+    def forward(self, x: Tensor, extent: Tensor, ids: Tensor) -> Tensor:
+        if extent[0] > extent[1]:
+            raise ValueError(f"a grid of {extent.tolist()}")
+        return x.reshape(*extent.tolist(), 4) + ids.sum()
 
 
 def test_integers_that_say_sizes_stay_where_the_model_takes_no_others():
-    inputs = {"x": torch.randn(6, 4), "grid": torch.tensor([2, 3]), "ids": torch.arange(3)}
+    inputs = {"x": torch.randn(6, 4), "extent": torch.tensor([2, 3]), "ids": torch.arange(3)}
     first, second, third = Subject("own/strict", Strict(), inputs).batches
     assert first is inputs
-    assert torch.equal(second["grid"], inputs["grid"]) and torch.equal(second["ids"], inputs["ids"])
+    assert torch.equal(second["extent"], inputs["extent"]) and torch.equal(
+        second["ids"], inputs["ids"]
+    )
     assert not torch.equal(third["ids"], inputs["ids"])  # rolled twice the grid is itself again
     assert all(not torch.equal(b["x"], inputs["x"]) for b in (second, third))
 
