@@ -135,10 +135,8 @@ class Worker:
         self._send(b"g")
         began = self._clock()
         self.go_on()
-        try:
-            self._expect(b"d", seconds or self.event.call_seconds)
-        finally:
-            self.stop()
+        self._expect(b"d", seconds or self.event.call_seconds)  # what it says outlives its process
+        self.stop()
         spent = self._clock() - began
         if self._has_more():
             raise Failure("rule", "it says more than the protocol has: more than one answer")
