@@ -9,6 +9,18 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+
+def pytorchs_own_samples() -> list[Any]:
+    """PyTorch's database of operators with samples of their inputs.
+
+    Importing it forbids the whole process to set flags such as `cudnn.allow_tf32`: that is undone.
+    """
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    torch.backends.__allow_nonbracketed_mutation_flag = True  # type: ignore[attr-defined]
+    return list(op_db)
+
+
 TORCH_DTYPES = {
     "bool": torch.bool,
     "uint8": torch.uint8,

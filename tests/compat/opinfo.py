@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import tinytorch
+from tests.torch_ops import pytorchs_own_samples
 from tinytorch.autograd import grad
 from tinytorch.tensor import Tensor
 
@@ -22,10 +23,8 @@ RTOL, ATOL = 1e-7, 1e-9
 @cache
 def operators() -> dict[str, Any]:
     """PyTorch's entries that TinyTorch has a function or a method for, by name and variant."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
     found = {}
-    for op in op_db:
+    for op in pytorchs_own_samples():
         name = f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
         if op.name[0] != "_" and _ours(op) is not None and _dtype(op) is not None:
             found[name] = op

@@ -219,7 +219,7 @@ def is_red(output: dict[str, Any]) -> bool:
     return output["output_type"] == "error" or output.get("name") == "stderr"
 
 
-def test_the_solved_lesson_runs_without_an_error(
+def test_the_solved_lesson_runs_with_no_error_but_of_the_bug_to_find(
     student: Student, course: Course, lesson: Lesson, tmp_path: Path
 ) -> None:
     student.write(lesson, right_answers(course, lesson))
@@ -227,16 +227,23 @@ def test_the_solved_lesson_runs_without_an_error(
     file = json.loads(path.read_text())
     path.write_text(json.dumps({**file, "cells": [*file["cells"], WHERE]}))
     numbers = list(range(1, len(code_cells(path)) + 1))
+    bugs = [
+        i
+        for i, cell in enumerate(code_cells(path))
+        if "raises-exception" in cell["metadata"].get("tags", [])
+    ]
     with opened(student, lesson, tmp_path / "home") as notebook:
         notebook.run_all()
-        assert errors(notebook.page.locator("body")).all_text_contents() == []
+        red = errors(notebook.page.locator("body")).all_text_contents()
+        assert len(red) == len(bugs) and all("CheckError" in text for text in red), red
         assert notebook.counts.all_text_contents() == [f"[{number}]:" for number in numbers]
         own = str(student.root / "tinytorch" / "__init__.py")
         assert notebook.cells.last.locator(".jp-OutputArea-output").text_content() == f"{own}\n"
         notebook.save()
 
     cells = code_cells(path)
-    assert [output for cell in cells for output in cell["outputs"] if is_red(output)] == []
+    shown = [i for i, cell in enumerate(cells) for output in cell["outputs"] if is_red(output)]
+    assert shown == bugs
     assert [cell["execution_count"] for cell in cells] == numbers
     assert "".join(cells[-1]["outputs"][0]["text"]) == f"{own}\n"
 

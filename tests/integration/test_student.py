@@ -109,7 +109,7 @@ def play(student: Student, course: Course, lesson: Lesson) -> None:
     student.write(lesson, {**right, wrong.exercise: wrong.source})
     said = student.tito("module", "test", number, code=1)
     for test in lesson.tests:
-        assert (f"{test.id} (" in said) == (test.id in wrong.loses), said
+        assert (f": {test.id} (" in said) == (test.id in wrong.loses), said
         if test.id in wrong.loses:
             assert test.checks in said
             assert test.why in said

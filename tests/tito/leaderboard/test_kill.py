@@ -59,6 +59,9 @@ class Asker:
             timeout=60.0,
         )
 
+    def close(self) -> None:
+        self._http.close()
+
     def post(self, path: str, **options: Any) -> httpx.Response | None:
         """The answer; None if there was none."""
         try:
@@ -93,6 +96,7 @@ def test_kill_9_loses_nothing(kind: str, tmp_path: Path) -> None:
                         continue
                     break
                 sent.release()
+            asker.close()
 
         threads = [threading.Thread(target=send, args=(i,)) for i in range(STUDENTS)]
         for thread in threads:
@@ -129,6 +133,7 @@ def test_kill_9_loses_nothing(kind: str, tmp_path: Path) -> None:
             assert result.status_code == 204, result.text
             measured.append(job["id"])
         server.kill()
+        runner.close()
         database = Database(url)
         with database.read() as session:
             kept = {s.id for s in session.query(Submission)}
