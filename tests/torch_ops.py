@@ -17,7 +17,9 @@ def pytorchs_own_samples() -> list[Any]:
     """
     from torch.testing._internal.common_methods_invocations import op_db
 
-    torch.backends.__allow_nonbracketed_mutation_flag = True  # type: ignore[attr-defined]
+    module = torch.backends.flags_frozen.__globals__  # `torch.backends` itself is an object
+    module["__allow_nonbracketed_mutation_flag"] = True
+    assert not torch.backends.flags_frozen()
     return list(op_db)
 
 
