@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.errors import TinyTorchError
 from tinytorch.graph.bindings import (
     Binding,
     GradBinding,
@@ -122,9 +123,11 @@ def _trace(
         happened = _finish(tracer, result, keep_grads, None if asks else asked)
         asked += tracer.pretended()
         stands = not (pretend and asked)
-    except BaseException:
+    except BaseException as error:
         effects.undo()
-        raise
+        asked += tracer.pretended()
+        if not (pretend and asked and isinstance(error, TinyTorchError)):
+            raise  # else it may be of the pretended gradients alone
     finally:
         tracer.restore()
         if not stands:  # the state that an optimizer made is of a trace that nobody calls

@@ -622,3 +622,21 @@ def test_an_argument_that_the_function_also_holds_has_no_pretended_gradient():
         return [run(holder.x).item() for _ in range(3)]
 
     assert final(tinytorch.compile) == final(lambda function: function) == [3.0, 1.5, 0.0]
+
+
+def test_an_error_that_only_pretended_gradients_have_is_none():
+    """The step would write what backward needs, if there were gradients yet."""
+
+    def final(compile):
+        net = nn.LayerNorm(2)
+        optimizer = tinytorch.optim.SGD(net.parameters(), lr=0.1)
+
+        def step(x):
+            out = net(x).relu()
+            optimizer.step()
+            out.square().mean().backward()
+            return out
+
+        return compile(step)(tinytorch.tensor([[1.0, 3.0]])).tolist(), net.weight.grad.tolist()
+
+    assert final(lambda f: tinytorch.compile(f, mode="python")) == final(lambda f: f)
