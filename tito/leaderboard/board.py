@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -28,6 +29,14 @@ class Row:
     def score(self) -> float:
         """How many times as fast as the numpy baseline."""
         return self.outcome.score or 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For pages, programs and spreadsheets."""
+        return {
+            "rank": self.rank, "pseudonym": self.person.pseudonym, "score": self.score,
+            "low": self.outcome.low, "high": self.outcome.high, "submission": self.submission.id,
+            "machine": self.outcome.run.machine_class,
+        }  # fmt: skip
 
 
 def machine_classes(session: Session, event: Event) -> list[str]:

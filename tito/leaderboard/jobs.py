@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from tito.leaderboard import audit
@@ -183,5 +183,5 @@ def _finish(job: Job, note: str) -> None:
 
 def position(session: Session, job: Job) -> int:
     """How many jobs are before this one."""
-    waiting = session.scalars(select(Job.id).where(Job.state == "waiting", Job.id < job.id))
-    return len(list(waiting))
+    waiting = select(func.count()).where(Job.state == "waiting", Job.id < job.id)
+    return session.scalars(waiting).one()

@@ -5,13 +5,23 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session, aliased, joinedload
 
 from tito.compete.entry import Entry, EntryError, parse_entry
 from tito.leaderboard import audit, events, jobs
-from tito.leaderboard.tables import Code, Event, Job, JobEntry, Person, Submission
+from tito.leaderboard.tables import (
+    Code,
+    Event,
+    Job,
+    JobEntry,
+    Outcome,
+    Person,
+    Run,
+    Submission,
+)
 
 DAY = 24 * 3600.0
 
@@ -33,14 +43,14 @@ class Quota:
         return max(0, self.allowed - self.used)
 
 
-def quota(session: Session, event: Event, person: Person) -> Quota:
+def quota(session: Session, event: Event, person_id: int) -> Quota:
     """What a person has used in the last 24 hours."""
     used = session.scalar(
         select(func.count())
         .select_from(Submission)
         .where(
             Submission.event_id == event.id,
-            Submission.person_id == person.id,
+            Submission.person_id == person_id,
             Submission.created > time.time() - DAY,
         )
     )
@@ -84,7 +94,7 @@ def submit(
     # The row of the person is locked, so that two requests at once cannot both be the last one.
     session.execute(select(Person.id).where(Person.id == person.id).with_for_update())
     entry = _read(data, filename, event)
-    have = quota(session, event, person)
+    have = quota(session, event, person.id)
     if have.left == 0:
         raise RefusedError(
             f"you have used your {have.allowed} entries of the last 24 hours in {event.name}"
@@ -133,14 +143,42 @@ def submit_baseline(session: Session, person: Person, event: Event, name: str) -
     return made
 
 
-def latest_job(session: Session, submission: Submission) -> Job:
-    """The newest measurement of a submission."""
-    job = session.scalar(
-        select(Job)
-        .join(JobEntry)
-        .where(JobEntry.submission_id == submission.id, Job.kind == "measure")
-        .order_by(Job.id.desc())
-        .limit(1)
+class Latest(NamedTuple):
+    """A submission, its newest measurement, and what the last run of it found."""
+
+    submission: Submission
+    job: Job
+    outcome: Outcome | None
+
+
+def latest(
+    session: Session, *conditions: ColumnElement[bool], most: int | None = None
+) -> list[Latest]:
+    """Submissions that meet the conditions, the newest first, in one query with their events.
+
+    Args:
+        most: as many at the most.
+
+    Example:
+        >>> latest(session, Submission.person_id == 7, most=20)  # doctest: +SKIP
+    """
+    measuring, of_it = aliased(Job), aliased(Run)
+    newest = (
+        select(func.max(measuring.id))
+        .join(JobEntry, JobEntry.job_id == measuring.id)
+        .where(JobEntry.submission_id == Submission.id, measuring.kind == "measure")
+        .correlate(Submission)
+        .scalar_subquery()
     )
-    assert job is not None, "a submission is made with its job"
-    return job
+    last = select(func.max(of_it.id)).where(of_it.job_id == Job.id).correlate(Job).scalar_subquery()
+    query = (
+        select(Submission, Job, Outcome)
+        .select_from(Submission)
+        .join(Job, Job.id == newest)
+        .outerjoin(Outcome, (Outcome.run_id == last) & (Outcome.submission_id == Submission.id))
+        .where(*conditions)
+        .options(joinedload(Submission.event))
+        .order_by(Submission.id.desc())
+        .limit(most)
+    )
+    return [Latest(*row) for row in session.execute(query)]

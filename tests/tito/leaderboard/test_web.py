@@ -8,14 +8,18 @@ import logging
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from markupsafe import escape
+from sqlalchemy import event
 
 from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, join, start, told
-from tito.leaderboard import people
+from tito.leaderboard import jobs, people, submissions
 from tito.leaderboard.database import Database
-from tito.leaderboard.tables import Base, Event, Submission
+from tito.leaderboard.tables import Base, Event, Job, Person, Submission
+from tito.leaderboard.web import views
 from tito.leaderboard.web.signin import COOKIE
 
 NASTY = [
@@ -339,3 +343,73 @@ def test_guessing_secrets_is_slow(database: Database) -> None:
     assert {a.status_code for a in answers[:5]} == {400}
     assert answers[-1].status_code == 429 and int(answers[-1].headers["retry-after"]) >= 1
     assert board.instructor.browser.get("/").status_code == 200
+
+
+# -- how much the database is asked ----------------------------------------------------------------
+
+
+@contextmanager
+def asked(database: Database) -> Iterator[list[str]]:
+    """Fills with the queries of a block."""
+    queries: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if not statement.startswith("BEGIN"):
+            queries.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield queries
+    finally:
+        event.remove(database.engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("path", ["/mine", "/instructor/people/2"])
+def test_a_list_of_entries_asks_as_often_for_many_as_for_one(
+    board: Board, measuring: Measuring, path: str
+) -> None:
+    ada = board.join("ada")
+    with board.database.write() as session:
+        session.get_one(Event, 1).quota = 20
+        number = session.query(Person.id).filter(Person.pseudonym == "ada").scalar()
+    board.app.state.viewers = views.Cache(3600.0)  # whoever looks is asked for once
+    who = ada if path == "/mine" else board.instructor
+    who.browser.get(path)
+    path = path.replace("/2", f"/{number}")
+    counts = []
+    for sent in range(1, 9):
+        assert board.submit(ada, str(sent)).status_code == 200
+        if sent % 2:
+            measuring.measure(float(sent))
+        with asked(board.database) as queries:
+            text = who.browser.get(path).text
+        assert text.count('href="/submissions/') == sent
+        counts.append(len(queries))
+    assert set(counts) == {1 if path == "/mine" else 3}, counts
+
+
+def test_the_queue_is_counted_by_the_database(board: Board) -> None:
+    for i in range(5):
+        board.submit(board.join(f"author {i}"), str(i))
+    with board.database.read() as session, asked(board.database) as queries:
+        job = session.get_one(Job, 5)
+        assert jobs.position(session, job) == 4
+    assert len(queries) == 2 and "count(" in queries[1].lower()
+
+
+def test_the_newest_measurement_and_its_last_run_are_shown(
+    board_on_either: Board,
+) -> None:
+    board = board_on_either
+    measuring = Measuring(board)
+    ada = board.join("ada")
+    board.submit(ada)
+    measuring.finish(measuring.take(), told("numpy", 1.0), told("submission 1", 2.0, "noisy"))
+    measuring.measure(3.0)
+    board.instructor.post("/instructor/submissions/1/again")
+    assert "waiting" in ada.browser.get("/mine").text
+    measuring.measure(5.0)
+    with board.database.read() as session:
+        (found,) = submissions.latest(session)
+        assert found.job.id == 2 and found.outcome is not None and found.outcome.score == 5.0
+        assert [len(job.runs) for job in session.query(Job).order_by(Job.id)] == [2, 1]

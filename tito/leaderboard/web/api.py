@@ -13,7 +13,6 @@ from tito.leaderboard import board, events, jobs, submissions
 from tito.leaderboard.jobs import LeaseLostError
 from tito.leaderboard.submissions import RefusedError
 from tito.leaderboard.tables import Job, Person, Submission
-from tito.leaderboard.web import views
 from tito.leaderboard.web.signin import runner, token_of
 
 router = APIRouter(prefix="/api")
@@ -35,7 +34,7 @@ def list_events(request: Request, asker: Asker) -> list[dict[str, Any]]:
     with request.app.state.database.read() as session:
         person = session.get_one(Person, asker)
         return [
-            {**events.describe(e), "quota_left": submissions.quota(session, e, person).left}
+            {**events.describe(e), "quota_left": submissions.quota(session, e, asker).left}
             for e in submissions.visible_events(session, person)
         ]
 
@@ -47,14 +46,7 @@ def show_board(
     """Ranks and scores."""
     with request.app.state.database.read() as session:
         event = _event(session, asker, name)
-        return [
-            {
-                "rank": row.rank, "pseudonym": row.person.pseudonym, "score": row.score,
-                "low": row.outcome.low, "high": row.outcome.high, "submission": row.submission.id,
-                "machine": row.outcome.run.machine_class,
-            }
-            for row in board.ranking(session, event, machine)
-        ]  # fmt: skip
+        return [row.to_dict() for row in board.ranking(session, event, machine)]
 
 
 def _event(session: Session, asker: int, name: str) -> Any:
@@ -78,7 +70,7 @@ def submit(
             event = _event(session, asker, name)
             person = session.get_one(Person, asker)
             made = submissions.submit(session, person, event, data, filename)
-            left = submissions.quota(session, event, person).left
+            left = submissions.quota(session, event, asker).left
             return {"submission": made.id, "event": event.name, "quota_left": left}
     except RefusedError as error:
         raise HTTPException(400, str(error)) from None
@@ -88,11 +80,11 @@ def submit(
 def show_submission(request: Request, asker: Asker, number: int) -> dict[str, Any]:
     """State and scores of one's own."""
     with request.app.state.database.read() as session:
-        found = session.get(Submission, number)
-        if found is None or found.person_id != asker:
+        mine = (Submission.id == number, Submission.person_id == asker)
+        latest = submissions.latest(session, *mine)
+        if not latest:
             raise HTTPException(404, f"you have no submission {number}")
-        job = submissions.latest_job(session, found)
-        outcome = views.outcome_of(job, found)
+        found, job, outcome = latest[0]
         told: dict[str, Any] = {
             "submission": found.id, "event": found.event.name, "state": job.state,
             "before": jobs.position(session, job) if job.state == "waiting" else 0,

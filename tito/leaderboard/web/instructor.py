@@ -27,8 +27,8 @@ from tito.leaderboard.tables import (
     Token,
 )
 from tito.leaderboard.web import views
-from tito.leaderboard.web.pages import page
 from tito.leaderboard.web.signin import Viewer, instructor, instructor_form
+from tito.leaderboard.web.views import page
 from tito.spreadsheet import harmless
 
 router = APIRouter(prefix="/instructor")
@@ -215,10 +215,8 @@ def person(request: Request, who: Who, number: int) -> Response:
     with request.app.state.database.read() as session:
         found = _get(session, Person, number)
         tokens = session.scalars(select(Token).where(Token.person_id == number)).all()
-        theirs = session.scalars(
-            select(Submission).where(Submission.person_id == number).order_by(Submission.id.desc())
-        ).all()
-        rows = [(s, views.state(submissions.latest_job(session, s))) for s in theirs]
+        theirs = submissions.latest(session, Submission.person_id == number)
+        rows = [(each.submission, views.state(each.job, each.outcome)) for each in theirs]
         return page(request, "person.html", person=found, tokens=tokens, rows=rows)
 
 
@@ -236,14 +234,9 @@ def export(request: Request, who: Who, number: int, kind: str) -> Response:
     with request.app.state.database.read() as session:
         event: Event = _get(session, Event, number)
         rows = [
-            {
-                "rank": row.rank, "pseudonym": row.person.pseudonym, "score": row.score,
-                "low": row.outcome.low, "high": row.outcome.high,
-                "submission": row.submission.id, "submitted": views.moment(row.submission.created),
-                "machine": row.outcome.run.machine_class,
-            }
+            {**row.to_dict(), "submitted": views.moment(row.submission.created)}
             for row in board.ranking(session, event)
-        ]  # fmt: skip
+        ]
         name = event.name
     if kind == "json":
         from fastapi.responses import JSONResponse

@@ -16,25 +16,18 @@ from tito.leaderboard.submissions import RefusedError
 from tito.leaderboard.tables import Event, Job, Person, Submission, Token
 from tito.leaderboard.web import views
 from tito.leaderboard.web.signin import Viewer, form_of, viewer
+from tito.leaderboard.web.views import page
 
 router = APIRouter()
 Who = Annotated[Viewer, Depends(viewer)]
 Sender = Annotated[Viewer, Depends(form_of)]
-
-
-def page(request: Request, name: str, status: int = 200, **context: Any) -> Response:
-    """A template, filled."""
-    made: Response = request.app.state.templates.TemplateResponse(
-        request, name, context, status_code=status
-    )
-    return made
+MOST_OF_MINE = 200
 
 
 def event_of(session: Session, who: Viewer, number: int) -> Event:
     """An event that this person may see; a 404 for any other."""
     event = session.get(Event, number)
-    person = session.get_one(Person, who.id)
-    if event is None or (not who.is_instructor and event.classroom_id != person.classroom_id):
+    if event is None or (not who.is_instructor and event.classroom_id != who.classroom):
         raise HTTPException(404, f"there is no event {number} for you")
     return event
 
@@ -44,8 +37,7 @@ def submission_of(session: Session, who: Viewer, number: int) -> Submission:
     found = session.get(Submission, number)
     if found is not None and (who.is_instructor or found.person_id == who.id):
         return found
-    person = session.get_one(Person, who.id)
-    if found is None or found.hidden or found.event.classroom_id != person.classroom_id:
+    if found is None or found.hidden or found.event.classroom_id != who.classroom:
         raise HTTPException(404, f"there is no submission {number} for you")
     return found
 
@@ -56,7 +48,7 @@ def list_events(request: Request, who: Who) -> Response:
     with request.app.state.database.read() as session:
         person = session.get_one(Person, who.id)
         found = submissions.visible_events(session, person)
-        left = {e.id: submissions.quota(session, e, person).left for e in found}
+        left = {e.id: submissions.quota(session, e, who.id).left for e in found}
         return page(request, "events.html", events=found, left=left)
 
 
@@ -82,13 +74,12 @@ def event(request: Request, who: Who, number: int, machine: str | None = None) -
     """An event's board, and a form to enter it."""
     with request.app.state.database.read() as session:
         found = event_of(session, who, number)
-        person = session.get_one(Person, who.id)
         return page(
             request,
             "event.html",
             event=found,
             closed=events.takes_entries(found),
-            quota=submissions.quota(session, found, person),
+            quota=submissions.quota(session, found, who.id),
             machine=machine,
             board=views.board_of(request.app.state.boards, session, found, machine),
         )
@@ -136,34 +127,19 @@ def _submit(request: Request, who: Viewer, number: int, data: bytes, filename: s
 def mine(request: Request, who: Who) -> Response:
     """My submissions."""
     with request.app.state.database.read() as session:
-        found = session.scalars(
-            select(Submission)
-            .where(Submission.person_id == who.id)
-            .order_by(Submission.id.desc())
-            .limit(200)
-        ).all()
-        rows = [_row(session, each) for each in found]
+        found = submissions.latest(session, Submission.person_id == who.id, most=MOST_OF_MINE)
+        rows = [{**each._asdict(), "state": views.state(each.job, each.outcome)} for each in found]
         return page(request, "mine.html", rows=rows)
-
-
-def _row(session: Session, submission: Submission) -> dict[str, Any]:
-    job = submissions.latest_job(session, submission)
-    return {
-        "submission": submission,
-        "state": views.state(job),
-        "outcome": views.outcome_of(job, submission),
-    }
 
 
 def _submission(session: Session, who: Viewer, number: int) -> dict[str, Any]:
     found = submission_of(session, who, number)
-    job = submissions.latest_job(session, found)
-    outcome = views.outcome_of(job, found)
+    ((_, job, outcome),) = submissions.latest(session, Submission.id == found.id)
     own = who.is_instructor or found.person_id == who.id
     return {
         "submission": found,
         "job": job,
-        "state": views.state(job),
+        "state": views.state(job, outcome),
         "before": jobs.position(session, job) if job.state == "waiting" else 0,
         "outcome": outcome,
         "detail": views.explain(outcome) if outcome and outcome.score is not None else None,

@@ -15,6 +15,7 @@ from tito.leaderboard import people
 from tito.leaderboard.database import Database
 from tito.leaderboard.people import PeopleError, SignedIn
 from tito.leaderboard.tables import Person
+from tito.leaderboard.web.views import page
 
 COOKIE = "tito_session"
 SEEN_SECONDS = 60.0
@@ -35,6 +36,7 @@ class Viewer:
     """Who looks at a page.
 
     Attributes:
+        classroom: the id of their class; None for instructors.
         csrf: what a form of theirs must hold.
         cookie: of the session.
     """
@@ -42,6 +44,7 @@ class Viewer:
     id: int
     pseudonym: str
     role: str
+    classroom: int | None
     csrf: str
     cookie: str
 
@@ -68,7 +71,9 @@ def _viewer(database: Database, cookie: str) -> Viewer | None:
         if found is None:
             return None
         person = found.person
-        return Viewer(person.id, person.pseudonym, person.role, found.csrf, cookie)
+        return Viewer(
+            person.id, person.pseudonym, person.role, person.classroom_id, found.csrf, cookie
+        )
 
 
 def viewer(request: Request) -> Viewer:
@@ -134,13 +139,6 @@ def runner(request: Request, person_id: Annotated[int, Depends(token_of)]) -> in
 # -- pages -----------------------------------------------------------------------------------------
 
 
-def _page(request: Request, name: str, status: int = 200, **context: object) -> Response:
-    page: Response = request.app.state.templates.TemplateResponse(
-        request, name, context, status_code=status
-    )
-    return page
-
-
 def _open(request: Request, response: Response, signed: SignedIn) -> Response:
     response.set_cookie(
         COOKIE,
@@ -156,7 +154,7 @@ def _open(request: Request, response: Response, signed: SignedIn) -> Response:
 @router.get("/join")
 def join_page(request: Request) -> Response:
     """The secret is behind a # in the link: no server and no proxy ever has it in its log."""
-    return _page(request, "join.html")
+    return page(request, "join.html")
 
 
 @router.post("/join", dependencies=[Depends(same_origin)])
@@ -173,17 +171,15 @@ def join(
             signed = people.sign_in(session, person)
             name, role = person.pseudonym, person.role
     except PeopleError as error:
-        return _page(
-            request, "join.html", 400, error=str(error), pseudonym=pseudonym, secret=secret
-        )
-    page = _page(request, "joined.html", token=token, pseudonym=name, role=role)
-    return page if role == "runner" else _open(request, page, signed)
+        return page(request, "join.html", 400, error=str(error), pseudonym=pseudonym, secret=secret)
+    joined = page(request, "joined.html", token=token, pseudonym=name, role=role)
+    return joined if role == "runner" else _open(request, joined, signed)
 
 
 @router.get("/sign-in")
 def sign_in_page(request: Request) -> Response:
     """With a token, in another browser."""
-    return _page(request, "sign_in.html")
+    return page(request, "sign_in.html")
 
 
 @router.post("/sign-in", dependencies=[Depends(same_origin)])
@@ -194,7 +190,7 @@ def sign_in(request: Request, token: Annotated[str, Form(max_length=200)]) -> Re
         if person is not None and person.role in ("student", "instructor"):
             signed = people.sign_in(session, person)
             return _open(request, RedirectResponse("/", 303), signed)
-    return _page(request, "sign_in.html", 400, error="this token is unknown, or was revoked")
+    return page(request, "sign_in.html", 400, error="this token is unknown, or was revoked")
 
 
 @router.post("/sign-out")

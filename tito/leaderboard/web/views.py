@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request
+from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
 from tito.leaderboard import board
@@ -24,6 +25,14 @@ WORDS = {
     "rule": "it breaks a rule", "impossible": "faster than this machine can be",
     "noisy": "too noisy to be scored", "infrastructure": "our fault: not scored",
 }  # fmt: skip
+
+
+def page(request: Request, name: str, status: int = 200, **context: Any) -> Response:
+    """A template, filled."""
+    made: Response = request.app.state.templates.TemplateResponse(
+        request, name, context, status_code=status
+    )
+    return made
 
 
 def common(request: Request) -> dict[str, Any]:
@@ -113,27 +122,22 @@ def _board(session: Session, event: Event, machine: str | None) -> dict[str, Any
         "cases": [m.case for m in rows[0].outcome.measurements] if rows else [],
         "rows": [
             {
-                "rank": row.rank,
-                "pseudonym": row.person.pseudonym,
+                **row.to_dict(),
                 "house": row.person.role == "house",
-                "submission": row.submission.id,
-                "score": row.score, "low": row.outcome.low, "high": row.outcome.high,
                 "bar": plots.interval(row.outcome.low or 0, row.score, row.outcome.high or 0, top),
                 "cases": [m.ratio for m in row.outcome.measurements],
-                "machine": row.outcome.run.machine_class,
             }
             for row in rows
         ],
         "record": plots.record(board.record(session, event)),
-    }  # fmt: skip
+    }
 
 
-def state(job: Job) -> str:
+def state(job: Job, outcome: Outcome | None) -> str:
     """Of a submission's measurement, in a word: waiting, running, or its verdict."""
     if job.state != "done":
         return job.state
-    found = outcome_of(job, job.entries[0].submission)
-    return found.verdict if found else "infrastructure"
+    return outcome.verdict if outcome else "infrastructure"
 
 
 def outcome_of(job: Job, submission: Submission) -> Outcome | None:
