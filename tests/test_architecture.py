@@ -15,11 +15,11 @@ PACKAGE = Path(__file__).parent.parent / "tinytorch"
 # A file may import what is in its own layer or above it in this list.
 LAYERS = [
     ["errors", "files", "collector", "absent"],
-    ["dtypes", "op", "dtype_rules", "scalar", "shapes", "shapes_conv", "ops"],
+    ["dtypes", "op", "dtype_rules", "scalar", "shapes", "shapes_attention", "shapes_conv", "ops"],
     ["jit"],
     ["backends"],
     ["state", "history", "dispatch", "updates"],
-    ["functions", "random", "decompositions", "gradients"],
+    ["functions", "random", "decompositions", "decompositions_attention", "gradients"],
     ["autograd"],
     ["tensor", "values", "func", "formatting", "creation"],
     ["nn", "optim", "data", "bench", "testing", "serialization", "distributions"],
@@ -37,7 +37,7 @@ CIRCLES = {
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 BUDGETS = {
-    "tinytorch": 5_955,
+    "tinytorch": 6_165,
     "tinytorch/nn": 5_600,
     "tinytorch/optim": 1_830,
     "tinytorch/training": 850,
@@ -53,7 +53,7 @@ BUDGETS = {
     "tinytorch/graph": 3_825,
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_800,
-    "tinytorch/fx": 11_770,
+    "tinytorch/fx": 11_800,
     "tito": 7_850,
     "tito/course": 5_520,
     "tito/ladder": 720,

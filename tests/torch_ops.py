@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from tinytorch.fx.convert.torch_ops import uniform
+
 
 def pytorchs_own_samples() -> list[Any]:
     """PyTorch's database of operators with samples of their inputs.
@@ -143,6 +145,38 @@ def _norm_weight(norm: Callable[..., Any], dim: int) -> Callable[..., Any]:
     return weight
 
 
+def _attention(
+    q: Any, k: Any, v: Any, mask: Any = None, seed: Any = None, *, is_causal: bool, scale: float,
+    dropout_p: float,
+) -> Any:  # fmt: skip
+    """PyTorch's own where it can; its dropout draws other numbers, so that is written out."""
+    shape, groups = (*q.shape[:-1], k.shape[-2]), 1
+    if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
+        groups = q.shape[-3] // k.shape[-3]
+        k, v = (x.repeat_interleave(groups, -3) for x in (k, v))
+    mask = torch.ones((), dtype=torch.bool) if mask is None else mask
+    earlier = torch.ones(shape[-2:], dtype=torch.bool)
+    earlier = earlier.tril() if is_causal else earlier
+    is_bool = mask.dtype is torch.bool
+    mask = (mask & earlier if is_bool else torch.where(earlier, mask, -math.inf)).expand(shape)
+    if not dropout_p:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return F.scaled_dot_product_attention(q, k, v, mask, scale=scale)
+    scores = q @ k.mT * scale
+    scores = torch.where(mask, scores, -math.inf) if is_bool else scores + mask
+    hidden = (scores == -math.inf).all(-1, keepdim=True)
+    weights = torch.where(hidden, 0.0, torch.softmax(torch.where(hidden, 0.0, scores), -1))
+    drawn = uniform(seed, shape=shape, dtype=str(q.dtype).removeprefix("torch."))
+    return (weights * (drawn >= dropout_p) / (1 - dropout_p)) @ v
+
+
+def _attention_backward(g: Any, *inputs: Any, **params: Any) -> Any:
+    three = [x if x.requires_grad else x.detach().requires_grad_() for x in inputs[:3]]
+    out = _attention(*three, *inputs[3:], **params)
+    gradients = torch.autograd.grad(out, three, g, create_graph=True)
+    return torch.cat([x.flatten() for x in gradients])
+
+
 TORCH: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(torch, name)
@@ -209,4 +243,6 @@ TORCH: dict[str, Callable[..., Any]] = {
     "batch_norm": _batch_norm,
     "batch_norm_backward": _norm_backward(_batch_norm),
     "batch_norm_weight": _norm_weight(_batch_norm, 1),
+    "scaled_dot_product_attention": _attention,
+    "scaled_dot_product_attention_backward": _attention_backward,
 }

@@ -23,12 +23,13 @@ SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
 
 
-def _decomposition(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def decomposition(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Attach a function to the fused op of its name, as what that means."""
     find_op(function.__name__).decomposition = function
     return function
 
 
-@_decomposition
+@decomposition
 def linear(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
     """x @ w.T + b; the batch dimensions are merged, so that it is one matrix product.
 
@@ -46,13 +47,13 @@ def linear(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
     return out if x.ndim == 2 else out.reshape((*x.shape[:-1], w.shape[0]))
 
 
-@_decomposition
+@decomposition
 def linear_weight(grad: Tensor, x: Tensor) -> Tensor:
     """grad.T @ x over all rows: the gradient of `linear` for its weight."""
     return apply(ops.matmul, movement.rows(grad).mT, movement.rows(x))
 
 
-@_decomposition
+@decomposition
 def softmax(x: Tensor, *, dim: int) -> Tensor:
     """exp(x - max) / sum(exp(x - max)) along `dim`. The shift by the maximum prevents overflow.
 
@@ -74,7 +75,7 @@ def softmax(x: Tensor, *, dim: int) -> Tensor:
     return e / e.sum(dim, keepdim=True)
 
 
-@_decomposition
+@decomposition
 def log_softmax(x: Tensor, *, dim: int) -> Tensor:
     """x - max - log(sum(exp(x - max))) along `dim`: log(softmax(x)) that never takes log(0).
 
@@ -86,7 +87,7 @@ def log_softmax(x: Tensor, *, dim: int) -> Tensor:
     return shifted - shifted.exp().sum(dim, keepdim=True).log()
 
 
-@_decomposition
+@decomposition
 def softmax_backward(g: Tensor, out: Tensor, *, dim: int) -> Tensor:
     """out * (g - sum(g * out))"""
     if g.ndim == 0:
@@ -94,7 +95,7 @@ def softmax_backward(g: Tensor, out: Tensor, *, dim: int) -> Tensor:
     return out * (g - (g * out).sum(dim, keepdim=True))
 
 
-@_decomposition
+@decomposition
 def log_softmax_backward(g: Tensor, out: Tensor, *, dim: int) -> Tensor:
     """g - softmax(x) * sum(g)"""
     if g.ndim == 0:
@@ -102,7 +103,7 @@ def log_softmax_backward(g: Tensor, out: Tensor, *, dim: int) -> Tensor:
     return g - out.exp() * g.sum(dim, keepdim=True)
 
 
-@_decomposition
+@decomposition
 def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
     """Mean over the rows of -log_softmax(x)[target].
 
@@ -117,7 +118,7 @@ def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
     return 0.0 - indexing.gather(logp, 1, target.unsqueeze(1)).mean()  # 0, not -0
 
 
-@_decomposition
+@decomposition
 def cross_entropy_backward(g: Tensor, x: Tensor, target: Tensor) -> Tensor:
     """g / n * (softmax(x) - one_hot(target)): the gradient of `cross_entropy` for x.
 
@@ -133,7 +134,7 @@ def cross_entropy_backward(g: Tensor, x: Tensor, target: Tensor) -> Tensor:
     return (probabilities - target_row) * (g / x.shape[0])
 
 
-@_decomposition
+@decomposition
 def gelu(x: Tensor, *, approximate: str) -> Tensor:
     """x times the normal distribution function at x, or its approximation with tanh.
 
@@ -152,7 +153,7 @@ def gelu(x: Tensor, *, approximate: str) -> Tensor:
     return x * 0.5 * ((x * SQRT_HALF).erf() + 1.0)
 
 
-@_decomposition
+@decomposition
 def gelu_backward(g: Tensor, x: Tensor, *, approximate: str) -> Tensor:
     """g times the derivative of gelu at x."""
     if approximate == "tanh":
@@ -207,7 +208,7 @@ def _normalize_weight(g: Tensor, x: Tensor, eps: float, channels: bool) -> Tenso
     return apply(ops.sum, g * _standardized(x, dims, eps)[0], dims=others, keepdim=False)
 
 
-@_decomposition
+@decomposition
 def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
     """Each row to mean 0 and variance 1, then w * x + b.
 
@@ -216,19 +217,19 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
     return _normalize(x, w, b, eps, channels=False)
 
 
-@_decomposition
+@decomposition
 def layer_norm_backward(g: Tensor, x: Tensor, w: Tensor, *, eps: float) -> Tensor:
     """Gradient of `layer_norm` for x."""
     return _normalize_backward(g, x, w, eps, channels=False)
 
 
-@_decomposition
+@decomposition
 def layer_norm_weight(g: Tensor, x: Tensor, *, eps: float) -> Tensor:
     """Gradient of `layer_norm` for w."""
     return _normalize_weight(g, x, eps, channels=False)
 
 
-@_decomposition
+@decomposition
 def batch_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
     """Each channel to mean 0 and variance 1 over the batch, then w * x + b.
 
@@ -237,13 +238,13 @@ def batch_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
     return _normalize(x, w, b, eps, channels=True)
 
 
-@_decomposition
+@decomposition
 def batch_norm_backward(g: Tensor, x: Tensor, w: Tensor, *, eps: float) -> Tensor:
     """Gradient of `batch_norm` for x."""
     return _normalize_backward(g, x, w, eps, channels=True)
 
 
-@_decomposition
+@decomposition
 def batch_norm_weight(g: Tensor, x: Tensor, *, eps: float) -> Tensor:
     """Gradient of `batch_norm` for w."""
     return _normalize_weight(g, x, eps, channels=True)

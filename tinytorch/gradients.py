@@ -12,6 +12,9 @@ names in its parameters is what is kept for it, and nothing else is:
     dims, bounds, ...   the op's parameters; `params` for all of them
     position, metas     of an op with any number of inputs: which one, and what all of them were
 
+Where the gradients of several inputs are the work of one op, `shared` is a formula that runs once;
+what it returns takes the place of `g` in the others. An optional input that was left out is None.
+
 Gradients of elementwise ops are summed over what broadcasting repeated, without being asked. They
 are made of ops, so they can be differentiated again. A fused op without formulas (the backward of a
 fused op) is differentiated through its decomposition.
@@ -27,6 +30,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from tinytorch import ops
+from tinytorch.decompositions_attention import mask_gradient, part_of_gradients
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, TensorMeta
 from tinytorch.functions.elementwise import where
@@ -45,17 +49,24 @@ Getter = Callable[[Record, Any, int], Any]
 TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
 
-def gradient(name: str, **formulas: Formula | None) -> None:
+def gradient(name: str, *, shared: Formula | None = None, **formulas: Formula | None) -> None:
     """Attach to an op the gradient of each input. None: the input has no gradient (an index).
+
+    Args:
+        name: of the op.
+        shared: a formula whose result the others get in place of g; None if they get g.
+        formulas: one for each input.
 
     Raises:
         KeyError: there is no such op.
         TypeError: an input of the op is missing, or a formula asks for what there is not.
     """
-    attach_gradient(find_op(name), formulas)
+    attach_gradient(find_op(name), formulas, shared)
 
 
-def attach_gradient(op: Op, formulas: Mapping[str, Formula | None]) -> None:
+def attach_gradient(
+    op: Op, formulas: Mapping[str, Formula | None], shared: Formula | None = None
+) -> None:
     """`gradient` for an op that need not be in the table.
 
     Raises:
@@ -63,11 +74,13 @@ def attach_gradient(op: Op, formulas: Mapping[str, Formula | None]) -> None:
     """
     if set(formulas) != set(op.inputs):
         raise TypeError(f"the gradient of {op.name} needs a formula for each of {op.inputs}")
-    asked = [_argument_names(f)[1:] if f else () for f in map(formulas.get, op.inputs)]
-    op.vjps = tuple(
+    every = (*map(formulas.get, op.inputs), shared)
+    asked = [_argument_names(f)[1:] if f else () for f in every]
+    *vjps, op.shared_vjp = (
         formula and _bind(formula, [_getter(op, name) for name in names])
-        for formula, names in zip(map(formulas.get, op.inputs), asked, strict=True)
+        for formula, names in zip(every, asked, strict=True)
     )
+    op.vjps = tuple(vjps)
     named = {name for names in asked for name in names}
     op.saved_inputs = frozenset(i for i, name in enumerate(op.inputs) if name in named)
     op.saves_output = "out" in named
@@ -103,12 +116,19 @@ def _getter(op: Op, name: str) -> Getter:
         return lambda record, output, position: position
     if name in op.inputs:
         index = op.inputs.index(name)
+        if index >= len(op.inputs) - op.optional:
+            return lambda record, output, position: _optional(record, index)
         return lambda record, output, position: record.inputs[index]  # type: ignore[index]
     stem, _, what = name.rpartition("_")
     if stem in op.inputs and what in ("shape", "dtype"):
         index = op.inputs.index(stem)
         return lambda record, output, position: getattr(record.metas[index], what)
     return lambda record, output, position: record.params[name]
+
+
+def _optional(record: Record, index: int) -> Any:
+    assert record.inputs is not None
+    return record.inputs[index] if index < len(record.inputs) else None
 
 
 def _zeros(g: Tensor) -> Tensor:
@@ -380,4 +400,32 @@ gradient(
     x=lambda g, x, w, eps: apply(ops.batch_norm_backward, g, x, w, eps=eps),
     w=lambda g, x, eps: apply(ops.batch_norm_weight, g, x, eps=eps),
     b=lambda g: sum_(g, tuple(i for i in range(g.ndim) if i != 1)),
+)
+
+
+def _attention(
+    g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Any, seed: Any, params: Params
+) -> tuple[Tensor, Tensor]:
+    """The gradient of the result, and those of query, key and value in one flat tensor."""
+    inputs = [x for x in (query, key, value, mask, seed) if x is not None]
+    return g, apply(ops.scaled_dot_product_attention_backward, g, *inputs, **params)
+
+
+def _attention_part(
+    both: tuple[Tensor, Tensor], position: int, query_shape: Shape, key_shape: Shape,
+    value_shape: Shape,
+) -> Tensor:  # fmt: skip
+    return part_of_gradients(both[1], position, (query_shape, key_shape, value_shape))
+
+
+gradient(
+    "scaled_dot_product_attention",
+    shared=_attention,
+    query=_attention_part,
+    key=_attention_part,
+    value=_attention_part,
+    mask=lambda both, query, key, value, mask, seed, params: mask_gradient(
+        both[0], query, key, value, mask, seed, **params
+    ),
+    seed=None,
 )

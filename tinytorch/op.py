@@ -93,6 +93,7 @@ class Op:
         "saved_inputs",
         "saves_output",
         "scalar",
+        "shared_vjp",
         "view",
         "vjps",
     )
@@ -128,6 +129,7 @@ class Op:
         self.plans: dict[Hashable, Plan] = {}
         # Attached by name from gradients.py and decompositions.py.
         self.vjps: tuple[Callable[..., Any] | None, ...] | None = None
+        self.shared_vjp: Callable[..., Any] | None = None
         self.saved_inputs: frozenset[int] = frozenset()
         self.saves_output = False
         self.decomposition: Callable[..., Any] | None = None

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tinytorch import dtype_rules, shapes, shapes_conv
+from tinytorch import dtype_rules, shapes, shapes_attention, shapes_conv
 from tinytorch.dtypes import Shape
 from tinytorch.op import DTypeRule, FlopCount, Op, Params, ShapeRule, register_op
 
@@ -492,3 +492,13 @@ def _normalization(name: str, dim: int) -> tuple[Op, Op, Op]:
 
 layer_norm, layer_norm_backward, layer_norm_weight = _normalization("layer_norm", -1)
 batch_norm, batch_norm_backward, batch_norm_weight = _normalization("batch_norm", 1)
+
+scaled_dot_product_attention = _row(
+    "scaled_dot_product_attention", "query key value mask seed", "fused",
+    shapes_attention.attention, shapes_attention.dtypes(3), shapes_attention.flops, optional=2,
+)  # fmt: skip
+scaled_dot_product_attention_backward = _row(
+    "scaled_dot_product_attention_backward", "grad query key value mask seed", "fused",
+    shapes_attention.gradients, shapes_attention.dtypes(4), shapes_attention.backward_flops,
+    optional=2,
+)  # fmt: skip

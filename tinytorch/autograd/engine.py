@@ -150,7 +150,7 @@ def _propagate(
             if not is_leaf:
                 if source.inputs is None or source.clock != write_clock.now:
                     _check_usable(source)
-                _step(source, g, pending, relevant)
+                _step(source, _shared(source, g), pending, relevant)
                 if free:
                     source.inputs = None
                     source.output = None
@@ -215,6 +215,14 @@ def _leading_to(order: list[Source], wanted: set[Source]) -> set[Source]:
         if source in wanted or any(edge is not None and edge in relevant for edge in edges):
             relevant.add(source)
     return relevant
+
+
+def _shared(record: Record, g: Tensor) -> Any:
+    """What the vjps of an op get for `g`: where one computation serves all inputs, its result."""
+    op = record.op
+    if op.shared_vjp is None:
+        return g
+    return op.shared_vjp(g, record, _output_of(record) if op.saves_output else None, 0)
 
 
 def _step(

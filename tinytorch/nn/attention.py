@@ -22,7 +22,11 @@ from tinytorch.functions.movement import (
 from tinytorch.functions.reductions import mean
 from tinytorch.nn import functional as F, init
 from tinytorch.nn.factory import parameter_dtype
-from tinytorch.nn.functional.attention import attention_with_weights, check_mask
+from tinytorch.nn.functional.attention import (
+    attention_with_weights,
+    check_mask,
+    scaled_dot_product_attention,
+)
 from tinytorch.nn.linear import Linear
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
@@ -155,15 +159,16 @@ class MultiheadAttention(Module):
             return squeeze(out, at), None if weights is None else squeeze(weights, 0)
         if not self.batch_first:
             query, key, value = (transpose(x, 0, 1) for x in (query, key, value))
-        out, weights = self._attend(query, key, value, key_padding_mask, attn_mask)
+        out, weights = self._attend(query, key, value, key_padding_mask, attn_mask, need_weights)
         out = out if self.batch_first else transpose(out, 0, 1)
-        if not need_weights:
+        if weights is None:
             return out, None
         return out, mean(weights, 1) if average_attn_weights else weights
 
     def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+        self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None,
+        mask: Tensor | None, need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Tensors (n, length, features) give the result and the weights (n, heads, l, s)."""
         fits = query.ndim == key.ndim == value.ndim == 3 and key.shape[:2] == value.shape[:2]
         widths = (query.shape[-1], key.shape[-1], value.shape[-1])
@@ -184,7 +189,11 @@ class MultiheadAttention(Module):
             for x in (q, k, v)
         )
         dropout = self.dropout if self.training else 0.0
-        out, weights = attention_with_weights(q, k, v, added, dropout)
+        weights = None
+        if need_weights:
+            out, weights = attention_with_weights(q, k, v, added, dropout)
+        else:
+            out = scaled_dot_product_attention(q, k, v, added, dropout)
         joined = reshape(transpose(out, 1, 2), (n, length, self.embed_dim))
         return self.out_proj(joined), weights
 

@@ -42,6 +42,8 @@ ROUNDING = {
     **dict.fromkeys(["layer_norm", "batch_norm"], (256, 1024)),
     **dict.fromkeys(["layer_norm_backward", "batch_norm_backward"], (4096, 65536)),
     **dict.fromkeys(["layer_norm_weight", "batch_norm_weight"], (256, 4096)),
+    "scaled_dot_product_attention": (256, 1024),
+    "scaled_dot_product_attention_backward": (1024, 8192),
 }
 
 
@@ -101,7 +103,7 @@ def _precise(x: Any, dtype: np.dtype[Any]) -> Any:
     """The same values in float64: a Python number is first rounded as the tensors are."""
     if isinstance(x, np.ndarray):
         return x.astype(np.float64) if x.dtype.kind == "f" else x
-    return float(dtype.type(x))
+    return x if isinstance(x, bool) else float(dtype.type(x))
 
 
 @dataclass(frozen=True)

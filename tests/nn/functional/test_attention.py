@@ -6,7 +6,7 @@ import torch.nn.functional as TF
 
 import tinytorch
 import tinytorch.nn.functional as F
-from tinytorch.errors import ShapeError
+from tinytorch.errors import DTypeError, ShapeError
 
 
 @pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"scale": 0.3}])
@@ -63,6 +63,52 @@ def test_dropout():
     assert 0.2 < (out == 0).float().mean().item() < 0.3
 
 
+def test_dropped_weights_are_the_same_in_the_backward(rng):
+    q, k, v = (tinytorch.tensor(rng.standard_normal((2, 4, 5, 3))) for _ in range(3))
+    direction = tinytorch.tensor(rng.standard_normal(v.shape))
+
+    def loss(values):
+        tinytorch.manual_seed(0)
+        return (F.scaled_dot_product_attention(q, k, values, dropout_p=0.5) * direction).sum()
+
+    leaf = v.clone().requires_grad_()
+    loss(leaf).backward()
+    # it is linear in the values: the difference is the gradient, if the same weights are dropped
+    other = tinytorch.tensor(rng.standard_normal(v.shape))
+    change = loss(v + other) - loss(v)
+    np.testing.assert_allclose((leaf.grad * other).sum().item(), change.item(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_a_query_that_sees_nothing_gives_zeros_and_gradients_of_zero(backend, rng):
+    mask = tinytorch.tensor([[True, True], [False, False]])
+    for each in (mask, tinytorch.where(mask, 0.0, -np.inf)):
+        q, k, v = (
+            tinytorch.tensor(rng.standard_normal((2, 3)), requires_grad=True) for _ in range(3)
+        )
+        with tinytorch.using_backend(backend):
+            out = F.scaled_dot_product_attention(q, k, v, each)
+            out[1].sum().backward()
+        assert (out[1] == 0).all() and (out[0] != 0).all()
+        assert all((x.grad == 0).all() for x in (q, k, v))
+
+
+def test_a_mask_can_be_trained(agree, check_twice, rng):
+    arrays = [rng.standard_normal(shape) for shape in ((2, 3, 4), (2, 5, 4), (2, 5, 2), (3, 5))]
+    agree(F.scaled_dot_product_attention, TF.scaled_dot_product_attention, *arrays)
+    check_twice(F.scaled_dot_product_attention, *arrays)
+
+
+def test_dimensions_in_front_broadcast(agree, rng):
+    arrays = [rng.standard_normal(shape) for shape in ((2, 3, 4), (3, 1, 5, 4), (5, 6))]
+    arrays[2] = rng.standard_normal((2, 5, 6))
+    agree(
+        F.scaled_dot_product_attention,
+        lambda q, k, v: TF.scaled_dot_product_attention(q, k, v),
+        *arrays,
+    )
+
+
 def test_errors():
     x, mask = tinytorch.ones(2, 3, 4), tinytorch.ones(3, 3)
     with pytest.raises(ShapeError, match=r"query \(2, 3, 4\) must be \(..., l, e\), key \(2, 3, 5"):
@@ -70,4 +116,13 @@ def test_errors():
     with pytest.raises(ValueError, match="either attn_mask or is_causal"):
         F.scaled_dot_product_attention(x, x, x, mask, is_causal=True)
     with pytest.raises(ShapeError, match="2 query heads cannot share the heads of"):
-        F.scaled_dot_product_attention(x, tinytorch.ones(3, 3, 4), x, enable_gqa=True)
+        k = tinytorch.ones(3, 3, 4)
+        F.scaled_dot_product_attention(x, k, k, enable_gqa=True)
+    with pytest.raises(ShapeError, match=r"mask \(4, 3\) does not broadcast to the scores \("):
+        F.scaled_dot_product_attention(x, x, x, tinytorch.ones(4, 3))
+    with pytest.raises(DTypeError, match=r"attn_mask must be bool, or floats to add, not int64"):
+        F.scaled_dot_product_attention(x, x, x, mask.long())
+    with pytest.raises(DTypeError, match=r"takes floating-point tensors, not int64; use x.float"):
+        F.scaled_dot_product_attention(x.long(), x.long(), x.long())
+    with pytest.raises(ValueError, match=r"p must be from 0 to 1, not 1.5"):
+        F.scaled_dot_product_attention(x, x, x, dropout_p=1.5)

@@ -261,6 +261,41 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
     return F.layer_norm(x, w.shape, w, b, eps)
 
 
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | bool | None = None,
+    seed: Tensor | int | None = None, *, is_causal: bool, scale: float, dropout_p: float,
+) -> Tensor:  # fmt: skip
+    """PyTorch's own; with dropout, whose numbers are ours, it is written out."""
+    length, size = query.shape[-2], key.shape[-2]
+    added = mask if isinstance(mask, Tensor) else None
+    if is_causal and (added is not None or dropout_p):
+        earlier = torch.ones(length, size, dtype=torch.bool, device=query.device).tril()
+        if added is None or added.dtype is torch.bool:
+            added = earlier if added is None else added & earlier
+        else:
+            added = torch.where(earlier, added, -math.inf)
+    grouped = query.ndim > 2 and query.shape[-3] != key.shape[-3]
+    if not dropout_p:
+        return F.scaled_dot_product_attention(
+            query, key, value, added, 0.0, is_causal and added is None, scale=scale,
+            enable_gqa=grouped,
+        )  # fmt: skip
+    if grouped:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (x.repeat_interleave(times, -3) for x in (key, value))
+    scores = query @ key.mT * scale
+    if added is not None and added.dtype is torch.bool:
+        scores = scores.masked_fill(~added, -math.inf)
+    elif added is not None:
+        scores = scores + added
+    hidden = (scores == -math.inf).all(-1, keepdim=True)  # softmax would be NaN there
+    weights = torch.softmax(scores.masked_fill(hidden, 0.0), -1).masked_fill(hidden, 0.0)
+    assert isinstance(seed, Tensor)
+    kind = "float64" if query.dtype is torch.float64 else "float32"
+    drawn = uniform(seed, shape=tuple(weights.shape), dtype=kind, device=str(query.device))
+    return (weights * ((drawn >= dropout_p) / (1 - dropout_p)).to(query.dtype)) @ value
+
+
 TORCH_OPS: dict[str, Callable[..., Any]] = {
     "relu": torch.relu, "sigmoid": torch.sigmoid, "sum": sum_,
     "amax": amax, "amin": amin, "argmax": argmax, "argmin": argmin, "argsort": argsort,
@@ -273,5 +308,6 @@ TORCH_OPS: dict[str, Callable[..., Any]] = {
     "avg_pool2d_backward": avg_pool2d_backward, "full": full, "arange": arange,
     "uniform": uniform, "linear": F.linear, "softmax": softmax, "log_softmax": log_softmax,
     "cross_entropy": cross_entropy, "gelu": gelu, "layer_norm": layer_norm,
+    "scaled_dot_product_attention": scaled_dot_product_attention,
 }  # fmt: skip
 CREATING = frozenset({"full", "arange", "uniform"})  # they are told their device

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
-import numpy as np
-
-from tinytorch.creation import from_numpy
-from tinytorch.dtypes import bool_
-from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.functions.elementwise import logical_not, where
+from tinytorch import ops
+from tinytorch.decompositions_attention import attention_weights
+from tinytorch.dispatch import apply
+from tinytorch.dtypes import Shape, bool_
+from tinytorch.errors import DTypeError
 from tinytorch.functions.linalg import matmul
-from tinytorch.functions.movement import expand, reshape, unsqueeze
-from tinytorch.functions.reductions import softmax
-from tinytorch.nn.functional.dropout import dropout
+from tinytorch.functions.movement import expand
+from tinytorch.nn.functional.dropout import check_probability
+from tinytorch.random import seed_tensor
+from tinytorch.shapes import broadcast
 from tinytorch.tensor import Tensor
 
 
@@ -41,58 +41,50 @@ def scaled_dot_product_attention(
             heads share a head (grouped-query attention).
 
     Returns:
-        (..., l, v); a query that sees no key gives 0.
+        (..., l, v). A query that sees no key (all false, or all -inf) gives 0, and gradients of 0.
+
+    The dimensions before the last two broadcast. The weights (..., l, s) are nowhere in memory as a
+    whole where the backend has a kernel for this op, and those that dropout drops are drawn again,
+    from the same seed, in the backward.
 
     Raises:
         ShapeError: the shapes do not fit.
         DTypeError: the mask is of integers.
-        ValueError: both a mask and is_causal.
+        ValueError: both a mask and is_causal, or dropout_p is no probability.
+
+    >>> from tinytorch import ones
+    >>> scaled_dot_product_attention(ones(2, 4), ones(3, 4), ones(3, 5)).shape
+    (2, 5)
 
     Source: A. Vaswani et al., "Attention is all you need", 2017, equation 1; J. Ainslie et al.,
     "GQA", 2023.
     """
-    out, _ = attention_with_weights(
-        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
-    )
-    return out
+    if attn_mask is not None and is_causal:
+        raise ValueError("attention: give either attn_mask or is_causal=True")
+    if attn_mask is not None:
+        check_mask("attn_mask", attn_mask)
+    query, key, value = _broadcast(query, key, value, enable_gqa)
+    inputs: list[Any] = [query, key, value]
+    if check_probability(dropout_p):
+        inputs += [True if attn_mask is None else attn_mask, seed_tensor()]
+    elif attn_mask is not None:
+        inputs.append(attn_mask)
+    return apply(
+        ops.scaled_dot_product_attention, *inputs,
+        is_causal=is_causal, scale=_scale(query, scale), dropout_p=float(dropout_p),
+    )  # fmt: skip
 
 
 def attention_with_weights(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout_p: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """`scaled_dot_product_attention`, and the weights (..., l, s), dropped where dropped."""
-    if min(query.ndim, key.ndim, value.ndim) < 2 or query.shape[-1] != key.shape[-1]:
-        raise ShapeError(
-            f"attention: query {query.shape} must be (..., l, e), key {key.shape} (..., s, e) and "
-            f"value {value.shape} (..., s, v)"
-        )
-    if attn_mask is not None:
-        check_mask("attn_mask", attn_mask)
-    if attn_mask is not None and is_causal:
-        raise ValueError("attention: give either attn_mask or is_causal=True")
-    if enable_gqa:
-        heads = query.shape[-3]
-        key, value = (_repeated(x, heads) for x in (key, value))
-    scores = matmul(query * (query.shape[-1] ** -0.5 if scale is None else scale), key.mT)
-    if is_causal:
-        attn_mask = from_numpy(np.tri(query.shape[-2], key.shape[-2], dtype=bool))
-    if attn_mask is None:
-        weights = softmax(scores, -1)
-    else:
-        if attn_mask.dtype is bool_:
-            blocked = logical_not(attn_mask)
-        else:
-            blocked, scores = attn_mask == -math.inf, scores + attn_mask
-        # a row of -inf is not a distribution: softmax and its gradient are NaN there, PyTorch's 0
-        weights = where(blocked, 0.0, softmax(where(blocked, -math.inf, scores), -1))
-    weights = dropout(weights, dropout_p)
+    query, key, value = _broadcast(query, key, value, False)
+    seed = seed_tensor() if check_probability(dropout_p) else None
+    weights, kept = attention_weights(
+        query, key, mask, seed, False, _scale(query, None), float(dropout_p)
+    )
+    weights = weights if kept is None else weights * kept
     return matmul(weights, value), weights
 
 
@@ -104,10 +96,24 @@ def check_mask(name: str, mask: Tensor) -> None:
         )
 
 
-def _repeated(x: Tensor, heads: int) -> Tensor:
-    """(..., kv heads, s, e) with each head repeated until there are `heads`."""
-    if x.ndim < 3 or heads % x.shape[-3]:
-        raise ShapeError(f"attention: {heads} query heads cannot share the heads of {x.shape}")
-    times = heads // x.shape[-3]
-    spread = expand(unsqueeze(x, -3), (*x.shape[:-2], times, *x.shape[-2:]))
-    return reshape(spread, (*x.shape[:-3], heads, *x.shape[-2:]))
+def _scale(query: Tensor, scale: float | None) -> float:
+    return float(max(query.shape[-1], 1) ** -0.5 if scale is None else scale)
+
+
+def _broadcast(
+    query: Tensor, key: Tensor, value: Tensor, grouped: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """With the same dimensions in front; if `grouped`, the heads (dimension -3) stay as they are.
+
+    The op's own rule says what is wrong with shapes that do not fit.
+    """
+    tensors = (query, key, value)
+    fronts = [x.shape[: -3 if grouped else -2] for x in tensors]
+    if min(x.ndim for x in tensors) < (3 if grouped else 2) or fronts[0] == fronts[1] == fronts[2]:
+        return tensors
+    front: Shape = broadcast("attention (dimensions in front)", fronts)
+    q, k, v = (
+        expand(x, (*front, *x.shape[-3 if grouped else -2 :])) if old != front else x
+        for x, old in zip(tensors, fronts, strict=True)
+    )
+    return q, k, v
