@@ -23,7 +23,8 @@ import numpy as np
 from tinytorch.dtypes import DTYPES, as_dtype
 from tinytorch.op import OPS
 from tinytorch.tensor import Tensor
-from tinytorch.testing.source import LAYOUTS, Sample, Source, laid_out
+from tinytorch.testing.attention_samples import attention_backward_sample, attention_sample
+from tinytorch.testing.source import Sample, Source
 
 Sampler = Callable[[Source], Sample]
 SAMPLERS: dict[str, Sampler] = {}
@@ -492,18 +493,12 @@ def _gelu_backward(s: Source) -> Sample:
     return Sample((g, s.array(shape)), {"approximate": s.pick(("none", "tanh"))})
 
 
-def _normal(s: Source, shape: tuple[int, ...]) -> Any:
-    """Without ties: where all elements of a group are equal, rounding is divided by sqrt(eps)."""
-    values = s.rng.standard_normal(shape).astype(s.dtype)
-    return laid_out(values, "contiguous" if s.smooth else s.pick(LAYOUTS[:4]))
-
-
 def _normalized(s: Source, dim: int, inputs: str) -> Sample:
     shape = s.shape(1, 3, 2) if dim < 0 else s.shape(2, 4, 2)
     if not s.smooth and s.random.random() < 0.1:
         shape = (0, *shape[1:]) if len(shape) > 1 else shape
     vector = (shape[dim],)
-    arrays = tuple(_normal(s, shape if name in "gx" else vector) for name in inputs)
+    arrays = tuple(s.normal(shape if name in "gx" else vector) for name in inputs)
     return Sample(arrays, {"eps": s.pick((1e-5, 1e-3))})
 
 
@@ -515,48 +510,5 @@ def _enter_normalized(dim: int, name: str) -> None:
 _enter_normalized(-1, "layer_norm")
 _enter_normalized(1, "batch_norm")
 
-
-def _attention(s: Source) -> tuple[list[Any], tuple[int, ...], dict[str, Any]]:
-    """Query, key, value and perhaps mask and seed; the shape of the result; parameters."""
-    lengths = (1, 2, 3) if s.smooth else (0, 1, 2, 5, 18, 35, 67)
-    length, size, e, v = s.pick(lengths), s.pick(lengths), s.extent(1), s.extent(1)
-    front, groups = s.pick([(), (2,), (2, 1), (1, 2), (0,)][: 3 if s.smooth else 5]), s.pick((1, 2))
-    heads = (*front[:-1], front[-1] * groups) if front else ()
-    inputs = [
-        _normal(s, (*lead, *rest))
-        for lead, rest in ((heads, (length, e)), (front, (size, e)), (front, (size, v)))
-    ]
-    dropped = s.flag()
-    mask = _attention_mask(s, (*heads, length, size))
-    if mask is not None or dropped:
-        inputs.append(True if mask is None else mask)
-    if dropped:
-        inputs.append(np.array(s.integer(0, 99)))
-    params = {"is_causal": s.flag(), "scale": s.pick((0.5, 0.7)), "dropout_p": 0.25 * dropped}
-    return inputs, (*heads, length, v), params
-
-
-def _attention_mask(s: Source, scores: tuple[int, ...]) -> Any:
-    """Of bool, of floats, of floats and -inf; with rows that see nothing; or none."""
-    kind = s.pick(("none", "bool", "float", "-inf"))
-    if kind == "none":
-        return None
-    lead = s.integer(0, len(scores) - 2)
-    shape = tuple(n if s.random.random() < 0.7 else 1 for n in scores[lead:])
-    keep = s.rng.random(shape) < 0.6
-    if kind == "bool":
-        return keep
-    added = _normal(s, shape)
-    return added if kind == "float" or s.smooth else np.where(keep, added, -np.inf).astype(s.dtype)
-
-
-@_samples("scaled_dot_product_attention")
-def _scaled_dot_product_attention(s: Source) -> Sample:
-    inputs, _, params = _attention(s)
-    return Sample(tuple(inputs), params)
-
-
-@_samples("scaled_dot_product_attention_backward")
-def _scaled_dot_product_attention_backward(s: Source) -> Sample:
-    inputs, out, params = _attention(s)
-    return Sample((_normal(s, out), *inputs), params)
+SAMPLERS["scaled_dot_product_attention"] = attention_sample
+SAMPLERS["scaled_dot_product_attention_backward"] = attention_backward_sample

@@ -105,6 +105,11 @@ class Source:
         chosen = self.rng.random(shape) < self.pick((0.0, 0.0, 0.2))
         return np.where(chosen, self.rng.choice(special, shape), values).astype(dtype)
 
+    def normal(self, shape: tuple[int, ...]) -> Any:
+        """An array without ties: among equal elements rounding can be divided by almost nothing."""
+        values = self.rng.standard_normal(shape).astype(self.dtype)
+        return laid_out(values, "contiguous" if self.smooth else self.pick(LAYOUTS[:4]))
+
     def index(self, shape: tuple[int, ...], extent: int) -> Any:
         """Positions in [0, extent), some of them repeated."""
         return laid_out(self.rng.integers(0, extent, shape), self.pick(LAYOUTS))
