@@ -57,7 +57,7 @@ BUDGETS = {
     "tito": 7_850,
     "tito/course": 5_520,
     "tito/ladder": 720,
-    "tito/compete": 1_420,
+    "tito/compete": 1_600,
     "tito/leaderboard": 2_680,
 }
 

@@ -3,6 +3,7 @@
 rules       what an entry's file may contain, read from its syntax tree
 entry       the file: its text, hash, event and class
 event       what is measured: cases, reference, bound on the error, rules
+steps       for events whose work is TinyTorch's: its functions on an entry's kernels
 memory      arrays in memory that two processes share
 worker      runs inside the sandbox: the entry's code, and nothing that it could lie about
 process     the parent's side of a worker: stopped but for the measured call, timed from outside

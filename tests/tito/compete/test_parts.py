@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from tinytorch.backends import find_backend
 from tito.compete.check import difference
 from tito.compete.event import EventError, list_events, load_event
 from tito.compete.match import Launch
@@ -21,8 +22,6 @@ from tito.compete.result import summarize
 def test_a_reference_is_within_its_own_bound_and_precise(name: str) -> None:
     """NumPy in float32 is right; the same a little off is not."""
     event = load_event(name)
-    from tinytorch.backends import find_backend
-
     draw = np.random.default_rng(3)
     backend: Any = find_backend("numpy")
     for case in event.cases:
@@ -109,3 +108,36 @@ def test_an_event_says_what_is_missing(tmp_path: Path) -> None:
     (folder / "task.py").write_text("def make(draw, case): ...\n")
     with pytest.raises(EventError, match="no function call and no reference"):
         load_event(str(folder))
+
+
+@pytest.mark.parametrize("case", load_event("attention").cases, ids=lambda case: case["name"])
+def test_the_formulas_of_attention_are_those_of_autograd(case: dict[str, Any]) -> None:
+    """In float64; and an entry that computes in half precision is wrong."""
+    task = load_event("attention").task
+    problem = task.make(np.random.default_rng(5), {**case, "batch": [1, 2], "heads": [1, 2]})
+    expected = task.reference(problem.inputs, problem.parameters)
+    exact = [a.astype(np.float64) for a in problem.inputs]
+    found = task.call(find_backend("numpy"), exact, problem.parameters)
+    for one, (two, bound) in zip(found, expected, strict=True):
+        assert one.dtype == np.float64
+        assert (np.abs(one - two) <= 1e-6 * bound).all()  # float64's eps is 2e-9 of float32's
+    half = [a.astype(np.float16).astype(np.float32) for a in problem.inputs]
+    coarse = task.call(find_backend("numpy"), half, problem.parameters)
+    assert all(difference([c], [e]) is not None for c, e in zip(coarse, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", ["attention", "cnn_step", "gpt_step"])
+def test_what_an_entry_does_not_have_is_numpys(name: str) -> None:
+    """And what it has is called."""
+    event = load_event(name)
+    called: list[str] = []
+
+    class Entry:
+        def matmul(self, a: Any, b: Any) -> Any:
+            called.append("matmul")
+            return np.matmul(a, b)
+
+    problem = event.task.make(np.random.default_rng(1), event.cases[0])
+    found = event.task.call(Entry(), problem.inputs, problem.parameters)
+    assert difference(found, event.task.reference(problem.inputs, problem.parameters)) is None
+    assert len(called) > 4

@@ -7,17 +7,15 @@ others, "Gradient-based learning applied to document recognition", 1998, with Re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 import tinytorch
-from tinytorch.backends import ComputeBackend, register_backend
-from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.creation import from_numpy
 from tinytorch.nn import functional as F
 from tito.compete.event import Array, Problem
+from tito.compete.steps import running_on
 
 CLASSES, SIDE = 10, 28
 SHAPES = [
@@ -58,17 +56,8 @@ def call(entry: Any, inputs: Sequence[Array], parameters: dict[str, Any]) -> lis
     """Loss and gradients, computed on the entry's kernels."""
     if isinstance(entry, Torch):
         return entry.step(inputs)
-    backend = entry if isinstance(entry, ComputeBackend) else _completed(type(entry))
-    register_backend("measured", lambda: backend, replace=True)
-    with tinytorch.using_backend("measured"):
+    with running_on(entry):
         return _step(from_numpy, F, inputs)
-
-
-@cache
-def _completed(own: type) -> ComputeBackend:
-    """A backend with the entry's methods first, and NumPy's for the rest."""
-    backend: ComputeBackend = type(own.__name__, (own, NumpyBackend), {})()
-    return backend
 
 
 def _step(from_array: Any, functional: Any, inputs: Sequence[Array]) -> list[Array]:

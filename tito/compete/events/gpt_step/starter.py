@@ -1,0 +1,34 @@
+# tito: event = gpt_step
+"""A backend for a training step of a small GPT. Write its kernels; what is missing is NumPy's.
+
+A method has the name of an op of TinyTorch, takes float32 arrays and returns a new one. Products
+are most of the work; then come `softmax`, `gelu`, `layer_norm` and their backwards. `matmul` has
+to be there, as NumPy's own is hidden in this division.
+"""
+
+import numpy as np
+from numba import njit
+
+
+@njit(fastmath=True)
+def multiply(a, b, c):
+    for n in range(a.shape[0]):
+        for i in range(a.shape[1]):
+            for k in range(a.shape[2]):
+                for j in range(b.shape[2]):
+                    c[n, i, j] += a[n, i, k] * b[n, k, j]
+
+
+def stacked(x, front):
+    """x (..., r, c), repeated to the dimensions in front, as (n, r, c)."""
+    matrix = x.shape[-2:]
+    return np.ascontiguousarray(np.broadcast_to(x, (*front, *matrix))).reshape(-1, *matrix)
+
+
+class Step:
+    def matmul(self, a, b):
+        front = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        left, right = stacked(a, front), stacked(b, front)
+        c = np.zeros((len(left), a.shape[-2], b.shape[-1]), np.float32)
+        multiply(left, right, c)
+        return c.reshape(*front, a.shape[-2], b.shape[-1])
