@@ -16,9 +16,10 @@ PACKAGE = Path(__file__).parent.parent / "tinytorch"
 LAYERS = [
     ["errors", "files", "collector", "absent"],
     ["dtypes", "op", "dtype_rules", "scalar", "shapes", "shapes_attention", "shapes_conv", "ops"],
+    ["tensor_class"],
     ["jit"],
     ["backends"],
-    ["state", "history", "dispatch", "updates"],
+    ["state", "history", "unrolled", "dispatch", "updates"],
     ["functions", "random", "decompositions", "decompositions_attention", "gradients"],
     ["autograd"],
     ["tensor", "values", "func", "formatting", "creation"],
@@ -37,7 +38,7 @@ CIRCLES = {
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 BUDGETS = {
-    "tinytorch": 6_165,
+    "tinytorch": 6_210,
     "tinytorch/nn": 5_600,
     "tinytorch/optim": 1_830,
     "tinytorch/training": 850,

@@ -13,7 +13,7 @@ belongs to the thread or coroutine that opened it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from tinytorch import backends
 from tinytorch.dtypes import (
     Array,
     DType,
-    TensorMeta,
     int64,
     is_narrower,
     meta_of_array,
@@ -29,16 +28,21 @@ from tinytorch.dtypes import (
 )
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.history import Record, write_clock
-from tinytorch.op import ALL, NONE, Op, Params, Plan
+from tinytorch.op import Op, Operand, Params, Plan
 from tinytorch.ops import cast
-from tinytorch.state import STATE, State, StateContext, grad_mode
+from tinytorch.state import STATE, State, StateContext, grad_mode, is_grad_enabled
+from tinytorch.tensor_class import (
+    SCALAR_TYPES as SCALAR_TYPES,
+    Input as Input,
+    is_tensor as is_tensor,
+    set_tensor_class as set_tensor_class,
+    wrap as wrap,
+)
+from tinytorch.unrolled import unrolled
 
 if TYPE_CHECKING:
     from tinytorch.random import Generator
     from tinytorch.tensor import Tensor
-
-Input = Any  # a Tensor or a Python scalar
-SCALAR_TYPES = frozenset((float, int, bool))
 
 
 class Mode:
@@ -117,32 +121,8 @@ class Mode:
 
 # -- apply -----------------------------------------------------------------------------------------
 
-_tensor_class: type[Tensor]
-_new: Any = object.__new__
 
-
-def set_tensor_class(cls: type[Tensor]) -> None:
-    """Tell `apply` what to wrap results in. `tensor.py` calls it once."""
-    global _tensor_class
-    _tensor_class = cls
-
-
-def is_tensor(value: Any) -> TypeGuard[Tensor]:
-    """Whether it is a Tensor; for modules below `tensor.py`, which cannot import it."""
-    return isinstance(value, _tensor_class)
-
-
-def wrap(data: Any, meta: TensorMeta) -> Tensor:
-    """A Tensor without history around `data`, which is not copied or checked against `meta`."""
-    out = _tensor_class.__new__(_tensor_class)
-    out._data = data
-    out.meta = meta
-    out._requires_grad = False
-    out.grad = None
-    out.history = None
-    return out
-
-
+@unrolled  # what runs means the same and takes half of the time; see there
 def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     """Run an op: tensors (and Python scalars) by position, everything else by keyword.
 
@@ -155,111 +135,77 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     >>> apply(ops.sum, tensor([[1, 2], [3, 4]]), dims=(0,), keepdim=False)
     tensor([4, 6])
     """
-    # The hot path of eager mode, unrolled for up to three inputs: every op pays for every line.
+    inputs = tuple([_as_input(op, value) for value in inputs])
+    plan = op.plan(tuple(map(_operand, inputs)), params)
+    if plan.casts is not None:
+        return apply(op, *map(_cast, inputs, plan.casts), **params)
+    recording = is_grad_enabled() and any(map(_requires_grad, inputs))
+    if op.decomposition is not None and _decomposes(plan, recording):
+        return op.decomposition(*inputs, **params)  # type: ignore[no-any-return]
+    result = wrap(_execute(op, inputs, params, plan), plan.meta)
+    if recording and plan.differentiable:
+        result.history = _record(op, inputs, params, plan, result)
+        result._requires_grad = True
+    return result
+
+
+def _as_input(op: Op, value: Any) -> Input:
+    """NumPy's arrays and numbers are taken like tensors and numbers; nothing else is."""
+    if type(value) in SCALAR_TYPES or is_tensor(value):
+        return value
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return wrap(value, meta_of_array(value))
+    raise TypeError(
+        f"{op.name} takes tensors, NumPy arrays and numbers, not {type(value).__name__}"
+    )
+
+
+def _operand(x: Input) -> Operand:
+    return type(x) if type(x) in SCALAR_TYPES else x.meta
+
+
+def _requires_grad(x: Input) -> bool:
+    return type(x) not in SCALAR_TYPES and x._requires_grad
+
+
+def _cast(x: Input, dtype: DType | None) -> Input:
+    return x if dtype is None else apply(cast, x, dtype=dtype)
+
+
+def _decomposes(plan: Plan, recording: bool) -> bool:
+    """Whether a fused op runs in parts.
+
+    It does where it must be differentiated but has no gradient of its own; otherwise where the mode
+    wants that, or the backend has no kernel for it.
+    """
     state = STATE.get()
-    count = len(inputs)
-    try:
-        if count == 2:
-            a, b = inputs
-            if type(b) in SCALAR_TYPES:
-                metas: Any = (a.meta, type(b))
-                data: Any = (a._data, b)
-                needs_grad = a._requires_grad
-            elif type(a) in SCALAR_TYPES:
-                metas = (type(a), b.meta)
-                data = (a, b._data)
-                needs_grad = b._requires_grad
-            else:
-                metas = (a.meta, b.meta)
-                data = (a._data, b._data)
-                needs_grad = a._requires_grad or b._requires_grad
-        elif count == 1:
-            (a,) = inputs
-            metas = (a.meta,)
-            data = (a._data,)
-            needs_grad = a._requires_grad
-        elif count == 3 and SCALAR_TYPES.isdisjoint(map(type, inputs)):
-            a, b, c = inputs
-            metas = (a.meta, b.meta, c.meta)
-            data = (a._data, b._data, c._data)
-            needs_grad = a._requires_grad or b._requires_grad or c._requires_grad
-        else:
-            tensors = [t for t in inputs if type(t) not in SCALAR_TYPES]
-            metas = tuple([type(t) if type(t) in SCALAR_TYPES else t.meta for t in inputs])
-            data = [t if type(t) in SCALAR_TYPES else t._data for t in inputs]
-            needs_grad = any([t._requires_grad for t in tensors])
-    except AttributeError:
-        return apply(op, *_as_inputs(op, inputs), **params)
-
-    key = (metas, *params.items()) if params else metas
-    try:
-        plan = op.plans[key]
-    except KeyError:
-        plan = op.plan(key, metas, params)
-    if not plan.direct:
-        if plan.casts is not None:
-            return apply(op, *_cast(inputs, plan.casts), **params)
-        assert op.decomposition is not None
-        if _decomposes(plan, state, needs_grad):
-            return op.decomposition(*inputs, **params)  # type: ignore[no-any-return]
-
-    meta = plan.meta
-    if state.mode is None:
-        backend = state.backend or backends.current or backends.default()
-        try:
-            kernel = backend.kernels[plan]
-        except KeyError:
-            kernel = backend.add_kernel(plan)
-        result = kernel(*data, **params) if params else kernel(*data)
-    else:
-        result = _run_mode(state, op, inputs, params, plan)
-
-    out = _new(_tensor_class)
-    out._data = result
-    out.meta = meta
-    out.grad = None
-    if not needs_grad or not state.grad or not plan.differentiable:
-        out._requires_grad = False
-        out.history = None
-        return out  # type: ignore[no-any-return]
-    out._requires_grad = True
-    out.history = record = _new(Record)
-    record.op = op
-    record.params = params
-    record.metas = metas
-    record.meta = meta
-    if count == 2 and plan.only_tensors:
-        record.edges = (
-            a.history or (a if a._requires_grad else None),
-            b.history or (b if b._requires_grad else None),
-        )
-    elif count == 1:
-        record.edges = (a.history or a,)
-    elif count == 3 and plan.only_tensors:
-        record.edges = (
-            a.history or (a if a._requires_grad else None),
-            b.history or (b if b._requires_grad else None),
-            c.history or (c if c._requires_grad else None),
-        )
-    else:
-        record.edges = tuple([_edge(t) for t in inputs])
-    if plan.saves is ALL:
-        record.inputs = inputs
-    elif plan.saves is NONE:
-        record.inputs = ()
-    else:
-        record.inputs = tuple([t if i in op.saved_inputs else None for i, t in enumerate(inputs)])
-    record.output = result if op.saves_output else None
-    record.clock = write_clock.now
-    record.hooks = None
-    return out  # type: ignore[no-any-return]
+    if recording and plan.op.vjps is None:
+        return True
+    if state.mode is not None and state.mode.decompose is not None:
+        return state.mode.decompose
+    backend = state.backend or backends.default()
+    return plan not in backend.kernels and not backend.has_kernel(plan.op)
 
 
-def _edge(t: Input) -> Any:
-    """What a record keeps of an input to find the way back; see `Record.edges`."""
-    if type(t) in SCALAR_TYPES:
-        return None
-    return t.history or (t if t._requires_grad else None)
+def _record(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan, out: Tensor) -> Record:
+    """What `out` remembers of where it came from: what the gradient of `op` reads, and no more."""
+    saved = op.saved_inputs
+    return Record(
+        op=op,
+        params=params,
+        edges=tuple([x.history or x if _requires_grad(x) else None for x in inputs]),
+        inputs=tuple([x if i in saved else None for i, x in enumerate(inputs)]) if saved else (),
+        metas=plan.operands,
+        meta=plan.meta,
+        output=out._data if op.saves_output else None,
+    )
+
+
+# -- writing in place ------------------------------------------------------------------------------
 
 
 def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
@@ -371,14 +317,14 @@ def unaliased(tensor: Tensor) -> Tensor:
 
 
 def _execute(op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
+    """The data of an op's result: from the innermost mode or, with none, from the backend."""
     state = STATE.get()
-    return (_run_kernel if state.mode is None else _run_mode)(state, op, inputs, params, plan)
-
-
-def _run_mode(state: State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
-    assert state.mode is not None
-    with _Outside(state):
-        return state.mode.run(op, inputs, params, plan)
+    if state.mode is not None:
+        with _Outside(state):
+            return state.mode.run(op, inputs, params, plan)
+    backend = state.backend or backends.default()
+    kernel = backend.kernels.get(plan) or backend.add_kernel(plan)
+    return kernel(*[x if type(x) in SCALAR_TYPES else x._data for x in inputs], **params)
 
 
 class _Outside(StateContext):
@@ -388,54 +334,3 @@ class _Outside(StateContext):
         below = state.below
         assert below is not None
         self.state = State(below.mode, below.below, state.backend, state.grad, state.phase)
-
-
-def _run_kernel(
-    state: State, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan
-) -> Array:
-    backend = state.backend or backends.default()
-    kernel = backend.kernels.get(plan) or backend.add_kernel(plan)
-    return kernel(*[t if type(t) in SCALAR_TYPES else t._data for t in inputs], **params)  # type: ignore[no-any-return]
-
-
-def _decomposes(plan: Plan, state: State, needs_grad: bool) -> bool:
-    """Whether a fused op runs in parts.
-
-    It does where it must be differentiated but has no gradient of its own; otherwise where the mode
-    wants that, or the backend has no kernel for it.
-    """
-    if needs_grad and plan.op.vjps is None and state.grad:
-        return True
-    if state.mode is not None and state.mode.decompose is not None:
-        return state.mode.decompose
-    backend = state.backend or backends.current or backends.default()
-    return plan not in backend.kernels and not backend.has_kernel(plan.op)
-
-
-def _as_inputs(op: Op, values: tuple[Any, ...]) -> list[Input]:
-    inputs = [_as_input(op, value) for value in values]
-    if all(type(x) in SCALAR_TYPES for x in inputs):
-        raise op.no_tensor()
-    return inputs
-
-
-def _as_input(op: Op, value: Any) -> Input:
-    """NumPy's arrays and numbers are taken like tensors and numbers; nothing else is."""
-    if isinstance(value, _tensor_class):  # a subclass too, such as nn.Parameter
-        return value
-    if isinstance(value, (bool, int, float)):
-        return value if type(value) in SCALAR_TYPES else float(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return wrap(value, meta_of_array(value))
-    raise TypeError(
-        f"{op.name} takes tensors, NumPy arrays and numbers, not {type(value).__name__}"
-    )
-
-
-def _cast(inputs: tuple[Input, ...], casts: tuple[DType | None, ...]) -> list[Input]:
-    return [
-        t if dtype is None else apply(cast, t, dtype=dtype)
-        for t, dtype in zip(inputs, casts, strict=True)
-    ]

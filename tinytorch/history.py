@@ -25,6 +25,7 @@ class Record:
         inputs: for each input the tensor or scalar if the gradient reads its value, else None. The
             whole is None after `backward` has freed it.
         metas: for each input its `TensorMeta`, or the scalar's type.
+        meta: that of the result.
         output: the result's array, if the gradient reads it.
         clock: the write clock when the op ran; in-place writes after it are found by `last_write`.
         hooks: functions to call with the gradient.
@@ -32,15 +33,25 @@ class Record:
 
     __slots__ = ("clock", "edges", "hooks", "inputs", "meta", "metas", "op", "output", "params")
 
-    op: Op
-    params: Params
-    edges: tuple[Any, ...]
-    inputs: tuple[Any, ...] | None
-    metas: tuple[Any, ...]
-    meta: TensorMeta
-    output: Any
-    clock: int
-    hooks: list[Any] | None
+    def __init__(
+        self,
+        op: Op,
+        params: Params,
+        edges: tuple[Any, ...],
+        inputs: tuple[Any, ...],
+        metas: tuple[Any, ...],
+        meta: TensorMeta,
+        output: Any = None,
+    ) -> None:
+        self.op = op
+        self.params = params
+        self.edges = edges
+        self.inputs: tuple[Any, ...] | None = inputs
+        self.metas = metas
+        self.meta = meta
+        self.output = output
+        self.clock = write_clock.now
+        self.hooks: list[Any] | None = None
 
 
 class WriteClock:

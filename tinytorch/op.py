@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from tinytorch.dtypes import DType, Shape, TensorMeta, tensor_meta
@@ -24,7 +24,6 @@ class Plan:
     Attributes:
         meta: shape and dtype of the result.
         casts: for each input the dtype it must be cast to first; None if all are right already.
-        direct: nothing to cast and nothing to decompose: a kernel can run at once.
         differentiable: the op has a gradient, and its result is floating-point.
         op, operands, params: what the plan is for; an operand is a meta or a scalar's type.
     """
@@ -32,7 +31,6 @@ class Plan:
     __slots__ = (
         "casts",
         "differentiable",
-        "direct",
         "meta",
         "only_tensors",
         "op",
@@ -44,7 +42,7 @@ class Plan:
     def __init__(
         self,
         op: Op,
-        operands: Sequence[Operand],
+        operands: tuple[Operand, ...],
         params: Params,
         meta: TensorMeta,
         casts: tuple[DType | None, ...] | None,
@@ -54,7 +52,6 @@ class Plan:
         self.params = params
         self.meta = meta
         self.casts = casts
-        self.direct = casts is None and op.decomposition is None
         self.differentiable = op.vjps is not None and meta.dtype.is_floating_point
         self.only_tensors = all(isinstance(o, TensorMeta) for o in operands)
         saved = len(op.saved_inputs)
@@ -140,17 +137,27 @@ class Op:
     def __reduce__(self) -> tuple[Any, ...]:
         return (find_op, (self.name,))
 
-    def plan(self, key: Hashable, operands: Sequence[Operand], params: Params) -> Plan:
-        """Check shapes and dtypes by the op's rules, and remember the answer under `key`.
+    def plan(self, operands: Iterable[Operand], params: Params) -> Plan:
+        """What the op does with such operands: worked out by its rules once, then remembered.
 
         Raises:
             ShapeError, DTypeError: the operands do not fit; the message says how.
         """
+        operands = tuple(operands)
+        key = (operands, *params.items()) if params else operands
+        plan = self.plans.get(key)
+        if plan is None:
+            if len(self.plans) >= PLANS_PER_OP:
+                self.plans.clear()
+            plan = self.plans[key] = self._new_plan(operands, params)
+        return plan
+
+    def _new_plan(self, operands: tuple[Operand, ...], params: Params) -> Plan:
         least = len(self.inputs) - self.optional
         if self.inputs != ("*",) and not least <= len(operands) <= len(self.inputs):
             raise TypeError(f"{self.name} takes {least} inputs, not {len(operands)}")
         if operands and all(isinstance(o, type) for o in operands):
-            raise self.no_tensor()
+            raise TypeError(f"{self.name} needs at least one tensor, not only Python numbers")
         wanted, dtype = self._dtype_rule(self.name, list(operands), params)
         shapes = [() if isinstance(o, type) else o.shape for o in operands]
         shape = self._shape_rule(self.name, shapes, params)
@@ -159,15 +166,7 @@ class Op:
             for have, want in zip(operands, wanted, strict=True)
         )
         meta = tensor_meta(shape, dtype)
-        plan = Plan(self, operands, params, meta, casts if any(casts) else None)
-        if len(self.plans) >= PLANS_PER_OP:
-            self.plans.clear()
-        self.plans[key] = plan
-        return plan
-
-    def no_tensor(self) -> TypeError:
-        """The error for a call with Python numbers only: they do not say the dtype."""
-        return TypeError(f"{self.name} needs at least one tensor, not only Python numbers")
+        return Plan(self, operands, params, meta, casts if any(casts) else None)
 
     def flops(self, shapes: list[Shape], out: Shape, params: Params) -> int:
         """Floating-point operations for inputs of `shapes`; a multiply-add counts as two."""

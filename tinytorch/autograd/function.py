@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tinytorch.absent import names_of
 from tinytorch.dispatch import is_tensor, wrap
 from tinytorch.errors import AutogradError, ShapeError
-from tinytorch.history import Record, write_clock
+from tinytorch.history import Record
 from tinytorch.op import Op
 from tinytorch.state import grad_mode, is_grad_enabled
 
@@ -85,20 +85,17 @@ class Function:
 
 
 def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], out: Tensor) -> Record:
-    record = Record.__new__(Record)
-    record.op = _op_of(cls, len(args))
-    record.params = {"ctx": ctx}
-    record.edges = tuple(
-        (a.history or a) if needed else None
-        for a, needed in zip(args, ctx.needs_input_grad, strict=True)
+    return Record(
+        op=_op_of(cls, len(args)),
+        params={"ctx": ctx},
+        edges=tuple(
+            (a.history or a) if needed else None
+            for a, needed in zip(args, ctx.needs_input_grad, strict=True)
+        ),
+        inputs=ctx.saved_tensors,
+        metas=tuple(getattr(a, "meta", None) for a in args),
+        meta=out.meta,
     )
-    record.inputs = ctx.saved_tensors
-    record.metas = tuple(getattr(a, "meta", None) for a in args)
-    record.meta = out.meta
-    record.output = None
-    record.clock = write_clock.now
-    record.hooks = None
-    return record
 
 
 def _op_of(cls: type[Function], arguments: int) -> Op:

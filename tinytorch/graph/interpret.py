@@ -138,7 +138,7 @@ class ShapeProp(Interpreter):
 
     def call_function(self, target: Op, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         operands = [a if isinstance(a, TensorMeta) else type(a) for a in args]
-        return target.plan((tuple(operands), *kwargs.items()), operands, kwargs).meta
+        return target.plan(operands, kwargs).meta
 
 
 @dataclass(slots=True)

@@ -104,7 +104,7 @@ def result_meta(node: Node) -> TensorMeta | None:
         operands.append(operand)
     if not isinstance(node.target, Op):
         return None
-    return node.target.plan((tuple(operands), *node.kwargs.items()), operands, node.kwargs).meta
+    return node.target.plan(operands, node.kwargs).meta
 
 
 def _check_meta(node: Node) -> None:

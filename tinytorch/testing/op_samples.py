@@ -54,7 +54,7 @@ def admitted_dtypes(name: str) -> list[str]:
         sample = draw_sample(name, Random(0), "finite", dtype)
         operands = [t.meta if isinstance(t, Tensor) else type(t) for t in sample.tensors()]
         try:
-            OPS[name].plan(("admitted", dtype), operands, sample.params)
+            OPS[name].plan(operands, sample.params)
         except DTypeError:
             continue
         found.append(dtype)

@@ -25,7 +25,7 @@ from tinytorch.graph.memory import memory_roots
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.semantics import TINYTORCH
 from tinytorch.graph.trace import trace
-from tinytorch.op import Op, Operand, Plan
+from tinytorch.op import Op, Plan
 
 INHERITED = ("phase", "stack_trace")
 
@@ -54,12 +54,8 @@ def plan_of(node: Node) -> Plan:
     """
     if not isinstance(node.target, Op):
         raise GraphError(f"`{node.format_node()}` calls {node.target!r}, which is no op")
-    operands: list[Operand] = [
-        a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args
-    ]
-    metas, kwargs = tuple(operands), node.kwargs
-    key = (metas, *kwargs.items()) if kwargs else metas
-    return node.target.plans.get(key) or node.target.plan(key, operands, kwargs)
+    operands = [a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args]
+    return node.target.plan(operands, node.kwargs)
 
 
 def lower(graph: Graph, ends: Ends, keeps: Callable[[Node], bool]) -> Graph:
