@@ -24,7 +24,7 @@ LAYERS = [
     ["autograd"],
     ["tensor", "values", "func", "formatting", "creation"],
     ["nn", "optim", "data", "bench", "testing", "serialization", "distributions"],
-    ["training"],
+    ["training", "text"],
     ["graph"],
     ["onnx", "fx"],
     ["compat"],
@@ -44,6 +44,7 @@ BUDGETS = {
     "tinytorch/training": 850,
     "tinytorch/serialization": 400,
     "tinytorch/distributions": 525,
+    "tinytorch/text": 640,
     "tinytorch/data": 980,
     "tinytorch/bench": 630,
     "tinytorch/compat": 1_440,
@@ -179,6 +180,7 @@ OPTIMIZED = PACKAGE / "backends" / "optimized"
 COMPILER = PACKAGE / "graph" / "compiler"
 MAPS = [
     PACKAGE / "jit",
+    PACKAGE / "text",
     OPTIMIZED,
     *(f for f in sorted(OPTIMIZED.iterdir()) if (f / "__init__.py").exists()),
     COMPILER,

@@ -7,7 +7,7 @@
     y.backward()
 
 Subpackages load on first use: `tinytorch.nn`, `tinytorch.optim`, `tinytorch.data`,
-`tinytorch.training`, `tinytorch.bench`.
+`tinytorch.text`, `tinytorch.training`, `tinytorch.bench`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ __version__ = "0.1.0"
 _absent.install_hooks()
 
 _LAZY_MODULES = (
-    *("bench", "data", "distributions", "graph", "nn", "optim", "serialization", "training"),
+    *("bench", "data", "distributions", "graph", "nn", "optim", "serialization", "text"),
+    "training",
 )
 _LAZY_NAMES = {
     "benchmark": "tinytorch.bench",
