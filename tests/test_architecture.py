@@ -46,7 +46,7 @@ BUDGETS = {
     "tinytorch/distributions": 525,
     "tinytorch/text": 640,
     "tinytorch/data": 980,
-    "tinytorch/bench": 630,
+    "tinytorch/bench": 760,
     "tinytorch/compat": 1_440,
     "tinytorch/testing": 700,
     "tinytorch/jit": 1_300,

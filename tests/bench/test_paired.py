@@ -6,7 +6,13 @@ import statistics
 
 import pytest
 
-from tinytorch.bench import bootstrap_interval, geometric_mean, paired_ratios
+from tinytorch.bench import (
+    bootstrap_interval,
+    false_alarms,
+    geometric_mean,
+    paired_ratios,
+    pairs_needed,
+)
 from tinytorch.bench.paired import student_quantile
 
 
@@ -27,16 +33,33 @@ def test_ratios_of_pairs():
         bootstrap_interval([1.0])
 
 
-def test_the_interval_holds_the_truth_as_often_as_it_says():
-    """Six launches of equal code, 400 times: 1.0 is in the interval in 95 % of them, or nearly."""
+@pytest.mark.parametrize("count", [6, 20])
+def test_the_interval_holds_the_truth_as_often_as_it_says(count: int):
+    """Launches of equal code, 200 times: 1.0 is in the interval in 95 % of them, or nearly."""
     draw = random.Random(7)
-    held = 0
-    for seed in range(400):
-        scores = [math.exp(draw.gauss(0, 0.01)) for _ in range(6)]
-        low, high = bootstrap_interval(scores, resamples=1000, seed=seed)
-        assert low <= statistics.median(scores) <= high
-        held += low <= 1.0 <= high
-    assert held >= 0.93 * 400
+    trials = [[math.exp(draw.gauss(0, 0.01)) for _ in range(count)] for _ in range(200)]
+    assert false_alarms(trials, resamples=200) <= 0.07
+    faster = [[1.05 * each for each in trial] for trial in trials]
+    assert false_alarms(faster, resamples=200) > 0.99, "five sigma are seen"
+
+
+def test_false_alarms_are_counted():
+    assert false_alarms([[1.0, 1.0], [1.1, 1.1], [0.9, 0.9], [0.9, 1.1]]) == 0.5
+    with pytest.raises(ValueError, match="a trial at least"):
+        false_alarms([])
+
+
+def test_as_many_pairs_as_are_needed():
+    draw = random.Random(2)
+    pilot = [draw.gauss(1.3, 0.05) for _ in range(40)]
+    needed = pairs_needed(pilot, 0.01)
+    assert needed == pytest.approx(4 * pairs_needed(pilot, 0.02), abs=4)
+    assert pairs_needed(pilot, 10.0) == 2
+    more = [draw.gauss(1.3, 0.05) for _ in range(needed)]
+    low, high = bootstrap_interval(more)
+    assert (high - low) / 2 / statistics.median(more) == pytest.approx(0.01, rel=0.4)
+    with pytest.raises(ValueError, match="not 0"):
+        pairs_needed(pilot, 0)
 
 
 def test_an_interval_repeats_itself_and_narrows_with_more_values():

@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from typing import Any
 
 RESAMPLES = 4000
 STEPS = 2000  # of Simpson's rule
@@ -77,11 +78,67 @@ def bootstrap_interval(
         raise ValueError(f"an interval needs two values or more, not {n}")
     draw = random.Random(seed)
     found = sorted(statistic(draw.choices(values, k=n)) for _ in range(resamples))
-    outside = statistics.NormalDist().cdf(
-        -math.sqrt(n / (n - 1)) * student_quantile((1 + confidence) / 2, n - 1)
-    )
-    first = min(math.floor(outside * resamples), (resamples - 1) // 2)
+    first = min(math.floor(_share_outside(n, confidence) * resamples), (resamples - 1) // 2)
     return found[first], found[resamples - 1 - first]
+
+
+def pairs_needed(ratios: Sequence[float], precision: float, **options: Any) -> int:
+    """How many pairs until the interval reaches no further than `precision` from the median.
+
+    The interval of the ratios measured so far reaches h from their median, where h is half of its
+    width, relative to the median. The width falls with the square root of the number of pairs n, so
+    n (h / precision)^2 are needed, rounded up, and two at least.
+
+    >>> pairs_needed([0.75, 1.0, 1.25] * 4, 0.25), pairs_needed([0.75, 1.0, 1.25] * 4, 0.125)
+    (12, 48)
+
+    Args:
+        ratios: of a few pairs, to begin with.
+        precision: relative; 0.03 for 3 %.
+        options: those of `bootstrap_interval`.
+
+    Raises:
+        ValueError: the precision is not positive, or there are fewer than two ratios.
+
+    Source: R. Jain, "The Art of Computer Systems Performance Analysis", 1991, section 13.9.
+    """
+    if precision <= 0:
+        raise ValueError(f"the precision must be positive, not {precision}")
+    low, high = bootstrap_interval(ratios, **options)
+    reach = (high - low) / 2 / statistics.median(ratios)
+    return max(2, math.ceil(len(ratios) * (reach / precision) ** 2))
+
+
+def false_alarms(trials: Iterable[Sequence[float]], **options: Any) -> float:
+    """The share of A/A trials that see a difference: 1 is outside of their interval.
+
+    In an A/A trial both sides are the same code, so every difference is luck. At a confidence of
+    95 % about one trial in twenty may claim one; a method that claims more is not to be believed
+    when it compares A with B.
+
+    >>> false_alarms([[0.99, 1.01, 1.0], [1.2, 1.2, 1.2]])
+    0.5
+
+    Args:
+        trials: for each the values (ratios, or scores of launches) of which the interval is taken.
+        options: those of `bootstrap_interval`.
+
+    Raises:
+        ValueError: there are no trials, or one has fewer than two values.
+
+    Source: R. Kohavi, R. Longbotham, D. Sommerfield, R. Henne, "Controlled experiments on the web:
+    survey and practical guide", Data Mining and Knowledge Discovery 18, 2009 (the A/A test).
+    """
+    intervals = [bootstrap_interval(values, **options) for values in trials]
+    if not intervals:
+        raise ValueError("a rate of false alarms needs a trial at least")
+    return sum(not low <= 1.0 <= high for low, high in intervals) / len(intervals)
+
+
+def _share_outside(n: int, confidence: float) -> float:
+    """How much of n values' bootstrap distribution to leave out at each end."""
+    t = student_quantile((1 + confidence) / 2, n - 1)
+    return statistics.NormalDist().cdf(-math.sqrt(n / (n - 1)) * t)
 
 
 @cache

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tito.compete.check import difference
+from tinytorch.bench.accuracy import difference
 from tito.compete.event import Array, Event, Problem
 from tito.compete.process import Contestant, Failure, Worker
 

@@ -10,7 +10,6 @@ import numpy as np
 from tinytorch.backends import find_backend
 from tito.compete.event import Array, Problem
 
-EPS = float(np.finfo(np.float32).eps)
 METHODS = {"output": "conv2d", "input": "conv2d_input", "weight": "conv2d_weight"}
 
 
@@ -99,8 +98,10 @@ def call(entry: Any, inputs: Sequence[Array], parameters: dict[str, Any]) -> lis
 
 def reference(inputs: Sequence[Array], parameters: dict[str, Any]) -> list[tuple[Array, Array]]:
     """In float64 by the NumPy backend, and the bound for sums of so many terms."""
+    from tinytorch.bench.accuracy import rounding_bound  # only the parent needs it
+
     backend = find_backend("numpy")
     exact = [x.astype(np.float64) for x in inputs]
     (found,) = call(backend, exact, parameters)
     (absolute,) = call(backend, [np.abs(x) for x in exact], parameters)
-    return [(found, 2 * np.sqrt(parameters["terms"]) * EPS * absolute)]
+    return [(found, rounding_bound(parameters["terms"], absolute))]
