@@ -28,7 +28,6 @@ import torch.utils.checkpoint
 from tinytorch.bench import format_bytes, format_seconds, format_table
 from tinytorch.fx.recompute.checkpointing import CLEANING, ORDERING
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
-from tinytorch.fx.profile.liveness import storages
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.models import LoadedModel, load_model
 from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy
@@ -80,7 +79,8 @@ def ordered(joint: JointGraph) -> JointGraph:
 
 
 def problem_of(joint: JointGraph) -> Problem:
-    return Problem(joint.module.graph, storages(joint.module), TorchSemantics())
+    graph, semantics = joint.module.graph, TorchSemantics()
+    return Problem(graph, semantics.storages(graph), semantics)
 
 
 def copy_of(joint: JointGraph) -> JointGraph:

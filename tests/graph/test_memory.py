@@ -21,6 +21,7 @@ from tinytorch.graph.memory import (
 )
 from tinytorch.graph.passes import Recompute
 from tinytorch.graph.recompute import choose_exact, choose_greedy, rewrite
+from tinytorch.graph.semantics import TINYTORCH, Semantics
 from tinytorch.graph.text import parse_graph
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
@@ -51,7 +52,8 @@ def deep_step(blocks: int, width: int = 64) -> TracedFunction:
 
 
 def test_lifetimes_follow_views():
-    found = {t.node.name: t for t in lifetimes(parse_graph(CHAIN))}
+    graph = parse_graph(CHAIN)
+    found = {t.node.name: t for t in lifetimes(graph, TINYTORCH.storages(graph)).values()}
     assert set(found) == {"a", "b", "c", "d"}
     assert (found["a"].first, found["a"].last) == (1, 2)
     assert (found["b"].first, found["b"].last) == (2, 5)  # through its view %v
@@ -81,24 +83,26 @@ def test_the_timeline_is_what_a_run_holds():
     assert measured == [predicted[p.node] for p in profiler.profiles]
 
 
-def check_plan(graph: Any, plan: BufferPlan) -> None:
+def check_plan(graph: Any, plan: BufferPlan, semantics: Semantics = TINYTORCH) -> None:
     """No two values overlap in time and place, but where one takes over from the other."""
-    values = [t for t in lifetimes(graph) if t.node in plan.offsets]
-    for i, a in enumerate(values):
-        assert plan.offsets[a.node] + a.nbytes <= plan.size
-        for b in values[i + 1 :]:
+    found = lifetimes(graph, semantics.storages(graph))
+    values = [(s, t) for s, t in found.items() if s in plan.offsets]
+    for i, (s, a) in enumerate(values):
+        start, end = plan.offsets[s], plan.offsets[s] + a.nbytes
+        assert end <= plan.size
+        for r, b in values[i + 1 :]:
             in_time = a.first <= b.last and b.first <= a.last
-            start, end = plan.offsets[a.node], plan.offsets[a.node] + a.nbytes
-            in_place = start < plan.offsets[b.node] + b.nbytes and plan.offsets[b.node] < end
+            in_place = start < plan.offsets[r] + b.nbytes and plan.offsets[r] < end
             if in_time and in_place and a.nbytes and b.nbytes:
-                assert plan.in_place.get(b.node) is a.node and a.last == b.first
+                assert plan.in_place.get(r) == s and a.last == b.first
 
 
 def test_plan():
     graph = parse_graph(CHAIN)
     plan = plan_buffers(graph)
     check_plan(graph, plan)
-    assert {n.name: old.name for n, old in plan.in_place.items()} == {"b": "a"}
+    names = [n.name for n in TINYTORCH.storages(graph).makers]
+    assert {names[new]: names[old] for new, old in plan.in_place.items()} == {"b": "a"}
     assert plan.size == 1024 + 64 and plan.unplanned == 2 * 1024 + 64
 
 
@@ -124,7 +128,8 @@ def test_not_everything_can_be_written_in_place(line: str):
         return (%end,)
     """)
     graph.lint()
-    assert "b" not in {node.name for node in plan_buffers(graph).in_place}
+    makers = TINYTORCH.storages(graph).makers
+    assert "b" not in {makers[s].name for s in plan_buffers(graph).in_place}
 
 
 @settings(max_examples=30)

@@ -1,12 +1,16 @@
 """Memory of a graph: what is alive when, the peak and its witness, and a plan of buffers.
 
-Nothing is run. A node's value lives from the node to its last use; a view lives in the memory of
-what it views. Inputs and constants are not counted: they are there before. Results live to the end.
+Nothing is run. A storage lives from the node that makes it to the last use of a value in it, views
+included. Inputs and constants are not counted: they are there before. Results live to the end.
+The graph may be one of ours or of torch.fx: `Semantics.storages` knows which memory its values are
+in. Run node by node, with each value freed after its last use, a graph takes just what is said
+here. Not seen: what a kernel allocates and frees inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+import itertools
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,50 +18,41 @@ from typing import Any
 from tinytorch.bench.units import format_bytes
 from tinytorch.errors import missing_extra
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, AnyNode, Semantics
+from tinytorch.graph.storages import Storages
 
 ALIGNMENT = 64  # bytes: a cache line, and a vector register of AVX-512
 
 
 @dataclass
 class Lifetime:
-    """The memory of one value and its views.
+    """From where to where a storage is alive.
 
     Attributes:
-        node: that makes the value.
+        node: that makes it.
         nbytes: its size.
         first, last: positions in the graph between which it is needed, both included.
-        is_result: it is, or is viewed by, a result of the graph.
+        is_result: a result of the graph is in it.
     """
 
     node: AnyNode
     nbytes: int
     first: int
     last: int
-    is_result: bool
+    is_result: bool = False
 
 
-def memory_roots(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> dict[AnyNode, AnyNode]:
-    """For each node the one whose memory its value is in: itself, unless it is a view."""
-    roots: dict[AnyNode, AnyNode] = {}
-    for node in graph.nodes:
-        viewed = semantics.aliases(node)
-        roots[node] = roots[viewed[0]] if viewed else node
-    return roots
-
-
-def lifetimes(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> list[Lifetime]:
-    """The lifetimes of all values that the graph makes, in its order."""
-    roots = memory_roots(graph, semantics)
-    found: dict[AnyNode, Lifetime] = {}
+def lifetimes(graph: AnyGraph, storages: Storages) -> dict[int, Lifetime]:
+    """The lifetimes of the storages that the graph makes, by number, in its order."""
+    alive: dict[int, Lifetime] = {}
     for rank, node in enumerate(graph.nodes):
-        if node.op == "call_function" and roots[node] is node:
-            found[node] = Lifetime(node, semantics.meta(node).nbytes, rank, rank, False)
-        for used in node.all_input_nodes:
-            lifetime = found.get(roots[used])
-            if lifetime is not None:
-                lifetime.last = rank
-                lifetime.is_result |= node.op == "output"
-    return list(found.values())
+        for s in storages.made(node):
+            if s not in storages.external:
+                alive[s] = Lifetime(node, storages.sizes[s], rank, rank)
+        for s in storages.read(node):
+            if s in alive:
+                alive[s].last = rank
+                alive[s].is_result |= node.op == "output"
+    return alive
 
 
 @dataclass
@@ -106,21 +101,29 @@ class Timeline:
 
 
 def timeline(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> Timeline:
-    """What is alive at each node of a graph."""
-    return accumulate(list(graph.nodes), lifetimes(graph, semantics))
+    """What is alive at each node of a graph, in bytes.
+
+    >>> from tinytorch.graph.text import parse_graph
+    >>> timeline(parse_graph('''
+    ...     %x : float32[100] = placeholder[x]
+    ...     %a : float32[100] = exp(%x)
+    ...     %b : float32[100] = neg(%a)
+    ...     %c : float32[] = sum(%b, dims=(0,), keepdim=False)
+    ...     return (%c,)
+    ... ''')).live
+    [0, 400, 800, 404, 4]
+    """
+    return accumulate(graph, lifetimes(graph, semantics.storages(graph)).values())
 
 
-def accumulate(nodes: list[AnyNode], values: list[Lifetime]) -> Timeline:
-    """The timeline of values with these lifetimes."""
+def accumulate(graph: AnyGraph, values: Iterable[Lifetime]) -> Timeline:
+    """The timeline of a graph of which these storages are counted."""
+    nodes, values = list(graph.nodes), list(values)
     change = [0] * (len(nodes) + 1)
     for t in values:
         change[t.first] += t.nbytes
         change[t.last + 1] -= t.nbytes
-    live, alive = [], 0
-    for delta in change[:-1]:
-        alive += delta
-        live.append(alive)
-    return Timeline(nodes, live, values)
+    return Timeline(nodes, list(itertools.accumulate(change[:-1])), values)
 
 
 # -- a plan of buffers -----------------------------------------------------------------------------
@@ -128,20 +131,20 @@ def accumulate(nodes: list[AnyNode], values: list[Lifetime]) -> Timeline:
 
 @dataclass
 class BufferPlan:
-    """Where each value lies in one piece of memory that is allocated once.
+    """Where each storage lies in one piece of memory that is allocated once.
 
     Results are not in the plan: they leave the graph and have memory of their own. (`plan_buffers`
     can be told otherwise.)
 
     Attributes:
-        offsets: for each node that makes a value its place, in bytes.
-        in_place: nodes that write over an input which dies there, with that input.
+        offsets: for each storage its place, in bytes.
+        in_place: storages that are written over one that dies there, with that one.
         size: bytes of the whole piece.
-        unplanned: bytes of all these values if each had memory of its own.
+        unplanned: bytes of all these storages if each had memory of its own.
     """
 
-    offsets: dict[AnyNode, int]
-    in_place: dict[AnyNode, AnyNode]
+    offsets: dict[int, int]
+    in_place: dict[int, int]
     size: int
     unplanned: int
 
@@ -149,7 +152,7 @@ class BufferPlan:
 def plan_buffers(
     graph: AnyGraph, semantics: Semantics = TINYTORCH, apart: Container[AnyNode] | None = None
 ) -> BufferPlan:
-    """Give values that are never alive together the same memory.
+    """Give storages that are never alive together the same memory.
 
     An elementwise node writes in place of an input of its own size that nothing needs any more.
     What is left is placed by size, the largest first, at the lowest offset where it meets nothing
@@ -161,70 +164,91 @@ def plan_buffers(
     Source: Y. Pisarchyk, J. Lee, "Efficient memory management for deep neural net inference", 2020,
     greedy by size for offset calculation.
     """
-    values = [
-        t for t in lifetimes(graph, semantics)
+    storages = semantics.storages(graph)
+    alive = {
+        s: t for s, t in lifetimes(graph, storages).items()
         if not (t.is_result if apart is None else t.node in apart)
-    ]  # fmt: skip
-    blocks, in_place = _merge_in_place(values, memory_roots(graph, semantics), semantics)
-    placed: list[tuple[int, int, list[Lifetime]]] = []  # offset, size, who lives there
-    for block in sorted(blocks, key=lambda b: -b[0].nbytes):
-        size = -(-block[0].nbytes // ALIGNMENT) * ALIGNMENT
-        first, last = block[0].first, block[-1].last
-        taken = sorted(
-            (offset, offset + n) for offset, n, others in placed
-            if others[0].first <= last and first <= others[-1].last
-        )  # fmt: skip
-        offset = 0
-        for start, end in taken:
-            if offset + size <= start:
-                break
-            offset = max(offset, end)
-        placed.append((offset, size, block))
+    }  # fmt: skip
+    found = {s: _overwritten(s, alive, storages, semantics) for s in alive}
+    in_place = {s: old for s, old in found.items() if old is not None}
+    blocks = _blocks(alive, in_place)
+    placed: list[_Block] = []
+    for block in sorted(blocks, key=lambda b: -alive[b.storages[0]].nbytes):
+        block.offset = _lowest_offset(block, placed)
+        placed.append(block)
     return BufferPlan(
-        offsets={t.node: offset for offset, _, block in placed for t in block},
+        offsets={s: block.offset for block in blocks for s in block.storages},
         in_place=in_place,
-        size=max((offset + size for offset, size, _ in placed), default=0),
-        unplanned=sum(t.nbytes for t in values),
+        size=max((block.offset + block.size for block in blocks), default=0),
+        unplanned=sum(t.nbytes for t in alive.values()),
     )
 
 
-def _merge_in_place(
-    values: list[Lifetime], roots: dict[AnyNode, AnyNode], semantics: Semantics
-) -> tuple[list[list[Lifetime]], dict[AnyNode, AnyNode]]:
-    """Values that take over each other's memory, in order; and who writes over whom."""
-    by_node = {t.node: t for t in values}
-    block_of: dict[AnyNode, list[Lifetime]] = {}
-    in_place: dict[AnyNode, AnyNode] = {}
-    for t in values:
-        old = _overwritable(t, by_node, roots, semantics)
-        if old is None:
-            block_of[t.node] = [t]
-            continue
-        block_of[t.node] = block_of[old]
-        block_of[old].append(t)
-        in_place[t.node] = old
-    unique = {id(block): block for block in block_of.values()}
-    return list(unique.values()), in_place
-
-
-def _overwritable(
-    t: Lifetime, by_node: dict[AnyNode, Lifetime], roots: dict[AnyNode, AnyNode], s: Semantics
-) -> AnyNode | None:
-    """The input whose memory an elementwise node can write its result into.
+def _overwritten(
+    storage: int, alive: dict[int, Lifetime], storages: Storages, semantics: Semantics
+) -> int | None:
+    """The storage of an input into which an elementwise node can write its result.
 
     It dies there, has as many elements of the same size, and is not read a second time through a
     view, in another order.
     """
-    if s.kind(t.node) != "elementwise":
+    t = alive[storage]
+    if semantics.kind(t.node) != "elementwise" or len(storages.held[t.node]) != 1:
         return None
     inputs = t.node.all_input_nodes
     for a in inputs:
-        old = by_node.get(a)
-        if old is None or old.last != t.first or sum(roots[i] is a for i in inputs) > 1:
-            continue
-        if (s.meta(a).shape, old.nbytes) == (s.meta(t.node).shape, t.nbytes):
-            return a
+        for old in storages.made(a):
+            once = sum(old in storages.held[i] for i in inputs) == 1
+            dies = old in alive and alive[old].last == t.first
+            same_size = storages.sizes[old] == t.nbytes
+            if once and dies and same_size and _shape(a, semantics) == _shape(t.node, semantics):
+                return old
     return None
+
+
+def _shape(node: AnyNode, semantics: Semantics) -> Any:
+    meta = semantics.meta(node)
+    return None if meta is None else meta.shape
+
+
+@dataclass
+class _Block:
+    """Storages that take over each other's memory, in order."""
+
+    storages: list[int]
+    size: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+def _blocks(alive: dict[int, Lifetime], in_place: dict[int, int]) -> list[_Block]:
+    block_of: dict[int, _Block] = {}
+    blocks = []
+    for s, t in alive.items():
+        if s in in_place:
+            block_of[s] = block_of[in_place[s]]
+            block_of[s].storages.append(s)
+            block_of[s].last = t.last
+        else:
+            size = -(-t.nbytes // ALIGNMENT) * ALIGNMENT
+            block_of[s] = _Block([s], size, t.first, t.last)
+            blocks.append(block_of[s])
+    return blocks
+
+
+def _lowest_offset(block: _Block, placed: list[_Block]) -> int:
+    """Where a block meets none of those placed that are alive at the same time."""
+    taken = sorted(
+        (b.offset, b.offset + b.size) for b in placed
+        if b.first <= block.last and block.first <= b.last
+    )  # fmt: skip
+    offset = 0
+    for start, end in taken:
+        if offset + block.size <= start:
+            break
+        offset = max(offset, end)
+    return offset
 
 
 # -- a picture -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinytorch.errors import missing_extra
-from tinytorch.graph.memory import lifetimes, memory_roots, timeline
+from tinytorch.graph.memory import lifetimes, timeline
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, AnyNode, Semantics
 
 FLOPS_PER_BYTE = 6.0  # what a core computes while memory brings a byte
@@ -48,8 +48,9 @@ class Recomputation:
     def __init__(self, graph: AnyGraph, semantics: Semantics = TINYTORCH) -> None:
         self.graph = graph
         self.semantics = semantics
-        self.roots = memory_roots(graph, semantics)
-        results = {t.node for t in lifetimes(graph, semantics) if t.is_result}
+        storages = semantics.storages(graph)
+        self.roots = storages.roots
+        results = {t.node for t in lifetimes(graph, storages).values() if t.is_result}
         backward = [n for n in graph.nodes if n.op == "call_function" and not is_forward(n)]
         read = dict.fromkeys(self.roots[a] for n in backward for a in n.all_input_nodes)
         self.sizes = {

@@ -23,12 +23,12 @@ from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.ir import Node, map_arg
 from tinytorch.graph.lint import result_meta
 from tinytorch.graph.pytree import tree_flatten
+from tinytorch.graph.storages import AnyNode as AnyNode, Storages
 from tinytorch.op import OPS, Op
 from tinytorch.state import grad_mode
 from tinytorch.tensor import Tensor
 
-AnyNode = Any  # a Node of tinytorch.graph or of torch.fx
-AnyGraph = Any
+AnyGraph = Any  # of tinytorch.graph or of torch.fx
 
 
 class Cost(NamedTuple):
@@ -125,6 +125,19 @@ class Semantics(ABC):
     @abstractmethod
     def sample(self, graph: AnyGraph, seed: int) -> list[Any]:
         """Values for the placeholders. Different seeds give different floats; positions stay."""
+
+    def storages(self, graph: AnyGraph) -> Storages:
+        """The memory that its values are in: by default that of the first input that they alias,
+        and of their own where there is none."""
+        found = Storages()
+        for node in graph.nodes:
+            if node.op == "output":
+                found.held[node] = ()
+            elif viewed := self.aliases(node):
+                found.held[node] = found.held[viewed[0]]
+            else:
+                found.held[node] = (found.add(node, self.meta(node).nbytes),)
+        return found
 
     def is_node(self, value: Any) -> bool:
         """It is a node, not a number or another argument."""

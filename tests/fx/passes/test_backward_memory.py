@@ -13,9 +13,9 @@ import tinytorch.fx
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.passes.backward_order import BackwardOrder
 from tinytorch.fx.passes.gradients_in_place import GradientsInPlace
-from tinytorch.fx.profile.liveness import timeline
 from tinytorch.fx.semantics.in_place import FUNCTIONAL
 from tinytorch.fx.semantics.semantics import TorchSemantics
+from tinytorch.graph.memory import timeline
 from tinytorch.graph.passes import PassManager
 
 aten = torch.ops.aten
@@ -56,7 +56,7 @@ def improved(graph: torch.fx.Graph, *names: str) -> torch.fx.Graph:
 
 
 def peak(graph: torch.fx.Graph) -> int:
-    return max(timeline(graph.owning_module).live)
+    return max(timeline(graph, SEMANTICS).live)
 
 
 def test_each_lowers_the_peak_and_keeps_every_bit() -> None:

@@ -17,7 +17,7 @@ from tinytorch.fx.passes.chunked_cross_entropy import (
     chunked_head,
     find_heads,
 )
-from tinytorch.fx.profile.liveness import timeline
+from tinytorch.graph.memory import timeline
 from tinytorch.graph.passes import PassManager, get_pass_by_name
 
 ROWS, WIDTH, VOCABULARY = 48, 8, 300
@@ -55,13 +55,13 @@ def compare(model: nn.Module, joint: JointGraph, batch: Any, rows: int, bound: f
     """The rewritten graph gives what it gave, and its peak is lower."""
     tangents = [torch.tensor(0.7) for slot in joint.inputs if slot.role == "tangent"]
     inputs = joint.flat_inputs(model, batch, tangents)
-    expected, peak = joint.module(*inputs), timeline(joint.module).peak
+    expected, peak = joint.module(*inputs), timeline(joint.module.graph, SEMANTICS).peak
     assert ChunkedCrossEntropy(SEMANTICS, rows).run(joint.module.graph)
     clean(joint.module)
     joint.module.graph.lint()
     for new, old in zip(joint.module(*inputs), expected, strict=True):
         torch.testing.assert_close(new, old, rtol=1e-5, atol=1e-7)
-    assert timeline(joint.module).peak < bound * peak
+    assert timeline(joint.module.graph, SEMANTICS).peak < bound * peak
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from torch._functorch import partitioners
 from tests.fx.small import SEMANTICS, ConvNet, joint_of, mlp, problem_of, squares
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.passes.checkpoint import Checkpoint
-from tinytorch.fx.profile.liveness import timeline
 from tinytorch.fx.recompute.checkpointing import CLEANING
 from tinytorch.fx.recompute.frontier import STRATEGIES, Frontier, find_frontier, recompute
 from tinytorch.fx.recompute.mincut import BUDGETS, min_cut_partition, min_cut_plans
@@ -20,6 +19,7 @@ from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
 from tinytorch.fx.recompute.segment_search import Search, cheapest, segment_plans
 from tinytorch.fx.recompute.segments import Segments
 from tinytorch.graph.ir import GraphError
+from tinytorch.graph.memory import timeline
 from tinytorch.graph.passes import PassManager, get_pass_by_name
 
 BATCH = (torch.randn((64, 32), generator=torch.Generator().manual_seed(0)),)
@@ -221,7 +221,7 @@ def test_unknown_strategy(module: torch.fx.GraphModule) -> None:
 def test_recompute_rewrites(module: torch.fx.GraphModule, frontier: Frontier) -> None:
     own = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     plan = recompute(own, problem_of(own), 0.6, find_frontier(own, problem_of(own), ["mutwo"]))
-    assert timeline(own).peak == plan.peak <= 0.6 * frontier.everything.peak
+    assert timeline(own.graph, SEMANTICS).peak == plan.peak <= 0.6 * frontier.everything.peak
 
 
 # -- the pass --------------------------------------------------------------------------------------
@@ -234,7 +234,8 @@ def test_the_pass_on_a_whole_step() -> None:
     manager = PassManager([*passes, Checkpoint(SEMANTICS, budget=0.6)], semantics=SEMANTICS)
     graph, report = manager.run(step.module.graph)
     assert not report.failures, report
-    assert timeline(graph.owning_module).peak <= 0.6 * timeline(step.module).peak
+    before = timeline(step.module.graph, SEMANTICS).peak
+    assert timeline(graph, SEMANTICS).peak <= 0.6 * before
 
 
 def test_the_pass_checks_the_budget(module: torch.fx.GraphModule) -> None:

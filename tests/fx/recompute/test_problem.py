@@ -16,10 +16,10 @@ from tinytorch.fx.capture.joint import JointGraph
 from tinytorch.fx.capture.slots import BUFFER
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.models import load_model
-from tinytorch.fx.profile.liveness import timeline
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.recompute.problem import Problem, RecomputeError
 from tinytorch.fx.recompute.rewrite import rewrite
+from tinytorch.graph.memory import timeline
 from tinytorch.graph.semantics import Cost
 
 
@@ -74,7 +74,7 @@ def test_any_plan_is_exact(name: str, seed: int, share: float) -> None:
     module.graph.lint()
     module.recompile()
     outputs, peak = case.run(module)
-    assert timeline(module).peak == plan.peak == peak
+    assert timeline(module.graph, SEMANTICS).peak == plan.peak == peak
     assert all(map(torch.equal, outputs, case.expected))
     counted = sum(SEMANTICS.cost(n).flops for n in made if n.target is torch.ops.aten.addmm.default)
     assert counted <= plan.flops
@@ -190,5 +190,5 @@ def test_transformers(name: str) -> None:
             torch.manual_seed(0)
             with MemoryMeter(inputs) as meter, torch.no_grad():
                 outputs.append(each(*inputs))
-        assert meter.peak == plan.peak == timeline(module).peak
+        assert meter.peak == plan.peak == timeline(module.graph, SEMANTICS).peak
         assert all(map(torch.equal, *outputs))

@@ -11,14 +11,15 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from tests.fx.small import ConvNet, joint_of, mlp, problem_of
-from tinytorch.fx.profile.liveness import Storages, lifetimes, storages
+from tests.fx.small import SEMANTICS, ConvNet, joint_of, mlp, problem_of
 from tinytorch.fx.recompute.frontier import Frontier, find_frontier
 from tinytorch.fx.recompute.problem import Plan, RecomputeError
 from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.fx.recompute.swap_search import find_swap_frontier, joint_path
 from tinytorch.fx.recompute.swapping import Swapping, SwapPlan
+from tinytorch.graph.memory import lifetimes
 from tinytorch.graph.recompute import is_forward
+from tinytorch.graph.storages import Storages
 
 UNIT = 1 / 64  # of durations: sums of them are exact
 NAMES = ["mlp", "batch norm"]
@@ -37,11 +38,11 @@ def copy_of(name: str, seed: int = 0) -> torch.fx.GraphModule:
     """With a duration for every node that makes memory."""
     original = module_of(name)
     module = torch.fx.GraphModule(original, copy.deepcopy(original.graph))
-    found = storages(module)
+    found = SEMANTICS.storages(module.graph)
     generator = torch.Generator().manual_seed(seed)
     for node in module.graph.nodes:
         random = int(torch.randint(0, 64, (), generator=generator)) * UNIT
-        is_call = node.op == "call_function" and bool(found.made[node])
+        is_call = node.op == "call_function" and bool(found.made(node))
         node.meta["seconds"] = random if is_call else 0.0
     return module
 
@@ -81,14 +82,15 @@ class Replay:
         counted = {op.node.name for op in problem.backward}
         rewrite(problem, Plan(plan.kept | plan.swapped, 0, 0.0, 0))
         module.recompile()
-        self.graph, self.found, self.bandwidth = module.graph, storages(module), bandwidth
+        self.graph, self.bandwidth = module.graph, bandwidth
+        self.found = SEMANTICS.storages(self.graph)
         nodes = {n.name: n for n in module.graph.nodes}
-        self.number = {s: self.found.made[nodes[n]][i] for s, (n, i) in names.items()}
+        self.number = {s: self.found.made(nodes[n])[i] for s, (n, i) in names.items()}
         self.asked = {t.asked: [] for t in plan.transfers}
         for t in plan.transfers:
             self.asked[t.asked].append(self.number[t.storage])
         self.counted = {n for n in module.graph.nodes if n.name in counted
-                        or (n.meta.get("recomputed") and self.found.made[n])}  # fmt: skip
+                        or (n.meta.get("recomputed") and self.found.made(n))}  # fmt: skip
         self.device: dict[int, int] = {}  # storages that take memory, each so many times
         self.peak, self.now, self.stream = 0, 0.0, 0.0
         self.events: list[tuple[float, int, int]] = []  # when a copy out ends: its storage
@@ -108,7 +110,7 @@ class Replay:
             self._look()
             waited = max((self.arrives.get(s, 0.0) for s in self.found.read(node)), default=0.0)
             self._advance(max(self.now, waited))
-            self.device.update(dict.fromkeys(set(self.found.made[node]) - self.found.external, 1))
+            self.device.update(dict.fromkeys(set(self.found.made(node)) - self.found.external, 1))
             self._look()
             self._advance(self.now + node.meta.get("seconds", 0.0))
             for s in dies.get(rank, ()):
@@ -151,9 +153,8 @@ class Replay:
 
 
 def _deaths(graph: torch.fx.Graph, found: Storages) -> dict[int, list[int]]:
-    numbers = [s for n in graph.nodes for s in found.made[n] if s not in found.external]
     dies: dict[int, list[int]] = {}
-    for s, t in zip(numbers, lifetimes(graph, found), strict=True):
+    for s, t in lifetimes(graph, found).items():
         if not t.is_result:
             dies.setdefault(t.last, []).append(s)
     return dies

@@ -9,8 +9,8 @@ import torch.fx
 from torch.fx import Node
 
 from tinytorch.fx.passes.nodes import is_call, only_user
-from tinytorch.fx.profile.liveness import Storages, storages
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
+from tinytorch.graph.storages import Storages
 
 Unit = list[Node]  # a node, behind the views that only it uses, before what takes its tuple apart
 
@@ -28,11 +28,10 @@ class BackwardOrder(OptimizationPass):
 
     def analyze(self, graph: torch.fx.Graph) -> list[Unit]:
         """The backward in its new order; nothing if that is the old one."""
-        owner = graph.owning_module
         units = self._units(graph)
-        if owner is None or not units:
+        if graph.owning_module is None or not units:
             return []
-        ordered = _Order(units, storages(owner), graph).units
+        ordered = _Order(units, self.semantics.storages(graph), graph).units
         return [] if ordered == units else ordered
 
     def transform(self, graph: torch.fx.Graph, found: list[Unit]) -> bool:
@@ -72,7 +71,7 @@ class _Order:
 
     def __init__(self, units: list[Unit], found: Storages, graph: torch.fx.Graph) -> None:
         self.sizes = found.sizes
-        self.makes = [{s for n in unit for s in found.made[n]} for unit in units]
+        self.makes = [{s for n in unit for s in found.made(n)} for unit in units]
         self.reads = [
             {s for n in unit for s in (*found.read(n), *found.held[n])} - found.external
             for unit in units

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch.fx
 
-from tinytorch.fx.profile.liveness import storages, timeline
 from tinytorch.fx.recompute.frontier import Budget, bytes_of, find_frontier
 from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
 from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.graph.ir import GraphError
+from tinytorch.graph.memory import timeline
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 from tinytorch.graph.semantics import Semantics
 
@@ -37,7 +37,7 @@ class Checkpoint(OptimizationPass):
                 place.
         """
         module = _module(graph)
-        problem = Problem(graph, storages(module), self.semantics)
+        problem = Problem(graph, self.semantics.storages(graph), self.semantics)
         return problem, find_frontier(module, problem).within(self.budget)
 
     def transform(self, graph: torch.fx.Graph, found: tuple[Problem, Plan]) -> bool:
@@ -46,7 +46,7 @@ class Checkpoint(OptimizationPass):
 
     def verify(self, before: torch.fx.Graph, after: torch.fx.Graph) -> None:
         super().verify(before, after)
-        whole, peak = (timeline(_module(graph)).peak for graph in (before, after))
+        whole, peak = (timeline(graph, self.semantics).peak for graph in (before, after))
         limit = bytes_of(self.budget, whole)
         if peak > limit:
             raise GraphError(f"the peak is {peak} bytes and not within the budget of {limit}")

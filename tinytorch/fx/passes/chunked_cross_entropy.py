@@ -19,7 +19,7 @@ import torch.fx
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tinytorch.fx.profile.liveness import results
+from tinytorch.fx.semantics.semantics import results
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 from tinytorch.graph.semantics import Semantics
 

@@ -25,7 +25,6 @@ from tinytorch.fx.capture.joint import JointGraph
 from tinytorch.fx.capture.slots import GRADIENT as GRADIENT_SLOT, CaptureError
 from tinytorch.fx.capture.step import TrainingStep
 from tinytorch.fx.profile.clock import Clock, clock_of, copy_bandwidth
-from tinytorch.fx.profile.liveness import Storages, lifetimes, results, storages
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.profile.modules import modules_of
 from tinytorch.fx.profile.profile import Profile
@@ -41,7 +40,8 @@ from tinytorch.fx.profile.rows import (
 )
 from tinytorch.fx.recompute.mutwo import candidates
 from tinytorch.fx.recompute.problem import Problem
-from tinytorch.fx.semantics.semantics import TorchSemantics
+from tinytorch.fx.semantics.semantics import TorchSemantics, results
+from tinytorch.graph.memory import lifetimes
 from tinytorch.graph.recompute import is_forward
 
 Captured = TrainingStep | JointGraph | torch.fx.GraphModule
@@ -70,7 +70,7 @@ class GraphProfiler:
         self.inputs = list(inputs) if inputs is not None else self._examples()
         tensors = [x for x in self.inputs if isinstance(x, Tensor)]
         self.device = tensors[0].device if tensors else torch.device("cpu")
-        self.found = storages(self.module, self.inputs)
+        self.found = self.semantics.storages(self.graph, self.inputs)
         self._gradients = _gradients(captured)
         self._updated = _updated(captured)
         self._modules = modules_of(self.graph, self.semantics)
@@ -177,7 +177,7 @@ class GraphProfiler:
                 types[n] = self._updated[n]
             elif n in self._gradients:
                 types[n] = GRADIENT
-            elif any(s in crossing for s in self.found.made[n]):
+            elif any(s in crossing for s in self.found.made(n)):
                 types[n] = ACTIVATION
             else:
                 types[n] = OTHER
@@ -185,7 +185,7 @@ class GraphProfiler:
 
     def _crossing(self) -> set[int]:
         """Storages that the forward makes and the backward reads."""
-        made = {s for n in self.graph.nodes if is_forward(n) for s in self.found.made[n]}
+        made = {s for n in self.graph.nodes if is_forward(n) for s in self.found.made(n)}
         read = {s for n in self.graph.nodes if n.meta.get("phase") == "backward"
                 for s in self.found.read(n)}  # fmt: skip
         return made & read
@@ -194,20 +194,20 @@ class GraphProfiler:
         count = len(self.graph.nodes)
         memory = {category: [0] * count for category in CATEGORIES}
         gradients = {s for n in self._gradients for s in self.found.held[n]}
-        of = {s: types[n] for n in self.graph.nodes for s in self.found.made[n]}
+        of = {s: types[n] for n in self.graph.nodes for s in self.found.made(n)}
         of |= {s: kind for n, kind in self._updated.items() for s in self.found.held[n]}
         of |= dict.fromkeys(gradients - self.found.external, GRADIENT)
         for s in self.found.external:
             _add(memory[of[s]], 0, count, self.found.sizes[s])
-        for s, t in storage_lifetimes(self.graph, self.found).items():
-            _add(memory[of[s]], t[0], t[1] + 1, self.found.sizes[s])
+        for s, t in lifetimes(self.graph, self.found).items():
+            _add(memory[of[s]], t.first, t.last + 1, t.nbytes)
         return memory
 
     def _node_profile(
         self, rank: int, node: Node, kind: str, seconds: float, live: int, measured: int
     ) -> NodeProfile:
         cost = self.semantics.cost(node)
-        made = sum(self.found.sizes[s] for s in self.found.made[node])
+        made = sum(self.found.sizes[s] for s in self.found.made(node))
         line = (node.meta.get("stack_trace") or "").strip().split("\n")
         return NodeProfile(
             rank, node.name, str(node.target), self._phase(node), kind, seconds, cost.flops,
@@ -253,13 +253,6 @@ class GraphProfiler:
 def _add(row: list[int], first: int, end: int, size: int) -> None:
     for i in range(first, end):
         row[i] += size
-
-
-def storage_lifetimes(graph: torch.fx.Graph, found: Storages) -> dict[int, tuple[int, int]]:
-    """The first and last rank at which each storage is alive that the graph makes."""
-    numbers = [s for n in graph.nodes for s in found.made[n] if s not in found.external]
-    spans = lifetimes(graph, found)
-    return {s: (t.first, t.last) for s, t in zip(numbers, spans, strict=True)}
 
 
 def _gradients(captured: Captured) -> set[Node]:

@@ -26,7 +26,6 @@ from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.capture.slots import BUFFER, batch_slots, model_slots
 from tinytorch.fx.models import Batch, check_model
-from tinytorch.fx.profile.liveness import storages
 from tinytorch.fx.recompute.announce import Announced
 from tinytorch.fx.recompute.frontier import (
     STRATEGIES,
@@ -243,8 +242,8 @@ def training_problem(
     written = [s.identifier for s in joint.outputs if s.role == BUFFER]
     copied = [n for n in joint.module.graph.find_nodes(op="placeholder") if n.name in written]
     held = sum(n.meta["val"].untyped_storage().nbytes() for n in copied)
-    found = storages(joint.module)
-    return joint, Problem(joint.module.graph, found, semantics, held_bytes=held)
+    graph = joint.module.graph
+    return joint, Problem(graph, semantics.storages(graph), semantics, held_bytes=held)
 
 
 def checkpoint(

@@ -23,9 +23,9 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor
 
 from tinytorch.fx.capture.functional import CaptureError
-from tinytorch.fx.profile.liveness import results
 from tinytorch.fx.recompute.problem import Problem
 from tinytorch.fx.semantics.in_place import FUNCTIONAL
+from tinytorch.fx.semantics.semantics import results
 from tinytorch.graph.recompute import is_forward
 
 BUDGETS = (0.9, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)

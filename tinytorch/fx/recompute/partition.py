@@ -20,7 +20,7 @@ from tinytorch.fx.capture.slots import (
     TANGENT,
     Slot,
 )
-from tinytorch.fx.profile.liveness import results
+from tinytorch.fx.semantics.semantics import results
 from tinytorch.graph.recompute import is_forward
 
 

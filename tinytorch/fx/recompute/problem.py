@@ -19,10 +19,10 @@ import torch.fx
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.slots import TANGENT
 from tinytorch.fx.diagnosis.reasons import line_of
-from tinytorch.fx.profile.liveness import Storages, lifetimes
-from tinytorch.graph.memory import Lifetime
+from tinytorch.graph.memory import lifetimes
 from tinytorch.graph.recompute import FLOPS_PER_BYTE, is_forward
 from tinytorch.graph.semantics import Semantics
+from tinytorch.graph.storages import Storages
 
 RANDOM_STATE_BYTES = 5056  # of the CPU's generator: what replaying a random op keeps
 
@@ -180,7 +180,7 @@ class Problem:
         if not self.backward:
             raise RecomputeError("the graph has no backward: capture a joint graph or a step")
         self.needed = {s for op in self.backward for s in op.reads}
-        self._lifetimes = self._static_lifetimes()
+        self._lifetimes = lifetimes(graph, found)
         results = {s for s, t in self._lifetimes.items() if t.is_result}
         self.fixed = {
             s for s, op in self.made_by.items() if s in results or not self._repeatable(op)
@@ -192,9 +192,8 @@ class Problem:
         in_forward: set[int] = set()
         in_backward = {
             s
-            for node, made in self.found.made.items()
+            for s, node in enumerate(self.found.makers)
             if node.op == "call_function" and node.meta.get("phase") == "backward"
-            for s in made
         }
         writer: torch.fx.Node | None = None
         for node in self.graph.nodes:
@@ -207,7 +206,7 @@ class Problem:
                     "and make ops work in place afterwards"
                 )
             reads = self.found.read(node) & in_forward
-            makes = self.found.made[node] if node.op == "call_function" else ()
+            makes = self.found.made(node) if node.op == "call_function" else ()
             if is_forward(node):
                 in_forward.update(makes)
                 if makes:
@@ -251,13 +250,6 @@ class Problem:
     def _repeatable(self, op: Op) -> bool:
         return self.semantics.is_pure(op.node) or self.semantics.is_random(op.node)
 
-    def _static_lifetimes(self) -> dict[int, Lifetime]:
-        """Lifetimes by storage, as the graph stands."""
-        numbers = [
-            s for n in self.graph.nodes for s in self.found.made[n] if s not in self.found.external
-        ]
-        return dict(zip(numbers, lifetimes(self.graph, self.found), strict=True))
-
     # -- what does not depend on a plan ------------------------------------------------------------
 
     @cached_property
@@ -293,7 +285,7 @@ class Problem:
         nodes = list(self.graph.nodes)
         tangents = [n for n in nodes if n.op == "placeholder" and n.meta.get("role") == TANGENT]
         change = [
-            self._held_bytes + sum(self.sizes[s] for n in tangents for s in self.found.made[n])
+            self._held_bytes + sum(self.sizes[s] for n in tangents for s in self.found.made(n))
         ]
         change += [0] * len(nodes)
         for s, t in self._lifetimes.items():

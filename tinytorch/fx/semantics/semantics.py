@@ -22,9 +22,11 @@ from tinytorch.fx.semantics.buffers import buffers_kept
 from tinytorch.fx.semantics.costs import cost
 from tinytorch.fx.semantics.effects import effects
 from tinytorch.fx.semantics.op_names import COMMUTATIVE, build, signature
+from tinytorch.fx.semantics.storages import find_storages
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.semantics import Cost, Semantics
+from tinytorch.graph.storages import Storages
 
 #: How tracers and `constant` call the tensors that belong to a graph and not to the model.
 CONSTANTS = ("_tensor_constant", "_lifted_tensor_constant", "lifted_tensor_", "folded_")
@@ -196,6 +198,18 @@ class TorchSemantics(Semantics):
         generator = torch.Generator().manual_seed(seed)
         return [_value(n, seed, generator) for n in graph.find_nodes(op="placeholder")]
 
+    def storages(self, graph: torch.fx.Graph, inputs: Sequence[Any] | None = None) -> Storages:
+        """By interpreting it on fake tensors.
+
+        Args:
+            inputs: like its inputs; by default what `node.meta["val"]` of the placeholders says.
+
+        Raises:
+            CaptureError: nothing is known of an input, or the memory of a value depends on an open
+                dimension.
+        """
+        return find_storages(_owner(graph), graph, inputs)
+
     def map_arg(self, argument: Any, function: Callable[[Node], Any]) -> Any:
         return torch.fx.node.map_arg(argument, function)
 
@@ -216,6 +230,12 @@ class TorchSemantics(Semantics):
         if isinstance(value, slice):
             return (slice, *map(self.key, (value.start, value.stop, value.step)))
         return super().key(value) if value.__hash__ is not None else id(value)
+
+
+def results(graph: torch.fx.Graph) -> list[Any]:
+    """The nodes that a captured graph returns."""
+    returned: Any = graph.output_node().args[0]
+    return list(returned)
 
 
 def _described(tensor: Tensor) -> tuple[Any, ...]:

@@ -21,7 +21,6 @@ from tinytorch.dtypes import TensorMeta
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, GraphError, Node, map_arg
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
-from tinytorch.graph.memory import memory_roots
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.semantics import TINYTORCH
 from tinytorch.graph.trace import trace
@@ -211,7 +210,7 @@ def _spell_out_copies(graph: Graph) -> None:
 def _separate_results(graph: Graph, ends: Ends) -> None:
     """Copy what is returned or written where its memory is going to change, or not the caller's."""
     inputs = graph.find_nodes(op="placeholder")
-    roots = memory_roots(graph)
+    roots = TINYTORCH.storages(graph).roots
     written = {inputs[i] for i in ends.updates.values()}
     lasting = {*graph.find_nodes(op="get_attr"), *(inputs[i] for i in ends.numbers)}
     lasting.update(n for n in roots if is_creation(n))

@@ -50,7 +50,7 @@ from tinytorch.graph.compiler.lower import Ends, is_creation, lower, plan_of, re
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, Node
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
-from tinytorch.graph.memory import BufferPlan, accumulate, lifetimes, memory_roots, plan_buffers
+from tinytorch.graph.memory import BufferPlan, accumulate, lifetimes, plan_buffers
 from tinytorch.graph.semantics import AnyNode, TinyTorchSemantics
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.op import Op, Params, Plan
@@ -232,7 +232,7 @@ class _Scheduler:
         self.graph = graph
         self.updates = updates
         self.writes_out = writes_out
-        self.roots: dict[Node, Node] = memory_roots(graph)
+        self.roots: dict[Node, Node] = _SEMANTICS.storages(graph).roots
         self.rank = {node: i for i, node in enumerate(graph.nodes)}
         self.results = result_nodes(graph)
         self.returns = [n for i, n in enumerate(self.results) if i not in updates]
@@ -257,7 +257,9 @@ class _Scheduler:
             if node in apart and node not in self.places and self.roots[node] is node:
                 self.places[node] = self._new_own(node.meta["tensor_meta"])
         plan = plan_buffers(self.graph, _SEMANTICS, apart)
-        for node, offset in plan.offsets.items():
+        makers = _SEMANTICS.storages(self.graph).makers
+        for storage, offset in plan.offsets.items():
+            node = makers[storage]
             meta = node.meta["tensor_meta"]
             self.places[node] = contiguous_view(Buffer(Memory.ARENA), offset, meta)
         self._place_views(self.places)
@@ -272,15 +274,17 @@ class _Scheduler:
             returns=self.returns,
             written=sorted(set(self.updates.values())),
             plan=plan,
-            peak=self._peak(plan, apart),
+            peak=self._peak(plan),
         )
 
-    def _peak(self, plan: BufferPlan, apart: set[Node]) -> int:
-        """Bytes alive at once at the most; what is written over an input takes no more."""
-        alive = {t.node: t for t in lifetimes(self.graph, _SEMANTICS) if t.node not in apart}
-        for node, old in plan.in_place.items():
-            alive[old].last = alive[node].first - 1
-        return accumulate(list(self.graph.nodes), list(alive.values())).peak
+    def _peak(self, plan: BufferPlan) -> int:
+        """Bytes of the arena alive at once at the most; what is overwritten takes no more."""
+        found = lifetimes(self.graph, _SEMANTICS.storages(self.graph))
+        arena = Memory.ARENA
+        alive = {s: t for s, t in found.items() if self.places[t.node].buffer.memory is arena}
+        for new, old in plan.in_place.items():
+            alive[old].last = alive[new].first - 1
+        return accumulate(self.graph, alive.values()).peak
 
     # -- places ------------------------------------------------------------------------------------
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tests.fx.small import ConvNet, joint_of, mlp
+from tests.fx.small import SEMANTICS, ConvNet, joint_of, mlp
 from tinytorch.fx.capture.joint import capture_joint
 from tinytorch.fx.capture.slots import CaptureError
-from tinytorch.fx.profile.liveness import lifetimes, storages, timeline
 from tinytorch.fx.profile.memory_meter import MemoryMeter
+from tinytorch.graph.memory import accumulate, lifetimes, timeline
 
 
 def tuples_and_views(x: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def test_simulated_is_measured(function: Callable[[Tensor], Tensor]) -> None:
     own = [getattr(graph, str(n.target)) for n in graph.graph.find_nodes(op="get_attr")]
     with MemoryMeter([x, *own]) as meter:
         graph(x)
-    assert timeline(graph).peak == meter.peak > 0
+    assert timeline(graph.graph, SEMANTICS).peak == meter.peak > 0
 
 
 @pytest.mark.parametrize(("model", "shape"), [(mlp(), (16, 32)), (ConvNet(), (2, 3, 8, 8))])
@@ -56,13 +56,14 @@ def test_joint_graphs(model: nn.Module, shape: tuple[int, ...]) -> None:
     inputs = joint.flat_inputs(model, batch)
     with MemoryMeter(inputs) as meter, torch.no_grad():
         joint.module(*inputs)
-    assert timeline(joint.module).peak == meter.peak
+    assert timeline(joint.module.graph, SEMANTICS).peak == meter.peak
 
 
 def test_lifetimes() -> None:
     graph = make_fx(views_outlive_their_base, tracing_mode="fake")(torch.ones(4, 4))
-    found = storages(graph)
-    spans = {t.node.name: (t.nbytes, t.first, t.last) for t in lifetimes(graph.graph, found)}
+    found = SEMANTICS.storages(graph.graph)
+    spans = {t.node.name: (t.nbytes, t.first, t.last)
+             for t in lifetimes(graph.graph, found).values()}  # fmt: skip
     ranks = {n.name: i for i, n in enumerate(graph.graph.nodes)}
     # a view keeps all of what it views
     assert spans["add"] == (64, ranks["add"], ranks["add_1"])
@@ -71,8 +72,8 @@ def test_lifetimes() -> None:
 
 def test_an_input_is_not_counted_but_kept() -> None:
     graph = make_fx(lambda x: (x.t(), x), tracing_mode="fake")(torch.ones(3, 5))
-    assert timeline(graph).peak == 0
-    assert storages(graph).external_bytes == 60
+    assert timeline(graph.graph, SEMANTICS).peak == 0
+    assert SEMANTICS.storages(graph.graph).external_bytes == 60
 
 
 def test_inputs_can_be_given() -> None:
@@ -80,15 +81,17 @@ def test_inputs_can_be_given() -> None:
     for node in graph.graph.nodes:
         node.meta.clear()
     with pytest.raises(CaptureError, match="the shapes of x_1 are unknown: pass inputs"):
-        storages(graph)
-    assert timeline(graph, [torch.ones(7)]).peak == 28
+        SEMANTICS.storages(graph.graph)
+    found = SEMANTICS.storages(graph.graph, [torch.ones(7)])
+    values = lifetimes(graph.graph, found).values()
+    assert accumulate(graph.graph, values).peak == 28
 
 
 def test_open_dimensions_have_no_memory() -> None:
     model, batch = mlp(1), (torch.ones(4, 32),)
     joint = capture_joint(model, batch, dynamic_dims=(0,))
     with pytest.raises(CaptureError, match="depends on an open dimension"):
-        storages(joint.module)
+        SEMANTICS.storages(joint.module.graph)
 
 
 def test_new_memory_has_the_layout_that_the_graph_knows_of():
@@ -99,6 +102,6 @@ def test_new_memory_has_the_layout_that_the_graph_knows_of():
         made.meta["val"] = torch.empty_strided((2, 3), (1, 2))
     last.target, last.args, last.kwargs = torch.ops.aten.view.default, (turned, [6]), {}
     last.meta.pop("val")
-    found = storages(graph)
-    assert found.values[made].stride() == (1, 2) and found.values[last].shape == (6,)
-    assert found.sizes == [24, 24]  # of the input, and of one that all three values are in
+    found = SEMANTICS.storages(graph.graph)
+    # of the input, and of one that all three values are in: `view` has seen the strides
+    assert found.sizes == [24, 24]
