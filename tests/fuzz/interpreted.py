@@ -15,8 +15,8 @@ from unittest.mock import patch
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.symbols import views
 from tinytorch.graph.compiler.native import loops, machine_code
+from tinytorch.jit import views
 
 TWINS = {
     "view": views._view_twin, "strided": views._strided_twin, "words": views._words_twin,

@@ -16,7 +16,6 @@ from numba import types
 import tinytorch
 from tests.graph.compiler.native.test_build import schedule_of
 from tinytorch import nn
-from tinytorch.backends.optimized.symbols.views import view
 from tinytorch.graph.compiler import native
 from tinytorch.graph.compiler.native import partition
 from tinytorch.graph.compiler.native.machine_code import MachineCode
@@ -37,6 +36,7 @@ from tinytorch.jit.barrier import (
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import memory
 from tinytorch.jit.thread_pool import ThreadPool
+from tinytorch.jit.views import view
 from tinytorch.state import using_backend
 
 PHASES, PARTS = 20, 3

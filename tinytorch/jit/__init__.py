@@ -9,6 +9,7 @@ lazy_scipy   numba without SciPy at the start
 cache        machine code on disk
 library      the decorators that compile a function, and export it as a C symbol
 llvm         a vocabulary for writing vector code
+views        memory at an address as an array
 deferred     functions that are compiled when a kernel first reaches them
 entries      kernels that take arrays, called without dispatch
 parallel     kernels over rows, on several threads

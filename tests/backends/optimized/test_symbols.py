@@ -6,9 +6,9 @@ import pytest
 from tinytorch.backends import reference
 from tinytorch.backends.optimized.gemm.matmul import matmul
 from tinytorch.backends.optimized.symbols import symbol
-from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.dtypes import float64
 from tinytorch.jit.library import kernel
+from tinytorch.jit.views import strided, view, words
 
 
 @kernel

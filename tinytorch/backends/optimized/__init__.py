@@ -6,6 +6,7 @@ gemm            the matrix product: a tile in registers, and the loops around it
 conv            convolution through the same tile
 elementwise     exp, expm1 and sigmoid, and loops made from the op table's scalar definitions
 rows            sums, softmax, norms, embeddings
+attention       scores, softmax and values a block at a time
 pooling         windows of images
 optimizers      a step as one pass over the parameters
 precompile      the library compiled, or loaded, at once

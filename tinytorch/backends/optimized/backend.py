@@ -12,6 +12,7 @@ from tinytorch.backends import reference
 from tinytorch.backends.base import Kernel
 from tinytorch.backends.blocked import batch_norm, optimizers
 from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
 from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd
 from tinytorch.backends.optimized.elementwise import activations
@@ -95,6 +96,10 @@ class OptimizedBackend(NumpyBackend):
     batch_norm_backward = staticmethod(batch_norm.batch_norm_backward)
     batch_norm_weight = staticmethod(batch_norm.batch_norm_weight)
     batch_norm = staticmethod(batch_norm.batch_norm)
+    scaled_dot_product_attention = staticmethod(attention.scaled_dot_product_attention)
+    scaled_dot_product_attention_backward = staticmethod(
+        attention.scaled_dot_product_attention_backward
+    )
 
     sgd_step = staticmethod(optimizers.sgd_step)
     adam_step = staticmethod(optimizers.adam_step)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.blocked import batch_norm, optimizers
+from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.conv.conv2d import conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import conv2d_input
 from tinytorch.backends.optimized.conv.conv2d_weight import conv2d_weight
@@ -133,6 +134,14 @@ def norms() -> None:
     batch_norm.batch_norm(X, ROW, ROW, eps=EPS)
     batch_norm.batch_norm_backward(X, X, ROW, eps=EPS)
     batch_norm.batch_norm_weight(X, X, eps=EPS)
+
+
+@warm_up
+def attentions() -> None:
+    """Attention and its gradient."""
+    options: dict[str, Any] = {"is_causal": True, "scale": 0.5, "dropout_p": 0.0}
+    out = attention.scaled_dot_product_attention(X, X, X, **options)
+    attention.scaled_dot_product_attention_backward(out, X, X, X, **options)
 
 
 @warm_up

@@ -10,11 +10,11 @@ from hypothesis import given, strategies as st
 
 from tests.graph.compiler.native.test_build import schedule_of
 from tinytorch import ones
-from tinytorch.backends.optimized.symbols.views import view
 from tinytorch.graph.compiler import native
 from tinytorch.graph.compiler.native.machine_code import MachineCode
 from tinytorch.jit.library import kernel
 from tinytorch.jit.thread_pool import runner
+from tinytorch.jit.views import view
 from tinytorch.state import using_backend
 from tinytorch.tensor import Tensor
 

@@ -3,7 +3,6 @@
 The kernels are those of the folder above; here they take addresses and sizes. `symbol(name, real)`
 is `tinytorch_<name>_f32` or `..._f64`. None is compiled before code that calls it is loaded.
 
-views       memory at an address as an array
 table       what there is, and how a kernel enters
 rows        softmax, cross entropy, layer norm: functions of the rows of a matrix
 channels    batch norm: functions of channels

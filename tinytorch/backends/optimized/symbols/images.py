@@ -19,8 +19,8 @@ from tinytorch.backends.optimized.conv.conv2d import MAKERS, loops_for
 from tinytorch.backends.optimized.conv.conv2d_weight import entries
 from tinytorch.backends.optimized.conv.geometry import ProductsGeometry
 from tinytorch.backends.optimized.symbols.table import REALS, declare
-from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.jit.library import kernel
+from tinytorch.jit.views import strided, view, words
 
 GEOMETRY = len(ProductsGeometry._fields)
 

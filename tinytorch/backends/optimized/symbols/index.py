@@ -9,8 +9,8 @@ from numba import types
 
 from tinytorch.backends.optimized.rows import embedding
 from tinytorch.backends.optimized.symbols.table import REALS, SYMBOLS, declare
-from tinytorch.backends.optimized.symbols.views import view
 from tinytorch.jit.library import export
+from tinytorch.jit.views import view
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

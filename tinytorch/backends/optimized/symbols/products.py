@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch.backends.optimized.gemm.loops import gemm_f32, gemm_f64
 from tinytorch.backends.optimized.symbols.table import SYMBOLS, declare
-from tinytorch.backends.optimized.symbols.views import words
+from tinytorch.jit.views import words
 
 
 def _declare(real: Any, gemm: Callable[..., None]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tinytorch.backends.optimized.rows import cross_entropy, layer_norm, softmax
 from tinytorch.backends.optimized.symbols.table import REALS, declare, declare_kernel
-from tinytorch.backends.optimized.symbols.views import view
+from tinytorch.jit.views import view
 
 
 def _declare_cross_entropy(real: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.symbols.views import view
 from tinytorch.jit.library import JIT, compile_source, export
+from tinytorch.jit.views import view
 
 SUFFIXES: dict[Any, str] = {np.float32: "f32", np.float64: "f64"}
 REALS = tuple(SUFFIXES)

@@ -16,7 +16,7 @@ from tinytorch.backends.optimized.pooling.maximum import (
 )
 from tinytorch.backends.optimized.pooling.pairs import max_pool_2x2, max_pool_backward_2x2
 from tinytorch.backends.optimized.symbols.table import REALS, declare
-from tinytorch.backends.optimized.symbols.views import view, words
+from tinytorch.jit.views import view, words
 
 
 def _declare(real: Any) -> None:

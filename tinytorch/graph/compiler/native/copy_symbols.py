@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.symbols import REALS, declare
-from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.jit.library import kernel
+from tinytorch.jit.views import strided, view, words
 
 DIMENSIONS = 5
 

@@ -29,13 +29,13 @@ import numpy as np
 
 from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
-from tinytorch.backends.optimized.symbols.views import strided, view, words
 from tinytorch.dtypes import DType, Shape
 from tinytorch.graph.compiler.native.code import REALS, Code, Unsupported, real_of
 from tinytorch.graph.compiler.native.copy_symbols import DIMENSIONS, copy_record
 from tinytorch.graph.ir import Node
 from tinytorch.graph.layout import Memory, StridedView
 from tinytorch.jit.library import compile_source
+from tinytorch.jit.views import strided, view, words
 
 COMPUTED_IN: dict[str, Any] = {
     "float64": np.float64, "float32": np.float32, "int64": np.int64, "int32": np.int32,

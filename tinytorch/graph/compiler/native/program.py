@@ -17,7 +17,6 @@ from numba import types
 from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES
-from tinytorch.backends.optimized.symbols.views import words
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.graph.compiler.native.code import Code, Word
 from tinytorch.graph.compiler.native.machine_code import MachineCode
@@ -29,6 +28,7 @@ from tinytorch.jit.barrier import LINE, team_bytes
 from tinytorch.jit.library import JIT, compile_source, kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.thread_pool import process_pool, runner
+from tinytorch.jit.views import words
 
 
 class _Slots(NamedTuple):

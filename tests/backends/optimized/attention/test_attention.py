@@ -1,0 +1,163 @@
+"""Attention by blocks against the definition in parts, on NumPy in float64."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from tinytorch import ops
+from tinytorch.backends.optimized.attention import attention, loops
+from tinytorch.dispatch import apply
+from tinytorch.jit import threads
+from tinytorch.state import using_backend
+from tinytorch.tensor import Tensor
+
+FORWARD = ops.scaled_dot_product_attention
+BACKWARD = ops.scaled_dot_product_attention_backward
+
+
+def in_parts(op, inputs, params):
+    wide = [
+        Tensor(x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x)
+        if isinstance(x, np.ndarray)
+        else x
+        for x in inputs
+    ]
+    with using_backend("numpy"):
+        return apply(op, *wide, **params).numpy()
+
+
+def check(q, k, v, *rest, is_causal=False, scale=0.3, dropout_p=0.0, rtol=None):
+    params = {"is_causal": is_causal, "scale": scale, "dropout_p": dropout_p}
+    tolerance = rtol or (2e-5 if q.dtype == np.float32 else 1e-12)
+    out = attention.scaled_dot_product_attention(q, k, v, *rest, **params)
+    expected = in_parts(FORWARD, (q, k, v, *rest), params)
+    np.testing.assert_allclose(out, expected, atol=tolerance, rtol=tolerance)
+    g = np.random.default_rng(1).standard_normal(out.shape).astype(q.dtype)
+    flat = attention.scaled_dot_product_attention_backward(g, q, k, v, *rest, **params)
+    expected = in_parts(BACKWARD, (g, q, k, v, *rest), params)
+    largest = np.abs(expected).max(initial=1)
+    np.testing.assert_allclose(flat, expected, atol=tolerance * largest, rtol=0)
+
+
+def arrays(rng, dtype, lead, queries, keys, e, v):
+    shapes = (*lead, queries, e), (*lead, keys, e), (*lead, keys, v)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+@settings(max_examples=15)
+@given(
+    queries=st.integers(1, 220), keys=st.integers(1, 400), e=st.integers(1, 70),
+    v=st.integers(1, 70), is_causal=st.booleans(), dtype=st.sampled_from([np.float32, np.float64]),
+    seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_any_sizes(queries, keys, e, v, is_causal, dtype, seed):
+    rng = np.random.default_rng(seed)
+    check(*arrays(rng, dtype, (), queries, keys, e, v), is_causal=is_causal)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_maximum_may_come_in_any_block_of_keys(rng, dtype, is_causal):
+    keys = 2 * loops.KEYS + 5
+    q, k, v = arrays(rng, dtype, (), keys if is_causal else 5, keys, 8, 8)
+    for order in (np.linspace(0.1, 10, keys), np.linspace(10, 0.1, keys)):
+        check(q, (k * order[:, None]).astype(dtype), v, is_causal=is_causal, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bool", "float", "rows", "columns", "one"])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_masks(rng, kind, is_causal):
+    q, k, v = arrays(rng, np.float32, (2, 3), 50, loops.KEYS + 40, 16, 16)
+    shape = {"rows": (3, 50, 1), "columns": (2, 1, 1, k.shape[2]), "one": (1, 1)}.get(
+        kind, (50, k.shape[2])
+    )
+    mask = rng.random(shape) < 0.7
+    if kind == "bool":
+        mask[0] = False
+        mask[1, : loops.KEYS] = False  # it sees nothing in the first block
+    if kind == "float":
+        mask = np.where(mask, rng.standard_normal(shape), -np.inf).astype(np.float32)
+        mask[0] = -np.inf
+    check(q, k, v, mask, is_causal=is_causal)
+    check(q, k, v, np.asfortranarray(mask), is_causal=is_causal)
+
+
+@pytest.mark.parametrize("mask", [True, "bool"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dropout_drops_what_uniform_says(rng, mask, dtype):
+    q, k, v = arrays(rng, dtype, (2, 2), 110, loops.KEYS + 30, 8, 12)
+    given_mask = mask if mask is True else rng.random((110, k.shape[2])) < 0.8
+    check(q, k, v, given_mask, np.array(-5), is_causal=mask is True, dropout_p=0.3)
+    check(q, k, v, given_mask, np.array(7), dropout_p=1.0)
+
+
+def test_groups_of_query_heads_share_a_head(rng):
+    q, _, _ = arrays(rng, np.float32, (2, 6), 100, 1, 16, 1)
+    _, k, v = arrays(rng, np.float32, (2, 2), 1, 70, 16, 20)
+    mask = rng.random((6, 100, 70)) < 0.7
+    check(q, k, v, is_causal=True)
+    check(q, k, v, mask, np.array(3), dropout_p=0.2)
+
+
+def test_any_strides(rng):
+    q, k, v = (rng.standard_normal((2, 50, 3, 16)).astype(np.float32) for _ in range(3))
+    check(*(np.swapaxes(x, 1, 2) for x in (q, k, v)), is_causal=True)
+    check(*(x[:, ::-1, :, ::2].swapaxes(1, 2) for x in (q, k, v)))
+    check(*(np.ascontiguousarray(x.mT).mT[:, :, :, None].swapaxes(1, 3) for x in (q, k, v)))
+    check(*(np.broadcast_to(x[:1], x.shape) for x in (q, k, v)))
+
+
+def test_nothing_to_attend_to_and_nothing_that_attends(rng):
+    for lead, queries, keys, e, v in (
+        ((2,), 0, 3, 4, 5), ((2,), 3, 0, 4, 5), ((0,), 3, 3, 4, 5), ((), 3, 2, 4, 0),
+    ):  # fmt: skip
+        check(*arrays(rng, np.float32, lead, queries, keys, e, v))
+
+
+def test_threads_give_the_same_bits(rng):
+    q, k, v = arrays(rng, np.float32, (3, 5), 120, 120, 16, 16)
+    params = {"is_causal": True, "scale": 0.25, "dropout_p": 0.0}
+    results = []
+    before = threads.get_num_threads()
+    try:
+        for count in (1, min(2, threads.cores())):
+            threads.set_num_threads(count)
+            out = attention.scaled_dot_product_attention(q, k, v, **params)
+            flat = attention.scaled_dot_product_attention_backward(out, q, k, v, **params)
+            results.append((out, flat))
+    finally:
+        threads.set_num_threads(before)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+LONG = """
+import resource
+import numpy as np
+from tinytorch.backends.optimized.attention import attention
+from tinytorch.jit import threads
+threads.set_num_threads(1)
+params = {"is_causal": True, "scale": 0.125, "dropout_p": 0.0}
+def run(length):
+    q = np.ones((1, 1, length, 64), np.float32)
+    out = attention.scaled_dot_product_attention(q, q, q, **params)
+    return attention.scaled_dot_product_attention_backward(out, q, q, q, **params)
+run(64)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run(8192)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no module resource")
+def test_memory_grows_with_the_length_and_not_its_square():
+    done = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, check=True)
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts bytes or KiB
+    extra = int(done.stdout) * unit
+    assert extra < 40 * 2**20  # the scores of one head alone are 256 MiB

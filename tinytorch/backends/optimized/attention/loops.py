@@ -1,0 +1,352 @@
+"""Attention a block at a time: the loops over heads, and over blocks of queries and keys.
+
+    forward                                      backward
+      for each head of the keys                    for each head of the keys
+        pack keys.T                                  pack keys.T and values.T
+        for its query heads                          for its query heads
+          for blocks of BLOCK queries                  for blocks of queries
+            for blocks of KEYS keys                      weights   = softmax(query @ keys.T)
+              scores = query @ keys.T                    change    = g @ values.T
+              weights = exp(scores - maximum)            scores'   = weights (change - sum)
+              out = out * shrink + weights @ values      dquery    = scores' @ keys
+            out /= sum of the weights                    dkeys    += scores'.T @ query
+                                                         dvalues  += weights.T @ g
+
+The scores (T, T) of a head are nowhere: the forward has a block of BLOCK x KEYS of them, the
+backward whole rows of a few queries, so that neither the sums of the softmax nor the result must be
+kept for it. Memory is O(T). With causal order, what no query of a tile sees is not computed.
+
+Source: T. Dao et al., "FlashAttention: fast and memory-efficient exact attention with
+IO-awareness", 2022, algorithms 1 and 4; M. Rabe, C. Staats, "Self-attention does not need O(n^2)
+memory", 2021.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import prange, types
+
+from tinytorch.backends.optimized.attention.products import Products
+from tinytorch.backends.optimized.attention.weights import (
+    NO_MASK,
+    drop,
+    exponentials,
+    mask_rows,
+    score_gradients,
+)
+from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_VECTORS
+from tinytorch.dtypes import Array
+from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import address
+from tinytorch.jit.views import view
+
+BLOCK = 96  # queries at a time
+_PANEL = TILE_VECTORS * REGISTER_BYTES // 4
+KEYS = 256 // _PANEL * _PANEL  # keys at a time in the forward: whole panels, in both dtypes
+BACKWARD_BYTES = 400 * 1024  # of rows of weights and of their gradients: half of an L2 cache
+LEAST_BLOCK = 24
+PAD = 64  # bytes: rows that begin at multiples of 4096 bytes would share a set of the L1 cache
+
+
+class Sizes(NamedTuple):
+    """Lengths, and what else is the same for all heads.
+
+    Attributes:
+        queries, keys, e, v: lengths; e of a query and a key, v of a value.
+        is_causal: query i sees the keys 0 to i.
+        mask: NO_MASK, BOOL_MASK or FLOAT_MASK.
+        scale: of the scores.
+        dropout_p, seed: weights are dropped where `uniform` of the seed is below.
+        block: queries at a time.
+        pitch: bytes from the scores of one query to those of the next.
+    """
+
+    queries: int
+    keys: int
+    e: int
+    v: int
+    is_causal: bool
+    mask: int
+    scale: float
+    dropout_p: float
+    seed: int
+    block: int
+    pitch: int
+
+
+_named_tuple: Any = types.NamedTuple
+SIZES = _named_tuple(
+    (*[SIZE] * 4, types.boolean, SIZE, *[types.float64] * 2, types.int64, SIZE, SIZE), Sizes
+)
+
+
+def _row_bytes(columns: int, itemsize: int) -> int:
+    return (columns * itemsize + PAD - 1) // PAD * PAD + PAD
+
+
+def forward_plan(s: Sizes, itemsize: int) -> tuple[Sizes, int]:
+    """The sizes with block and pitch of the forward, and the bytes that a thread needs."""
+    pitch = _row_bytes(min(KEYS, s.keys), itemsize)
+    numbers = s.keys * s.e + BLOCK * (s.e + 3)
+    return s._replace(block=BLOCK, pitch=pitch), numbers * itemsize + BLOCK * pitch + 4 * PAD
+
+
+def backward_plan(s: Sizes, itemsize: int) -> tuple[Sizes, int]:
+    """The sizes with block and pitch of the backward, and the bytes that a thread needs."""
+    pitch = _row_bytes(s.keys, itemsize)
+    block = max(LEAST_BLOCK, min(BLOCK, BACKWARD_BYTES // (2 * pitch)))
+    numbers = s.keys * (s.e + s.v) + block * (s.e + s.v + 3)
+    sizes = s._replace(block=block, pitch=pitch)
+    return sizes, numbers * itemsize + 2 * block * pitch + 8 * PAD
+
+
+@kernel
+def _aligned(at: int) -> int:
+    return (at + PAD - 1) // PAD * PAD
+
+
+@kernel
+def _scaled(x: Array, scale: float, to: Array) -> None:
+    """to = x * scale; the elements of a row are adjacent in both."""
+    real, columns = x.dtype.type, x.shape[1]
+    factor = real(scale)
+    for i in range(x.shape[0]):
+        source = view(real, address(x) + i * x.strides[0], columns)
+        target = view(real, address(to) + i * to.strides[0], columns)
+        for j in range(columns):
+            target[j] = source[j] * factor
+
+
+@kernel
+def _visible(s: Sizes, first: int) -> int:
+    """Columns from key `first` on that query 0 of all sees: query i sees i more."""
+    return 1 - first if s.is_causal else s.keys + s.queries
+
+
+def _make_forward(real: Any) -> Any:
+    products, itemsize = Products(real), np.dtype(real).itemsize
+    pack, scores, sums = products.pack, products.scores, products.sums
+
+    @kernel
+    def block(
+        s: Sizes, i0: int, m: int, q: Array, panels: int, v: Array, hides: Array, adds: Array,
+        out: Array, number: int, scratch: int,
+    ) -> None:  # fmt: skip
+        """The result for m queries from i0 on; `number` is that of their first weight in the
+        order of `uniform`."""
+        size, pitch = s.block, s.pitch
+        weights = view(real, scratch, (size, pitch // itemsize))
+        query = view(real, scratch + size * pitch, (size, s.e))
+        at = address(query) + size * s.e * itemsize
+        maxima, totals = view(real, at, size), view(real, at + size * itemsize, size)
+        shrink = view(real, at + 2 * size * itemsize, size)
+        _scaled(q[i0 : i0 + m], s.scale, query)
+        maxima[:m] = -np.inf
+        totals[:m] = 0
+        last = min(s.keys, i0 + m) if s.is_causal else s.keys
+        for j0 in range(0, last, KEYS):
+            n, seen = min(KEYS, last - j0), _visible(s, j0) + i0
+            scores(
+                m, j0, j0 + n, s.keys, s.e, address(query), s.e * itemsize, panels,
+                address(weights), pitch, seen,
+            )  # fmt: skip
+            if s.mask != NO_MASK:
+                mask_rows(
+                    weights, m, n, seen, s.mask, hides[i0 : i0 + m, j0 : j0 + n],
+                    adds[i0 : i0 + m, j0 : j0 + n],
+                )  # fmt: skip
+            exponentials(weights, m, n, seen, maxima, totals, shrink)
+            if s.dropout_p > 0:
+                drop(weights, m, n, s.dropout_p, s.seed, number + j0, s.keys)
+            if j0 > 0:
+                for i in range(m):
+                    if shrink[i] != 1:
+                        row = view(real, address(out) + (i0 + i) * out.strides[0], s.v)
+                        for j in range(s.v):
+                            row[j] *= shrink[i]
+            sums(
+                m, s.v, n, address(weights), pitch, address(v) + j0 * v.strides[0], v.strides[0],
+                address(out) + i0 * out.strides[0], out.strides[0], j0 > 0, seen,
+            )  # fmt: skip
+        for i in range(m):
+            row = view(real, address(out) + (i0 + i) * out.strides[0], s.v)
+            factor = real(0) if totals[i] == 0 else real(1) / totals[i]
+            for j in range(s.v):
+                row[j] *= factor
+
+    @kernel
+    def forward(
+        s: Sizes, begin: int, end: int, q: Array, k: Array, v: Array, hides: Array, adds: Array,
+        out: Array, scratch: int,
+    ) -> None:  # fmt: skip
+        """Heads of the keys number begin to end, with their query heads.
+
+        Args:
+            q: (batch, heads, group, queries, e); k, v: (batch, heads, keys, e or v).
+            hides, adds: (batch, heads, group, queries, keys).
+            out: (batch, heads, group, queries, v), in C order.
+        """
+        heads, group = q.shape[1], q.shape[2]
+        for item in range(begin, end):
+            b, h = item // heads, item % heads
+            head = k[b, h]
+            panels = _aligned(scratch)
+            pack(s.keys, s.e, address(head), head.strides[0], head.strides[1], panels)
+            rest = _aligned(panels + s.keys * s.e * itemsize)
+            for g in range(group):
+                number = ((b * heads + h) * group + g) * s.queries
+                for i0 in range(0, s.queries, s.block):
+                    block(
+                        s, i0, min(s.block, s.queries - i0), q[b, h, g], panels, v[b, h],
+                        hides[b, h, g], adds[b, h, g], out[b, h, g], (number + i0) * s.keys, rest,
+                    )  # fmt: skip
+
+    return forward
+
+
+def _make_backward(real: Any) -> Any:
+    products, itemsize = Products(real), np.dtype(real).itemsize
+    pack, scores, sums, transposed = (
+        products.pack, products.scores, products.sums, products.transposed,
+    )  # fmt: skip
+
+    @kernel
+    def block(
+        s: Sizes, i0: int, m: int, upper: Array, q: Array, k: Array, keys: int,
+        values: int, hides: Array, adds: Array, dq: Array, dk: Array, dv: Array, number: int,
+        scratch: int,
+    ) -> None:  # fmt: skip
+        """The gradients for m queries from i0 on, and what they add to those of keys and values."""
+        size, pitch = s.block, s.pitch
+        weights = view(real, scratch, (size, pitch // itemsize))
+        change = view(real, scratch + size * pitch, (size, pitch // itemsize))
+        at = scratch + 2 * size * pitch
+        query = view(real, at, (size, s.e))
+        g = view(real, at + size * s.e * itemsize, (size, s.v))
+        at += size * (s.e + s.v) * itemsize
+        maxima, totals = view(real, at, size), view(real, at + size * itemsize, size)
+        shrink = view(real, at + 2 * size * itemsize, size)
+        _scaled(q[i0 : i0 + m], s.scale, query)
+        _scaled(upper[i0 : i0 + m], 1.0, g)
+        n, seen = min(s.keys, i0 + m) if s.is_causal else s.keys, _visible(s, 0) + i0
+        maxima[:m] = -np.inf
+        totals[:m] = 0
+        scores(
+            m, 0, n, s.keys, s.e, address(query), s.e * itemsize, keys, address(weights), pitch,
+            seen,
+        )  # fmt: skip
+        if s.mask != NO_MASK:
+            mask_rows(weights, m, n, seen, s.mask, hides[i0 : i0 + m, :n], adds[i0 : i0 + m, :n])
+        exponentials(weights, m, n, seen, maxima, totals, shrink)
+        for i in range(m):
+            factor = real(0) if totals[i] == 0 else real(1) / totals[i]
+            row = weights[i]
+            for j in range(n):
+                row[j] *= factor
+        scores(
+            m, 0, n, s.keys, s.v, address(g), s.v * itemsize, values, address(change), pitch, seen
+        )
+        if s.dropout_p > 0:
+            drop(change, m, n, s.dropout_p, s.seed, number, s.keys)
+        score_gradients(weights, change, m, n, seen)
+        if s.dropout_p > 0:
+            drop(weights, m, n, s.dropout_p, s.seed, number, s.keys)
+        rows = dq[i0 : i0 + m]
+        sums(
+            m, s.e, n, address(change), pitch, address(k), k.strides[0], address(rows),
+            rows.strides[0], False, seen,
+        )  # fmt: skip
+        _scaled(rows, s.scale, rows)
+        transposed(
+            n, s.e, m, address(change), pitch, address(query), s.e * itemsize, address(dk),
+            dk.strides[0], seen,
+        )  # fmt: skip
+        transposed(
+            n, s.v, m, address(weights), pitch, address(g), s.v * itemsize, address(dv),
+            dv.strides[0], seen,
+        )  # fmt: skip
+
+    @kernel
+    def backward(
+        s: Sizes, begin: int, end: int, upper: Array, q: Array, k: Array, v: Array,
+        hides: Array, adds: Array, dq: Array, dk: Array, dv: Array, scratch: int,
+    ) -> None:  # fmt: skip
+        """As `forward`, for the gradients: those have the shapes of q, k and v, in C order.
+
+        Args:
+            upper: the gradient of the result, (batch, heads, group, queries, v).
+        """
+        heads, group = q.shape[1], q.shape[2]
+        for item in range(begin, end):
+            b, h = item // heads, item % heads
+            keys = _aligned(scratch)
+            values = _aligned(keys + s.keys * s.e * itemsize)
+            rest = _aligned(values + s.keys * s.v * itemsize)
+            head, other = k[b, h], v[b, h]
+            pack(s.keys, s.e, address(head), head.strides[0], head.strides[1], keys)
+            pack(s.keys, s.v, address(other), other.strides[0], other.strides[1], values)
+            dk[b, h] = 0
+            dv[b, h] = 0
+            for g in range(group):
+                number = ((b * heads + h) * group + g) * s.queries
+                for i0 in range(0, s.queries, s.block):
+                    block(
+                        s, i0, min(s.block, s.queries - i0), upper[b, h, g], q[b, h, g], k[b, h],
+                        keys, values, hides[b, h, g], adds[b, h, g], dq[b, h, g], dk[b, h],
+                        dv[b, h], (number + i0) * s.keys, rest,
+                    )  # fmt: skip
+
+    return backward
+
+
+def _make_entries(real: Any, dtype: Any) -> Entries:
+    forward, backward = _make_forward(real), _make_backward(real)
+
+    @kernel(parallel=True)
+    def forward_parallel(
+        count: int, room: int, s: Sizes, begin: int, end: int, q: Array, k: Array, v: Array,
+        hides: Array, adds: Array, out: Array, scratch: int,
+    ) -> None:  # fmt: skip
+        """On `count` threads, each with `room` bytes of scratch."""
+        for t in prange(count):
+            forward(
+                s, end * t // count, end * (t + 1) // count, q, k, v, hides, adds, out,
+                scratch + t * room,
+            )  # fmt: skip
+
+    @kernel(parallel=True)
+    def backward_parallel(
+        count: int, room: int, s: Sizes, begin: int, end: int, upper: Array, q: Array,
+        k: Array, v: Array, hides: Array, adds: Array, dq: Array, dk: Array, dv: Array,
+        scratch: int,
+    ) -> None:  # fmt: skip
+        """On `count` threads, each with `room` bytes of scratch."""
+        for t in prange(count):
+            backward(
+                s, end * t // count, end * (t + 1) // count, upper, q, k, v, hides, adds, dq,
+                dk, dv, scratch + t * room,
+            )  # fmt: skip
+
+    four, five = array_type(dtype, 4), array_type(dtype, 5)
+    hides = array_type(types.uint8, 5)
+    first = (SIZES, SIZE, SIZE)
+    of_forward = (*first, five, four, four, hides, five, five, SIZE)
+    of_backward = (*first, five, five, four, four, hides, five, five, four, four, SIZE)
+    return Entries(
+        forward=(forward, *of_forward),
+        forward_parallel=(forward_parallel, SIZE, SIZE, *of_forward),
+        backward=(backward, *of_backward),
+        backward_parallel=(backward_parallel, SIZE, SIZE, *of_backward),
+    )
+
+
+@cache
+def entries(itemsize: int) -> Entries:
+    """The kernels for elements of 4 or 8 bytes."""
+    if itemsize == 4:
+        return _make_entries(np.float32, types.float32)
+    return _make_entries(np.float64, types.float64)

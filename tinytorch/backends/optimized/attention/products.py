@@ -1,0 +1,134 @@
+"""Products of matrices, of which causal order needs only a part.
+
+Query i sees the keys before `seen + i` only. In a block of queries (rows) and keys (columns) that
+is what lies below a diagonal:
+
+           keys
+         # # . . .          scores      of a tile of rows only the columns are computed that its
+queries  # # # . .                      last row sees
+         # # # # .          sums        a row of weights ends there: so many steps of the product
+                            transposed  a column of weights begins there
+
+What a tile computes above the diagonal is replaced by zeros later (`weights`).
+
+The tiles are those of `gemm.micro_kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized.gemm.loops import (
+    REGISTER_BYTES,
+    TILE_ROWS,
+    TILE_VECTORS,
+    balanced,
+    panel_columns,
+)
+from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
+from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import kernel
+
+WIDER = tuple(
+    min(w for w in host_vector_unit().tile_vectors if w >= v) for v in range(TILE_VECTORS + 1)
+)
+"""For each number of vectors the next for which there is a tile."""
+
+
+class Products:
+    """The products in float32 or float64: kernels that take addresses, and strides in bytes."""
+
+    pack: Callable[..., None]
+    scores: Callable[..., None]
+    sums: Callable[..., None]
+    transposed: Callable[..., None]
+
+    def __init__(self, real: Any) -> None:
+        itemsize = np.dtype(real).itemsize
+        lanes = REGISTER_BYTES // itemsize
+        tile, copy = (gemm_tile_f32, pack_f32) if itemsize == 4 else (gemm_tile_f64, pack_f64)
+
+        @kernel
+        def pack(rows: int, depth: int, x: int, across: int, along: int, panels: int) -> None:
+            """x (rows, depth) with those strides as the right operand of `scores`, x.T, packed."""
+            j = 0
+            while j < rows:
+                columns = panel_columns(rows - j, lanes)
+                to = panels + j * depth * itemsize
+                copy(columns, depth, x + j * across, across, along, to, columns * itemsize)
+                j += columns
+
+        @kernel
+        def scores(
+            m: int, first: int, stop: int, keys: int, depth: int, a: int, lda: int, panels: int,
+            c: int, ldc: int, seen: int,
+        ) -> None:  # fmt: skip
+            """C (m, stop - first) = A (m, depth) @ the columns first to stop of what is packed.
+
+            `first` is where a panel begins; there are `keys` columns in all. Row i needs those
+            before seen + i, of the columns of C.
+            """
+            j = first
+            while j < stop:
+                columns = panel_columns(keys - j, lanes)
+                rows = balanced(m, TILE_ROWS[(columns + lanes - 1) // lanes])
+                for i in range(0, m, rows):
+                    height = min(rows, m - i)
+                    needed = min(columns, seen + i + height - 1 - (j - first))
+                    if needed > 0:
+                        wide = min(WIDER[(needed + lanes - 1) // lanes] * lanes, columns)
+                        tile(
+                            height, wide, depth, a + i * lda, lda, itemsize,
+                            panels + j * depth * itemsize, columns * itemsize, 0, 0,
+                            c + i * ldc + (j - first) * itemsize, ldc, 0,
+                        )  # fmt: skip
+                j += columns
+
+        @kernel
+        def sums(
+            m: int, n: int, depth: int, a: int, lda: int, b: int, ldb: int, c: int, ldc: int,
+            adds: bool, seen: int,
+        ) -> None:  # fmt: skip
+            """C (m, n) = A (m, depth) @ B (depth, n), or += if `adds`; in row i of A the elements
+            from seen + i on are zeros."""
+            j = 0
+            while j < n:
+                columns = panel_columns(n - j, lanes)
+                rows = balanced(m, TILE_ROWS[(columns + lanes - 1) // lanes])
+                for i in range(0, m, rows):
+                    height = min(rows, m - i)
+                    steps = max(min(depth, seen + i + height - 1), 0)
+                    to = c + i * ldc + j * itemsize
+                    tile(
+                        height, columns, steps, a + i * lda, lda, itemsize, b + j * itemsize, ldb,
+                        to if adds else 0, ldc, to, ldc, 0,
+                    )  # fmt: skip
+                j += columns
+
+        @kernel
+        def transposed(
+            m: int, n: int, depth: int, a: int, lda: int, b: int, ldb: int, c: int, ldc: int,
+            seen: int,
+        ) -> None:  # fmt: skip
+            """C (m, n) += A.T (m, depth) @ B (depth, n); in row i of A the elements from seen + i
+            on are zeros."""
+            j = 0
+            while j < n:
+                columns = panel_columns(n - j, lanes)
+                rows = balanced(m, TILE_ROWS[(columns + lanes - 1) // lanes])
+                for i in range(0, m, rows):
+                    # the first row of A that has something here: seen + start > i
+                    start = max(i - seen + 1, 0)
+                    if start < depth:
+                        to, x = c + i * ldc + j * itemsize, a + i * itemsize + start * lda
+                        tile(
+                            min(rows, m - i), columns, depth - start, x, itemsize, lda,
+                            b + start * ldb + j * itemsize, ldb, to, ldc, to, ldc, 0,
+                        )  # fmt: skip
+                j += columns
+
+        self.pack, self.scores, self.sums, self.transposed = pack, scores, sums, transposed
