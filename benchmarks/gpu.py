@@ -35,7 +35,7 @@ from tinytorch.fx.optimize.step_optimizer import optimize_step
 from tinytorch.fx.profile.memory_meter import measure_peak
 from tinytorch.fx.profile.profiler import GraphProfiler
 from tinytorch.fx.recompute.checkpointing import checkpoint
-from tinytorch.fx.recompute.problem import RecomputeError
+from tinytorch.graph.recompute.problem import RecomputeError
 
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 BUDGETS = (0.6, 0.4)

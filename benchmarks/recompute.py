@@ -31,14 +31,15 @@ from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.models import LoadedModel, load_model
 from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy
-from tinytorch.fx.recompute.frontier import Frontier, find_frontier, parse_budget
-from tinytorch.fx.recompute.mincut import min_cut_partition, min_cut_plans
-from tinytorch.fx.recompute.mutwo import greedy_plans
+from tinytorch.fx.recompute.mincut import STRATEGIES, min_cut_partition, min_cut_plans
 from tinytorch.fx.recompute.partition import BoxedCodeGen, partition
-from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
-from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.passes import get_pass_by_name
+from tinytorch.graph.recompute.budget import parse_budget
+from tinytorch.graph.recompute.frontier import Frontier, find_frontier
+from tinytorch.graph.recompute.mutwo import greedy_plans
+from tinytorch.graph.recompute.problem import Plan, Problem, RecomputeError
+from tinytorch.graph.recompute.rewrite import rewrite
 
 BLOCKS = ("ResNetBottleNeckLayer", "BertLayer", "GPT2Block")
 MIN_CUT_BUDGETS = (0.9, 0.7, 0.5, 0.3, 0.1)
@@ -79,8 +80,7 @@ def ordered(joint: JointGraph) -> JointGraph:
 
 
 def problem_of(joint: JointGraph) -> Problem:
-    graph, semantics = joint.module.graph, TorchSemantics()
-    return Problem(graph, semantics.storages(graph), semantics)
+    return Problem(joint.module.graph, TorchSemantics())
 
 
 def copy_of(joint: JointGraph) -> JointGraph:
@@ -187,7 +187,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     whole_peak = everything.simulate(everything.everything).peak
     ours = ordered(joint)
     problem = problem_of(ours)
-    frontier = find_frontier(ours.module, problem)
+    frontier = find_frontier(problem, STRATEGIES)
     runs: dict[str, Run] = {"eager": run_eager(model, example.batch)}
     extra: dict[str, float] = {}
     budgets: dict[str, int] = {}
@@ -232,10 +232,10 @@ def simulate(options: argparse.Namespace) -> list[dict[str, Any]]:
     everything = problem.simulate(problem.everything)
     whole = everything.peak
     ours = ordered(joint)
-    frontier = find_frontier(ours.module, problem_of(ours))
+    frontier = find_frontier(problem_of(ours), STRATEGIES)
     found = {"everything": everything}
     found |= plans_within(frontier, options.budgets, whole)
-    for budget, kept in zip(MIN_CUT_BUDGETS, min_cut_plans(joint.module, problem, MIN_CUT_BUDGETS),
+    for budget, kept in zip(MIN_CUT_BUDGETS, min_cut_plans(problem, MIN_CUT_BUDGETS),
                             strict=True):  # fmt: skip
         found[f"min-cut {budget:g}"] = problem.simulate(kept)
     greedy = [problem.simulate(kept) for kept in greedy_plans(problem)]

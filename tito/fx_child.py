@@ -18,8 +18,8 @@ from tinytorch.bench import format_seconds, ratio, time_callables
 from tinytorch.bench.units import format_table
 from tinytorch.fx.models import LoadedModel, ModelError, call, check_model, squares_loss
 from tinytorch.fx.optimize.verify import ForwardSemantics
-from tinytorch.fx.recompute.frontier import parse_budget
 from tinytorch.graph.ir import map_arg
+from tinytorch.graph.recompute.budget import parse_budget
 from tito.child import Answer, RequestError, describe, diffs, drawn, passes_of, serve
 from tito.console import unknown
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
-from tinytorch.fx.recompute.problem import Problem
 from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.passes import get_pass_by_name
+from tinytorch.graph.recompute.problem import Problem
 
 SEMANTICS = TorchSemantics()
 
@@ -60,4 +60,4 @@ def joint_of(model: nn.Module, batch: Any, loss: Any = squares) -> JointGraph:
 
 
 def problem_of(module: torch.fx.GraphModule) -> Problem:
-    return Problem(module.graph, SEMANTICS.storages(module.graph), SEMANTICS)
+    return Problem(module.graph, SEMANTICS)

@@ -10,7 +10,7 @@ import tinytorch
 from tests.graph.programs import Program
 from tests.graph.steps import training_step
 from tinytorch import nn, optim
-from tinytorch.graph import PassManager, TracedFunction, trace
+from tinytorch.graph import TracedFunction, trace
 from tinytorch.graph.interpret import Profiler
 from tinytorch.graph.memory import (
     BufferPlan,
@@ -19,8 +19,6 @@ from tinytorch.graph.memory import (
     plot_memory,
     timeline,
 )
-from tinytorch.graph.passes import Recompute
-from tinytorch.graph.recompute import choose_exact, choose_greedy, rewrite
 from tinytorch.graph.semantics import TINYTORCH, Semantics
 from tinytorch.graph.text import parse_graph
 from tinytorch.nn import functional as F
@@ -168,63 +166,6 @@ def test_a_convolutional_step_needs_a_fraction_of_its_values():
     plan = plan_buffers(graph)
     check_plan(graph, plan)
     assert plan.size <= 0.6 * plan.unplanned
-
-
-# -- recomputation ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("choose", [choose_greedy, choose_exact])
-def test_recomputation_fits_the_budget_and_changes_no_number(choose):
-    traced = deep_step(6)
-    before = timeline(traced.graph).peak
-    plan = choose(traced.graph, int(before * 0.75))
-    assert plan.names and plan.peak <= 0.75 * before
-    each = Recompute(budget=0.75, exact_choice=choose is choose_exact)
-    graph, report = PassManager([each, "cse", "dce"]).run(traced.graph)
-    assert not report.failures, report
-    assert report.results[0].changed
-    assert timeline(graph).peak == plan.peak  # no pass undoes it
-    made = [n for n in graph.nodes if n.meta.get("recomputed")]
-    assert made and all(n.meta["phase"] == "backward" for n in made)
-
-
-def test_nothing_is_recomputed_within_the_budget():
-    traced = deep_step(2)
-    plan = choose_greedy(traced.graph, timeline(traced.graph).peak)
-    assert plan.names == [] and plan.extra_flops == 0
-    assert not Recompute(budget=1.0).run(traced.graph)
-
-
-def test_a_budget_out_of_reach_gives_the_lowest_peak():
-    traced = deep_step(3)
-    plan = choose_greedy(traced.graph, 1)
-    assert plan.peak < timeline(traced.graph).peak
-
-
-def test_the_exact_choice_costs_no_more():
-    traced = deep_step(5)
-    budget = int(timeline(traced.graph).peak * 0.8)
-    greedy, exact = choose_greedy(traced.graph, budget), choose_exact(traced.graph, budget)
-    assert greedy.peak <= budget and exact.peak <= budget
-    assert exact.extra_flops <= greedy.extra_flops * 1.05
-
-
-def test_half_the_peak_of_a_twelve_block_model_at_a_third_more_flops():
-    traced = deep_step(12)
-    before = timeline(traced.graph).peak
-    plan = choose_greedy(traced.graph, before // 2)
-    assert plan.peak <= before / 2
-    assert plan.extra_flops < 0.35
-
-
-def test_what_is_computed_again_stands_before_its_first_use():
-    traced = deep_step(2)
-    plan = choose_greedy(traced.graph, 1)
-    made = rewrite(traced.graph, plan.names)
-    traced.graph.lint()
-    assert all(node.users for node in made)
-    for node in made:
-        assert all(user.meta["phase"] == "backward" for user in node.users)
 
 
 def test_plot(tmp_path):

@@ -40,7 +40,7 @@ HOME = {
     "MemoryMeter": "profile.memory_meter",
     "Checkpointed": "recompute.checkpointing",
     "checkpoint": "recompute.checkpointing",
-    "RecomputeError": "recompute.problem",
+    "RecomputeError": "recompute.swapping",
     "SwapReport": "recompute.swap_report",
     "simulate_swapping": "recompute.swap_report",
     "GraphOptimizer": "optimize.optimizer",

@@ -48,9 +48,12 @@ class Semantics(ABC):
 
     Attributes:
         node_type: the class of the nodes.
+        random_state_bytes: what must be kept to run a random op again with the same result; nothing
+            where its seed is an input.
     """
 
     node_type: type = Node
+    random_state_bytes: int = 0
 
     # -- of a node ---------------------------------------------------------------------------------
 
@@ -93,6 +96,17 @@ class Semantics(ABC):
     @abstractmethod
     def evaluate(self, node: AnyNode, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The value of a call_function node on these arguments."""
+
+    def replay(self, first: AnyNode, again: AnyNode) -> AnyNode:
+        """Let a second run of a random op draw what the first one drew; returns the node for it.
+
+        By default equal seeds see to that.
+        """
+        return again
+
+    def user_line(self, node: AnyNode) -> str:
+        """The user's line that made it; empty if it is not known."""
+        return node.meta.get("stack_trace") or ""
 
     # -- of a graph --------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from tinytorch.fx.models import load_model
 from tinytorch.fx.passes.chunked_cross_entropy import ChunkedCrossEntropy
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.recompute.checkpointing import Checkpointed, checkpoint
-from tinytorch.fx.recompute.problem import RecomputeError
 from tinytorch.fx.semantics.semantics import TorchSemantics
+from tinytorch.graph.recompute.problem import RecomputeError
 
 FAST = ("segments", "mutwo")
 

@@ -12,15 +12,17 @@ from tests.fx.small import SEMANTICS, ConvNet, joint_of, mlp, problem_of, square
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.passes.checkpoint import Checkpoint
 from tinytorch.fx.recompute.checkpointing import CLEANING
-from tinytorch.fx.recompute.frontier import STRATEGIES, Frontier, find_frontier, recompute
-from tinytorch.fx.recompute.mincut import BUDGETS, min_cut_partition, min_cut_plans
-from tinytorch.fx.recompute.mutwo import candidates, greedy_order, greedy_plans
-from tinytorch.fx.recompute.problem import Plan, Problem, RecomputeError
-from tinytorch.fx.recompute.segment_search import Search, cheapest, segment_plans
-from tinytorch.fx.recompute.segments import Segments
+from tinytorch.fx.recompute.known import known_frontier
+from tinytorch.fx.recompute.mincut import BUDGETS, STRATEGIES, min_cut_partition, min_cut_plans
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.memory import timeline
 from tinytorch.graph.passes import PassManager, get_pass_by_name
+from tinytorch.graph.recompute.frontier import Frontier, find_frontier
+from tinytorch.graph.recompute.mutwo import candidates, greedy_order, greedy_plans
+from tinytorch.graph.recompute.problem import Plan, Problem, RecomputeError
+from tinytorch.graph.recompute.rewrite import rewrite
+from tinytorch.graph.recompute.segment_search import Search, cheapest, segment_plans
+from tinytorch.graph.recompute.segments import Segments
 
 BATCH = (torch.randn((64, 32), generator=torch.Generator().manual_seed(0)),)
 IMAGES = (torch.randn((4, 3, 16, 16), generator=torch.Generator().manual_seed(0)),)
@@ -33,7 +35,7 @@ def module() -> torch.fx.GraphModule:
 
 @pytest.fixture(scope="module")
 def frontier(module: torch.fx.GraphModule) -> Frontier:
-    return find_frontier(module, problem_of(module))
+    return find_frontier(problem_of(module), STRATEGIES)
 
 
 # -- muTWO -----------------------------------------------------------------------------------------
@@ -155,7 +157,7 @@ def test_asking_for_all_budgets_at_once_is_asking_for_each(
     cuts = []
     cut = partitioners.solve_min_cut
     monkeypatch.setattr(partitioners, "solve_min_cut", lambda *a: cuts.append(a) or cut(*a))
-    together = [problem.simulate(kept) for kept in min_cut_plans(module, problem)]
+    together = [problem.simulate(kept) for kept in min_cut_plans(problem)]
     assert [(p.peak, p.cost) for p in together] == [(p.peak, p.cost) for p in single]
     assert len({p.peak for p in together}) > 1
     assert len(cuts) <= len(BUDGETS) + 3  # a cut each, and the three that all begin with
@@ -187,7 +189,7 @@ def test_a_lower_budget_never_gives_a_higher_peak(frontier: Frontier) -> None:
 def test_no_strategy_beats_the_frontier(module: torch.fx.GraphModule, frontier: Frontier) -> None:
     problem = problem_of(module)
     for strategy in STRATEGIES.values():
-        for kept in strategy(module, problem):
+        for kept in strategy(problem):
             plan = problem.simulate(kept)
             assert frontier.within(plan.peak).cost <= plan.cost
     blocks = problem.simulate(_block_boundaries(problem_of(module)))
@@ -215,12 +217,14 @@ def test_an_impossible_budget_says_the_lowest_possible(frontier: Frontier) -> No
 
 def test_unknown_strategy(module: torch.fx.GraphModule) -> None:
     with pytest.raises(KeyError, match="magic"):
-        find_frontier(module, problem_of(module), ["magic"])
+        known_frontier(problem_of(module), ["magic"])
 
 
 def test_recompute_rewrites(module: torch.fx.GraphModule, frontier: Frontier) -> None:
     own = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    plan = recompute(own, problem_of(own), 0.6, find_frontier(own, problem_of(own), ["mutwo"]))
+    problem = problem_of(own)
+    plan = find_frontier(problem, {"mutwo": greedy_plans}).within(0.6)
+    assert rewrite(problem, plan)
     assert timeline(own.graph, SEMANTICS).peak == plan.peak <= 0.6 * frontier.everything.peak
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.fx.small import joint_of, mlp, problem_of
-from tinytorch.fx.recompute import frontier, known
-from tinytorch.fx.recompute.frontier import bytes_of, find_frontier, parse_budget
-from tinytorch.fx.recompute.problem import RecomputeError
+from tinytorch.fx.recompute import known
+from tinytorch.fx.recompute.known import known_frontier
+from tinytorch.graph.recompute.frontier import Frontier
 
 
 @pytest.fixture(autouse=True)
@@ -23,21 +23,21 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the strategies, each time that one is asked."""
     asked = []
     for name in ("segments", "mutwo"):
-        honest = frontier.STRATEGIES[name]
+        honest = known.STRATEGIES[name]
 
-        def counted(module, problem, name=name, honest=honest):
+        def counted(problem, name=name, honest=honest):
             asked.append(name)
-            return honest(module, problem)
+            return honest(problem)
 
-        monkeypatch.setitem(frontier.STRATEGIES, name, counted)
-    monkeypatch.delitem(frontier.STRATEGIES, "min-cut")
+        monkeypatch.setitem(known.STRATEGIES, name, counted)
+    monkeypatch.delitem(known.STRATEGIES, "min-cut")
     return asked
 
 
 def find(depth: int = 3, width: int = 16):
     joint = joint_of(mlp(depth, width), (torch.ones(8, width),))
     problem = problem_of(joint.module)
-    return find_frontier(joint.module, problem, ("segments", "mutwo"), remember=True)
+    return known_frontier(problem, ("segments", "mutwo"))
 
 
 def test_the_second_search_comes_from_disk_and_says_the_same(searches: list[str]):
@@ -75,36 +75,12 @@ def test_a_damaged_file_is_searched_again(searches: list[str], tmp_path: Path, d
 def test_the_folder_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(known, "KEPT", 3)
     for i in range(6):
-        known.save(tmp_path / "recompute" / f"{i}.json", [], {})
+        known.save(tmp_path / "recompute" / f"{i}.json", Frontier([], {}))
     assert len(list((tmp_path / "recompute").glob("*.json"))) == 3
 
 
 def test_the_search_says_how_far_it_is():
     joint = joint_of(mlp(2, 16), (torch.ones(8, 16),))
     said: list[str] = []
-    find_frontier(joint.module, problem_of(joint.module), ("mutwo",), progress=said.append)
+    known_frontier(problem_of(joint.module), ("mutwo",), progress=said.append)
     assert any("mutwo" in line for line in said) and any("improving" in line for line in said)
-
-
-@pytest.mark.parametrize(
-    ("budget", "parsed"),
-    [(0.5, 0.5), (1.0, 1.0), (4096, 4096), ("512MiB", 512 << 20), ("0.25", 0.25), ("2 kB", 2000),
-     ("1.5gib", 3 << 29)],
-)  # fmt: skip
-def test_budgets(budget: object, parsed: object):
-    assert parse_budget(budget) == parsed and type(parse_budget(budget)) is type(parsed)
-
-
-@pytest.mark.parametrize(
-    ("budget", "said"),
-    [(7.0, "a budget of 7 is a fraction.*at most 1"), ("a lot", "'a lot' is no budget"),
-     ("7 apples", "no budget"), (0.0, "above 0"), (-5, "must be above 0"), (0, "above 0"),
-     (None, "None is no budget"), (True, "no budget"), ("1.5", "at most 1")],
-)  # fmt: skip
-def test_what_is_no_budget_is_refused(budget: object, said: str):
-    with pytest.raises(RecomputeError, match=said):
-        parse_budget(budget)
-
-
-def test_a_budget_in_bytes():
-    assert bytes_of("0.5", 100) == 50 and bytes_of("1KiB", 100) == 1024

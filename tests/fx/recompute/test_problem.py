@@ -17,9 +17,10 @@ from tinytorch.fx.capture.slots import BUFFER
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.models import load_model
 from tinytorch.fx.profile.memory_meter import MemoryMeter
-from tinytorch.fx.recompute.problem import Problem, RecomputeError
-from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.graph.memory import timeline
+from tinytorch.graph.recompute.problem import Problem, RecomputeError
+from tinytorch.graph.recompute.rewrite import rewrite
+from tinytorch.graph.recompute.walk import Walk
 from tinytorch.graph.semantics import Cost
 
 
@@ -124,8 +125,7 @@ def test_statistics_are_updated_once() -> None:
 def test_measured_seconds_are_the_cost() -> None:
     module = case_of("mlp").copy()
     seconds = dict.fromkeys(module.graph.nodes, 2.0)
-    reference = problem_of(module)
-    problem = Problem(module.graph, reference.found, SEMANTICS, seconds)
+    problem = Problem(module.graph, SEMANTICS, seconds=seconds)
     plan = problem.simulate(())
     assert plan.cost == 2.0 * len({s.node for s in map(problem.made_by.get, _forgotten(problem))
                                    if s is not None})  # fmt: skip
@@ -134,7 +134,7 @@ def test_measured_seconds_are_the_cost() -> None:
 
 
 def _forgotten(problem: Problem) -> set[int]:
-    walk = problem.walk(problem.whole_view, frozenset(problem.fixed))
+    walk = Walk(problem.whole, frozenset(problem.fixed))
     return {key - len(problem.sizes) for _, _, key in walk.born}
 
 

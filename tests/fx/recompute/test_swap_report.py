@@ -11,8 +11,8 @@ from torch import nn
 from tests.fx.small import mlp
 from tinytorch.fx import checkpoint, simulate_swapping
 from tinytorch.fx.models import ModelError
-from tinytorch.fx.recompute.problem import RecomputeError
 from tinytorch.fx.recompute.swap_report import BOTH, EVERYTHING, RECOMPUTED, SwapReport
+from tinytorch.graph.recompute.problem import RecomputeError
 
 BATCH = (torch.ones(64, 32),)
 

@@ -12,13 +12,12 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from tests.fx.small import SEMANTICS, ConvNet, joint_of, mlp, problem_of
-from tinytorch.fx.recompute.frontier import Frontier, find_frontier
-from tinytorch.fx.recompute.problem import Plan, RecomputeError
-from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.fx.recompute.swap_search import find_swap_frontier, joint_path
 from tinytorch.fx.recompute.swapping import Swapping, SwapPlan
 from tinytorch.graph.memory import lifetimes
-from tinytorch.graph.recompute import is_forward
+from tinytorch.graph.recompute.frontier import Frontier, find_frontier
+from tinytorch.graph.recompute.problem import Plan, RecomputeError, is_forward
+from tinytorch.graph.recompute.rewrite import rewrite
 from tinytorch.graph.storages import Storages
 
 UNIT = 1 / 64  # of durations: sums of them are exact
@@ -53,9 +52,7 @@ def swapping_of(name: str, seed: int, bandwidth: float) -> Swapping:
 
 
 def recomputing_of(swapping: Swapping) -> Frontier:
-    module = swapping.problem.graph.owning_module
-    assert module is not None
-    return find_frontier(module, swapping.problem, ["mutwo", "segments"])
+    return find_frontier(swapping.problem)
 
 
 def random_plan(swapping: Swapping, seed: int) -> SwapPlan:

@@ -38,11 +38,10 @@ from tinytorch.fx.profile.rows import (
     ActivationProfile,
     NodeProfile,
 )
-from tinytorch.fx.recompute.mutwo import candidates
-from tinytorch.fx.recompute.problem import Problem
 from tinytorch.fx.semantics.semantics import TorchSemantics, results
 from tinytorch.graph.memory import lifetimes
-from tinytorch.graph.recompute import is_forward
+from tinytorch.graph.recompute.mutwo import candidates
+from tinytorch.graph.recompute.problem import Problem, is_forward
 
 Captured = TrainingStep | JointGraph | torch.fx.GraphModule
 
@@ -223,7 +222,8 @@ class GraphProfiler:
         crossing = self._crossing()
         if not crossing:
             return []
-        problem = Problem(self.graph, self.found, self.semantics, seconds, read_only=True)
+        problem = Problem(self.graph, self.semantics, found=self.found, seconds=seconds,
+                          read_only=True)  # fmt: skip
         recomputed = candidates(problem)
         uses: dict[int, list[int]] = defaultdict(list)
         ranks = {n: i for i, n in enumerate(self.graph.nodes)}

@@ -27,18 +27,15 @@ from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.capture.slots import BUFFER, batch_slots, model_slots
 from tinytorch.fx.models import Batch, check_model
 from tinytorch.fx.recompute.announce import Announced
-from tinytorch.fx.recompute.frontier import (
-    STRATEGIES,
-    Budget,
-    Frontier,
-    find_frontier,
-    parse_budget,
-)
+from tinytorch.fx.recompute.known import known_frontier
+from tinytorch.fx.recompute.mincut import STRATEGIES
 from tinytorch.fx.recompute.partition import Partition, partition
-from tinytorch.fx.recompute.problem import Plan, Problem
-from tinytorch.fx.recompute.rewrite import rewrite
 from tinytorch.fx.semantics.semantics import TorchSemantics
 from tinytorch.graph.passes import OptimizationPass, get_pass_by_name
+from tinytorch.graph.recompute.budget import Budget, parse_budget
+from tinytorch.graph.recompute.frontier import Frontier
+from tinytorch.graph.recompute.problem import Plan, Problem
+from tinytorch.graph.recompute.rewrite import rewrite
 
 CLEANING = ("algebra", "cse", "dce")  # passes that run before anything is chosen
 #: Passes that run then, and lower the memory of the backward whatever is chosen.
@@ -211,9 +208,7 @@ class Checkpointed(nn.Module):
     def _compile(self, batch: Batch) -> Compiled:
         joint, problem = training_problem(self._traced[0], batch, self._passes)
         with Announced("searching what to compute again") as progress:
-            frontier = find_frontier(
-                joint.module, problem, self._strategies, progress=progress, remember=True
-            )
+            frontier = known_frontier(problem, self._strategies, progress=progress)
         plan = frontier.within(self.budget)
         rewrite(problem, plan)
         joint.module.recompile()
@@ -242,8 +237,7 @@ def training_problem(
     written = [s.identifier for s in joint.outputs if s.role == BUFFER]
     copied = [n for n in joint.module.graph.find_nodes(op="placeholder") if n.name in written]
     held = sum(n.meta["val"].untyped_storage().nbytes() for n in copied)
-    graph = joint.module.graph
-    return joint, Problem(graph, semantics.storages(graph), semantics, held_bytes=held)
+    return joint, Problem(joint.module.graph, semantics, held_bytes=held)
 
 
 def checkpoint(

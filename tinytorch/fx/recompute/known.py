@@ -1,11 +1,12 @@
 """Frontiers that were found before, on disk: a search takes long, and its result is small.
 
-<cache root>/recompute/<digest of the problem and of this folder's code>.json
+<cache root>/recompute/<digest of the problem and of the code that searches>.json
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import warnings
 from collections.abc import Iterable
@@ -16,7 +17,9 @@ from pathlib import Path
 import torch
 
 from tinytorch.files import atomic_write, cache_root
-from tinytorch.fx.recompute.problem import Plan, Problem
+from tinytorch.fx.recompute.mincut import STRATEGIES
+from tinytorch.graph.recompute.frontier import Frontier, Progress, find_frontier
+from tinytorch.graph.recompute.problem import Problem
 
 KEPT = 200  # frontiers on disk; those that were not used for the longest time go first
 
@@ -25,9 +28,33 @@ KEPT = 200  # frontiers on disk; those that were not used for the longest time g
 def _code() -> bytes:
     """Of what decides which plans are found."""
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    for file in (inspect.getfile(Problem), __file__):
+        for path in sorted(Path(file).parent.glob("*.py")):
+            digest.update(path.read_bytes())
     return digest.digest()
+
+
+def known_frontier(
+    problem: Problem,
+    strategies: Iterable[str] = tuple(STRATEGIES),
+    *,
+    progress: Progress = lambda what: None,
+) -> Frontier:
+    """The frontier from disk if the same problem was solved before; else it is searched, and kept.
+
+    Args:
+        strategies: names in STRATEGIES.
+
+    Raises:
+        KeyError: there is no strategy of this name.
+    """
+    chosen = {name: STRATEGIES[name] for name in strategies}
+    path = file_of(problem, chosen)
+    found = load(path, problem)
+    if found is None:
+        found = find_frontier(problem, chosen, progress=progress)
+        save(path, found)
+    return found
 
 
 def file_of(problem: Problem, strategies: Iterable[str]) -> Path:
@@ -44,7 +71,7 @@ def file_of(problem: Problem, strategies: Iterable[str]) -> Path:
     return cache_root() / "recompute" / f"{digest[:32]}.json"
 
 
-def load(path: Path, problem: Problem) -> tuple[list[Plan], dict[str, tuple[int, int]]] | None:
+def load(path: Path, problem: Problem) -> Frontier | None:
     """What a file says, if it is there and each of its plans takes what it says."""
     try:
         found = json.loads(path.read_text())
@@ -57,15 +84,15 @@ def load(path: Path, problem: Problem) -> tuple[list[Plan], dict[str, tuple[int,
         return None
     with suppress(OSError):
         path.touch()
-    return plans, proposed
+    return Frontier(plans, proposed)
 
 
-def save(path: Path, plans: list[Plan], proposed: dict[str, tuple[int, int]]) -> None:
+def save(path: Path, frontier: Frontier) -> None:
     """Write a frontier; where that fails, it is searched again the next time."""
-    lines = [(sorted(plan.kept), plan.peak, plan.source) for plan in plans]
+    lines = [(sorted(plan.kept), plan.peak, plan.source) for plan in frontier.plans]
     try:
         with atomic_write(path) as stream:
-            stream.write(json.dumps({"plans": lines, "proposed": proposed}).encode())
+            stream.write(json.dumps({"plans": lines, "proposed": frontier.proposed}).encode())
         files = sorted(path.parent.glob("*.json"), key=lambda p: p.stat().st_mtime)
         for old in files[:-KEPT]:
             old.unlink(missing_ok=True)

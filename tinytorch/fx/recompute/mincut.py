@@ -23,10 +23,10 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor
 
 from tinytorch.fx.capture.functional import CaptureError
-from tinytorch.fx.recompute.problem import Problem
 from tinytorch.fx.semantics.in_place import FUNCTIONAL
 from tinytorch.fx.semantics.semantics import results
-from tinytorch.graph.recompute import is_forward
+from tinytorch.graph.recompute.frontier import STRATEGIES as OURS, Strategy
+from tinytorch.graph.recompute.problem import Problem, RecomputeError, is_forward
 
 BUDGETS = (0.9, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
 
@@ -110,20 +110,25 @@ def _first_call(graph: torch.fx.Graph) -> torch.fx.Node:
     return next((n for n in graph.nodes if n.op != "placeholder"), graph._root)
 
 
-def min_cut_plans(
-    module: torch.fx.GraphModule, problem: Problem, budgets: Sequence[float] = BUDGETS
-) -> Iterator[frozenset[int]]:
+def min_cut_plans(problem: Problem, budgets: Sequence[float] = BUDGETS) -> Iterator[frozenset[int]]:
     """What the partitioner keeps at each budget.
 
     It partitions once, and is asked for every budget where it chooses: what it does before and
     after that takes longer than the choice.
     """
+    module = problem.graph.owning_module
+    if module is None:
+        raise RecomputeError("the graph belongs to no module, so its constants are not known")
     nodes = {node.name: node for node in module.graph.nodes}
     with _choosing(budgets) as chosen:
         partition = min_cut_partition(module, budgets[0])
     for kept in chosen or [partition.kept]:  # it chooses nothing where the backward needs nothing
         held = [problem.found.held[nodes[name]] for name in kept if name in nodes]
         yield frozenset(s for storages in held for s in storages if s in problem.born)
+
+
+#: All ways of choosing for a torch graph.
+STRATEGIES: dict[str, Strategy] = {**OURS, "min-cut": min_cut_plans}
 
 
 @contextmanager

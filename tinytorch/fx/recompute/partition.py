@@ -21,7 +21,7 @@ from tinytorch.fx.capture.slots import (
     Slot,
 )
 from tinytorch.fx.semantics.semantics import results
-from tinytorch.graph.recompute import is_forward
+from tinytorch.graph.recompute.problem import is_forward
 
 
 @dataclass

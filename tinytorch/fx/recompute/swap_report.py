@@ -22,10 +22,11 @@ from tinytorch.fx.profile.plots import figure_of
 from tinytorch.fx.profile.profiler import GraphProfiler
 from tinytorch.fx.recompute.announce import Announced
 from tinytorch.fx.recompute.checkpointing import Selected, training_problem
-from tinytorch.fx.recompute.frontier import Budget, bytes_of, find_frontier, parse_budget
-from tinytorch.fx.recompute.problem import RecomputeError
+from tinytorch.fx.recompute.known import known_frontier
 from tinytorch.fx.recompute.swap_search import find_swap_frontier
 from tinytorch.fx.recompute.swapping import Swapping, SwapPlan
+from tinytorch.graph.recompute.budget import Budget, bytes_of, parse_budget
+from tinytorch.graph.recompute.problem import RecomputeError
 
 PICTURES = (".png", ".svg", ".pdf")
 EVERYTHING, RECOMPUTED, BOTH = "everything kept", "recomputing", "swapping and recomputing"
@@ -169,7 +170,7 @@ def simulate_swapping(
     seconds = GraphProfiler(joint).node_seconds()
     swapping = Swapping(problem, seconds, bandwidth)
     with Announced("searching what to swap and what to compute again") as progress:
-        recomputing = find_frontier(joint.module, problem, progress=progress, remember=True)
+        recomputing = known_frontier(problem, progress=progress)
         frontier = find_swap_frontier(swapping, recomputing, progress=progress)
         limit = bytes_of(budget, frontier.everything.peak)
         plans = {EVERYTHING: frontier.everything}

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tinytorch.fx.recompute.frontier import Budget, Frontier, Progress, bytes_of, fitting
-from tinytorch.fx.recompute.mutwo import greedy_order
 from tinytorch.fx.recompute.swapping import Swapping, SwapPlan
+from tinytorch.graph.recompute.budget import Budget, bytes_of, fitting
+from tinytorch.graph.recompute.frontier import Frontier, Progress
+from tinytorch.graph.recompute.mutwo import greedy_order
 
 STARTS = 24  # plans of recomputation from which swapping starts
 STEPS = 48  # plans on each way from no to full swapping

@@ -21,7 +21,8 @@ from itertools import accumulate
 
 import torch.fx
 
-from tinytorch.fx.recompute.problem import Op, Problem, RecomputeError, View, Walk
+from tinytorch.graph.recompute.problem import Instruction, Problem, RecomputeError as RecomputeError
+from tinytorch.graph.recompute.walk import Walk
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,6 @@ class Swapping:
                  for op, (_, during) in zip(p.backward, p.backward_live, strict=True)]  # fmt: skip
         return max([*p.forward_live, *least])
 
-    @cached_property
-    def _view(self) -> View:
-        count = len(self.problem.backward)
-        known = self.problem.born.keys()
-        return self.problem.view(range(count), [0] * count, set(), known, merged=False)
-
     def simulate(self, kept: Iterable[int], swapped: Iterable[int] = ()) -> SwapPlan:
         """What a plan takes: memory to the byte, and time by the durations of the nodes.
 
@@ -156,7 +151,7 @@ class Swapping:
                 "they are results"
             )
         kept = (frozenset(kept) | p.fixed) - away
-        walk = p.walk(self._view, kept | away)
+        walk = Walk(p.each_event, kept | away)
         return _Clockwork(self, walk, away).run(kept)
 
 
@@ -179,18 +174,12 @@ class _Clockwork:
 
     def _read_backward(self) -> None:
         """What each event of the backward takes, reads and makes."""
-        p, shift = self.swapping.problem, len(self.sizes)
-        again = {event: p.made_by[key - shift] for event, _, key in self.walk.born}
-        self.events: list[tuple[Op, float, int]] = []  # op, seconds, bytes that it makes
-        ordinary = iter(zip(p.backward, self.swapping._backward, p.backward_live, strict=True))
-        for event in range(len(self.walk.live)):
-            if event in again:
-                op = again[event]
-                made = sum(self.sizes[s] for s in op.makes)
-                self.events.append((op, self.swapping._again[op.node], made))
-            else:
-                op, seconds, (before, during) = next(ordinary)
-                self.events.append((op, seconds, during - before))
+        p, again = self.swapping.problem, self.swapping._again
+        ordinary = iter(self.swapping._backward)
+        self.events: list[tuple[Instruction, float, int]] = []  # seconds, bytes that it makes
+        for op in p.sequence(self.walk):
+            seconds = again[op.node] if op.node in again else next(ordinary)
+            self.events.append((op, seconds, p.made_bytes(op)))
 
     def run(self, kept: frozenset[int]) -> SwapPlan:
         p = self.swapping.problem

@@ -17,11 +17,13 @@ from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
+from tinytorch.fx.diagnosis.reasons import line_of
 from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
 from tinytorch.fx.semantics.buffers import buffers_kept
 from tinytorch.fx.semantics.costs import cost
 from tinytorch.fx.semantics.effects import effects
 from tinytorch.fx.semantics.op_names import COMMUTATIVE, build, signature
+from tinytorch.fx.semantics.replay import replay
 from tinytorch.fx.semantics.storages import find_storages
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes.aliasing import Aliasing
@@ -42,6 +44,7 @@ class TorchSemantics(Semantics):
     """
 
     node_type = Node
+    random_state_bytes = 5056  # of the CPU's generator
 
     def __init__(self, frozen: bool = False) -> None:
         self.frozen = frozen
@@ -117,6 +120,13 @@ class TorchSemantics(Semantics):
         target: Any = node.target
         with torch.no_grad():
             return target(*args, **kwargs)
+
+    def replay(self, first: Node, again: Node) -> Node:
+        """From the state that the generator had."""
+        return replay(first, again)
+
+    def user_line(self, node: Node) -> str:
+        return str(line_of(node) or "")
 
     # -- of a graph --------------------------------------------------------------------------------
 

@@ -1,50 +1,67 @@
-"""Recomputation: forget values of the forward, and compute them again in the backward.
+"""Recomputation: leave values of the forward out, and compute them again in the backward.
 
-How the values are chosen is in `tinytorch/graph/recompute.py`.
+How they are chosen is in `tinytorch/graph/recompute/`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.memory import timeline
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
-from tinytorch.graph.recompute import RecomputePlan, choose_exact, choose_greedy, rewrite
+from tinytorch.graph.recompute.budget import Budget, bytes_of
+from tinytorch.graph.recompute.frontier import STRATEGIES, Strategy, find_frontier
+from tinytorch.graph.recompute.problem import Plan, Problem, is_forward
+from tinytorch.graph.recompute.rewrite import rewrite
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, Semantics
 
 
 @register_pass
 class Recompute(OptimizationPass):
-    """Lowers the peak memory of a training step to a budget.
+    """Lowers the peak memory of a forward and backward, or of a training step, to a budget.
+
+    Run it behind the passes that clean up, and before those that make ops work in place. A graph
+    without a backward stays as it is.
 
     Args:
-        budget: bytes, or as a float a fraction of the present peak.
-        exact_choice: choose by integer programming instead of by the greedy rule.
+        budget: bytes beyond inputs and constants, or as a float a fraction of the present peak; by
+            default the least that is possible.
+        strategies: ways of choosing, by name.
     """
 
     name = "recompute"
+    strategies: Mapping[str, Strategy] = STRATEGIES
 
     def __init__(
         self,
         semantics: Semantics = TINYTORCH,
-        budget: float | int = 0.5,
-        exact_choice: bool = False,
+        budget: Budget | None = None,
+        strategies: Mapping[str, Strategy] | None = None,
     ) -> None:
         super().__init__(semantics)
         self.budget = budget
-        self.choose = choose_exact if exact_choice else choose_greedy
+        self.strategies = strategies or self.strategies
 
-    def analyze(self, graph: AnyGraph) -> RecomputePlan:
-        """The choice; it forgets nothing if the peak is within the budget."""
-        budget = self.budget
-        if isinstance(budget, float):
-            budget = int(timeline(graph, self.semantics).peak * budget)
-        return self.choose(graph, budget, self.semantics)
+    def analyze(self, graph: AnyGraph) -> tuple[Problem, Plan] | None:
+        """The cheapest plan within the budget.
 
-    def transform(self, graph: AnyGraph, found: RecomputePlan) -> bool:
-        return bool(rewrite(graph, found.names, self.semantics))
+        Raises:
+            RecomputeError: the budget cannot be met, or an op writes in place.
+        """
+        if all(n.op != "call_function" or is_forward(n) for n in graph.nodes):
+            return None
+        problem = Problem(graph, self.semantics)
+        frontier = find_frontier(problem, self.strategies)
+        plan = frontier.plans[0] if self.budget is None else frontier.within(self.budget)
+        return problem, plan
+
+    def transform(self, graph: AnyGraph, found: tuple[Problem, Plan] | None) -> bool:
+        return found is not None and bool(rewrite(*found))
 
     def verify(self, before: AnyGraph, after: AnyGraph) -> None:
         super().verify(before, after)
-        peaks = [timeline(g, self.semantics).peak for g in (before, after)]
-        if peaks[1] > peaks[0]:
-            raise GraphError(f"recompute raised the peak from {peaks[0]} to {peaks[1]} bytes")
+        whole, peak = (timeline(graph, self.semantics).peak for graph in (before, after))
+        limit = whole if self.budget is None else bytes_of(self.budget, whole)
+        if peak > limit:
+            raise GraphError(f"the peak is {peak} bytes and not within the budget of {limit}")

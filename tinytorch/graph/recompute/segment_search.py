@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 
 from tinytorch.dtypes import Array
-from tinytorch.fx.recompute.problem import Problem
-from tinytorch.fx.recompute.segments import Option, Run, Segments
+from tinytorch.graph.recompute.problem import Problem
+from tinytorch.graph.recompute.segments import Option, Run, Segments
 
 RUNS = (1, 2, 3, 4, 6)  # lengths of the stretches that are considered as one
 BUCKETS = 2048  # resolution of the memory that earlier segments freed

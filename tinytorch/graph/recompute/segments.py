@@ -15,7 +15,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from tinytorch.fx.recompute.problem import Op, Problem, View
+from tinytorch.graph.recompute.problem import Instruction, Problem
+from tinytorch.graph.recompute.walk import Part, Walk
 
 SMALL = 0.02  # of a large storage: what is smaller may cross a cut
 LONG = 0.3  # of the forward: what lives longer, such as a mask, does not bind segments together
@@ -84,7 +85,7 @@ class Segments:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.ends = self._cuts()
-        self._views: dict[tuple[int, int], View] = {}
+        self._parts: dict[tuple[int, int], Part] = {}
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -211,20 +212,20 @@ class Segments:
         own = p.kept_in_forward([s for s in storages if s in p.needed])
         return tuple(self._forward_live[i] - own[i] for i in ops)
 
-    def _view(self, run: Run) -> View:
-        """A run as `Problem.walk` reads it; found by its ends, since hashing a run takes longer."""
-        found = self._views.get((run.first, run.end))
+    def _part(self, run: Run) -> Part:
+        """A run prepared for walking; found by its ends, since hashing a run takes longer."""
+        found = self._parts.get((run.first, run.end))
         if found is None:
             p = self.problem
             known = {*run.free, *run.always}
-            found = p.view(run.positions, run.outside, run.elsewhere, known)
-            self._views[run.first, run.end] = found
+            found = p.part(run.positions, run.outside, run.elsewhere, known)
+            self._parts[run.first, run.end] = found
         return found
 
     def measure(self, run: Run, kept: frozenset[int]) -> Option:
         """What keeping these storages of a run does, if all others keep everything."""
         p = self.problem
-        walk = p.walk(self._view(run), kept)
+        walk = Walk(self._part(run), kept)
         change, last = walk.change(), walk.last
         used = [s for s in (*kept, *run.always) if s in last or s in run.late]
         for s in used:
@@ -243,7 +244,7 @@ class Segments:
         p = self.problem
         names: dict[int, int] = {}
 
-        def described(op: Op) -> Hashable:
+        def described(op: Instruction) -> Hashable:
             reads = tuple(names.setdefault(s, len(names)) for s in op.reads)
             makes = tuple((names.setdefault(s, len(names)), p.sizes[s]) for s in op.makes)
             return str(op.node.target), op.cost, reads, makes

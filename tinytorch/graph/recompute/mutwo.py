@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tinytorch.fx.recompute.problem import Problem
+from tinytorch.graph.recompute.problem import Problem
 
-LEAST_COST = 1e-9  # a view costs nothing, and nothing is divided by
+LEAST_COST = 1e-9  # what costs nothing is divided by, too
 
 
 @dataclass
@@ -64,26 +64,26 @@ def greedy_order(problem: Problem) -> list[int]:
 def candidates(problem: Problem) -> dict[int, Candidate]:
     """What recomputing each value that the backward reads takes, if all others are kept."""
     needed = {s for s in problem.needed if s not in problem.fixed and s in problem.made_by}
-    found = {}
-    for s in sorted(needed):
-        sources: set[int] = set()
-        cost, made = 0.0, 0
-        pending, seen = [problem.made_by[s]], {problem.made_by[s].node}
-        while pending:
-            op = pending.pop()
-            cost += op.cost
-            made += sum(problem.sizes[m] for m in op.makes)
-            for r in op.reads:
-                if r in needed:
-                    sources.add(r)
-                elif r in problem.made_by and r not in problem.fixed:
-                    maker = problem.made_by[r]
-                    if maker.node not in seen:
-                        seen.add(maker.node)
-                        pending.append(maker)
-        cost = max(cost, LEAST_COST)
-        found[s] = Candidate(problem.sizes[s], sources - {s}, cost, cost, made)
-    return found
+    return {s: _candidate(problem, s, needed) for s in sorted(needed)}
+
+
+def _candidate(problem: Problem, storage: int, needed: set[int]) -> Candidate:
+    """A value with its chain: back to needed values, which are kept, and what cannot be missing."""
+    sources: set[int] = set()
+    cost, made = 0.0, 0
+    pending, seen = [storage], set(problem.made_by[storage].makes)
+    while pending:
+        computed = problem.made_by[pending.pop()]
+        cost += computed.cost
+        made += problem.made_bytes(computed)
+        for r in computed.reads:
+            if r in needed:
+                sources.add(r)
+            elif r in problem.made_by and r not in problem.fixed and r not in seen:
+                seen.update(problem.made_by[r].makes)
+                pending.append(r)
+    cost = max(cost, LEAST_COST)
+    return Candidate(problem.sizes[storage], sources - {storage}, cost, cost, made)
 
 
 def greedy_plans(problem: Problem, most: int = 200) -> Iterator[frozenset[int]]:
