@@ -25,6 +25,7 @@ LAYERS = [
     ["tensor", "values", "func", "formatting", "creation"],
     ["nn", "optim", "data", "bench", "testing", "serialization", "distributions"],
     ["training", "text"],
+    ["distributed"],
     ["graph"],
     ["onnx", "fx"],
     ["compat"],
@@ -38,7 +39,7 @@ CIRCLES = {
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 BUDGETS = {
-    "tinytorch": 6_210,
+    "tinytorch": 6_250,
     "tinytorch/nn": 5_600,
     "tinytorch/optim": 1_830,
     "tinytorch/training": 850,
@@ -46,6 +47,7 @@ BUDGETS = {
     "tinytorch/distributions": 525,
     "tinytorch/text": 640,
     "tinytorch/data": 980,
+    "tinytorch/distributed": 940,
     "tinytorch/bench": 760,
     "tinytorch/compat": 1_440,
     "tinytorch/testing": 700,

@@ -35,6 +35,10 @@ class NonFiniteError(TinyTorchError, ArithmeticError):
     """The loss or a weight became NaN or infinite."""
 
 
+class ProcessGroupError(TinyTorchError, RuntimeError):
+    """Processes that do not work together: none are there, one has gone, or they disagree."""
+
+
 class MissingExtraError(TinyTorchError, ImportError):
     """An optional dependency is not installed. The message names the extra that brings it."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.autograd.listeners import BackwardListener, leaves_when_ready, listeners
 from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
@@ -61,7 +62,10 @@ def backward(
     wanted = None
     if inputs is not None:
         wanted = {_source(t) for t in (inputs if isinstance(inputs, Sequence) else [inputs])}
-    gradients = _propagate([tensor], [gradient], retain_graph, create_graph, wanted)
+    listening = tuple(listeners)
+    gradients = _propagate([tensor], [gradient], retain_graph, create_graph, wanted, listening)
+    for listener in listening:
+        listener.end(gradients)
     shared = {id(owner_of(gradient._data))} if gradient is not None else set()
     for leaf, g in gradients.items():
         _accumulate(leaf, g, shared, create_graph)
@@ -125,6 +129,7 @@ def _propagate(
     retain_graph: bool | None,
     create_graph: bool,
     wanted: set[Source] | None,
+    listening: tuple[BackwardListener, ...] = (),
 ) -> dict[Source, Tensor]:
     """Gradients of the leaves, or of the sources in `wanted`."""
     if len(seeds) != len(outputs):
@@ -137,6 +142,8 @@ def _propagate(
             source, g = _source(output), _seed(output, seed)
             pending[source] = pending[source] + g if source in pending else g
         order = _topological_order([_source(t) for t in outputs])
+        if listening:
+            order = leaves_when_ready(order)
         relevant = None if wanted is None else _leading_to(order, wanted)
         for source in reversed(order):
             if source not in pending or (relevant is not None and source not in relevant):
@@ -147,6 +154,8 @@ def _propagate(
             is_leaf = type(source) is not Record
             if is_leaf if wanted is None else source in wanted:
                 found[source] = g
+                for listener in listening:
+                    listener.ready(source, g)
             if not is_leaf:
                 if source.inputs is None or source.clock != write_clock.now:
                     _check_usable(source)

@@ -1,0 +1,22 @@
+"""Every check of `programs`, on groups of 2 and 4 processes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+
+from tests.distributed import programs
+from tinytorch.distributed import launch
+
+
+@lru_cache
+def _results(ranks: int) -> list[dict[str, str]]:
+    return launch(programs.all_checks, ranks, timeout=60.0)
+
+
+@pytest.mark.parametrize("name", programs.CHECKS)
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_on_a_group(name: str, ranks: int) -> None:
+    for rank, found in enumerate(_results(ranks)):
+        assert not found[name], f"rank {rank}: {found[name]}"

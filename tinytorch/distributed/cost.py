@@ -1,0 +1,100 @@
+"""What communication costs: latency and bandwidth, fitted here, and computed for many ranks.
+
+Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations
+in MPICH", 2005, section 3 (the alpha-beta model and the costs of the algorithms).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinytorch.distributed.group import all_reduce, barrier
+from tinytorch.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Link:
+    """A message of n bytes takes `latency + n / bandwidth` seconds.
+
+    Attributes:
+        latency: seconds.
+        bandwidth: bytes per second.
+    """
+
+    latency: float
+    bandwidth: float
+
+    def seconds(self, nbytes: float, messages: float = 1) -> float:
+        """Of `messages` messages, one after another, with `nbytes` bytes in all."""
+        return messages * self.latency + nbytes / self.bandwidth
+
+    def ring_all_reduce(self, nbytes: float, ranks: int) -> float:
+        """Seconds of an all-reduce: 2 (N - 1) messages of a piece of 1 / N each.
+
+        >>> Link(latency=0.0, bandwidth=1e9).ring_all_reduce(1e9, ranks=4)
+        1.5
+        """
+        return self.seconds(2 * (ranks - 1) / ranks * nbytes, 2 * (ranks - 1))
+
+    def data_parallel_step(
+        self, compute: float, nbytes: float, ranks: int, overlap: float = 0.0
+    ) -> float:
+        """Seconds of a training step.
+
+        Args:
+            compute: seconds of forward, backward and update on one rank.
+            nbytes: of the gradients.
+            overlap: the seconds of `compute` in which gradients can already be on their way.
+        """
+        return compute + max(0.0, self.ring_all_reduce(nbytes, ranks) - overlap)
+
+
+def fit_link(nbytes: Sequence[float], messages: Sequence[float], seconds: Sequence[float]) -> Link:
+    """The link that explains measured times best, each by its share: least squares of the ratio.
+
+    Raises:
+        ValueError: fewer than two different measurements; or times that no link explains.
+
+    >>> link = fit_link([1e3, 1e6, 1e7], [2, 2, 2], [2.001e-3, 3e-3, 12e-3])
+    >>> round(link.latency, 6), round(link.bandwidth)
+    (0.001, 1000000000)
+    """
+    measured = np.asarray(seconds, np.float64)
+    columns = np.stack([np.asarray(messages, float), np.asarray(nbytes, float)], 1)
+    if len(measured) < 2 or np.linalg.matrix_rank(columns) < 2:
+        raise ValueError("a link is fitted to at least two sizes of messages")
+    scaled = columns / measured[:, None]
+    latency, per_byte = np.linalg.lstsq(scaled, np.ones(len(measured)), rcond=None)[0]
+    if latency < 0 or per_byte <= 0:
+        raise ValueError(
+            f"no link explains these times: latency {latency:.3g} s, {per_byte:.3g} s per byte; "
+            f"measure more sizes, on a quieter machine"
+        )
+    return Link(float(latency), float(1 / per_byte))
+
+
+def measure_all_reduce(
+    sizes: Sequence[int],
+    repeats: int = 10,
+    reduce: Callable[[Tensor], object] = all_reduce,
+) -> list[float]:
+    """Median seconds of an all-reduce of float32 tensors of these many bytes, on this group.
+
+    All ranks must call it.
+    """
+    medians = []
+    for nbytes in sizes:
+        tensor = Tensor.from_numpy(np.ones(max(1, nbytes // 4), np.float32))
+        times = []
+        for i in range(repeats + 1):
+            barrier()
+            begin = time.perf_counter()
+            reduce(tensor)
+            if i:  # the first makes connections
+                times.append(time.perf_counter() - begin)
+        medians.append(float(np.median(times)))
+    return medians

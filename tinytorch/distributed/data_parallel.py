@@ -1,0 +1,155 @@
+"""Data parallel training: each rank has the whole model and a part of the batch.
+
+Source: S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training",
+2020, section 3.2 (buckets, and their overlap with the backward).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tinytorch.autograd.listeners import listeners
+from tinytorch.distributed.buckets import Bucket, make_buckets
+from tinytorch.distributed.group import broadcast, gather_objects, get_rank
+from tinytorch.errors import ProcessGroupError
+from tinytorch.nn import Module
+from tinytorch.tensor import Tensor
+
+
+def data_parallel(model: Module, bucket_mb: float = 25.0) -> DataParallel:
+    """From now on every `backward()` gives the mean of the gradients of all ranks.
+
+    The model stays as it is, and so do its names: a checkpoint is that of one process. Its weights
+    and buffers become those of rank 0.
+
+        init_process_group()
+        data_parallel(model)
+        for x, y in loader:  # with a ShardedSampler: each rank has its own part of the batch
+            optimizer.zero_grad()
+            loss(model(x), y).backward()  # averages while it runs
+            optimizer.step()
+
+    As the loss is the mean over a part, and the parts have the same size, the mean of the gradients
+    is the gradient of the mean over the whole batch.
+
+    Args:
+        model: the same on all ranks.
+        bucket_mb: gradients are sent in messages of about that many MB (10^6 bytes).
+
+    Returns:
+        A handle: `no_sync()` for accumulation, `remove()` to end it.
+
+    Raises:
+        ProcessGroupError: the models of the ranks differ; the message names the first difference.
+            No group; nothing to train.
+    """
+    return DataParallel(model, bucket_mb)
+
+
+class DataParallel:
+    """What `data_parallel` returns.
+
+    Attributes:
+        buckets: in the order in which they are sent, on every rank the same.
+        launched: of the last backward, how many gradients were known when each bucket was sent.
+    """
+
+    def __init__(self, model: Module, bucket_mb: float) -> None:
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        if not named:
+            raise ProcessGroupError("data_parallel: no parameter of the model requires a gradient")
+        _check_agreement(named)
+        self.model = model
+        for tensor in (*model.parameters(), *model.buffers()):
+            broadcast(tensor)
+        # the last layer's gradients are known first
+        self.buckets = make_buckets([p for _, p in reversed(named)], int(bucket_mb * 1e6))
+        self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
+        self.launched: list[int] = []
+        self._known = 0
+        self._sync = True
+        self._sent: list[int] = []
+        listeners.append(self)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """A block whose backwards add up in `.grad` of this rank alone.
+
+        The first backward after it averages all of them.
+
+            with parallel.no_sync():
+                loss(model(x1), y1).backward()
+            loss(model(x2), y2).backward()
+        """
+        before, self._sync = self._sync, False
+        try:
+            yield
+        finally:
+            self._sync = before
+
+    def remove(self) -> None:
+        """Leave gradients alone again."""
+        if self in listeners:
+            listeners.remove(self)
+
+    # -- while a backward runs ---------------------------------------------------------------------
+
+    def ready(self, leaf: Tensor, gradient: Tensor) -> None:
+        """Take a gradient into its bucket, and send the buckets that are full."""
+        bucket = self._bucket_of.get(id(leaf))
+        if bucket is None or not self._sync:
+            return
+        if not isinstance(gradient._data, np.ndarray):
+            raise ProcessGroupError(
+                "data_parallel cannot be traced or compiled: compile the forward, and call "
+                "backward() outside of it"
+            )
+        bucket.put(leaf, gradient, *([] if leaf.grad is None else [leaf.grad]))
+        self._known += 1
+        self._send_full()
+
+    def end(self, gradients: dict[Any, Tensor]) -> None:
+        """Wait for all buckets, and put the means in place of this rank's gradients."""
+        if not self._sync or not self._known_to(gradients):
+            return
+        for p in (p for bucket in self.buckets for p in bucket.params):
+            if p.grad is not None and p not in gradients:  # of a backward under no_sync
+                self._bucket_of[id(p)].put(p, p.grad)
+        self._send_full(all_of_them=True)
+        for bucket in self.buckets:
+            for p, mean in bucket.averages().items():
+                p.grad = None  # it is in the mean
+                gradients[p] = mean
+        self.launched, self._sent, self._known = self._sent, [], 0
+
+    def _known_to(self, gradients: dict[Any, Tensor]) -> bool:
+        return any(id(leaf) in self._bucket_of for leaf in gradients)
+
+    def _send_full(self, all_of_them: bool = False) -> None:
+        """Send buckets in their order, which is the same on all ranks, until one is not full."""
+        while len(self._sent) < len(self.buckets):
+            bucket: Bucket = self.buckets[len(self._sent)]
+            if bucket.missing and not all_of_them:
+                return
+            bucket.start()
+            self._sent.append(self._known)
+
+
+def _check_agreement(named: Sequence[tuple[str, Tensor]]) -> None:
+    """All ranks train the same parameters: the first difference is an error on every rank."""
+    own = [f"{name} {p.dtype.name}{list(p.shape)}" for name, p in named]
+    for rank, theirs in enumerate(gather_objects(own)):
+        if theirs == own:
+            continue
+        i = next((i for i, (a, b) in enumerate(zip(own, theirs, strict=False)) if a != b), None)
+        if i is None:
+            what = f"{len(own)} parameters here and {len(theirs)} there"
+        else:
+            what = f"parameter {i} is {own[i]} here and {theirs[i]} there"
+        raise ProcessGroupError(
+            f"data_parallel: the models of rank {get_rank()} and rank {rank} differ: {what}"
+        )

@@ -1,0 +1,287 @@
+"""The processes of a run: who they are, and collectives on tensors, by `torch.distributed`.
+
+Names and meaning are those of `torch.distributed`; the transport is its gloo. A tensor's own memory
+is what is sent and received: nothing is copied on the way to gloo.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tinytorch.distributed.heartbeat import Heartbeat
+from tinytorch.errors import ProcessGroupError, missing_extra
+from tinytorch.history import write_clock
+from tinytorch.tensor import Tensor
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError as error:  # pragma: no cover - tested in an environment without it
+    raise missing_extra("torch", "torch", "tinytorch.distributed") from error
+
+#: What SLURM calls that which torchrun puts into the environment.
+SLURM_NAMES = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
+#: What must be in the environment.
+ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+#: What a collective may make of the values of all ranks.
+REDUCTIONS = ("sum", "mean", "max", "min")
+
+_heartbeat: Heartbeat | None = None
+
+
+def init_process_group(timeout: float = 300.0) -> None:
+    """Join the processes that were started together: by torchrun, by SLURM or by `launch`.
+
+    Args:
+        timeout: seconds that a collective waits for the other ranks.
+
+    Raises:
+        ProcessGroupError: the environment does not say who the process is; or it is in a group.
+
+    The same program on 2 processes of this machine:
+
+        torchrun --nproc-per-node 2 train.py
+    """
+    global _heartbeat
+    if dist.is_initialized():
+        raise ProcessGroupError("this process is in a group already; destroy_process_group() first")
+    for name, slurm in SLURM_NAMES.items():
+        if name not in os.environ and slurm in os.environ:
+            os.environ[name] = os.environ[slurm]
+    missing = [name for name in ENVIRONMENT if not os.environ.get(name)]
+    if missing:
+        raise ProcessGroupError(
+            f"the environment lacks {', '.join(missing)}: start the program with "
+            f"`torchrun --nproc-per-node 2 program.py`, with srun and MASTER_ADDR and MASTER_PORT "
+            f"exported, or by tinytorch.distributed.launch"
+        )
+    dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    _heartbeat = Heartbeat(*address, get_rank(), get_world_size())
+    barrier()
+
+
+def destroy_process_group() -> None:
+    """Leave the group. Nothing happens outside of one."""
+    global _heartbeat
+    if _heartbeat is not None:
+        _heartbeat.stop()
+        _heartbeat = None
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def is_initialized() -> bool:
+    """Whether this process is in a group."""
+    return bool(dist.is_initialized())
+
+
+def get_rank() -> int:
+    """The number of this process, 0 to `get_world_size()` - 1; 0 outside of a group."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def get_world_size() -> int:
+    """How many processes there are; 1 outside of a group."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+class Work:
+    """A collective under way. `wait()` returns when its result is in the tensors."""
+
+    def __init__(self, work: Any, name: str, finish: Callable[[], None]) -> None:
+        self._work, self._name, self._finish = work, name, finish
+
+    def wait(self) -> None:
+        """Wait for the end.
+
+        Raises:
+            ProcessGroupError: a rank has gone, or did not take part in time; the message names it.
+        """
+        _guarded(self._name, self._work.wait)
+        self._finish()
+
+
+def all_reduce(tensor: Tensor, op: str = "sum", async_op: bool = False) -> Work | None:
+    """Put the sum (mean, max, min) of the ranks' tensors into the tensor of each.
+
+    Args:
+        tensor: the same shape and dtype on all ranks; contiguous; changed in place.
+        op: "sum", "mean", "max" or "min".
+        async_op: return at once, with a `Work` to wait for.
+
+    Raises:
+        ProcessGroupError: no group; the memory is not contiguous; a rank has gone.
+        ValueError: another `op`.
+    """
+    if op not in REDUCTIONS:
+        raise ValueError(f"all_reduce knows {', '.join(REDUCTIONS)}, not {op!r}")
+    reduction = dist.ReduceOp.SUM if op == "mean" else getattr(dist.ReduceOp, op.upper())
+    shared = torch_view(tensor)
+
+    def finish() -> None:
+        if op == "mean":
+            shared.div_(get_world_size())
+        written(tensor)
+
+    work = _started("all_reduce", lambda: dist.all_reduce(shared, reduction, async_op=True), finish)
+    return _waited_for(work, async_op)
+
+
+def broadcast(tensor: Tensor, src: int = 0, async_op: bool = False) -> Work | None:
+    """Put the tensor of rank `src` into that of every other rank, in place."""
+    shared = torch_view(tensor)
+    work = _started(
+        "broadcast", lambda: dist.broadcast(shared, src, async_op=True), lambda: written(tensor)
+    )
+    return _waited_for(work, async_op)
+
+
+def all_gather(tensor: Tensor) -> Tensor:
+    """The tensors (...) of all ranks, as (world size, ...); those must have the same shape."""
+    gathered = _empty((get_world_size(), *tensor.shape), tensor)
+    shared = torch_view(gathered)
+    _started(
+        "all_gather",
+        lambda: dist.all_gather(list(shared), torch_view(tensor), async_op=True),
+        lambda: None,
+    ).wait()
+    return gathered
+
+
+def reduce_scatter(tensor: Tensor) -> Tensor:
+    """Row `rank` of the sum of the ranks' tensors (world size, ...).
+
+    Raises:
+        ProcessGroupError: there is not one row for each rank.
+    """
+    if tensor.ndim == 0 or tensor.shape[0] != get_world_size():
+        raise ProcessGroupError(
+            f"reduce_scatter of shape {tensor.shape} over {get_world_size()} ranks: the first "
+            f"dimension must be the number of ranks"
+        )
+    result = _empty(tensor.shape[1:], tensor)
+    rows, own = list(torch_view(tensor)), torch_view(result)
+    _started(
+        "reduce_scatter", lambda: dist.reduce_scatter(own, rows, async_op=True), lambda: None
+    ).wait()
+    return result
+
+
+def send(tensor: Tensor, dst: int) -> None:
+    """Send a tensor to a rank, and wait until it has left."""
+    isend(tensor, dst).wait()
+
+
+def isend(tensor: Tensor, dst: int) -> Work:
+    """Begin to send. The tensor must not change before `wait()` has returned."""
+    shared = torch_view(tensor)
+    _count_bytes(shared)
+    return _started(f"send to rank {dst}", lambda: dist.isend(shared, dst), lambda: None)
+
+
+def recv(tensor: Tensor, src: int) -> None:
+    """Receive what rank `src` sends into `tensor`, which has its shape and dtype."""
+    shared = torch_view(tensor)
+    _started(
+        f"recv from rank {src}", lambda: dist.irecv(shared, src), lambda: written(tensor)
+    ).wait()
+
+
+def barrier() -> None:
+    """Wait until all ranks are here."""
+    _started("barrier", lambda: dist.barrier(async_op=True), lambda: None).wait()
+
+
+def gather_objects(value: Any) -> list[Any]:
+    """A Python value of each rank, on each rank. They are pickled: for what is small."""
+    _need_group("gather_objects")
+    values: list[Any] = [None] * get_world_size()
+    _guarded("gather_objects", lambda: dist.all_gather_object(values, value))
+    return values
+
+
+class SentBytes:
+    """How many bytes this process has handed to `send` and `isend` inside of the block.
+
+    with SentBytes() as sent:
+        ring_all_reduce(gradient)
+    sent.total
+    """
+
+    _active: ClassVar[list[SentBytes]] = []
+
+    def __enter__(self) -> SentBytes:
+        self.total = 0
+        self._active.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._active.remove(self)
+
+
+def torch_view(tensor: Tensor) -> Any:
+    """PyTorch's tensor on the memory of this one, by DLPack.
+
+    Raises:
+        ProcessGroupError: it would be a copy: the memory is not contiguous or not writable.
+    """
+    array = tensor.detach().numpy()
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        kind = "contiguous" if array.flags.writeable else "writable"
+        raise ProcessGroupError(
+            f"the memory of a tensor of shape {tensor.shape} is not {kind}, so a collective would "
+            f"work on a copy: pass tensor.contiguous() or tensor.clone()"
+        )
+    shared = torch.from_dlpack(array)  # type: ignore[attr-defined]
+    if array.size and shared.data_ptr() != array.ctypes.data:
+        raise ProcessGroupError(f"DLPack copied a tensor of shape {tensor.shape}")
+    return shared
+
+
+def written(tensor: Tensor) -> None:
+    """Note that a collective wrote into a tensor, so that a backward which needs it notices."""
+    write_clock.write(tensor.detach().numpy())
+
+
+def _waited_for(work: Work, async_op: bool) -> Work | None:
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    return Tensor.from_numpy(np.empty(shape, like.dtype.dtype))
+
+
+def _count_bytes(shared: Any) -> None:
+    for counter in SentBytes._active:
+        counter.total += shared.numel() * shared.element_size()
+
+
+def _need_group(name: str) -> None:
+    if not dist.is_initialized():
+        raise ProcessGroupError(f"{name}: this process is in no group; call init_process_group()")
+
+
+def _started(name: str, start: Callable[[], Any], finish: Callable[[], None]) -> Work:
+    _need_group(name)
+    return Work(_guarded(name, start), name, finish)
+
+
+def _guarded(name: str, call: Callable[[], Any]) -> Any:
+    """The result of a call into PyTorch; an error becomes one that names who has gone."""
+    try:
+        return call()
+    except RuntimeError as error:
+        who = _heartbeat.blame() if _heartbeat is not None else "no heartbeat is kept here"
+        raise ProcessGroupError(
+            f"rank {get_rank()} of {get_world_size()}: {name} failed: {who} "
+            f"(PyTorch: {str(error).strip().splitlines()[0]})"
+        ) from error

@@ -1,0 +1,87 @@
+"""Batch normalization with the statistics of the whole batch, over all ranks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tinytorch.autograd import Function, no_grad
+from tinytorch.creation import full
+from tinytorch.distributed.group import all_reduce, get_world_size
+from tinytorch.functions.movement import cat
+from tinytorch.nn import Module
+from tinytorch.nn.batch_norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
+from tinytorch.tensor import Tensor
+
+
+class SumOverRanks(Function):
+    """The sum of the ranks' tensors; its gradient is the sum of the ranks' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.detach().clone()
+        all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        total = g.detach().clone()
+        all_reduce(total)
+        return total
+
+
+class SyncBatchNorm(_BatchNorm):
+    """BatchNorm that normalizes, in training, by mean and variance over the batches of all ranks.
+
+    So N ranks compute what one process computes on the N-fold batch, running statistics included.
+    All ranks must run it the same number of times; their batches may differ in size.
+
+    Source: C. Peng et al., "MegDet: A Large Mini-Batch Object Detector", 2018, section 3.3.
+    """
+
+    allowed_dims = (2, 3, 4, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (n, num_features, ...), normalized."""
+        if get_world_size() == 1 or not (self.training or self.running_mean is None):
+            return super().forward(x)
+        dims = [d for d in range(x.ndim) if d != 1]
+        shape = [1, self.num_features, *[1] * (x.ndim - 2)]
+        count = full((1,), float(math.prod(x.shape[d] for d in dims)), dtype=x.dtype)
+        totals = SumOverRanks.apply(cat([x.sum(dims), count]))
+        n = totals[self.num_features :].detach()
+        centred = x - (totals[: self.num_features] / n).reshape(shape)
+        variance = SumOverRanks.apply((centred * centred).sum(dims)) / n
+        self._track(totals[: self.num_features] / n, variance, n)
+        y = centred / (variance + self.eps).sqrt().reshape(shape)
+        if self.weight is not None:
+            y = y * self.weight.reshape(shape)
+        return y if self.bias is None else y + self.bias.reshape(shape)
+
+    def _track(self, mean: Tensor, variance: Tensor, n: Tensor) -> None:
+        """Move the running statistics; their variance is the unbiased one."""
+        if self.running_mean is None or self.running_var is None or not self.training:
+            return
+        with no_grad():
+            momentum = self._momentum()
+            unbiased = variance * (n / (n - 1))
+            self.running_mean.mul_(1 - momentum).add_(mean * momentum)
+            self.running_var.mul_(1 - momentum).add_(unbiased * momentum)
+
+
+def convert_sync_batch_norm(model: Module) -> Module:
+    """The model with every BatchNorm made a `SyncBatchNorm`, on the same parameters and buffers.
+
+    Changes the model in place; only a model that is a BatchNorm itself is exchanged as a whole.
+    """
+    if isinstance(model, (BatchNorm1d, BatchNorm2d, BatchNorm3d)):
+        new = SyncBatchNorm(model.num_features, model.eps, model.momentum)
+        new.weight, new.bias = model.weight, model.bias
+        for name, buffer in model.named_buffers(recurse=False):
+            new.register_buffer(name, buffer)
+        if model.running_mean is None:
+            new.running_mean = new.running_var = new.num_batches_tracked = None
+        return new.train(model.training)
+    for name, child in model.named_children():
+        setattr(model, name, convert_sync_batch_norm(child))
+    return model

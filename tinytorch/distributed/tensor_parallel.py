@@ -1,0 +1,86 @@
+"""Linear layers whose weight is cut over the ranks.
+
+Source: M. Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using
+Model Parallelism", 2019, section 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tinytorch.autograd import Function
+from tinytorch.distributed.group import all_reduce, get_rank, get_world_size
+from tinytorch.errors import ProcessGroupError
+from tinytorch.nn import Linear, Module, Parameter, functional as F
+from tinytorch.tensor import Tensor
+
+
+class CopyToRanks(Function):
+    """x itself, which every rank uses: its gradient is the sum of theirs. (Megatron's f.)"""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.detach().clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        total = g.detach().clone()
+        all_reduce(total)
+        return total
+
+
+class ReduceFromRanks(Function):
+    """The sum of what the ranks have; each of them gets the gradient of the sum. (Megatron's g.)"""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.detach().clone()
+        all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g
+
+
+def own_rows(parameter: Tensor, dim: int = 0) -> Tensor:
+    """This rank's part of a parameter, cut along `dim`.
+
+    Raises:
+        ProcessGroupError: the size is no multiple of the number of ranks.
+    """
+    size, ranks = parameter.shape[dim], get_world_size()
+    if size % ranks:
+        raise ProcessGroupError(f"dimension {dim} of {parameter.shape} cannot be cut into {ranks}")
+    return parameter.detach().narrow(dim, get_rank() * (size // ranks), size // ranks).clone()
+
+
+class ColumnParallelLinear(Module):
+    """y_r = x W_r^T + b_r: each rank computes a part of the outputs, and keeps it to itself.
+
+    Args:
+        whole: the layer, the same on all ranks; this one has copies of its own part.
+    """
+
+    def __init__(self, whole: Linear) -> None:
+        super().__init__()
+        self.weight = Parameter(own_rows(whole.weight))
+        self.bias = None if whole.bias is None else Parameter(own_rows(whole.bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in) to (..., out / N)"""
+        return F.linear(CopyToRanks.apply(x), self.weight, self.bias)
+
+
+class RowParallelLinear(Module):
+    """y = sum over r of x_r W_r^T, plus b: takes the parts that a `ColumnParallelLinear` left."""
+
+    def __init__(self, whole: Linear) -> None:
+        super().__init__()
+        self.weight = Parameter(own_rows(whole.weight, dim=1))
+        self.bias = None if whole.bias is None else Parameter(whole.bias.detach().clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in / N) to (..., out), the same on all ranks"""
+        y = ReduceFromRanks.apply(F.linear(x, self.weight))
+        return y if self.bias is None else y + self.bias
