@@ -62,7 +62,7 @@ BUDGETS = {
     "tito": 7_850,
     "tito/course": 5_520,
     "tito/ladder": 720,
-    "tito/compete": 1_600,
+    "tito/compete": 1_730,
     "tito/leaderboard": 2_680,
 }
 

@@ -52,6 +52,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 BARE = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}  # what bubblewrap gets
 _started = itertools.count()
 
@@ -68,6 +69,7 @@ class Sandbox:
         confined: False runs it as an ordinary child, with limits only.
         visible: files and folders that it can read besides the system and Python.
         scratch_bytes: of each folder that it can write to; they lie in memory.
+        threads: of the libraries that compute, where they ask their environment.
         may_fork: False lets it start threads, but no process.
     """
 
@@ -75,6 +77,7 @@ class Sandbox:
     visible: tuple[Path, ...] = ()
     scratch_bytes: int = SCRATCH_BYTES
     may_fork: bool = True
+    threads: int = 1
 
     @property
     def level(self) -> str:
@@ -112,7 +115,8 @@ class Sandbox:
         """
         if not self.confined:
             own = limited(command, bounds)
-            return self._start(own, stderr, keep=keep, cwd=cwd, env=_unconfined())
+            env = _unconfined() | self._threads()
+            return self._start(own, stderr, keep=keep, cwd=cwd, env=env)
         reason = unavailable()
         if reason is not None:
             raise NoSandboxError(reason)
@@ -131,6 +135,9 @@ class Sandbox:
             program.seek(0)
             filtered = [*bwrap, "--seccomp", str(program.fileno()), *arguments]
             return self._start(filtered, stderr, keep=(*keep, program.fileno()), env=BARE)
+
+    def _threads(self) -> dict[str, str]:
+        return dict.fromkeys(THREADS, str(self.threads)) if self.threads > 1 else {}
 
     def _calls(self) -> bytes | None:
         return syscalls.program(may_fork=self.may_fork)
@@ -161,7 +168,7 @@ class Sandbox:
         size = str(self.scratch_bytes)
         arguments = ["--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
         arguments += _namespaces()
-        for name, value in ENVIRONMENT.items():
+        for name, value in (ENVIRONMENT | self._threads()).items():
             arguments += ["--setenv", name, value]
         arguments += _read_only([*map(Path, SYSTEM + SETTINGS)])
         arguments += ["--proc", "/proc", "--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]

@@ -8,6 +8,7 @@ memory      arrays in memory that two processes share
 worker      runs inside the sandbox: the entry's code, and nothing that it could lie about
 process     the parent's side of a worker: stopped but for the measured call, timed from outside
 check       an output against the reference, element by element
+load        how much of the machine others use: a gate for events of several threads
 match       launches: contestants in turn on the same inputs, every output checked
 fingerprint the machine and its software
 result      ratios, intervals, verdicts

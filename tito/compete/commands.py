@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BASELINE = "numpy"
 LAUNCHES = 6
+STUDIED = 10
 OURS = 3  # exit code where the machine, and not the entry, was at fault
 
 app = typer.Typer(
@@ -132,6 +133,29 @@ def duel(
     raise typer.Exit(_report(found, contestants, launches, seed, not no_sandbox, as_json))
 
 
+@app.command(epilog="Examples:\n\ntito compete sandbox\n\ntito compete sandbox conv2d --json")
+def sandbox(
+    event: Annotated[str, typer.Argument(help="Whose starter file is measured.")] = "matmul",
+    launches: Annotated[int, typer.Option(min=2, help="Pairs of fresh processes.")] = STUDIED,
+    seed: SEED = None,
+    as_json: AS_JSON = False,
+) -> None:
+    """What the sandbox costs on this machine: the same file inside and outside of it, in one run.
+
+    The ratio is CPU time inside over outside, as a contestant's is to a baseline.
+    """
+    from tito.compete.event import EventError, load_event
+
+    try:
+        found = load_event(event)
+    except EventError as error:
+        raise typer.BadParameter(str(error)) from None
+    entry, _ = _read(found.folder / "starter.py", str(found.folder))
+    outside = _contestant("outside", entry)
+    pair = [replace(outside, is_confined=False), replace(outside, name="inside")]
+    raise typer.Exit(_report(found, pair, launches, seed, True, as_json))
+
+
 def _read(file: Path, event: str | None) -> tuple[Entry, Event]:
     from tito.compete.entry import EntryError, read_entry
     from tito.compete.event import EventError, load_event
@@ -217,7 +241,7 @@ def _measure(
             return lambda: progress.advance(bar)
 
         def again() -> None:
-            typer.echo("the interval is wider than 3 %: measured once more, longer", err=True)
+            typer.echo("noisy, or others computed: measured once more, longer", err=True)
 
         return measure(
             event, contestants, count, seed=seed, confined=confined, begin=begin, again=again
@@ -251,5 +275,6 @@ def _print(event: Event, result: Result, machine: dict[str, str]) -> None:
     )  # fmt: skip
     print(
         f"\n{event.name}, {event.division} division, {event.clock} time; {machine['cpu']}, "
-        f"{machine['cores']} cores; {machine['sandbox']}"
+        f"{machine['cores']} cores, of which other programs used up to {result.others:.2f}; "
+        f"{machine['sandbox']}"
     )

@@ -68,6 +68,7 @@ class Event:
         division: "kernel" (own loops: NumPy without BLAS, numba, math) or "open".
         clock: "cpu" (time of all of the entry's threads) or "wall".
         cases: each with a name, and what `make` wants to know.
+        threads: cores that it uses; more than one are measured by wall time, on a quiet machine.
         rounds: pairs in each launch of each case.
         compile_seconds, call_seconds: limits of the first calls together, and of one call.
         memory_bytes: of the entry's process.
@@ -78,6 +79,7 @@ class Event:
     title: str
     division: str
     clock: str
+    threads: int
     cases: tuple[dict[str, Any], ...]
     rounds: int
     compile_seconds: float
@@ -121,6 +123,12 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
     for key, allowed in (("division", DIVISIONS), ("clock", CLOCKS)):
         if said[key] not in allowed:
             raise ValueError(f"{key} is {said[key]!r}; it may be {' or '.join(allowed)}")
+    threads = said.get("threads", 1)
+    if not isinstance(threads, int) or threads < 1 or (threads > 1 and said["clock"] == "cpu"):
+        raise ValueError(
+            f"threads is {threads!r} and clock {said['clock']!r}: CPU time is for one thread, and "
+            'several are measured by clock = "wall"'
+        )
     names = [case["name"] for case in said["cases"]]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"cases need names of their own, not {names}")
@@ -131,6 +139,7 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
         title=said["title"],
         division=said["division"],
         clock=said["clock"],
+        threads=threads,
         cases=tuple(said["cases"]),
         rounds=int(said["rounds"]),
         compile_seconds=float(limits["compile_seconds"]),

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinytorch.bench.accuracy import difference
+from tito.compete import load
 from tito.compete.event import Array, Event, Problem
+from tito.compete.load import Gate
 from tito.compete.process import Contestant, Failure, Worker
 
 Times = dict[str, dict[str, list[float]]]  # contestant, case: seconds of each round
@@ -44,11 +46,15 @@ class Launch:
         seconds: of each contestant, in each case, round by round.
         gflop: of each case, round by round.
         compile_seconds: wall time of each contestant's first calls.
+        others: cores that other programs used while calls were timed.
+        was_quiet: they used so few that wall time counts, or CPU time is what counts.
     """
 
     seconds: Times
     gflop: dict[str, list[float]]
     compile_seconds: dict[str, float] = field(default_factory=dict)
+    others: float = 0.0
+    was_quiet: bool = True
 
 
 def launches(
@@ -59,46 +65,77 @@ def launches(
     seed: int | None = None,
     confined: bool = True,
     step: Callable[[], None] = lambda: None,
+    gate: Gate | None = None,
 ) -> Iterator[Launch]:
     """Measure, launch after launch.
 
     Args:
         seed: of shapes and values; by default one that nobody knows.
         step: called after each round, for a progress bar.
+        gate: for an event that is measured by wall time; by default this machine's.
 
     Raises:
-        Failed: a contestant gave a wrong output, or none.
+        Failed: a contestant gave a wrong output, or none; or the machine is not quiet.
     """
     draw = np.random.default_rng(seed)
+    if event.clock == "wall" and gate is None:
+        gate = Gate(event.threads)
     for _ in range(count):
         with ExitStack() as stack:
-            yield _launch(event, contestants, draw, confined, step, stack)
+            workers: dict[str, Worker] = {}
+            launch = _first_calls(event, contestants, draw, confined, stack, workers)
+            if gate is not None and (reason := gate.wait()) is not None:
+                raise Failed(contestants[0].name, "infrastructure", reason)
+            reading = load.read if gate is None else gate.read
+            before, own = reading(), _cpu_seconds(workers)
+            _timed_calls(event, workers, launch, draw, step)
+            own = _cpu_seconds(workers) - own
+            launch.others = load.cores_of_others(before, reading(), own)
+            launch.was_quiet = gate is None or launch.others <= gate.allowed
+            yield launch
 
 
-def _launch(
+def _cpu_seconds(workers: dict[str, Worker]) -> float:
+    return time.process_time() + sum(w.cpu_seconds() for w in workers.values())
+
+
+def _first_calls(
     event: Event,
     contestants: Sequence[Contestant],
     draw: np.random.Generator,
     confined: bool,
-    step: Callable[[], None],
     stack: ExitStack,
+    workers: dict[str, Worker],
 ) -> Launch:
-    core = max(os.sched_getaffinity(0)) if event.clock == "cpu" else None
-    workers: dict[str, Worker] = {}
+    """Start the workers, and call them once in each case: that compiles, and is not timed."""
+    cores = set(sorted(os.sched_getaffinity(0))[-event.threads :])
     names = [c.name for c in contestants]
     cases = [case["name"] for case in event.cases]
     launch = Launch({n: {c: [] for c in cases} for n in names}, {c: [] for c in cases})
     for contestant in contestants:
         began = time.perf_counter()
         with _naming(contestant.name, "start"):
-            worker = Worker(contestant, event, confined=confined, core=core)
+            worker = Worker(
+                contestant, event, confined=confined and contestant.is_confined, cores=cores
+            )
         stack.callback(worker.close)
         workers[contestant.name] = worker
-        for case in event.cases:  # the first call compiles: checked, and not timed
+        for case in event.cases:
             left = event.compile_seconds - (time.perf_counter() - began)
             problem = event.task.make(draw, case)
             _call(worker, contestant.name, case["name"], problem, _reference(event, problem), left)
         launch.compile_seconds[contestant.name] = time.perf_counter() - began
+    return launch
+
+
+def _timed_calls(
+    event: Event,
+    workers: dict[str, Worker],
+    launch: Launch,
+    draw: np.random.Generator,
+    step: Callable[[], None],
+) -> None:
+    names = list(workers)
     for case in event.cases:
         for i in range(event.rounds):
             problem = event.task.make(draw, case)
@@ -108,7 +145,6 @@ def _launch(
                 spent = _call(workers[name], name, case["name"], problem, expected)
                 launch.seconds[name][case["name"]].append(spent)
             step()
-    return launch
 
 
 def _call(

@@ -3,10 +3,13 @@
 One measured call: the worker is stopped; its inputs are written, and its outputs filled with NaN;
 it goes on until it says that it is done, and is stopped again. Its CPU time is read from outside
 before and after: what any of its threads computes in between counts, and nothing else can happen.
+A stopped process can be woken by a timer of its own that sends SIGCONT (timer_create(2)), so its
+CPU time is compared as well from one stop to when it may go on.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -29,6 +32,7 @@ COMPILED = ("blocked", "optimized")  # whose kernels are kept on disk; an entry'
 SHARED_BYTES = 128 << 20
 ANSWER_BYTES, SAID_LETTERS = 20_000, 500
 STOP_SECONDS = 5.0
+STOPPED_CPU_SECONDS = 1e-4  # a thread is said to be stopped a moment before it leaves its core
 PREPARE_SECONDS = 20.0
 CPU_SECONDS = 3600
 OPEN_FILES, FILE_BYTES, THREADS = 256, 256 << 20, 256
@@ -54,11 +58,13 @@ class Contestant:
         name: in tables.
         entry: the file; None for a baseline.
         class_name: in that file.
+        is_confined: False runs it outside of the sandbox, whatever the others do.
     """
 
     name: str
     entry: Path | None = None
     class_name: str = ""
+    is_confined: bool = True
 
 
 class Worker:
@@ -74,13 +80,13 @@ class Worker:
         event: Event,
         *,
         confined: bool = True,
-        core: int | None = None,
+        cores: set[int] | None = None,
     ) -> None:
         self.event = event
-        self.descriptor = os.memfd_create("compete")
-        os.ftruncate(self.descriptor, SHARED_BYTES)
+        self.descriptor = _shared_memory(SHARED_BYTES)
         self.arena = Arena(self.descriptor, SHARED_BYTES)
-        box: Sandbox = for_python("tinytorch", "tito", confined=confined, may_fork=False)
+        box: Sandbox = for_python("tinytorch", "tito", confined=confined, may_fork=False,
+                                   threads=event.threads)  # fmt: skip
         kernels = _kernels() if contestant.name in COMPILED and not contestant.entry else None
         if kernels is not None:
             box = replace(box, visible=(*box.visible, kernels))
@@ -89,7 +95,8 @@ class Worker:
         settings = {
             "memory": self.descriptor, "bytes": SHARED_BYTES, "division": event.division,
             "baseline": None if contestant.entry else contestant.name,
-            "class": contestant.class_name, "kernels": str(kernels) if kernels else None,
+            "class": contestant.class_name, "threads": event.threads,
+            "kernels": str(kernels) if kernels else None,
             "task": "task.py" if confined else str(task),
             "entry": "entry.py" if confined else str(contestant.entry),
         }  # fmt: skip
@@ -106,8 +113,8 @@ class Worker:
         try:
             self._expect(b"p", event.compile_seconds)
             self.pid = tree(self.process.pid)[-1]
-            if core is not None:
-                os.sched_setaffinity(self.pid, {core})
+            if cores is not None:
+                os.sched_setaffinity(self.pid, cores)
             self.stop()
         except BaseException:
             self.close()
@@ -140,19 +147,33 @@ class Worker:
         spent = self._clock() - began
         if self._has_more():
             raise Failure("rule", "it says more than the protocol has: more than one answer")
-        return spent, [self.arena.view(where).copy() for where in outputs]
+        found = [self.arena.view(where).copy() for where in outputs]
+        self._hold_to_stop()  # or it was still writing
+        return spent, found
 
     def stop(self) -> None:
         """Stop all of its threads, and wait until they stand."""
-        self._signal(signal.SIGSTOP)
         deadline = time.monotonic() + STOP_SECONDS
+        self._signal(signal.SIGSTOP)
         while not _all_stopped(self.pid):
+            self._signal(signal.SIGSTOP)  # it may have been woken
             if time.monotonic() > deadline:
                 raise Failure("infrastructure", "the worker could not be stopped")
+        self._stopped_at = self.cpu_seconds()
 
     def go_on(self) -> None:
-        """Let it run."""
+        """Let it run.
+
+        Raises:
+            Failure: it has run since it was stopped.
+        """
+        self._hold_to_stop()
         self._signal(signal.SIGCONT)
+
+    def _hold_to_stop(self) -> None:
+        ran = self.cpu_seconds() - self._stopped_at
+        if ran > STOPPED_CPU_SECONDS:
+            raise Failure("rule", f"it computed for {1e3 * ran:.1f} ms while it was stopped")
 
     def close(self) -> None:
         """End it, whatever it is doing."""
@@ -171,8 +192,10 @@ class Worker:
         os.close(self.descriptor)
 
     def _clock(self) -> float:
-        if self.event.clock == "wall":
-            return time.perf_counter()
+        return time.perf_counter() if self.event.clock == "wall" else self.cpu_seconds()
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all of its threads until now."""
         try:  # the process's CPU clock, as pthread_getcpuclockid(3) numbers it
             return time.clock_gettime_ns((~self.pid << 3) | 2) / 1e9
         except OSError:
@@ -225,6 +248,15 @@ class Worker:
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
             return Failure("memory", "the system ended it: most likely for its memory or CPU time")
         return Failure("error", f"its process ended with code {code} and no answer")
+
+
+def _shared_memory(size: int) -> int:
+    """A file in memory that nobody can make shorter: reading what was cut off would end us."""
+    descriptor = os.memfd_create("compete", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor
 
 
 def _kernels() -> Path | None:

@@ -44,6 +44,7 @@ class Result:
         scores: a row for each contestant: the geometric mean over cases.
         verdicts: "ok", "noisy" or "impossible" of each contestant.
         compile_seconds: of each, the median over launches.
+        others: cores that other programs used in the worst launch.
     """
 
     baseline: str
@@ -51,6 +52,7 @@ class Result:
     scores: tuple[Row, ...]
     verdicts: dict[str, str]
     compile_seconds: dict[str, float]
+    others: float
 
     def to_dict(self) -> dict[str, Any]:
         """For a machine to read."""
@@ -72,14 +74,16 @@ def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = No
         total = statistics.median(by_launch)
         rows += own
         scores.append(Row(name, "all", total, low, high, 0.0, 0.0))
-        verdicts[name] = "noisy" if high > NOISY * low else "ok"
+        quiet = all(launch.was_quiet for launch in launches)
+        verdicts[name] = "ok" if quiet and high <= NOISY * low else "noisy"
         if peak is not None and max(r.gflops for r in own) * 1e9 > SUSPICIOUS * peak:
             verdicts[name] = "impossible"
     compiling = {
         name: statistics.median(launch.compile_seconds[name] for launch in launches)
         for name in verdicts
     }
-    return Result(baseline, tuple(rows), tuple(scores), verdicts, compiling)
+    others = max(launch.others for launch in launches)
+    return Result(baseline, tuple(rows), tuple(scores), verdicts, compiling, others)
 
 
 def _row(launches: Sequence[Launch], name: str, case: str, baseline: str) -> Row:

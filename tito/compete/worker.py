@@ -60,7 +60,7 @@ def main() -> None:
 
 def _contestant(settings: dict[str, Any], task: ModuleType) -> Any:
     if settings["baseline"]:
-        return _baseline(settings["baseline"], task)
+        return _baseline(settings["baseline"], task, settings["threads"])
     if settings["division"] == "kernel":
         _hide_libraries()
         entry = _restricted(Path(settings["entry"]))
@@ -69,11 +69,13 @@ def _contestant(settings: dict[str, Any], task: ModuleType) -> Any:
     return entry[settings["class"]]()
 
 
-def _baseline(name: str, task: ModuleType) -> Any:
+def _baseline(name: str, task: ModuleType, threads: int) -> Any:
     if name == "torch":
         return task.Torch()
-    from tinytorch.backends import find_backend
+    from tinytorch.backends import find_backend, set_num_threads
 
+    if threads > 1:
+        set_num_threads(threads)
     return find_backend(name)
 
 
