@@ -1,9 +1,15 @@
 # tito: event = attention
 """A backend for attention, forward and backward. Write its kernels; what is missing is NumPy's.
 
-What is called is `F.scaled_dot_product_attention`. A method has the name of an op of TinyTorch,
-takes float32 arrays and returns a new one: `matmul`, `softmax` and `softmax_backward` are most of
-the work. `matmul` has to be there, as NumPy's own is hidden in this division.
+A method has the name of an op of TinyTorch, takes float32 arrays and returns a new one. The whole
+of it is two ops, which are called where a class has them:
+
+    scaled_dot_product_attention(query, key, value, *, is_causal, scale, dropout_p)
+    scaled_dot_product_attention_backward(grad, query, key, value, *, is_causal, scale, dropout_p)
+
+(`dropout_p` is 0 in this event; the second returns the three gradients in one flat array). Without
+them it is products, a softmax and its gradient. `matmul` has to be there, as NumPy's own is hidden
+in this division.
 """
 
 import numpy as np
