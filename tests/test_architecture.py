@@ -54,7 +54,7 @@ BUDGETS = {
     "tinytorch/jit": 1_400,
     "tinytorch/backends": 1_780,
     "tinytorch/backends/optimized": 4_885,
-    "tinytorch/graph": 3_720,
+    "tinytorch/graph": 3_730,
     "tinytorch/graph/recompute": 945,
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_800,
@@ -259,8 +259,11 @@ def test_each_room_stays_within_its_budget() -> None:
     for package in (PACKAGE, PACKAGE.parent / "tito"):
         for path in package.rglob("*.py"):
             lines[_room(path)] += _code_lines(path)
-    over = {room: (count, BUDGETS[room]) for room, count in lines.items() if count > BUDGETS[room]}
-    assert not over, f"rooms over their budget of code lines (lines, budget): {over}"
+    for room, count in lines.items():
+        assert count <= BUDGETS[room], (
+            f"{room} has {count} lines of code, and a budget of {BUDGETS[room]}: delete some, or "
+            f"raise it in BUDGETS of tests/test_architecture.py and say why in the commit"
+        )
 
 
 def test_no_file_has_grown_a_second_subject() -> None:
@@ -269,4 +272,4 @@ def test_no_file_has_grown_a_second_subject() -> None:
         for path in PACKAGE.rglob("*.py")
         if (count := len(path.read_text().splitlines())) > 520
     }
-    assert long == {}
+    assert not long, f"split by subject, below 520 lines each: {long}"

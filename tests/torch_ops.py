@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from tinytorch.fx.convert.torch_ops import uniform
+from tinytorch.op import OPS
+from tinytorch.testing.source import TWINS
 
 
 def pytorchs_own_samples() -> list[Any]:
@@ -177,17 +180,17 @@ def _attention_backward(g: Any, *inputs: Any, **params: Any) -> Any:
     return torch.cat([x.flatten() for x in gradients])
 
 
+def torch_twin(name: str) -> Callable[..., Any] | None:
+    """The op of this name in PyTorch: by the table below; by `torch=` of its samples; of an
+    elementwise op PyTorch's function of the same name. None: nobody says it."""
+    if name in TORCH:
+        return TORCH[name]
+    if name in TWINS:
+        return partial(TWINS[name], torch)
+    return getattr(torch, name, None) if OPS[name].kind == "elementwise" else None
+
+
 TORCH: dict[str, Callable[..., Any]] = {
-    **{
-        name: getattr(torch, name)
-        for name in (
-            *("neg", "abs", "sign", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh"),
-            *("asin", "acos", "atan", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor"),
-            *("sigmoid", "erf", "relu", "floor", "round", "logical_not", "add", "sub", "mul"),
-            *("div", "remainder", "pow", "maximum", "minimum", "eq", "ne", "lt"),
-            *("le", "logical_and", "logical_or", "where"),
-        )
-    },
     "relu_backward": lambda g, y: torch.where(y <= 0, 0.0, g),
     # torch.floor_divide has no gradient
     "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"),

@@ -1,4 +1,4 @@
-"""Elementwise ops as a user adds them, for tests of what goes by the scalar definition."""
+"""Ops as a user adds them, for tests of what works without any other line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,60 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from tinytorch import dtype_rules, shapes
+from tinytorch.backends.reference import _FUNCTIONS as KERNELS
+from tinytorch.dispatch import apply
+from tinytorch.gradients import gradient
 from tinytorch.op import OPS, Op
-from tinytorch.ops import elementwise
+from tinytorch.ops import _row, elementwise
+from tinytorch.testing.source import SAMPLERS, TWINS, Sample, Source, samples
 
 SLOPE = 0.1
+
+
+@contextmanager
+def rolled() -> Iterator[Op]:
+    """A primitive that is not elementwise: its lines in the four files that an op has."""
+    op = _row("rolled", "a", "movement", shapes.same, dtype_rules.any_type)  # ops.py
+    gradient("rolled", a=lambda g, shift, dim: apply(op, g, shift=-shift, dim=dim))  # gradients.py
+    KERNELS["rolled"] = lambda a, *, shift, dim: np.roll(a, shift, dim)  # backends/reference.py
+
+    @samples("rolled", torch=lambda torch, a, shift, dim: torch.roll(a, shift, dim))
+    def _rolled(s: Source) -> Sample:  # testing/op_samples.py
+        shape = s.shape(1)
+        params = {"shift": s.integer(-3, 3), "dim": s.integer(0, len(shape) - 1)}
+        return Sample((s.array(shape),), params)
+
+    with _removed("rolled"):
+        yield op
+
+
+@contextmanager
+def reversed_view() -> Iterator[Op]:
+    """The same for a view."""
+    op = _row("reversed_view", "a", "movement", shapes.same, dtype_rules.any_type, view=True)
+    gradient("reversed_view", a=lambda g, dim: apply(op, g, dim=dim))
+    KERNELS["reversed_view"] = lambda a, *, dim: np.flip(a, dim)
+
+    @samples("reversed_view", torch=lambda torch, a, dim: a.flip(dim))
+    def _reversed(s: Source) -> Sample:
+        shape = s.shape(1)
+        return Sample((s.array(shape),), {"dim": s.integer(0, len(shape) - 1)})
+
+    with _removed("reversed_view"):
+        yield op
+
+
+@contextmanager
+def _removed(name: str) -> Iterator[None]:
+    """An op is in the tables until the block ends."""
+    try:
+        yield
+    finally:
+        for table in (OPS, KERNELS, SAMPLERS, TWINS):
+            del table[name]  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
-from typing import Any
 
-from tinytorch.dtypes import DType, Shape, TensorMeta
+import numpy as np
+
+from tinytorch.backends import reference
+from tinytorch.dtypes import Array, DType, Shape, TensorMeta
 from tinytorch.graph.ir import GraphError
 from tinytorch.op import Op, Params
 
@@ -97,18 +99,33 @@ View = Callable[[StridedView, Params], StridedView | None]
 
 
 def view_of(op: Op, source: StridedView, params: Params) -> StridedView | None:
-    """Where the result of a view op stands; None if no strides can say it, and it must be copied.
+    """The layout of a view op's result; None if no strides can say it, and it must be copied.
 
     Raises:
-        GraphError: a view op that is not known here.
+        GraphError: an op that has no rule here and no NumPy kernel; the message says where to add
+            one.
     """
     rule = _VIEWS.get(op.name)
-    if rule is None:
+    return rule(source, params) if rule else _view_of_numpy(op, source, params)
+
+
+def _view_of_numpy(op: Op, source: StridedView, params: Params) -> StridedView | None:
+    """What NumPy's kernel makes of an array with this layout, whose values nobody reads."""
+    kernel = reference.find_kernel(op)
+    if kernel is None:
         raise GraphError(
-            f"the compiler does not know where the view {op.name} of a value stands; it knows "
-            f"{', '.join(sorted(_VIEWS))}"
+            f"the layout of the view {op.name} is not known: add its rule to _VIEWS in "
+            f"tinytorch/graph/layout.py, or its NumPy kernel to tinytorch/backends/reference.py"
         )
-    return rule(source, params)
+    reach = [s * max(n - 1, 0) for n, s in zip(source.shape, source.strides, strict=True)]
+    before = -sum(r for r in reach if r < 0)
+    memory = np.empty(before + sum(r for r in reach if r > 0) + source.dtype.itemsize, np.uint8)
+    array: Array = np.ndarray(source.shape, source.dtype.dtype, memory, before, source.strides)
+    view = kernel(array, **params)
+    if view.size and not np.may_share_memory(view, memory):
+        return None
+    moved = view.__array_interface__["data"][0] - array.__array_interface__["data"][0]
+    return StridedView(source.buffer, source.offset + moved, view.shape, view.strides, source.dtype)
 
 
 def _detach(source: StridedView, params: Params) -> StridedView:
@@ -192,4 +209,3 @@ _VIEWS: dict[str, View] = {
     "unfold": _unfold,
     "reshape": _reshape,
 }
-VIEWS: frozenset[Any] = frozenset(_VIEWS)

@@ -36,7 +36,7 @@ from tinytorch.graph.bindings import (
 from tinytorch.graph.environment import Environment
 from tinytorch.graph.facts import is_library
 from tinytorch.graph.ir import Graph, Node
-from tinytorch.graph.layout import VIEWS, Buffer, Memory, StridedView, contiguous_view, view_of
+from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
 from tinytorch.graph.lint import result_meta
 from tinytorch.graph.references import only_tensor_holds, only_trace_holds
 from tinytorch.history import owner_of, write_clock
@@ -119,8 +119,8 @@ class Symbol:
         layout: StridedView | None = None
         for op, params, before, _ in self.views:
             layout = layout or contiguous_view(Buffer(Memory.ARENA), 0, before)
-            layout = view_of(op, layout, params) if op.name in VIEWS else None
-            if layout is None:  # a reshape that copies, or a user's view
+            layout = view_of(op, layout, params)
+            if layout is None:  # a reshape that copies
                 return None
         return layout is None or layout.is_contiguous
 

@@ -89,7 +89,7 @@ def _write_op(writer: OnnxWriter, node: Node, names: dict[Node, str]) -> str:
     op, why = node.target, "it has no scalar definition"
     if op.name in LOWERINGS:
         return LOWERINGS[op.name](writer, node, *_operands(writer, node, names), **node.kwargs)
-    if op.scalar is not None:
+    if op.kind == "elementwise" and op.scalar is not None:
         given = [names[a] if isinstance(a, Node) else a for a in node.args]
         metas = [a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args]
         try:

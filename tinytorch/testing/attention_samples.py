@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.testing.source import Sample, Source
+from tinytorch.testing.source import Sample, Source, samples
 
 
 def _attention(s: Source) -> tuple[list[Any], tuple[int, ...], dict[str, Any]]:
@@ -43,11 +43,13 @@ def _attention_mask(s: Source, scores: tuple[int, ...]) -> Any:
     return added if kind == "float" or s.smooth else np.where(keep, added, -np.inf).astype(s.dtype)
 
 
-def attention_sample(s: Source) -> Sample:
+@samples("scaled_dot_product_attention")
+def _forward(s: Source) -> Sample:
     inputs, _, params = _attention(s)
     return Sample(tuple(inputs), params)
 
 
-def attention_backward_sample(s: Source) -> Sample:
+@samples("scaled_dot_product_attention_backward")
+def _backward(s: Source) -> Sample:
     inputs, out, params = _attention(s)
     return Sample((s.normal(out), *inputs), params)

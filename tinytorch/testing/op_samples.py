@@ -3,7 +3,9 @@
     sample = draw_sample("matmul", random, style="edges")
     apply(OPS["matmul"], *sample.tensors(), **sample.params)
 
-A new op needs one function here, under its name. Styles:
+A new op needs one function here, under its name; an elementwise op none, where every number will
+do. The line above it, `@samples`, also says the op in PyTorch, for tests of values and gradients.
+Styles:
 
     smooth  float64, away from ties and kinks, in the op's domain: for finite differences
     edges   any dtype and memory layout; empty and 0-d; ties, zeros, -0.0, infinities, NaN
@@ -13,7 +15,6 @@ A new op needs one function here, under its name. Styles:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -21,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch.dtypes import DTYPES, as_dtype
-from tinytorch.op import OPS
+from tinytorch.op import OPS, Op
 from tinytorch.tensor import Tensor
-from tinytorch.testing.attention_samples import attention_backward_sample, attention_sample
-from tinytorch.testing.source import Sample, Source
-
-Sampler = Callable[[Source], Sample]
-SAMPLERS: dict[str, Sampler] = {}
+from tinytorch.testing import (  # they enter theirs
+    attention_samples as attention_samples,
+    window_samples as window_samples,
+)
+from tinytorch.testing.source import SAMPLERS, Sample, Sampler, Source, samples
 
 
 def draw_sample(name: str, random: Random, style: str, dtype: str = "float64") -> Sample:
@@ -36,13 +37,16 @@ def draw_sample(name: str, random: Random, style: str, dtype: str = "float64") -
     Raises:
         LookupError: there is no sampler; the message says where to write one.
     """
-    if name not in SAMPLERS:
+    sampler, op = SAMPLERS.get(name), OPS.get(name)
+    if sampler is None and op is not None and op.kind == "elementwise":
+        sampler = _elementwise(op)
+    if sampler is None:
         raise LookupError(
             f"the op {name!r} has no sample generator: add one to tinytorch/testing/op_samples.py, "
-            f"below a line @_samples({name!r}), so that the conformance and gradient tests can "
+            f"below a line @samples({name!r}), so that the conformance and gradient tests can "
             f"draw inputs for it"
         )
-    return SAMPLERS[name](Source(random, style, dtype))
+    return sampler(Source(random, style, dtype))
 
 
 def admitted_dtypes(name: str) -> list[str]:
@@ -61,34 +65,19 @@ def admitted_dtypes(name: str) -> list[str]:
     return found
 
 
-def _samples(*names: str) -> Callable[[Sampler], Sampler]:
-    def enter(sampler: Sampler) -> Sampler:
-        for name in names:
-            SAMPLERS[name] = sampler
-        return sampler
-
-    return enter
-
-
 # -- elementwise -----------------------------------------------------------------------------------
 
 LOWEST = {"log": 0.0, "sqrt": 0.0, "log1p": -1.0}  # where the function is defined
 
 
-def _unary(name: str) -> Sampler:
-    return lambda s: Sample((s.array(s.shape(), low=LOWEST.get(name, -math.inf)),), {})
+def _elementwise(op: Op) -> Sampler:
+    """Of one input or several, where every number will do."""
+    if len(op.inputs) > 1:
+        return lambda s: Sample(tuple(map(s.array, s.broadcast_shapes(len(op.inputs)))), {})
+    return lambda s: Sample((s.array(s.shape(), low=LOWEST.get(op.name, -math.inf)),), {})
 
 
-def _enter_unary() -> None:
-    for op in OPS.values():
-        if op.kind == "elementwise" and len(op.inputs) == 1:
-            SAMPLERS[op.name] = _unary(op.name)
-
-
-_enter_unary()
-
-
-@_samples(
+@samples(
     *("add", "sub", "mul", "maximum", "minimum", "eq", "ne", "lt", "le"),
     *("logical_and", "logical_or"),
 )
@@ -102,24 +91,19 @@ def _binary(s: Source) -> Sample:
     return Sample(s.pick([(a, scalar), (scalar, a)]), {})
 
 
-@_samples("atan2", "bitwise_and", "bitwise_or", "bitwise_xor")
+@samples("atan2", "bitwise_and", "bitwise_or", "bitwise_xor")
 def _two(s: Source) -> Sample:
     low = 0.0 if s.smooth else -math.inf
     return Sample(tuple(s.array(shape, low=low) for shape in s.broadcast_shapes(2)), {})
 
 
-@_samples("asin", "acos")
+@samples("asin", "acos")
 def _within_one(s: Source) -> Sample:
     x = s.array(s.shape())
     return Sample((np.asarray(np.tanh(x) * 0.9) if s.smooth else x,), {})
 
 
-@_samples("relu_backward")
-def _relu_backward(s: Source) -> Sample:
-    return Sample(tuple(map(s.array, s.broadcast_shapes(2))), {})
-
-
-@_samples("div", "floor_divide", "remainder")
+@samples("div", "floor_divide", "remainder")
 def _division(s: Source) -> Sample:
     first, second = s.broadcast_shapes(2)
     divisor = s.array(second, low=0.0)
@@ -128,7 +112,7 @@ def _division(s: Source) -> Sample:
     return Sample((s.array(first), divisor.astype(s.dtype)), {})
 
 
-@_samples("pow")
+@samples("pow")
 def _pow(s: Source) -> Sample:
     first, second = s.broadcast_shapes(2)
     exponent = s.array(second)
@@ -137,13 +121,13 @@ def _pow(s: Source) -> Sample:
     )
 
 
-@_samples("where")
+@samples("where")
 def _where(s: Source) -> Sample:
     condition, a, b = s.broadcast_shapes(3)
     return Sample((s.array(condition, dtype=bool), s.array(a), s.array(b)), {})
 
 
-@_samples("clip")
+@samples("clip")
 def _clip(s: Source) -> Sample:
     x, low, high = s.broadcast_shapes(3)
     if s.smooth:
@@ -159,14 +143,14 @@ def _some_dims(s: Source, ndim: int) -> tuple[int, ...]:
     return tuple(d for d in range(ndim) if s.flag())
 
 
-@_samples("sum")
+@samples("sum")
 def _sum(s: Source) -> Sample:
     shape = s.shape()
     params = {"dims": _some_dims(s, len(shape)), "keepdim": s.flag()}
     return Sample((s.array(shape),), params)
 
 
-@_samples("amax", "amin")
+@samples("amax", "amin")
 def _extremum(s: Source) -> Sample:
     shape = s.shape(extent=1)
     dims = _some_dims(s, len(shape))
@@ -175,7 +159,7 @@ def _extremum(s: Source) -> Sample:
     return Sample((s.array(shape),), {"dims": dims, "keepdim": s.flag()})
 
 
-@_samples("argmax", "argmin")
+@samples("argmax", "argmin")
 def _arg(s: Source) -> Sample:
     shape = s.shape(1, extent=1)
     dim = s.integer(0, len(shape) - 1)
@@ -184,14 +168,14 @@ def _arg(s: Source) -> Sample:
     return Sample((s.array(shape),), {"dim": dim, "keepdim": s.flag()})
 
 
-@_samples("argsort")
+@samples("argsort")
 def _argsort(s: Source) -> Sample:
     shape = s.shape(1)
     params = {"dim": s.integer(0, len(shape) - 1), "descending": s.flag()}
     return Sample((s.array(shape),), params)
 
 
-@_samples("cumsum")
+@samples("cumsum")
 def _cumsum(s: Source) -> Sample:
     shape = s.shape(1)
     return Sample((s.array(shape),), {"dim": s.integer(0, len(shape) - 1)})
@@ -200,21 +184,21 @@ def _cumsum(s: Source) -> Sample:
 # -- movement --------------------------------------------------------------------------------------
 
 
-@_samples("reshape")
+@samples("reshape")
 def _reshape(s: Source) -> Sample:
     shape = s.shape()
     merged = [*shape[2:], math.prod(shape[:2])] if s.flag() else [math.prod(shape)]
     return Sample((s.array(shape),), {"shape": (*(1,) * s.integer(0, 2), *merged)})
 
 
-@_samples("permute")
+@samples("permute")
 def _permute(s: Source) -> Sample:
     shape = s.shape()
     dims = s.random.sample(range(len(shape)), len(shape))
     return Sample((s.array(shape),), {"dims": tuple(dims)})
 
 
-@_samples("expand")
+@samples("expand")
 def _expand(s: Source) -> Sample:
     narrow, wide = s.broadcast_shapes(2)
     return Sample((s.array(narrow),), {"shape": np.broadcast_shapes(narrow, wide)})
@@ -230,13 +214,13 @@ def _bounds(s: Source, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], ..
     return tuple(map(bound, shape))
 
 
-@_samples("slice")
+@samples("slice")
 def _slice(s: Source) -> Sample:
     shape = s.shape()
     return Sample((s.array(shape),), {"bounds": _bounds(s, shape)})
 
 
-@_samples("unslice")
+@samples("unslice")
 def _unslice(s: Source) -> Sample:
     shape = s.shape()
     bounds = _bounds(s, shape)
@@ -244,13 +228,13 @@ def _unslice(s: Source) -> Sample:
     return Sample((s.array(inside),), {"shape": shape, "bounds": bounds})
 
 
-@_samples("unfold")
+@samples("unfold")
 def _unfold(s: Source) -> Sample:
     shape = (*s.shape(0, 2), s.extent(1))
     return Sample((s.array(shape),), {"size": s.integer(1, shape[-1]), "step": s.integer(1, 3)})
 
 
-@_samples("fold")
+@samples("fold")
 def _fold(s: Source) -> Sample:
     windows, size, step = s.integer(1, 4), s.integer(1, 4), s.integer(1, 3)
     length = (windows - 1) * step + size + s.integer(0, step - 1)
@@ -258,7 +242,7 @@ def _fold(s: Source) -> Sample:
     return Sample((values,), {"length": length, "step": step})
 
 
-@_samples("cat")
+@samples("cat")
 def _cat(s: Source) -> Sample:
     shape = s.shape(1)
     dim = s.integer(0, len(shape) - 1)
@@ -266,12 +250,12 @@ def _cat(s: Source) -> Sample:
     return Sample(tuple(map(s.array, shapes)), {"dim": dim})
 
 
-@_samples("detach", "copy")
+@samples("detach", "copy")
 def _same(s: Source) -> Sample:
     return Sample((s.array(s.shape()),), {})
 
 
-@_samples("cast")
+@samples("cast")
 def _cast(s: Source) -> Sample:
     target = (
         "float64" if s.smooth else s.pick([d for d in DTYPES if d not in ("uint8", "bfloat16")])
@@ -284,26 +268,26 @@ def _cast(s: Source) -> Sample:
 # -- indexing and creation -------------------------------------------------------------------------
 
 
-@_samples("take")
+@samples("take")
 def _take(s: Source) -> Sample:
     rows = s.extent(1)
     return Sample((s.array((rows, *s.shape(0, 2))), s.index(s.shape(0, 2), rows)), {})
 
 
-@_samples("scatter_add")
+@samples("scatter_add")
 def _scatter_add(s: Source) -> Sample:
     length = s.extent(1)
     index = s.index(s.shape(0, 2), length)
     return Sample((s.array((*index.shape, *s.shape(0, 2))), index), {"length": length})
 
 
-@_samples("full")
+@samples("full")
 def _full(s: Source) -> Sample:
     value = {"b": True, "u": 3, "i": -3, "f": s.pick((0.1, -math.inf, math.nan))}[s.dtype.kind]
     return Sample((), {"shape": s.shape(), "value": value, "dtype": as_dtype(s.dtype)})
 
 
-@_samples("arange")
+@samples("arange")
 def _arange(s: Source) -> Sample:
     dtype = as_dtype("int64" if s.dtype.kind == "b" else s.dtype)
     if dtype.dtype.kind == "u":
@@ -314,7 +298,7 @@ def _arange(s: Source) -> Sample:
     return Sample((), {"start": start, "stop": stop, "step": step, "dtype": dtype})
 
 
-@_samples("uniform")
+@samples("uniform")
 def _uniform(s: Source) -> Sample:
     seed = np.array(s.random.getrandbits(64) - (1 << 63), np.int64)
     return Sample((seed,), {"shape": s.shape(), "dtype": as_dtype(s.pick(("float32", "float64")))})
@@ -323,7 +307,7 @@ def _uniform(s: Source) -> Sample:
 # -- contractions ----------------------------------------------------------------------------------
 
 
-@_samples("matmul")
+@samples("matmul")
 def _matmul(s: Source) -> Sample:
     m, k, n = s.extent(), s.extent(), s.extent()
     if not s.smooth and s.random.random() < 0.1:
@@ -332,131 +316,29 @@ def _matmul(s: Source) -> Sample:
     return Sample((s.array((*batch_a, m, k)), s.array((*batch_b, k, n))), {})
 
 
-@_samples("linear")
+@samples("linear")
 def _linear(s: Source) -> Sample:
     inner, outer = s.extent(), s.extent()
     inputs = (s.array((*s.shape(0, 2), inner)), s.array((outer, inner)), s.array((outer,)))
     return Sample(inputs[: s.integer(2, 3)], {})
 
 
-@_samples("linear_weight")
+@samples("linear_weight")
 def _linear_weight(s: Source) -> Sample:
     front, inner, outer = s.shape(0, 2), s.extent(), s.extent()
     return Sample((s.array((*front, outer)), s.array((*front, inner))), {})
 
 
-def _convolution(s: Source) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """Parameters, and shapes of input, weight, bias and output."""
-    groups = s.pick((1, 1, 2, 3))
-    channels, filters = s.integer(1, 2) * groups, s.integer(1, 2) * groups
-    if not s.smooth and s.random.random() < 0.1:
-        channels, filters = 9 * groups, 17 * groups
-    kernel, stride, dilation, padding = s.pair(1, 3), s.pair(1, 2), s.pair(1, 2), s.pair(0, 2)
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    size = [
-        max(1, r - 2 * p) + s.integer(0, 2 if s.smooth else 9)
-        for r, p in zip(reach, padding, strict=True)
-    ]
-    out = [
-        (e + 2 * p - r) // st + 1 for e, p, r, st in zip(size, padding, reach, stride, strict=True)
-    ]
-    n = s.integer(1, 2) if s.smooth else s.pick((0, 1, 2, 3))
-    params = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    shapes = {
-        "x": (n, channels, *size),
-        "w": (filters, channels // groups, *kernel),
-        "b": (filters,),
-        "g": (n, filters, *out),
-    }
-    return params, shapes
-
-
-# An infinite weight, or an infinite element that a zero of the padding meets, gives NaN or not
-# depending on whether a kernel multiplies by the padding: values are finite.
-
-
-@_samples("conv2d")
-def _conv2d(s: Source) -> Sample:
-    params, shapes = _convolution(s)
-    inputs = [s.array(shapes[name], finite=True) for name in "xwb"]
-    return Sample(tuple(inputs[: s.integer(2, 3)]), params)
-
-
-@_samples("conv2d_input")
-def _conv2d_input(s: Source) -> Sample:
-    params, shapes = _convolution(s)
-    inputs = tuple(s.array(shapes[name], finite=True) for name in "gw")
-    return Sample(inputs, {**params, "input_size": shapes["x"][2:]})
-
-
-@_samples("conv2d_weight")
-def _conv2d_weight(s: Source) -> Sample:
-    params, shapes = _convolution(s)
-    inputs = tuple(s.array(shapes[name], finite=True) for name in "xg")
-    return Sample(inputs, {**params, "kernel_size": shapes["w"][2:]})
-
-
-# -- pooling ---------------------------------------------------------------------------------------
-
-
-def _pooling(s: Source, dilated: bool) -> tuple[dict[str, Any], tuple[int, ...], tuple[int, ...]]:
-    """Parameters, shape of the input, shape of the result."""
-    kernel, stride = s.pair(1, 3), s.pair(1, 3)
-    padding = tuple(s.integer(0, k // 2) for k in kernel)
-    dilation = s.pair(1, 2) if dilated else (1, 1)
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    # as large as the window, so that none lies wholly in the padding
-    size = [r + s.integer(0, 2 if s.smooth else 6) for r in reach]
-    out = [
-        (e + 2 * p - r) // st + 1 for e, p, r, st in zip(size, padding, reach, stride, strict=True)
-    ]
-    front = s.pick([(1, 2), (2, 1)]) if s.smooth else s.pick([(0, 2), (1, 1), (2, 3), (2, 0)])
-    params = {"kernel_size": kernel, "stride": stride, "padding": padding}
-    if dilated:
-        params["dilation"] = dilation
-    return params, (*front, *size), (*front, *out)
-
-
-@_samples("max_pool2d")
-def _max_pool2d(s: Source) -> Sample:
-    params, x, _ = _pooling(s, dilated=True)
-    return Sample((s.array(x),), params)
-
-
-@_samples("max_pool2d_backward")
-def _max_pool2d_backward(s: Source) -> Sample:
-    params, x, out = _pooling(s, dilated=True)
-    return Sample((s.array(out), s.array(x)), params)
-
-
-@_samples("max_pool2d_select")
-def _max_pool2d_select(s: Source) -> Sample:
-    params, x, _ = _pooling(s, dilated=True)
-    return Sample((s.array(x), s.array(x)), params)
-
-
-@_samples("avg_pool2d")
-def _avg_pool2d(s: Source) -> Sample:
-    params, x, _ = _pooling(s, dilated=False)
-    return Sample((s.array(x),), params)
-
-
-@_samples("avg_pool2d_backward")
-def _avg_pool2d_backward(s: Source) -> Sample:
-    params, x, out = _pooling(s, dilated=False)
-    return Sample((s.array(out),), {**params, "input_size": x[2:]})
-
-
 # -- fused -----------------------------------------------------------------------------------------
 
 
-@_samples("softmax", "log_softmax")
+@samples("softmax", "log_softmax")
 def _softmax(s: Source) -> Sample:
     shape = s.shape(1)
     return Sample((s.array(shape),), {"dim": s.integer(0, len(shape) - 1)})
 
 
-@_samples("softmax_backward", "log_softmax_backward")
+@samples("softmax_backward", "log_softmax_backward")
 def _softmax_backward(s: Source) -> Sample:
     shape = s.shape(1)
     dim = s.integer(0, len(shape) - 1)
@@ -470,22 +352,22 @@ def _logits(s: Source) -> tuple[Any, Any]:
     return s.array((n, classes), finite=True), s.index((n,), classes)
 
 
-@_samples("cross_entropy")
+@samples("cross_entropy")
 def _cross_entropy(s: Source) -> Sample:
     return Sample(_logits(s), {})
 
 
-@_samples("cross_entropy_backward")
+@samples("cross_entropy_backward")
 def _cross_entropy_backward(s: Source) -> Sample:
     return Sample((s.array((), finite=True), *_logits(s)), {})
 
 
-@_samples("gelu")
+@samples("gelu")
 def _gelu(s: Source) -> Sample:
     return Sample((s.array(s.shape()),), {"approximate": s.pick(("none", "tanh"))})
 
 
-@_samples("gelu_backward")
+@samples("gelu_backward")
 def _gelu_backward(s: Source) -> Sample:
     shape = s.shape()
     # an infinite gradient times a slope that rounds to 0 in one precision and not in another
@@ -509,6 +391,3 @@ def _enter_normalized(dim: int, name: str) -> None:
 
 _enter_normalized(-1, "layer_norm")
 _enter_normalized(1, "batch_norm")
-
-SAMPLERS["scaled_dot_product_attention"] = attention_sample
-SAMPLERS["scaled_dot_product_attention_backward"] = attention_backward_sample

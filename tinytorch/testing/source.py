@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -33,6 +33,37 @@ class Sample:
             return x
         tensor = Tensor.from_numpy(x)
         return tensor.requires_grad_(requires_grad and tensor.is_floating_point())
+
+
+Sampler = Callable[["Source"], Sample]
+SAMPLERS: dict[str, Sampler] = {}  # by the name of the op
+TWINS: dict[str, Callable[..., Any]] = {}  # the op in PyTorch, by its name; see `samples`
+
+
+def samples(*names: str, torch: Callable[..., Any] | None = None) -> Callable[[Sampler], Sampler]:
+    """Enter the function below as what draws samples of these ops.
+
+    Args:
+        names: of ops.
+        torch: the same op in PyTorch: a function of the module `torch`, which is not imported here,
+            and the op's inputs and parameters. Tests compare values and gradients with it.
+
+    For example, for an op that rolls its elements along a dimension:
+
+        @samples("rolled", torch=lambda torch, a, shift, dim: torch.roll(a, shift, dim))
+        def _rolled(s: Source) -> Sample:
+            shape = s.shape(1)
+            params = {"shift": s.integer(-3, 3), "dim": s.integer(0, len(shape) - 1)}
+            return Sample((s.array(shape),), params)
+    """
+
+    def enter(sampler: Sampler) -> Sampler:
+        SAMPLERS.update(dict.fromkeys(names, sampler))
+        if torch is not None:
+            TWINS.update(dict.fromkeys(names, torch))
+        return sampler
+
+    return enter
 
 
 class Source:

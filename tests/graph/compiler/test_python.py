@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tinytorch
+from tests.user_ops import reversed_view, rolled
 from tinytorch import optim
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.graph.compiler.python import PythonProgram, indented, wrapped
@@ -187,6 +188,21 @@ class WritesOut(NumpyBackend):
         if plan.op.name == "exp":
             return lambda a, out: np.exp(a, out)
         return super().specialize_out(plan)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_ops_that_a_user_adds(backend: str):
+    """On `optimized` too: what machine code lacks is generated Python, and the reason is said."""
+    x = tinytorch.tensor(np.arange(12.0).reshape(3, 4)[:, ::-1])
+    with rolled() as roll, reversed_view() as view, tinytorch.using_backend(backend):
+
+        def function(x: Tensor) -> Tensor:
+            middle = tinytorch.apply(roll, x * 2, shift=1, dim=0)
+            return tinytorch.apply(view, middle.mT, dim=0) + tinytorch.apply(view, x.mT, dim=1)
+
+        compiled = tinytorch.compile(function)
+        np.testing.assert_array_equal(compiled(x).numpy(), function(x).numpy())
+        assert (compiled(x) == function(x)).all()
 
 
 def test_a_users_backend():

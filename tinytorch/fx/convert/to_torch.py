@@ -118,7 +118,7 @@ class _Writer:
             self.values[node] = call(TORCH_OPS[op.name], args, params)
             return
         why = "it has no scalar definition"
-        if op.scalar is not None:
+        if op.kind == "elementwise" and op.scalar is not None:
             metas = [a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args]
             try:
                 vocabulary = TorchVocabulary(call, self.device)
