@@ -63,6 +63,7 @@ def _warm() -> None:
 
     from tinytorch.backends.optimized.precompile import load_library
     from tinytorch.jit.cache import progress
+    from tinytorch.text.kernels import encoder, trainer  # noqa: F401 - their kernels too
 
     progress.quiet = True
     with Progress(console=console.errors, transient=True) as bar:

@@ -66,6 +66,8 @@ def kernel(
     fastmath: frozenset[str] = FASTMATH,
     parallel: bool = False,
     force_inline: bool = False,
+    inner: bool = False,
+    refcounts: bool = True,
     nogil: bool = True,
 ) -> Callable[[F], F]: ...
 def kernel(
@@ -74,6 +76,8 @@ def kernel(
     fastmath: frozenset[str] = FASTMATH,
     parallel: bool = False,
     force_inline: bool = False,
+    inner: bool = False,
+    refcounts: bool = True,
     nogil: bool = True,
 ) -> F | Callable[[F], F]:
     """Compile a function with the flags that all kernels share, and cache the result on disk.
@@ -88,6 +92,10 @@ def kernel(
             as an argument and is called only through `threads`.
         force_inline: always inline into callers, so that their loops can be vectorised. Such a
             kernel is called from kernels only.
+        inner: the kernel is called from kernels only, and needs no entry for Python, which takes
+            longer to compile than a short kernel.
+        refcounts: count references to arrays, atomically, wherever one is passed on. A kernel that
+            makes no array, and calls none that does, needs none.
         nogil: release the interpreter lock, which takes 50 ns.
     """
 
@@ -104,7 +112,8 @@ def kernel(
             "forceinline": force_inline,
             # entry points that nobody uses would double the time to compile
             "no_cfunc_wrapper": True,
-            "no_cpython_wrapper": force_inline,
+            "no_cpython_wrapper": inner or force_inline,
+            "_nrt": refcounts,
         }
         dispatcher: Any = numba.njit(**options)(function)
         dispatcher._cache = KernelCache(function, lambda: _register_symbols(function))

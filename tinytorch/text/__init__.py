@@ -6,6 +6,7 @@ classes      which characters are letters, numbers and whitespace
 splitting    text in pieces: the patterns of GPT-2, GPT-4 and Llama 3
 bpe          byte-pair encoding, to be read
 special      special tokens
+kernels      the same compiled
 characters   `CharacterTokenizer`
 tokenizer    `BytePairTokenizer`
 store        tokenizers as files

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,13 +17,24 @@ from tinytorch.text.bpe import Pair
 from tinytorch.text.special import Allowed, as_bytes, check_special, split_special, unknown_token
 from tinytorch.text.splitting import get_splitting, split as cut
 
+if TYPE_CHECKING:
+    from tinytorch.text.kernels.encoder import Encoder
+
 Text = str | bytes
+
+_COMPILING = "tinytorch.backends.optimized.backend"
+
+
+def is_compiling() -> bool:
+    """Whether the backend in force is `optimized`, or derived from it."""
+    return any(cls.__module__ == _COMPILING for cls in type(current_backend()).__mro__)
 
 
 class BytePairTokenizer:
     """Text to ids and back, by a vocabulary of byte strings.
 
-    Any bytes can be encoded, and decode to the same bytes.
+    On the `optimized` backend encoding and training run compiled, on the others in Python, with the
+    same results. Any bytes can be encoded, and decode to the same bytes.
 
     Args:
         vocabulary: the id of each token. Every single byte is one.
@@ -65,6 +76,8 @@ class BytePairTokenizer:
         check_special(self.special, self._tokens, "the token")
         self._tokens |= {number: name.encode() for name, number in self.special.items()}
 
+        self._encoder: Encoder | None = None
+
     def _check(self) -> None:
         if missing := [b for b in range(256) if bytes([b]) not in self.vocabulary]:
             raise ValueError(
@@ -77,8 +90,8 @@ class BytePairTokenizer:
                 f"the id {number} has two tokens, {token!r} and {self._tokens[number]!r}"
             )
         for number, token in self._tokens.items():
-            if not 0 <= number < 2**31:
-                raise ValueError(f"the id of {token!r} is {number}; ids are from 0 to 2**31 - 1")
+            if not 0 <= number < 2**30:
+                raise ValueError(f"the id of {token!r} is {number}; ids are from 0 to 2**30 - 1")
             if not token:
                 raise ValueError(f"the token of id {number} is empty")
         for left, right in self.merges or ():
@@ -114,8 +127,14 @@ class BytePairTokenizer:
         if size < 256:
             raise ValueError(f"a vocabulary has at least the 256 single bytes, and size is {size}")
         several = [texts] if isinstance(texts, (str, bytes)) else texts
-        pieces = Counter(piece for text in several for piece in cut(as_bytes(text), split))
-        vocabulary = bpe.train(pieces, size)
+        data = (as_bytes(text) for text in several)
+        if is_compiling():
+            from tinytorch.text.kernels.trainer import train
+
+            vocabulary = train(data, size, split)
+        else:
+            pieces = Counter(piece for text in data for piece in cut(text, split))
+            vocabulary = bpe.train(pieces, size)
         numbers = {name: len(vocabulary) + i for i, name in enumerate(special)}
         return cls(vocabulary, split=split, special=numbers)
 
@@ -182,6 +201,8 @@ class BytePairTokenizer:
 
     def _encode(self, data: bytes) -> Array:
         """The ids of bytes without special tokens."""
+        if is_compiling():
+            return self._compiled().encode(data)
         known: dict[bytes, list[int]] = {}
         ids: list[int] = []
         for piece in cut(data, self.split):
@@ -189,6 +210,13 @@ class BytePairTokenizer:
                 known[piece] = self.encode_piece(piece)
             ids += known[piece]
         return np.array(ids, np.int32)
+
+    def _compiled(self) -> Encoder:
+        if self._encoder is None:
+            from tinytorch.text.kernels.encoder import Encoder
+
+            self._encoder = Encoder(self.vocabulary, self.merges, self.split, self.whole)
+        return self._encoder
 
     def encode_piece(self, piece: bytes) -> list[int]:
         """The ids of one piece, in Python."""
