@@ -96,12 +96,11 @@ def furthest_off(output: Array, exact: Array, bound: Array) -> tuple[int, ...] |
     """
     if output.shape != exact.shape:
         raise ValueError(f"the output has the shape {output.shape}, the reference {exact.shape}")
-    with np.errstate(invalid="ignore"):
-        error = np.abs(output.astype(np.float64) - exact)
+    error = np.abs(output.astype(np.float64) - exact)
     beyond = np.where(np.isfinite(error), error - bound, np.inf)
     if not beyond.size or beyond.max() <= 0:
         return None
-    return tuple(map(int, np.unravel_index(int(beyond.argmax()), beyond.shape)))
+    return tuple(map(int, np.unravel_index(beyond.argmax(), beyond.shape)))
 
 
 def difference(

@@ -36,7 +36,7 @@ def fresh_call(
         now: a clock, in seconds; by default the CPU time of all threads of this process.
 
     Raises:
-        TypeError: the output is no array of NumPy, but something that may compute later.
+        TypeError: the output is not an ndarray itself, but something that may compute later.
         ValueError: an element is outside of its bound; the text says which.
     """
     given = [x.copy(order="K") for x in inputs]
@@ -61,7 +61,7 @@ def measure_pairs(
     seed: int | None = None,
     now: Callable[[], float] = time.process_time,
 ) -> list[float]:
-    """How many times longer the baseline took, pair by pair, each on inputs of its own.
+    """How many times as long the baseline took, pair by pair, each on inputs of its own.
 
     A pair is four calls, A B on some inputs and B A on others, and its ratio is that of the sums:
     the first call on new inputs finds another cache than the second, and that must not count for
@@ -78,11 +78,12 @@ def measure_pairs(
         TypeError, ValueError: an output is wrong; see `fresh_call`.
     """
     draw = np.random.default_rng(seed)
-    functions, seconds = (baseline, entry), np.zeros((2, 1 + pairs))
+    functions = (baseline, entry)
+    seconds = [[0.0] * (1 + pairs) for _ in functions]
     for pair in range(1 + pairs):
         for turn in (pair, pair + 1):
             inputs = make(draw)
             expected = reference(*inputs)
             for side in (0, 1) if turn % 2 == 0 else (1, 0):
-                seconds[side, pair] += fresh_call(functions[side], inputs, expected, now)
-    return paired_ratios(seconds[0, 1:].tolist(), seconds[1, 1:].tolist())
+                seconds[side][pair] += fresh_call(functions[side], inputs, expected, now)
+    return paired_ratios(seconds[0][1:], seconds[1][1:])

@@ -23,7 +23,7 @@ STEPS = 2000  # of Simpson's rule
 
 
 def paired_ratios(slower: Sequence[float], faster: Sequence[float]) -> list[float]:
-    """How many times longer the first took, pair by pair.
+    """How many times as long the first took, pair by pair.
 
     >>> paired_ratios([2.0, 3.0], [1.0, 2.0])
     [2.0, 1.5]
@@ -59,10 +59,12 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """An interval for a statistic of the distribution that the values were drawn from.
 
-    The values are drawn again, with replacement, as many as there are; the statistic of each such
-    sample is computed, and the interval holds the middle part of them. Few values make it too
-    narrow: the percentiles are taken further out, by what Student's distribution is wider than the
-    normal one.
+    As many values as there are, n, are drawn from them again, with replacement, and the statistic
+    of this sample is computed: `resamples` times. These numbers are sorted, and the interval is
+    their middle part: at each end the share `_share_outside(n, confidence)` of them is left out,
+    their count rounded down. The same seed gives the same interval.
+
+    The share is smaller than the plain (1 - confidence) / 2, since few values make that too narrow.
 
     >>> bootstrap_interval([1.0, 1.0, 1.0])
     (1.0, 1.0)
@@ -78,7 +80,7 @@ def bootstrap_interval(
         raise ValueError(f"an interval needs two values or more, not {n}")
     draw = random.Random(seed)
     found = sorted(statistic(draw.choices(values, k=n)) for _ in range(resamples))
-    first = min(math.floor(_share_outside(n, confidence) * resamples), (resamples - 1) // 2)
+    first = math.floor(_share_outside(n, confidence) * resamples)
     return found[first], found[resamples - 1 - first]
 
 
@@ -100,7 +102,7 @@ def pairs_needed(ratios: Sequence[float], precision: float, **options: Any) -> i
     Raises:
         ValueError: the precision is not positive, or there are fewer than two ratios.
 
-    Source: R. Jain, "The Art of Computer Systems Performance Analysis", 1991, section 13.9.
+    Source: R. Jain, "The Art of Computer Systems Performance Analysis", 1991, chapter 13.
     """
     if precision <= 0:
         raise ValueError(f"the precision must be positive, not {precision}")
@@ -136,7 +138,14 @@ def false_alarms(trials: Iterable[Sequence[float]], **options: Any) -> float:
 
 
 def _share_outside(n: int, confidence: float) -> float:
-    """How much of n values' bootstrap distribution to leave out at each end."""
+    """How much of the bootstrap distribution of n values to leave out at each end.
+
+    >>> round(_share_outside(6, 0.95), 4), round(_share_outside(1000, 0.95), 4)
+    (0.0024, 0.0248)
+
+    Source: T. Hesterberg, "What teachers should know about the bootstrap", 2015 (the expanded
+    percentile interval: as much further out as Student's distribution is wider than the normal).
+    """
     t = student_quantile((1 + confidence) / 2, n - 1)
     return statistics.NormalDist().cdf(-math.sqrt(n / (n - 1)) * t)
 
