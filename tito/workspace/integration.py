@@ -10,16 +10,18 @@ from __future__ import annotations
 import ast
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tito import scripts
-from tito.cells import Cell, Failure, run_cells
+from tito.cells import LIMITS, Cell, Failure, run_cells
 from tito.workspace.folder import WorkspaceError
 from tito.workspace.package import NAME
 from tito.workspace.share import read_report
 
+TEST_SECONDS = 90.0  # kernels are compiled in a test, and the machine may have other things to do
+ALL = replace(LIMITS, seconds=600)
 SMOKE = Path(__file__).with_name("smoke.py")
 IMPORT = (
     "import tinytorch\n"
@@ -77,11 +79,11 @@ def run(root: Path, files: Sequence[tuple[str, Path]], cwd: Path) -> Integration
                 says = (ast.get_docstring(node) or node.name).partition("\n")[0].rstrip(".")
                 tests.append((slug, says))
                 places.append(len(cells))
-                cells.append(Cell(node.name, f"{node.name}()"))
+                cells.append(Cell(node.name, f"{node.name}()", TEST_SECONDS))
     with tempfile.TemporaryDirectory(prefix="tito-") as folder:
         report = Path(folder, "trace.json")
         cells.append(Cell("report", REPORT.format(path=str(report))))
-        outcomes = run_cells(cells, cwd=cwd, path=[root, scripts.ROOT])
+        outcomes = run_cells(cells, cwd=cwd, path=[root, scripts.ROOT], limits=ALL)
         trace = read_report(report)
     if (failure := outcomes[0].failure) is not None:
         raise WorkspaceError(
