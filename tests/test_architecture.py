@@ -53,7 +53,7 @@ BUDGETS = {
     "tinytorch/testing": 700,
     "tinytorch/jit": 1_400,
     "tinytorch/backends": 1_780,
-    "tinytorch/backends/optimized": 4_885,
+    "tinytorch/backends/optimized": 4_950,
     "tinytorch/graph": 3_730,
     "tinytorch/graph/recompute": 945,
     "tinytorch/graph/compiler": 4_150,

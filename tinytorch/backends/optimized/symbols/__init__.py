@@ -8,6 +8,7 @@ rows        softmax, cross entropy, layer norm: functions of the rows of a matri
 channels    batch norm: functions of channels
 sums        reductions
 products    batches of matrix products
+attention   attention and its gradient
 images      convolution and its gradients
 windows     pooling and its gradients
 index       gather, scatter-add, random numbers
@@ -34,6 +35,7 @@ def symbol(name: str, real: Any = None) -> tuple[str, Any]:
     """
     # the modules declare their symbols when imported
     from tinytorch.backends.optimized.symbols import (  # noqa: F401
+        attention,
         channels,
         images,
         index,

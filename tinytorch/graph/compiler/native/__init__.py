@@ -6,6 +6,7 @@ loops           elementwise loops: fusion and their text
 copies          steps that move values
 products        matrix products and what is fused into them
 images          convolution and pooling
+attention       attention and its gradient
 groups          a fused op as one call or one loop
 ops             what each op becomes
 partition       how a step is divided among threads

@@ -8,7 +8,7 @@ from typing import Any
 
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.rows import reductions
-from tinytorch.graph.compiler.native import copies, groups, images
+from tinytorch.graph.compiler.native import attention, copies, groups, images
 from tinytorch.graph.compiler.native.code import Code, Unsupported, place_at, real_of
 from tinytorch.graph.compiler.native.copies import contiguous
 from tinytorch.graph.compiler.native.groups import CONVOLUTIONS, PRODUCTS
@@ -198,6 +198,9 @@ def _batch_norm(code: Code, step: Step) -> None:
         step.op.name, real_of(step.output), n, c, math.prod(rest), *addresses,
         float(step.params["eps"]), code.address(step.output),
     )  # fmt: skip
+
+
+writes("scaled_dot_product_attention", attention.BACKWARD)(attention.write)
 
 
 # -- reductions ------------------------------------------------------------------------------------

@@ -1,0 +1,99 @@
+"""Attention and its gradient as calls of their symbols."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tinytorch.backends.optimized.attention.loops import Sizes, backward_plan, forward_plan
+from tinytorch.backends.optimized.attention.weights import BOOL_MASK, FLOAT_MASK, NO_MASK
+from tinytorch.dtypes import bool_
+from tinytorch.graph.compiler.native import copies
+from tinytorch.graph.compiler.native.code import Code, Unsupported, place_at, real_of
+from tinytorch.graph.compiler.native.copies import contiguous
+from tinytorch.graph.compiler.schedule import Step
+from tinytorch.graph.layout import StridedView
+
+BACKWARD = "scaled_dot_product_attention_backward"
+
+
+def write(code: Code, step: Step) -> None:
+    """The symbol takes any strides; only the elements of a row must be adjacent.
+
+    Raises:
+        Unsupported: there is a mask, and more than one dimension before the heads.
+    """
+    is_backward, out, params = step.op.name == BACKWARD, step.output, step.params
+    given = list(step.inputs)
+    upper = [contiguous(code, _place(given.pop(0)))] if is_backward else []
+    q, k, v = (_four(code, _place(x)) for x in given[:3])
+    mask = given[3] if len(given) > 3 and isinstance(given[3], StridedView) else None
+    if mask is not None and len(_place(given[0]).shape) > 4:
+        raise Unsupported("attention with a mask and more than four dimensions")
+    if not math.prod((*q.shape, *k.shape, *v.shape)) or params["dropout_p"] == 1:
+        if out.size:
+            copies.copy(code, 0.0, out)
+        return
+    batch, heads, keys, e = k.shape
+    group, kind = q.shape[1] // heads, NO_MASK
+    steps = (0,) * 5
+    if mask is not None:
+        kind = BOOL_MASK if mask.dtype is bool_ else FLOAT_MASK
+        mask = _full(code, mask, (*q.shape[:3], keys))
+        m = mask.strides
+        steps = (m[0], m[1] * group, m[1], m[2], m[3])
+    sizes = Sizes(
+        q.shape[2], keys, e, v.shape[3], params["is_causal"], kind, params["scale"],
+        params["dropout_p"], 0, 0, 0,
+    )  # fmt: skip
+    plan = backward_plan if is_backward else forward_plan
+    sizes, nbytes = plan(sizes, out.dtype.itemsize)
+    s = q.strides
+    record = code.record(
+        [
+            *(batch, heads, group, *sizes[:4], int(sizes.is_causal), kind),
+            *(sizes.block, sizes.pitch),
+            *(s[0], s[1] * group, s[1], s[2]), *k.strides[:3], *v.strides[:3], *steps,
+        ]
+    )  # fmt: skip
+    addresses = [code.address(place) for place in (*upper, q, k, v)]
+    seed = code.address(_place(given[4])) if params["dropout_p"] else "0"
+    code.call(
+        step.op.name, real_of(out), record, float(params["scale"]), float(params["dropout_p"]),
+        *addresses, "0" if mask is None else code.address(mask), seed, code.address(out),
+        code.workspace(nbytes),
+    )  # fmt: skip
+
+
+def _place(value: Any) -> StridedView:
+    if not isinstance(value, StridedView):
+        raise Unsupported(f"attention of the number {value}")
+    return value
+
+
+def _four(code: Code, place: StridedView) -> StridedView:
+    """As (batch, heads, rows, columns), the elements of a row being adjacent."""
+    adjacent = not place.size or place.shape[-1] == 1 or place.strides[-1] == place.dtype.itemsize
+    if not adjacent or len(place.shape) > 4:
+        place = contiguous(code, place)
+    front = len(place.shape) - 3
+    if front > 1:
+        shape = (math.prod(place.shape[:front]), *place.shape[front:])
+        return place_at(place, shape, place.strides[front - 1 :])
+    missing = 4 - len(place.shape)
+    return place_at(place, (1,) * missing + place.shape, (0,) * missing + place.strides)
+
+
+def _full(code: Code, mask: StridedView, shape: tuple[int, ...]) -> StridedView:
+    """The mask in the shape (batch, heads, l, s), repeated where it broadcasts."""
+    missing = 4 - len(mask.shape)
+    own = (1,) * missing + mask.shape
+    strides = [
+        0 if n == 1 else stride
+        for n, stride in zip(own, (0,) * missing + mask.strides, strict=True)
+    ]
+    if shape[-1] != 1 and strides[-1] != mask.dtype.itemsize:
+        rows = (*own[:-1], shape[-1])
+        copied = contiguous(code, place_at(mask, rows, tuple(strides)))
+        return _full(code, copied, shape)
+    return place_at(mask, shape, tuple(strides))
