@@ -335,14 +335,13 @@ def _looped(scalar: Callable[..., Any]) -> Callable[..., Any]:
 
     The result is bool if `scalar` answers with bool (it is tried on ones), otherwise it has the
     common dtype of the operands; also where there are no elements, of which NumPy could not see a
-    type. NumPy does not warn of infinities and NaN.
+    type.
     """
 
     def kernel(*operands: Any) -> Array:
         ones = [1] * len(operands)
         dtype: Any = bool if isinstance(scalar(*ones), bool) else np.result_type(*operands)
-        with np.errstate(all="ignore"):
-            return np.vectorize(scalar, otypes=[dtype])(*operands)
+        return np.vectorize(scalar, otypes=[dtype])(*operands)
 
     return kernel
 
