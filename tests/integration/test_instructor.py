@@ -123,8 +123,8 @@ def test_forty_submissions_on_sqlite(tmp_path: Path, lesson: Lesson) -> None:
 
 @pytest.fixture
 def postgres() -> Iterator[str]:
-    with postgres_server() as (url, _):
-        yield url
+    with postgres_server() as server:
+        yield server.url
 
 
 def test_forty_submissions_on_postgresql(tmp_path: Path, lesson: Lesson, postgres: str) -> None:

@@ -25,8 +25,8 @@ def tito(*arguments: str | Path) -> Result:
 
 def test_postgresql_as_documented(tmp_path: Path) -> None:
     """A course without a name is generated, and a server that goes away is said in a sentence."""
-    with postgres_server() as (url, stop):
-        course = create(tmp_path / "course", db_url=url)
+    with postgres_server() as server:
+        course = create(tmp_path / "course", db_url=server.url)
         folder = course.root / "source" / ASSIGNMENT
         folder.mkdir()
         source = json.dumps(instructor_notebook())
@@ -35,7 +35,7 @@ def test_postgresql_as_documented(tmp_path: Path) -> None:
         with course.gradebook() as gradebook:
             States(gradebook.engine).put(State(ASSIGNMENT, "ada", ASSIGNMENT, GRADED, "", "a\0b"))
         assert tito("export", "--course", course.root).exit_code == 0
-        stop()
+        server.stop()
         lost = tito("export", "--course", course.root)
         assert lost.exit_code == commands.INCOMPLETE
         assert lost.output.startswith("the gradebook does not answer: ")

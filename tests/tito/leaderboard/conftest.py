@@ -35,8 +35,8 @@ class Mine:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    with postgres_server() as (url, _):
-        yield url
+    with postgres_server() as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")

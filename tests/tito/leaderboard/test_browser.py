@@ -77,7 +77,7 @@ def serving(folder: Path, kind: str) -> Iterator[Server]:
     with ExitStack() as stack:
         url = str(folder / "board.db")
         if kind == "postgresql":
-            url, _ = stack.enter_context(postgres_server())
+            url = stack.enter_context(postgres_server()).url
         server = Server(folder, url, free_port())
         server.start()
         stack.callback(server.kill)

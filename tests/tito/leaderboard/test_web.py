@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
 
 from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, join, start, told
 from tito.leaderboard import jobs, people, submissions
@@ -413,3 +414,20 @@ def test_the_newest_measurement_and_its_last_run_are_shown(
         (found,) = submissions.latest(session)
         assert found.job.id == 2 and found.outcome is not None and found.outcome.score == 5.0
         assert [len(job.runs) for job in session.query(Job).order_by(Job.id)] == [2, 1]
+
+
+def test_a_database_that_is_away_is_said_and_not_an_error_of_the_server(
+    board: Board, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ada = board.join("ada")
+
+    def away() -> None:
+        raise OperationalError("SELECT secret", {}, ConnectionError("the server was killed"))
+
+    monkeypatch.setattr(board.database, "read", away)
+    board.app.state.viewers.forget()
+    for answer in (ada.browser.get("/mine"), ada.api().get("/api/events")):
+        assert answer.status_code == 503 and answer.headers["retry-after"] == "2"
+        assert "the database does not answer: try again" in answer.text
+        assert "SELECT" not in answer.text and "killed" not in answer.text
+    assert "the server was killed" in caplog.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from tito.leaderboard.database import Database
@@ -17,6 +19,8 @@ from tito.leaderboard.web import api, instructor, pages, signin, views
 from tito.leaderboard.web.guard import AccessLog, BodyLimit, RateLimit, SecurityHeaders
 
 HERE = Path(__file__).parent
+AWAY_SECONDS = 2
+log = logging.getLogger("tito.leaderboard")
 
 
 def create_app(database: Database, *, https: bool = False) -> FastAPI:
@@ -37,6 +41,7 @@ def create_app(database: Database, *, https: bool = False) -> FastAPI:
     app.add_exception_handler(signin.NotSignedIn, signin.to_sign_in)
     app.add_exception_handler(HTTPException, _say)
     app.add_exception_handler(RequestValidationError, _say_invalid)
+    app.add_exception_handler(OperationalError, _say_away)
     # The last one added sees a request first.
     for guard in (RateLimit, BodyLimit, SecurityHeaders, AccessLog):
         app.add_middleware(guard)
@@ -46,6 +51,14 @@ def create_app(database: Database, *, https: bool = False) -> FastAPI:
 def _say(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _answer(request, error.status_code, str(error.detail), dict(error.headers or {}))
+
+
+def _say_away(request: Request, error: Exception) -> Response:
+    """The database was killed, starts, or is locked: nothing of this request was kept."""
+    assert isinstance(error, OperationalError)
+    log.error("the database does not answer: %s", error.orig)
+    text = "the database does not answer: try again in a moment"
+    return _answer(request, 503, text, {"Retry-After": str(AWAY_SECONDS)})
 
 
 def _say_invalid(request: Request, error: Exception) -> Response:

@@ -35,8 +35,8 @@ def test_sqlite_refuses_to_change_it(course: Course, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_postgresql_refuses_to_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with postgres_server() as (url, _):
-        check_only_added_to(create(tmp_path / "course", db_url=url), monkeypatch)
+    with postgres_server() as server:
+        check_only_added_to(create(tmp_path / "course", db_url=server.url), monkeypatch)
 
 
 def test_what_fails_leaves_no_entry(course: Course) -> None:
