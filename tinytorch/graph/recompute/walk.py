@@ -81,10 +81,10 @@ class Walk:
         self.last: dict[int, int] = {}
         self.cost, self.flops = 0.0, 0
         self._again: set[int] = set()
-        live, last, shift = self.live, self.last, part.shift
+        again, live, last, shift = self._again, self.live, self.last, part.shift
         for before, during, reads, opened in part.events:
             for s in opened:
-                if s not in kept and s not in self._again:
+                if s not in kept and s not in again:
                     self._compute_again(s, before)
             event = len(live)
             live.append(during)
@@ -93,34 +93,36 @@ class Walk:
             for s in opened:
                 last[s if s in kept else s + shift] = event
 
-    def _compute_again(self, storage: int, live: int) -> None:
-        """Compute a storage, and before it what is missing for that."""
-        again, kept = self._again, self.kept
+    def _compute_again(self, storage: int, before: int) -> None:
+        """Compute a storage, and before it what is missing for that.
+
+        Args:
+            before: bytes alive when that begins.
+        """
+        found, again, kept, last = self.part.again, self._again, self.kept, self.last
+        shift = self.part.shift
         pending = [storage]
         while pending:
             s = pending[-1]
             if s in again:
                 pending.pop()
                 continue
-            computed = self.part.again[s]
-            missing = [r for r in computed.needs if r not in kept and r not in again]
+            needs, reads, makes, born, cost, flops = found[s]
+            missing = [r for r in needs if r not in kept and r not in again]
             if missing:
                 pending += missing
                 continue
             pending.pop()
-            self._run(computed, live)
-
-    def _run(self, computed: Again, live: int) -> None:
-        event, last, kept = len(self.live), self.last, self.kept
-        self._again.update(computed.makes)
-        self.live.append(live)
-        for r in computed.reads:
-            last[r if r in kept or r not in self.part.again else r + self.part.shift] = event
-        for size, key in computed.born:
-            last[key] = event
-            self.born.append((event, size, key))
-        self.cost += computed.cost
-        self.flops += computed.flops
+            again.update(makes)
+            event = len(self.live)
+            self.live.append(before)
+            for r in reads:
+                last[r if r in kept or r not in found else r + shift] = event
+            for size, key in born:
+                last[key] = event
+                self.born.append((event, size, key))
+            self.cost += cost
+            self.flops += flops
 
     def change(self) -> list[int]:
         """How the bytes of what is computed again change at each event, and after the last."""
