@@ -85,3 +85,70 @@ def test_a_graph_with_sizes_that_values_decide_runs():
     captured = capture_forward(Chosen(), (torch.tensor([[1.0, 2], [-1, 3]]),))
     other = torch.tensor([[1.0, 2], [4, 3]])
     assert torch.equal(captured(other), Chosen()(other))
+
+
+class Padded(nn.Module):
+    """It keeps a padding as a tensor, and Python asks for it; so does EnCodec."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+        self.register_buffer("padding", torch.tensor(2))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.steps += 1
+        left = self.padding // 2
+        return nn.functional.pad(self.layer(x), (left, 1 if left > 5 else self.padding - left))
+
+
+def test_a_buffer_whose_value_python_asks_for_is_a_constant_of_the_graph():
+    model, given = Padded(), {"x": torch.randn(2, 3)}
+    joint = capture_joint(model, given, squares_loss)
+    step = capture_step(model, given, "sgd", lr=0.1, loss=squares_loss)
+    forward = capture_forward(model.eval(), given)
+    state = step.state_of(model)
+    loss, state = step.run(state, given)
+    assert torch.equal(loss, squares_loss(model, given))
+    assert torch.equal(joint.module(*joint.flat_inputs(model, given))[0], loss)
+    assert torch.equal(forward(**given), model(**given))
+    model.steps += 5  # of which no shape is made
+    joint.flat_inputs(model, given)
+    forward(**given)
+    model.padding += 1  # the buffer itself is written: a graph must not compare it with itself
+    said = "buffer 'padding' has other values than in the capture"
+    with pytest.raises(CaptureError, match=said):
+        joint.flat_inputs(model, given)
+    with pytest.raises(CaptureError, match=said):
+        step.run(step.state_of(model), given)
+    with pytest.raises(RuntimeError, match=said):
+        forward(**given)
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += 1
+        return self.layer(x) * (2 if self.steps > 1 else 3)
+
+
+def test_a_buffer_that_is_asked_for_and_written_is_refused_with_its_line():
+    model, given = Counting(), {"x": torch.randn(2, 3)}
+    with pytest.raises(CaptureError, match=r"value of buffer 'steps'[\s\S]*if self\.steps > 1"):
+        capture_joint(model, given, squares_loss)
+    with pytest.raises(CaptureError, match=r"asks for the value[\s\S]*if self\.steps > 1"):
+        capture_forward(model, given)
+    assert model.steps == 0
+
+
+def test_a_constant_input_that_is_written_later_is_found():
+    model, given = Patches(), batch(SIZES)
+    joint = capture_joint(model, given, squares_loss, constants=["grid"])
+    given["grid"].copy_(torch.tensor(OTHER))
+    with pytest.raises(CaptureError, match="batch 'grid' has other values"):
+        joint.flat_inputs(model, given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -11,10 +11,16 @@ import torch.fx
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from tinytorch.fx.capture.constants import check_in_graph, constants_of, with_constants
+from tinytorch.fx.capture.constants import (
+    check_in_graph,
+    constants_of,
+    countable_buffers,
+    with_constants,
+)
 from tinytorch.fx.capture.functional import tracing
 from tinytorch.fx.capture.real_run import check_on_real_values
-from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, batch_slots
+from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
+from tinytorch.fx.diagnosis.reasons import VALUE
 from tinytorch.fx.models import Batch, call
 
 
@@ -38,23 +44,31 @@ def capture_forward(
         dynamic_dims: dimensions of the input tensors whose sizes stay open, e.g. (0,).
         constants: names of input tensors (of positional ones the numbers, "0") whose values stay:
             Python may ask for them, and the graph begins with the check that they are the same.
+            So it does for small integer buffers whose values Python asks for.
 
     Raises:
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (_as_tuple(inputs), None)
     shapes = _dynamic_shapes(inputs if kwargs else args, dynamic_dims) if dynamic_dims else None
-    fixed = _fixed(inputs, constants)
-    with tracing(), warnings.catch_warnings(), with_constants(model, fixed):
-        # recurrent layers keep their parameters in a list, too, which is put back
-        warnings.filterwarnings("ignore", r"The tensor attributes? self\..*_flat_weights")
-        exported = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
-        if decompose:
-            table: Any = torch.export.default_decompositions()
-            table.pop(torch.ops.aten.scaled_dot_product_attention.default, None)
-            with warnings.catch_warnings():  # torch's own use of what it deprecates
-                warnings.simplefilter("ignore", FutureWarning)
-                exported = exported.run_decompositions(table)
+    fixed, buffers = _fixed(inputs, constants), countable_buffers(model)
+
+    def export(kept: Mapping[str, Tensor]) -> tuple[Any, set[str]]:
+        with tracing(), warnings.catch_warnings(), with_constants(model, fixed, kept) as read:
+            # recurrent layers keep their parameters in a list, too, which is put back
+            warnings.filterwarnings("ignore", r"The tensor attributes? self\..*_flat_weights")
+            exported = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+            return (_decomposed(exported) if decompose else exported), read
+
+    try:
+        exported, read = export({})
+    except CaptureError as error:
+        if not buffers or error.reason is None or error.reason.text != VALUE[0]:
+            raise
+        try:
+            exported, read = export(buffers)
+        except CaptureError:  # they are no constants, or not the reason
+            raise error from None
     module: Any = exported.module(check_guards=False)
     own = dict.fromkeys(dict(model.named_buffers(remove_duplicate=False)), BUFFER)
     own.update(dict.fromkeys(dict(model.named_parameters(remove_duplicate=False)), PARAMETER))
@@ -64,7 +78,7 @@ def capture_forward(
             node.meta.update(role=BATCH, name=node.target)
         elif node.op == "get_attr" and node.target in own:  # and no constant of the code
             node.meta.update(role=own[node.target], name=node.target)
-    check_in_graph(module, fixed)
+    check_in_graph(module, fixed, {name: buffers[name] for name in sorted(read)})
     leaves, spec = tree_flatten(inputs)
     check_on_real_values(
         module, leaves, lambda flat: call(model, tree_unflatten(flat, spec)),
@@ -72,6 +86,14 @@ def capture_forward(
     )  # fmt: skip
     graph_module: torch.fx.GraphModule = module
     return graph_module
+
+
+def _decomposed(exported: Any) -> Any:
+    table: Any = torch.export.default_decompositions()
+    table.pop(torch.ops.aten.scaled_dot_product_attention.default, None)
+    with warnings.catch_warnings():  # torch's own use of what it deprecates
+        warnings.simplefilter("ignore", FutureWarning)
+        return exported.run_decompositions(table)
 
 
 def _fixed(inputs: Batch, constants: Collection[str]) -> dict[str, Tensor]:

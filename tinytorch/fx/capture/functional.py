@@ -14,7 +14,7 @@ shape, dtype, strides, device); those of the inputs also "role", "name" and "exa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -47,7 +47,7 @@ from tinytorch.fx.capture.slots import (
     batch_slots,
     model_slots,
 )
-from tinytorch.fx.diagnosis.reasons import explain
+from tinytorch.fx.diagnosis.reasons import Line, Reason, explain
 from tinytorch.fx.diagnosis.tracer_output import caught_output
 from tinytorch.fx.models import Batch, Loss
 
@@ -160,9 +160,11 @@ def capture(
     mode = fakes[0].fake_mode
 
     has_cache = torch.is_autocast_cache_enabled()
+    known = KnownValues()
 
     def traceable(*xs: Tensor) -> list[Tensor]:
-        with KnownValues(), autocast_cache(has_cache):
+        known.follow(buffers_of(slots, xs, tensors))
+        with known, autocast_cache(has_cache):
             return function(list(xs))
 
     # composite ops in C++ would fix open sizes; those in Python keep them
@@ -179,6 +181,8 @@ def capture(
             flat = make_fx(replay)(*fakes)
     module = _named(flat, tensors, slots)
     _check_inputs_unwritten(module)
+    _check_read_unwritten(module, outputs, known.read)
+    mark_constants(module, known.read)
     keep_workspaces(module)
     check_on_real_values(module, tensors, function, lambda: outputs)
     if mode.shape_env:
@@ -235,11 +239,35 @@ def _named(
     return torch.fx.GraphModule(traced, graph)
 
 
+def buffers_of(
+    slots: Sequence[Slot], traced: Sequence[Tensor], tensors: Sequence[Tensor]
+) -> dict[Slot, tuple[Tensor, Tensor]]:
+    """The buffers among the inputs: what each is traced as, and itself."""
+    found = zip(slots, traced, tensors, strict=True)
+    return {slot: (fake, real) for slot, fake, real in found if slot.role == BUFFER}
+
+
 def mark_constants(module: torch.fx.GraphModule, constants: Collection[Slot]) -> None:
     """Let `bind` compare the values of these inputs with those of the capture."""
     for node in module.graph.find_nodes(op="placeholder"):
         if Slot(node.meta["role"], node.meta["name"]) in constants:
             node.meta["is_constant"] = True
+            node.meta["example"] = node.meta["example"].clone()  # of which others hold the original
+
+
+def _check_read_unwritten(
+    module: torch.fx.GraphModule, outputs: Sequence[Slot], read: Mapping[Slot, Line | None]
+) -> None:
+    """Raises CaptureError if Python has asked for the value of a buffer that the model writes."""
+    results: Any = module.graph.output_node().args[0]
+    for slot, node in zip(outputs, results, strict=True):
+        if slot in read and not _is_copy_of_input(node):
+            text = f"Python asks for the value of {slot}, and the model writes another into it"
+            reason = Reason(text, "count in Python, or compute the choice with torch.where",
+                            read[slot])  # fmt: skip
+            raised = CaptureError(str(reason))
+            raised.reason = reason
+            raise raised
 
 
 def _check_inputs_unwritten(module: torch.fx.GraphModule) -> None:
@@ -281,7 +309,7 @@ class FunctionalModel:
         own.update({name: given[slot].clone() for slot, name in buffers.items()})
         fixed = real_copies(self.constants)
         batch = tree_unflatten([fixed.get(s, given[s]) for s in self.batch], self.spec)
-        folding = ConstantFolding(fixed.values()) if fixed else nullcontext()
+        folding = ConstantFolding({str(s): x for s, x in fixed.items()}) if fixed else nullcontext()
         with modules_unreplaced(self.module.model), folding:
             result = functional_call(self.module, own, (batch,), tie_weights=True)
         # where the model has assigned a buffer, `own` has the new one

@@ -13,6 +13,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from tinytorch.fx.capture.functional import (
     FunctionalModel,
+    buffers_of,
     capture,
     compiling,
     drop_unchanged_buffers,
@@ -149,7 +150,9 @@ def capture_joint(
 
 def _differentiable(forward: FunctionalModel, fakes: Sequence[Any]) -> list[tuple[int, Any]]:
     """The outputs that depend on what requires a gradient, as fake tensors, with their numbers."""
-    with fakes[0].fake_mode, compiling(), KnownValues(), tracing():
+    known = KnownValues()
+    known.follow(buffers_of(forward.slots, fakes, forward.values))
+    with fakes[0].fake_mode, compiling(), known, tracing():
         given = {
             slot: fake.detach().requires_grad_(value.requires_grad)
             for slot, fake, value in zip(forward.slots, fakes, forward.values, strict=True)

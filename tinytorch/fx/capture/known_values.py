@@ -1,7 +1,8 @@
-"""Values that are known while tracing: of tensors that the code makes from numbers alone."""
+"""Values that are known while tracing: of tensors made from numbers and from buffers alone."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from tinytorch.fx.capture.slots import Slot
+from tinytorch.fx.diagnosis.reasons import Line, calling_line
+
 LIMIT = 4096  # elements: what a trace asks the value of is small
 UNDEFINED = ("empty", "empty_strided", "empty_permuted", "new_empty", "empty_like")
 
@@ -21,12 +25,30 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Fake tensors have no values: `torch.linspace(0, 0.5, 3).tolist()` would be refused, although it
     depends on nothing. What is made of numbers alone, without random numbers, is computed for real
-    too, and `item`, `tolist`, `bool` and `int` read it there.
+    too, and `item`, `tolist`, `bool` and `int` read it there. So is what is made of small buffers
+    (a padding kept as a tensor); a graph for which one was read is of that value only.
+
+    Attributes:
+        read: the buffers on which a value depends that Python has asked for, with the line.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._real: Any = WeakIdKeyDictionary()
+        self._sources: Any = WeakIdKeyDictionary()  # of a real value: the buffers it is made of
+        self.read: dict[Slot, Line | None] = {}
+
+    def follow(self, buffers: Mapping[Slot, tuple[Tensor, Tensor]]) -> None:
+        """Let what is made of these be known.
+
+        Args:
+            buffers: for each one what it is traced as, and the buffer itself.
+        """
+        with _disable_current_modes():
+            for slot, (traced, buffer) in buffers.items():
+                if buffer.numel() <= LIMIT:
+                    self._real[traced] = buffer.detach().clone()
+                    self._sources[self._real[traced]] = {slot}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -37,13 +59,18 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._remember_constant(tensor)
         known = all(x in self._real for x in given)
         if func is torch.ops.aten._local_scalar_dense.default and known:
+            for slot in self._sources_of(given):
+                self.read.setdefault(slot, calling_line())
             return self._evaluate(func, args, kwargs)
         result = func(*args, **kwargs)
         made = [x for x in tree_leaves(result) if isinstance(x, Tensor)]
         if made and known and _is_determined(func, made):
             real = tree_leaves(self._evaluate(func, args, kwargs))
+            sources = self._sources_of(given)
             for tensor, value in zip(made, [x for x in real if isinstance(x, Tensor)], strict=True):
                 self._real[tensor] = value
+            for _, value in self._sharing(made) if sources else ():  # it may be a write to a view
+                self._sources[value] = sources | self._sources.get(value, set())
         elif isinstance(func, OpOverload) and func._schema.is_mutable:
             self._forget(given)
         return result
@@ -54,6 +81,10 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with _disable_current_modes():
                 self._real.setdefault(tensor, tensor.detach().clone())
 
+    def _sources_of(self, tensors: list[Tensor]) -> set[Slot]:
+        """The buffers that these, whose values are known, are made of."""
+        return set().union(*(self._sources.get(self._real[x], ()) for x in tensors))
+
     def _evaluate(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         def real(x: Any) -> Any:
             return self._real[x] if isinstance(x, Tensor) else x
@@ -63,10 +94,14 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _forget(self, written: list[Tensor]) -> None:
         """What may have been written with unknown values is unknown, and so are its views."""
-        storages = {self._real[x].untyped_storage()._cdata for x in written if x in self._real}
-        for tensor, value in list(self._real.items()):
-            if value.untyped_storage()._cdata in storages:
-                del self._real[tensor]
+        for tensor, _ in self._sharing(written):
+            del self._real[tensor]
+
+    def _sharing(self, tensors: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """These and all others of their memory, with their values; of those that are known."""
+        storages = {self._real[x].untyped_storage()._cdata for x in tensors if x in self._real}
+        return [(tensor, value) for tensor, value in self._real.items()
+                if value.untyped_storage()._cdata in storages]  # fmt: skip
 
 
 def _is_determined(func: Any, made: list[Tensor]) -> bool:

@@ -33,7 +33,7 @@ from tinytorch.fx.capture.slots import (
     Slot,
     UnrepeatableError,
 )
-from tinytorch.fx.diagnosis.reasons import Reason, user_line
+from tinytorch.fx.diagnosis.reasons import Reason, is_out_of_memory, user_line
 from tinytorch.fx.optimize.devices import generators_kept, seed_generators
 from tinytorch.fx.semantics.buffers import buffers_kept
 
@@ -87,10 +87,14 @@ def check_on_real_values(
         try:
             found = observe(run.run_flat)
         except Exception as error:  # a graph may fail in any way
+            if is_out_of_memory(error):
+                raise
             raise of_reason(CaptureError, FAILS, RUN_EAGERLY, error) from error
         try:
             expected = observe(function)
         except Exception as error:  # a model may raise anything
+            if is_out_of_memory(error):
+                raise
             raise _unrepeatable(error) from error
         if any(isinstance(x, FakeTensor) for x in expected.values()):
             raise _unrepeatable(RuntimeError("a result is a FakeTensor"))

@@ -115,8 +115,9 @@ def bind(
             )
         if node.meta.get("is_constant") and not tensor.equal(node.meta["example"]):
             raise CaptureError(
-                f"{slot.role} {slot.name!r} has other values than in the capture, where it was "
-                "given as a constant; capture again"
+                f"{slot} has other values than in the capture, where "
+                + ("it was given as a constant" if slot.role == BATCH else "Python asked for them")
+                + "; capture again"
             )
         # kernels may read memory as it was laid out in the capture
         flat.append(relaid_like(tensor, expected) if is_dense(expected) else tensor)

@@ -73,7 +73,8 @@ PATTERNS: list[tuple[str, str, str]] = [
      "call); capture_joint and capture_step take more of these than capture_forward"),
     (r"_local_scalar_dense|data-dependent|GuardOnDataDependent|Could not guard|aten\.item|"
      r"control flow on values|used in control flow|cannot be converted to|"
-     r"Tensor\.item|Tensor\.tolist|to a Python (boolean|integer|float|number)", *VALUE),
+     r"Tensor\.item|Tensor\.tolist|to a Python (boolean|integer|float|number)|"
+     r"its data is not allocated yet", *VALUE),  # the last: an index that is a tuple of tensors
     (r"symbolically traced variables cannot be used as inputs to control flow",
      "an `if` or `while` depends on a tensor or its shape, of which symbolic_trace knows nothing",
      "use export or capture_forward, which know shapes; for values torch.where or torch.cond"),
@@ -119,6 +120,12 @@ def explain(error: BaseException) -> Reason:
     found = ((text, fix) for pattern, text, fix in PATTERNS if re.search(pattern, message))
     text, fix = next(found, UNKNOWN)
     return Reason(text, fix, user_line(error), f"{type(error).__name__}: {short.strip()[:300]}")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether there was no memory left, in Python or in PyTorch."""
+    known = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    return known or "can't allocate memory" in str(error)
 
 
 def user_line(error: BaseException) -> Line | None:

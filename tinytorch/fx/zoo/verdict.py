@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.diagnosis.reasons import explain, user_line
+from tinytorch.fx.diagnosis.reasons import explain, is_out_of_memory, user_line
 
 EQUAL, WITHIN, REFUSED, WRONG, CRASH = "bit-equal", "within", "refused", "WRONG", "crash"
 TIMEOUT, MEMORY, NONE = "timeout", "memory", "not applicable"
@@ -150,7 +150,7 @@ def _said(x: Tensor | None) -> str:
 
 def of_error(error: BaseException) -> Verdict:
     """A refusal, which is one of our own errors; or a crash, which is any other."""
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # of PyTorch's
+    if is_out_of_memory(error):
         return Verdict(MEMORY, _relative(f"{str(error)[:200]} at {user_line(error)}"))
     if isinstance(error, TinyTorchError):
         reason = getattr(error, "reason", None)
