@@ -26,6 +26,7 @@ VOCABULARY, EXPERTS, TOKENS, IMAGE = 256, 4, 16, 64
 ALSO: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "ministral": {"head_dim": None, "num_key_value_heads": 8},
+    "vits": {"speaking_rate": 64.0},  # random weights ask for so long a speech otherwise
 }
 MOST_PARAMETERS = 20_000_000
 NARROWEST = 32  # what is not wider stays

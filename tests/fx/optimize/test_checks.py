@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 from tinytorch.fx.models import call
 from tinytorch.fx.optimize.optimizer import GraphOptimizer as Optimizer
 from tinytorch.fx.optimize.verify import accuracy
+from tinytorch.graph.passes import OptimizationPass
 
 GraphOptimizer = functools.partial(Optimizer, keep_slower=True)  # tiny models are not made faster
 
@@ -110,6 +111,53 @@ def test_the_error_of_infinities():
     assert found.original == found.optimized < 1e-6 and found.is_good
     wrong = accuracy(model, (X,), [result], [result.nan_to_num(neginf=-1.0)])
     assert not wrong.is_good
+
+
+def test_an_output_that_is_hard_to_compute_excuses_no_other():
+    def outputs(m: Model, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = m.layer(x)
+        return (y + 1e4) - 1e4, y  # the first has lost most of its bits
+
+    model = Model(outputs).eval()
+    hard, easy = model(X)
+    fine = accuracy(model, (X,), [hard, easy], [hard + 1e-4, easy * (1 + 1e-7)])
+    assert fine.is_good and fine.original > 1e-5
+    for ruined in (easy * (1 + 1e-5), easy.bfloat16().float()):
+        found = accuracy(model, (X,), [hard, easy], [hard, ruined])
+        assert not found.is_good and found.original < 1e-6 < found.optimized
+
+
+class Coarser(OptimizationPass):
+    """Rounds what the linear layer gives to 17 bits after the point: within the tolerance of a float32 result."""
+
+    name = "coarser"
+    exact = False
+
+    def analyze(self, graph: torch.fx.Graph) -> torch.fx.Node:
+        (node,) = graph.find_nodes(op="call_function", target=torch.ops.aten.linear.default)
+        return node
+
+    def transform(self, graph: torch.fx.Graph, node: torch.fx.Node) -> bool:
+        with graph.inserting_after(node):
+            larger = graph.call_function(torch.ops.aten.add.Tensor, (node, 64.0))
+        with graph.inserting_after(larger):
+            rounded = graph.call_function(torch.ops.aten.sub.Tensor, (larger, 64.0))
+        for new in (larger, rounded):
+            new.meta.update(val=node.meta["val"], phase="forward")
+        (output,) = graph.find_nodes(op="output")
+        output.replace_input_with(node, rounded)
+        return True
+
+
+def test_a_pass_that_ruins_one_of_two_outputs_is_taken_back():
+    """By the error of the worst output, it would be good: that of the other is larger still."""
+    model = Model(lambda m, x: ((y := m.layer(x)) + 1e4 - 1e4, y)).eval()
+    optimizer = GraphOptimizer(model, (X,), device="cpu", passes=[Coarser()], keep_slower=True)
+    optimized = optimizer.optimize()
+    report = optimizer.report()
+    assert [line.partition(":")[0] for line in report.undone] == ["coarser (eval)"]
+    assert "error against float64" in report.undone[0]
+    assert all(torch.equal(a, b) for a, b in zip(optimized(X), model(X), strict=True))
 
 
 def test_a_view_that_the_strides_do_not_allow_is_a_reshape():

@@ -332,3 +332,37 @@ def test_the_page_says_what_was_found():
     for part in ("torch 2.", "not covered: timm", "| forward | 2 |", "a value; fix: none",
                  "`transformers/c`: has 1 parameter too many", "in 1 of 1 models"):  # fmt: skip
         assert part in page
+
+
+class RatedDropping(nn.Module):
+    """Leaves out layers at random, by an `if` in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        self.encoder_layerdrop = 0.5
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            drops = self.training and self.encoder_layerdrop > 0
+            if not drops or not torch.rand([]) < self.encoder_layerdrop:
+                x = layer(x)
+        return x
+
+
+def test_a_model_that_leaves_out_layers_is_refused_and_tried_without():
+    torch.manual_seed(0)
+    subject = Subject("own/dropping", RatedDropping(), {"x": torch.randn(6, 4)})
+    found = run_stage(subject, "joint", 60.0)
+    assert found.verdict == "refused" and "torch.rand" in found.detail
+    assert found.facts[stages.WITHOUT_LAYERDROP] == "bit-equal"
+    assert subject.model.encoder_layerdrop == 0.5
+    records = [
+        Record(subject.name, stages={"joint": found.to_dict()}),
+        Record("own/fine", stages={"joint": {"verdict": "bit-equal", "seconds": 1.0}}),
+    ]
+    columns, (row,) = rows(records)
+    said = dict(zip(columns, row, strict=True))
+    assert (said["refused"], said["right"], said["with layerdrop 0"]) == ("1", "50.0 %", "100.0 %")
+    page = markdown(records, {"torch": "2"}, "two of them.")
+    assert "once every rate called `layerdrop` is 0: `dropping`" in page

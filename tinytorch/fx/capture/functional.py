@@ -47,7 +47,7 @@ from tinytorch.fx.capture.slots import (
     batch_slots,
     model_slots,
 )
-from tinytorch.fx.diagnosis.reasons import Line, Reason, explain
+from tinytorch.fx.diagnosis.reasons import Line, Reason, explain, line_of
 from tinytorch.fx.diagnosis.tracer_output import caught_output
 from tinytorch.fx.models import Batch, Loss
 
@@ -263,11 +263,15 @@ def _check_read_unwritten(
     for slot, node in zip(outputs, results, strict=True):
         if slot in read and not _is_copy_of_input(node):
             text = f"Python asks for the value of {slot}, and the model writes another into it"
-            reason = Reason(text, "count in Python, or compute the choice with torch.where",
-                            read[slot])  # fmt: skip
-            raised = CaptureError(str(reason))
-            raised.reason = reason
-            raise raised
+            fix = "count in Python, or compute the choice with torch.where"
+            raise _refusal(text, fix, read[slot])
+
+
+def _refusal(text: str, fix: str, line: Line | None) -> CaptureError:
+    reason = Reason(text, fix, line)
+    raised = CaptureError(str(reason))
+    raised.reason = reason
+    return raised
 
 
 def _check_inputs_unwritten(module: torch.fx.GraphModule) -> None:
@@ -276,10 +280,9 @@ def _check_inputs_unwritten(module: torch.fx.GraphModule) -> None:
         written: Any = node.args[0]
         if written.op == "placeholder":
             which = f"{written.meta['role']} {written.meta['name']!r}"
-            raise CaptureError(
-                f"the model writes to its {which} in place, which a functional graph cannot\n"
-                "  fix: write to a copy, x = x.clone()"
-            )
+            new: Any = node.args[1]
+            text = f"the model writes to its {which} in place, which a functional graph cannot"
+            raise _refusal(text, "write to a copy, x = x.clone()", line_of(new))
 
 
 class FunctionalModel:

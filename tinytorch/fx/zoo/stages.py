@@ -44,6 +44,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"sgd": {"lr": 1e-2, "momentum": 0.9}, "ada
 GROWN = 8  # times the batch, where at the batch itself nothing can be saved
 BITES = 0.99  # of the peak with everything kept: what is not lower saves nothing
 RIGHT_IN_EVALUATION = "right in evaluation mode"
+WITHOUT_LAYERDROP = "with layerdrop 0"  # the verdict there
 PEAK_MARGIN = 4096  # bytes: small tensors that autograd holds beside the graph
 
 Ask = Callable[[nn.Module, Any], list[Tensor | None]]
@@ -89,7 +90,8 @@ def joint(subject: Subject) -> Verdict:
 
 def _in_training(subject: Subject, run: Callable[[Subject, bool], Verdict]) -> Verdict:
     """In training mode, where that can be compared. Of a refusal it is said whether evaluation mode
-    is right: layers that are left out at random are an `if` of training mode alone."""
+    is right, and whether training mode is where no layers are left out at random: that is an `if`
+    in Python, of which a graph has one branch."""
     if subject.why_not_training:
         found = run(subject, False)
         found.facts["in evaluation mode"] = subject.why_not_training[:200]
@@ -100,6 +102,9 @@ def _in_training(subject: Subject, run: Callable[[Subject, bool], Verdict]) -> V
         found = of_error(error)
         with suppress(CaptureError):
             found.facts[RIGHT_IN_EVALUATION] = run(subject, False).verdict in GOOD
+        with subject.without_layerdrop() as rates, suppress(CaptureError):
+            if rates:
+                found.facts[WITHOUT_LAYERDROP] = run(subject, True).verdict
         return found
 
 
