@@ -128,7 +128,7 @@ def test_an_output_that_is_hard_to_compute_excuses_no_other():
 
 
 class Coarser(OptimizationPass):
-    """Rounds what the linear layer gives to 17 bits after the point: within the tolerance of a float32 result."""
+    """Rounds what the layer gives to 17 bits after the point: fine for a float32 result."""
 
     name = "coarser"
     exact = False
