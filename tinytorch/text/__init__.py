@@ -13,10 +13,14 @@ store        tokenizers as files
 tiktoken     tiktoken's files
 huggingface  Hugging Face's files
 windows      `Windows`: (input, target)
+sampling     the next token from its logits
+generate     a `GPT` writes
 """
 
 from tinytorch.text.characters import CharacterTokenizer
+from tinytorch.text.generate import generate
 from tinytorch.text.huggingface import read_tokenizer_json, write_tokenizer_json
+from tinytorch.text.sampling import Sampling
 from tinytorch.text.store import load_tokenizer, save_tokenizer
 from tinytorch.text.tiktoken import read_tiktoken, write_tiktoken
 from tinytorch.text.tokenizer import BytePairTokenizer
@@ -25,7 +29,9 @@ from tinytorch.text.windows import Windows
 __all__ = [
     "BytePairTokenizer",
     "CharacterTokenizer",
+    "Sampling",
     "Windows",
+    "generate",
     "load_tokenizer",
     "read_tiktoken",
     "read_tokenizer_json",

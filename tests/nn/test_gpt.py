@@ -1,0 +1,156 @@
+"""GPT: the logits of Hugging Face's models, no look at what comes later, and its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tinytorch.errors import ShapeError, StateDictError
+from tinytorch.nn import functional as F
+from tinytorch.nn.gpt import GPT, GPTConfig
+from tinytorch.nn.gpt_weights import gpt_from_huggingface
+from tinytorch.nn.positions import rotary_table, rotate, sinusoidal_positions
+
+SMALL = GPTConfig(vocab_size=20, context=16, layers=2, heads=4, width=32)
+CHOICES: dict[str, dict[str, Any]] = {
+    "gpt2": {},
+    "grouped queries": {"kv_heads": 2},
+    "rms norm, no bias": {"norm": "rms", "bias": False},
+    "rotary": {"positions": "rotary"},
+    "squared relu": {"activation": "relu2"},
+    "swiglu": {"activation": "swiglu", "hidden": 48},
+    "qk norm": {"qk_norm": True},
+    "sliding window": {"window": 3},
+    "untied": {"tied": False},
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _fast() -> Iterator[None]:
+    """Not on loops: hundreds of tokens."""
+    with tinytorch.using_backend("numpy"):
+        yield
+
+
+def make(**choices: Any) -> GPT:
+    return GPT(replace(SMALL, **choices)).eval()
+
+
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=list(CHOICES))
+def test_logits_depend_on_no_later_token_and_every_weight_has_a_gradient(
+    choices: dict[str, Any], rng: np.random.Generator
+) -> None:
+    model = make(**choices)
+    tokens = rng.integers(0, 20, (2, 8))
+    logits = model(tinytorch.tensor(tokens))
+    assert logits.shape == (2, 8, 20)
+    changed = tokens.copy()
+    changed[:, 5:] = (changed[:, 5:] + 1) % 20
+    np.testing.assert_allclose(
+        model(tinytorch.tensor(changed)).detach().numpy()[:, :5],
+        logits.detach().numpy()[:, :5], atol=1e-6,
+    )  # fmt: skip
+    F.cross_entropy(logits.flatten(0, 1), tinytorch.tensor(tokens).flatten()).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize("window", [1, 3, 16])
+def test_a_window_sees_so_many_tokens(window: int) -> None:
+    model = GPT(replace(SMALL, layers=1, window=window)).eval()
+    tokens = np.arange(10)[None] % 20
+    before = model(tinytorch.tensor(tokens)).detach().numpy()[0]
+    changed = tokens.copy()
+    changed[0, 2] = 15
+    differs = np.abs(model(tinytorch.tensor(changed)).detach().numpy()[0] - before).max(-1) > 1e-7
+    assert differs.tolist() == [2 <= i < 2 + window for i in range(10)]
+
+
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=list(CHOICES))
+def test_a_cache_changes_no_logit(choices: dict[str, Any], rng: np.random.Generator) -> None:
+    model = make(**choices)
+    tokens = rng.integers(0, 20, (2, 12))
+    whole = model(tinytorch.tensor(tokens)).detach().numpy()
+    with tinytorch.no_grad():
+        cache = model.make_cache(2, 12)
+        found = [
+            model(tinytorch.tensor(tokens[:, a:b]), cache).numpy()
+            for a, b in ((0, 5), (5, 6), (6, 9), (9, 12))
+        ]
+        np.testing.assert_allclose(np.concatenate(found, 1), whole, atol=1e-5)
+        with pytest.raises(ShapeError, match="12 tokens and 1 more do not fit into a cache of 12"):
+            model(tinytorch.tensor(tokens[:, :1]), cache)
+    heads = choices.get("kv_heads", 4)
+    assert cache.nbytes == 2 * 2 * 2 * heads * 12 * 8 * 4
+
+
+def test_what_does_not_fit_is_said() -> None:
+    with pytest.raises(ShapeError, match="17 tokens, but the model sees 16"):
+        make()(tinytorch.zeros(1, 17, dtype="int64"))
+    with pytest.raises(IndexError, match="20"):
+        make()(tinytorch.tensor([[20]]))
+    with pytest.raises(ValueError, match="width 30 must be a multiple of heads 4"):
+        replace(SMALL, width=30)
+    with pytest.raises(ValueError, match="norm is 'batch'"):
+        replace(SMALL, norm="batch")
+    with pytest.raises(ValueError, match="even width, got 3"):
+        sinusoidal_positions(4, 3)
+
+
+def test_a_rotated_product_depends_on_the_distance_only(rng: np.random.Generator) -> None:
+    q, k = (tinytorch.tensor(rng.standard_normal(8, np.float32)) for _ in range(2))
+    cos, sin = rotary_table(20, 8)
+
+    def product(i: int, j: int) -> float:
+        return float((rotate(q, cos[i], sin[i]) * rotate(k, cos[j], sin[j])).sum().item())
+
+    assert product(3, 1) == pytest.approx(product(17, 15), abs=1e-5)
+    assert product(3, 1) != pytest.approx(product(3, 2), abs=1e-3)
+
+
+# -- Hugging Face's models -------------------------------------------------------------------------
+
+
+def _theirs(kind: str) -> Any:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    if kind == "gpt2":
+        config = transformers.GPT2Config(
+            vocab_size=50, n_positions=24, n_embd=32, n_layer=2, n_head=4
+        )
+        return transformers.GPT2LMHeadModel(config).eval()
+    config = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=40, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=24,
+        tie_word_embeddings=kind == "llama, tied",
+    )  # fmt: skip
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "llama, tied"])
+def test_the_logits_of_hugging_face(kind: str, rng: np.random.Generator) -> None:
+    import torch
+
+    theirs = _theirs(kind)
+    with torch.no_grad():
+        for p in theirs.parameters():  # biases and norms are no longer 0 and 1
+            p.add_(0.1 * torch.randn_like(p))
+    ours = gpt_from_huggingface(theirs.config, theirs.state_dict())
+    tokens = rng.integers(0, 50, (2, 24))
+    with torch.no_grad():
+        expected = theirs(torch.tensor(tokens)).logits.numpy()
+    np.testing.assert_allclose(ours(tinytorch.tensor(tokens)).detach().numpy(), expected, atol=2e-4)
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    class Config:
+        model_type = "mamba"
+
+    with pytest.raises(StateDictError, match="'mamba': there are gpt2, llama"):
+        gpt_from_huggingface(Config(), {})

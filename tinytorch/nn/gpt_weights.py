@@ -1,0 +1,97 @@
+"""Weights of Hugging Face's GPT-2 and Llama models, by the names of our `GPT`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tinytorch.errors import StateDictError
+from tinytorch.nn.gpt import GPT, GPTConfig
+from tinytorch.tensor import Tensor
+
+Arrays = Mapping[str, np.ndarray]
+
+GPT2_LAYER = {
+    "attention_norm": "ln_1", "attention.qkv": "attn.c_attn", "attention.out": "attn.c_proj",
+    "mlp_norm": "ln_2", "mlp.up": "mlp.c_fc", "mlp.down": "mlp.c_proj",
+}  # fmt: skip
+LLAMA_LAYER = {
+    "attention_norm": "input_layernorm", "attention.out": "self_attn.o_proj",
+    "mlp_norm": "post_attention_layernorm", "mlp.up": "mlp.up_proj", "mlp.gate": "mlp.gate_proj",
+    "mlp.down": "mlp.down_proj",
+}  # fmt: skip
+
+
+def gpt_from_huggingface(config: Any, state_dict: Mapping[str, Any]) -> GPT:
+    """Our GPT with the weights of a `GPT2LMHeadModel` or a `LlamaForCausalLM`.
+
+    Args:
+        config: its `config`: an object with the attributes that transformers gives it.
+        state_dict: of the model: tensors or arrays.
+
+    Raises:
+        StateDictError: another kind of model; a weight is missing, or has another shape.
+    """
+    arrays = {name: np.asarray(value) for name, value in state_dict.items()}
+    readers = {"gpt2": _gpt2, "llama": _llama}
+    if config.model_type not in readers:
+        raise StateDictError(
+            f"a model of type {config.model_type!r}: there are {', '.join(readers)}"
+        )
+    try:
+        ours, found = readers[config.model_type](config, arrays)
+    except KeyError as error:
+        raise StateDictError(f"the state has no {error.args[0]}") from None
+    model = GPT(ours)
+    model.load_state_dict({name: Tensor.from_numpy(a.copy()) for name, a in found.items()})
+    return model.eval()
+
+
+def _gpt2(config: Any, state: Arrays) -> tuple[GPTConfig, dict[str, np.ndarray]]:
+    if config.activation_function not in ("gelu_new", "gelu_pytorch_tanh"):
+        raise StateDictError(f"GPT-2 with the activation {config.activation_function!r}")
+    ours = GPTConfig(
+        config.vocab_size, config.n_positions, config.n_layer, config.n_head, config.n_embd,
+        hidden=config.n_inner, norm_eps=config.layer_norm_epsilon,
+    )  # fmt: skip
+    found = {
+        "embedding.weight": state["transformer.wte.weight"],
+        "positions.weight": state["transformer.wpe.weight"],
+        "norm.weight": state["transformer.ln_f.weight"],
+        "norm.bias": state["transformer.ln_f.bias"],
+    }
+    for i in range(ours.layers):
+        for own, theirs in GPT2_LAYER.items():
+            for kind in ("weight", "bias"):
+                value = state[f"transformer.h.{i}.{theirs}.{kind}"]
+                # their linear layers are stored (in, out)
+                found[f"blocks.{i}.{own}.{kind}"] = value.T if value.ndim == 2 else value
+    return ours, found
+
+
+def _llama(config: Any, state: Arrays) -> tuple[GPTConfig, dict[str, np.ndarray]]:
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type", "default") != "default" or config.attention_bias or config.mlp_bias:
+        raise StateDictError("Llama with scaled positions or with biases")
+    ours = GPTConfig(
+        config.vocab_size, config.max_position_embeddings, config.num_hidden_layers,
+        config.num_attention_heads, config.hidden_size, kv_heads=config.num_key_value_heads,
+        hidden=config.intermediate_size, bias=False, norm="rms", norm_eps=config.rms_norm_eps,
+        positions="rotary", rotary_base=rope.get("rope_theta", 10_000.0), activation="swiglu",
+        tied=config.tie_word_embeddings,
+    )  # fmt: skip
+    found = {
+        "embedding.weight": state["model.embed_tokens.weight"],
+        "norm.weight": state["model.norm.weight"],
+    }
+    if not ours.tied:
+        found["head.weight"] = state["lm_head.weight"]
+    for i in range(ours.layers):
+        own, theirs = f"blocks.{i}", f"model.layers.{i}"
+        parts = [state[f"{theirs}.self_attn.{p}_proj.weight"] for p in "qkv"]
+        found[f"{own}.attention.qkv.weight"] = np.concatenate(parts)
+        for name, other in LLAMA_LAYER.items():
+            found[f"{own}.{name}.weight"] = state[f"{theirs}.{other}.weight"]
+    return ours, found

@@ -1,0 +1,86 @@
+"""Keys and values of the tokens so far, so that a new token is one step and not a new pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinytorch.dtypes import DType, float32
+from tinytorch.errors import ShapeError
+from tinytorch.tensor import Tensor
+
+
+class KVCache:
+    """Room for `length` tokens, made once; a step writes its own into it and reads all before.
+
+    A cache that grows by concatenation would copy itself at every token, and give every step a new
+    shape. Its memory is 2 layers batch heads length width elements.
+
+    Args:
+        layers, batch, heads, length, width: heads are those of keys and values.
+        starts: for each sequence of the batch the first position that is no padding.
+
+    Attributes:
+        used: how many positions are written.
+
+    Source: R. Pope et al., "Efficiently Scaling Transformer Inference", 2022, section 3.3.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        batch: int,
+        heads: int,
+        length: int,
+        width: int,
+        starts: list[int] | None = None,
+        dtype: DType = float32,
+    ) -> None:
+        self.length, self.used = length, 0
+        self.starts = np.zeros(batch, np.int64) if starts is None else np.asarray(starts, np.int64)
+        self._arrays = np.zeros((layers, 2, batch, heads, length, width), dtype.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, in bytes."""
+        return self._arrays.nbytes
+
+    def positions(self, count: int) -> np.ndarray:
+        """(batch, count): the positions of the next tokens in their own sequences.
+
+        Raises:
+            ShapeError: there is no room for so many.
+        """
+        if self.used + count > self.length:
+            raise ShapeError(
+                f"{self.used} tokens and {count} more do not fit into a cache of {self.length}: "
+                f"make it longer, or cut the prompt"
+            )
+        places = np.arange(self.used, self.used + count) - self.starts[:, None]
+        return np.asarray(np.maximum(places, 0))
+
+    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Write (batch, heads, count, width) behind what is there; return all of it, as views.
+
+        `used` grows when every layer has written: call `advance`.
+        """
+        end = self.used + key.shape[2]
+        arrays = self._arrays[layer]
+        arrays[0, :, :, self.used : end] = key.detach().numpy()
+        arrays[1, :, :, self.used : end] = value.detach().numpy()
+        return Tensor.from_numpy(arrays[0, :, :, :end]), Tensor.from_numpy(arrays[1, :, :, :end])
+
+    def advance(self, count: int) -> None:
+        """Every layer has written `count` tokens."""
+        self.used += count
+
+    def mask(self, count: int, window: int | None = None) -> Tensor | None:
+        """(batch, 1, count, used + count), true where one of the next tokens may look.
+
+        None if they may look everywhere: a single token, without padding or window.
+        """
+        if count == 1 and not self.starts.any() and window is None:
+            return None
+        query = np.arange(self.used, self.used + count)[:, None]
+        keys = np.arange(self.used + count)[None]
+        seen = (keys <= query) & (True if window is None else keys > query - window)
+        return Tensor.from_numpy(seen & (keys >= self.starts[:, None, None]))[:, None]

@@ -1,0 +1,80 @@
+"""The next token from its logits: temperature, the likeliest few, a penalty for repeating."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is chosen.
+
+    Attributes:
+        temperature: logits are divided by it; 0 takes the largest, without chance.
+        top_k: only the k likeliest; None for all.
+        top_p: only the likeliest that together reach this probability (Holtzman and others, 2020).
+        repetition_penalty: logits of tokens that there have been are divided by it where positive,
+            and multiplied where negative (Keskar and others, 2019).
+
+    Raises:
+        ValueError: a value is out of range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature must be at least 0, got {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be at least 1, got {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, got {self.top_p}")
+        if not self.repetition_penalty > 0:
+            raise ValueError(f"repetition_penalty must be above 0, got {self.repetition_penalty}")
+
+    def choose(self, logits: np.ndarray, before: list[int], rng: np.random.Generator) -> int:
+        """A token.
+
+        Args:
+            logits: (vocabulary,)
+            before: the tokens of the sequence so far.
+            rng: draws one number, at temperatures above 0.
+        """
+        logits = penalized(logits.astype(np.float64), before, self.repetition_penalty)
+        if self.temperature == 0:
+            return int(logits.argmax())
+        p = probabilities(logits / self.temperature, self.top_k, self.top_p)
+        return int(np.searchsorted(np.cumsum(p), rng.random() * p.sum(), side="right"))
+
+
+def penalized(logits: np.ndarray, before: list[int], penalty: float) -> np.ndarray:
+    """Logits with those of the tokens in `before` made smaller."""
+    if penalty == 1.0 or not before:
+        return logits
+    logits, seen = logits.copy(), np.unique(before)
+    logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+    return logits
+
+
+def probabilities(logits: np.ndarray, top_k: int | None = None, top_p: float = 1.0) -> np.ndarray:
+    """Softmax over the likeliest tokens; 0 for the others. At least one is left.
+
+    Of equally likely tokens at the border the first ones are taken.
+
+    >>> probabilities(np.log(np.array([0.1, 0.6, 0.3])), top_k=2).round(3).tolist()
+    [0.0, 0.667, 0.333]
+    >>> probabilities(np.log(np.array([0.1, 0.6, 0.3])), top_p=0.5).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    order = np.argsort(-logits, kind="stable")[:top_k]
+    p = np.exp(logits[order] - logits[order[0]])
+    p /= p.sum()
+    kept = np.concatenate([[True], np.cumsum(p)[:-1] < top_p])
+    result = np.zeros_like(logits)
+    result[order[kept]] = p[kept] / p[kept].sum()
+    return result
