@@ -1,6 +1,7 @@
 """Passes over graphs, a file each, and the manager that applies and checks them."""
 
 from tinytorch.graph.passes.algebra import AlgebraicSimplification as AlgebraicSimplification
+from tinytorch.graph.passes.attention import FusedAttention as FusedAttention
 from tinytorch.graph.passes.base import (
     OptimizationPass as OptimizationPass,
     get_pass_by_name as get_pass_by_name,

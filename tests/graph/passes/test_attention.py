@@ -1,0 +1,115 @@
+"""What is recognised as attention, and what is not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import tinytorch
+import tinytorch.nn.functional as F
+from tinytorch import Tensor
+from tinytorch.graph import PassManager, trace
+
+
+@pytest.fixture(autouse=True)
+def _optimized():  # it keeps softmax whole
+    with tinytorch.using_backend("optimized"):
+        yield
+
+
+def softmax_of(scores, v, dim=-1):
+    return F.softmax(scores, dim) @ v
+
+
+def with_mask(fill):
+    def attend(q, k, v, mask):
+        return softmax_of((q @ k.mT).masked_fill(mask, fill), v)
+
+    return attend
+
+
+def causal(q, k, v):
+    hidden = tinytorch.tril(tinytorch.ones(5, 7)) == 0
+    return softmax_of((q @ k.mT / 2.0).masked_fill(hidden, -math.inf), v)
+
+
+def arrays(rng, *masks):
+    shapes = (2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)
+    return [Tensor(rng.standard_normal(s).astype(np.float32)) for s in shapes] + [*masks]
+
+
+def fused(function, inputs):
+    """The attention nodes after the pass, which the manager compares with the original."""
+    traced = trace(function, *inputs, decompose=None)
+    graph, report = PassManager(["fused-attention", "dce"], trials=1).run(traced.graph)
+    assert not report.failures, report
+    names = [getattr(n.target, "name", "") for n in graph.nodes]
+    found = [n for n in graph.nodes if getattr(n.target, "name", "")[:6] == "scaled"]
+    assert not found or "softmax" not in names
+    return found
+
+
+WIDE = tinytorch.ones(2, 3, 5, 7)
+MASK = Tensor(np.tri(5, 7, 2, dtype=bool))
+
+
+@pytest.mark.parametrize(
+    ("function", "masks", "params"),
+    [
+        (lambda q, k, v: softmax_of(q @ k.mT, v), (), {"scale": 1.0}),
+        (lambda q, k, v: softmax_of(q @ k.transpose(-2, -1) * 0.5, v), (), {"scale": 0.5}),
+        (lambda q, k, v: softmax_of(0.5 * (q @ k.mT), v), (), {"scale": 0.5}),
+        (lambda q, k, v: softmax_of(q @ k.mT / 4.0, v), (), {"scale": 0.25}),
+        (lambda q, k, v: softmax_of(q @ k.reshape(2, 3, 4, 7), v), (), {}),
+        (causal, (), {"scale": 0.5, "is_causal": True}),
+        (with_mask(-math.inf), (Tensor(~MASK.numpy()),), {"is_causal": False}),
+        (
+            lambda q, k, v, m: softmax_of(tinytorch.where(m, q @ k.mT * 0.5, -math.inf), v),
+            (MASK,), {"scale": 0.5},
+        ),
+        (lambda q, k, v, m: softmax_of(m + q @ k.mT * 0.5, v), (MASK.float(),), {"scale": 0.5}),
+        (
+            lambda q, k, v: F.dropout(F.softmax(q @ k.mT, -1), 0.3) @ v, (), {"dropout_p": 0.3},
+        ),
+    ],
+)  # fmt: skip
+def test_is_attention(rng, function, masks, params):
+    (node,) = fused(function, arrays(rng, *masks))
+    assert {key: node.kwargs[key] for key in params} == params
+
+
+@pytest.mark.parametrize(
+    ("function", "masks"),
+    [
+        (lambda q, k, v: (softmax_of(s := q @ k.mT, v), s), ()),  # the scores are a result
+        (lambda q, k, v: ((w := F.softmax(q @ k.mT, -1)) @ v, w.sum()), ()),
+        (lambda q, k, v: softmax_of(q @ k.mT, v, dim=-2), ()),
+        (lambda q, k, v, m: (F.softmax(q @ k.mT, -1) * m) @ v, (MASK.float(),)),  # after softmax
+        (lambda q, k, v: softmax_of((q @ k.mT).exp(), v), ()),
+        (lambda q, k, v: softmax_of((q @ k.mT) ** 2, v), ()),
+        (with_mask(-1e9), (Tensor(~MASK.numpy()),)),
+        (lambda q, k, v: softmax_of(q @ k[:1, :1].mT, v), ()),  # keys that broadcast
+        (lambda q, k, v, m: softmax_of(q[:, :1] @ k[:, :1].mT + m, v), (WIDE,)),
+        (lambda q, k, v: F.dropout(F.softmax(q @ k.mT, -1), 0.3).relu() @ v, ()),
+        (lambda q, k, v: F.dropout2d(F.softmax(q @ k.mT, -1), 0.3) @ v, ()),
+    ],
+)  # fmt: skip
+def test_is_no_attention(rng, function, masks):
+    assert fused(function, arrays(rng, *masks)) == []
+
+
+def test_a_backward_that_was_traced_with_it_uses_the_weights(rng):
+    def step(q, k, v):
+        softmax_of(q @ k.mT, v).sum().backward()
+        return q.grad
+
+    assert fused(step, [x.requires_grad_() for x in arrays(rng)]) == []
+
+
+def test_compiled(rng):
+    q, k, v = arrays(rng)
+    compiled = tinytorch.compile(causal, passes=["fused-attention", "dce"])
+    np.testing.assert_allclose(compiled(q, k, v).numpy(), causal(q, k, v).numpy(), atol=1e-6)
+    assert "scaled_dot_product_attention_f32(" in str(compiled.explain())
