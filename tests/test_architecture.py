@@ -52,7 +52,7 @@ BUDGETS = {
     "tinytorch/compat": 1_440,
     "tinytorch/testing": 700,
     "tinytorch/jit": 1_400,
-    "tinytorch/backends": 1_780,
+    "tinytorch/backends": 1_945,
     "tinytorch/backends/optimized": 4_950,
     "tinytorch/graph": 3_885,
     "tinytorch/graph/recompute": 945,

@@ -23,18 +23,18 @@ def matmul_ikj(a, b, c):
 """
 
 TILE = """
-def _multiply_tile(a, b_block, c_rows, depth, width):
-    for p in range(0, depth, TILE):
-        b = b_block[p * BLOCK_N :]
-        a00, a01, a02, a03 = a[0, p], a[0, p + 1], a[0, p + 2], a[0, p + 3]
-        a10, a11, a12, a13 = a[1, p], a[1, p + 1], a[1, p + 2], a[1, p + 3]
-        a20, a21, a22, a23 = a[2, p], a[2, p + 1], a[2, p + 2], a[2, p + 3]
-        a30, a31, a32, a33 = a[3, p], a[3, p + 1], a[3, p + 2], a[3, p + 3]
-        for start in range(0, width, STRIP):
-            b_strip, c_strip = b[start:], c_rows[start:]
+def _multiply_tile(a, b, starts, c_rows, width):
+    for start in range(0, width, STRIP):
+        b_strip, c_strip = b[start:], c_rows[start:]
+        for p in range(0, starts.size, TILE):
+            row0, row1 = b_strip[starts[p] :], b_strip[starts[p + 1] :]
+            row2, row3 = b_strip[starts[p + 2] :], b_strip[starts[p + 3] :]
+            a00, a01, a02, a03 = a[0, p], a[0, p + 1], a[0, p + 2], a[0, p + 3]
+            a10, a11, a12, a13 = a[1, p], a[1, p + 1], a[1, p + 2], a[1, p + 3]
+            a20, a21, a22, a23 = a[2, p], a[2, p + 1], a[2, p + 2], a[2, p + 3]
+            a30, a31, a32, a33 = a[3, p], a[3, p + 1], a[3, p + 2], a[3, p + 3]
             for j in range(STRIP):
-                b0, b1 = b_strip[j], b_strip[BLOCK_N + j]
-                b2, b3 = b_strip[2 * BLOCK_N + j], b_strip[3 * BLOCK_N + j]
+                b0, b1, b2, b3 = row0[j], row1[j], row2[j], row3[j]
                 c_strip[j] += a00 * b0 + a01 * b1 + a02 * b2 + a03 * b3
                 c_strip[BLOCK_N + j] += a10 * b0 + a11 * b1 + a12 * b2 + a13 * b3
                 c_strip[2 * BLOCK_N + j] += a20 * b0 + a21 * b1 + a22 * b2 + a23 * b3
@@ -49,20 +49,19 @@ def _copy(source, target):
 
 def _transpose(x, out):
     for i in range(0, x.shape[0], ROWS_AT_ONCE):
-        rows = x[i : i + ROWS_AT_ONCE]
+        last = min(i + ROWS_AT_ONCE, x.shape[0])
         for j in range(x.shape[1]):
-            target = out[j, i : i + ROWS_AT_ONCE]
-            for r in range(rows.shape[0]):
-                target[r] = rows[r, j]
+            for r in range(i, last):
+                out[j, r] = x[r, j]
 """
 
 BLOCKS = """
 def matmul_blocked(a, b, c):
-    m, k = a.shape
-    n = b.shape[1]
+    (m, k), n = a.shape, b.shape[1]
     a_tile = np.zeros((TILE, BLOCK_K), a.dtype)
     b_block = _aligned(BLOCK_K * BLOCK_N, b)
     c_rows = _aligned(TILE * BLOCK_N, c)
+    starts = np.arange(BLOCK_K) * BLOCK_N
     c[:, :] = 0
     for j in range(0, n, BLOCK_N):
         width = min(BLOCK_N, n - j)
@@ -78,7 +77,7 @@ def matmul_blocked(a, b, c):
                     _copy(a[i + r, p : p + used], a_tile[r])
                     a_tile[r, used:depth] = 0
                     _copy(c[i + r, j : j + width], c_rows[r * BLOCK_N :])
-                _multiply_tile(a_tile, b_block, c_rows, depth, width)
+                _multiply_tile(a_tile, b_block, starts[:depth], c_rows, width)
                 for r in rows:
                     _copy(c_rows[r * BLOCK_N : r * BLOCK_N + width], c[i + r, j : j + width])
 """
@@ -91,70 +90,69 @@ def matmul_parallel(threads, a, b, c):
         matmul_blocked(a[first:last], b, c[first:last])
 """
 
-COLUMNS = """
-def first_and_last(start, stride, count, size):
-    first = min(count, max(0, -(start // stride)))  # -(a // b) rounds -a / b up
-    last = min(count, -((start - size) // stride))
-    return first, max(first, last)
+LAYOUT = """
+def images_last(x, images, padding):
+    phases = images.shape[2]
+    for phase in range(phases):
+        first = (phase - padding[1]) % phases
+        start = (first + padding[1]) // phases
+        for channel in range(x.shape[1]):
+            for y in range(x.shape[2]):
+                source = x[:, channel, y, first::phases]
+                target = images[channel, padding[0] + y, phase]
+                _transpose(source, target[start : start + source.shape[1]])
 
 
-def im2col(image, columns, kernel_size, stride, padding, dilation, out_size):
-    (kh, kw), (oh, ow) = kernel_size, out_size
-    columns[:, :] = 0
-    for element in range(kh * kw):
-        i, j = element // kw, element % kw
-        top, left = i * dilation[0] - padding[0], j * dilation[1] - padding[1]
-        first_y, last_y = first_and_last(top, stride[0], oh, image.shape[1])
-        first_x, last_x = first_and_last(left, stride[1], ow, image.shape[2])
-        for channel in range(image.shape[0]):
-            target, source = columns[channel * kh * kw + element], image[channel]
-            for y in range(first_y, last_y):
-                for x in range(first_x, last_x):
-                    target[y * ow + x] = source[top + y * stride[0], left + x * stride[1]]
+def window_starts(layout, kernel_size, dilation):
+    (channels, rows, phases, pitch, n), (kh, kw) = layout, kernel_size
+    used = (channels - 1) * kh * kw
+    starts = np.empty((used + TILE - 1) // TILE * TILE, np.int64)
+    for k in range(starts.size):
+        channel, i, j = k // (kh * kw), k // kw % kh * dilation[0], k % kw * dilation[1]
+        if k >= used:
+            channel, i, j = channels - 1, 0, 0
+        row = (channel * rows + i) * phases + j % phases
+        starts[k] = (row * pitch + j // phases) * n
+    return starts
 """
 
-SPREAD = """
-def col2im(columns, image, kernel_size, stride, padding, dilation, out_size):
-    (kh, kw), (oh, ow) = kernel_size, out_size
-    image[:, :, :] = 0
-    for element in range(kh * kw):
-        i, j = element // kw, element % kw
-        top, left = i * dilation[0] - padding[0], j * dilation[1] - padding[1]
-        first_y, last_y = first_and_last(top, stride[0], oh, image.shape[1])
-        first_x, last_x = first_and_last(left, stride[1], ow, image.shape[2])
-        for channel in range(image.shape[0]):
-            target, source = image[channel], columns[channel * kh * kw + element]
-            for y in range(first_y, last_y):
-                for x in range(first_x, last_x):
-                    target[top + y * stride[0], left + x * stride[1]] += source[y * ow + x]
+ROWS = """
+def _output_row(w, b, pixels, starts, c_rows, out):
+    n, o, ow = out.shape
+    for i in range(0, o, TILE):
+        rows = range(min(TILE, o - i))
+        for r in rows:
+            c_rows[r * BLOCK_N : r * BLOCK_N + ow * n] = b[i + r]
+        _multiply_tile(w[i : i + TILE], pixels, starts, c_rows, ow * n)
+        for r in rows:
+            row = c_rows[r * BLOCK_N : r * BLOCK_N + ow * n]
+            _transpose(row.reshape(ow, n), out[:, i + r])
 """
 
-BATCH = """
-def _forward(first, last, x, w, out, kernel_size, stride, padding, dilation, out_size):
-    columns = np.empty((w.shape[2], out.shape[3]), x.dtype)
-    for n in range(first, last):
-        for group in range(w.shape[0]):
-            im2col(x[n, group], columns, kernel_size, stride, padding, dilation, out_size)
-            matmul_blocked(w[group], columns, out[n, group])
+GRADIENTS = """
+def dot_products(a, b, starts, c):
+    m, n = c.shape
+    for i in range(0, m, 4):
+        i1, i2, i3 = min(i + 1, m - 1), min(i + 2, m - 1), min(i + 3, m - 1)
+        a0, a1, a2, a3 = a[i], a[i1], a[i2], a[i3]
+        for j in range(0, n, 2):
+            j1 = min(j + 1, n - 1)
+            row0, row1 = b[starts[j] :], b[starts[j1] :]
+            s00 = s01 = s10 = s11 = s20 = s21 = s30 = s31 = a.dtype.type(0)
+            for p in range(a.shape[1]):
+                b0, b1 = row0[p], row1[p]
+                s00, s01 = s00 + a0[p] * b0, s01 + a0[p] * b1
+                s10, s11 = s10 + a1[p] * b0, s11 + a1[p] * b1
+                s20, s21 = s20 + a2[p] * b0, s21 + a2[p] * b1
+                s30, s31 = s30 + a3[p] * b0, s31 + a3[p] * b1
+            c[i, j], c[i1, j], c[i2, j], c[i3, j] = s00, s10, s20, s30
+            c[i, j1], c[i1, j1], c[i2, j1], c[i3, j1] = s01, s11, s21, s31
 
 
-def _backward_input(first, last, g, w_t, out, kernel_size, stride, padding, dilation, out_size):
-    columns = np.empty((w_t.shape[1], g.shape[3]), g.dtype)
-    for n in range(first, last):
-        for group in range(w_t.shape[0]):
-            matmul_blocked(w_t[group], g[n, group], columns)
-            col2im(columns, out[n, group], kernel_size, stride, padding, dilation, out_size)
-
-
-def _backward_weight(first, last, x, g, total, kernel_size, stride, padding, dilation, out_size):
-    columns = np.empty((total.shape[2], g.shape[3]), x.dtype)
-    part = np.empty(total.shape[1:], x.dtype)
-    total[:, :, :] = 0
-    for n in range(first, last):
-        for group in range(total.shape[0]):
-            im2col(x[n, group], columns, kernel_size, stride, padding, dilation, out_size)
-            matmul_blocked(g[n, group], np.ascontiguousarray(columns.T), part)
-            total[group] += part
+def turned(w, groups):
+    o, c, kh, kw = w.shape
+    each = w.reshape(groups, o // groups, c, kh, kw)[:, :, :, ::-1, ::-1]
+    return each.transpose(0, 2, 1, 3, 4).reshape(groups * c, o // groups, kh, kw)
 """
 
 FUSION = """
@@ -200,31 +198,37 @@ MISTAKES = [
         source=changed(TILE, "c_strip[j] += a00", "c_strip[j] = a00"),
         loses={
             "tile-values": 5,
+            "tile-strips": 3,
             "blocks-shapes": 6,
             "blocks-edges": 4,
             "threads-rows": 3,
-            "batch-weight": 5,
+            "rows-values": 3,
+            "rows-views": 2,
         },
     ),
     Mistake(
         exercise="tile",
         name="two rows exchanged",
-        source=changed(TILE, "b2, b3 = b_strip[2", "b3, b2 = b_strip[2"),
+        source=changed(
+            TILE,
+            "row0, row1 = b_strip[starts[p] :], b_strip",
+            "row1, row0 = b_strip[starts[p] :], b_strip",
+        ),
         loses={
             "tile-values": 5,
             "tile-strips": 3,
             "blocks-shapes": 6,
             "blocks-edges": 4,
             "threads-rows": 3,
-            "batch-forward": 4,
-            "batch-weight": 5,
+            "rows-values": 3,
+            "rows-views": 2,
         },
     ),
     Mistake(
         exercise="tile",
         name="only the first strip",
         source=changed(TILE, "range(0, width, STRIP)", "range(0, STRIP, STRIP)"),
-        loses={"tile-strips": 3, "blocks-shapes": 6, "blocks-edges": 4},
+        loses={"tile-strips": 3, "blocks-shapes": 6, "blocks-edges": 4, "rows-views": 2},
     ),
     Mistake(
         exercise="packing",
@@ -236,8 +240,6 @@ MISTAKES = [
             "blocks-edges": 4,
             "threads-rows": 3,
             "threads-share": 1,
-            "batch-forward": 4,
-            "batch-weight": 5,
         },
     ),
     Mistake(
@@ -248,7 +250,13 @@ MISTAKES = [
             "range(0, x.shape[0], ROWS_AT_ONCE)",
             "range(0, x.shape[0] - ROWS_AT_ONCE + 1, ROWS_AT_ONCE)",
         ),
-        loses={"packing-values": 3, "packing-views": 2},
+        loses={
+            "packing-values": 3,
+            "packing-views": 2,
+            "layout-images": 4,
+            "rows-values": 3,
+            "rows-views": 2,
+        },
     ),
     Mistake(
         exercise="blocks",
@@ -279,8 +287,6 @@ MISTAKES = [
             "blocks-edges": 4,
             "threads-rows": 3,
             "threads-share": 1,
-            "batch-forward": 4,
-            "batch-weight": 5,
         },
     ),
     Mistake(
@@ -305,62 +311,85 @@ MISTAKES = [
         loses={"threads-share": 1},
     ),
     Mistake(
-        exercise="columns",
-        name="reads beyond the border",
-        source=changed(COLUMNS, "max(0, -(start // stride))", "0"),
-        loses={
-            "columns-bounds": 3,
-            "columns-values": 5,
-            "spread-values": 3,
-            "spread-inverse": 1,
-            "batch-weight": 5,
-        },
-    ),
-    Mistake(
-        exercise="columns",
-        name="leaves what was in the columns",
-        source=changed(COLUMNS, "    columns[:, :] = 0\n", ""),
-        loses={"columns-values": 5, "batch-weight": 5},
-    ),
-    Mistake(
-        exercise="columns",
-        name="rows by element, then by channel",
+        exercise="layout",
+        name="forgets the padding to the left",
         source=changed(
-            COLUMNS,
-            "columns[channel * kh * kw + element]",
-            "columns[element * image.shape[0] + channel]",
+            changed(LAYOUT, "(phase - padding[1]) % phases", "phase"),
+            "(first + padding[1]) // phases",
+            "0",
         ),
-        loses={"columns-values": 5, "batch-weight": 5},
+        loses={"layout-images": 4},
     ),
     Mistake(
-        exercise="spread",
-        name="the last one wins",
-        source=changed(SPREAD, "left + x * stride[1]] +=", "left + x * stride[1]] ="),
-        loses={"spread-values": 3, "batch-forward": 4, "batch-weight": 5},
+        exercise="layout",
+        name="each phase begins at the left border",
+        source=changed(LAYOUT, "(phase - padding[1]) % phases", "phase"),
+        loses={"layout-images": 4},
     ),
     Mistake(
-        exercise="spread",
-        name="adds to the image as it is",
-        source=changed(SPREAD, "    image[:, :, :] = 0\n", ""),
-        loses={"spread-values": 3, "spread-inverse": 1, "batch-forward": 4, "batch-weight": 5},
+        exercise="layout",
+        name="fills up with the first element",
+        source=changed(LAYOUT, "channel, i, j = channels - 1, 0, 0", "channel, i, j = 0, 0, 0"),
+        loses={"layout-starts": 4},
     ),
     Mistake(
-        exercise="batch",
-        name="always all images",
-        source=BATCH.replace("for n in range(first, last):", "for n in range(out.shape[0]):", 1),
-        loses={"batch-forward": 4},
+        exercise="layout",
+        name="forgets dilation",
+        source=changed(
+            LAYOUT, "k // kw % kh * dilation[0], k % kw * dilation[1]", "k // kw % kh, k % kw"
+        ),
+        loses={"layout-starts": 4},
     ),
     Mistake(
-        exercise="batch",
-        name="the last image's gradient instead of the sum",
-        source=changed(BATCH, "total[group] += part", "total[group] = part"),
-        loses={"batch-weight": 5},
+        exercise="rows",
+        name="the sums start from what was there",
+        source=changed(
+            ROWS,
+            "c_rows[r * BLOCK_N : r * BLOCK_N + ow * n] = b[i + r]",
+            "pass",
+        ),
+        loses={"rows-values": 3, "rows-views": 2},
     ),
     Mistake(
-        exercise="batch",
-        name="the columns of the first group for all",
-        source=BATCH.replace("im2col(x[n, group]", "im2col(x[n, 0]", 1),
-        loses={"batch-forward": 4, "batch-weight": 5},
+        exercise="rows",
+        name="takes images for positions",
+        source=changed(
+            ROWS,
+            "_transpose(row.reshape(ow, n), out[:, i + r])",
+            "_copy(row, out[:, i + r].reshape(-1))",
+        ),
+        loses={"rows-values": 3, "rows-views": 2},
+    ),
+    Mistake(
+        exercise="gradients",
+        name="drops the rows that are left over",
+        source=changed(
+            changed(GRADIENTS, "range(0, m, 4)", "range(0, m - 3, 4)"),
+            "range(0, n, 2)",
+            "range(0, n - 1, 2)",
+        ),
+        loses={"gradients-dots": 5},
+    ),
+    Mistake(
+        exercise="gradients",
+        name="adds to what was in c",
+        source=GRADIENTS.replace(
+            "c[i, j], c[i1, j], c[i2, j], c[i3, j] = s00, s10, s20, s30",
+            "c[i, j] += s00; c[i1, j] += s10; c[i2, j] += s20; c[i3, j] += s30",
+        ),
+        loses={"gradients-dots": 5},
+    ),
+    Mistake(
+        exercise="gradients",
+        name="turns the images, not the weights' channels",
+        source=changed(GRADIENTS, ".transpose(0, 2, 1, 3, 4)", ""),
+        loses={"gradients-turned": 3},
+    ),
+    Mistake(
+        exercise="gradients",
+        name="turns one side only",
+        source=changed(GRADIENTS, "[:, :, :, ::-1, ::-1]", "[:, :, :, ::-1]"),
+        loses={"gradients-turned": 3},
     ),
     Mistake(
         exercise="fusion",
@@ -416,20 +445,16 @@ def matmul_ikj(a, b, c):
         "tile",
         "one row of c after the other",
         """
-def _multiply_tile(a, b_block, c_rows, depth, width):
-    for p in range(0, depth, TILE):
-        for r in range(TILE):
-            first, second, third, fourth = a[r, p], a[r, p + 1], a[r, p + 2], a[r, p + 3]
-            for start in range(0, width, STRIP):
-                b = b_block[p * BLOCK_N + start :]
-                c = c_rows[r * BLOCK_N + start :]
+def _multiply_tile(a, b, starts, c_rows, width):
+    for r in range(TILE):
+        for begin in range(0, width, STRIP):
+            c = c_rows[r * BLOCK_N + begin :]
+            for p in range(0, starts.size, TILE):
+                first, second, third, fourth = a[r, p], a[r, p + 1], a[r, p + 2], a[r, p + 3]
+                row0, row1 = b[starts[p] + begin :], b[starts[p + 1] + begin :]
+                row2, row3 = b[starts[p + 2] + begin :], b[starts[p + 3] + begin :]
                 for j in range(STRIP):
-                    c[j] += (
-                        first * b[j]
-                        + second * b[BLOCK_N + j]
-                        + third * b[2 * BLOCK_N + j]
-                        + fourth * b[3 * BLOCK_N + j]
-                    )
+                    c[j] += first * row0[j] + second * row1[j] + third * row2[j] + fourth * row3[j]
 """,
     ),
     Alternative(
@@ -445,10 +470,11 @@ def _copy(source, target):
 
 def _transpose(x, out):
     for i in range(0, x.shape[0], ROWS_AT_ONCE):
-        last = min(i + ROWS_AT_ONCE, x.shape[0])
+        rows = x[i : i + ROWS_AT_ONCE]
         for j in range(x.shape[1]):
-            for r in range(i, last):
-                out[j, r] = x[r, j]
+            target = out[j, i : i + ROWS_AT_ONCE]
+            for r in range(rows.shape[0]):
+                target[r] = rows[r, j]
 """,
     ),
     Alternative(
@@ -459,6 +485,7 @@ def matmul_blocked(a, b, c):
     a_tile = np.zeros((TILE, BLOCK_K), a.dtype)
     b_block = _aligned(BLOCK_K * BLOCK_N, b)
     c_rows = _aligned(TILE * BLOCK_N, c)
+    starts = np.arange(0, BLOCK_K * BLOCK_N, BLOCK_N)
     c[:, :] = 0
     for p in range(0, a.shape[1], BLOCK_K):
         used = min(BLOCK_K, a.shape[1] - p)
@@ -473,7 +500,7 @@ def matmul_blocked(a, b, c):
                 a_tile[:, :] = 0
                 a_tile[:height, :used] = a[i : i + height, p : p + used]
                 c_rows[:] = 0
-                _multiply_tile(a_tile, b_block, c_rows, depth, width)
+                _multiply_tile(a_tile, b_block, starts[:depth], c_rows, width)
                 for r in range(height):
                     for k in range(width):
                         c[i + r, j + k] += c_rows[r * BLOCK_N + k]
@@ -492,78 +519,68 @@ def matmul_parallel(threads, a, b, c):
 """,
     ),
     Alternative(
-        "columns",
-        "counts positions, and asks for each element",
+        "layout",
+        "pixel by pixel, and three loops with a counter",
         """
-def first_and_last(start, stride, count, size):
-    first = 0
-    while first < count and start + first * stride < 0:
-        first += 1
-    last = first
-    while last < count and start + last * stride < size:
-        last += 1
-    return first, last
+def images_last(x, images, padding):
+    n, channels, height, width = x.shape
+    phases = images.shape[2]
+    for channel in range(channels):
+        for y in range(height):
+            for j in range(width):
+                place = j + padding[1]
+                target = images[channel, y + padding[0], place % phases, place // phases]
+                for image in range(n):
+                    target[image] = x[image, channel, y, j]
 
 
-def im2col(image, columns, kernel_size, stride, padding, dilation, out_size):
-    (kh, kw), (oh, ow) = kernel_size, out_size
-    channels, height, width = image.shape
-    for row in range(columns.shape[0]):
-        channel, i, j = row // (kh * kw), row // kw % kh, row % kw
-        for y in range(oh):
+def window_starts(layout, kernel_size, dilation):
+    channels, rows, phases, pitch, n = layout
+    used = (channels - 1) * kernel_size[0] * kernel_size[1]
+    starts = np.full(-(-used // TILE) * TILE, (channels - 1) * rows * phases * pitch * n)
+    k = 0
+    for channel in range(channels - 1):
+        for i in range(kernel_size[0]):
+            for j in range(kernel_size[1]):
+                column = j * dilation[1]
+                row = channel * rows + i * dilation[0]
+                starts[k] = n * (pitch * (phases * row + column % phases) + column // phases)
+                k += 1
+    return starts
+""",
+    ),
+    Alternative(
+        "rows",
+        "the bias at the end, element by element",
+        """
+def _output_row(w, b, pixels, starts, c_rows, out):
+    n, o, ow = out.shape
+    for i in range(0, o, TILE):
+        c_rows[:] = 0
+        _multiply_tile(w[i : i + TILE], pixels, starts, c_rows, ow * n)
+        for r in range(i, min(i + TILE, o)):
             for x in range(ow):
-                v = y * stride[0] + i * dilation[0] - padding[0]
-                u = x * stride[1] + j * dilation[1] - padding[1]
-                inside = v >= 0 and v < height and u >= 0 and u < width
-                columns[row, y * ow + x] = image[channel, v, u] if inside else 0
+                for image in range(n):
+                    out[image, r, x] = c_rows[(r - i) * BLOCK_N + x * n + image] + b[r]
 """,
     ),
     Alternative(
-        "spread",
-        "element by element of the columns",
+        "gradients",
+        "one sum at a time, and axes exchanged one by one",
         """
-def col2im(columns, image, kernel_size, stride, padding, dilation, out_size):
-    (kh, kw), (oh, ow) = kernel_size, out_size
-    channels, height, width = image.shape
-    image[:, :, :] = 0
-    for row in range(columns.shape[0]):
-        channel, i, j = row // (kh * kw), row // kw % kh, row % kw
-        for place in range(columns.shape[1]):
-            v = place // ow * stride[0] + i * dilation[0] - padding[0]
-            u = place % ow * stride[1] + j * dilation[1] - padding[1]
-            if v >= 0 and v < height and u >= 0 and u < width:
-                image[channel, v, u] += columns[row, place]
-""",
-    ),
-    Alternative(
-        "batch",
-        "groups outside, images inside",
-        """
-def _forward(first, last, x, w, out, kernel_size, stride, padding, dilation, out_size):
-    for group in range(w.shape[0]):
-        columns = np.zeros((w.shape[2], out_size[0] * out_size[1]), x.dtype)
-        for n in range(first, last):
-            im2col(x[n, group], columns, kernel_size, stride, padding, dilation, out_size)
-            matmul_blocked(w[group], columns, out[n, group])
+def dot_products(a, b, starts, c):
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            total, row = a.dtype.type(0), b[starts[j] :]
+            for p in range(a.shape[1]):
+                total += a[i, p] * row[p]
+            c[i, j] = total
 
 
-def _backward_input(first, last, g, w_t, out, kernel_size, stride, padding, dilation, out_size):
-    for group in range(w_t.shape[0]):
-        for n in range(first, last):
-            columns = np.zeros((w_t.shape[1], g.shape[3]), g.dtype)
-            matmul_blocked(w_t[group], g[n, group], columns)
-            col2im(columns, out[n, group], kernel_size, stride, padding, dilation, out_size)
-
-
-def _backward_weight(first, last, x, g, total, kernel_size, stride, padding, dilation, out_size):
-    columns = np.empty((total.shape[2], g.shape[3]), x.dtype)
-    part = np.empty((total.shape[1], total.shape[2]), x.dtype)
-    for group in range(total.shape[0]):
-        total[group] = 0
-        for n in range(first, last):
-            im2col(x[n, group], columns, kernel_size, stride, padding, dilation, out_size)
-            matmul_blocked(g[n, group], np.ascontiguousarray(columns.T), part)
-            total[group] = total[group] + part
+def turned(w, groups):
+    o, c, kh, kw = w.shape
+    parts = [part[:, :, ::-1, ::-1].swapaxes(0, 1) for part in np.split(w, groups)]
+    return np.concatenate(parts)
 """,
     ),
     Alternative(
@@ -598,6 +615,7 @@ def fuse(outer, inner):
 
 WEAK = "in Python the same numbers; compiled, float64 in the loop, which only costs time"
 HARMLESS = "a 0 in the other buffer makes any number in this one harmless"
+TWICE = "each sum is still computed, some of them twice or beside another one"
 FILLED = "matmul_blocked: b_block[used * BLOCK_N:depth * BLOCK_N] = 0 -> "
 FILLED += "b_block[used * BLOCK_N:depth * BLOCK_N] = "
 
@@ -612,10 +630,37 @@ EQUIVALENT = [
         )
         for number in ("1", "-1")
     ],
+    *[
+        Equivalent("blocks", f"matmul_blocked: {change}", "more rows of zeros take part")
+        for change in (
+            "(used + TILE - 1) // TILE -> (used + TILE - 1) * TILE",
+            "used + TILE - 1 -> used + TILE + 1",
+            "used + TILE - 1 -> used + TILE - 0",
+        )
+    ],
     Equivalent(
-        "batch",
-        "_backward_weight: np.ascontiguousarray(columns.T) -> columns.T",
-        "a product reads any strides; it only takes longer",
+        "layout",
+        "window_starts: k >= used -> k > used",
+        "element `used` is the first of the next channel by itself",
+    ),
+    Equivalent("gradients", "dot_products: a.dtype.type(0) -> 0", WEAK),
+    *[
+        Equivalent("gradients", f"dot_products: {change}", TWICE)
+        for change in (
+            "range(0, m, 4) -> range(-1, m, 4)",
+            "range(0, m, 4) -> range(0, m, 3)",
+            "range(0, n, 2) -> range(-1, n, 2)",
+            "range(0, n, 2) -> range(0, n, 1)",
+            "j + 1 -> j - 1",
+            "m - 1 -> m - 2",
+            "m - 1 -> m - 2 (2)",
+        )
+    ],
+    Equivalent(
+        "gradients",
+        "turned: w.reshape(groups, o // groups, c, kh, kw) -> "
+        "w.reshape(groups, o // groups, c, kw, kh)",
+        "both axes are reversed, and so is the order of all their elements",
     ),
     *[
         Equivalent("fusion", f"_momentum: real({name}) -> {name}", WEAK)

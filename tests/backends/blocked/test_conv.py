@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, strategies as st
 
-from tinytorch.backends import reference
+from tinytorch.backends import reference, reference_conv
 from tinytorch.backends.blocked import conv
 
 pair = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -45,22 +44,45 @@ def test_forward_and_gradients_equal_the_reference(case, seed):
     )
 
 
-def test_im2col_writes_windows_as_columns():
-    image = np.arange(9, dtype=np.float32).reshape(1, 3, 3)
-    columns = np.full((4, 4), np.nan, np.float32)
-    conv.im2col(image, columns, (2, 2), (1, 1), (0, 0), (1, 1), (2, 2))
-    np.testing.assert_array_equal(columns[:, 0], [0, 1, 3, 4])
-    np.testing.assert_array_equal(columns[:, 3], [4, 5, 7, 8])
+@given(case=cases(), seed=st.integers(0, 999))
+def test_rows_of_the_columns_are_slices_of_the_images(case, seed):
+    (n, c, h, w), (_, _, *kernel), (_, _, oh, ow), params = case
+    stride, padding, dilation = params["stride"], params["padding"], params["dilation"]
+    x = np.random.default_rng(seed).standard_normal((n, c, h, w))
+    layout = (c + 1, h + 2 * padding[0], stride[1], -(-(w + 2 * padding[1]) // stride[1]), n)
+    images = np.zeros(layout)
+    conv.images_last(x, images, padding)
+    starts = conv.window_starts(layout, tuple(kernel), dilation)
+    flat = np.append(images.reshape(-1), np.zeros(ow * n))
+    padded = reference_conv.pad2d(x, padding)
+    windows = reference_conv.windows2d(padded, tuple(kernel), stride, dilation)
+    for y in range(oh):
+        row = flat[y * stride[0] * layout[2] * layout[3] * n :]
+        for k, window in enumerate(np.ndindex(c, *kernel)):
+            seen = row[starts[k] : starts[k] + ow * n].reshape(ow, n)
+            np.testing.assert_array_equal(seen, windows[:, window[0], y, :, *window[1:]].T)
+    used = c * kernel[0] * kernel[1]
+    assert starts.size % 4 == 0 and used <= starts.size < used + 4
+    assert not images[c].any()
 
 
-def test_im2col_and_col2im_are_adjoint(rng):
-    geometry = ((3, 2), (2, 1), (1, 2), (1, 2), (4, 8))
-    image = rng.standard_normal((2, 7, 6))
-    columns = rng.standard_normal((12, 32))
-    forward, backward = np.empty_like(columns), np.empty_like(image)
-    conv.im2col(image, forward, *geometry)
-    conv.col2im(columns, backward, *geometry)
-    assert np.vdot(forward, columns) == pytest.approx(np.vdot(image, backward))
+def test_infinite_pixels_do_not_meet_the_zeros_that_fill_up_the_weights():
+    x = np.full((2, 1, 3, 3), np.inf, np.float32)
+    w = np.ones((1, 1, 3, 3), np.float32)
+    params = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
+    assert np.all(conv.conv2d(x, w, **params) == np.inf)
+
+
+def test_rows_of_outputs_wider_than_a_block(rng):
+    x, w = rng.standard_normal((2, 2, 2, 1100)), rng.standard_normal((5, 2, 2, 3))
+    params = {"stride": (1, 1), "padding": (0, 1), "dilation": (1, 1), "groups": 1}
+    out = conv.conv2d(x, w, **params)
+    np.testing.assert_allclose(out, reference.conv2d(x, w, **params), atol=1e-11)
+    np.testing.assert_allclose(
+        conv.conv2d_weight(x, out, kernel_size=(2, 3), **params),
+        reference.conv2d_weight(x, out, kernel_size=(2, 3), **params),
+        atol=1e-9,
+    )
 
 
 def test_float32_views_and_threads(rng):

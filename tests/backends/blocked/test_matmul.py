@@ -90,3 +90,20 @@ def test_large_products_run_parallel_and_small_ones_do_not(monkeypatch, rng):
     blocked.matmul(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32))
     blocked.matmul(np.ones((256, 256), np.float32), np.ones((256, 256), np.float32))
     assert chosen == [1, 2]
+
+
+@pytest.mark.parametrize("w_shape", [(10, 256), (1, 1), (7, 0), (600, 300)])
+@pytest.mark.parametrize("x_shape", [(5,), (2, 3), (0,)])
+def test_linear_equals_the_product_with_the_transposed_weights(w_shape, x_shape, rng):
+    x, w, b = (rng.standard_normal(s) for s in ((*x_shape, w_shape[1]), w_shape, w_shape[:1]))
+    np.testing.assert_allclose(blocked.linear(x, w, b), x @ w.T + b, atol=1e-11)
+    np.testing.assert_allclose(blocked.linear(x[..., ::-1], w[::-1]), x[..., ::-1] @ w[::-1].T)
+
+
+def test_dot_products_of_any_number_of_rows(rng):
+    b = rng.standard_normal(200)
+    for m, n, k in [(1, 1, 1), (4, 2, 9), (5, 3, 0), (6, 7, 33), (0, 2, 3)]:
+        a, starts, c = rng.standard_normal((m, k)), rng.integers(0, 150, n), np.full((m, n), np.nan)
+        blocked.dot_products(a, b, starts, c)
+        rows = np.array([b[start : start + k] for start in starts])
+        np.testing.assert_allclose(c, a @ rows.T, atol=1e-12)

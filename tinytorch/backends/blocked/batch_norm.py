@@ -22,19 +22,35 @@ from tinytorch.jit.library import kernel
 
 
 @kernel(force_inline=True)
-def _statistics(x: Any, c: int, eps: Any) -> Any:
-    """Mean, and 1 / sqrt(variance + eps), of channel c of x (n, channels, positions).
+def _moments(x: Any, c: int) -> Any:
+    """Mean, and sum of squared differences from it, of channel c of x (n, channels, positions).
 
     The sums over an image are added up in float64: a batch can have millions of elements.
     """
-    real, count = x.dtype.type, x.shape[0] * x.shape[2]
     all_values, all_squares = 0.0, 0.0
     for n in range(x.shape[0]):
         all_values += total(x[n, c])
-    mean = real(all_values / count)
+    mean = x.dtype.type(all_values / (x.shape[0] * x.shape[2]))
     for n in range(x.shape[0]):
         all_squares += squares(x[n, c], mean)
-    return mean, real(1.0 / math.sqrt(all_squares / count + eps))
+    return mean, all_squares
+
+
+@kernel(force_inline=True)
+def _statistics(x: Any, c: int, eps: Any) -> Any:
+    """Mean, and 1 / sqrt(variance + eps), of channel c of x (n, channels, positions)."""
+    mean, all_squares = _moments(x, c)
+    variance = all_squares / (x.shape[0] * x.shape[2])
+    return mean, x.dtype.type(1.0 / math.sqrt(variance + eps))
+
+
+@kernel
+def _move(x: Array, means: Array, variances: Array, momentum: float) -> None:
+    for c in range(x.shape[1]):
+        mean, all_squares = _moments(x, c)
+        variance = all_squares / (x.shape[0] * x.shape[2] - 1)
+        means[c] += momentum * (mean - means[c])
+        variances[c] += momentum * (variance - variances[c])
 
 
 @kernel
@@ -120,3 +136,15 @@ def batch_norm_weight(g: Array, x: Array, *, eps: float) -> Array:
     if x.size:
         _weight(_as_channels(g), _as_channels(x), float(eps), dw)
     return dw
+
+
+def running_statistics(x: Array, means: Array, variances: Array, *, momentum: float) -> None:
+    """Move running means and variances, in place, towards those of a batch.
+
+    Args:
+        x: (n, channels, ...).
+        means: (channels,).
+        variances: (channels,), those without bias: with a sum divided by the count less one.
+        momentum: from 0 (stay) to 1 (become those of x).
+    """
+    _move(_as_channels(x), means, variances, float(momentum))

@@ -1,20 +1,26 @@
-"""Convolution as a matrix product: im2col, and its two gradients.
+"""Convolution on the tile of the matrix product, with nothing copied but the images themselves.
 
-Every output position looks at a window of the input. Write the window as a column of numbers, the
-columns of all positions side by side, and the convolution of one image is one matrix product:
+Write the window of an output position as a column of numbers, the columns of all positions side by
+side, and a convolution is one matrix product (im2col):
 
     out (o, positions) = w (o, c kh kw) @ columns (c kh kw, positions)
 
-The gradients are the two other products of the same three matrices: with g the gradient of out,
+The columns hold every pixel up to kh kw times. They need not exist. Lay the images out with the
+*batch* as the last dimension: then row (channel, i, j) of the columns, for one row of outputs of
+all images, is a slice of the padded images,
 
-    gradient of w       = g @ columns.T            summed over the images
-    gradient of columns = w.T @ g                  each element goes back to where it was taken from
+    columns[(channel, i, j)] = images[channel, y + i, j : j + ow, :]      ow n numbers in a row
 
-The columns hold every input element up to kh kw times. That memory is the price; the optimized
-backend does without it.
+and the tile of the matrix product is told where its rows begin (`window_starts`). Vectors are as
+long as the images are many, so small images, which have short rows, are no slower than large ones.
 
-Source: K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for
-document processing", IWFHR 2006.
+The gradient for the weights is the product of the gradient of out with the transposed columns: sums
+along the same slices (`dot_products`). The gradient for the images is a convolution itself, with
+the weights turned by half a turn.
+
+Sources: K. Chellapilla, S. Puri, P. Simard, "High performance convolutional neural networks for
+document processing", IWFHR 2006 (im2col); M. Dukhan, "The indirect convolution algorithm", 2019 (a
+table of where rows begin, in its place).
 """
 
 from __future__ import annotations
@@ -22,169 +28,192 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from tinytorch.backends.blocked.matmul import matmul_blocked
+from tinytorch.backends.blocked.matmul import (
+    BLOCK_N,
+    STRIP,
+    TILE,
+    _aligned,
+    _multiply_tile,
+    _transpose,
+    dot_products,
+)
 from tinytorch.dtypes import Array
+from tinytorch.jit.buffers import empty
 from tinytorch.jit.library import kernel
 from tinytorch.jit.threads import run_parallel, threads_for
 from tinytorch.shapes_conv import window_positions
 
 Pair = tuple[int, int]
+Layout = tuple[int, int, int, int, int]
 
 
 @kernel
-def first_and_last(start: int, stride: int, count: int, size: int) -> tuple[int, int]:
-    """Which of the `count` positions start, start + stride, ... lie within 0 .. size - 1.
+def images_last(x: Array, images: Array, padding: Pair) -> None:
+    """Write a batch into its layout, in which the images are the last dimension.
+
+    Column j of a padded row is element j // phases of phase j % phases: with one phase, the row as
+    it is. With as many phases as the horizontal stride, what an element of the window sees at
+    neighbouring positions is side by side.
+
+    Args:
+        x: (n, c, h, w).
+        images: (c + 1, h + 2 padding[0], phases, pitch, n), zeros; channel c stays zero. Its rows
+            have room for phases pitch >= w + 2 padding[1] columns.
+
+    >>> x, images = np.array([[[[1, 2]]], [[[3, 4]]]]), np.zeros((2, 1, 1, 4, 2), int)
+    >>> images_last(x, images, (0, 1))
+    >>> images[0, 0, 0].tolist()
+    [[0, 0], [1, 3], [2, 4], [0, 0]]
+    """
+    phases = images.shape[2]
+    for phase in range(phases):
+        first = (phase - padding[1]) % phases
+        start = (first + padding[1]) // phases
+        for channel in range(x.shape[1]):
+            for y in range(x.shape[2]):
+                source = x[:, channel, y, first::phases]
+                target = images[channel, padding[0] + y, phase]
+                _transpose(source, target[start : start + source.shape[1]])
+
+
+@kernel
+def window_starts(layout: Layout, kernel_size: Pair, dilation: Pair) -> Array:
+    """Where the rows of the columns begin, in the flat images, for the first row of outputs.
+
+    Element (i, j) of the window sees row i dilation[0] and column j dilation[1] of its channel at
+    output position (0, 0), and what follows there at the next ones.
+
+    Args:
+        layout: the shape of the images, as in `images_last`: (c + 1, rows, phases, pitch, n).
 
     Returns:
-        The index of the first, and the index after the last; equal if there are none.
-
-    >>> first_and_last(-2, 2, 5, 4)  # -2, 0, 2, 4, 6
-    (1, 3)
+        For channel, i, j in this order c kh kw numbers, and as many more as make their count a
+        multiple of TILE: where channel c begins, which is zero.
     """
-    first = min(count, max(0, -(start // stride)))  # -(a // b) rounds -a / b up
-    last = min(count, -((start - size) // stride))
-    return first, max(first, last)
+    (channels, rows, phases, pitch, n), (kh, kw) = layout, kernel_size
+    used = (channels - 1) * kh * kw
+    starts = np.empty((used + TILE - 1) // TILE * TILE, np.int64)
+    for k in range(starts.size):
+        channel, i, j = k // (kh * kw), k // kw % kh * dilation[0], k % kw * dilation[1]
+        if k >= used:
+            channel, i, j = channels - 1, 0, 0
+        row = (channel * rows + i) * phases + j % phases
+        starts[k] = (row * pitch + j // phases) * n
+    return starts
 
 
 @kernel
-def im2col(
-    image: Array, columns: Array, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
-    out_size: Pair,
-) -> None:  # fmt: skip
-    """Write the windows of an image as columns.
+def _laid_out(x: Array, padding: Pair, stride: Pair) -> tuple[Array, Layout, int]:
+    """The images of x (n, c, h, w), flat, their layout, and how far apart rows of outputs are.
 
-    Row (channel, i, j) of the columns holds what element (i, j) of the window sees at every output
-    position: a shifted copy of the channel, with zeros where the window hangs over the border. At
-    output position (y, x) that is element (y stride[0] + i dilation[0] - padding[0], ...) of it.
-
-    Args:
-        image: (c, h, w).
-        columns: (c kh kw, oh ow); overwritten.
-        out_size: (oh, ow).
+    STRIP zeros follow on the last image: the tile reads whole strips.
     """
-    (kh, kw), (oh, ow) = kernel_size, out_size
-    columns[:, :] = 0
-    for element in range(kh * kw):
-        i, j = element // kw, element % kw
-        top, left = i * dilation[0] - padding[0], j * dilation[1] - padding[1]
-        first_y, last_y = first_and_last(top, stride[0], oh, image.shape[1])
-        first_x, last_x = first_and_last(left, stride[1], ow, image.shape[2])
-        for channel in range(image.shape[0]):
-            target, source = columns[channel * kh * kw + element], image[channel]
-            for y in range(first_y, last_y):
-                for x in range(first_x, last_x):
-                    target[y * ow + x] = source[top + y * stride[0], left + x * stride[1]]
+    n, c, h, w = x.shape
+    pitch = (w + 2 * padding[1] + stride[1] - 1) // stride[1]
+    layout = (c + 1, h + 2 * padding[0], stride[1], pitch, n)
+    row = stride[1] * pitch * n
+    flat = np.zeros((c + 1) * layout[1] * row + STRIP, x.dtype)
+    images_last(x, flat[: flat.size - STRIP].reshape(layout), padding)
+    return flat, layout, stride[0] * row
 
 
 @kernel
-def col2im(
-    columns: Array, image: Array, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
-    out_size: Pair,
-) -> None:  # fmt: skip
-    """The adjoint of `im2col`: add every element of the columns to where it was taken from.
+def _output_row(
+    w: Array, b: Array, pixels: Array, starts: Array, c_rows: Array, out: Array
+) -> None:
+    """One row of outputs, of all images: weights times columns, plus the bias.
 
     Args:
-        columns: (c kh kw, oh ow), as `im2col` writes them.
-        image: (c, h, w); overwritten.
+        w: (o, c kh kw), both rounded up to multiples of TILE with zeros.
+        b: (o,): what the sums start from.
+        pixels: the flat images, from the row on that the first window begins with.
+        starts: where the rows of the columns begin in them.
+        c_rows: room for TILE rows of BLOCK_N numbers, flat.
+        out: (n, o, ow), overwritten; n ow is at most BLOCK_N.
     """
-    (kh, kw), (oh, ow) = kernel_size, out_size
-    image[:, :, :] = 0
-    for element in range(kh * kw):
-        i, j = element // kw, element % kw
-        top, left = i * dilation[0] - padding[0], j * dilation[1] - padding[1]
-        first_y, last_y = first_and_last(top, stride[0], oh, image.shape[1])
-        first_x, last_x = first_and_last(left, stride[1], ow, image.shape[2])
-        for channel in range(image.shape[0]):
-            target, source = image[channel], columns[channel * kh * kw + element]
-            for y in range(first_y, last_y):
-                for x in range(first_x, last_x):
-                    target[top + y * stride[0], left + x * stride[1]] += source[y * ow + x]
+    n, o, ow = out.shape
+    for i in range(0, o, TILE):
+        rows = range(min(TILE, o - i))
+        for r in rows:
+            c_rows[r * BLOCK_N : r * BLOCK_N + ow * n] = b[i + r]
+        _multiply_tile(w[i : i + TILE], pixels, starts, c_rows, ow * n)
+        for r in rows:
+            row = c_rows[r * BLOCK_N : r * BLOCK_N + ow * n]
+            _transpose(row.reshape(ow, n), out[:, i + r])
 
 
-# Each of the next three works on the images first to last - 1, so that threads can share a batch.
+# Each of the next two works on the images first to last - 1, so that threads can share a batch.
 
 
 @kernel
 def _forward(
-    first: int, last: int, x: Array, w: Array, out: Array, kernel_size: Pair, stride: Pair,
-    padding: Pair, dilation: Pair, out_size: Pair,
+    first: int, last: int, x: Array, w: Array, b: Array, out: Array, kernel_size: Pair,
+    stride: Pair, padding: Pair, dilation: Pair,
 ) -> None:  # fmt: skip
-    """The convolution of the images first to last - 1: weights times columns, for each group.
+    """The convolution of the images first to last - 1, row by row of the outputs.
+
+    As many images are taken at once as fill a row of BLOCK_N numbers.
 
     Args:
         x: (n, groups, c, h, w).
-        w: (groups, o, c kh kw).
-        out: (n, groups, o, oh ow); overwritten for these images.
+        w: (groups, o, c kh kw), both rounded up to multiples of TILE with zeros.
+        b: (groups, o).
+        out: (n, groups, o, oh, ow); overwritten for these images.
     """
-    columns = np.empty((w.shape[2], out.shape[3]), x.dtype)
-    for n in range(first, last):
+    oh, ow = out.shape[3:]
+    width, many = min(ow, BLOCK_N), max(1, BLOCK_N // ow)
+    c_rows = _aligned(TILE * BLOCK_N, x)
+    for n in range(first, last, many):
+        end = min(n + many, last)
         for group in range(w.shape[0]):
-            im2col(x[n, group], columns, kernel_size, stride, padding, dilation, out_size)
-            matmul_blocked(w[group], columns, out[n, group])
-
-
-@kernel
-def _backward_input(
-    first: int, last: int, g: Array, w_t: Array, out: Array, kernel_size: Pair, stride: Pair,
-    padding: Pair, dilation: Pair, out_size: Pair,
-) -> None:  # fmt: skip
-    """Its gradient for x: columns = w_t times g, and each element goes back to where it was.
-
-    Args:
-        g: (n, groups, o, oh ow).
-        w_t: (groups, c kh kw, o).
-        out: (n, groups, c, h, w); overwritten for the images first to last - 1.
-    """
-    columns = np.empty((w_t.shape[1], g.shape[3]), g.dtype)
-    for n in range(first, last):
-        for group in range(w_t.shape[0]):
-            matmul_blocked(w_t[group], g[n, group], columns)
-            col2im(columns, out[n, group], kernel_size, stride, padding, dilation, out_size)
+            flat, layout, row = _laid_out(x[n:end, group], padding, stride)
+            starts = window_starts(layout, kernel_size, dilation)
+            for y in range(oh):
+                for left in range(0, ow, width):
+                    _output_row(
+                        w[group], b[group], flat[y * row + left * (end - n) :], starts, c_rows,
+                        out[n:end, group, :, y, left : left + width],
+                    )  # fmt: skip
 
 
 @kernel
 def _backward_weight(
     first: int, last: int, x: Array, g: Array, total: Array, kernel_size: Pair, stride: Pair,
-    padding: Pair, dilation: Pair, out_size: Pair,
+    padding: Pair, dilation: Pair,
 ) -> None:  # fmt: skip
-    """Its gradient for w: g times the transposed columns, summed over the images.
+    """Its gradient for w: g times the transposed columns, summed over images and rows of outputs.
 
     Args:
         x: (n, groups, c, h, w).
-        g: (n, groups, o, oh ow).
+        g: (n, groups, o, oh, ow).
         total: (groups, o, c kh kw); overwritten by the sum over the images first to last - 1.
     """
-    columns = np.empty((total.shape[2], g.shape[3]), x.dtype)
+    o, oh, ow = g.shape[2:]
+    many = max(1, BLOCK_N // ow)
     part = np.empty(total.shape[1:], x.dtype)
     total[:, :, :] = 0
-    for n in range(first, last):
+    for n in range(first, last, many):
+        end = min(n + many, last)
+        g_rows = np.empty((o, ow * (end - n)), x.dtype)
         for group in range(total.shape[0]):
-            im2col(x[n, group], columns, kernel_size, stride, padding, dilation, out_size)
-            matmul_blocked(g[n, group], np.ascontiguousarray(columns.T), part)
-            total[group] += part
+            flat, layout, row = _laid_out(x[n:end, group], padding, stride)
+            starts = window_starts(layout, kernel_size, dilation)[: total.shape[2]]
+            for y in range(oh):
+                for i in range(o):
+                    _transpose(g[n:end, group, i, y], g_rows[i].reshape(ow, end - n))
+                dot_products(g_rows, flat[y * row :], starts, part)
+                total[group] += part
 
 
 @kernel(parallel=True)
 def _forward_parallel(
-    threads: int, first: int, last: int, x: Array, w: Array, out: Array, kernel_size: Pair,
-    stride: Pair, padding: Pair, dilation: Pair, out_size: Pair,
+    threads: int, first: int, last: int, x: Array, w: Array, b: Array, out: Array,
+    kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
 ) -> None:  # fmt: skip
     for t in prange(threads):
         _forward(
-            last * t // threads, last * (t + 1) // threads, x, w, out,
-            kernel_size, stride, padding, dilation, out_size,
-        )  # fmt: skip
-
-
-@kernel(parallel=True)
-def _backward_input_parallel(
-    threads: int, first: int, last: int, g: Array, w_t: Array, out: Array, kernel_size: Pair,
-    stride: Pair, padding: Pair, dilation: Pair, out_size: Pair,
-) -> None:  # fmt: skip
-    for t in prange(threads):
-        _backward_input(
-            last * t // threads, last * (t + 1) // threads, g, w_t, out,
-            kernel_size, stride, padding, dilation, out_size,
+            last * t // threads, last * (t + 1) // threads, x, w, b, out,
+            kernel_size, stride, padding, dilation,
         )  # fmt: skip
 
 
@@ -212,34 +241,53 @@ def conv2d(
     """
     (n, _, height, width), (o, cg, kh, kw) = x.shape, w.shape
     size = output_size((height, width), (kh, kw), stride, padding, dilation)
-    out = np.empty((n, groups, o // groups, size[0] * size[1]), x.dtype)
+    og, depth = o // groups, cg * kh * kw
+    weights = np.zeros((groups, -(-og // TILE) * TILE, -(-depth // TILE) * TILE), w.dtype)
+    weights[:, :og, :depth] = w.reshape(groups, og, depth)
+    bias = np.zeros(o, x.dtype) if b is None else np.ascontiguousarray(b)
+    out = empty((n, groups, og, *size), x.dtype)
     run_parallel(
-        _forward_parallel, _forward, threads_for(out.size * cg * kh * kw), 0, n,
+        _forward_parallel, _forward, threads_for(out.size * depth), 0, n,
         np.ascontiguousarray(x).reshape(n, groups, cg, height, width),
-        np.ascontiguousarray(w).reshape(groups, o // groups, cg * kh * kw),
-        out, (kh, kw), stride, padding, dilation, size,
+        weights, bias.reshape(groups, og), out, (kh, kw), stride, padding, dilation,
     )  # fmt: skip
-    result = out.reshape(n, o, *size)
-    if b is not None:
-        result += b[:, None, None]
-    return result
+    return out.reshape(n, o, *size)
+
+
+def turned(w: Array, groups: int) -> Array:
+    """Weights (o, c, kh, kw) turned by half a turn, and with outputs and inputs exchanged.
+
+    Returns:
+        (groups c, o / groups, kh, kw): the weights of the convolution that is the gradient.
+    """
+    o, c, kh, kw = w.shape
+    each = w.reshape(groups, o // groups, c, kh, kw)[:, :, :, ::-1, ::-1]
+    return each.transpose(0, 2, 1, 3, 4).reshape(groups * c, o // groups, kh, kw)
 
 
 def conv2d_input(
     g: Array, w: Array, *, input_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
     groups: int,
 ) -> Array:  # fmt: skip
-    """Gradient of `conv2d` for its input: g (n, o, oh, ow) -> (n, c, *input_size)."""
-    (n, o, oh, ow), (_, cg, kh, kw) = g.shape, w.shape
-    w_t = w.reshape(groups, o // groups, cg * kh * kw).transpose(0, 2, 1)
-    out = np.empty((n, groups, cg, *input_size), g.dtype)
-    run_parallel(
-        _backward_input_parallel, _backward_input, threads_for(g.size * cg * kh * kw), 0, n,
-        np.ascontiguousarray(g).reshape(n, groups, o // groups, oh * ow),
-        np.ascontiguousarray(w_t),
-        out, (kh, kw), stride, padding, dilation, (oh, ow),
-    )  # fmt: skip
-    return out.reshape(n, groups * cg, *input_size)
+    """Gradient of `conv2d` for its input: g (n, o, oh, ow) -> (n, c, *input_size).
+
+    At stride 1 pixel p takes part, with weight k, in output p - k: its gradient is a convolution of
+    g with the turned weights. Larger strides keep some outputs of stride 1 and drop others: the
+    gradient of those is 0, and costs as much arithmetic.
+    """
+    reach = [dilation[i] * (w.shape[i + 2] - 1) for i in range(2)]
+    if stride != (1, 1):
+        size = [input_size[i] + 2 * padding[i] - reach[i] for i in range(2)]
+        every = np.zeros((*g.shape[:2], *size), g.dtype)
+        every[:, :, :: stride[0], :: stride[1]] = g
+        g = every
+    # where the padding is wider than the window, the outermost outputs see no pixel
+    top, left = (max(0, padding[i] - reach[i]) for i in range(2))
+    inner = g[:, :, top : g.shape[2] - top, left : g.shape[3] - left]
+    border = (max(0, reach[0] - padding[0]), max(0, reach[1] - padding[1]))
+    return conv2d(
+        inner, turned(w, groups), stride=(1, 1), padding=border, dilation=dilation, groups=groups
+    )
 
 
 def conv2d_weight(
@@ -256,7 +304,7 @@ def conv2d_weight(
     _backward_weight(
         0, n,
         np.ascontiguousarray(x).reshape(n, groups, cg, height, width),
-        np.ascontiguousarray(g).reshape(n, groups, o // groups, oh * ow),
-        total, kernel_size, stride, padding, dilation, (oh, ow),
+        np.ascontiguousarray(g).reshape(n, groups, o // groups, oh, ow),
+        total, kernel_size, stride, padding, dilation,
     )  # fmt: skip
     return total.reshape(o, cg, kh, kw)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.dtypes import Array
+from tinytorch.jit.buffers import empty
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 from tinytorch.op import Op
@@ -50,16 +51,25 @@ def _loop(scalar: Scalar, arity: int) -> Callable[..., None]:
     return loops[arity]
 
 
-def _over_arrays(scalar: Scalar, arity: int) -> Callable[..., Array]:
-    """A function of arrays that broadcast, from a compiled function of scalars."""
+def _over_same_shape(scalar: Scalar, arity: int) -> Callable[..., Array]:
+    """A function of arrays of one shape and dtype, from a compiled function of scalars."""
     loop = _loop(scalar, arity)
 
+    def run(*operands: Array) -> Array:
+        out = empty(operands[0].shape, operands[0].dtype)
+        loop(out.size, *[x.ravel() for x in operands], out.ravel())
+        return out
+
+    return run
+
+
+def _over_arrays(scalar: Scalar, arity: int) -> Callable[..., Array]:
+    """A function of arrays that broadcast, from a compiled function of scalars."""
+    loop, over_same_shape = _loop(scalar, arity), _over_same_shape(scalar, arity)
+
     def run(*operands: Any) -> Array:
-        first = operands[0]
-        if all(_as_first(x, first) for x in operands):  # nothing to broadcast, convert or copy
-            out = np.empty_like(first)
-            loop(out.size, *[x.reshape(-1) for x in operands], out.reshape(-1))
-            return out
+        if all(_as_first(x, operands[0]) for x in operands):
+            return over_same_shape(*operands)
         dtype = np.result_type(*(x for x in operands if getattr(x, "dtype", None) != np.bool_))
         shape = np.broadcast_shapes(*(np.shape(x) for x in operands))
         out = np.empty(shape, dtype)
@@ -72,12 +82,7 @@ def _over_arrays(scalar: Scalar, arity: int) -> Callable[..., Array]:
 
 
 def _as_first(x: Any, first: Any) -> bool:
-    return (
-        type(x) is np.ndarray
-        and x.flags.c_contiguous
-        and x.shape == first.shape
-        and x.dtype == first.dtype != np.bool_
-    )
+    return type(x) is np.ndarray and x.shape == first.shape and x.dtype == first.dtype != np.bool_
 
 
 def _compiled(op: Op) -> Scalar:
@@ -90,6 +95,12 @@ def _compiled(op: Op) -> Scalar:
 def compile_op(op: Op) -> Callable[..., Array]:
     """The kernel of an elementwise op of one to three inputs, for arrays of one float dtype."""
     return _over_arrays(_compiled(op), len(op.inputs))
+
+
+@cache
+def compile_same_shape(op: Op) -> Callable[..., Array]:
+    """`compile_op` for arrays that all have the same shape and dtype."""
+    return _over_same_shape(_compiled(op), len(op.inputs))
 
 
 @cache

@@ -17,6 +17,8 @@ Source: K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplica
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import prange
 
@@ -71,39 +73,70 @@ def matmul_ikj(a: Array, b: Array, c: Array) -> None:
 
 
 @kernel
-def _multiply_tile(a: Array, b_block: Array, c_rows: Array, depth: int, width: int) -> None:
-    """c_rows += a times b_block, four rows of each at a time.
+def _multiply_tile(a: Array, b: Array, starts: Array, c_rows: Array, width: int) -> None:
+    """c_rows += a times the rows of b, four rows of each at a time, strip by strip.
 
     For p = 0, 4, 8, ...: sixteen elements of a, rows 0 to 3 and columns p to p + 3, take part in
-    every step along rows p to p + 3 of b_block and rows 0 to 3 of c_rows.
+    every step along rows p to p + 3 of b and rows 0 to 3 of c_rows.
 
-    Both buffers are flat with rows of BLOCK_N elements. With a constant distance between rows the
-    compiler sees that they do not overlap; with slices of a matrix it would have to check that,
-    for every pair of rows, each time before it may use vector instructions. With a loop of constant
-    length there is no remainder, whose sixteen numbers would push vectors out of their registers.
+    Row p of b is b[starts[p]], b[starts[p] + 1], ...: rows of a matrix, or slices of an image that
+    overlap. A loop of constant length (STRIP) has no remainder, whose sixteen numbers would push
+    vectors out of their registers; rows of c_rows at a constant distance do not overlap, which the
+    compiler would otherwise have to check before it may use vector instructions.
 
     Args:
-        a: (TILE, BLOCK_K).
-        b_block: BLOCK_K rows of BLOCK_N elements, flat: row r begins at r * BLOCK_N.
+        a: (TILE, starts.size).
+        b: flat; STRIP elements follow on the last one that counts.
+        starts: where the rows of b begin, a multiple of TILE of them.
         c_rows: TILE rows of BLOCK_N elements, flat; they are added to.
-        depth: how many rows of b_block count, a multiple of TILE.
         width: how many columns count; strips of STRIP columns are computed as a whole.
     """
-    for p in range(0, depth, TILE):
-        b = b_block[p * BLOCK_N :]
-        a00, a01, a02, a03 = a[0, p], a[0, p + 1], a[0, p + 2], a[0, p + 3]
-        a10, a11, a12, a13 = a[1, p], a[1, p + 1], a[1, p + 2], a[1, p + 3]
-        a20, a21, a22, a23 = a[2, p], a[2, p + 1], a[2, p + 2], a[2, p + 3]
-        a30, a31, a32, a33 = a[3, p], a[3, p + 1], a[3, p + 2], a[3, p + 3]
-        for start in range(0, width, STRIP):
-            b_strip, c_strip = b[start:], c_rows[start:]
+    for start in range(0, width, STRIP):
+        b_strip, c_strip = b[start:], c_rows[start:]
+        for p in range(0, starts.size, TILE):
+            row0, row1 = b_strip[starts[p] :], b_strip[starts[p + 1] :]
+            row2, row3 = b_strip[starts[p + 2] :], b_strip[starts[p + 3] :]
+            a00, a01, a02, a03 = a[0, p], a[0, p + 1], a[0, p + 2], a[0, p + 3]
+            a10, a11, a12, a13 = a[1, p], a[1, p + 1], a[1, p + 2], a[1, p + 3]
+            a20, a21, a22, a23 = a[2, p], a[2, p + 1], a[2, p + 2], a[2, p + 3]
+            a30, a31, a32, a33 = a[3, p], a[3, p + 1], a[3, p + 2], a[3, p + 3]
             for j in range(STRIP):
-                b0, b1 = b_strip[j], b_strip[BLOCK_N + j]
-                b2, b3 = b_strip[2 * BLOCK_N + j], b_strip[3 * BLOCK_N + j]
+                b0, b1, b2, b3 = row0[j], row1[j], row2[j], row3[j]
                 c_strip[j] += a00 * b0 + a01 * b1 + a02 * b2 + a03 * b3
                 c_strip[BLOCK_N + j] += a10 * b0 + a11 * b1 + a12 * b2 + a13 * b3
                 c_strip[2 * BLOCK_N + j] += a20 * b0 + a21 * b1 + a22 * b2 + a23 * b3
                 c_strip[3 * BLOCK_N + j] += a30 * b0 + a31 * b1 + a32 * b2 + a33 * b3
+
+
+@kernel
+def dot_products(a: Array, b: Array, starts: Array, c: Array) -> None:
+    """c[i, j] = the sum of a[i, p] b[starts[j] + p] over p: a product along rows of both.
+
+    Eight sums at a time, of four rows of a with two of b: six numbers are loaded for eight
+    multiply-adds, and each sum is a register. Where a row or two are left over, the last one takes
+    their place, and is computed again.
+
+    Args:
+        a: (m, k).
+        b: flat; row j begins at starts[j].
+        c: (m, starts.size); overwritten.
+    """
+    m, n = c.shape
+    for i in range(0, m, 4):
+        i1, i2, i3 = min(i + 1, m - 1), min(i + 2, m - 1), min(i + 3, m - 1)
+        a0, a1, a2, a3 = a[i], a[i1], a[i2], a[i3]
+        for j in range(0, n, 2):
+            j1 = min(j + 1, n - 1)
+            row0, row1 = b[starts[j] :], b[starts[j1] :]
+            s00 = s01 = s10 = s11 = s20 = s21 = s30 = s31 = a.dtype.type(0)
+            for p in range(a.shape[1]):
+                b0, b1 = row0[p], row1[p]
+                s00, s01 = s00 + a0[p] * b0, s01 + a0[p] * b1
+                s10, s11 = s10 + a1[p] * b0, s11 + a1[p] * b1
+                s20, s21 = s20 + a2[p] * b0, s21 + a2[p] * b1
+                s30, s31 = s30 + a3[p] * b0, s31 + a3[p] * b1
+            c[i, j], c[i1, j], c[i2, j], c[i3, j] = s00, s10, s20, s30
+            c[i, j1], c[i1, j1], c[i2, j1], c[i3, j1] = s01, s11, s21, s31
 
 
 @kernel
@@ -139,11 +172,11 @@ def matmul_blocked(a: Array, b: Array, c: Array) -> None:
         b: (k, n), of the same dtype.
         c: (m, n); overwritten.
     """
-    m, k = a.shape
-    n = b.shape[1]
+    (m, k), n = a.shape, b.shape[1]
     a_tile = np.zeros((TILE, BLOCK_K), a.dtype)
     b_block = _aligned(BLOCK_K * BLOCK_N, b)
     c_rows = _aligned(TILE * BLOCK_N, c)
+    starts = np.arange(BLOCK_K) * BLOCK_N
     c[:, :] = 0
     for j in range(0, n, BLOCK_N):
         width = min(BLOCK_N, n - j)
@@ -159,7 +192,7 @@ def matmul_blocked(a: Array, b: Array, c: Array) -> None:
                     _copy(a[i + r, p : p + used], a_tile[r])
                     a_tile[r, used:depth] = 0
                     _copy(c[i + r, j : j + width], c_rows[r * BLOCK_N :])
-                _multiply_tile(a_tile, b_block, c_rows, depth, width)
+                _multiply_tile(a_tile, b_block, starts[:depth], c_rows, width)
                 for r in rows:
                     _copy(c_rows[r * BLOCK_N : r * BLOCK_N + width], c[i + r, j : j + width])
 
@@ -185,11 +218,10 @@ def _transpose(x: Array, out: Array) -> None:
     before the next column could use it. A few lines stay.
     """
     for i in range(0, x.shape[0], ROWS_AT_ONCE):
-        rows = x[i : i + ROWS_AT_ONCE]
+        last = min(i + ROWS_AT_ONCE, x.shape[0])
         for j in range(x.shape[1]):
-            target = out[j, i : i + ROWS_AT_ONCE]
-            for r in range(rows.shape[0]):
-                target[r] = rows[r, j]
+            for r in range(i, last):
+                out[j, r] = x[r, j]
 
 
 def _contiguous(x: Array) -> Array:
@@ -225,4 +257,31 @@ def matmul(a: Array, b: Array) -> Array:
         run_parallel(
             matmul_parallel, matmul_blocked, threads, lefts[index], rights[index], out[index]
         )
+    return out
+
+
+def linear(x: Array, w: Array, b: Array | None = None) -> Array:
+    """x @ w.T + b: both are walked along their rows, so that nothing is transposed.
+
+    Weights that do not fit the cache, where each row of x would read them all from memory, are
+    multiplied block by block.
+
+    Args:
+        x: (..., in), float32 or float64.
+        w: (out, in), of the same dtype.
+        b: (out,), or None.
+
+    Returns:
+        (..., out).
+    """
+    if w.size > BLOCK_K * BLOCK_N:
+        out = matmul(x, w.T)
+    else:
+        rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-1]), w.shape[1])
+        out = empty((rows.shape[0], w.shape[0]), x.dtype)
+        starts = np.arange(w.shape[0]) * w.shape[1]
+        dot_products(rows, np.ascontiguousarray(w).reshape(-1), starts, out)
+        out = out.reshape(*x.shape[:-1], w.shape[0])
+    if b is not None:
+        out += b
     return out
