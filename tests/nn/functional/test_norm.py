@@ -110,6 +110,25 @@ def test_running_statistics_do_not_move_out_of_training():
     assert var.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("backend", ["blocked", "optimized"])
+@pytest.mark.parametrize("dtypes", [("float32",) * 2, ("float64",) * 2, ("float64", "float32")])
+def test_running_statistics_by_a_kernel_or_in_parts(backend, dtypes, rng, monkeypatch):
+    found, called = tinytorch.backends.find_backend(backend), []
+    kernel = getattr(found, "running_statistics")  # noqa: B009, test_fused looks for the name
+    monkeypatch.setattr(
+        found, "running_statistics", lambda *a, **p: (called.append(1), kernel(*a, **p))
+    )
+    x = rng.normal(50, 2, (3, 4, 5, 2)).astype(dtypes[0])
+    mean, var = tinytorch.zeros(4, dtype=dtypes[1]), tinytorch.ones(4, dtype=dtypes[1])
+    with tinytorch.using_backend(backend):
+        F.batch_norm(tinytorch.tensor(x), mean, var, training=True, momentum=0.25)
+    exact, axes = x.astype(np.float64), (0, 2, 3)
+    assert len(called) == (dtypes[0] == dtypes[1])
+    rtol = 1e-12 if dtypes[1] == "float64" else 1e-5
+    np.testing.assert_allclose(mean.numpy(), 0.25 * exact.mean(axes), rtol=rtol)
+    np.testing.assert_allclose(var.numpy(), 0.75 + 0.25 * exact.var(axes, ddof=1), rtol=rtol)
+
+
 def test_derivatives(check_twice, rng):
     x, w, b = rng.standard_normal((3, 4, 2)), rng.standard_normal(4), rng.standard_normal(4)
     mean, var = tinytorch.tensor(rng.standard_normal(4)), tinytorch.tensor(rng.random(4))

@@ -93,6 +93,7 @@ class OptimizedBackend(NumpyBackend):
     layer_norm_backward = staticmethod(layer_norm.layer_norm_backward)
     layer_norm_weight = staticmethod(layer_norm.layer_norm_weight)
     layer_norm = staticmethod(layer_norm.layer_norm)
+    running_statistics = staticmethod(batch_norm.running_statistics)
     batch_norm_backward = staticmethod(batch_norm.batch_norm_backward)
     batch_norm_weight = staticmethod(batch_norm.batch_norm_weight)
     batch_norm = staticmethod(batch_norm.batch_norm)

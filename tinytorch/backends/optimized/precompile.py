@@ -134,6 +134,7 @@ def norms() -> None:
     batch_norm.batch_norm(X, ROW, ROW, eps=EPS)
     batch_norm.batch_norm_backward(X, X, ROW, eps=EPS)
     batch_norm.batch_norm_weight(X, X, eps=EPS)
+    batch_norm.running_statistics(X, np.zeros_like(ROW), np.ones_like(ROW), momentum=0.1)
 
 
 @warm_up

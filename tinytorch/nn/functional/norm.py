@@ -11,11 +11,15 @@ from tinytorch import ops
 from tinytorch.autograd import no_grad
 from tinytorch.creation import ones, zeros
 from tinytorch.dispatch import apply
+from tinytorch.dtypes import float32, float64
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import rsqrt
 from tinytorch.functions.movement import in_shape, pad, reshape, unfold
 from tinytorch.functions.reductions import mean
 from tinytorch.tensor import Tensor
+from tinytorch.updates import update
+
+_IN_KERNELS = (float32, float64)  # dtypes that compiled kernels are for
 
 
 def layer_norm(
@@ -169,7 +173,7 @@ def batch_norm(
             f"{x.shape}; use a larger batch, or eval()"
         )
     if running_mean is not None and running_var is not None:
-        _update_running(x, running_mean, running_var, momentum)
+        _move_running(x, running_mean, running_var, momentum)
     w = ones(channels, dtype=x.dtype) if weight is None else weight
     b = zeros(channels, dtype=x.dtype) if bias is None else bias
     return apply(ops.batch_norm, x, w, b, eps=eps)
@@ -221,6 +225,30 @@ def _update_running(
         var = mean(deviation * deviation, dims) * (count / (count - 1))
         running_mean.mul_(1 - momentum).add_(reshape(centre, running_mean.shape) * momentum)
         running_var.mul_(1 - momentum).add_(var * momentum)
+
+
+@update("running_mean", "running_var")
+def running_statistics(
+    x: Tensor, running_mean: Tensor, running_var: Tensor, *, momentum: float
+) -> None:
+    """`_update_running`, for which a backend may have one pass over x.
+
+    Args:
+        x: (n, channels, ...), of the dtype of the other two.
+        running_mean, running_var: (channels,), changed in place.
+    """
+    _update_running(x, running_mean, running_var, momentum)
+
+
+def _move_running(
+    x: Tensor, running_mean: Tensor, running_var: Tensor, momentum: float | Tensor
+) -> None:
+    """By the backend's kernel where the operands fit it: floats of one dtype, and a number."""
+    is_uniform = x.dtype == running_mean.dtype == running_var.dtype and x.dtype in _IN_KERNELS
+    if is_uniform and not isinstance(momentum, Tensor):
+        running_statistics(x, running_mean, running_var, momentum=momentum)
+    else:
+        _update_running(x, running_mean, running_var, momentum)
 
 
 def _check_channels(name: str, x: Tensor, *vectors: Tensor | None) -> None:
