@@ -45,7 +45,7 @@ BUDGETS = {
     "tinytorch/training": 850,
     "tinytorch/serialization": 400,
     "tinytorch/distributions": 525,
-    "tinytorch/text": 1_560,
+    "tinytorch/text": 1_620,
     "tinytorch/data": 980,
     "tinytorch/distributed": 940,
     "tinytorch/bench": 760,

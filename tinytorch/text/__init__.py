@@ -12,11 +12,13 @@ tokenizer    `BytePairTokenizer`
 store        tokenizers as files
 tiktoken     tiktoken's files
 huggingface  Hugging Face's files
+corpus       texts to learn from
 windows      `Windows`: (input, target)
 sampling     the next token from its logits
 generate     a `GPT` writes
 """
 
+from tinytorch.text import corpus
 from tinytorch.text.characters import CharacterTokenizer
 from tinytorch.text.generate import generate
 from tinytorch.text.huggingface import read_tokenizer_json, write_tokenizer_json
@@ -31,6 +33,7 @@ __all__ = [
     "CharacterTokenizer",
     "Sampling",
     "Windows",
+    "corpus",
     "generate",
     "load_tokenizer",
     "read_tiktoken",
