@@ -388,9 +388,9 @@ def _matmul_flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
 
 
 def _conv_flops(output: int, weight: int) -> FlopCount:
-    """Two per output element and weight element that meets it; the arguments say where both stand.
+    """Two per output element and weight element that meets it; the arguments are their positions.
 
-    -1 stands for the result.
+    -1 is the result.
     """
 
     def flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:

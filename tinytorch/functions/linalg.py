@@ -225,8 +225,8 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: Any = None) -> Ten
         p: of the norm.
         compute_mode: taken for PyTorch's sake; differences are always formed.
     """
-    apart = movement.unsqueeze(a, -2) - movement.unsqueeze(b, -3)
-    return reductions.norm(apart, p, -1)
+    differences = movement.unsqueeze(a, -2) - movement.unsqueeze(b, -3)
+    return reductions.norm(differences, p, -1)
 
 
 def cross(a: Tensor, b: Tensor, dim: int = -1) -> Tensor:

@@ -55,9 +55,9 @@ def publish(
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         if "dim" in names:
             found[name] = _with_numpy_names(function)
-    places = {a: found[name] for a, name in (aliases or {}).items()}
+    aliased = {a: found[name] for a, name in (aliases or {}).items()}
     both = {name: f for name, f in found.items() if name not in hidden.split()}
-    for name, function in {**both, **places}.items():
+    for name, function in {**both, **aliased}.items():
         original = (aliases or {}).get(name, name)
         if original not in methods.split() and not original.endswith("_"):
             _enter(FUNCTIONS, name, function)

@@ -128,12 +128,12 @@ class Trainer:
         self.batches_per_epoch = len(loader) if isinstance(loader, Sized) else None
         self.epochs, self.should_stop = epochs, False
         self._snapshots.clear()
-        patient = any(callback.handles_interrupt for callback in self.callbacks)
+        deferred = any(callback.handles_interrupt for callback in self.callbacks)
         try:
             self.call("on_fit_start")
             if self.epoch >= epochs:
                 self.report(f"{self.epoch} of {epochs} epochs are complete: nothing to do")
-            with deferred_interrupt(patient) as self._interrupt:
+            with deferred_interrupt(deferred) as self._interrupt:
                 while self.epoch < epochs and not self.should_stop:
                     self.run_epoch(loader, validation)
         finally:
@@ -225,8 +225,8 @@ class Trainer:
         """
         where = f"epoch {self.epoch + 1}, step {self.step + 1} (batch {self.batch + 1})"
         lr = self.optimizer.param_groups[0]["lr"]
-        began_well = self.step > self._first_step
-        self.load_state_dict(self._snapshots[-1 if began_well else 0])
+        step_done = self.step > self._first_step
+        self.load_state_dict(self._snapshots[-1 if step_done else 0])
         clip = "" if self.clip_norm is not None else " or pass clip_norm=1.0,"
         raise NonFiniteError(
             f"{what} at {where}. Model and optimizer are again as they were after step "
