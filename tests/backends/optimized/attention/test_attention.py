@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -134,6 +135,17 @@ def test_threads_give_the_same_bits(rng):
         threads.set_num_threads(before)
     for a, b in zip(*results, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+def test_as_plain_python():
+    """Without a compiler an index that is out of bounds is an error."""
+    test = f"{__file__}::test_groups_of_query_heads_share_a_head"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", test],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
 
 
 LONG = """

@@ -20,8 +20,7 @@ from tinytorch.jit.buffers import empty, workspace
 
 Mask = Any  # an array; None or True for none
 
-_NO_BOOLS = np.zeros((1, 1, 1, 1, 1), np.uint8)
-_NO_FLOATS = {n: np.zeros((1, 1, 1, 1, 1), f"f{n}") for n in (4, 8)}
+_ZERO = np.zeros(1)
 _BYTES = np.dtype(np.uint8)
 
 
@@ -117,9 +116,10 @@ def _masks(
     q: Array, query: Array, keys: Array, values: Array, mask: Mask, is_causal: bool, scale: float,
     dropout_p: float, seed: Any,
 ) -> tuple[Sizes, Array, Array]:  # fmt: skip
-    """The sizes, and a mask of bool and one of floats: what is not used is a single number."""
+    """The sizes, and a mask of bool and one of floats: what is not used repeats a single zero."""
     shape = (*query.shape[:-1], keys.shape[-2])
-    hides, adds, kind = _NO_BOOLS, _NO_FLOATS[query.itemsize], NO_MASK
+    hides, adds = (np.ndarray(shape, t, _ZERO, 0, (0,) * 5) for t in (np.uint8, query.dtype))
+    kind = NO_MASK
     if isinstance(mask, np.ndarray) and mask.dtype == np.bool_:
         hides, kind = _full_mask(mask.view(np.uint8), q.shape[:-1], shape), BOOL_MASK
     elif isinstance(mask, np.ndarray):
