@@ -69,7 +69,7 @@ class Event:
         clock: "cpu" (time of all of the entry's threads) or "wall".
         cases: each with a name, and what `make` wants to know.
         threads: cores that it uses; more than one are measured by wall time, on a quiet machine.
-        rounds: pairs in each launch of each case.
+        rounds: pairs in each launch of each case; even, as who goes first changes (A B, B A).
         compile_seconds, call_seconds: limits of the first calls together, and of one call.
         memory_bytes: of the entry's process.
     """
@@ -129,6 +129,9 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
             f"threads is {threads!r} and clock {said['clock']!r}: CPU time is for one thread, and "
             'several are measured by clock = "wall"'
         )
+    rounds = said["rounds"]
+    if not isinstance(rounds, int) or rounds < 2 or rounds % 2:
+        raise ValueError(f"rounds is {rounds!r}; it must be even, so that each goes first as often")
     names = [case["name"] for case in said["cases"]]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"cases need names of their own, not {names}")
@@ -141,7 +144,7 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
         clock=said["clock"],
         threads=threads,
         cases=tuple(said["cases"]),
-        rounds=int(said["rounds"]),
+        rounds=rounds,
         compile_seconds=float(limits["compile_seconds"]),
         call_seconds=float(limits["call_seconds"]),
         memory_bytes=int(limits["memory_mib"]) << 20,

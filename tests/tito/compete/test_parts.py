@@ -82,12 +82,13 @@ def test_an_event_says_what_is_missing(tmp_path: Path) -> None:
         load_event("chess")
     folder = tmp_path / "own"
     folder.mkdir()
-    good = "title='t'\ndivision='open'\nclock='cpu'\nrounds=1\n[[cases]]\nname='a'\n"
+    good = "title='t'\ndivision='open'\nclock='cpu'\nrounds=2\n[[cases]]\nname='a'\n"
     limits = "[limits]\ncompile_seconds=1\ncall_seconds=1\nmemory_mib=1\n"
     for text, said in [
         ("x", "event.toml"),
         (good, "does not say 'limits'"),
         (good.replace("open", "wild") + limits, "it may be kernel or open"),
+        (good.replace("=2", "=3") + limits, "rounds is 3; it must be even"),
         (good + limits, "no task.py beside it"),
     ]:
         (folder / "event.toml").write_text(text)

@@ -146,7 +146,7 @@ def small_event(tmp_path: Path) -> Path:
     shutil.copytree(load_event("elementwise").folder, folder)
     text = (folder / "event.toml").read_text()
     first, _, _ = text.partition("[[cases]]")[2].partition("[[cases]]")
-    text = re.sub(r"rounds = \d+", "rounds = 3", text.partition("[[cases]]")[0])
+    text = re.sub(r"rounds = \d+", "rounds = 2", text.partition("[[cases]]")[0])
     (folder / "event.toml").write_text(f"{text}[[cases]]{first}")
     return folder
 
