@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from tinytorch.autograd import Function, no_grad
+from tinytorch.autograd import no_grad
 from tinytorch.creation import full
-from tinytorch.distributed.group import all_reduce, get_world_size
+from tinytorch.distributed.group import get_world_size
+from tinytorch.distributed.sums import SumOverRanks
 from tinytorch.functions.movement import cat
 from tinytorch.nn import Module
 from tinytorch.nn.batch_norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _BatchNorm
 from tinytorch.tensor import Tensor
-
-
-class SumOverRanks(Function):
-    """The sum of the ranks' tensors; its gradient is the sum of the ranks' gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        total = x.detach().clone()
-        all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        total = g.detach().clone()
-        all_reduce(total)
-        return total
 
 
 class SyncBatchNorm(_BatchNorm):

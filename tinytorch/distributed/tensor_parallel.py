@@ -6,41 +6,11 @@ Model Parallelism", 2019, section 3.
 
 from __future__ import annotations
 
-from typing import Any
-
-from tinytorch.autograd import Function
-from tinytorch.distributed.group import all_reduce, get_rank, get_world_size
+from tinytorch.distributed.group import get_rank, get_world_size
+from tinytorch.distributed.sums import CopyToRanks, ReduceFromRanks
 from tinytorch.errors import ProcessGroupError
 from tinytorch.nn import Linear, Module, Parameter, functional as F
 from tinytorch.tensor import Tensor
-
-
-class CopyToRanks(Function):
-    """x itself, which every rank uses: its gradient is the sum of theirs. (Megatron's f.)"""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.detach().clone()
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        total = g.detach().clone()
-        all_reduce(total)
-        return total
-
-
-class ReduceFromRanks(Function):
-    """The sum of what the ranks have; each of them gets the gradient of the sum. (Megatron's g.)"""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        total = x.detach().clone()
-        all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g
 
 
 def own_rows(parameter: Tensor, dim: int = 0) -> Tensor:
