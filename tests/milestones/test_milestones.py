@@ -11,7 +11,8 @@ from tests.milestones.conftest import ROOT, Replay
 
 FOLDERS = sorted(path.parent.name for path in (ROOT / "milestones").glob("*/main.py"))
 CNN = "04_1998_cnn"
-SLOW = (CNN, "08_2023_real_models")
+ATTENTION, GPT = "05_2017_attention", "06_2019_gpt"
+SLOW = (CNN, GPT, "08_2023_real_models")
 
 IDLE_SGD = "import tinytorch.optim as o; o.SGD.step = lambda self: None"
 IDLE_ADAM = "import tinytorch.optim as o; o.Adam.step = lambda self: None"
@@ -35,6 +36,17 @@ right = B.conv2d
 B.conv2d = lambda self, x, w, *a, **k: right(self, x, w[:, :, ::-1], *a, **k)
 """
 
+WRONG_SCALE = """
+from tinytorch.nn import functional as F
+right = F.scaled_dot_product_attention
+F.scaled_dot_product_attention = lambda *a, **k: right(*a, **{**k, "scale": 1.0})
+"""
+SEES_ALL = """
+from tinytorch.nn import functional as F
+right = F.scaled_dot_product_attention
+F.scaled_dot_product_attention = lambda *a, **k: right(*a, **{**k, "is_causal": False})
+"""
+
 FAULTS = [
     ("01_1958_perceptron", IDLE_ADD, "weight moved"),
     ("02_1969_xor", IDLE_ADAM, "0.weight moved"),
@@ -52,6 +64,9 @@ FAULTS = [
         CNN, ONE_EPOCH + SMALL_FILTER_GRADIENT, "gradient of conv2.weight", marks=pytest.mark.slow
     ),
     (CNN, ONE_EPOCH + TURNED_CONVOLUTION, "loss equals NumPy's"),
+    (ATTENTION, IDLE_ADAM, "query.weight moved"),
+    (ATTENTION, WRONG_SCALE, "loss equals NumPy's"),
+    pytest.param(GPT, SEES_ALL, "no character sees a later one", marks=pytest.mark.slow),
 ]
 
 
