@@ -20,7 +20,7 @@ from tinytorch.state import using_backend
 from tinytorch.tensor import Tensor
 
 pytestmark = pytest.mark.usefixtures("numpy_backend")
-PASSES = ["algebra", "layout", "fold", "cse", "dce", "fusion"]
+PASSES = ["algebra", "layout", "fold", "cse", "dce", "fused-attention", "fusion"]
 
 
 def flat(result: object) -> list[np.ndarray | None]:

@@ -27,6 +27,7 @@ def test_the_documentation_is_as_its_datasheet_says() -> None:
 
 
 @pytest.mark.skipif(platform.python_version() != "3.11.7", reason="made from Python 3.11.7")
+@pytest.mark.slow
 def test_the_tool_makes_the_shipped_files(tmp_path: Path) -> None:
     runpy.run_path(str(ROOT / "tools" / "make_python_docs.py"))["main"](tmp_path)
     for name in ("train.txt.gz", "validation.txt.gz"):
@@ -38,6 +39,7 @@ def test_the_licence_is_there() -> None:
     assert "PYTHON SOFTWARE FOUNDATION LICENSE" in (corpus.DOCS / "LICENSE-PYTHON.txt").read_text()
 
 
+@pytest.mark.slow
 def test_the_library_of_this_machine() -> None:
     train = corpus.standard_library(limit=300_000)
     assert len(train) == 300_000 and "import " in train

@@ -33,6 +33,7 @@ def model(**choices: object) -> GPT:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choices", [{}, {"positions": "rotary", "kv_heads": 1, "window": 9}])
 def test_256_greedy_tokens_are_those_without_a_cache(choices: dict[str, object]) -> None:
     net = model(**choices)

@@ -109,6 +109,11 @@ def view_of(op: Op, source: StridedView, params: Params) -> StridedView | None:
     return rule(source, params) if rule else _view_of_numpy(op, source, params)
 
 
+def has_layout(op: Op) -> bool:
+    """Whether `view_of` knows this view op; a user's own op may have neither rule nor kernel."""
+    return op.name in _VIEWS or reference.find_kernel(op) is not None
+
+
 def _view_of_numpy(op: Op, source: StridedView, params: Params) -> StridedView | None:
     """What NumPy's kernel makes of an array with this layout, whose values nobody reads."""
     kernel = reference.find_kernel(op)

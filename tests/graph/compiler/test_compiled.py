@@ -503,9 +503,9 @@ def test_the_graph_of_an_uncompiled_view_is_interpreted():
     explanation = function.explain()
     assert explanation.codes[0].mode == "interpret"
     assert ("the graph is interpreted", explanation.fallbacks[-1][1]) == explanation.fallbacks[-1]
-    assert "does not know where the view peek" in explanation.fallbacks[-1][1]
+    assert "the layout of the view peek is not known" in explanation.fallbacks[-1][1]
     strict = tinytorch.compile(lambda x: tinytorch.apply(op, x), backend=Peeking(), mode="python")
-    with pytest.raises(GraphError, match="does not know where the view peek"):
+    with pytest.raises(GraphError, match="the layout of the view peek is not known"):
         strict(ones(2))
 
 
