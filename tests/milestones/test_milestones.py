@@ -64,8 +64,8 @@ FAULTS = [
         CNN, ONE_EPOCH + SMALL_FILTER_GRADIENT, "gradient of conv2.weight", marks=pytest.mark.slow
     ),
     (CNN, ONE_EPOCH + TURNED_CONVOLUTION, "loss equals NumPy's"),
-    (ATTENTION, IDLE_ADAM, "query.weight moved"),
-    (ATTENTION, WRONG_SCALE, "loss equals NumPy's"),
+    pytest.param(ATTENTION, IDLE_ADAM, "query.weight moved", marks=pytest.mark.slow),
+    pytest.param(ATTENTION, WRONG_SCALE, "loss equals NumPy's", marks=pytest.mark.slow),
     pytest.param(GPT, SEES_ALL, "no character sees a later one", marks=pytest.mark.slow),
 ]
 

@@ -36,14 +36,7 @@ from tinytorch.graph.bindings import (
 from tinytorch.graph.environment import Environment
 from tinytorch.graph.facts import is_library
 from tinytorch.graph.ir import Graph, Node
-from tinytorch.graph.layout import (
-    Buffer,
-    Memory,
-    StridedView,
-    contiguous_view,
-    has_layout,
-    view_of,
-)
+from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, has_layout, view_of
 from tinytorch.graph.lint import result_meta
 from tinytorch.graph.references import only_tensor_holds, only_trace_holds
 from tinytorch.history import owner_of, write_clock
@@ -125,11 +118,9 @@ class Symbol:
             return None if self.views else self.storage.is_contiguous
         layout: StridedView | None = None
         for op, params, before, _ in self.views:
-            if not has_layout(op):
-                return None
             layout = layout or contiguous_view(Buffer(Memory.ARENA), 0, before)
-            layout = view_of(op, layout, params)
-            if layout is None:  # a reshape that copies
+            layout = view_of(op, layout, params) if has_layout(op) else None
+            if layout is None:  # a reshape that copies, or a view of a user's
                 return None
         return layout is None or layout.is_contiguous
 

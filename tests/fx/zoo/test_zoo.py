@@ -22,6 +22,7 @@ from tinytorch.fx.zoo.runner import Record, ResultsError, in_child, read, run, v
 from tinytorch.fx.zoo.subject import Subject
 from tinytorch.fx.zoo.verdict import Verdict
 
+MOST_TELLING = ["forward", "joint", "sgd", "compile"]
 LIMITS = Limits(stage_seconds=60.0, model_seconds=120.0)
 
 
@@ -41,12 +42,15 @@ def test_a_small_architecture_is_captured_as_eager_computes_it(name: str):
 
 
 @pytest.mark.slow
-def test_a_sample_of_all_architectures_has_nothing_wrong_and_no_crash(tmp_path: Path):
-    names = random.Random(21).sample(catalogue(), 25)
+@pytest.mark.parametrize("part", range(5))
+def test_a_sample_of_all_architectures_has_nothing_wrong_and_no_crash(part: int, tmp_path: Path):
+    """25: all through forward, training and our compiler, every fifth through all stages."""
+    names = random.Random(21).sample(catalogue(), 25)[part::5]
     ours = [s for s in stages.STAGES if s not in stages.PEERS]
-    records = run(names, ours, tmp_path / "zoo.jsonl", Limits(), jobs=2)
+    records = run(names[:1], ours, tmp_path / "all.jsonl", Limits(), jobs=1)
+    records |= run(names[1:], MOST_TELLING, tmp_path / "zoo.jsonl", Limits(), jobs=1)
     assert bad(records.values()) == []
-    assert sum(not r.skipped for r in records.values()) >= 15
+    assert sum(not r.skipped for r in records.values()) >= 2
 
 
 class Small(nn.Module):

@@ -119,14 +119,18 @@ def test_what_breaks_the_protocol_is_no_result(
 def test_a_trick_gains_less_than_five_percent(
     part: int, open_event: Event, tmp_path: Path, outside: Outside
 ) -> None:
-    """What seems to gain is measured again: a real gain stays, and is outside of the interval."""
+    """Beside an entry that does the same without the trick.
+
+    What seems to gain is measured again: a real gain stays, and is outside of the interval.
+    """
     event = replace(open_event, rounds=4)
+    honest = contestant(entry(tmp_path, "        return np.matmul(a, b)", name="honest"))
     left = [
         contestant(entry(tmp_path, NO_GAIN[name], outside, f"trick_{i}"))
         for i, name in list(enumerate(NO_GAIN))[part::PARTS]
     ]
     for count in (2, 8):
-        scores, left = _scores(event, left, count)
+        scores, left = _scores(event, honest, left, count)
         left = [c for c in left if scores[c.name].ratio >= GAIN]
         if not left:
             return
@@ -134,17 +138,17 @@ def test_a_trick_gains_less_than_five_percent(
 
 
 def _scores(
-    event: Event, left: list[Contestant], count: int
+    event: Event, honest: Contestant, left: list[Contestant], count: int
 ) -> tuple[dict[str, Row], list[Contestant]]:
     """Scores of those that are not found out, and who they are."""
     while True:
         try:
-            measured = list(launches(event, [Contestant("numpy"), *left], count, seed=5))
+            measured = list(launches(event, [honest, *left], count, seed=5))
         except Failed as found:
             assert found.verdict == "rule", found.text
             left = [c for c in left if c.name != found.contestant]
             continue
-        return {s.name: s for s in summarize(measured, "numpy").scores}, left
+        return {s.name: s for s in summarize(measured, honest.name).scores}, left
 
 
 @needs_sandbox

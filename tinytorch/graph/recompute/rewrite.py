@@ -42,6 +42,7 @@ class _Rewriting:
         self.missing = problem.made_by.keys() - plan.kept
         self.again: dict[AnyNode, AnyNode] = {}
         self.made: list[AnyNode] = []
+        self.unused_before = {node for node in self.graph.nodes if not node.users}
 
     def compute_again(self, node: AnyNode, before: AnyNode) -> None:
         """A second time, before a node of the backward."""
@@ -94,7 +95,7 @@ class _Rewriting:
 
     def drop_unused(self) -> None:
         """Erase views: those of the forward that the backward no longer reads, and parts of tuples
-        that were computed again."""
+        that were computed again. What nobody read before stays: the plan counts its memory."""
         for node in reversed(list(self.graph.nodes)):
             if node.op == "call_function" and not node.users and self._is_ours(node):
                 self.graph.erase_node(node)
@@ -102,5 +103,7 @@ class _Rewriting:
                     self.made.remove(node)
 
     def _is_ours(self, node: AnyNode) -> bool:
+        if node in self.unused_before:
+            return False
         is_view = bool(self.problem.semantics.aliases(node))
         return is_view and (is_forward(node) or bool(node.meta.get("recomputed")))
