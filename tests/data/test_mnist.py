@@ -86,7 +86,7 @@ def test_a_missing_idx_file_and_damaged_gzip(tmp_path: Path) -> None:
     expected = re.escape(f"{path}: expected a whole (gzipped) IDX file, found: ")
     with pytest.raises(DataError, match=expected + ".*No such file"):
         read_idx(path, ndim=3)
-    whole = gzip.compress(IMAGES)
+    whole = gzip.compress(IMAGES, mtime=0)
     wrong_sum = whole[:-8] + bytes(4) + whole[-4:]
     wrong_block = whole[:10] + b"\xff" + whole[11:]
     for content in (whole[:-9], b"no gzip at all", wrong_sum, wrong_block):

@@ -57,7 +57,7 @@ def test_every_kind_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def _gzipped(state: Any) -> bytes:
-    return gzip.compress(json.dumps(state).encode())
+    return gzip.compress(json.dumps(state).encode(), mtime=0)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,7 @@ def _gzipped(state: Any) -> bytes:
         (_gzipped([1]), "has the format 'list'"),
         (_gzipped({"format": "tinytorch tokenizer 1"}), "not what save_tokenizer writes: KeyError"),
     ],
+    ids=["ranks", "truncated", "another format", "a list", "lacks its keys"],
 )
 def test_files_that_are_none(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(content)
