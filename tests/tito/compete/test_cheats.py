@@ -233,7 +233,7 @@ def test_an_honest_entry_is_measured_and_its_process_is_gone(
     )
     result = summarize(found, "numpy")
     assert 0 < result.scores[1].ratio < 1
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before  # others may be closed meanwhile
 
 
 @needs_sandbox
