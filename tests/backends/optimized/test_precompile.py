@@ -38,7 +38,7 @@ def test_the_library_is_compiled_once(tmp_path):
     # one line off a terminal, where progress cannot be drawn
     assert said.startswith("tinytorch: compiling kernels, once") and said.count("\n") == 1
     # each takes a tenth of a second or more to compile: a new one should be worth it
-    assert 60 < entries < 125 and compiled > 30 and seconds > 0
+    assert 60 < entries < 145 and compiled > 30 and seconds > 0
     said, again, compiled, loaded, seconds = run()
     assert (said, again, compiled, seconds) == ("", entries, 0, 0.0) and loaded > 15
 
