@@ -50,6 +50,7 @@ OPTIMIZERS: dict[str, list[dict[str, Any]]] = {
     "Adam": [{"lr": 0.01}, {"lr": 0.01, "amsgrad": True, "weight_decay": 0.01}, {"maximize": True}],
     "AdamW": [{"lr": 0.01}, {"amsgrad": True}],
     "Adamax": [{"lr": 0.01}, {"weight_decay": 0.01}],
+    "Muon": [{"lr": 0.05}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw"}],
     "NAdam": [{"lr": 0.01}, {"weight_decay": 0.01, "decoupled_weight_decay": True}],
     "RAdam": [{"lr": 0.01}, {"weight_decay": 0.01}],
     "RMSprop": [{"lr": 0.01}, {"momentum": 0.9, "centered": True}],
@@ -61,6 +62,7 @@ OPTIMIZERS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 UNTRACED_OPTIMIZERS = {"LBFGS": "how often it evaluates the closure depends on values"}
 NO_OPTIMIZERS = {"Optimizer"}
+OF_MATRICES = {"Muon"}  # other parameters stay as they are
 
 # -- schedules -------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from tinytorch import optim
 from tinytorch.dtypes import Array
 
 SHAPES = [(3, 4), (5,), ()]
+MATRICES = [(3, 4), (6, 2), (3, 3)]
 STEPS = 100
 
 rates = st.sampled_from([0.003, 0.02, 0.1])
@@ -65,13 +66,15 @@ def run_both(
 ) -> list[tuple[Array, Array]]:
     """Parameters after each step, ours and PyTorch's, on noisy quadratics of their own."""
     rng = np.random.default_rng(seed)
-    start = [rng.normal(size=shape).astype(dtype) for shape in SHAPES]
-    target = [rng.normal(size=shape).astype(dtype) for shape in SHAPES]
+    shapes = MATRICES if name == "Muon" else SHAPES
+    start, target = ([rng.normal(size=s).astype(dtype) for s in shapes] for _ in range(2))
     ours = [tinytorch.tensor(a, requires_grad=True) for a in start]
     theirs = [torch.tensor(a, requires_grad=True) for a in start]
     our_optimizer = getattr(optim, name)(ours, **options)
-    their_optimizer = getattr(torch.optim, name)(theirs, **options, foreach=False)
-    sign = -1 if options["maximize"] else 1
+    their_optimizer = getattr(torch.optim, name)(
+        theirs, **options, **({} if name == "Muon" else {"foreach": False})
+    )
+    sign = -1 if options.get("maximize") else 1
     seen = []
     for _ in range(STEPS):
         for p, q, goal in zip(ours, theirs, target, strict=True):
@@ -150,8 +153,13 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"lr": 0.05, "maximize": True},
     ],
 }
+MUON = [
+    {"lr": 0.02},
+    {"lr": 0.02, "weight_decay": 0.01, "momentum": 0.8, "nesterov": False, "ns_steps": 3},
+    {"lr": 0.01, "adjust_lr_fn": "match_rms_adamw", "ns_coefficients": (2.0, -1.5, 0.5)},
+]
 GENERATED = ("SGD", "Adam", "AdamW", "RMSprop")
-ALONE = {"Optimizer", "LBFGS"}  # the base; test_lbfgs.py
+ALONE = {"Optimizer", "LBFGS", "Muon"}  # the base; test_lbfgs.py; below
 
 
 def exported_optimizers() -> list[str]:
@@ -183,18 +191,38 @@ def test_the_other_optimizers(name: str, options: dict[str, Any], dtype: str) ->
         assert_same(seen, dtype)
 
 
-@pytest.mark.parametrize("name", [*GENERATED, *OPTIONS, "LBFGS"])
+@pytest.mark.parametrize("name", [*GENERATED, *OPTIONS, "LBFGS", "Muon"])
 def test_defaults_are_those_of_torch(name: str) -> None:
-    ours = getattr(optim, name)([tinytorch.zeros(1)]).defaults
-    theirs = getattr(torch.optim, name)([torch.zeros(1)]).defaults
+    ours = getattr(optim, name)([tinytorch.zeros(1, 1)]).defaults
+    theirs = getattr(torch.optim, name)([torch.zeros(1, 1)]).defaults
     assert ours == {option: theirs[option] for option in ours}
 
 
-@pytest.mark.parametrize("name", [*GENERATED, *OPTIONS])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("options", MUON)
+@pytest.mark.usefixtures("full_precision")
+def test_muon(options: dict[str, Any], dtype: str) -> None:
+    assert_same(run_both("Muon", options, dtype, 3), dtype)
+
+
+def test_muon_beside_bfloat16() -> None:
+    for p, q in run_both("Muon", {"lr": 0.02}, "float32", 3)[: len(MATRICES)]:
+        np.testing.assert_allclose(p, q, atol=0.1 * 0.02)  # of a step of 0.02
+
+
+@pytest.fixture
+def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's Muon orthogonalizes in bfloat16; here its code does so in the gradient's dtype."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
+
+
+@pytest.mark.parametrize("name", [*GENERATED, *OPTIONS, "Muon"])
+@pytest.mark.usefixtures("full_precision")
 def test_states_are_exchanged_with_torch(name: str, rng: np.random.Generator) -> None:
     options = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
-    start = [rng.normal(size=shape) for shape in SHAPES]
-    gradients = [[rng.normal(size=shape) for shape in SHAPES] for _ in range(6)]
+    shapes = MATRICES if name == "Muon" else SHAPES
+    start = [rng.normal(size=shape) for shape in shapes]
+    gradients = [[rng.normal(size=shape) for shape in shapes] for _ in range(6)]
 
     def run(library: Any, params: list[Any], optimizer: Any, steps: slice) -> None:
         for step in gradients[steps]:

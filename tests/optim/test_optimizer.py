@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import tinytorch
-from tinytorch import AutogradError, DTypeError, Mode, ShapeError, Tensor
+from tinytorch import AutogradError, DTypeError, Mode, ShapeError, Tensor, optim
 from tinytorch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
+from tinytorch.optim.muon import orthogonalize
 from tinytorch.state import current_phase
 
 MAKERS = [
@@ -400,3 +401,24 @@ def test_named_parameters_are_taken() -> None:
     p, q = parameters()
     group = SGD([("weight", p), ("bias", q)], lr=0.1).param_groups[0]
     assert group["params"] == [p, q] and group["param_names"] == ["weight", "bias"]
+
+
+def test_muon_moves_every_direction_as_far(rng: np.random.Generator) -> None:
+    u, _ = np.linalg.qr(rng.normal(size=(12, 12)))
+    v, _ = np.linalg.qr(rng.normal(size=(8, 8)))
+    g = tinytorch.tensor(u[:, :8] * np.geomspace(1, 0.02, 8) @ v)
+    for each in (g, g.T):
+        singular = np.linalg.svd(orthogonalize(each).numpy(), compute_uv=False)
+        assert singular.min() > 0.5 and singular.max() < 1.3
+
+
+def test_muon_refuses_what_is_no_matrix() -> None:
+    for params in ([tinytorch.zeros(3)], [tinytorch.zeros(3, 3, 2)]):
+        with pytest.raises(ShapeError, match=r"matrices, got a parameter of shape \(3,"):
+            optim.Muon(params)
+    with pytest.raises(ValueError, match=r"adjust_lr_fn must be one of .*, got 'adam'"):
+        optim.Muon([tinytorch.zeros(3, 3)], adjust_lr_fn="adam")
+    with pytest.raises(ValueError, match=r"ns_coefficients must be three, got \(1, 2\)"):
+        optim.Muon([tinytorch.zeros(3, 3)], ns_coefficients=(1, 2))
+    with pytest.raises(ValueError, match=r"ns_steps must be in \[0, 100\), got 100"):
+        optim.Muon([tinytorch.zeros(3, 3)], ns_steps=100)

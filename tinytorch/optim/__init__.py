@@ -21,6 +21,7 @@ from tinytorch.optim.lr_scheduler import (
     SequentialLR,
     StepLR,
 )
+from tinytorch.optim.muon import Muon
 from tinytorch.optim.nadam import NAdam
 from tinytorch.optim.optimizer import Optimizer
 from tinytorch.optim.radam import RAdam
@@ -43,6 +44,7 @@ __all__ = [
     "LambdaLR",
     "LinearLR",
     "MultiStepLR",
+    "Muon",
     "NAdam",
     "OneCycleLR",
     "Optimizer",
