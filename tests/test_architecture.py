@@ -56,7 +56,7 @@ CIRCLES = {
 BUDGETS = {
     "tinytorch": 6_250,
     "tinytorch/nn": 5_920,
-    "tinytorch/optim": 1_830,
+    "tinytorch/optim": 1_910,
     "tinytorch/training": 850,
     "tinytorch/serialization": 400,
     "tinytorch/distributions": 525,
