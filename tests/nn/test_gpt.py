@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tinytorch
+from tests.test_architecture import _code_lines
 from tinytorch.errors import ShapeError, StateDictError
 from tinytorch.nn import functional as F
 from tinytorch.nn.gpt import GPT, GPTConfig
@@ -88,9 +91,31 @@ def test_a_cache_changes_no_logit(choices: dict[str, Any], rng: np.random.Genera
     assert cache.nbytes == 2 * 2 * 2 * heads * 12 * 8 * 4
 
 
+def test_a_model_of_fields_by_name() -> None:
+    fields = asdict(SMALL) | {"positions": "rotary", "norm": "rms"}
+    tinytorch.manual_seed(0)
+    by_name = GPT.from_config(fields)
+    tinytorch.manual_seed(0)
+    by_config = GPT.from_config(GPTConfig(**fields))
+    assert by_name.config == by_config.config
+    tokens = tinytorch.tensor([[1, 2, 3]])
+    assert by_name(tokens).tolist() == by_config(tokens).tolist()
+    with pytest.raises(TypeError, match="hiden"):
+        GPT.from_config(fields | {"hiden": 3})
+
+
+def test_the_model_is_short_enough_to_be_read() -> None:
+    assert _code_lines(Path(inspect.getfile(GPT))) <= 120
+
+
 def test_what_does_not_fit_is_said() -> None:
     with pytest.raises(ShapeError, match="17 tokens, but the model sees 16"):
         make()(tinytorch.zeros(1, 17, dtype="int64"))
+    with pytest.raises(ShapeError, match="17 tokens, but the model sees 16"), tinytorch.no_grad():
+        model = make()
+        cache = model.make_cache(1, 20)
+        model(tinytorch.zeros(1, 16, dtype="int64"), cache)
+        model(tinytorch.zeros(1, 1, dtype="int64"), cache)
     with pytest.raises(IndexError, match="20"):
         make()(tinytorch.tensor([[20]]))
     with pytest.raises(ValueError, match="width 30 must be a multiple of heads 4"):

@@ -80,7 +80,18 @@ class KVCache:
         """
         if count == 1 and not self.starts.any() and window is None:
             return None
-        query = np.arange(self.used, self.used + count)[:, None]
-        keys = np.arange(self.used + count)[None]
-        seen = (keys <= query) & (True if window is None else keys > query - window)
-        return Tensor.from_numpy(seen & (keys >= self.starts[:, None, None]))[:, None]
+        is_token = np.arange(self.used + count) >= self.starts[:, None, None]
+        return Tensor.from_numpy(_seen(self.used, count, window) & is_token)[:, None]
+
+
+def causal_mask(length: int, window: int | None) -> Tensor | None:
+    """(length, length), true where a token may look; None where all before it may be seen."""
+    if window is None or window >= length:
+        return None
+    return Tensor.from_numpy(_seen(0, length, window))
+
+
+def _seen(used: int, count: int, window: int | None) -> np.ndarray:
+    """(count, used + count): which tokens each of the last `count` sees, itself included."""
+    query, keys = np.arange(used, used + count)[:, None], np.arange(used + count)[None]
+    return np.asarray((keys <= query) & (True if window is None else keys > query - window))
