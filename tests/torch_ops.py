@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from tinytorch.fx.convert.torch_ops import uniform
+from tinytorch.fx.convert.torch_ops import quantized_linear, uniform
 from tinytorch.op import OPS
 from tinytorch.testing.source import TWINS
 
@@ -247,5 +247,6 @@ TORCH: dict[str, Callable[..., Any]] = {
     "batch_norm_backward": _norm_backward(_batch_norm),
     "batch_norm_weight": _norm_weight(_batch_norm, 1),
     "scaled_dot_product_attention": _attention,
+    "quantized_linear": quantized_linear,
     "scaled_dot_product_attention_backward": _attention_backward,
 }

@@ -134,7 +134,8 @@ __version__ = "0.1.0"
 _absent.install_hooks()
 
 _LAZY_MODULES = (
-    *("bench", "data", "distributions", "graph", "nn", "optim", "serialization", "text"),
+    *("bench", "compression", "data", "distributions", "graph", "nn", "optim", "serialization"),
+    "text",
     "training",
 )
 _LAZY_NAMES = {

@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from tinytorch import ops
+from tinytorch import decompositions_quantized as decompositions_quantized, ops
 from tinytorch.decompositions_attention import mask_gradient, part_of_gradients
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, TensorMeta

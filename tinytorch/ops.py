@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tinytorch import dtype_rules, shapes, shapes_attention, shapes_conv
+from tinytorch import dtype_rules, shapes, shapes_attention, shapes_conv, shapes_quantized
 from tinytorch.dtypes import Shape
 from tinytorch.op import DTypeRule, FlopCount, Op, Params, ShapeRule, register_op
 
@@ -501,4 +501,8 @@ scaled_dot_product_attention_backward = _row(
     "scaled_dot_product_attention_backward", "grad query key value mask seed", "fused",
     shapes_attention.gradients, shapes_attention.dtypes(4), shapes_attention.backward_flops,
     optional=2,
+)  # fmt: skip
+quantized_linear = _row(
+    "quantized_linear", "x weight scale bias range_", "fused", shapes_quantized.linear,
+    shapes_quantized.dtypes, shapes_quantized.flops, optional=2,
 )  # fmt: skip

@@ -107,6 +107,10 @@ class Embedding(Module):
             self.scale_grad_by_freq,
         )  # fmt: skip
 
+    def as_linear(self, x: Tensor) -> Tensor:
+        """x @ weight.T: (..., embedding_dim) gives (..., num_embeddings), as tied weights need."""
+        return F.linear(x, self.weight)
+
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"

@@ -158,10 +158,10 @@ class GPT(Module):
         if cache is not None:
             cache.advance(length)
         x = self.norm(x)
-        return F.linear(x, self.embedding.weight if self.head is None else self.head.weight)
+        return self.embedding.as_linear(x) if self.head is None else self.head(x)
 
     def make_cache(self, batch: int, length: int, starts: list[int] | None = None) -> KVCache:
         """An empty `KVCache` for this model."""
-        c, dtype = self.config, self.embedding.weight.dtype
+        c, dtype = self.config, next(self.norm.parameters()).dtype
         heads = c.kv_heads or c.heads
         return KVCache(c.layers, batch, heads, length, c.head_width, starts, dtype)

@@ -26,6 +26,7 @@ from tinytorch.op import OPS, Op
 from tinytorch.tensor import Tensor
 from tinytorch.testing import (  # they enter theirs
     attention_samples as attention_samples,
+    quantized_samples as quantized_samples,
     window_samples as window_samples,
 )
 from tinytorch.testing.source import SAMPLERS, Sample, Sampler, Source, samples

@@ -261,6 +261,28 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
     return F.layer_norm(x, w.shape, w, b, eps)
 
 
+def quantized_linear(
+    x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None,
+    range_: Tensor | None = None, *, bits: int, group_size: int, activation: str,
+) -> Tensor:  # fmt: skip
+    """In floats, with the same rounding; gradients pass it unchanged."""
+    rounded, given = x, x.detach()
+    if activation == "dynamic":
+        most = given.abs().amax(-1, keepdim=True).clamp_min(1e-30)
+        rounded = torch.round(given * (127 / most)) * (most / 127)
+    elif range_ is not None:
+        codes = torch.clamp(torch.round(given * (1 / range_[0])) + range_[1], 0, 255)
+        rounded = (codes - range_[1]) * range_[0]
+    if bits == 4:  # two's complement; halves of bytes are 16 codes apart
+        rows, size = weight.shape
+        nibbles = torch.stack([weight & 15, weight >> 4], -1).reshape(rows, size // 16, 16, 2)
+        weight = (nibbles.transpose(-1, -2).reshape(rows, 2 * size) ^ 8).to(x.dtype) - 8
+    rows, stored = weight.shape
+    values = weight.to(x.dtype).reshape(*scale.shape, stored // scale.shape[1])
+    values = (values * scale[..., None]).reshape(rows, stored)[:, : x.shape[-1]]
+    return F.linear(x if rounded is x else x + (rounded - x).detach(), values, bias)
+
+
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | bool | None = None,
     seed: Tensor | int | None = None, *, is_causal: bool, scale: float, dropout_p: float,
@@ -309,5 +331,6 @@ TORCH_OPS: dict[str, Callable[..., Any]] = {
     "uniform": uniform, "linear": F.linear, "softmax": softmax, "log_softmax": log_softmax,
     "cross_entropy": cross_entropy, "gelu": gelu, "layer_norm": layer_norm,
     "scaled_dot_product_attention": scaled_dot_product_attention,
+    "quantized_linear": quantized_linear,
 }  # fmt: skip
 CREATING = frozenset({"full", "arange", "uniform"})  # they are told their device

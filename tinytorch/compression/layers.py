@@ -1,0 +1,225 @@
+"""Layers whose weights are codes. The float weights they were made from are not kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.compression.calibration import Calibration
+from tinytorch.compression.codes import choose_qparams, pack_int4, quantize
+from tinytorch.compression.schemes import Scheme
+from tinytorch.creation import from_numpy, zeros
+from tinytorch.decompositions_quantized import dequantized
+from tinytorch.dispatch import apply
+from tinytorch.dtypes import Array, float32
+from tinytorch.functions.indexing import take_rows
+from tinytorch.nn.conv import Conv2d
+from tinytorch.nn.embedding import Embedding
+from tinytorch.nn.functional.conv import conv2d
+from tinytorch.nn.linear import Linear
+from tinytorch.nn.module import Module
+from tinytorch.nn.parameter import Parameter
+from tinytorch.shapes_quantized import stored_columns
+from tinytorch.tensor import Tensor
+
+
+def quantized_weight(weight: Array, scheme: Scheme) -> tuple[Tensor, Tensor]:
+    """Codes (out, stored) and scales (out, groups) of a weight (out, in).
+
+    Rows are filled up with zeros to whole groups and bytes.
+
+    Raises:
+        ValueError: a weight is NaN or infinite.
+    """
+    rows, columns = weight.shape
+    stored = stored_columns(columns, scheme.bits, scheme.group_size)
+    padded = np.zeros((rows, stored), np.float32)
+    padded[:, :columns] = weight
+    qparams = choose_qparams(
+        padded, scheme.bits, granularity="group", group_size=scheme.group_size or stored,
+        calibration=Calibration(scheme.calibration),
+    )  # fmt: skip
+    codes = quantize(padded, qparams)
+    if scheme.bits == 4:
+        codes = pack_int4(codes)
+    return from_numpy(codes), from_numpy(qparams.scale)
+
+
+class _Quantized(Module):
+    """What layers share whose weight is codes with scales, buffers both.
+
+    Attributes:
+        weight: (out, stored): int8, or uint8 with two codes of 4 bits in a byte.
+        scale: (out, groups), float32.
+        scheme: how they were made.
+    """
+
+    weight: Tensor
+    scale: Tensor
+
+    def __init__(self, weight: Tensor, scale: Tensor, columns: int, scheme: Scheme) -> None:
+        super().__init__()
+        self.scheme = scheme
+        self.columns = columns
+        self.register_buffer("weight", weight)
+        self.register_buffer("scale", scale)
+
+    def dequantized_weight(self) -> Tensor:
+        """The weight that the codes stand for, as new floats (out, columns)."""
+        return dequantized(self.weight, self.scale, self.columns, self.scheme.bits)
+
+    def _product(self, x: Tensor, activation: str, *others: Tensor | None) -> Tensor:
+        """x @ (codes * scale).T, and what else the op takes."""
+        s = self.scheme
+        given = [x, self.weight, self.scale, *(t for t in others if t is not None)]
+        options: dict[str, Any] = {"bits": s.bits, "group_size": s.group_size}
+        return apply(ops.quantized_linear, *given, **options, activation=activation)
+
+    def extra_repr(self) -> str:
+        s = self.scheme
+        group = f"groups of {s.group_size}" if s.group_size else "rows"
+        return f"{self.columns} -> {self.weight.shape[0]}, {s.name}: {s.bits} bits by {group}"
+
+
+class QuantizedLinear(_Quantized):
+    """x @ (codes * scale).T + bias
+
+    Made by `quantize_`, or from a layer by `from_float`; gradients reach x and the bias.
+
+    Args:
+        weight, scale: see `quantized_weight`.
+        in_features: columns of the weight.
+        scheme: how they were made.
+        bias: (out_features,), or None.
+
+    Shapes: (..., in_features) gives (..., out_features).
+
+    >>> import tinytorch
+    >>> from tinytorch.compression.schemes import SCHEMES
+    >>> QuantizedLinear.from_float(Linear(64, 3), SCHEMES["int4"])(tinytorch.ones(5, 64)).shape
+    (5, 3)
+    """
+
+    range: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor,
+        scale: Tensor,
+        in_features: int,
+        scheme: Scheme,
+        bias: Tensor | None = None,
+    ) -> None:
+        super().__init__(weight, scale, in_features, scheme)
+        self.in_features = in_features
+        self.out_features = weight.shape[0]
+        static = scheme.activation == "static"
+        if static and bias is None:
+            bias = zeros(self.out_features)
+        self.bias = None if bias is None else Parameter(bias.detach())
+        self.register_buffer("range", zeros(2) if static else None)
+
+    @classmethod
+    def from_float(
+        cls, layer: Linear, scheme: Scheme, range: tuple[float, float] | None = None
+    ) -> QuantizedLinear:
+        """The quantized form of a layer.
+
+        Args:
+            layer: its weight is float32.
+            scheme: how to store it.
+            range: scale and zero point of its inputs, where the scheme rounds them statically.
+
+        Raises:
+            ValueError: a weight is NaN or infinite, the weight is not float32, or a range is
+                missing.
+        """
+        if layer.weight.dtype is not float32:
+            raise ValueError(f"{layer} has weights of {layer.weight.dtype.name}; use model.float()")
+        weight, scale = quantized_weight(layer.weight.detach().numpy(), scheme)
+        made = cls(weight, scale, layer.in_features, scheme, layer.bias)
+        if made.range is not None:
+            if range is None:
+                raise ValueError(f"{scheme.name} needs the range of the inputs of {layer}")
+            made.range = Tensor(np.array(range, np.float32))
+        return made
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in_features) gives (..., out_features)."""
+        return self._product(x, self.scheme.activation, self.bias, self.range)
+
+
+class QuantizedEmbedding(_Quantized):
+    """Rows of codes * scale.
+
+    Args:
+        weight, scale: see `quantized_weight`.
+        embedding_dim: length of a vector.
+        scheme: how they were made.
+
+    Shapes: integers (...) give (..., embedding_dim).
+    """
+
+    def __init__(self, weight: Tensor, scale: Tensor, embedding_dim: int, scheme: Scheme) -> None:
+        super().__init__(weight, scale, embedding_dim, scheme)
+        self.num_embeddings = weight.shape[0]
+        self.embedding_dim = embedding_dim
+
+    @classmethod
+    def from_float(cls, layer: Embedding, scheme: Scheme) -> QuantizedEmbedding:
+        """The quantized form of a layer.
+
+        Raises:
+            ValueError: a weight is NaN or infinite, or the layer renormalizes its vectors.
+        """
+        if layer.max_norm is not None:
+            raise ValueError(f"{layer} changes its vectors when they are read (max_norm)")
+        weight, scale = quantized_weight(layer.weight.detach().numpy(), scheme)
+        return cls(weight, scale, layer.embedding_dim, scheme)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Indices (...) give (..., embedding_dim). Only the rows that are asked for are read."""
+        index = input.reshape(-1)
+        rows = dequantized(
+            take_rows(self.weight, index), take_rows(self.scale, index), self.columns,
+            self.scheme.bits,
+        )  # fmt: skip
+        return rows.reshape(*input.shape, self.columns)
+
+    def as_linear(self, x: Tensor) -> Tensor:
+        """x @ (codes * scale).T: (..., embedding_dim) gives (..., num_embeddings)."""
+        activation = self.scheme.activation
+        return self._product(x, "dynamic" if activation == "static" else activation)
+
+
+class QuantizedConv2d(_Quantized):
+    """A convolution whose kernels are stored as codes, a scale for each output channel or group.
+
+    The kernels become floats when the layer runs, and are let go after it: they are small beside
+    the images. So the layer takes less memory, and not less time.
+
+    Args:
+        layer: gives sizes, stride, padding and bias.
+        scheme: how to store the kernels; its `activation` is of no account here.
+
+    Raises:
+        ValueError: a weight is NaN or infinite, or the border is not of zeros.
+    """
+
+    def __init__(self, layer: Conv2d, scheme: Scheme) -> None:
+        if layer.padding_mode != "zeros":
+            raise ValueError(f"{layer}: only a border of zeros can be quantized")
+        array = layer.weight.detach().numpy()
+        weight, scale = quantized_weight(array.reshape(len(array), -1), scheme)
+        super().__init__(weight, scale, array[0].size, scheme)
+        self.shape = layer.weight.shape
+        self.stride, self.padding = layer.stride, layer.padding
+        self.dilation, self.groups = layer.dilation, layer.groups
+        self.bias = None if layer.bias is None else Parameter(layer.bias.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (n, c, h, w) gives (n, o, oh, ow), as `nn.Conv2d` does."""
+        weight = self.dequantized_weight().reshape(self.shape)
+        return conv2d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)

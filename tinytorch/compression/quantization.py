@@ -1,0 +1,122 @@
+"""`quantize_`: layers replaced by quantized ones, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from tinytorch.compression.calibration import Calibration
+from tinytorch.compression.layers import (
+    QuantizedConv2d,
+    QuantizedEmbedding,
+    QuantizedLinear,
+)
+from tinytorch.compression.observer import observe
+from tinytorch.compression.schemes import Scheme, find_scheme
+from tinytorch.nn.conv import Conv2d
+from tinytorch.nn.embedding import Embedding
+from tinytorch.nn.linear import Linear
+from tinytorch.nn.module import Module
+
+M = TypeVar("M", bound=Module)
+Filter = Callable[[Module, str], bool]
+QUANTIZED = (QuantizedLinear, QuantizedEmbedding, QuantizedConv2d)
+
+
+def quantize_(
+    model: M,
+    scheme: str | Scheme = "int8_dynamic",
+    *,
+    group_size: int | None = None,
+    embeddings: bool = True,
+    convolutions: bool = True,
+    filter_fn: Filter | None = None,
+    data: Iterable[Any] | None = None,
+    calibration: Calibration | None = None,
+) -> M:
+    """Replace `Linear`, `Embedding` and `Conv2d` layers by quantized ones, in place.
+
+    The float weights are let go one layer after the other; what else refers to them, an optimizer
+    or a `state_dict`, keeps them alive. Layers of a subclass stay as they are: it may compute
+    something else. A layer that is there twice is one layer afterwards, too.
+
+    Args:
+        model: holds the layers; it is not one itself.
+        scheme: "int8", "int8_dynamic", "int8_static" or "int4"; see `SCHEMES`.
+        group_size: neighbouring weights that share a scale, if not the scheme's.
+        embeddings, convolutions: whether these are replaced too.
+        filter_fn: called with each such layer and its name; false leaves it as it is.
+        data: batches for "int8_static", from which the ranges of activations are learned.
+        calibration: how those ranges are chosen; by default from the smallest to the largest.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: no such scheme or size of groups; the model is quantized already, or has nothing
+            to quantize; a weight is NaN, infinite or not float32; data is missing. Nothing has been
+            replaced then, unless it is a weight that is at fault.
+
+    Source: B. Jacob et al., 2018; the name and `filter_fn` are torchao's.
+
+    >>> import tinytorch
+    >>> from tinytorch.nn import Sequential
+    >>> quantize_(Sequential(Linear(64, 8)), "int4")
+    Sequential(
+      (0): QuantizedLinear(64 -> 8, int4: 4 bits by groups of 32)
+    )
+    """
+    chosen = find_scheme(scheme, group_size)
+    kinds = {Linear, *([Embedding] if embeddings else []), *([Conv2d] if convolutions else [])}
+    _check_is_float(model, kinds)
+    layers = {
+        name: part
+        for name, part in model.named_modules()
+        if type(part) in kinds and (filter_fn is None or filter_fn(part, name))
+    }
+    if not layers:
+        raise ValueError(
+            f"{type(model).__name__} has no layer to quantize: none of "
+            f"{', '.join(sorted(kind.__name__ for kind in kinds))} that filter_fn takes"
+        )
+    ranges = {}
+    if chosen.activation == "static":
+        if data is None:
+            raise ValueError(f"{chosen.name} needs data: batches to learn the activations' range")
+        linear = {name: part for name, part in layers.items() if isinstance(part, Linear)}
+        ranges = observe(model, linear, data, calibration or Calibration())
+    made: dict[int, Module] = {}
+    places = [
+        (parent, name, child) for parent in model.modules() for name, child in parent.own_modules()
+    ]
+    wanted = {id(part): name for name, part in layers.items()}
+    layers.clear()  # from here on only the model holds them
+    while places:
+        parent, name, child = places.pop(0)
+        if id(child) in wanted:
+            if id(child) not in made:
+                made[id(child)] = _quantized(child, chosen, ranges.get(wanted[id(child)]))
+            setattr(parent, name, made[id(child)])
+    return model
+
+
+def _quantized(layer: Module, scheme: Scheme, range: tuple[float, float] | None) -> Module:
+    made: Module
+    if isinstance(layer, Linear):
+        made = QuantizedLinear.from_float(layer, scheme, range)
+    elif isinstance(layer, Embedding):
+        made = QuantizedEmbedding.from_float(layer, scheme)
+    else:
+        assert isinstance(layer, Conv2d)
+        made = QuantizedConv2d(layer, scheme)
+    return made.train(layer.training)
+
+
+def _check_is_float(model: Module, kinds: set[type]) -> None:
+    if type(model) in kinds or isinstance(model, QUANTIZED):
+        raise ValueError(
+            f"{model} is a layer itself and cannot be replaced in place; put it into a Sequential"
+        )
+    for name, part in model.named_modules():
+        if isinstance(part, QUANTIZED):
+            raise ValueError(f"the model is quantized already: {name} is {part}")

@@ -1,0 +1,58 @@
+"""What `quantize_` can do with a linear layer, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tinytorch.shapes_quantized import BLOCK
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a layer's weight is stored, and how its input is rounded.
+
+    Attributes:
+        name: as in `SCHEMES`.
+        bits: of a weight's code, 8 or 4; symmetric.
+        group_size: neighbouring weights that share a scale; 0 for all of an output's.
+        activation: "float" multiplies with the input as it is; "dynamic" rounds each row of it to
+            8 bits by its own largest magnitude when it comes; "static" by a range that was
+            calibrated.
+        calibration: how the weights' range is chosen: "range", "percentile" or "error".
+    """
+
+    name: str
+    bits: int
+    group_size: int
+    activation: str
+    calibration: str = "range"
+
+
+SCHEMES = {
+    scheme.name: scheme
+    for scheme in (
+        Scheme("int8", 8, 0, "float"),
+        Scheme("int8_dynamic", 8, 0, "dynamic"),
+        Scheme("int8_static", 8, 0, "static"),
+        Scheme("int4", 4, BLOCK, "float", "error"),
+    )
+}
+
+
+def find_scheme(scheme: str | Scheme, group_size: int | None) -> Scheme:
+    """The scheme of a name, with another size of groups if one is given.
+
+    Raises:
+        ValueError: there is no such scheme, or the group size cannot be stored.
+    """
+    if isinstance(scheme, str):
+        if scheme not in SCHEMES:
+            raise ValueError(f"there is no scheme {scheme!r}; there are {', '.join(SCHEMES)}")
+        scheme = SCHEMES[scheme]
+    size = scheme.group_size if group_size is None else group_size
+    if size < 0 or (scheme.bits == 4 and size % BLOCK):
+        raise ValueError(
+            f"group_size {size} must be 0 (a whole row), or positive and, with {scheme.bits} bits, "
+            f"a multiple of {BLOCK if scheme.bits == 4 else 1}"
+        )
+    return replace(scheme, group_size=size)
