@@ -91,7 +91,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 945,
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_800,
-    "tinytorch/fx": 11_010,
+    "tinytorch/fx": 11_030,
     "tito": 7_850,
     "tito/course": 5_520,
     "tito/ladder": 720,
