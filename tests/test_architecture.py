@@ -95,7 +95,7 @@ BUDGETS = {
     "tito": 7_850,
     "tito/course": 5_520,
     "tito/ladder": 720,
-    "tito/compete": 1_730,
+    "tito/compete": 2_000,
     "tito/leaderboard": 2_680,
 }
 

@@ -13,6 +13,8 @@ match       launches: contestants in turn on the same inputs, every output check
 fingerprint the machine and its software
 result      ratios, intervals, verdicts
 measure     a whole match: again where it was noisy, without those that fail
+report      a match in a terminal: progress, table, exit code
+study       the same code against itself, match after match: how often the harness is right
 commands    `tito compete`
 
 Who knows what: clock, random numbers, inputs, reference, check and statistics are the parent's. The

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,15 +14,11 @@ from tito import console
 if TYPE_CHECKING:
     from tito.compete.entry import Entry
     from tito.compete.event import Event
-    from tito.compete.match import Failed
-    from tito.compete.measure import Measured
     from tito.compete.process import Contestant
-    from tito.compete.result import Result
 
 BASELINE = "numpy"
 LAUNCHES = 6
 STUDIED = 10
-OURS = 3  # exit code where the machine, and not the entry, was at fault
 
 app = typer.Typer(
     help="Measure a backend of your own against baselines, in a sandbox.",
@@ -67,12 +63,7 @@ def new(
     out: Annotated[Path | None, typer.Option(help="The file; by default EVENT.py.")] = None,
 ) -> None:
     """Write a file to begin with: a right entry, and slow."""
-    from tito.compete.event import EventError, load_event
-
-    try:
-        found = load_event(event)
-    except EventError as error:
-        raise typer.BadParameter(str(error)) from None
+    found = _event(event)
     path = out or Path(f"{found.name}.py")
     if path.exists():
         raise typer.BadParameter(f"{path} is there already: give another name with --out")
@@ -103,10 +94,12 @@ def run(
     Its process is stopped but for the measured calls; every output is checked element by element;
     each launch is new processes, and the interval is taken over launches.
     """
+    from tito.compete.report import report
+
     entry, found = _read(file, event)
     contestants = [_baseline(BASELINE), _contestant("entry", entry)]
     contestants += [_baseline(name) for name in filter(None, beside.split(","))]
-    raise typer.Exit(_report(found, contestants, launches, seed, not no_sandbox, as_json))
+    raise typer.Exit(report(found, contestants, launches, seed, not no_sandbox, as_json))
 
 
 @app.command(
@@ -122,6 +115,8 @@ def duel(
     as_json: AS_JSON = False,
 ) -> None:
     """Two entries head to head in one run, on the same inputs."""
+    from tito.compete.report import report
+
     one, found = _read(first, event)
     other, theirs = _read(second, event)
     if theirs.folder != found.folder:
@@ -130,7 +125,55 @@ def duel(
     if names[0] == names[1]:
         names = [f"{names[0]} (first)", f"{names[1]} (second)"]
     contestants = [_contestant(n, e) for n, e in zip(names, (one, other), strict=True)]
-    raise typer.Exit(_report(found, contestants, launches, seed, not no_sandbox, as_json))
+    raise typer.Exit(report(found, contestants, launches, seed, not no_sandbox, as_json))
+
+
+@app.command(
+    epilog="Examples:\n\ntito compete aa --matches 20\n\ntito compete aa --file aa.jsonl\n\n"
+    "Exit codes: 0 at least 95 % of the matches held, 1 fewer did, 3 the machine failed."
+)
+def aa(
+    event: Annotated[str, typer.Argument(help="What is measured.")] = "matmul",
+    matches: Annotated[int, typer.Option(min=1, help="Matches, those in the file included.")] = 100,
+    file: Annotated[
+        Path | None, typer.Option(help="Keeps finished matches; a study goes on where it was.")
+    ] = None,
+    launches: Annotated[int, typer.Option(min=2, help="Fresh processes in each match.")] = LAUNCHES,
+    seed: SEED = None,
+    as_json: AS_JSON = False,
+) -> None:
+    """How often the harness says that code is as fast as itself: NumPy's backend against a copy.
+
+    Each match is measured as an entry is. It holds if 1 is within its 95 % interval.
+    """
+    from rich.progress import Progress
+
+    from tito.compete.report import OURS
+    from tito.compete.study import SHARE, StudyError, at_most, study
+    from tito.sandbox import NoSandboxError
+
+    found = _event(event)
+    try:
+        with Progress(console=console.errors, transient=True) as progress:
+            bar = progress.add_task("matches", total=matches)
+            done = study(
+                found, matches, launches, seed=seed, file=file, step=lambda: progress.advance(bar)
+            )
+    except (StudyError, NoSandboxError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(OURS) from None
+    held = sum(match.holds for match in done)
+    if as_json:
+        console.print_json({"held": held, "matches": [asdict(match) for match in done]})
+    else:
+        print(
+            f"{found.name}: {held} of {len(done)} matches held (if each does with {SHARE:.0%}, so "
+            f"few or fewer with {at_most(held, len(done)):.2g}); ratios from "
+            f"{min(m.ratio for m in done):.3f} to {max(m.ratio for m in done):.3f}, intervals "
+            f"{median(m.high / m.low - 1 for m in done):.1%} wide; "
+            f"{sum(m.verdict == 'noisy' for m in done)} stayed noisy"
+        )
+    raise typer.Exit(int(held < SHARE * len(done)))
 
 
 @app.command(epilog="Examples:\n\ntito compete sandbox\n\ntito compete sandbox conv2d --json")
@@ -144,16 +187,22 @@ def sandbox(
 
     The ratio is CPU time inside over outside, as a contestant's is to a baseline.
     """
-    from tito.compete.event import EventError, load_event
+    from tito.compete.report import report
 
-    try:
-        found = load_event(event)
-    except EventError as error:
-        raise typer.BadParameter(str(error)) from None
+    found = _event(event)
     entry, _ = _read(found.folder / "starter.py", str(found.folder))
     outside = _contestant("outside", entry)
     pair = [replace(outside, is_confined=False), replace(outside, name="inside")]
-    raise typer.Exit(_report(found, pair, launches, seed, True, as_json))
+    raise typer.Exit(report(found, pair, launches, seed, True, as_json))
+
+
+def _event(name: str) -> Event:
+    from tito.compete.event import EventError, load_event
+
+    try:
+        return load_event(name)
+    except EventError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _read(file: Path, event: str | None) -> tuple[Entry, Event]:
@@ -188,93 +237,3 @@ def _baseline(name: str) -> Contestant:
     if name not in BASELINES:
         raise typer.BadParameter(console.unknown("baseline", name, BASELINES))
     return Contestant(name)
-
-
-def _report(
-    event: Event,
-    contestants: list[Contestant],
-    count: int,
-    seed: int | None,
-    confined: bool,
-    as_json: bool,
-) -> int:
-    """Measure and print; returns the exit code."""
-    from tito.compete.fingerprint import fingerprint
-    from tito.sandbox import NoSandboxError
-
-    try:
-        measured = _measure(event, contestants, count, seed, confined)
-    except NoSandboxError as error:
-        typer.echo(f"{error}; or run your own file with --no-sandbox", err=True)
-        return OURS
-    for failed in measured.failed.values():
-        _print_failure(failed, as_json)
-    result = measured.result
-    if result is None or measured.failed:
-        ours = any(f.verdict == "infrastructure" for f in measured.failed.values())
-        return OURS if ours else 1
-    machine = fingerprint(confined)
-    if as_json:
-        told = {"event": event.name, "launches": [asdict(each) for each in measured.launches]}
-        console.print_json({**told, **result.to_dict(), "machine": machine})
-    else:
-        _print(event, result, machine)
-    return OURS if measured.is_noisy else _code(result)
-
-
-def _code(result: Result) -> int:
-    return int(any(verdict != "ok" for verdict in result.verdicts.values()))
-
-
-def _measure(
-    event: Event, contestants: list[Contestant], count: int, seed: int | None, confined: bool
-) -> Measured:
-    from rich.progress import Progress
-
-    from tito.compete.measure import measure
-
-    with Progress(console=console.errors, transient=True) as progress:
-        bar = progress.add_task("measuring")
-
-        def begin(total: int) -> Callable[[], None]:
-            progress.reset(bar, total=total)
-            return lambda: progress.advance(bar)
-
-        def again() -> None:
-            typer.echo("noisy, or others computed: measured once more, longer", err=True)
-
-        return measure(
-            event, contestants, count, seed=seed, confined=confined, begin=begin, again=again
-        )
-
-
-def _print_failure(failed: Failed, as_json: bool) -> None:
-    if as_json:
-        told = {"contestant": failed.contestant, "verdict": failed.verdict, "text": failed.text}
-        console.print_json(told)
-    else:
-        typer.echo(f"{failed.verdict}: {failed.contestant}, {failed.text}", err=True)
-
-
-def _print(event: Event, result: Result, machine: dict[str, str]) -> None:
-    columns = ["contestant", "case", f"times {result.baseline}", "95 % interval", "ms", "Gflop/s"]
-    lines = [
-        [r.name, r.case, f"{r.ratio:.3f}", f"{r.low:.3f} to {r.high:.3f}",
-         f"{r.milliseconds:.2f}", f"{r.gflops:.1f}"]
-        for r in result.rows
-    ]  # fmt: skip
-    console.print_rows(columns, lines)
-    print()
-    console.print_rows(
-        ["contestant", "score", "95 % interval", "verdict", "first calls, s"],
-        [
-            [r.name, f"{r.ratio:.3f}", f"{r.low:.3f} to {r.high:.3f}", result.verdicts[r.name],
-             f"{result.compile_seconds[r.name]:.1f}"]
-            for r in result.scores
-        ],
-    )  # fmt: skip
-    print(
-        f"\n{event.name}, {event.division} division, {event.clock} time; {machine['cpu']}, "
-        f"{machine['cores']} cores, of which other programs used up to {result.others:.2f}; "
-        f"{machine['sandbox']}"
-    )

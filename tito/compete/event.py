@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 BUILT_IN = Path(__file__).with_name("events")
+SHARED_MIB = 128
 DIVISIONS, CLOCKS = ("kernel", "open"), ("cpu", "wall")
 
 
@@ -72,6 +73,7 @@ class Event:
         rounds: pairs in each launch of each case; even, as who goes first changes (A B, B A).
         compile_seconds, call_seconds: limits of the first calls together, and of one call.
         memory_bytes: of the entry's process.
+        shared_bytes: for the arrays of one call; each process first touches all of it.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Event:
     compile_seconds: float
     call_seconds: float
     memory_bytes: int
+    shared_bytes: int
     task: Any = field(repr=False, compare=False)
 
     @property
@@ -148,6 +151,7 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
         compile_seconds=float(limits["compile_seconds"]),
         call_seconds=float(limits["call_seconds"]),
         memory_bytes=int(limits["memory_mib"]) << 20,
+        shared_bytes=int(limits.get("shared_mib", SHARED_MIB)) << 20,
         task=_task(folder / "task.py"),
     )
 

@@ -62,7 +62,7 @@ def launches(
     contestants: Sequence[Contestant],
     count: int,
     *,
-    seed: int | None = None,
+    seed: int | np.random.Generator | None = None,
     confined: bool = True,
     step: Callable[[], None] = lambda: None,
     gate: Gate | None = None,

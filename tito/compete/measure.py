@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tito.compete.event import Event
 from tito.compete.match import Failed, Launch, launches
 from tito.compete.process import Contestant
 from tito.compete.result import Result, summarize
+
+REPEATS = 2
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ def measure(
     *,
     seed: int | None = None,
     confined: bool = True,
+    repeats: int = REPEATS,
     begin: Callable[[int], Callable[[], None]] = lambda total: lambda: None,
     again: Callable[[], None] = lambda: None,
 ) -> Measured:
@@ -50,20 +55,24 @@ def measure(
     not count where the match is measured again.
 
     Args:
-        count: launches; twice as many more if the first were noisy.
+        count: launches.
+        repeats: as many launches more, up to so many times, while the match is noisy.
         begin: called before measuring with the number of rounds; what it returns, after each round.
         again: called before a noisy match is measured again.
     """
     failed: dict[str, Failed] = {}
     left = list(contestants)
+    draw = np.random.default_rng(seed)  # one for all launches: no inputs come twice
     while True:
         try:
-            found = list(_launches(event, left, count, seed, confined, begin))
+            found = list(_launches(event, left, count, draw, confined, begin))
             result = summarize(found, left[0].name, peak := _peak())
-            if "noisy" in result.verdicts.values():
+            for _ in range(repeats):
+                if "noisy" not in result.verdicts.values():
+                    break
                 again()
                 found = [launch for launch in found if launch.was_quiet]
-                found += _launches(event, left, 2 * count, seed, confined, begin)
+                found += _launches(event, left, count, draw, confined, begin)
                 result = summarize(found, left[0].name, peak)
             return Measured(found, result, failed, peak)
         except Failed as error:
@@ -80,12 +89,12 @@ def _launches(
     event: Event,
     contestants: Sequence[Contestant],
     count: int,
-    seed: int | None,
+    draw: np.random.Generator,
     confined: bool,
     begin: Callable[[int], Callable[[], None]],
 ) -> list[Launch]:
     step = begin(count * len(event.cases) * event.rounds)
-    return list(launches(event, contestants, count, seed=seed, confined=confined, step=step))
+    return list(launches(event, contestants, count, seed=draw, confined=confined, step=step))
 
 
 def _peak() -> float | None:

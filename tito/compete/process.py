@@ -29,9 +29,9 @@ from tito.usage import tree
 
 BASELINES = ("numpy", "naive", "blocked", "optimized", "torch")
 COMPILED = ("blocked", "optimized")  # whose kernels are kept on disk; an entry's never are
-SHARED_BYTES = 128 << 20
 ANSWER_BYTES, SAID_LETTERS = 20_000, 500
 STOP_SECONDS = 5.0
+POLL_SECONDS = 5e-5  # a worker can stop only when it gets a core: we must not keep it
 STOPPED_CPU_SECONDS = 1e-4  # a thread is said to be stopped a moment before it leaves its core
 PREPARE_SECONDS = 20.0
 CPU_SECONDS = 3600
@@ -83,8 +83,8 @@ class Worker:
         cores: set[int] | None = None,
     ) -> None:
         self.event = event
-        self.descriptor = _shared_memory(SHARED_BYTES)
-        self.arena = Arena(self.descriptor, SHARED_BYTES)
+        self.descriptor = _shared_memory(event.shared_bytes)
+        self.arena = Arena(self.descriptor, event.shared_bytes)
         box: Sandbox = for_python("tinytorch", "tito", confined=confined, may_fork=False,
                                    threads=event.threads)  # fmt: skip
         kernels = _kernels() if contestant.name in COMPILED and not contestant.entry else None
@@ -93,7 +93,7 @@ class Worker:
         task = event.folder / "task.py"
         files = {"task.py": task} | ({"entry.py": contestant.entry} if contestant.entry else {})
         settings = {
-            "memory": self.descriptor, "bytes": SHARED_BYTES, "division": event.division,
+            "memory": self.descriptor, "bytes": event.shared_bytes, "division": event.division,
             "baseline": None if contestant.entry else contestant.name,
             "class": contestant.class_name, "threads": event.threads,
             "kernels": str(kernels) if kernels else None,
@@ -128,7 +128,7 @@ class Worker:
         """
         kinds = [(a.shape, a.dtype, _is_transposed(a)) for a in problem.inputs]
         kinds += [(shape, np.dtype(dtype), False) for shape, dtype in problem.outputs]
-        placed = place(kinds, SHARED_BYTES)
+        placed = place(kinds, self.event.shared_bytes)
         inputs, outputs = placed[: len(problem.inputs)], placed[len(problem.inputs) :]
         request = {"inputs": inputs, "outputs": outputs, "case": problem.parameters}
         self._send(json.dumps(request).encode() + b"\n")
@@ -156,9 +156,10 @@ class Worker:
         deadline = time.monotonic() + STOP_SECONDS
         self._signal(signal.SIGSTOP)
         while not _all_stopped(self.pid):
-            self._signal(signal.SIGSTOP)  # it may have been woken
             if time.monotonic() > deadline:
                 raise Failure("infrastructure", "the worker could not be stopped")
+            time.sleep(POLL_SECONDS)
+            self._signal(signal.SIGSTOP)  # it may have been woken
         self._stopped_at = self.cpu_seconds()
 
     def go_on(self) -> None:

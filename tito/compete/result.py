@@ -42,6 +42,7 @@ class Result:
         baseline: whom ratios are to.
         rows: a row for each contestant and case.
         scores: a row for each contestant: the geometric mean over cases.
+        by_launch: for each contestant its score in each launch.
         verdicts: "ok", "noisy" or "impossible" of each contestant.
         compile_seconds: of each, the median over launches.
         others: cores that other programs used in the worst launch.
@@ -50,6 +51,7 @@ class Result:
     baseline: str
     rows: tuple[Row, ...]
     scores: tuple[Row, ...]
+    by_launch: dict[str, tuple[float, ...]]
     verdicts: dict[str, str]
     compile_seconds: dict[str, float]
     others: float
@@ -66,12 +68,13 @@ def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = No
         peak: operations per second that one core can do at most, if it was measured.
     """
     rows, scores = [], []
+    by_launch: dict[str, tuple[float, ...]] = {}
     verdicts: dict[str, str] = {}
     for name in launches[0].seconds:
         own = [_row(launches, name, case, baseline) for case in launches[0].gflop]
-        by_launch = [_score(launch, name, baseline) for launch in launches]
-        low, high = _interval(by_launch)
-        total = statistics.median(by_launch)
+        by_launch[name] = tuple(_score(launch, name, baseline) for launch in launches)
+        low, high = _interval(by_launch[name])
+        total = statistics.median(by_launch[name])
         rows += own
         scores.append(Row(name, "all", total, low, high, 0.0, 0.0))
         quiet = all(launch.was_quiet for launch in launches)
@@ -83,7 +86,7 @@ def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = No
         for name in verdicts
     }
     others = max(launch.others for launch in launches)
-    return Result(baseline, tuple(rows), tuple(scores), verdicts, compiling, others)
+    return Result(baseline, tuple(rows), tuple(scores), by_launch, verdicts, compiling, others)
 
 
 def _row(launches: Sequence[Launch], name: str, case: str, baseline: str) -> Row:

@@ -71,6 +71,9 @@ def _contestant(settings: dict[str, Any], task: ModuleType) -> Any:
 
 def _baseline(name: str, task: ModuleType, threads: int) -> Any:
     if name == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
         return task.Torch()
     from tinytorch.backends import find_backend, set_num_threads
 

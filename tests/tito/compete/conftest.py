@@ -16,6 +16,7 @@ rounds = 2
 compile_seconds = 60
 call_seconds = 4
 memory_mib = 2048
+shared_mib = 4
 
 [[cases]]
 name = "square"

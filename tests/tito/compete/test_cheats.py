@@ -28,7 +28,6 @@ from tito.compete.result import Row, summarize
 
 ROOT = Path(__file__).parents[3]
 PARTS = 3  # so that not all workers are there at once
-SMALL_BYTES = 4 << 20  # shared with each worker: the products of these tests are small
 GAIN = 1.05
 HANGING_SECONDS = 8.0
 
@@ -43,9 +42,8 @@ class Outside:
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outside]:
+def outside(tmp_path: Path) -> Iterator[Outside]:
     """Somebody who waits on a TCP port and on an abstract Unix socket, and a cache of kernels."""
-    monkeypatch.setattr(process, "SHARED_BYTES", SMALL_BYTES)
     cache = tmp_path / "cache"
     cache.mkdir()
     name = f"tinytorch-{os.getpid()}"

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from tinytorch.backends import find_backend
 from tinytorch.bench import difference
+from tito.compete.entry import parse_entry
 from tito.compete.event import EventError, list_events, load_event
 from tito.compete.match import Launch
 from tito.compete.memory import ALIGNMENT, Arena, place
@@ -32,6 +33,20 @@ def test_a_reference_is_within_its_own_bound_and_precise(name: str) -> None:
         assert difference([np.asarray(f) for f in found], expected) is None
         coarse = [np.asarray(f) * np.float32(1 + 2**-9) for f in found]  # bfloat16's precision
         assert difference(coarse, expected) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list_events())
+def test_a_starter_is_right(name: str) -> None:
+    event = load_event(name)
+    scope: dict[str, Any] = {}
+    exec(event.starter, scope)
+    entry = scope[parse_entry(event.starter.encode(), name).class_name]()
+    draw = np.random.default_rng(4)
+    for case in event.cases:
+        problem = event.task.make(draw, case)
+        found = event.task.call(entry, problem.inputs, problem.parameters)
+        assert difference(found, event.task.reference(problem.inputs, problem.parameters)) is None
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 5), min_size=2, max_size=3), st.booleans())))

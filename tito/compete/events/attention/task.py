@@ -11,29 +11,20 @@ Source: A. Vaswani et al., "Attention is all you need", 2017, equation 1; T. Dao
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tinytorch.creation import from_numpy
-from tinytorch.nn import functional as F
+from tinytorch.bench.accuracy import rounding_bound
 from tito.compete.event import Array, Problem
-from tito.compete.steps import running_on
+from tito.compete.steps import Torch, run_step
+
+__all__ = ["Torch", "call", "make", "reference"]
 
 EPS = float(np.finfo(np.float32).eps)
-SUM = 2.0  # times sqrt(K) eps: what a sum of K products may be off, as in the event matmul
 ROUNDINGS = 8.0  # in units of eps: of exp, the quotient, the scale and a few products
 TINY = float(np.finfo(np.float32).tiny)
-
-
-class Torch:
-    """PyTorch in an entry's place."""
-
-    def attention(self, inputs: Sequence[Array], causal: bool) -> list[Array]:
-        import torch
-
-        torch.set_num_threads(1)
-        return _attention(torch.from_numpy, torch.nn.functional, inputs, causal)
 
 
 def make(draw: np.random.Generator, case: dict[str, Any]) -> Problem:
@@ -65,16 +56,12 @@ def _values(draw: np.random.Generator, shape: tuple[int, ...], decades: float) -
 
 def call(entry: Any, inputs: Sequence[Array], parameters: dict[str, Any]) -> list[Array]:
     """The result, and unless it is forward only the gradients of q, k and v."""
-    if isinstance(entry, Torch):
-        return entry.attention(inputs, parameters["causal"])
-    with running_on(entry):
-        return _attention(from_numpy, F, inputs, parameters["causal"])
+    return run_step(partial(_attention, parameters["causal"]), entry, inputs)
 
 
 def _attention(
-    from_array: Any, functional: Any, inputs: Sequence[Array], causal: bool
+    causal: bool, from_array: Any, functional: Any, inputs: Sequence[Array]
 ) -> list[Array]:
-    """Written once for TinyTorch and PyTorch, which have the same names."""
     q, k, v, *rest = map(from_array, inputs)
     for x in (q, k, v) if rest else ():
         x.requires_grad_()
@@ -94,25 +81,26 @@ def reference(inputs: Sequence[Array], parameters: dict[str, Any]) -> list[tuple
     """
     q, k, v, *rest = (a.astype(np.float64) for a in inputs)
     scale, width = q.shape[-1] ** -0.5, q.shape[-1]
-    queries, keys = q.shape[-2], k.shape[-2]
+    one = np.ones(())  # of sums: how far they may be off relative to their terms' sizes
+    over_width = rounding_bound(width, one)
+    over_queries, over_keys = (rounding_bound(x.shape[-2], one) for x in (q, k))
     w, apart = _weights(q @ k.mT * scale, parameters["causal"])
-    off_s = (SUM * np.sqrt(width) + 1) * EPS * scale * (np.abs(q) @ np.abs(k).mT)
+    off_s = (over_width + EPS) * scale * (np.abs(q) @ np.abs(k).mT)
     off_w = off_s + (w * off_s).sum(-1, keepdims=True)  # relative, as all that follows
-    off_w += EPS * (ROUNDINGS + np.sqrt(keys) + 2 * apart)
-    over_keys, over_queries = SUM * np.sqrt(keys) * EPS, SUM * np.sqrt(queries) * EPS
+    off_w += over_keys / 2 + EPS * (ROUNDINGS + 2 * apart)  # the sum has no products to round
     found = [(w @ v, (w * (off_w + over_keys)) @ np.abs(v) + TINY)]
     if not rest:
         return found
     g = rest[0]
     dw, most = g @ v.mT, np.abs(g) @ np.abs(v).mT
-    off_dw = SUM * np.sqrt(width) * EPS * most
+    off_dw = over_width * most
     total = (w * dw).sum(-1, keepdims=True)  # over keys, or g times the result: the same number
-    off_total = (w * (off_w + over_keys + SUM * np.sqrt(width) * EPS) * most).sum(-1, keepdims=True)
+    off_total = (w * (off_w + over_keys + over_width) * most).sum(-1, keepdims=True)
     ds = w * (dw - total)
     rounded = ROUNDINGS * EPS * (np.abs(dw) + np.abs(total))
     off_ds = w * (off_w * np.abs(dw - total) + off_dw + off_total + rounded)
 
-    def gradient(left: Array, off: Array, right: Array, sum_: float) -> tuple[Array, Array]:
+    def gradient(left: Array, off: Array, right: Array, sum_: Array) -> tuple[Array, Array]:
         bound = (off + (sum_ + 2 * EPS) * np.abs(left)) @ np.abs(right)
         return left @ right, bound + TINY
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-import tinytorch
-from tinytorch.creation import from_numpy
-from tinytorch.nn import functional as F
 from tito.compete.event import Array, Problem
-from tito.compete.steps import running_on
+from tito.compete.steps import Torch, run_step, step_reference
+
+__all__ = ["Torch", "call", "make", "reference"]
 
 CLASSES, SIDE = 10, 28
 SHAPES = [
@@ -24,17 +23,6 @@ SHAPES = [
 ]  # fmt: skip
 FORWARD_FLOPS = 2.0 * (6 * 25 * 28 * 28 + 16 * 150 * 100 + 400 * 120 + 120 * 84 + 84 * 10)
 TOLERANCE = 3e-4  # of the largest gradient of a tensor: where ReLU and maxima turn, signs decide
-
-
-class Torch:
-    """PyTorch in an entry's place: the same step with its own tensors."""
-
-    def step(self, inputs: Sequence[Array]) -> list[Array]:
-        import torch
-        from torch.nn import functional
-
-        torch.set_num_threads(1)
-        return _step(torch.from_numpy, functional, inputs)
 
 
 def make(draw: np.random.Generator, case: dict[str, Any]) -> Problem:
@@ -54,10 +42,7 @@ def _weight(draw: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def call(entry: Any, inputs: Sequence[Array], parameters: dict[str, Any]) -> list[Array]:
     """Loss and gradients, computed on the entry's kernels."""
-    if isinstance(entry, Torch):
-        return entry.step(inputs)
-    with running_on(entry):
-        return _step(from_numpy, F, inputs)
+    return run_step(_step, entry, inputs)
 
 
 def _step(from_array: Any, functional: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -78,8 +63,4 @@ def _step(from_array: Any, functional: Any, inputs: Sequence[Array]) -> list[Arr
 
 def reference(inputs: Sequence[Array], parameters: dict[str, Any]) -> list[tuple[Array, Array]]:
     """In float64 on the NumPy backend; a share of the largest of each tensor may be off."""
-    images, labels, *weights = inputs
-    exact = [images.astype(np.float64), labels, *(w.astype(np.float64) for w in weights)]
-    with tinytorch.using_backend("numpy"):
-        found = _step(from_numpy, F, exact)
-    return [(a, np.full(a.shape, TOLERANCE * np.abs(a).max())) for a in found]
+    return step_reference(_step, inputs, TOLERANCE)

@@ -19,7 +19,6 @@ class Torch:
     def conv2d(self, x: Array, w: Array, b: Any = None, **options: Any) -> Array:
         import torch
 
-        torch.set_num_threads(1)
         found: Array = torch.conv2d(torch.from_numpy(x), torch.from_numpy(w), **options).numpy()
         return found
 
@@ -36,7 +35,6 @@ class Torch:
     ) -> Array:
         import torch
 
-        torch.set_num_threads(1)
         given = [torch.from_numpy(a) for a in (g, x, w)]
         settings = [list(options[n]) for n in ("stride", "padding", "dilation")]
         found = torch.ops.aten.convolution_backward(

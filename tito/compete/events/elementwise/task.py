@@ -27,7 +27,6 @@ class Torch:
     def masked_silu(self, x: Array, w: Array, b: Array, mask: Array) -> Array:
         import torch
 
-        torch.set_num_threads(1)
         x_, w_, b_, mask_ = map(torch.from_numpy, (x, w, b, mask))
         found: Array = (mask_ * torch.nn.functional.silu(torch.addcmul(b_, x_, w_))).numpy()
         return found

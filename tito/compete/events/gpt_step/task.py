@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-import tinytorch
-from tinytorch.creation import from_numpy
-from tinytorch.nn import functional as F
 from tito.compete.event import Array, Problem
-from tito.compete.steps import running_on
+from tito.compete.steps import Torch, run_step, step_reference
+
+__all__ = ["Torch", "call", "make", "reference"]
 
 TOKENS, LONGEST, WIDTH, HEADS, BLOCKS = 96, 192, 96, 4, 2
 BLOCK = [  # two norms, query key value, projection, perceptron
@@ -28,16 +27,6 @@ SHAPES = [(TOKENS, WIDTH), (LONGEST, WIDTH), *(BLOCK * BLOCKS), (WIDTH,), (WIDTH
 NORMS = (0, 6)  # where in a block the weights of norms are
 PRODUCTS = BLOCKS * 12 * WIDTH * WIDTH + TOKENS * WIDTH  # multiplications of a token, forward
 TOLERANCE = 2e-5  # of the largest gradient of a tensor
-
-
-class Torch:
-    """PyTorch in an entry's place: the same step with its own tensors."""
-
-    def step(self, inputs: Sequence[Array]) -> list[Array]:
-        import torch
-
-        torch.set_num_threads(1)
-        return _step(torch.from_numpy, torch.nn.functional, inputs)
 
 
 def make(draw: np.random.Generator, case: dict[str, Any]) -> Problem:
@@ -62,10 +51,7 @@ def _weight(draw: np.random.Generator, index: int, shape: tuple[int, ...]) -> Ar
 
 def call(entry: Any, inputs: Sequence[Array], parameters: dict[str, Any]) -> list[Array]:
     """Loss and gradients, computed on the entry's kernels."""
-    if isinstance(entry, Torch):
-        return entry.step(inputs)
-    with running_on(entry):
-        return _step(from_numpy, F, inputs)
+    return run_step(_step, entry, inputs)
 
 
 def _step(from_array: Any, functional: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -99,8 +85,4 @@ def _block(functional: Any, x: Any, weights: Sequence[Any]) -> Any:
 
 def reference(inputs: Sequence[Array], parameters: dict[str, Any]) -> list[tuple[Array, Array]]:
     """In float64 on the NumPy backend; a share of the largest of each tensor may be off."""
-    tokens, following, *weights = inputs
-    exact = [tokens, following, *(w.astype(np.float64) for w in weights)]
-    with tinytorch.using_backend("numpy"):
-        found = _step(from_numpy, F, exact)
-    return [(a, np.full(a.shape, TOLERANCE * np.abs(a).max())) for a in found]
+    return step_reference(_step, inputs, TOLERANCE)

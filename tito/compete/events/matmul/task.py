@@ -19,7 +19,6 @@ class Torch:
     def matmul(self, a: Array, b: Array) -> Array:
         import torch
 
-        torch.set_num_threads(1)
         product: Array = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
         return product
 
@@ -27,23 +26,25 @@ class Torch:
 def make(draw: np.random.Generator, case: dict[str, Any]) -> Problem:
     """Sizes from the case's ranges; numbers of different sizes in each row and column."""
     m, k, n = (int(draw.integers(low, high + 1)) for low, high in case["sizes"])
-    a, b = _values(draw, m, k), _values(draw, n, k).T
-    if draw.random() < INTEGERS:
-        a, b = np.rint(a).clip(-LARGEST_INTEGER, LARGEST_INTEGER), np.rint(b.clip(-8, 8))
     turned = case.get("transposed", [False, False])
-    inputs = [_laid_out(x, t) for x, t in zip((a, b), turned, strict=True)]
+    rows, columns = _scales(draw, m)[:, None], _scales(draw, n)
+    inputs = [_values(draw, (m, k), rows, turned[0]), _values(draw, (k, n), columns, turned[1])]
+    if draw.random() < INTEGERS:
+        inputs = [np.rint(x).clip(-LARGEST_INTEGER, LARGEST_INTEGER) for x in inputs]
     return Problem(inputs, [((m, n), "f4")], flops=2.0 * m * k * n)
 
 
-def _values(draw: np.random.Generator, rows: int, columns: int) -> Array:
-    scales = 10 ** draw.uniform(-2, 2, (rows, 1))
-    return (draw.standard_normal((rows, columns)) * scales).astype(np.float32)
+def _scales(draw: np.random.Generator, count: int) -> Array:
+    return (10 ** draw.uniform(-2, 2, count)).astype(np.float32)
 
 
-def _laid_out(matrix: Array, transposed: bool) -> Array:
+def _values(
+    draw: np.random.Generator, shape: tuple[int, int], scales: Array, transposed: bool
+) -> Array:
+    """Drawn in the order in which they lie in memory: turning them round would take longer."""
     if transposed:
-        return np.ascontiguousarray(matrix.T).T
-    return np.ascontiguousarray(matrix)
+        return draw.standard_normal(shape[::-1], np.float32).T * scales
+    return draw.standard_normal(shape, np.float32) * scales
 
 
 def call(entry: Any, inputs: Sequence[Array], parameters: dict[str, Any]) -> list[Array]:
