@@ -113,7 +113,7 @@ class Entry:
     ("windows", "code", "said"),
     [
         ([0.0], (0, 3), "of which other programs used up to 0.00"),
-        ([0.0, 9.9, 0.0, 9.9], (3,), "noisy"),
+        ([0.0, 9.9] * 3, (3,), "noisy"),
         ([9.9] * 1000, (3,), "infrastructure: numpy, the machine is not quiet"),
     ],
 )
