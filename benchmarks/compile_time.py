@@ -32,6 +32,7 @@ def child(case: str) -> dict[str, float]:
     from tinytorch.collector import collector_paused
     from tinytorch.graph import PassManager, trace
     from tinytorch.graph.compiler import native
+    from tinytorch.graph.compiler.native import build as native_build
     from tinytorch.graph.compiler.schedule import schedule_traced
     from tinytorch.jit import library
 
@@ -48,7 +49,7 @@ def child(case: str) -> dict[str, float]:
         graph, _ = PassManager(passes, rounds=2, trials=0).run(traced.graph)
         schedule = schedule_traced(traced.with_graph(graph), keeps=native.keeps)
     scheduled = time.process_time()
-    for function in native._write(schedule, count=1)[0].functions.values():
+    for function in native_build._write(schedule, count=1)[0].functions.values():
         name = getattr(function, "symbol", None)
         if name is not None:
             library.exports[name].register()

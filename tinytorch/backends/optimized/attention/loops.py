@@ -30,19 +30,15 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends.optimized.attention.products import Products
-from tinytorch.backends.optimized.attention.weights import (
-    NO_MASK,
-    drop,
-    exponentials,
-    mask_rows,
-    score_gradients,
-)
+from tinytorch.backends.optimized.attention.weights import BOOL_MASK, NO_MASK, Weights
 from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import SIZE, Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.views import view
+
+inner = kernel(inner=True, refcounts=False)
 
 BLOCK = 96  # queries at a time
 _PANEL = TILE_VECTORS * REGISTER_BYTES // 4
@@ -104,81 +100,71 @@ def backward_plan(s: Sizes, itemsize: int) -> tuple[Sizes, int]:
     return sizes, numbers * itemsize + 2 * block * pitch + 8 * PAD
 
 
-@kernel
+@inner
 def _aligned(at: int) -> int:
     return (at + PAD - 1) // PAD * PAD
 
 
-@kernel
-def _scaled(x: Array, scale: float, to: Array) -> None:
-    """to = x * scale; the elements of a row are adjacent in both."""
-    real, columns = x.dtype.type, x.shape[1]
-    factor = real(scale)
-    for i in range(x.shape[0]):
-        source = view(real, address(x) + i * x.strides[0], columns)
-        target = view(real, address(to) + i * to.strides[0], columns)
-        for j in range(columns):
-            target[j] = source[j] * factor
+@inner
+def _mask(s: Sizes, i: int, j: int, hides: Array, adds: Array) -> tuple[int, int]:
+    """The address of element (i, j) of the mask that is used, and the bytes from row to row."""
+    if s.mask == BOOL_MASK:
+        return address(hides) + i * hides.strides[0] + j * hides.strides[1], hides.strides[0]
+    return address(adds) + i * adds.strides[0] + j * adds.strides[1], adds.strides[0]
 
 
-@kernel
+@inner
 def _visible(s: Sizes, first: int) -> int:
     """Columns from key `first` on that query 0 of all sees: query i sees i more."""
     return 1 - first if s.is_causal else s.keys + s.queries
 
 
-def _make_forward(real: Any) -> Any:
-    products, itemsize = Products(real), np.dtype(real).itemsize
+def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
+    itemsize = np.dtype(real).itemsize
     pack, scores, sums = products.pack, products.scores, products.sums
+    scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
+    divide, drop = steps.divide, steps.drop
 
-    @kernel
+    @inner
     def block(
         s: Sizes, i0: int, m: int, q: Array, panels: int, v: Array, hides: Array, adds: Array,
         out: Array, number: int, scratch: int,
     ) -> None:  # fmt: skip
         """The result for m queries from i0 on; `number` is that of their first weight in the
         order of `uniform`."""
-        size, pitch = s.block, s.pitch
-        weights = view(real, scratch, (size, pitch // itemsize))
-        query = view(real, scratch + size * pitch, (size, s.e))
-        at = address(query) + size * s.e * itemsize
-        maxima, totals = view(real, at, size), view(real, at + size * itemsize, size)
-        shrink = view(real, at + 2 * size * itemsize, size)
-        _scaled(q[i0 : i0 + m], s.scale, query)
-        maxima[:m] = -np.inf
-        totals[:m] = 0
+        size, pitch, weights = s.block, s.pitch, scratch
+        query = scratch + size * pitch
+        maxima = query + size * s.e * itemsize
+        totals, shrink = maxima + size * itemsize, maxima + 2 * size * itemsize
+        to, row_bytes = address(out) + i0 * out.strides[0], out.strides[0]
+        width, q_bytes = s.e * itemsize, q.strides[0]
+        scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
+        view(real, maxima, m)[:] = -np.inf
+        view(real, totals, m)[:] = 0
         last = min(s.keys, i0 + m) if s.is_causal else s.keys
         for j0 in range(0, last, KEYS):
             n, seen = min(KEYS, last - j0), _visible(s, j0) + i0
-            scores(
-                m, j0, j0 + n, s.keys, s.e, address(query), s.e * itemsize, panels,
-                address(weights), pitch, seen,
-            )  # fmt: skip
+            scores(m, j0, j0 + n, s.keys, s.e, query, width, panels, weights, pitch, seen)
             if s.mask != NO_MASK:
-                mask_rows(
-                    weights, m, n, seen, s.mask, hides[i0 : i0 + m, j0 : j0 + n],
-                    adds[i0 : i0 + m, j0 : j0 + n],
-                )  # fmt: skip
-            exponentials(weights, m, n, seen, maxima, totals, shrink)
+                mask, mask_bytes = _mask(s, i0, j0, hides, adds)
+                mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
+            exponentials(weights, pitch, m, n, seen, maxima, totals, shrink)
             if s.dropout_p > 0:
-                drop(weights, m, n, s.dropout_p, s.seed, number + j0, s.keys)
+                drop(weights, pitch, m, n, s.dropout_p, s.seed, number + j0, s.keys)
             if j0 > 0:
+                factors = view(real, shrink, m)
                 for i in range(m):
-                    if shrink[i] != 1:
-                        row = view(real, address(out) + (i0 + i) * out.strides[0], s.v)
-                        for j in range(s.v):
-                            row[j] *= shrink[i]
+                    if factors[i] != 1:
+                        scaled(
+                            1, s.v, to + i * row_bytes, 0, factors[i], to + i * row_bytes, 0
+                        )  # fmt: skip
             sums(
-                m, s.v, n, address(weights), pitch, address(v) + j0 * v.strides[0], v.strides[0],
-                address(out) + i0 * out.strides[0], out.strides[0], j0 > 0, seen,
+                m, s.v, n, weights, pitch, address(v) + j0 * v.strides[0], v.strides[0], to,
+                row_bytes, int(j0 > 0), seen,
             )  # fmt: skip
-        for i in range(m):
-            row = view(real, address(out) + (i0 + i) * out.strides[0], s.v)
-            factor = real(0) if totals[i] == 0 else real(1) / totals[i]
-            for j in range(s.v):
-                row[j] *= factor
+        divide(m, s.v, to, row_bytes, totals)
 
-    @kernel
+    @kernel(refcounts=False)
     def forward(
         s: Sizes, begin: int, end: int, q: Array, k: Array, v: Array, hides: Array, adds: Array,
         out: Array, scratch: int,
@@ -208,69 +194,57 @@ def _make_forward(real: Any) -> Any:
     return forward
 
 
-def _make_backward(real: Any) -> Any:
-    products, itemsize = Products(real), np.dtype(real).itemsize
+def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
+    itemsize = np.dtype(real).itemsize
     pack, scores, sums, transposed = (
         products.pack, products.scores, products.sums, products.transposed,
     )  # fmt: skip
+    scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
+    divide, drop, score_gradients = steps.divide, steps.drop, steps.score_gradients
 
-    @kernel
+    @inner
     def block(
         s: Sizes, i0: int, m: int, upper: Array, q: Array, k: Array, keys: int,
         values: int, hides: Array, adds: Array, dq: Array, dk: Array, dv: Array, number: int,
         scratch: int,
     ) -> None:  # fmt: skip
         """The gradients for m queries from i0 on, and what they add to those of keys and values."""
-        size, pitch = s.block, s.pitch
-        weights = view(real, scratch, (size, pitch // itemsize))
-        change = view(real, scratch + size * pitch, (size, pitch // itemsize))
-        at = scratch + 2 * size * pitch
-        query = view(real, at, (size, s.e))
-        g = view(real, at + size * s.e * itemsize, (size, s.v))
-        at += size * (s.e + s.v) * itemsize
-        maxima, totals = view(real, at, size), view(real, at + size * itemsize, size)
-        shrink = view(real, at + 2 * size * itemsize, size)
-        _scaled(q[i0 : i0 + m], s.scale, query)
-        _scaled(upper[i0 : i0 + m], 1.0, g)
+        size, pitch, weights = s.block, s.pitch, scratch
+        change = weights + size * pitch
+        query = change + size * pitch
+        width, v_width, q_bytes = s.e * itemsize, s.v * itemsize, q.strides[0]
+        g = query + size * width
+        maxima = g + size * v_width
+        totals, shrink = maxima + size * itemsize, maxima + 2 * size * itemsize
+        scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
+        g_bytes = upper.strides[0]
+        scaled(m, s.v, address(upper) + i0 * g_bytes, g_bytes, 1.0, g, v_width)
         n, seen = min(s.keys, i0 + m) if s.is_causal else s.keys, _visible(s, 0) + i0
-        maxima[:m] = -np.inf
-        totals[:m] = 0
-        scores(
-            m, 0, n, s.keys, s.e, address(query), s.e * itemsize, keys, address(weights), pitch,
-            seen,
-        )  # fmt: skip
+        view(real, maxima, m)[:] = -np.inf
+        view(real, totals, m)[:] = 0
+        scores(m, 0, n, s.keys, s.e, query, width, keys, weights, pitch, seen)
         if s.mask != NO_MASK:
-            mask_rows(weights, m, n, seen, s.mask, hides[i0 : i0 + m, :n], adds[i0 : i0 + m, :n])
-        exponentials(weights, m, n, seen, maxima, totals, shrink)
-        for i in range(m):
-            factor = real(0) if totals[i] == 0 else real(1) / totals[i]
-            row = weights[i]
-            for j in range(n):
-                row[j] *= factor
-        scores(
-            m, 0, n, s.keys, s.v, address(g), s.v * itemsize, values, address(change), pitch, seen
-        )
+            mask, mask_bytes = _mask(s, i0, 0, hides, adds)
+            mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
+        exponentials(weights, pitch, m, n, seen, maxima, totals, shrink)
+        divide(m, n, weights, pitch, totals)
+        scores(m, 0, n, s.keys, s.v, g, v_width, values, change, pitch, seen)
         if s.dropout_p > 0:
-            drop(change, m, n, s.dropout_p, s.seed, number, s.keys)
-        score_gradients(weights, change, m, n, seen)
+            drop(change, pitch, m, n, s.dropout_p, s.seed, number, s.keys)
+        score_gradients(weights, change, pitch, m, n, seen)
         if s.dropout_p > 0:
-            drop(weights, m, n, s.dropout_p, s.seed, number, s.keys)
-        rows = dq[i0 : i0 + m]
-        sums(
-            m, s.e, n, address(change), pitch, address(k), k.strides[0], address(rows),
-            rows.strides[0], False, seen,
-        )  # fmt: skip
-        _scaled(rows, s.scale, rows)
+            drop(weights, pitch, m, n, s.dropout_p, s.seed, number, s.keys)
+        rows, row_bytes = address(dq) + i0 * dq.strides[0], dq.strides[0]
+        sums(m, s.e, n, change, pitch, address(k), k.strides[0], rows, row_bytes, 0, seen)
+        scaled(m, s.e, rows, row_bytes, s.scale, rows, row_bytes)
         transposed(
-            n, s.e, m, address(change), pitch, address(query), s.e * itemsize, address(dk),
-            dk.strides[0], seen,
+            n, s.e, m, change, pitch, query, width, address(dk), dk.strides[0], seen
         )  # fmt: skip
         transposed(
-            n, s.v, m, address(weights), pitch, address(g), s.v * itemsize, address(dv),
-            dv.strides[0], seen,
+            n, s.v, m, weights, pitch, g, v_width, address(dv), dv.strides[0], seen
         )  # fmt: skip
 
-    @kernel
+    @kernel(refcounts=False)
     def backward(
         s: Sizes, begin: int, end: int, upper: Array, q: Array, k: Array, v: Array,
         hides: Array, adds: Array, dq: Array, dk: Array, dv: Array, scratch: int,
@@ -304,7 +278,8 @@ def _make_backward(real: Any) -> Any:
 
 
 def _make_entries(real: Any, dtype: Any) -> Entries:
-    forward, backward = _make_forward(real), _make_backward(real)
+    parts = real, Products(real), Weights(real)
+    forward, backward = _make_forward(*parts), _make_backward(*parts)
 
     @kernel(parallel=True)
     def forward_parallel(

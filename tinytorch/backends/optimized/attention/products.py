@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from tinytorch.backends.optimized.gemm.loops import (
     REGISTER_BYTES,
@@ -31,7 +32,7 @@ from tinytorch.backends.optimized.gemm.loops import (
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.jit.cpu import host_vector_unit
-from tinytorch.jit.library import kernel
+from tinytorch.jit.library import export
 
 WIDER = tuple(
     min(w for w in host_vector_unit().tile_vectors if w >= v) for v in range(TILE_VECTORS + 1)
@@ -39,8 +40,16 @@ WIDER = tuple(
 """For each number of vectors the next for which there is a tile."""
 
 
+def sizes(count: int) -> Any:
+    """The signature of a symbol that takes so many addresses and sizes."""
+    return types.void(*[types.intp] * count)
+
+
 class Products:
-    """The products in float32 or float64: kernels that take addresses, and strides in bytes."""
+    """The products in float32 or float64, of addresses, and strides in bytes.
+
+    They are C symbols: forward and backward call them, and are compiled without them.
+    """
 
     pack: Callable[..., None]
     scores: Callable[..., None]
@@ -51,8 +60,9 @@ class Products:
         itemsize = np.dtype(real).itemsize
         lanes = REGISTER_BYTES // itemsize
         tile, copy = (gemm_tile_f32, pack_f32) if itemsize == 4 else (gemm_tile_f64, pack_f64)
+        suffix = f"f{8 * itemsize}"
 
-        @kernel
+        @export(f"tinytorch_attention_pack_{suffix}", sizes(6))
         def pack(rows: int, depth: int, x: int, across: int, along: int, panels: int) -> None:
             """x (rows, depth) with those strides as the right operand of `scores`, x.T, packed."""
             j = 0
@@ -62,7 +72,7 @@ class Products:
                 copy(columns, depth, x + j * across, across, along, to, columns * itemsize)
                 j += columns
 
-        @kernel
+        @export(f"tinytorch_attention_scores_{suffix}", sizes(11))
         def scores(
             m: int, first: int, stop: int, keys: int, depth: int, a: int, lda: int, panels: int,
             c: int, ldc: int, seen: int,
@@ -88,13 +98,13 @@ class Products:
                         )  # fmt: skip
                 j += columns
 
-        @kernel
+        @export(f"tinytorch_attention_sums_{suffix}", sizes(11))
         def sums(
             m: int, n: int, depth: int, a: int, lda: int, b: int, ldb: int, c: int, ldc: int,
-            adds: bool, seen: int,
+            adds: int, seen: int,
         ) -> None:  # fmt: skip
-            """C (m, n) = A (m, depth) @ B (depth, n), or += if `adds`; in row i of A the elements
-            from seen + i on are zeros."""
+            """C (m, n) = A (m, depth) @ B (depth, n), or += if `adds` is not 0; in row i of A the
+            elements from seen + i on are zeros."""
             j = 0
             while j < n:
                 columns = panel_columns(n - j, lanes)
@@ -109,7 +119,7 @@ class Products:
                     )  # fmt: skip
                 j += columns
 
-        @kernel
+        @export(f"tinytorch_attention_transposed_{suffix}", sizes(10))
         def transposed(
             m: int, n: int, depth: int, a: int, lda: int, b: int, ldb: int, c: int, ldc: int,
             seen: int,
