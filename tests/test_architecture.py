@@ -86,7 +86,7 @@ BUDGETS = {
     "tinytorch/testing": 700,
     "tinytorch/jit": 1_400,
     "tinytorch/backends": 1_945,
-    "tinytorch/backends/optimized": 4_950,
+    "tinytorch/backends/optimized": 4_970,
     "tinytorch/graph": 3_900,
     "tinytorch/graph/recompute": 945,
     "tinytorch/graph/compiler": 4_150,
