@@ -1,4 +1,4 @@
-"""Models made smaller and faster: quantization.
+"""Models made smaller and faster: quantization, pruning, low rank, distillation.
 
 A file imports only from files above it:
 
@@ -9,9 +9,20 @@ layers        layers whose weights are codes
 observer      what a layer's inputs look like
 quantization  `quantize_`
 training      quantization-aware training
+axes          which dimensions of a model's tensors are the same channels, from its graph
+channels      structured pruning: channels that are really removed
+pruning       magnitude pruning, at once or along a schedule
+low_rank      linear layers by singular values, under a budget
+distillation  losses and training with a teacher
 """
 
 from tinytorch.compression.calibration import Calibration
+from tinytorch.compression.channels import (
+    Channels,
+    find_channels,
+    keep_channels_,
+    prune_channels_,
+)
 from tinytorch.compression.codes import (
     QParams,
     choose_qparams,
@@ -20,7 +31,22 @@ from tinytorch.compression.codes import (
     quantize,
     unpack_int4,
 )
+from tinytorch.compression.distillation import (
+    Distiller,
+    distillation_loss,
+    distillation_step,
+    soft_loss,
+)
 from tinytorch.compression.layers import QuantizedConv2d, QuantizedEmbedding, QuantizedLinear
+from tinytorch.compression.low_rank import Factored, factorize, low_rank_
+from tinytorch.compression.pruning import (
+    GradualPruning,
+    apply_masks_,
+    cubic_sparsity,
+    magnitude_masks,
+    prune_magnitude_,
+    sparsity,
+)
 from tinytorch.compression.quantization import quantize_
 from tinytorch.compression.schemes import SCHEMES, Scheme
 from tinytorch.compression.training import convert_qat_, fake_quantize, prepare_qat_
@@ -28,18 +54,35 @@ from tinytorch.compression.training import convert_qat_, fake_quantize, prepare_
 __all__ = [
     "SCHEMES",
     "Calibration",
+    "Channels",
+    "Distiller",
+    "Factored",
+    "GradualPruning",
     "QParams",
     "QuantizedConv2d",
     "QuantizedEmbedding",
     "QuantizedLinear",
     "Scheme",
+    "apply_masks_",
     "choose_qparams",
     "convert_qat_",
+    "cubic_sparsity",
     "dequantize",
+    "distillation_loss",
+    "distillation_step",
+    "factorize",
     "fake_quantize",
+    "find_channels",
+    "keep_channels_",
+    "low_rank_",
+    "magnitude_masks",
     "pack_int4",
     "prepare_qat_",
+    "prune_channels_",
+    "prune_magnitude_",
     "quantize",
     "quantize_",
+    "soft_loss",
+    "sparsity",
     "unpack_int4",
 ]
