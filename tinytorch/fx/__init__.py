@@ -24,6 +24,7 @@ if importlib.util.find_spec("torch") is None:
 
 HOME = {
     "CaptureError": "capture.slots",
+    "Branches": "capture.branches",
     "capture_forward": "capture.forward",
     "JointGraph": "capture.joint",
     "capture_joint": "capture.joint",

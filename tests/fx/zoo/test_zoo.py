@@ -354,19 +354,18 @@ class RatedDropping(nn.Module):
         return x
 
 
-def test_a_model_that_leaves_out_layers_is_refused_and_tried_without():
+def test_a_model_that_leaves_out_layers_is_right_with_guards_and_the_page_says_so():
     torch.manual_seed(0)
     subject = Subject("own/dropping", RatedDropping(), {"x": torch.randn(6, 4)})
     found = run_stage(subject, "joint", 60.0)
-    assert found.verdict == "refused" and "torch.rand" in found.detail
-    assert found.facts[stages.WITHOUT_LAYERDROP] == "bit-equal"
-    assert subject.model.encoder_layerdrop == 0.5
+    assert found.verdict == "bit-equal", found.detail
+    assert found.facts[stages.GUARDED] >= 1 and "torch.rand" in found.facts[stages.WHY_GUARDED]
     records = [
         Record(subject.name, stages={"joint": found.to_dict()}),
         Record("own/fine", stages={"joint": {"verdict": "bit-equal", "seconds": 1.0}}),
     ]
     columns, (row,) = rows(records)
     said = dict(zip(columns, row, strict=True))
-    assert (said["refused"], said["right"], said["with layerdrop 0"]) == ("1", "50.0 %", "100.0 %")
+    assert (said["refused"], said["right"], said["with guards"]) == ("0", "100.0 %", "1")
     page = markdown(records, {"torch": "2"}, "two of them.")
-    assert "once every rate called `layerdrop` is 0: `dropping`" in page
+    assert "- `own/dropping`, joint, graphs: 1; Python asks for the value" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -17,11 +18,14 @@ from tinytorch.fx.capture.constants import (
     countable_buffers,
     with_constants,
 )
-from tinytorch.fx.capture.functional import tracing
+from tinytorch.fx.capture.functional import compiling, tracing
+from tinytorch.fx.capture.guards import AskedValues, forward_within
 from tinytorch.fx.capture.real_run import check_on_real_values
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
 from tinytorch.fx.diagnosis.reasons import VALUE
 from tinytorch.fx.models import Batch, call
+from tinytorch.fx.optimize.devices import devices_of, generators_kept
+from tinytorch.fx.semantics.buffers import buffers_kept
 
 
 def capture_forward(
@@ -31,6 +35,7 @@ def capture_forward(
     decompose: bool = False,
     dynamic_dims: tuple[int, ...] = (),
     constants: Collection[str] = (),
+    guarded: bool = False,
 ) -> torch.fx.GraphModule:
     """The forward of a model in its present mode, as an ATen graph that is called like the model.
 
@@ -45,6 +50,8 @@ def capture_forward(
         constants: names of input tensors (of positional ones the numbers, "0") whose values stay:
             Python may ask for them, and the graph begins with the check that they are the same.
             So it does for small integer buffers whose values Python asks for.
+        guarded: where Python asks for a value that is not known, take that of the example, with the
+            generators as they are; the graph refuses others (see `Branches`).
 
     Raises:
         CaptureError: the model does what cannot be traced; `diagnose` says more.
@@ -52,9 +59,21 @@ def capture_forward(
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (_as_tuple(inputs), None)
     shapes = _dynamic_shapes(inputs if kwargs else args, dynamic_dims) if dynamic_dims else None
     fixed, buffers = _fixed(inputs, constants), countable_buffers(model)
+    asked = AskedValues()
+    if guarded:
+        buffers = {}
+        state = list(model.buffers())
+        with (
+            tracing(), buffers_kept(state), generators_kept(devices_of(model)), compiling(),
+            with_constants(model, fixed, {}), forward_within(model, asked.recorded),
+        ):  # fmt: skip
+            call(model, inputs)
 
     def export(kept: Mapping[str, Tensor]) -> tuple[Any, set[str]]:
-        with tracing(), warnings.catch_warnings(), with_constants(model, fixed, kept) as read:
+        with (
+            tracing(), warnings.catch_warnings(), with_constants(model, fixed, kept) as read,
+            forward_within(model, asked.guarded if guarded else nullcontext),
+        ):  # fmt: skip
             # recurrent layers keep their parameters in a list, too, which is put back
             warnings.filterwarnings("ignore", r"The tensor attributes? self\..*_flat_weights")
             exported = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
@@ -82,7 +101,7 @@ def capture_forward(
     leaves, spec = tree_flatten(inputs)
     check_on_real_values(
         module, leaves, lambda flat: call(model, tree_unflatten(flat, spec)),
-        state=list(model.buffers()), may_write=True,
+        state=list(model.buffers()), may_write=True, reseed=not guarded,
     )  # fmt: skip
     graph_module: torch.fx.GraphModule = module
     return graph_module

@@ -34,6 +34,7 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.utils._pytree import tree_unflatten
 
 from tinytorch.fx.capture.constants import ConstantFolding, constants_of, real_copies
+from tinytorch.fx.capture.guards import AskedValues
 from tinytorch.fx.capture.known_values import KnownValues
 from tinytorch.fx.capture.real_run import check_on_real_values
 from tinytorch.fx.capture.recurrent import keep_workspaces
@@ -50,6 +51,7 @@ from tinytorch.fx.capture.slots import (
 from tinytorch.fx.diagnosis.reasons import Line, Reason, explain, line_of
 from tinytorch.fx.diagnosis.tracer_output import caught_output
 from tinytorch.fx.models import Batch, Loss
+from tinytorch.fx.optimize.devices import devices_of, generators_kept
 
 
 @contextmanager
@@ -139,6 +141,8 @@ def capture(
     tensors: Sequence[Tensor],
     slots: Sequence[Slot],
     outputs: Sequence[Slot],
+    *,
+    reseed: bool = True,
 ) -> torch.fx.GraphModule:
     """The functional graph of a function of a flat list of tensors.
 
@@ -148,6 +152,7 @@ def capture(
         tensors: what they stand for. Those that require gradients arrive requiring them.
         slots: what they are.
         outputs: what the results are; read after a call of the function, which may fill it.
+        reseed: for the run on the example; otherwise random numbers go on from where they are.
 
     Raises:
         CaptureError: the function does what cannot be traced, or its graph gives for the example
@@ -184,7 +189,7 @@ def capture(
     _check_read_unwritten(module, outputs, known.read)
     mark_constants(module, known.read)
     keep_workspaces(module)
-    check_on_real_values(module, tensors, function, lambda: outputs)
+    check_on_real_values(module, tensors, function, lambda: outputs, reseed=reseed)
     if mode.shape_env:
         module.meta["guards"] = mode.shape_env.produce_guards_expression(list(fakes))
     return module
@@ -292,10 +297,16 @@ class FunctionalModel:
         slots: of the inputs.
         values: the tensors of the model and of the batch that belong to the slots.
         constants: those of the batch whose values stay.
+        asked: the values that Python asks for, where they are guarded.
     """
 
     def __init__(
-        self, model: nn.Module, function: Loss, batch: Batch, constants: Collection[str] = ()
+        self,
+        model: nn.Module,
+        function: Loss,
+        batch: Batch,
+        constants: Collection[str] = (),
+        guarded: bool = False,
     ) -> None:
         self.module = _WithFunction(model, function)
         own, tensors = model_slots(model)
@@ -303,9 +314,19 @@ class FunctionalModel:
         self.slots: list[Slot] = [*own, *self.batch]
         self.values: list[Tensor] = [*tensors, *in_batch]
         self.constants = constants_of(constants, self.batch, in_batch)
+        self.asked = AskedValues() if guarded else None
+        if self.asked is not None:
+            with generators_kept(devices_of(model)), compiling(), tracing(), self.asked.recorded():
+                self._run(dict(zip(self.slots, map(Tensor.detach, self.values), strict=True)))
 
     def __call__(self, given: dict[Slot, Tensor]) -> tuple[Any, dict[Slot, Tensor]]:
         """The result, and the buffers after the call; those in `given` stay as they are."""
+        is_traced = any(isinstance(x, FakeTensor) for x in given.values())
+        guards = self.asked.guarded() if self.asked is not None and is_traced else nullcontext()
+        with guards:
+            return self._run(given)
+
+    def _run(self, given: dict[Slot, Tensor]) -> tuple[Any, dict[Slot, Tensor]]:
         own = {f"model.{s.name}": given[s] for s in self.slots if s.role == PARAMETER}
         buffers = {s: f"model.{s.name}" for s in self.slots if s.role == BUFFER}
         # batch norm writes its statistics: into copies

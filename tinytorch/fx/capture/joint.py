@@ -87,6 +87,7 @@ def capture_joint(
     *,
     dynamic_dims: tuple[int, ...] = (),
     constants: Collection[str] = (),
+    guarded: bool = False,
 ) -> JointGraph:
     """Forward and backward of a model in its present mode, on batches like this one.
 
@@ -97,11 +98,13 @@ def capture_joint(
         dynamic_dims: dimensions of the batch's tensors whose sizes stay open, e.g. (0,).
         constants: names of tensors of the batch whose values stay, e.g. ("grid_thw",): Python may
             ask for them, and other values are refused later.
+        guarded: where Python asks for a value that is not known, take that of the example, with the
+            generators as they are; the graph refuses others (see `Branches`).
 
     Raises:
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
-    forward = FunctionalModel(model, loss or call, batch, constants)
+    forward = FunctionalModel(model, loss or call, batch, constants, guarded)
     slots, values = list(forward.slots), list(forward.values)
     fakes = fake_inputs(values, slots, dynamic_dims)
     leaves = [s for s, t in zip(slots, values, strict=True) if t.requires_grad]
@@ -143,7 +146,7 @@ def capture_joint(
         return list(results.values())
 
     inputs = [*slots, *tangents]
-    module = capture(joint, fakes, values, inputs, outputs)
+    module = capture(joint, fakes, values, inputs, outputs, reseed=not guarded)
     mark_constants(module, forward.constants)
     return JointGraph(module, inputs, drop_unchanged_buffers(module, outputs), *form)
 

@@ -57,6 +57,7 @@ def check_on_real_values(
     outputs: Callable[[], Sequence[Slot]] | None = None,
     state: Sequence[Tensor] = (),
     may_write: bool = False,
+    reseed: bool = True,
 ) -> None:
     """Run a graph and the function it was captured from on the same inputs, and compare.
 
@@ -68,6 +69,7 @@ def check_on_real_values(
         outputs: what the results are, asked for after a run; by default numbered outputs.
         state: buffers that either may write. They are put back.
         may_write: either may write its inputs: each run gets copies.
+        reseed: the generators; otherwise both begin with the state that these have.
 
     Raises:
         CaptureError: the graph fails, or one of its results is another than eager's.
@@ -75,8 +77,9 @@ def check_on_real_values(
     devices = {v.device for v in values if isinstance(v, Tensor)}
 
     def observe(run: Callable[[list[Any]], Any]) -> dict[Slot, Any]:
-        seed_generators(SEED, devices)
-        with buffers_kept(state):
+        if reseed:
+            seed_generators(SEED, devices)
+        with generators_kept(devices), buffers_kept(state):
             results = tree_leaves(run([_own(v, may_write) for v in values]))
             slots = [Slot(OUTPUT, str(i)) for i in range(len(results))]
             found = dict(zip(slots if outputs is None else outputs(), results, strict=True))

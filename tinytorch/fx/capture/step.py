@@ -33,6 +33,7 @@ def capture_step(
     loss: Loss = model_loss,
     dynamic_dims: tuple[int, ...] = (),
     constants: Collection[str] = (),
+    guarded: bool = False,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     clip_value: float | None = None,
@@ -64,6 +65,8 @@ def capture_step(
         dynamic_dims: dimensions of the batch's tensors whose sizes stay open, e.g. (0,).
         constants: names of tensors of the batch whose values stay, e.g. ("grid_thw",): Python may
             ask for them, and other values are refused later.
+        guarded: where Python asks for a value that is not known, take that of the example, with the
+            generators as they are; the graph refuses others (see `Branches`).
         max_norm, norm_type: clip the gradients of all parameters as `clip_grad_norm_` does.
         clip_value: clip them as `clip_grad_value_` does.
         scaler: scale the loss as this one does, unscale the gradients (`scaler.unscale_`, before
@@ -77,7 +80,7 @@ def capture_step(
     rule = OptimizerRule.of(optimizer, model, **options)
     scaling = scaler.state_dict() if scaler is not None else {}  # empty if it is disabled
     gradients = GradientRule(max_norm, norm_type, clip_value, scaling or None, accumulate)
-    forward = FunctionalModel(model, loss, batch, constants)
+    forward = FunctionalModel(model, loss, batch, constants, guarded)
     step = _capture(model, forward, rule, gradients, dynamic_dims, updates=True)
     if accumulate:
         step.accumulation = _capture(model, forward, rule, gradients, dynamic_dims, updates=False)
@@ -126,7 +129,8 @@ def _capture(
         outputs[:] = results
         return list(results.values())
 
-    module = capture(step, fake_inputs(tensors, inputs, dynamic_dims), tensors, inputs, outputs)
+    fakes = fake_inputs(tensors, inputs, dynamic_dims)
+    module = capture(step, fakes, tensors, inputs, outputs, reseed=forward.asked is None)
     mark_constants(module, forward.constants)
     left = drop_unchanged_buffers(module, outputs)
     return TrainingStep(module, inputs, left, rule, gradients)

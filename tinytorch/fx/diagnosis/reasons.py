@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import linecache
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -62,7 +64,8 @@ class Reason:
 VALUE = (
     "Python asks for the value of a tensor, which is not known while tracing",
     "compute the choice with torch.where or torch.cond, or take it out of the model; a value that "
-    "follows from an input which stays (such as sizes) is known if that is named in constants=",
+    "follows from an input which stays (such as sizes) is known if that is named in constants=; "
+    "with guarded=True the graph is of the value of the example, and checks it",
 )
 #: What is searched in the text of an error, and what it means. The first match counts.
 PATTERNS: list[tuple[str, str, str]] = [
@@ -139,9 +142,10 @@ def user_line(error: BaseException) -> Line | None:
 
 def calling_line() -> Line | None:
     """The line of the user's that runs now."""
-    for frame in reversed(traceback.extract_stack()):
-        if _is_users(frame.filename):
-            return Line(frame.filename, frame.lineno or 0, (frame.line or "").strip())
+    for frame, number in traceback.walk_stack(sys._getframe(1)):  # innermost first
+        file = frame.f_code.co_filename
+        if _is_users(file):
+            return Line(file, number, linecache.getline(file, number, frame.f_globals).strip())
     return None
 
 

@@ -82,18 +82,32 @@ def devices_of(module: nn.Module) -> set[torch.device]:
     return {t.device for t in (*module.parameters(), *module.buffers())}
 
 
-@contextmanager
-def generators_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
-    """After the block, the random generators of the CPU and of these devices are as before."""
+def generator_states(devices: Iterable[torch.device] = ()) -> Callable[[], None]:
+    """Keep the states of the random generators of the CPU and of these devices.
+
+    Returns:
+        What puts them back.
+    """
     others = {d for d in devices if d.type not in ("cpu", "meta")}
     host = torch.get_rng_state()
     states = [(d, _backend(d).get_rng_state(*_index(d))) for d in others]
-    try:
-        yield
-    finally:
+
+    def put_back() -> None:
         torch.set_rng_state(host)
         for device, state in states:
             _backend(device).set_rng_state(state, *_index(device))
+
+    return put_back
+
+
+@contextmanager
+def generators_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
+    """After the block, the random generators of the CPU and of these devices are as before."""
+    put_back = generator_states(devices)
+    try:
+        yield
+    finally:
+        put_back()
 
 
 def seed_generators(seed: int, devices: Iterable[torch.device] = ()) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tinytorch.fx.zoo.runner import Record
-from tinytorch.fx.zoo.stages import PEERS, RIGHT_IN_EVALUATION, STAGES, WITHOUT_LAYERDROP
+from tinytorch.fx.zoo.stages import GUARDED, PEERS, RIGHT_IN_EVALUATION, STAGES, WHY_GUARDED
 from tinytorch.fx.zoo.verdict import (
     CRASH,
     EQUAL,
@@ -34,24 +34,24 @@ def counts(records: Iterable[Record]) -> dict[str, Counter[str]]:
 
 
 def rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the table: a row a stage, the share that is right in percent; and what it
-    is with those that are refused as they are, and right with their `layerdrop` set to 0."""
+    """Columns and rows of the table: a row a stage, the share that is right in percent; and how
+    many of these have guards, because their Python asks for values."""
     table = []
     for stage, count in counts(records).items():
         of = sum(count.values()) - count[NONE]
         right = count[EQUAL] + count[WITHIN]
-        found = (right, right + len(without_layerdrop(records, stage)))
         name = f"{stage} (PyTorch's)" if stage in PEERS else stage
-        table.append([name, str(of), *(str(count[c]) for c in COLUMNS),
-                      *(f"{100 * n / of:.1f} %" if of else "-" for n in found)])  # fmt: skip
-    return ["stage", "models", *COLUMNS, "right", WITHOUT_LAYERDROP], table
+        share = f"{100 * right / of:.1f} %" if of else "-"
+        guarded = len(with_guards(records, stage))
+        table.append([name, str(of), *(str(count[c]) for c in COLUMNS), share, str(guarded)])
+    return ["stage", "models", *COLUMNS, "right", "with guards"], table
 
 
-def without_layerdrop(records: Iterable[Record], stage: str) -> list[str]:
-    """The models that a stage refuses as they are, and gets right with their layerdrop set to 0."""
-    return [r.name for r in records if stage in r.stages
-            and r.stages[stage]["verdict"] == REFUSED
-            and r.stages[stage].get("facts", {}).get(WITHOUT_LAYERDROP) in GOOD]  # fmt: skip
+def with_guards(records: Iterable[Record], stage: str) -> list[tuple[str, dict[str, Any]]]:
+    """The models that a stage gets right with guards only, and what was measured of each."""
+    found = ((r.name, r.stages.get(stage, {})) for r in records)
+    return [(name, verdict["facts"]) for name, verdict in found
+            if verdict.get("verdict") in GOOD and GUARDED in verdict.get("facts", {})]  # fmt: skip
 
 
 def bad(records: Iterable[Record]) -> list[tuple[str, str, str]]:
@@ -116,6 +116,7 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
         "Inputs that say sizes (such as `grid_thw`) are constants of forward, joint and steps.", "",
         *_of_peaks(ran),
         *_of_training(ran),
+        *_of_guards(ran),
         "## Wrong, or a crash", "",
     ]  # fmt: skip
     wrong = bad(ran)
@@ -133,6 +134,24 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
     return "\n".join(lines) + "\n"
 
 
+def _of_guards(records: Sequence[Record]) -> list[str]:
+    """Which models are right with guards only, and why."""
+    lines: list[str] = []
+    for stage in ("forward", "joint"):
+        for name, facts in with_guards(records, stage):
+            why = facts[WHY_GUARDED].partition("\n")[0]
+            lines.append(f"- `{name}`, {stage}, graphs: {facts[GUARDED]}; {_plain(why)}")
+    if not lines:
+        return []
+    return [
+        "*With guards*: Python asks for values (an `if` on a random number that leaves out "
+        "a layer, on a mask, on a length). Such a model is refused by default; with "
+        "`guarded=True` the graph is of the values of the example, and checks them. For other "
+        "values another graph is captured (`Branches`), which is counted here as right:",
+        "", *lines, "",
+    ]  # fmt: skip
+
+
 def _of_training(records: Sequence[Record]) -> list[str]:
     """How many of those that are refused in training mode are right in evaluation mode."""
     facts = [v.get("facts", {}) for r in records for s, v in r.stages.items()
@@ -140,18 +159,8 @@ def _of_training(records: Sequence[Record]) -> list[str]:
     right = sum(bool(f.get(RIGHT_IN_EVALUATION)) for f in facts)
     if not right:
         return []
-    lines = [
-        f"Of the {len(facts)} that are refused in joint, {right} are right in evaluation mode: in "
-        "training mode their Python asks for values, as to leave out layers at random.", "",
-    ]  # fmt: skip
-    if dropped := without_layerdrop(records, "joint"):
-        names = ", ".join(f"`{name.partition('/')[2]}`" for name in dropped)
-        lines += [
-            f"The last column counts as right, beside those of *right*, the {len(dropped)} that "
-            "are refused as they are, because an `if` on a random number leaves out layers, and "
-            f"are right in training mode once every rate called `layerdrop` is 0: {names}.", "",
-        ]  # fmt: skip
-    return lines
+    return [f"Of the {len(facts)} that are refused in joint, {right} are right in evaluation mode.",
+            ""]  # fmt: skip
 
 
 def _of_peaks(records: Sequence[Record]) -> list[str]:

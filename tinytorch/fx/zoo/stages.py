@@ -21,10 +21,12 @@ import torch
 from torch import Tensor, nn
 
 import tinytorch
+from tinytorch.fx.capture.branches import Branches
 from tinytorch.fx.capture.forward import capture_forward
-from tinytorch.fx.capture.joint import capture_joint
+from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.capture.slots import BUFFER, GRADIENT, LOSS, PARAMETER, CaptureError, Slot
 from tinytorch.fx.capture.step import capture_step
+from tinytorch.fx.capture.training_step import State, TrainingStep
 from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
 from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.fx.convert.to_torch import to_torch
@@ -44,9 +46,11 @@ OPTIONS: dict[str, dict[str, Any]] = {"sgd": {"lr": 1e-2, "momentum": 0.9}, "ada
 GROWN = 8  # times the batch, where at the batch itself nothing can be saved
 BITES = 0.99  # of the peak with everything kept: what is not lower saves nothing
 RIGHT_IN_EVALUATION = "right in evaluation mode"
-WITHOUT_LAYERDROP = "with layerdrop 0"  # the verdict there
+GUARDED = "graphs with guards"  # how many
+WHY_GUARDED = "refused without guards"
 PEAK_MARGIN = 4096  # bytes: small tensors that autograd holds beside the graph
 
+InMode = Callable[[Subject, bool, Branches[Any] | None], Verdict]  # in training mode, or not
 Ask = Callable[[nn.Module, Any], list[Tensor | None]]
 
 
@@ -69,11 +73,51 @@ def like_eager(
     return worst(found)
 
 
+def or_guarded(run: Callable[[Branches[Any] | None], Verdict]) -> Verdict:
+    """A stage as it is; where that is refused, with guards on the values that Python asks for.
+
+    Args:
+        run: the stage; with branches it takes its graphs from there.
+    """
+    try:
+        return run(None)
+    except CaptureError as refused:
+        branches: Branches[Any] = Branches()
+        try:
+            found = run(branches)
+        except CaptureError:
+            raise refused from None
+        reason = of_error(refused).detail
+        found.facts |= {GUARDED: len(branches.graphs), WHY_GUARDED: reason[:200]}
+        return found
+
+
 def forward(subject: Subject) -> Verdict:
     """`capture_forward`."""
-    model = subject.model.eval()
-    captured = capture_forward(model, subject.inputs, constants=subject.constants)
-    return like_eager(subject, captured, outputs)
+
+    def run(branches: Branches[Any] | None) -> Verdict:
+        model = subject.model.eval()
+
+        def captured(batch: Any) -> Any:
+            return capture_forward(
+                model, batch, constants=subject.constants, guarded=branches is not None
+            )
+
+        if branches is None:
+            return like_eager(subject, captured(subject.inputs), outputs)
+
+        def ask(given: Any, batch: Any) -> list[Tensor | None]:
+            if given is not branches:
+                return outputs(given, batch)
+            seed()
+            return branches.run(
+                lambda graph: [x.clone() for x in tensors_of(call(graph, batch))],
+                lambda: captured(batch),
+            )
+
+        return like_eager(subject, branches, ask)
+
+    return or_guarded(run)
 
 
 def _no_gradients(subject: Subject) -> Verdict | None:
@@ -88,39 +132,47 @@ def joint(subject: Subject) -> Verdict:
     return _no_gradients(subject) or _in_training(subject, _joint)
 
 
-def _in_training(subject: Subject, run: Callable[[Subject, bool], Verdict]) -> Verdict:
+def _in_training(subject: Subject, run: InMode) -> Verdict:
     """In training mode, where that can be compared. Of a refusal it is said whether evaluation mode
-    is right, and whether training mode is where no layers are left out at random: that is an `if`
-    in Python, of which a graph has one branch."""
+    is right."""
     if subject.why_not_training:
-        found = run(subject, False)
+        found = or_guarded(lambda branches: run(subject, False, branches))
         found.facts["in evaluation mode"] = subject.why_not_training[:200]
         return found
     try:
-        return run(subject, True)
+        return or_guarded(lambda branches: run(subject, True, branches))
     except CaptureError as error:
         found = of_error(error)
         with suppress(CaptureError):
-            found.facts[RIGHT_IN_EVALUATION] = run(subject, False).verdict in GOOD
-        with subject.without_layerdrop() as rates, suppress(CaptureError):
-            if rates:
-                found.facts[WITHOUT_LAYERDROP] = run(subject, True).verdict
+            found.facts[RIGHT_IN_EVALUATION] = run(subject, False, None).verdict in GOOD
         return found
 
 
-def _joint(subject: Subject, training: bool) -> Verdict:
-    subject.reset()
-    subject.model.train(training)
-    graph = capture_joint(subject.model, subject.inputs, squares_loss, constants=subject.constants)
-    names = [name for name, _ in subject.model.named_parameters()]
+def _joint(subject: Subject, training: bool, branches: Branches[Any] | None) -> Verdict:
+    model = subject.model
 
-    def ask(model: nn.Module, batch: Any) -> list[Tensor | None]:
-        seed()
+    def captured(batch: Any) -> JointGraph:
+        subject.reset()
+        guarded = branches is not None
+        return capture_joint(model.train(training), batch, squares_loss,
+                             constants=subject.constants, guarded=guarded)  # fmt: skip
+
+    whole = captured(subject.inputs) if branches is None else None
+    names = [name for name, _ in model.named_parameters()]
+
+    def results(graph: JointGraph, batch: Any) -> list[Tensor | None]:
         with torch.no_grad():
-            results = graph.module(*graph.flat_inputs(model, batch))
-        known = dict(zip(graph.outputs, results, strict=True))
+            found = graph.module(*graph.flat_inputs(model, batch))
+        known = dict(zip(graph.outputs, found, strict=True))
         loss = next(v for s, v in known.items() if s.role == LOSS)
         return [loss, *(known.get(Slot(GRADIENT, name)) for name in names)]
+
+    def ask(batch: Any) -> list[Tensor | None]:
+        seed()
+        if branches is None:
+            assert whole is not None
+            return results(whole, batch)
+        return branches.run(lambda graph: results(graph, batch), lambda: captured(batch))
 
     found = []
     for batch in subject.batches[:2]:
@@ -128,30 +180,42 @@ def _joint(subject: Subject, training: bool) -> Verdict:
         expected = gradients(subject.model.train(training), batch)
         subject.reset()
         exact = partial(subject.in_float64, gradients, batch, training)
-        found.append(judge(ask(subject.model, batch), expected, exact))
+        found.append(judge(ask(batch), expected, exact))
     return worst(found)
 
 
 def _step(name: str) -> Stage:
     def stage(subject: Subject) -> Verdict:
         return _no_gradients(subject) or _in_training(
-            subject, lambda s, training: _steps(s, name, training)
+            subject, lambda s, training, branches: _steps(s, name, training, branches)
         )
 
     stage.__doc__ = f"`capture_step` with {name}."
     return stage
 
 
-def _steps(subject: Subject, name: str, training: bool) -> Verdict:
-    subject.reset()
-    step = capture_step(subject.model.train(training), subject.inputs, name,
-                        loss=squares_loss, constants=subject.constants,
-                        **OPTIONS[name])  # fmt: skip
+def _steps(subject: Subject, name: str, training: bool, branches: Branches[Any] | None) -> Verdict:
+    def captured(batch: Any, state: State | None = None) -> TrainingStep:
+        subject.reset()
+        if branches is not None and state is not None:  # values may depend on it
+            branches.graphs[0].write_back(state, subject.model)
+        return capture_step(subject.model.train(training), batch, name, loss=squares_loss,
+                            constants=subject.constants, guarded=branches is not None,
+                            **OPTIONS[name])  # fmt: skip
+
+    seed()
+    step = captured(subject.inputs)
+    if branches is not None:
+        branches.graphs.append(step)
     subject.reset()
     state = step.state_of(subject.model.train(training))
     seed()
     for batch in subject.batches:
-        _, state = step.run(state, batch)
+        if branches is None:
+            _, state = step.run(state, batch)
+        else:
+            now = partial(TrainingStep.run, state=state, batch=batch)
+            _, state = branches.run(now, partial(captured, batch, state))
     found = [*state[PARAMETER].values(), *state[BUFFER].values()]
     subject.reset()
     expected = _eager_steps(subject.model.train(training), subject.batches, name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import random
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -113,29 +113,6 @@ class Subject:
                 return model
         return None
 
-    @contextmanager
-    def without_layerdrop(self) -> Iterator[list[str]]:
-        """In this block every rate called `layerdrop` is 0: no layer is left out at random.
-
-        Yields:
-            The names of the rates that were not 0.
-        """
-        before = [
-            (of, name, rate)
-            for of in _with_settings(self.model)
-            for name, rate in vars(of).items()
-            if name.endswith("layerdrop") and isinstance(rate, float) and rate > 0
-        ]
-        self.__dict__.pop("exact", None)  # a copy, which has the rates
-        for of, name, _ in before:
-            setattr(of, name, 0.0)
-        try:
-            yield sorted({name for _, name, _ in before})
-        finally:
-            self.__dict__.pop("exact", None)
-            for of, name, rate in before:
-                setattr(of, name, rate)
-
     def in_float64(
         self, ask: Callable[[nn.Module, Any], list[Tensor | None]], batch: Any, training: bool
     ) -> list[Tensor | None] | None:
@@ -150,14 +127,6 @@ class Subject:
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
-
-
-def _with_settings(model: nn.Module) -> list[Any]:
-    """The modules of a model, and their configurations, each once."""
-    configs = [m.config for m in model.modules() if hasattr(m, "config")]
-    return list(
-        {id(of): of for of in (*model.modules(), *configs) if hasattr(of, "__dict__")}.values()
-    )
 
 
 def outputs(model: nn.Module, batch: Any) -> list[Tensor | None]:
