@@ -82,7 +82,8 @@ def run(
     file: Annotated[Path, typer.Argument(help="One class in one file.")],
     event: EVENT = None,
     beside: Annotated[
-        str, typer.Option(help="Baselines to measure too: naive, blocked, optimized, torch.")
+        str,
+        typer.Option(help="Baselines to measure too: naive, blocked, optimized, torch; or all."),
     ] = "",
     launches: LAUNCH = LAUNCHES,
     seed: SEED = None,
@@ -98,7 +99,7 @@ def run(
 
     entry, found = _read(file, event)
     contestants = [_baseline(BASELINE), _contestant("entry", entry)]
-    contestants += [_baseline(name) for name in filter(None, beside.split(","))]
+    contestants += [_baseline(name) for name in _beside(beside)]
     raise typer.Exit(report(found, contestants, launches, seed, not no_sandbox, as_json))
 
 
@@ -229,6 +230,18 @@ def _contestant(name: str, entry: Entry) -> Contestant:
     from tito.compete.process import Contestant
 
     return Contestant(name, entry.path.resolve(), entry.class_name)
+
+
+def _beside(names: str) -> list[str]:
+    """Baselines by name; `all` are those that are installed."""
+    if names != "all":
+        return [name for name in names.split(",") if name]
+    from importlib.util import find_spec
+
+    from tito.compete.process import BASELINES
+
+    missing = [name for name in ("torch",) if find_spec(name) is None]
+    return [name for name in BASELINES if name != BASELINE and name not in missing]
 
 
 def _baseline(name: str) -> Contestant:

@@ -13,6 +13,7 @@ It comes from who makes the event, and is trusted: the parent imports it.
 from __future__ import annotations
 
 import importlib.util
+import os
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -69,7 +70,9 @@ class Event:
         division: "kernel" (own loops: NumPy without BLAS, numba, math) or "open".
         clock: "cpu" (time of all of the entry's threads) or "wall".
         cases: each with a name, and what `make` wants to know.
-        threads: cores that it uses; more than one are measured by wall time, on a quiet machine.
+        small: the same cases in sizes that plain loops in Python can bear, for the naive backend.
+        threads: cores that it uses ("all" in the file: of this machine); more than one are
+            measured by wall time, on a quiet machine.
         rounds: pairs in each launch of each case; even, as who goes first changes (A B, B A).
         compile_seconds, call_seconds: limits of the first calls together, and of one call.
         memory_bytes: of the entry's process.
@@ -83,6 +86,7 @@ class Event:
     clock: str
     threads: int
     cases: tuple[dict[str, Any], ...]
+    small: tuple[dict[str, Any], ...]
     rounds: int
     compile_seconds: float
     call_seconds: float
@@ -127,6 +131,8 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
         if said[key] not in allowed:
             raise ValueError(f"{key} is {said[key]!r}; it may be {' or '.join(allowed)}")
     threads = said.get("threads", 1)
+    if threads == "all":
+        threads = len(os.sched_getaffinity(0))
     if not isinstance(threads, int) or threads < 1 or (threads > 1 and said["clock"] == "cpu"):
         raise ValueError(
             f"threads is {threads!r} and clock {said['clock']!r}: CPU time is for one thread, and "
@@ -147,6 +153,7 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
         clock=said["clock"],
         threads=threads,
         cases=tuple(said["cases"]),
+        small=_small(said),
         rounds=rounds,
         compile_seconds=float(limits["compile_seconds"]),
         call_seconds=float(limits["call_seconds"]),
@@ -154,6 +161,13 @@ def _event(folder: Path, said: dict[str, Any]) -> Event:
         shared_bytes=int(limits.get("shared_mib", SHARED_MIB)) << 20,
         task=_task(folder / "task.py"),
     )
+
+
+def _small(said: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The cases with what `[naive]` says in place of what they say; none without it."""
+    if "naive" not in said:
+        return ()
+    return tuple({**c, **said["naive"], "name": f"small {c['name']}"} for c in said["cases"])
 
 
 def _task(path: Path) -> Any:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -109,9 +110,7 @@ def _first_calls(
 ) -> Launch:
     """Start the workers, and call them once in each case: that compiles, and is not timed."""
     cores = set(sorted(os.sched_getaffinity(0))[-event.threads :])
-    names = [c.name for c in contestants]
-    cases = [case["name"] for case in event.cases]
-    launch = Launch({n: {c: [] for c in cases} for n in names}, {c: [] for c in cases})
+    launch = Launch({c.name: {} for c in contestants}, {})
     for contestant in contestants:
         began = time.perf_counter()
         with _naming(contestant.name, "start"):
@@ -120,12 +119,26 @@ def _first_calls(
             )
         stack.callback(worker.close)
         workers[contestant.name] = worker
-        for case in event.cases:
+        for case in _cases(event, contestants, contestant):
+            launch.seconds[contestant.name][case["name"]] = []
+            launch.gflop[case["name"]] = []
             left = event.compile_seconds - (time.perf_counter() - began)
             problem = event.task.make(draw, case)
             _call(worker, contestant.name, case["name"], problem, _reference(event, problem), left)
         launch.compile_seconds[contestant.name] = time.perf_counter() - began
     return launch
+
+
+def _cases(
+    event: Event, contestants: Sequence[Contestant], one: Contestant
+) -> tuple[dict[str, Any], ...]:
+    """What one of them is measured in: loops in Python in small cases, and their baseline too."""
+    if not event.small:
+        return event.cases
+    if one.is_naive:
+        return event.small
+    small = one is contestants[0] and any(c.is_naive for c in contestants)
+    return event.cases + event.small if small else event.cases
 
 
 def _timed_calls(
@@ -135,8 +148,8 @@ def _timed_calls(
     draw: np.random.Generator,
     step: Callable[[], None],
 ) -> None:
-    names = list(workers)
-    for case in event.cases:
+    for case in (c for c in (*event.cases, *event.small) if c["name"] in launch.gflop):
+        names = [n for n in workers if case["name"] in launch.seconds[n]]
         for i in range(event.rounds):
             problem = event.task.make(draw, case)
             expected = _reference(event, problem)

@@ -66,6 +66,16 @@ class Contestant:
     class_name: str = ""
     is_confined: bool = True
 
+    @property
+    def is_naive(self) -> bool:
+        """Whether it is the baseline of loops in Python."""
+        return self.entry is None and self.name == "naive"
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether it is a baseline whose kernels are kept on disk."""
+        return self.entry is None and self.name in COMPILED
+
 
 class Worker:
     """A contestant in a process of its own.
@@ -87,7 +97,7 @@ class Worker:
         self.arena = Arena(self.descriptor, event.shared_bytes)
         box: Sandbox = for_python("tinytorch", "tito", confined=confined, may_fork=False,
                                    threads=event.threads)  # fmt: skip
-        kernels = _kernels() if contestant.name in COMPILED and not contestant.entry else None
+        kernels = _kernels() if contestant.is_compiled else None
         if kernels is not None:
             box = replace(box, visible=(*box.visible, kernels))
         task = event.folder / "task.py"

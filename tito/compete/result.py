@@ -65,13 +65,13 @@ def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = No
     """Ratios of each contestant to the baseline, over launches.
 
     Args:
-        peak: operations per second that one core can do at most, if it was measured.
+        peak: operations per second that the event's cores can do at most, if it was measured.
     """
     rows, scores = [], []
     by_launch: dict[str, tuple[float, ...]] = {}
     verdicts: dict[str, str] = {}
     for name in launches[0].seconds:
-        own = [_row(launches, name, case, baseline) for case in launches[0].gflop]
+        own = [_row(launches, name, case, baseline) for case in launches[0].seconds[name]]
         by_launch[name] = tuple(_score(launch, name, baseline) for launch in launches)
         low, high = _interval(by_launch[name])
         total = statistics.median(by_launch[name])
@@ -105,7 +105,7 @@ def _ratio(launch: Launch, name: str, case: str, baseline: str) -> float:
 
 
 def _score(launch: Launch, name: str, baseline: str) -> float:
-    return geometric_mean([_ratio(launch, name, case, baseline) for case in launch.gflop])
+    return geometric_mean([_ratio(launch, name, case, baseline) for case in launch.seconds[name]])
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:

@@ -18,6 +18,9 @@ call_seconds = 4
 memory_mib = 2048
 shared_mib = 4
 
+[naive]
+sizes = [[20, 30], [20, 30], [20, 30]]
+
 [[cases]]
 name = "square"
 sizes = [[200, 260], [200, 260], [200, 260]]

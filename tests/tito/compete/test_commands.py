@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,9 @@ from typer.testing import CliRunner
 
 from tests.system_tools import needs_sandbox
 from tito.cli import app
-from tito.compete.event import Event
+from tito.compete import commands, measure
+from tito.compete.event import Event, Problem
+from tito.compete.process import Contestant
 
 HONEST = """
 import numpy as np
@@ -48,6 +52,63 @@ def test_a_file_that_cannot_be_entered_is_refused_before_anything_runs(tmp_path:
     other.write_text("# tito: event = conv2d\nclass A: pass\n")
     file.write_text("# tito: event = matmul\nclass A: pass\n")
     assert "is for matmul and" in call("duel", str(file), str(other), code=2)
+
+
+def test_all_baselines_are_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert commands._beside("all") == ["naive", "blocked", "optimized", "torch"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert commands._beside("all") == ["naive", "blocked", "optimized"]
+    assert commands._beside("torch,naive") == ["torch", "naive"] and commands._beside("") == []
+
+
+@needs_sandbox
+@pytest.mark.slow
+def test_the_naive_backend_is_measured_in_sizes_that_it_can_bear(
+    open_event: Event, tmp_path: Path
+) -> None:
+    """Against NumPy in the same sizes; nobody else is."""
+    file = tmp_path / "mine.py"
+    file.write_text(HONEST)
+    options = ["--event", str(open_event.folder), "--launches", "1", "--seed", "3"]
+    done = CliRunner().invoke(
+        app, ["compete", "run", str(file), *options, "--beside", "naive", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout[done.stdout.index("{") :])
+    found = {
+        n: [r["case"] for r in told["rows"] if r["name"] == n] for n in ("numpy", "entry", "naive")
+    }
+    usual, small = ["square", "b transposed"], ["small square", "small b transposed"]
+    assert found == {"numpy": usual + small, "entry": usual, "naive": small}
+    ratios = {s["name"]: s["ratio"] for s in told["scores"]}
+    assert ratios["naive"] < 0.5 < ratios["entry"]
+
+
+def test_kernels_are_compiled_once_and_can_be_read_in_the_sandbox(
+    open_event: Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = tmp_path / "cache" / "kernels" / "key" / "gemm.bin"
+    monkeypatch.setenv("TINYTORCH_CACHE_DIR", str(tmp_path / "cache"))
+    asked: list[str] = []
+
+    class Compiling:
+        def __init__(self, contestant: Contestant, event: Event, *, confined: bool) -> None:
+            assert not confined and (tmp_path / "cache").is_dir()
+            asked.append(contestant.name)
+
+        def measure(self, problem: Problem, seconds: float) -> None:
+            kernel.parent.mkdir(parents=True, exist_ok=True)
+            kernel.touch(mode=0o600)
+
+        def close(self) -> None:
+            asked.append("closed")
+
+    monkeypatch.setattr(measure, "Worker", Compiling)
+    entry = Contestant("optimized", tmp_path / "mine.py", "Entry")
+    measure._fill_cache(open_event, [Contestant("numpy"), entry, Contestant("blocked")])
+    assert asked == ["blocked", "closed"]  # never what an entry compiles
+    assert stat.S_IMODE(kernel.stat().st_mode) == (0o644 if os.geteuid() == 0 else 0o600)
 
 
 @needs_sandbox

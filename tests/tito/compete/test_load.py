@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tests.system_tools import needs_sandbox
 from tests.tito.compete.conftest import SMALL
 from tito.cli import app
-from tito.compete import load, match
+from tito.compete import load, match, measure
 from tito.compete.event import BUILT_IN, Event, EventError, load_event
 from tito.compete.load import QUIET_CORES, WINDOW_SECONDS, Gate, Reading, cores_of_others
 
@@ -93,6 +93,18 @@ def test_several_threads_are_measured_by_wall_time(parallel: Event) -> None:
         with pytest.raises(EventError, match='several are measured by clock = "wall"'):
             load_event(str(parallel.folder))
         file.write_text(text)
+
+
+def test_all_cores_are_this_machines() -> None:
+    cores = len(os.sched_getaffinity(0))
+    event = load_event("matmul_parallel")
+    assert (event.threads, event.clock) == (cores, "wall")
+
+
+def test_the_peak_is_that_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cores may be faster than one can be."""
+    monkeypatch.setattr("tinytorch.bench.peak.multiply_add_peak", lambda: 1e9)
+    assert (measure._peak(1), measure._peak(2)) == (1e9, 2e9)
 
 
 ENTRY = """
