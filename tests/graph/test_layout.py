@@ -1,4 +1,4 @@
-"""Where views stand, against NumPy's own views of the same memory."""
+"""Layouts of views, against NumPy's own views of the same memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tinytorch.op import OPS, Op
 ARENA = Buffer(Memory.ARENA)
 
 
-def place_of(shape: tuple[int, ...]) -> StridedView:
+def view_with(shape: tuple[int, ...]) -> StridedView:
     return contiguous_view(ARENA, 0, tensor_meta(shape, float32))
 
 
-def array_at(place: StridedView, memory: np.ndarray) -> np.ndarray:
-    return np.ndarray(place.shape, np.float32, memory, place.offset, place.strides)
+def array_at(view: StridedView, memory: np.ndarray) -> np.ndarray:
+    return np.ndarray(view.shape, np.float32, memory, view.offset, view.strides)
 
 
 def draw_view(random: Random, shape: tuple[int, ...]) -> tuple[str, dict[str, Any]]:
@@ -71,48 +71,48 @@ def test_chains_of_views_stand_where_numpy_says(seed: int):
     random = Random(seed)
     shape = tuple(random.choice([0, 1, 2, 3, 4, 6, 6]) for _ in range(random.randint(0, 4)))
     memory = np.arange(max(int(np.prod(shape)), 1), dtype=np.float32)
-    place = place_of(shape)
-    array = array_at(place, memory)
+    view = view_with(shape)
+    array = array_at(view, memory)
     for _ in range(5):
         name, params = draw_view(random, array.shape)
         expected = reference.find_kernel(OPS[name])(array, **params)  # type: ignore[misc]
-        new = view_of(OPS[name], place, params)
+        new = view_of(OPS[name], view, params)
         if new is None:  # NumPy cannot either
             assert name == "reshape" and not np.shares_memory(expected, memory)
             return
-        place, array = new, array_at(new, memory)
+        view, array = new, array_at(new, memory)
         np.testing.assert_array_equal(array, expected)
         if array.size:
             assert np.shares_memory(expected, memory)
-            assert place.is_contiguous is array.flags.c_contiguous
+            assert view.is_contiguous is array.flags.c_contiguous
 
 
 @given(st.integers(0, 2**32))
 def test_a_view_without_a_rule_is_stored_where_numpys_view_is(seed: int):
     random = Random(seed)
     shape = tuple(random.choice([0, 1, 2, 3]) for _ in range(random.randint(0, 4)))
-    place = place_of(shape)
+    view = view_with(shape)
     for _ in range(3):
-        name, params = draw_view(random, place.shape)
+        name, params = draw_view(random, view.shape)
         if name == "reshape":
             continue  # NumPy copies where it must, and so reads memory
-        expected, found = (f(OPS[name], place, params) for f in (view_of, _view_of_numpy))
+        expected, found = (f(OPS[name], view, params) for f in (view_of, _view_of_numpy))
         assert expected is not None and found is not None
         assert found.shape == expected.shape
         if expected.size:
             assert found.offset == expected.offset
             steps = zip(found.shape, found.strides, expected.strides, strict=True)
             assert all(ours == theirs for n, ours, theirs in steps if n > 1)
-        place = expected
+        view = expected
 
 
 def test_a_view_without_a_rule_or_a_kernel_is_an_error():
     op = Op("peek", "a", "movement", None, None, None, view=True)  # type: ignore[arg-type]
     with pytest.raises(GraphError, match=r"layout of the view peek .*graph/layout\.py"):
-        view_of(op, place_of((2,)), {})
+        view_of(op, view_with((2,)), {})
 
 
 def test_a_place_is_printed():
-    place = StridedView(Buffer(Memory.INPUT, 3), 8, (2, 2), (4, 8), float32)
-    assert repr(place) == "input3+8: float32[2, 2] strides [4, 8]"
-    assert repr(place_of(())) == "arena+0: float32[]"
+    view = StridedView(Buffer(Memory.INPUT, 3), 8, (2, 2), (4, 8), float32)
+    assert repr(view) == "input3+8: float32[2, 2] strides [4, 8]"
+    assert repr(view_with(())) == "arena+0: float32[]"

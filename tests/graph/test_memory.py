@@ -59,11 +59,11 @@ def test_lifetimes_follow_views():
     assert found["c"].nbytes == 64
 
 
-def test_timeline_and_witness():
+def test_timeline_and_what_is_alive_at_the_peak():
     line = timeline(parse_graph(CHAIN))
     assert line.live == [0, 1024, 2048, 1024, 1024 + 64, 2048 + 64, 1024]
     assert line.peak == 2112 and line.peak_node.name == "d"
-    assert [t.node.name for t in line.witness] == ["b", "d", "c"]
+    assert [t.node.name for t in line.alive_at_peak] == ["b", "d", "c"]
     assert line.total == 3 * 1024 + 64
     assert str(line).startswith("peak 2.06 KiB of 3.06 KiB at d")
 

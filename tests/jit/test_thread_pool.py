@@ -26,12 +26,12 @@ from tinytorch.jit.barrier import (
     NAMES,
     PARTS as PARTS_AT,
     arrive,
+    barrier_bytes,
     begin,
     done,
     end,
     settle,
     take,
-    team_bytes,
 )
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import memory
@@ -41,19 +41,22 @@ from tinytorch.state import using_backend
 
 PHASES, PARTS = 20, 3
 
-COUNTING = "def step(table):\n    team, counts, workers, = words(table, 3)\n    me = arrive(team)\n"
+COUNTING = """def step(table):
+    barrier, counts, workers, = words(table, 3)
+    me = arrive(barrier)
+"""
 for _phase in range(1, PHASES + 1):
     COUNTING += f"""
     if me == 0:
-        begin(team, {_phase})
-    part = take(team, {_phase}, me, {PARTS})
+        begin(barrier, {_phase})
+    part = take(barrier, {_phase}, me, {PARTS})
     while part >= 0:
         count_up(counts, {(_phase - 1) * PARTS}, part)
         count_up(workers, 0, me)
-        done(team, {_phase}, part)
-        part = take(team, {_phase}, me, {PARTS})
+        done(barrier, {_phase}, part)
+        part = take(barrier, {_phase}, me, {PARTS})
     if me == 0:
-        end(team, {_phase}, {PARTS})
+        end(barrier, {_phase}, {PARTS})
 """
 COUNTING += "    return 0\n"
 
@@ -70,14 +73,14 @@ class Counting:
         self.function = MachineCode(COUNTING, {"count_up": _count_up, **NAMES})
         self.counts = np.zeros(PHASES * PARTS, np.int64)
         self.workers = np.zeros(8, np.int64)
-        self._memory = np.zeros(team_bytes(PARTS) + LINE, np.uint8)
-        self.team = self._memory.ctypes.data + -self._memory.ctypes.data % LINE
+        self._memory = np.zeros(barrier_bytes(PARTS) + LINE, np.uint8)
+        self.barrier = self._memory.ctypes.data + -self._memory.ctypes.data % LINE
         self.table = np.array(
-            [self.team, self.counts.ctypes.data, self.workers.ctypes.data], np.int64
+            [self.barrier, self.counts.ctypes.data, self.workers.ctypes.data], np.int64
         )
 
     def run(self, pool: ThreadPool, count: int) -> int:
-        return pool.run(count, self.function.address, self.table.ctypes.data, self.team, PARTS)
+        return pool.run(count, self.function.address, self.table.ctypes.data, self.barrier, PARTS)
 
 
 @pytest.fixture
@@ -160,61 +163,62 @@ def test_after_delays_calls_do_without_helpers_for_a_while(pool: ThreadPool):
     counting, late = Counting(), [True, True, False, False]
     for was_late, alone in zip(late, [1, 2, 0, 0], strict=True):
         pool._note(was_late)
-        assert pool._alone == (alone if was_late else 0)
-        while pool._alone:
+        assert pool._serial_calls == (alone if was_late else 0)
+        while pool._serial_calls:
             before = counting.workers[1]
             counting.run(pool, 2)
             assert counting.workers[1] == before
     for _ in range(20):
         pool._note(True)
-    assert pool._alone == thread_pool.MOST_CALLS_ALONE
+    assert pool._serial_calls == thread_pool.MOST_SERIAL_CALLS
 
 
 def test_a_late_part_is_counted():
     counting = Counting()
-    team = view_of(counting.team)
+    barrier = view_of(counting.barrier)
     lead: Any = _lead_a_phase
     entry = lead.compile((types.int64,))
     state: list[int] = []
-    leader = threading.Thread(target=lambda: state.append(entry(counting.team)), daemon=True)
+    leader = threading.Thread(target=lambda: state.append(entry(counting.barrier)), daemon=True)
     leader.start()
     time.sleep(0.05)
-    team[(PARTS_AT + (PARTS - 1) * LINE + DONE) // 8] = 1  # another thread has done the last part
+    last_part = PARTS_AT + (PARTS - 1) * LINE
+    barrier[(last_part + DONE) // 8] = 1  # another thread has done it
     leader.join()
     assert state == [1 << 32]
-    assert not team.any()
+    assert not barrier.any()
 
 
 @kernel
-def _lead_a_phase(team: int) -> int:
-    begin(team, 1)
+def _lead_a_phase(barrier: int) -> int:
+    begin(barrier, 1)
     for part in range(PARTS - 1):
-        done(team, 1, part)
-    end(team, 1, PARTS)
-    return settle(team, PARTS)
+        done(barrier, 1, part)
+    end(barrier, 1, PARTS)
+    return settle(barrier, PARTS)
 
 
 # -- a part that takes long ------------------------------------------------------------------------
 
 
 @kernel
-def _take_one(team: int, phase: int) -> int:
-    return take(team, phase, arrive(team), PARTS)
+def _take_one(barrier: int, phase: int) -> int:
+    return take(barrier, phase, arrive(barrier), PARTS)
 
 
 def test_parts_go_to_whoever_is_there():
     """One takes its own first, and then those of others."""
     counting = Counting()
-    team = view_of(counting.team)
-    team[LINE // 8] = 1  # phase 1 is open
+    barrier = view_of(counting.barrier)
+    barrier[LINE // 8] = 1  # phase 1 is open
     entry: Any = _take_one
     one = entry.compile((types.int64, types.int64))
-    assert [one(counting.team, 1) for _ in range(4)] == [0, 1, 2, -1]
+    assert [one(counting.barrier, 1) for _ in range(4)] == [0, 1, 2, -1]
 
 
 def view_of(address: int) -> np.ndarray:
-    """The words of a team's record."""
-    return memory(np.int64, address, (team_bytes(PARTS) // 8,))
+    """The words of a barrier's record."""
+    return memory(np.int64, address, (barrier_bytes(PARTS) // 8,))
 
 
 # -- compiled functions ----------------------------------------------------------------------------

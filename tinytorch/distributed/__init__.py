@@ -2,6 +2,7 @@
 
 heartbeat           which rank has gone
 group               who the processes are; collectives, sends and receives on our tensors
+sums                sums over the ranks that gradients pass through
 launch              a function on several processes of this machine
 buckets             gradients in a few large messages
 data_parallel       averages gradients while the backward runs

@@ -1,6 +1,6 @@
 """`StridedView`: where a value is stored; and what an op that only moves does to that.
 
-A view op computes nothing. Its result is another place in the same buffer: another offset, other
+A view op computes nothing. Its result is another view of the same buffer: another offset, other
 strides. The rules here say which.
 """
 
@@ -41,7 +41,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class StridedView:
-    """Where a value stands.
+    """Where a value is stored.
 
     Attributes:
         buffer: the memory.
@@ -65,7 +65,7 @@ class StridedView:
 
     @property
     def is_contiguous(self) -> bool:
-        """The elements stand one after the other, the last dimension fastest."""
+        """The elements follow each other, the last dimension fastest."""
         expected = self.dtype.itemsize
         for n, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if n != 1 and stride != expected and self.size:
@@ -88,12 +88,12 @@ def contiguous_strides(shape: Shape, itemsize: int) -> tuple[int, ...]:
 
 
 def contiguous_view(buffer: Buffer, offset: int, meta: TensorMeta) -> StridedView:
-    """The place of a value in C order."""
+    """The view of a value in C order."""
     strides = contiguous_strides(meta.shape, meta.dtype.itemsize)
     return StridedView(buffer, offset, meta.shape, strides, meta.dtype)
 
 
-# -- what views do to a place ----------------------------------------------------------------------
+# -- the strided view that a view op makes ---------------------------------------------------------
 
 View = Callable[[StridedView, Params], StridedView | None]
 

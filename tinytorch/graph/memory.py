@@ -1,4 +1,4 @@
-"""Memory of a graph: what is alive when, the peak and its witness, and a plan of buffers.
+"""Memory of a graph: what is alive when, what is alive at the peak, and a plan of buffers.
 
 Nothing is run. A storage lives from the node that makes it to the last use of a value in it, views
 included. Inputs and constants are not counted: they are there before. Results live to the end.
@@ -80,7 +80,7 @@ class Timeline:
         return self.nodes[self.live.index(self.peak)]
 
     @property
-    def witness(self) -> list[Lifetime]:
+    def alive_at_peak(self) -> list[Lifetime]:
         """What is alive at the peak, the largest first."""
         rank = self.live.index(self.peak)
         alive = [t for t in self.lifetimes if t.first <= rank <= t.last]
@@ -94,7 +94,7 @@ class Timeline:
     def __str__(self) -> str:
         peak, total = format_bytes(self.peak), format_bytes(self.total)
         lines = [f"peak {peak} of {total} at {self.peak_node}"]
-        for t in self.witness[:10]:
+        for t in self.alive_at_peak[:10]:
             where = t.node.meta.get("stack_trace") or ""
             lines.append(f"  {format_bytes(t.nbytes):>9}  {t.node.name:20} {where}".rstrip())
         return "\n".join(lines)
@@ -137,7 +137,7 @@ class BufferPlan:
     can be told otherwise.)
 
     Attributes:
-        offsets: for each storage its place, in bytes.
+        offsets: for each storage its first byte.
         in_place: storages that are written over one that dies there, with that one.
         size: bytes of the whole piece.
         unplanned: bytes of all these storages if each had memory of its own.
@@ -150,7 +150,7 @@ class BufferPlan:
 
 
 def plan_buffers(
-    graph: AnyGraph, semantics: Semantics = TINYTORCH, apart: Container[AnyNode] | None = None
+    graph: AnyGraph, semantics: Semantics = TINYTORCH, separate: Container[AnyNode] | None = None
 ) -> BufferPlan:
     """Give storages that are never alive together the same memory.
 
@@ -159,7 +159,7 @@ def plan_buffers(
     that is alive at the same time.
 
     Args:
-        apart: nodes whose values have memory of their own; by default the results.
+        separate: nodes whose values have memory of their own; by default the results.
 
     Source: Y. Pisarchyk, J. Lee, "Efficient memory management for deep neural net inference", 2020,
     greedy by size for offset calculation.
@@ -167,7 +167,7 @@ def plan_buffers(
     storages = semantics.storages(graph)
     alive = {
         s: t for s, t in lifetimes(graph, storages).items()
-        if not (t.is_result if apart is None else t.node in apart)
+        if not (t.is_result if separate is None else t.node in separate)
     }  # fmt: skip
     found = {s: _overwritten(s, alive, storages, semantics) for s in alive}
     in_place = {s: old for s, old in found.items() if old is not None}

@@ -70,7 +70,7 @@ def trace(
             )
             if traced is not None:
                 return traced
-        raise AssertionError("a trace without pretence stands")
+        raise AssertionError("a trace without pretended gradients is final")
 
     def on_other_arguments(*args: Any, **kwargs: Any) -> TracedFunction:
         return trace(function, *args, decompose=decompose, keep_grads=keep_grads, **kwargs)
@@ -114,7 +114,7 @@ def _trace(
     for tensor in environment.tensors:  # after the arguments, which have no pretended gradient
         tracer.watch_grad(tensor)
     args, kwargs = tree_unflatten(arguments, in_spec)
-    stands = False
+    is_final = False
     try:
         with tracer:
             result, out_spec = tree_flatten(function(*args, **kwargs))
@@ -122,7 +122,7 @@ def _trace(
         _check_frozen(environment, effects, counted)
         happened = _finish(tracer, result, keep_grads, None if asks else asked)
         asked += tracer.pretended()
-        stands = not (pretend and asked)
+        is_final = not (pretend and asked)
     except BaseException as error:
         effects.undo()
         asked += tracer.pretended()
@@ -130,9 +130,9 @@ def _trace(
             raise  # else it may be of the pretended gradients alone
     finally:
         tracer.restore()
-        if not stands:  # the state that an optimizer made is of a trace that nobody calls
+        if not is_final:  # the state that an optimizer made is of a trace that nobody calls
             effects.undo_state()
-    if not stands:
+    if not is_final:
         return None
     out_leaves = [TENSOR if isinstance(leaf, Tensor) else leaf for leaf in result]
     passed = [tracer.input_of(leaf) for leaf in result if isinstance(leaf, Tensor)]

@@ -51,7 +51,7 @@ LEAST_TIMEOUT_CYCLES = 150_000  # 50 us: no delay below this matters
 IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
 
 
-def team_bytes(count: int) -> int:
+def barrier_bytes(count: int) -> int:
     """The size of the record of a barrier for `count` threads."""
     return PARTS + count * LINE
 

@@ -16,7 +16,7 @@ an atomic exchange:
 A leader never waits for a helper that has not begun (`barrier`), so what was posted can be
 taken back. Where helpers are stopped in the middle of their work, since others use the cores,
 calls do without them for a while. One call at a time has the helpers; another thread that calls
-meanwhile works alone. A forked child starts with none, and makes its own.
+meanwhile works without helpers. A forked child starts with none, and makes its own.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FAILURES = (1 << 32) - 1  # of what a call gives
 MOST_THREADS = 8
 """Code has statements for each thread, so that for many more it would take long to compile."""
 
-MOST_CALLS_ALONE = 64
+MOST_SERIAL_CALLS = 64
 PATIENCE = 20_000  # pauses of about 20 ns until a helper without work sleeps
 
 
@@ -136,7 +136,8 @@ class ThreadPool:
         self._slots = self._memory.ctypes.data + -self._memory.ctypes.data % LINE
         self._semaphores: list[threading.Semaphore] = []
         self._threads: list[threading.Thread] = []
-        self._alone, self._pause = 0, 1  # calls to come without helpers, and after the next delay
+        self._serial_calls = 0  # calls to come without helpers
+        self._pause = 1  # how many after the next delay
 
     def run(self, count: int, function: int, table: int, barrier: int, parts: int) -> int:
         """Run a C function on this thread and, if they are free, count - 1 helpers.
@@ -152,8 +153,8 @@ class ThreadPool:
         if helpers < 1 or not self._lock.acquire(blocking=False):
             return _entry(_lead)(0, 0, function, table, barrier, parts) & FAILURES
         try:
-            if self._alone:  # the cores have other things to do
-                self._alone -= 1
+            if self._serial_calls:  # the cores have other things to do
+                self._serial_calls -= 1
                 helpers = 0
             while len(self._threads) < helpers:
                 self._hire()
@@ -172,8 +173,8 @@ class ThreadPool:
     def _note(self, was_late: bool) -> None:
         """After a delay some calls do without helpers; after the next twice as many."""
         if was_late:
-            self._alone = self._pause
-            self._pause = min(2 * self._pause, MOST_CALLS_ALONE)
+            self._serial_calls = self._pause
+            self._pause = min(2 * self._pause, MOST_SERIAL_CALLS)
         else:
             self._pause = max(self._pause // 2, 1)
 

@@ -16,7 +16,7 @@ import numpy as np
 from tinytorch.dtypes import DType, TensorMeta
 from tinytorch.files import atomic_write
 from tinytorch.graph.bindings import StateBinding
-from tinytorch.graph.compiler.lower import Ends, lower
+from tinytorch.graph.compiler.lower import CallingConvention, lower
 from tinytorch.graph.ir import Graph, Node
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.onnx.dynamic import Axes, export_dynamic
@@ -162,7 +162,7 @@ def export_onnx(
 def _model(traced: TracedFunction | Graph, name: str, shares: bool = True) -> Any:
     onnx = onnx_package()
     given = traced.graph if isinstance(traced, TracedFunction) else traced
-    graph = lower(given, Ends(), keeps=lambda node: False)
+    graph = lower(given, CallingConvention(), is_kept=lambda node: False)
     writer = OnnxWriter(shares)
     names: dict[Node, str] = {}
     inputs = []

@@ -1,4 +1,4 @@
-"""What is computed where: places, updates in place, copies of what is returned."""
+"""What is computed where: views, updates in place, copies of what is returned."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_state_that_is_exchanged_is_copied_first():
 def test_what_is_returned_is_in_no_shared_memory():
     constant = np.float32(2.0)
     s = schedule(lambda x: (x.T, x * constant, tinytorch.ones(3)), tinytorch.ones(2, 3))
-    kinds = [s.places[node].buffer.memory for node in s.returns]
+    kinds = [s.views[node].buffer.memory for node in s.returns]
     assert kinds == [Memory.INPUT, Memory.OWN, Memory.OWN]
 
 
@@ -117,7 +117,7 @@ def test_a_gradient_has_memory_of_its_own():
         return y
 
     s = schedule(step, tinytorch.ones(3))
-    gradient = s.places[s.returns[-1]]
+    gradient = s.views[s.returns[-1]]
     assert gradient.buffer.memory is Memory.OWN and gradient.is_contiguous
 
 
@@ -129,11 +129,11 @@ def test_casts_and_copies_are_steps():
 
 def test_fused_ops_are_kept_or_run_in_parts():
     traced = trace(lambda x: x.softmax(0), tinytorch.ones(4), decompose=False)
-    assert names(schedule_traced(traced, keeps=lambda node: True)) == ["softmax"]
+    assert names(schedule_traced(traced, is_kept=lambda node: True)) == ["softmax"]
     assert names(schedule_traced(traced)) == ["amax", "sub", "exp", "sum", "div"]
     fused, _ = PassManager(["fusion"], trials=0).run(trace(lambda x: x.exp() + x, x4()).graph)
     assert names(schedule_graph(fused)) == ["exp", "add"]
-    (step,) = schedule_graph(fused, keeps=lambda node: True).steps
+    (step,) = schedule_graph(fused, is_kept=lambda node: True).steps
     assert step.op.name.startswith("fused_exp_add")
 
 
@@ -172,19 +172,19 @@ def test_places_that_live_together_do_not_overlap():
     last_writer: dict[int, Any] = {}
     for step in s.steps:
         for operand in step.node.all_input_nodes:
-            place = s.places[operand]
-            if place.buffer.memory is Memory.ARENA:
+            view = s.views[operand]
+            if view.buffer.memory is Memory.ARENA:
                 owner = operand
                 while owner not in {w.node for w in s.steps}:
                     (owner,) = owner.all_input_nodes
-                for byte in bytes_of(s.places[owner]):
+                for byte in bytes_of(s.views[owner]):
                     assert last_writer[byte] is owner, (step.node, operand)
         if step.output.buffer.memory is Memory.ARENA:
             last_writer.update(dict.fromkeys(bytes_of(step.output), step.node))
 
 
-def bytes_of(place: Any) -> range:
-    return range(place.offset, place.offset + place.size * place.dtype.itemsize)
+def bytes_of(view: Any) -> range:
+    return range(view.offset, view.offset + view.size * view.dtype.itemsize)
 
 
 def test_what_no_code_can_return_is_an_error():

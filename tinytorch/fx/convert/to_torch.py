@@ -17,7 +17,7 @@ from tinytorch.errors import TinyTorchError
 from tinytorch.fx.convert.torch_ops import CREATING, TORCH_OPS
 from tinytorch.fx.convert.torch_vocabulary import TorchVocabulary
 from tinytorch.graph.bindings import Binding, StateBinding
-from tinytorch.graph.compiler.lower import Ends, lower
+from tinytorch.graph.compiler.lower import CallingConvention, lower
 from tinytorch.graph.ir import Graph, Node, map_arg
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.op import Op
@@ -53,7 +53,7 @@ def to_torch(traced: TracedFunction | Graph, device: str | torch.device = "cpu")
         else [None] * len(graph.find_nodes(op="placeholder"))
     )
     writer = _Writer(torch.device(device))
-    lowered = lower(graph, Ends(), keeps=lambda node: _name(node) in TORCH_OPS)
+    lowered = lower(graph, CallingConvention(), is_kept=lambda node: _name(node) in TORCH_OPS)
     for node, binding in zip(lowered.find_nodes(op="placeholder"), bindings, strict=True):
         writer.add_input(node, binding)
     for node in lowered.nodes:

@@ -64,7 +64,7 @@ class CompiledTrace(TracedFunction):
             for i, binding in enumerate(s.updates)
             if binding.writes_in_place
         }
-        self._alone = [count + i for i, b in enumerate(s.updates) if not b.writes_in_place]
+        self._unaliased = [count + i for i, b in enumerate(s.updates) if not b.writes_in_place]
         self.written = sorted(set(self.updates.values()))
         for i in self.written:
             check_not_read_only(inputs[i].meta["example"])
@@ -200,7 +200,9 @@ class CompiledTrace(TracedFunction):
         if self._code is None:
             with self._lock:
                 if self._code is None:
-                    code = generate(self.graph, self.target, self.roles, self.updates, self._alone)
+                    code = generate(
+                        self.graph, self.target, self.roles, self.updates, self._unaliased
+                    )
                     code.reports.insert(0, self._report)
                     self._code = code
         return self._code

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import Array
-from tinytorch.graph.compiler.python import PythonProgram, keeps, writes_out
+from tinytorch.graph.compiler.python import PythonProgram, is_kept, writes_out
 from tinytorch.graph.compiler.schedule import Role, Schedule, schedule_graph
 from tinytorch.graph.ir import Graph, GraphError
 from tinytorch.graph.passes import OptimizationPass, PassManager, Report, get_pass_by_name
@@ -115,32 +115,32 @@ def generate(
     target: Target,
     roles: list[Role],
     updates: dict[int, int] | None = None,
-    alone: list[int] | None = None,
+    unaliased: list[int] | None = None,
 ) -> Code:
     """The best code that the target allows, for a graph after its passes.
 
     Args:
-        roles, updates, alone: as `schedule_graph` takes them.
+        roles, updates, unaliased: as `schedule_graph` takes them.
 
     Raises:
         GraphError: mode is "python" or "native", and that cannot run the graph.
     """
     start = perf_counter()
     code = Code("interpret", graph)
-    ends = (roles, updates, alone)
+    convention = (roles, updates, unaliased)
     if target.mode in ("auto", "native"):
-        _try_native(code, target, ends)
+        _try_native(code, target, convention)
     if target.mode in ("auto", "python") and code.program is None:
-        _try_python(code, target, ends)
+        _try_python(code, target, convention)
     code.seconds = perf_counter() - start
     return code
 
 
-def _try_python(code: Code, target: Target, ends: tuple[Any, ...]) -> None:
+def _try_python(code: Code, target: Target, convention: tuple[Any, ...]) -> None:
     backend = target.backend
     try:
         schedule = schedule_graph(
-            code.graph, *ends, keeps=keeps(backend), writes_out=writes_out(backend)
+            code.graph, *convention, is_kept=is_kept(backend), writes_out=writes_out(backend)
         )
         code.program = PythonProgram(schedule, backend)
     except Exception as error:
@@ -151,11 +151,11 @@ def _try_python(code: Code, target: Target, ends: tuple[Any, ...]) -> None:
     code.mode, code.schedule = "python", schedule
 
 
-def _try_native(code: Code, target: Target, ends: tuple[Any, ...]) -> None:
+def _try_native(code: Code, target: Target, convention: tuple[Any, ...]) -> None:
     why_not = _why_not_native(target.backend)
     if why_not is None:
         try:
-            failures = _build_native(code, ends)
+            failures = _build_native(code, convention)
         except Exception as error:
             if target.mode == "native":
                 raise
@@ -172,12 +172,12 @@ def _try_native(code: Code, target: Target, ends: tuple[Any, ...]) -> None:
         )
 
 
-def _build_native(code: Code, ends: tuple[Any, ...]) -> list[tuple[str, str]]:
+def _build_native(code: Code, convention: tuple[Any, ...]) -> list[tuple[str, str]]:
     """Make it native code; returns which nodes cannot be, and why."""
     from tinytorch.graph.compiler import native
 
     graph, report = PassManager(native.PASSES, trials=0).run(code.graph)
-    schedule = schedule_graph(graph, *ends, keeps=native.keeps)
+    schedule = schedule_graph(graph, *convention, is_kept=native.is_kept)
     failures = [(n.format_node(), reason) for n, reason in native.unsupported(schedule)]
     if not failures:
         code.program = native.build(schedule)

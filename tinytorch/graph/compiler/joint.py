@@ -74,8 +74,8 @@ class JointFunction:
         self._saved_inputs, self._gradients = parts.saved_inputs, parts.backward
         self.forward = generate(parts.forward, target, roles, updates)
         arguments = [Role.ARGUMENT] * len(parts.backward.find_nodes(op="placeholder"))
-        alone = list(range(sum(self._reached)))  # a gradient may become some tensor's .grad
-        self.backward = generate(parts.backward, target, arguments, alone=alone)
+        unaliased = list(range(sum(self._reached)))  # a gradient may become some tensor's .grad
+        self.backward = generate(parts.backward, target, arguments, unaliased=unaliased)
         self.forward.reports.insert(0, report)
 
     @property

@@ -30,18 +30,18 @@ INHERITED = ("phase", "stack_trace")
 
 
 @dataclass(frozen=True)
-class Ends:
-    """What becomes of a graph's inputs and results when it is called.
+class CallingConvention:
+    """Which inputs a call overwrites or takes by value, and which results must not be shared.
 
     Attributes:
         updates: results that are written into an input in place: position of the result, position
             of the input.
-        alone: results that nobody else may hold the memory of (gradients).
+        unaliased: results that nobody else may hold the memory of (gradients).
         numbers: inputs that are no memory but numbers of the call (seeds, learning rates).
     """
 
     updates: Mapping[int, int] = field(default_factory=dict)
-    alone: Collection[int] = ()
+    unaliased: Collection[int] = ()
     numbers: Collection[int] = ()
 
 
@@ -57,11 +57,11 @@ def plan_of(node: Node) -> Plan:
     return node.target.plan(operands, node.kwargs)
 
 
-def lower(graph: Graph, ends: Ends, keeps: Callable[[Node], bool]) -> Graph:
+def lower(graph: Graph, convention: CallingConvention, is_kept: Callable[[Node], bool]) -> Graph:
     """A lowered copy. Its output is a flat tuple of nodes.
 
     Args:
-        keeps: asked for a node of a fused op, whether something runs it as a whole.
+        is_kept: asked for a node of a fused op, whether something runs it as a whole.
 
     Raises:
         GraphError: a result is not a value of the graph, or a shape is not known.
@@ -75,11 +75,11 @@ def lower(graph: Graph, ends: Ends, keeps: Callable[[Node], bool]) -> Graph:
     result_nodes(graph)
     lowered = copy.deepcopy(graph)
     for node in lowered.find_nodes(op="call_function"):
-        _inline(lowered, node, keeps)
+        _inline(lowered, node, is_kept)
     for node in lowered.find_nodes(op="call_function"):
         _spell_out_casts(lowered, node)
     _spell_out_copies(lowered)
-    _separate_results(lowered, ends)
+    _separate_results(lowered, convention)
     return lowered
 
 
@@ -111,10 +111,10 @@ def without_detach(graph: Graph) -> Graph:
 # -- fused ops -------------------------------------------------------------------------------------
 
 
-def _inline(graph: Graph, node: Node, keeps: Callable[[Node], bool]) -> None:
+def _inline(graph: Graph, node: Node, is_kept: Callable[[Node], bool]) -> None:
     """Put the parts of a fused op in its place, unless it is kept; parts may be fused ops too."""
     op = node.target
-    if not isinstance(op, Op) or op.decomposition is None or keeps(node):
+    if not isinstance(op, Op) or op.decomposition is None or is_kept(node):
         return
     body = _body_of(node, op)
     values = dict(
@@ -143,7 +143,7 @@ def _inline(graph: Graph, node: Node, keeps: Callable[[Node], bool]) -> None:
     node.replace_all_uses_with(values[result])
     graph.erase_node(node)
     for part in parts:
-        _inline(graph, part, keeps)
+        _inline(graph, part, is_kept)
 
 
 def _body_of(node: Node, op: Op) -> Graph:
@@ -192,36 +192,36 @@ def _spell_out_copies(graph: Graph) -> None:
 
     What a kernel makes, and what a call is given, is taken to be in C order.
     """
-    places: dict[Node, StridedView] = {}
+    views: dict[Node, StridedView] = {}
     for node in graph.nodes:
         if node.op == "output":
             continue
-        place = None
+        view = None
         if isinstance(node.target, Op) and node.target.view:
-            place = view_of(node.target, places[node.args[0]], node.kwargs)
-            if place is None:
+            view = view_of(node.target, views[node.args[0]], node.kwargs)
+            if view is None:
                 node.update_arg(0, _call(graph, node, "copy", node.args[0]))
-        places[node] = place or contiguous_view(Buffer(Memory.ARENA), 0, node.meta["tensor_meta"])
+        views[node] = view or contiguous_view(Buffer(Memory.ARENA), 0, node.meta["tensor_meta"])
 
 
 # -- results ---------------------------------------------------------------------------------------
 
 
-def _separate_results(graph: Graph, ends: Ends) -> None:
+def _separate_results(graph: Graph, convention: CallingConvention) -> None:
     """Copy what is returned or written where its memory is going to change, or not the caller's."""
     inputs = graph.find_nodes(op="placeholder")
     roots = TINYTORCH.storages(graph).roots
-    written = {inputs[i] for i in ends.updates.values()}
-    lasting = {*graph.find_nodes(op="get_attr"), *(inputs[i] for i in ends.numbers)}
+    written = {inputs[i] for i in convention.updates.values()}
+    lasting = {*graph.find_nodes(op="get_attr"), *(inputs[i] for i in convention.numbers)}
     lasting.update(n for n in roots if is_creation(n))
     output = graph.output_node()
     results = result_nodes(graph)
-    held = [roots[n] for i, n in enumerate(results) if i not in ends.updates]
+    held = [roots[n] for i, n in enumerate(results) if i not in convention.updates]
     for i, node in enumerate(results):
         root = roots[node]
-        if i in ends.updates:
-            copied = root in written and node is not inputs[ends.updates[i]]
-        elif i in ends.alone:
+        if i in convention.updates:
+            copied = root in written and node is not inputs[convention.updates[i]]
+        elif i in convention.unaliased:
             whole = node.meta["tensor_meta"].size == root.meta["tensor_meta"].size
             shared = held.count(root) > 1 or root.op != "call_function" or root in lasting
             copied = shared or not whole or _repeats(node)

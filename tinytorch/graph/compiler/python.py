@@ -97,7 +97,7 @@ def aligned_arena(size: int) -> Array:
     return memory[start : start + size]
 
 
-def keeps(backend: ComputeBackend) -> Callable[[Node], bool]:
+def is_kept(backend: ComputeBackend) -> Callable[[Node], bool]:
     """For `schedule_graph`: fused ops of the table run whole where the backend has a kernel."""
     return lambda node: (
         not isinstance(node.target.decomposition, GraphDecomposition)
@@ -144,7 +144,7 @@ class _Writer:
         for name, value in _HELPERS.items():
             self.namespace[self.names.new(name)] = value
         self.constants = [self.bind(f"constant_{i}", c) for i, c in enumerate(schedule.constants)]
-        for node in schedule.places:
+        for node in schedule.views:
             if node.op != "get_attr":
                 self.variables[node] = self.names.new(node.name)
         self.numbers = {
@@ -163,12 +163,12 @@ class _Writer:
 
     def _source(self) -> list[str]:
         s = self.schedule
-        body = self._body()  # first: it says which places are used
+        body = self._body()  # first: it says which views are used
         parameters = [self.numbers.get(i.node, self.variables[i.node]) for i in s.inputs]
         return [
             f"# {len(s.steps)} steps on {self.backend!r}, arena {s.arena_bytes} bytes",
             "def make(arena):",
-            *indented(self._places()),
+            *indented(self._views()),
             *indented(wrapped("def call(", parameters, "):")),
             *indented(body, 2),
             "    return call",
@@ -176,25 +176,25 @@ class _Writer:
 
     # -- what is the same in every call ------------------------------------------------------------
 
-    def _places(self) -> list[str]:
+    def _views(self) -> list[str]:
         """Numbers of the call as 0-d arrays, and everything that is in arena and constants."""
         lines = [
             f"{self.variables[node]} = empty((), {self._literal(node.meta['tensor_meta'].dtype)})"
             for node in self.numbers
         ]
         for node in self.schedule.graph.find_nodes(op="call_function"):
-            place = self.schedule.places[node]
-            if node in self._used and place.buffer.memory in (Memory.ARENA, Memory.CONSTANT):
-                lines.append(f"{self.variables[node]} = {self._place(place)}")
+            view = self.schedule.views[node]
+            if node in self._used and view.buffer.memory in (Memory.ARENA, Memory.CONSTANT):
+                lines.append(f"{self.variables[node]} = {self._ndarray(view)}")
         return lines
 
-    def _place(self, place: StridedView) -> str:
+    def _ndarray(self, view: StridedView) -> str:
         buffer = "arena"
-        if place.buffer.memory is Memory.CONSTANT:
-            buffer = self.constants[place.buffer.index]
-        layout = [str(place.shape), self._literal(place.dtype), buffer, str(place.offset)]
-        if place.strides != contiguous_strides(place.shape, place.dtype.itemsize):
-            layout.append(str(place.strides))
+        if view.buffer.memory is Memory.CONSTANT:
+            buffer = self.constants[view.buffer.index]
+        layout = [str(view.shape), self._literal(view.dtype), buffer, str(view.offset)]
+        if view.strides != contiguous_strides(view.shape, view.dtype.itemsize):
+            layout.append(str(view.strides))
         return f"ndarray({', '.join(layout)})"
 
     # -- the steps ---------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class _Writer:
         return [self._commented(f"copyto({self._target(step)}, {result})", step.node)]
 
     def _target(self, step: Step) -> str:
-        """The name of the place that a step writes."""
+        """The name of the view that a step writes."""
         buffer = step.output.buffer
         self._used.add(step.node)
         if buffer.memory is Memory.INPUT:
@@ -251,24 +251,24 @@ class _Writer:
     def _operand(self, argument: Any) -> str:
         if not isinstance(argument, Node):
             return self._literal(argument)
-        place = self.schedule.places[argument]
+        view = self.schedule.views[argument]
         if argument.op == "get_attr":
-            return self.constants[place.buffer.index]
-        if place.buffer.memory is Memory.INPUT and argument.op == "call_function":
-            root = self.schedule.inputs[place.buffer.index].node
-            if place == self.schedule.places[root]:  # an update in place, or a view of nothing less
+            return self.constants[view.buffer.index]
+        if view.buffer.memory is Memory.INPUT and argument.op == "call_function":
+            root = self.schedule.inputs[view.buffer.index].node
+            if view == self.schedule.views[root]:  # an update in place, or a view of nothing less
                 return self.variables[root]
         self._used.add(argument)
         return self.variables[argument]
 
     def _view(self, node: Node) -> list[str]:
         """The statement for a view of memory that is known only in the call; else none."""
-        place = self.schedule.places[node]
-        if place.buffer.memory not in (Memory.INPUT, Memory.OWN):
+        view = self.schedule.views[node]
+        if view.buffer.memory not in (Memory.INPUT, Memory.OWN):
             return []
-        if place.buffer.memory is Memory.INPUT:
-            root = self.schedule.inputs[place.buffer.index].node
-            if place == self.schedule.places[root]:
+        if view.buffer.memory is Memory.INPUT:
+            root = self.schedule.inputs[view.buffer.index].node
+            if view == self.schedule.views[root]:
                 return []  # `_operand` takes the input itself
         return [self._commented(f"{self.variables[node]} = {self._view_of(node)}", node)]
 
@@ -304,12 +304,12 @@ class _Writer:
         viewers: dict[int, list[Node]] = {}
         for node in s.graph.find_nodes(op="call_function"):
             for value in (node, *node.all_input_nodes):
-                buffer = s.places[value].buffer
+                buffer = s.views[value].buffer
                 if buffer.memory is Memory.OWN:
                     last[buffer.index] = node
-            if s.places[node].buffer.memory is Memory.OWN:
-                viewers.setdefault(s.places[node].buffer.index, []).append(node)
-        returned = [s.places[n].buffer for n in s.returns]
+            if s.views[node].buffer.memory is Memory.OWN:
+                viewers.setdefault(s.views[node].buffer.index, []).append(node)
+        returned = [s.views[n].buffer for n in s.returns]
         held = {buffer.index for buffer in returned if buffer.memory is Memory.OWN}
         deaths: dict[Node, list[str]] = {}
         for index, node in last.items():

@@ -1,17 +1,17 @@
-"""`Schedule`: a graph as a list of kernel calls on places in memory. What code is generated from.
+"""`Schedule`: a graph as a list of kernel calls on views of memory. What code is generated from.
 
-    schedule = schedule_traced(traced, keeps=..., writes_out=...)     # or schedule_graph(graph)
+    schedule = schedule_traced(traced, is_kept=..., writes_out=...)     # or schedule_graph(graph)
     for step in schedule.steps:
         step.op, step.params         # what is computed
-        step.inputs                  # places to read (or Python numbers), in the op's order
-        step.output                  # the place to write
+        step.inputs                  # views to read (or Python numbers), in the op's order
+        step.output                  # the view to write
 
 Every value has a `StridedView`: buffer, offset, shape, strides, dtype. A view costs no step: it is
-another place in the same buffer. A step writes all of its output place, which is in C order. If
+another view of the same buffer. A step writes all of its output view, which is in C order. If
 `step.overwrites` is a number, the output is in the memory of that input, element upon element
 (only where every element is read before it is written).
 
-Buffers are of four kinds (`places.Memory`):
+Buffers are of four kinds (`layout.Memory`):
 
     input i       given by the caller, as `schedule.inputs[i]` says, in C order. A Python number of
                   the call (role SEED or SCALAR: a seed, a learning rate) is an input too, 0-d; it
@@ -24,8 +24,8 @@ Buffers are of four kinds (`places.Memory`):
 
 After the last step the inputs numbered in `schedule.written` hold their new values: an optimizer's
 update writes into the parameter itself where nothing reads the old value later, and is copied into
-it by a step at the end where something does. `schedule.returns` are the places of the results that
-a caller gets, in order, gradients included; the places of two may be in one buffer if one is a view
+it by a step at the end where something does. `schedule.returns` are the views of the results that
+a caller gets, in order, gradients included; those of two may be in one buffer if one is a view
 of the other, and may be in an input that is not written.
 """
 
@@ -46,7 +46,13 @@ from tinytorch.graph.bindings import (
     ScalarBinding,
     SeedBinding,
 )
-from tinytorch.graph.compiler.lower import Ends, is_creation, lower, plan_of, result_nodes
+from tinytorch.graph.compiler.lower import (
+    CallingConvention,
+    is_creation,
+    lower,
+    plan_of,
+    result_nodes,
+)
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, Node
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
@@ -95,8 +101,8 @@ class Step:
         node: of the schedule's graph; its meta has phase and the user's line.
         op, params: what is computed; a fused group's body is `op.decomposition.graph`.
         plan: shapes and dtypes of operands and result; a key to the backend's kernel.
-        inputs: places, or Python numbers, in the op's order.
-        output: the place to write.
+        inputs: views, or Python numbers, in the op's order.
+        output: the view to write.
         overwrites: which input's memory the output takes over; None if its memory is another.
     """
 
@@ -111,13 +117,13 @@ class Step:
 
 @dataclass
 class Schedule:
-    """What one call of a graph does, in order, and where everything stands.
+    """What one call of a graph does, in order, and where each value is stored.
 
     Attributes:
         graph: lowered: casts, copies and the parts of fused ops are nodes of their own.
         inputs, constants, own, arena_bytes: the buffers.
         steps: the kernel calls.
-        places: of every node of the graph but the output.
+        views: of every node of the graph but the output.
         returns: the nodes that the caller gets, in order.
         written: the inputs that hold new values afterwards.
         plan: what of the arena is whose.
@@ -130,7 +136,7 @@ class Schedule:
     own: list[TensorMeta]
     arena_bytes: int
     steps: list[Step]
-    places: dict[Node, StridedView]
+    views: dict[Node, StridedView]
     returns: list[Node]
     written: list[int]
     plan: BufferPlan
@@ -179,23 +185,23 @@ def schedule_traced(traced: TracedFunction, **options: Any) -> Schedule:
     s = traced.signature
     first = len(result_nodes(traced.graph)) - len(s.updates)
     updates = {}
-    alone = []
+    unaliased = []
     for i, binding in enumerate(s.updates):
         if binding.writes_in_place:
             updates[first + i] = next(k for k, b in enumerate(s.inputs) if b.same(binding))
         else:
-            alone.append(first + i)
+            unaliased.append(first + i)
     roles = [role_of(binding) for binding in s.inputs]
-    return schedule_graph(traced.graph, roles, updates, alone, **options)
+    return schedule_graph(traced.graph, roles, updates, unaliased, **options)
 
 
 def schedule_graph(
     graph: Graph,
     roles: list[Role] | None = None,
     updates: dict[int, int] | None = None,
-    alone: list[int] | None = None,
+    unaliased: list[int] | None = None,
     *,
-    keeps: Callable[[Node], bool] = lambda node: False,
+    is_kept: Callable[[Node], bool] = lambda node: False,
     writes_out: Callable[[Node], bool] = lambda node: True,
 ) -> Schedule:
     """Put the values of a graph into memory.
@@ -203,8 +209,8 @@ def schedule_graph(
     Args:
         graph: with shapes and dtypes; it is not changed.
         roles: of the inputs; by default all are arguments.
-        updates, alone: see `lower.Ends`.
-        keeps: asked for a node of a fused op, whether something runs it as a whole; otherwise its
+        updates, unaliased: see `lower.CallingConvention`.
+        is_kept: asked for a node of a fused op, whether something runs it as a whole; otherwise its
             parts are scheduled.
         writes_out: asked for a node, whether its kernel can write into memory that it is given;
             otherwise the node's memory is its own in every call.
@@ -215,12 +221,12 @@ def schedule_graph(
     count = len(graph.find_nodes(op="placeholder"))
     roles = roles if roles is not None else [Role.ARGUMENT] * count
     numbers = [i for i, role in enumerate(roles) if role.is_number]
-    lowered = lower(graph, Ends(updates or {}, alone or (), numbers), keeps)
+    lowered = lower(graph, CallingConvention(updates or {}, unaliased or (), numbers), is_kept)
     return _Scheduler(lowered, roles, updates or {}, writes_out).schedule()
 
 
 class _Scheduler:
-    """Gives every node of a lowered graph its place."""
+    """Gives every node of a lowered graph its strided view."""
 
     def __init__(
         self,
@@ -243,26 +249,26 @@ class _Scheduler:
         ]
         self.constants: list[Array] = []
         self.own: list[TensorMeta] = []
-        self.places: dict[Node, StridedView] = {}
+        self.views: dict[Node, StridedView] = {}
 
     def schedule(self) -> Schedule:
         for i, each in enumerate(self.inputs):
-            self.places[each.node] = contiguous_view(Buffer(Memory.INPUT, i), 0, each.meta)
-        self._place_views(self.places)  # an update in place must know how an input is read
+            self.views[each.node] = contiguous_view(Buffer(Memory.INPUT, i), 0, each.meta)
+        self._derive_views(self.views)  # an update in place must know how an input is read
         for i, node in self._updates_in_place().items():
-            self.places[node] = self.places[self.inputs[i].node]
+            self.views[node] = self.views[self.inputs[i].node]
         self._place_constants()
-        apart = {n for n in self.roots if n in self.places or self._is_own(n)}
+        separate = {n for n in self.roots if n in self.views or self._is_own(n)}
         for node in self.graph.find_nodes(op="call_function"):
-            if node in apart and node not in self.places and self.roots[node] is node:
-                self.places[node] = self._new_own(node.meta["tensor_meta"])
-        plan = plan_buffers(self.graph, _SEMANTICS, apart)
+            if node in separate and node not in self.views and self.roots[node] is node:
+                self.views[node] = self._new_own(node.meta["tensor_meta"])
+        plan = plan_buffers(self.graph, _SEMANTICS, separate)
         makers = _SEMANTICS.storages(self.graph).makers
         for storage, offset in plan.offsets.items():
             node = makers[storage]
             meta = node.meta["tensor_meta"]
-            self.places[node] = contiguous_view(Buffer(Memory.ARENA), offset, meta)
-        self._place_views(self.places)
+            self.views[node] = contiguous_view(Buffer(Memory.ARENA), offset, meta)
+        self._derive_views(self.views)
         return Schedule(
             graph=self.graph,
             inputs=self.inputs,
@@ -270,7 +276,7 @@ class _Scheduler:
             own=self.own,
             arena_bytes=plan.size,
             steps=[*self._steps(), *self._final_copies()],
-            places=self.places,
+            views=self.views,
             returns=self.returns,
             written=sorted(set(self.updates.values())),
             plan=plan,
@@ -281,20 +287,20 @@ class _Scheduler:
         """Bytes of the arena alive at once at the most; what is overwritten takes no more."""
         found = lifetimes(self.graph, _SEMANTICS.storages(self.graph))
         arena = Memory.ARENA
-        alive = {s: t for s, t in found.items() if self.places[t.node].buffer.memory is arena}
+        alive = {s: t for s, t in found.items() if self.views[t.node].buffer.memory is arena}
         for new, old in plan.in_place.items():
             alive[old].last = alive[new].first - 1
         return accumulate(self.graph, alive.values()).peak
 
-    # -- places ------------------------------------------------------------------------------------
+    # -- views ------------------------------------------------------------------------------------
 
-    def _place_views(self, places: dict[Node, StridedView]) -> None:
-        """The places of views of what has a place."""
+    def _derive_views(self, views: dict[Node, StridedView]) -> None:
+        """The views that view ops make of what has one."""
         for node in self.graph.find_nodes(op="call_function"):
-            if self.roots[node] is not node and node not in places and node.args[0] in places:
-                place = view_of(node.target, places[node.args[0]], node.kwargs)
-                assert place is not None, "lowering has put a copy before it"
-                places[node] = place
+            if self.roots[node] is not node and node not in views and node.args[0] in views:
+                view = view_of(node.target, views[node.args[0]], node.kwargs)
+                assert view is not None, "lowering has put a copy before it"
+                views[node] = view
 
     def _place_constants(self) -> None:
         """Constants, and what is made of nothing, once for all calls."""
@@ -307,7 +313,7 @@ class _Scheduler:
                 continue
             buffer = Buffer(Memory.CONSTANT, len(self.constants))
             self.constants.append(np.asarray(array, order="C"))
-            self.places[node] = contiguous_view(buffer, 0, node.meta["tensor_meta"])
+            self.views[node] = contiguous_view(buffer, 0, node.meta["tensor_meta"])
 
     def _is_own(self, node: Node) -> bool:
         """Its memory leaves the call, or its kernel brings memory of its own."""
@@ -340,24 +346,24 @@ class _Scheduler:
     def _reads_in_step(self, node: Node, old: Node) -> bool:
         """A node reads the memory of `old` element by element, in the order in which it writes."""
         read = [a for a in node.all_input_nodes if self.roots[a] is old]
-        whole = self.places[old]
-        return all(self.places[a] == whole and _reads_by_element(node, a) for a in read)
+        whole = self.views[old]
+        return all(self.views[a] == whole and _reads_by_element(node, a) for a in read)
 
     # -- steps -------------------------------------------------------------------------------------
 
     def _steps(self) -> list[Step]:
         return [
-            self._step(node, self.places[node])
+            self._step(node, self.views[node])
             for node in self.graph.find_nodes(op="call_function")
-            if self.roots[node] is node and self.places[node].buffer.memory is not Memory.CONSTANT
+            if self.roots[node] is node and self.views[node].buffer.memory is not Memory.CONSTANT
         ]
 
     def _step(self, node: Node, output: StridedView) -> Step:
-        inputs = tuple([self.places[a] if isinstance(a, Node) else a for a in node.args])
+        inputs = tuple([self.views[a] if isinstance(a, Node) else a for a in node.args])
         overwrites = [
-            i for i, place in enumerate(inputs)
-            if isinstance(place, StridedView)
-            and (place.buffer, place.offset) == (output.buffer, output.offset)
+            i for i, view in enumerate(inputs)
+            if isinstance(view, StridedView)
+            and (view.buffer, view.offset) == (output.buffer, output.offset)
             and output.size
         ]  # fmt: skip
         return Step(
@@ -375,13 +381,13 @@ class _Scheduler:
         steps = []
         output = self.graph.output_node()
         for position, i in self.updates.items():
-            new, target = self.results[position], self.places[self.inputs[i].node]
-            if self.places[new] == target:
+            new, target = self.results[position], self.views[self.inputs[i].node]
+            if self.views[new] == target:
                 continue
             with self.graph.inserting_before(output):
                 node: Node = _SEMANTICS.call(self.graph, "copy", [new], {})
             node.meta["phase"] = new.meta.get("phase", "forward")
-            self.places[node] = target
+            self.views[node] = target
             steps.append(self._step(node, target))
         return steps
 

@@ -81,7 +81,7 @@ class _Buffers:
             dtype = self._schedule.inputs[i].meta.dtype.dtype
             self._arrays[Buffer(Memory.INPUT, i)] = np.asarray(value, dtype)
 
-    def view(self, place: StridedView) -> Array:
-        """The array that is at a place."""
-        memory = self._arrays[place.buffer]
-        return np.ndarray(place.shape, place.dtype.dtype, memory, place.offset, place.strides)
+    def view(self, view: StridedView) -> Array:
+        """The array that is at a view."""
+        memory = self._arrays[view.buffer]
+        return np.ndarray(view.shape, view.dtype.dtype, memory, view.offset, view.strides)

@@ -40,8 +40,8 @@ class Aliasing:
             return True
         roots = self._roots(new)
         if roots & self._roots(old):  # they share memory as it is; only not to be one tensor
-            alone = new.op == "call_function" and new not in self.results
-            return old not in self.results or alone
+            is_new = new.op == "call_function" and new not in self.results
+            return old not in self.results or is_new
         return all(n.op == "call_function" and n not in self.returned for n in roots)
 
     def replaced(self, old: AnyNode, new: AnyNode) -> None:

@@ -112,10 +112,10 @@ class FusedAttention(OptimizationPass):
         """softmax * (cast(p <= uniform(seed)) * (1 / (1 - p)))"""
         s, kept = self.semantics, self._other(node, "mul")
         cast = None if kept is None else self._other(kept, "cast")
-        keeps: Any = None if cast is None else cast.args[0]
-        if self._other(node, "softmax") is None or not self._is(keeps, "le"):
+        is_drawn: Any = None if cast is None else cast.args[0]
+        if self._other(node, "softmax") is None or not self._is(is_drawn, "le"):
             return False
-        p, drawn = keeps.args
+        p, drawn = is_drawn.args
         assert kept is not None and cast is not None
         factor = kept.args[1] if kept.args[0] is cast else kept.args[0]
         if not self._is(drawn, "uniform") or type(p) is not float or not 0 < p < 1:

@@ -128,7 +128,7 @@ class PassManager:
                 if improved is not unrounded:
                     original.compare(improved, exact=False)
             except Exception:  # a broken graph may fail in any way when it runs
-                original.forget()
+                original.release()
             else:
                 return improved, report
         improved, _, report = self._run(graph, original)
@@ -270,7 +270,7 @@ class _Reference:
     def _gradients(self, graph: AnyGraph, trial: int) -> list[Any]:
         return self.semantics.gradients(graph, self.inputs[trial], trial)
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Begin anew: no pass has changed rounding."""
         self._rounded = False
 

@@ -49,7 +49,7 @@ def schedule_of(function: Any, *examples: Tensor, passes: tuple[str, ...] = ()) 
     traced = trace(function, *examples, decompose=None, keep_grads=False)
     graph, report = PassManager(passes, trials=0).run(traced.graph)
     assert not report.failures, report
-    return schedule_traced(traced.with_graph(graph), keeps=native.keeps)
+    return schedule_traced(traced.with_graph(graph), is_kept=native.is_kept)
 
 
 def run(schedule: Schedule, *values: Any) -> list[np.ndarray]:
@@ -322,7 +322,7 @@ class Attention(nn.Module):
     def __init__(self, width: int = 16, heads: int = 2, length: int = 8, words: int = 11) -> None:
         super().__init__()
         self.heads = heads
-        self.word, self.place = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.word, self.position = nn.Embedding(words, width), nn.Embedding(length, width)
         self.norm, self.last = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
@@ -331,7 +331,7 @@ class Attention(nn.Module):
         self.positions = tinytorch.arange(length)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.word(tokens) + self.place(self.positions)
+        x = self.word(tokens) + self.position(self.positions)
         n, length, width = x.shape
         parts = self.qkv(self.norm(x)).reshape(n, length, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)

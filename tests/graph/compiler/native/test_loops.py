@@ -8,7 +8,13 @@ from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import broadcastable_shapes
 
 from tinytorch.dtypes import float32, float64, tensor_meta
-from tinytorch.graph.compiler.native.loops import Loop, aligned_strides, apart, collapse, extent
+from tinytorch.graph.compiler.native.loops import (
+    Loop,
+    aligned_strides,
+    collapse,
+    disjoint_extents,
+    extent,
+)
 from tinytorch.graph.ir import Graph
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view
 from tinytorch.op import OPS
@@ -38,8 +44,8 @@ def test_a_collapsed_walk_visits_the_same_elements(data: st.DataObject):
     shape = tuple(data.draw(st.lists(st.integers(1, 4), max_size=4)))
     shapes = [data.draw(broadcastable_shapes(shape, max_dims=len(shape), max_side=4))]
     shapes = [s for s in shapes if np.broadcast_shapes(s, shape) == shape]
-    places = [at(0, *shape), *(at(0, *s) for s in shapes)]
-    strides = [aligned_strides(p, shape) for p in places]
+    views = [at(0, *shape), *(at(0, *s) for s in shapes)]
+    strides = [aligned_strides(p, shape) for p in views]
     sizes, steps = collapse(shape, strides)
     for before, after in zip(strides, steps, strict=True):
         first, second = (
@@ -50,11 +56,11 @@ def test_a_collapsed_walk_visits_the_same_elements(data: st.DataObject):
 
 
 def test_places_are_apart_if_they_share_no_byte():
-    assert apart(at(0, 4), at(16, 4)) and not apart(at(0, 4), at(12, 4))
-    assert apart(at(0, 4), at(0, 4, memory=Buffer(Memory.INPUT, 1)))
+    assert disjoint_extents(at(0, 4), at(16, 4)) and not disjoint_extents(at(0, 4), at(12, 4))
+    assert disjoint_extents(at(0, 4), at(0, 4, memory=Buffer(Memory.INPUT, 1)))
     backwards = StridedView(ARENA, 12, (4,), (-4,), float32)
     assert extent(backwards) == (0, 16)
-    assert not apart(backwards, at(0, 1)) and apart(backwards, at(16, 1))
+    assert not disjoint_extents(backwards, at(0, 1)) and disjoint_extents(backwards, at(16, 1))
 
 
 def copy(source: StridedView, target: StridedView) -> Loop:
@@ -107,12 +113,12 @@ def test_stores_of_inputs_are_never_dead_and_those_of_the_arena_are_if_nothing_r
 
 
 def test_a_store_of_a_place_to_itself_is_dead():
-    place = at(0, 4, memory=Buffer(Memory.INPUT))
-    loop = copy(place, place)
+    view = at(0, 4, memory=Buffer(Memory.INPUT))
+    loop = copy(view, view)
     loop.eliminate_dead_stores(lambda node, inside: True)
     assert not loop.stores
 
 
 def test_a_store_does_not_convert():
-    with pytest.raises(ValueError, match="a store of float32 to a place of float64"):
+    with pytest.raises(ValueError, match="a store of float32 to a view of float64"):
         copy(at(0, 4), contiguous_view(ARENA, 64, tensor_meta((4,), float64)))

@@ -48,16 +48,16 @@ def everything_divided(monkeypatch):
     tinytorch.set_num_threads(before)
 
 
-def place_of(*shape: int) -> StridedView:
+def view_with(*shape: int) -> StridedView:
     return contiguous_view(BUFFER, 0, TensorMeta(shape, float32))
 
 
-def elements(place: StridedView) -> Array:
+def elements(view: StridedView) -> Array:
     """The byte at which each element begins."""
-    found = np.full(place.shape, place.offset)
-    for axis, (n, stride) in enumerate(zip(place.shape, place.strides, strict=True)):
+    found = np.full(view.shape, view.offset)
+    for axis, (n, stride) in enumerate(zip(view.shape, view.strides, strict=True)):
         steps = np.arange(n) * stride
-        found += steps.reshape((n,) + (1,) * (len(place.shape) - axis - 1))
+        found += steps.reshape((n,) + (1,) * (len(view.shape) - axis - 1))
     return found
 
 
@@ -78,15 +78,15 @@ def test_bounds_cover_the_extent(extent: int, count: int, unit: int):
 def windows(draw: st.DrawFn) -> tuple[StridedView, StridedView]:
     """Two windows of one array, the array perhaps turned."""
     shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
-    place = place_of(*shape)
+    view = view_with(*shape)
     order = draw(st.permutations(range(len(shape))))
-    place = StridedView(
-        BUFFER, 0, tuple(shape[d] for d in order), tuple(place.strides[d] for d in order), float32
+    view = StridedView(
+        BUFFER, 0, tuple(shape[d] for d in order), tuple(view.strides[d] for d in order), float32
     )
 
     def window() -> StridedView:
-        found = place
-        for axis, n in enumerate(place.shape):
+        found = view
+        for axis, n in enumerate(view.shape):
             start = draw(st.integers(0, n - 1))
             found = cut(found, axis, start, draw(st.integers(start + 1, n)))
         return found
@@ -102,7 +102,7 @@ def test_disjoint_places_share_no_element(pair: tuple[StridedView, StridedView])
 
 
 def test_halves_of_a_matrix_are_disjoint_either_way():
-    whole = place_of(4, 6)
+    whole = view_with(4, 6)
     for axis, n in enumerate(whole.shape):
         first, second = (cut(whole, axis, *each) for each in ((0, n // 2), (n // 2, n)))
         assert disjoint(first, second)
@@ -148,7 +148,7 @@ def test_sums_over_the_batch_are_added_up(rng, everything_divided):
 
 def test_a_loop_is_divided_along_its_first_long_dimension():
     loop = Loop((1, 6, 4))
-    row, whole = place_of(4), place_of(1, 6, 4)
+    row, whole = view_with(4), view_with(1, 6, 4)
     loop.store(loop.op("add", OPS["add"].scalar, [whole, row], float32), whole)
     parts = divide_loop(loop, 2)
     assert parts is not None

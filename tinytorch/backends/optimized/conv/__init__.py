@@ -1,7 +1,7 @@
 """Convolution without im2col: the register tile of the matrix product, led over padded images.
 
 geometry        names of the positions in arrays of sizes
-plan            where everything lies: padded images, offsets of taps, places of outputs
+plan            where everything lies: padded images, offsets of taps, where outputs are stored
 phases          the even and the odd elements of rows, for strides of 2
 micro_kernel    the tile, with positions of the image side by side
 chain_kernel    the tile, summed over several pairs of matrices

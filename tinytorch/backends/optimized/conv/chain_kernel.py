@@ -31,7 +31,7 @@ from tinytorch.jit.llvm import (
 def _emit_chain_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vectors: int) -> None:
     """One tile size."""
     count, k, a, rsa, next_a, b, ldb, next_b, start, ld_start, c, ldc = arguments
-    a, b, start, c = (e.pointer(place) for place in (a, b, start, c))
+    a, b, start, c = (e.pointer(address) for address in (a, b, start, c))
 
     def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
         weight, row = walk
@@ -44,17 +44,19 @@ def _emit_chain_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, ve
         sums = emit_tile(e, k, rsa, sums, [x, y], operands)
         return [e.at(x, next_a), e.at(y, next_b), *(value for row in sums for value in row)]
 
-    def places(base: Value, ld: Value) -> list[Value]:
+    def addresses(base: Value, ld: Value) -> list[Value]:
         rows_of = [e.at(base, e.mul(ld, r)) for r in range(rows)]
         return [e.at(row, j * e.register_bytes) for row in rows_of for j in range(vectors)]
 
     begin = e.either(
         e.builder.icmp_signed("!=", e.builder.ptrtoint(start, I64), i64(0)),
-        lambda: [e.load(place) for place in places(start, ld_start)],
+        lambda: [e.load(address) for address in addresses(start, ld_start)],
         lambda: [e.zeros] * (rows * vectors),
     )
-    for value, place in zip(e.loop(count, [a, b, *begin], pair)[2:], places(c, ldc), strict=True):
-        e.store(value, place)
+    for value, address in zip(
+        e.loop(count, [a, b, *begin], pair)[2:], addresses(c, ldc), strict=True
+    ):
+        e.store(value, address)
 
 
 def _chain_tile_twin(

@@ -125,7 +125,7 @@ def cheapest(
     taps = vectors.taps
     needed = -(-channels // lanes)
     as_rows = taps * needed / channels * (1 + 0.12 / min(needed, TILE_VECTORS)) + 0.5
-    as_vectors = vectors.places.shape[0] / area * (taps * 1.05 + vectors.places.shape[1] - 1)
+    as_vectors = vectors.stores.shape[0] / area * (taps * 1.05 + vectors.stores.shape[1] - 1)
     # measured: these two leave out a seventh, what an image costs before and after its sums
     if together is not None and together.cost < 1.15 * min(as_rows, as_vectors):
         return together

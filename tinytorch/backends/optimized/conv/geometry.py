@@ -57,9 +57,32 @@ class ProductsGeometry(NamedTuple):
     next_gradient: int  # bytes of a row of g
 
 
+class PhaseRow(NamedTuple):
+    """A row of the table of phases of `plan.Positions`: output positions with the same taps."""
+
+    start: int  # of its taps, in the table of taps
+    taps: int
+    row: int  # of its first output position
+    column: int
+
+
+class StoreEntry(NamedTuple):
+    """An entry of `plan.Correlation.stores`, for a vector of output positions; its first part.
+
+    Each further part adds another `target` and `mask`.
+    """
+
+    source: int  # byte offset of the vector in the image
+    target: int  # byte offset of a part in the output
+    mask: int  # of the lanes to store
+
+
 # where each is in its array
 POSITIONS = PositionsGeometry(*range(8))
 CORRELATION = CorrelationGeometry(*range(6))
 BATCH = BatchGeometry(*range(7))
 PRODUCTS = ProductsGeometry(*range(8))
+PHASE = PhaseRow(*range(4))
+STORE = StoreEntry(*range(3))
+STORE_PART = 2  # words of a part: target and mask
 TOGETHER = -1

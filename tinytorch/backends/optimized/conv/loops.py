@@ -22,7 +22,13 @@ from typing import Any
 import numpy as np
 from numba import prange, types
 
-from tinytorch.backends.optimized.conv.geometry import CORRELATION, POSITIONS, TOGETHER
+from tinytorch.backends.optimized.conv.geometry import (
+    CORRELATION,
+    PHASE,
+    POSITIONS,
+    STORE_PART,
+    TOGETHER,
+)
 from tinytorch.backends.optimized.conv.phases import split_pairs
 from tinytorch.backends.optimized.gemm.loops import (
     PANEL_VECTORS,
@@ -66,7 +72,7 @@ def pad_image(
 @kernel
 def by_vectors(
     tile: Callable[..., None], itemsize: int, channels: int, taps: int, w: int, x: int, table: int,
-    places: int, entry: int, parts: int, first: int, last: int, y: int, ldy: int, bias: int,
+    stores: int, entry: int, parts: int, first: int, last: int, y: int, ldy: int, bias: int,
 ) -> None:  # fmt: skip
     """Vectors first .. last-1 of the positions, for all output channels."""
     v = first
@@ -76,7 +82,7 @@ def by_vectors(
         for o in range(0, channels, rows):
             tile(
                 min(rows, channels - o), vectors * REGISTER_BYTES // itemsize, taps,
-                w + o * taps * itemsize, taps * itemsize, x, table, places + v * entry, parts,
+                w + o * taps * itemsize, taps * itemsize, x, table, stores + v * entry, parts,
                 y + o * ldy, ldy, bias + o * itemsize if bias else 0, 0,
             )  # fmt: skip
         v += vectors
@@ -101,7 +107,8 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
         write_h, write_w = geometry[POSITIONS.write_rows], geometry[POSITIONS.write_columns]
         ldw = columns * itemsize
         for f in range(phases.shape[0]):
-            start, taps, i0, j0 = phases[f, 0], phases[f, 1], phases[f, 2], phases[f, 3]
+            start, taps = phases[f, PHASE.start], phases[f, PHASE.taps]
+            i0, j0 = phases[f, PHASE.row], phases[f, PHASE.column]
             positions = (width - j0 + write_w - 1) // write_w
             rows = balanced(positions, TILE_ROWS[(ldw + REGISTER_BYTES - 1) // REGISTER_BYTES])
             for i in range(first // write_h, (last - i0 + write_h - 1) // write_h):
@@ -205,7 +212,7 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
 def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
     @kernel
     def items(
-        x: Array, w: Array, bias: Array, y: Array, table: Array, places: Array, geometry: Array,
+        x: Array, w: Array, bias: Array, y: Array, table: Array, stores: Array, geometry: Array,
         in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
     ) -> None:  # fmt: skip
         origin, pitch = geometry[CORRELATION.origin], geometry[CORRELATION.pitch]
@@ -216,7 +223,7 @@ def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None
         channels, taps, itemsize = channels // groups, w.shape[1], y.itemsize
         area = height * width * itemsize
         own = x.shape[1] // groups * phases_h * phases_w * plane
-        share = (places.shape[0] + pieces - 1) // pieces
+        share = (stores.shape[0] + pieces - 1) // pieces
         image, source = -1, scratch
         for item in range(begin, end):
             first = item % pieces * share
@@ -230,8 +237,8 @@ def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None
                 at = g * channels
                 by_vectors(
                     tile, itemsize, channels, taps, address(w) + at * taps * itemsize,
-                    source + g * own, address(table), address(places), places.shape[1] * 8,
-                    places.shape[1] // 2, first, min(first + share, places.shape[0]),
+                    source + g * own, address(table), address(stores), stores.shape[1] * 8,
+                    stores.shape[1] // STORE_PART, first, min(first + share, stores.shape[0]),
                     address(y) + (image * y.shape[1] + at) * area, area,
                     address(bias) + at * itemsize if bias.size else 0,
                 )  # fmt: skip

@@ -22,6 +22,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from tinytorch.backends.optimized.conv.geometry import STORE, STORE_PART
 from tinytorch.backends.optimized.gemm.micro_kernel import emit_tile, tile_table
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
@@ -36,21 +37,21 @@ from tinytorch.jit.llvm import (
 
 def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vectors: int) -> None:
     """One tile size."""
-    taps, w, ldw, x, table, places, parts, y, ldy, bias, relu = arguments
+    taps, w, ldw, x, table, stores, parts, y, ldy, bias, relu = arguments
     build = e.builder
-    w, x, table, places, y, bias = (e.pointer(p) for p in (w, x, table, places, y, bias))
-    size = e.add(e.mul(parts, 16), 8)  # bytes of an entry of `places`
-    entries = [e.at(places, e.mul(size, j)) for j in range(vectors)]
+    w, x, table, stores, y, bias = (e.pointer(p) for p in (w, x, table, stores, y, bias))
+    size = e.add(e.mul(parts, 8 * STORE_PART), 8 * STORE.target)  # bytes of an entry of `stores`
+    entries = [e.at(stores, e.mul(size, j)) for j in range(vectors)]
     starts = [e.at(x, e.load_scalar(entry, I64)) for entry in entries]
 
     def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
-        weight, place = walk
-        offset = e.load_scalar(place, I64)
+        weight, tap = walk
+        offset = e.load_scalar(tap, I64)
         row = [e.load(e.at(start, offset)) for start in starts]
-        return weight, row, [e.at(weight, e.itemsize), e.at(place, 8)]
+        return weight, row, [e.at(weight, e.itemsize), e.at(tap, 8)]
 
     for entry in entries:
-        target = e.at(y, e.load_scalar(e.at(entry, 8), I64))
+        target = e.at(y, e.load_scalar(e.at(entry, 8 * STORE.target), I64))
         for r in range(rows):
             e.prefetch(e.at(target, e.mul(ldy, r)), write=True)
     given = build.icmp_signed("!=", build.ptrtoint(bias, I64), i64(0))
@@ -66,33 +67,36 @@ def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vec
 
     def store_part(state: list[Value]) -> list[Value]:
         for j, part in enumerate(state):
-            bits = build.trunc(e.load_scalar(e.at(part, 8), I64), ir.IntType(e.lanes))
+            mask_at = e.at(part, 8 * (STORE.mask - STORE.target))
+            bits = build.trunc(e.load_scalar(mask_at, I64), ir.IntType(e.lanes))
             with build.if_then(build.icmp_unsigned("!=", bits, bits.type(0))):
                 mask = build.bitcast(bits, e.mask)
                 target = e.at(y, e.load_scalar(part, I64))
                 for r in range(rows):
                     e.store(sums[r][j], e.at(target, e.mul(ldy, r)), mask)
-        return [e.at(part, 16) for part in state]
+        return [e.at(part, 8 * STORE_PART) for part in state]
 
-    e.loop(parts, [e.at(entry, 8) for entry in entries], store_part)
+    e.loop(parts, [e.at(entry, 8 * STORE.target) for entry in entries], store_part)
 
 
 def _conv_tile_twin(
     dtype: Any, rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int,
-    places: int, parts: int, y: int, ldy: int, bias: int, relu: int,
+    stores: int, parts: int, y: int, ldy: int, bias: int, relu: int,
 ) -> None:  # fmt: skip
     from tinytorch.jit.cpu import host_vector_unit
 
     lanes = host_vector_unit().register_bytes // np.dtype(dtype).itemsize
     offsets = memory(np.int64, table, (taps,))
-    size = 1 + 2 * parts
-    for entry in memory(np.int64, places, (-(-columns // lanes), size), (8 * size,)):
-        matrix = np.stack([memory(dtype, x + int(entry[0] + o), (lanes,)) for o in offsets])
+    size = STORE.target + STORE_PART * parts
+    for entry in memory(np.int64, stores, (-(-columns // lanes), size), (8 * size,)):
+        matrix = np.stack(
+            [memory(dtype, x + int(entry[STORE.source] + o), (lanes,)) for o in offsets]
+        )
         result = memory(dtype, w, (rows, taps), (ldw,)) @ matrix
         if bias:
             result += memory(dtype, bias, (rows, 1), (np.dtype(dtype).itemsize,))
         result = np.maximum(result, 0) if relu else result
-        for target, bits in entry[1:].reshape(parts, 2):
+        for target, bits in entry[STORE.target :].reshape(parts, STORE_PART):
             for lane in range(lanes):
                 if int(bits) >> lane & 1:
                     at = y + int(target) + lane * result.itemsize
@@ -109,7 +113,7 @@ _SIGNATURE = types.void(*[types.intp] * 13)
 
 @export("tinytorch_conv_tile_f32", _SIGNATURE)
 def conv_tile_f32(
-    rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int, places: int,
+    rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int, stores: int,
     parts: int, y: int, ldy: int, bias: int, relu: int,
 ) -> None:  # fmt: skip
     """y[r, q] = bias[r] + the sum over taps t of w[r, t] * x[q + table[t]], in float32.
@@ -119,19 +123,19 @@ def conv_tile_f32(
         taps: terms of a sum.
         w, ldw: address of the weights, and bytes from one output channel to the next.
         x, table: address of the padded image, and of the byte offset (int64) of each tap.
-        places: address of one entry (int64) for each vector of positions: the byte offset of the
+        stores: address of one entry (int64) for each vector of positions: the byte offset of the
             vector in x, then `parts` times the byte offset in y and the mask of the lanes to store.
         y, ldy: address of the output, and bytes from one channel to the next.
         bias: address of a value for each output channel, or 0.
         relu: not 0: store max(value, 0).
     """
-    _conv_tile(np.float32, rows, columns, taps, w, ldw, x, table, places, parts, y, ldy, bias, relu)
+    _conv_tile(np.float32, rows, columns, taps, w, ldw, x, table, stores, parts, y, ldy, bias, relu)
 
 
 @export("tinytorch_conv_tile_f64", _SIGNATURE)
 def conv_tile_f64(
-    rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int, places: int,
+    rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int, stores: int,
     parts: int, y: int, ldy: int, bias: int, relu: int,
 ) -> None:  # fmt: skip
     """`conv_tile_f32` in float64."""
-    _conv_tile(np.float64, rows, columns, taps, w, ldw, x, table, places, parts, y, ldy, bias, relu)
+    _conv_tile(np.float64, rows, columns, taps, w, ldw, x, table, stores, parts, y, ldy, bias, relu)

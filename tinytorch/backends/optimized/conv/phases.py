@@ -50,7 +50,7 @@ def _over_pairs(
         e.loop(rounds, [width, *state], vectors)
         return [e.at(pointer, step) for pointer, step in zip(state, steps, strict=True)]
 
-    e.loop(depth, [e.pointer(place) for place in rows], row)
+    e.loop(depth, [e.pointer(address) for address in rows], row)
 
 
 def deinterleave(e: VectorEmitter, x: Value, y: Value) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Where everything lies in a convolution: padded images, offsets of taps, places of outputs.
+"""Offsets of a convolution: padded images, offsets of taps, where outputs are stored.
 
 Three operations have one form. Along each axis, with tap k, stride s, padding p and dilation d:
 
@@ -27,8 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tinytorch.backends.optimized.conv.geometry import (
+    STORE,
+    STORE_PART,
     BatchGeometry,
     CorrelationGeometry,
+    PhaseRow,
     PositionsGeometry,
 )
 from tinytorch.backends.optimized.gemm.loops import (
@@ -134,7 +137,7 @@ def forward_positions(
     layout = padded(itemsize, image, padding, padding)
     rows, columns = ([k * d for k in range(n)] for n, d in zip(size, dilation, strict=True))
     table = _offsets(layout, itemsize, channels, rows, columns)
-    phases = np.array([[0, table.size, 0, 0]])
+    phases = np.array([PhaseRow(0, table.size, 0, 0)])
     return Positions(
         layout, table, phases, np.array(PositionsGeometry(*layout, *stride, 1, 1, together=1))
     )
@@ -177,7 +180,7 @@ def backward_positions(
                 for row in rows
                 for column in columns
             ]
-            phases.append((start, tables[-1].size, i, j))
+            phases.append(PhaseRow(start, tables[-1].size, i, j))
             start += tables[-1].size
     geometry = np.array(PositionsGeometry(*layout, 1, 1, *stride, together=1))
     walk = Positions(layout, np.concatenate(tables), np.array(phases), geometry)
@@ -200,7 +203,7 @@ class Correlation:
     Args:
         layout: of one phase of one channel.
         table: byte offset of each tap (channel, row, column) from output position 0.
-        places: for `conv_tile_f32`: one entry for each vector of output positions.
+        stores: for `conv_tile_f32`: one entry for each vector of output positions.
         geometry: a `CorrelationGeometry` as an array.
         channel: bytes from one channel to the next.
         length: output positions including the gaps between rows.
@@ -208,7 +211,7 @@ class Correlation:
 
     layout: Padded
     table: Table
-    places: Table
+    stores: Table
     geometry: Table
     channel: int
     length: int
@@ -223,7 +226,7 @@ class Correlation:
     @property
     def walk(self) -> Table:
         """The table that only these loops have."""
-        return self.places
+        return self.stores
 
     def scratch(self, x: Shape, y: Shape, in_place: bool) -> Pair:
         """Bytes a thread needs, of which those for the image must be zero: (zero, all)."""
@@ -260,7 +263,7 @@ def correlation(
     return Correlation(
         layout,
         np.array(table, np.int64),
-        _places(itemsize, output, pitch),
+        _stores(itemsize, output, pitch),
         np.array(CorrelationGeometry(*layout, *phases, together=1)),
         layout.plane * phases[0] * phases[1],
         (output[0] - 1) * pitch + output[1],
@@ -325,8 +328,8 @@ def reach(taps: Sequence[Tap], size: int, output: int) -> Pair:
     return max(0, -min(shifts)), max(0, output + max(shifts) - size)
 
 
-def _places(itemsize: int, output: Pair, pitch: int) -> Table:
-    """The table `places` for output rows that are `pitch` positions apart.
+def _stores(itemsize: int, output: Pair, pitch: int) -> Table:
+    """The table `stores` for output rows that are `pitch` positions apart.
 
     The vectors of positions run through all rows and the gaps between them, or, where that takes
     hardly more vectors, start anew with each row. A vector is stored in parts, one for each row,
@@ -346,9 +349,11 @@ def _places(itemsize: int, output: Pair, pitch: int) -> Table:
     part = row - row[:, :1] if pitch > width else np.zeros_like(row)
     stored = (at % pitch < width) & (row < height) & ((part == 0) | (not by_rows))
     parts = int(part[stored].max(initial=0)) + 1
-    places = np.zeros((starts.size, 1 + 2 * parts), np.int64)
-    places[:, 0] = starts * itemsize
+    stores = np.zeros((starts.size, STORE.target + STORE_PART * parts), np.int64)
+    stores[:, STORE.source] = starts * itemsize
     for i in range(parts):
-        places[:, 1 + 2 * i] = (starts - (row[:, 0] + i) * (pitch - width)) * itemsize
-        places[:, 2 + 2 * i] = np.where(stored & (part == i), 1 << np.arange(lanes), 0).sum(axis=1)
-    return places
+        target = (starts - (row[:, 0] + i) * (pitch - width)) * itemsize
+        mask = np.where(stored & (part == i), 1 << np.arange(lanes), 0).sum(axis=1)
+        stores[:, STORE.target + STORE_PART * i] = target
+        stores[:, STORE.mask + STORE_PART * i] = mask
+    return stores

@@ -4,6 +4,7 @@ The kernels are those of the folder above; here they take addresses and sizes. `
 is `tinytorch_<name>_f32` or `..._f64`. None is compiled before code that calls it is loaded.
 
 table       what there is, and how a kernel enters
+records     what symbols are told of sizes and tables: a name for each word
 rows        softmax, cross entropy, layer norm: functions of the rows of a matrix
 channels    batch norm: functions of channels
 sums        reductions

@@ -1,11 +1,10 @@
 """Convolution and its gradients, on images in C order.
 
 How an image is laid out with its padding and where its taps are, say the plans of
-`optimized.conv`, in tables of int64. `record` is the address of the sizes and of those tables, as
-int64, in the order in which the functions here take them apart.
+`optimized.conv`, in tables of int64. `record` is the address of a `ConvRecord` or another record of
+`records`, with the sizes and the addresses of those tables.
 
-`scratch` holds what the record's `first` says (packed weights, or sums), and after it `room` bytes,
-of which the first `zeroed` must be zero: an image with its padding.
+`scratch` holds packed weights or sums, and after them `room` bytes for an image with its padding.
 """
 
 from __future__ import annotations
@@ -18,6 +17,14 @@ import numpy as np
 from tinytorch.backends.optimized.conv.conv2d import MAKERS, loops_for
 from tinytorch.backends.optimized.conv.conv2d_weight import entries
 from tinytorch.backends.optimized.conv.geometry import ProductsGeometry
+from tinytorch.backends.optimized.symbols.records import (
+    CONV_DOTS_WORDS,
+    CONV_WEIGHT_WORDS,
+    CONV_WORDS,
+    ConvDotsRecord,
+    ConvRecord,
+    ConvWeightRecord,
+)
 from tinytorch.backends.optimized.symbols.table import REALS, declare
 from tinytorch.jit.library import kernel
 from tinytorch.jit.views import strided, view, words
@@ -41,6 +48,16 @@ def _buffer(address: int, room: int, zeroed: int) -> Any:
     start = view(np.uint8, address, zeroed)
     start[:] = 0
     return strided(np.uint8, address, (1, room), (room, 1))
+
+
+@kernel(force_inline=True)
+def _images(real: Any, address: int, r: Any) -> Any:
+    return view(real, address, (r.images, r.channels, r.height, r.width))
+
+
+@kernel(force_inline=True)
+def _outputs(real: Any, address: int, r: Any) -> Any:
+    return view(real, address, (r.images, r.out_channels, r.out_height, r.out_width))
 
 
 def _weights_kernel(real: Any, by: str) -> Callable[..., Any]:
@@ -80,10 +97,8 @@ def _weights_kernel(real: Any, by: str) -> Callable[..., Any]:
         packed = strided(real, scratch, (rows, depth), (depth * size, size))
         if order:
             each = rows // groups
-            grouped = strided(
-                real, w, (groups, own, each, area),
-                (own * each * area * size, each * area * size, area * size, size),
-            )  # fmt: skip
+            steps = (own * each * area * size, each * area * size, area * size, size)
+            grouped = strided(real, w, (groups, own, each, area), steps)
             by_group = strided(real, scratch, (groups, each * depth), (each * depth * size, size))
             pack_transposed(grouped, _table(order, taps), by_group)
         else:
@@ -99,17 +114,21 @@ def _declare_forward(real: Any, by: str, of_dtype: Any) -> None:
 
     @declare(f"conv2d_by_{by}", real, "record x w bias y scratch")
     def conv2d(record: int, x: int, w: int, bias: int, y: int, scratch: int) -> None:
-        (
-            n, c, h, width, o, oh, ow, groups, in_place, first, room, zeroed,
-            table, taps, walk, rows, columns, geometry, numbers, order, own, area,
-        ) = words(record, 22)  # fmt: skip
-        images, result = view(real, x, (n, c, h, width)), view(real, y, (n, o, oh, ow))
-        weights = weights_of(w, o, groups, own, area, order, taps, scratch)
+        r = ConvRecord(*words(record, CONV_WORDS))
         items(
-            images, weights, view(real, bias, o if bias else 0), result, _table(table, taps),
-            _walk(walk, rows, columns), _table(geometry, numbers), in_place, groups,
-            _buffer(scratch + first, room, zeroed),
-        )  # fmt: skip
+            _images(real, x, r),
+            weights_of(
+                *(w, r.out_channels, r.groups, r.group_channels, r.area, r.order, r.taps, scratch)
+            ),
+            view(real, bias, r.out_channels if bias else 0),
+            _outputs(real, y, r),
+            _table(r.table, r.taps),
+            _walk(r.walk, r.walk_rows, r.walk_columns),
+            _table(r.geometry, r.geometry_size),
+            r.in_place,
+            r.groups,
+            _buffer(scratch + r.packed, r.room, r.zeroed),
+        )
 
 
 def _declare_weight(real: Any) -> None:
@@ -119,18 +138,20 @@ def _declare_weight(real: Any) -> None:
 
     @kernel
     def by_products(record: int, x: int, g: int, dw: int, scratch: int) -> None:
-        (
-            n, c, h, width, o, oh, ow, groups, kh, kw, first, room, zeroed,
-            runs, many, vectors, geometry,
-        ) = words(record, 17)  # fmt: skip
-        sums = view(real, scratch, (1, o, many, vectors))
+        r = ConvWeightRecord(*words(record, CONV_WEIGHT_WORDS))
+        sums = view(real, scratch, (1, r.out_channels, r.runs_size, r.vectors))
         sums[:] = 0
         products(
-            view(real, x, (n, c, h, width)), view(real, g, (n, o, oh, ow)), sums,
-            _table(runs, many), _table(geometry, GEOMETRY), groups,
-            _buffer(scratch + first, room, zeroed),
-        )  # fmt: skip
-        arrange(sums[0], view(real, dw, (o, c // groups, kh, kw)))
+            _images(real, x, r),
+            _outputs(real, g, r),
+            sums,
+            _table(r.runs, r.runs_size),
+            _table(r.geometry, GEOMETRY),
+            r.groups,
+            _buffer(scratch + r.sums, r.room, r.zeroed),
+        )
+        own = r.channels // r.groups
+        arrange(sums[0], view(real, dw, (r.out_channels, own, r.kernel_height, r.kernel_width)))
 
     @declare("conv2d_weight_by_products", real, "record x g dw scratch")
     def conv2d_weight(record: int, x: int, g: int, dw: int, scratch: int) -> None:
@@ -141,14 +162,21 @@ def _declare_weight(real: Any) -> None:
         record: int, dots_record: int, x: int, g: int, dw: int, scratch: int
     ) -> None:
         """As `conv2d_weight`: infinities and NaN are left to the other way."""
-        n, c, h, width, o, oh, ow, groups, kh, kw = words(record, 10)
-        table, taps, geometry, numbers, length, together, room = words(dots_record, 7)
-        result = view(real, dw, (o, c // groups * kh * kw))
+        r = ConvWeightRecord(*words(record, CONV_WEIGHT_WORDS))
+        d = ConvDotsRecord(*words(dots_record, CONV_DOTS_WORDS))
+        terms = r.channels // r.groups * r.kernel_height * r.kernel_width
+        result = view(real, dw, (r.out_channels, terms))
         dots(
-            view(real, x, (n, c, h, width)), view(real, g, (n, o, oh, ow)), result,
-            _table(table, taps), _table(geometry, numbers), groups, length, together,
-            _buffer(scratch, room, room),
-        )  # fmt: skip
+            _images(real, x, r),
+            _outputs(real, g, r),
+            result,
+            _table(d.table, d.taps),
+            _table(d.geometry, d.geometry_size),
+            r.groups,
+            d.length,
+            d.together,
+            _buffer(scratch, d.room, d.room),
+        )
         flat, finite = view(real, dw, result.size), True
         for i in range(flat.size):
             finite &= flat[i] - flat[i] == 0

@@ -12,26 +12,28 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.gemm.loops import gemm_f32, gemm_f64
+from tinytorch.backends.optimized.symbols.records import BATCH_WORDS, BatchRecord
 from tinytorch.backends.optimized.symbols.table import SYMBOLS, declare
 from tinytorch.jit.views import words
 
 
 def _declare(real: Any, gemm: Callable[..., None]) -> None:
-    @declare("gemm_batch", real, "plan a b c scratch")
-    def gemm_batch(plan: int, a: int, b: int, c: int, scratch: int) -> None:
-        """outer x inner products C = A @ B.
-
-        Args:
-            plan: address of 16 int64: outer, inner, m, n, k; strides rsa, csa, rsb, csb, ldc; the
-                steps of a, b and c from product to product, two for each.
-        """
-        outer, inner, m, n, k, rsa, csa, rsb, csb, ldc, a0, a1, b0, b1, c0, c1 = words(plan, 16)
-        for i in range(outer):
-            for j in range(inner):
+    @declare("gemm_batch", real, "record a b c scratch")
+    def gemm_batch(record: int, a: int, b: int, c: int, scratch: int) -> None:
+        """outer x inner products C = A @ B, as a `BatchRecord` says."""
+        r = BatchRecord(*words(record, BATCH_WORDS))
+        for i in range(r.outer):
+            for j in range(r.inner):
+                at = a + i * r.a_outer + j * r.a_inner
+                bt = b + i * r.b_outer + j * r.b_inner
+                ct = c + i * r.c_outer + j * r.c_inner
                 gemm(
-                    m, n, k, a + i * a0 + j * a1, rsa, csa, b + i * b0 + j * b1, rsb, csb,
-                    c + i * c0 + j * c1, ldc, 0, 0, 0, scratch,
-                )  # fmt: skip
+                    *(r.m, r.n, r.k),
+                    *(at, r.a_row, r.a_column),
+                    *(bt, r.b_row, r.b_column),
+                    *(ct, r.c_row),
+                    *(0, 0, 0, scratch),
+                )
 
 
 _declare(np.float32, gemm_f32)

@@ -20,6 +20,6 @@ build           from a schedule to a program
 from tinytorch.graph.compiler.native.build import (
     PASSES as PASSES,
     build as build,
-    keeps as keeps,
+    is_kept as is_kept,
     unsupported as unsupported,
 )

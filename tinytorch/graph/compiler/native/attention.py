@@ -9,7 +9,7 @@ from tinytorch.backends.optimized.attention.loops import Sizes, backward_plan, f
 from tinytorch.backends.optimized.attention.weights import BOOL_MASK, FLOAT_MASK, NO_MASK
 from tinytorch.dtypes import bool_
 from tinytorch.graph.compiler.native import copies
-from tinytorch.graph.compiler.native.code import Code, Unsupported, place_at, real_of
+from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.layout import StridedView
@@ -25,10 +25,10 @@ def write(code: Code, step: Step) -> None:
     """
     is_backward, out, params = step.op.name == BACKWARD, step.output, step.params
     given = list(step.inputs)
-    upper = [contiguous(code, _place(given.pop(0)))] if is_backward else []
-    q, k, v = (_four(code, _place(x)) for x in given[:3])
+    upper = [contiguous(code, _view(given.pop(0)))] if is_backward else []
+    q, k, v = (_four(code, _view(x)) for x in given[:3])
     mask = given[3] if len(given) > 3 and isinstance(given[3], StridedView) else None
-    if mask is not None and len(_place(given[0]).shape) > 4:
+    if mask is not None and len(_view(given[0]).shape) > 4:
         raise Unsupported("attention with a mask and more than four dimensions")
     if not math.prod((*q.shape, *k.shape, *v.shape)) or params["dropout_p"] == 1:
         if out.size:
@@ -56,8 +56,8 @@ def write(code: Code, step: Step) -> None:
             *(s[0], s[1] * group, s[1], s[2]), *k.strides[:3], *v.strides[:3], *steps,
         ]
     )  # fmt: skip
-    addresses = [code.address(place) for place in (*upper, q, k, v)]
-    seed = code.address(_place(given[4])) if params["dropout_p"] else "0"
+    addresses = [code.address(view) for view in (*upper, q, k, v)]
+    seed = code.address(_view(given[4])) if params["dropout_p"] else "0"
     code.call(
         step.op.name, real_of(out), record, float(params["scale"]), float(params["dropout_p"]),
         *addresses, "0" if mask is None else code.address(mask), seed, code.address(out),
@@ -65,23 +65,23 @@ def write(code: Code, step: Step) -> None:
     )  # fmt: skip
 
 
-def _place(value: Any) -> StridedView:
+def _view(value: Any) -> StridedView:
     if not isinstance(value, StridedView):
         raise Unsupported(f"attention of the number {value}")
     return value
 
 
-def _four(code: Code, place: StridedView) -> StridedView:
+def _four(code: Code, view: StridedView) -> StridedView:
     """As (batch, heads, rows, columns), the elements of a row being adjacent."""
-    adjacent = not place.size or place.shape[-1] == 1 or place.strides[-1] == place.dtype.itemsize
-    if not adjacent or len(place.shape) > 4:
-        place = contiguous(code, place)
-    front = len(place.shape) - 3
+    adjacent = not view.size or view.shape[-1] == 1 or view.strides[-1] == view.dtype.itemsize
+    if not adjacent or len(view.shape) > 4:
+        view = contiguous(code, view)
+    front = len(view.shape) - 3
     if front > 1:
-        shape = (math.prod(place.shape[:front]), *place.shape[front:])
-        return place_at(place, shape, place.strides[front - 1 :])
-    missing = 4 - len(place.shape)
-    return place_at(place, (1,) * missing + place.shape, (0,) * missing + place.strides)
+        shape = (math.prod(view.shape[:front]), *view.shape[front:])
+        return view_at(view, shape, view.strides[front - 1 :])
+    missing = 4 - len(view.shape)
+    return view_at(view, (1,) * missing + view.shape, (0,) * missing + view.strides)
 
 
 def _full(code: Code, mask: StridedView, shape: tuple[int, ...]) -> StridedView:
@@ -94,6 +94,6 @@ def _full(code: Code, mask: StridedView, shape: tuple[int, ...]) -> StridedView:
     ]
     if shape[-1] != 1 and strides[-1] != mask.dtype.itemsize:
         rows = (*own[:-1], shape[-1])
-        copied = contiguous(code, place_at(mask, rows, tuple(strides)))
+        copied = contiguous(code, view_at(mask, rows, tuple(strides)))
         return _full(code, copied, shape)
-    return place_at(mask, shape, tuple(strides))
+    return view_at(mask, shape, tuple(strides))

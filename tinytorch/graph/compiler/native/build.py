@@ -3,7 +3,7 @@
 The source is Python that can be read: a call of a C symbol for every heavy op, and a call of a
 generated loop for elementwise ones. Compiled once, it is kept on disk for other processes.
 
-    schedule = schedule_traced(traced, keeps=native.keeps)
+    schedule = schedule_traced(traced, is_kept=native.is_kept)
     if not native.unsupported(schedule):
         run = native.build(schedule)
         results = run(values)
@@ -30,7 +30,7 @@ PASSES = ("slices-together", "dce", "pool-before-relu", "native-fusion", "native
 """Passes to run after all others."""
 
 
-def keeps(node: Node) -> bool:
+def is_kept(node: Node) -> bool:
     """Whether native code runs a fused op as a whole."""
     body = groups.body_of(node.target)
     return body is not None or ops.knows(node.target.name)

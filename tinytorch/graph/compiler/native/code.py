@@ -43,10 +43,10 @@ class Word:
     """An entry of the table: where an address comes from.
 
     Attributes:
-        kind: "place" in a buffer of the schedule; "array", number `index` of those that the code
-            keeps; "number", which is `index` itself; "team", a record of `barrier`; "scratch"
+        kind: "view" in a buffer of the schedule; "array", number `index` of those that the code
+            keeps; "number", which is `index` itself; "barrier", a record of `barrier`; "scratch"
             number `index` for packing.
-        buffer, offset: of a place.
+        buffer, offset: of a view.
         index: of an array.
     """
 
@@ -113,25 +113,25 @@ class Code:
         if step.output.buffer.memory in (Memory.ARENA, Memory.OWN):
             self._hints[step.output.buffer, step.output.offset] = step.node.name
 
-    def name_part(self, place: StridedView, whole: StridedView) -> None:
-        """The address of a part of a place goes by the name of the whole, and a number."""
+    def name_part(self, view: StridedView, whole: StridedView) -> None:
+        """The address of a part of a view goes by the name of the whole, and a number."""
         known = self._hints.get((whole.buffer, whole.offset))
-        if known is not None and place.offset != whole.offset:
-            self._hints[place.buffer, place.offset] = f"{known}_part"
+        if known is not None and view.offset != whole.offset:
+            self._hints[view.buffer, view.offset] = f"{known}_part"
 
     def temporary(self, shape: Iterable[int], dtype: Any) -> StridedView:
-        """A place for a value that only this step needs."""
-        place = contiguous_view(
+        """A view for a value that only this step needs."""
+        view = contiguous_view(
             Buffer(Memory.ARENA), self._base + self._used, TensorMeta(tuple(shape), dtype)
         )
-        self._reserve(place.size * dtype.itemsize)
-        return place
+        self._reserve(view.size * dtype.itemsize)
+        return view
 
     def workspace(self, nbytes: int) -> str:
         """The address of so many bytes that only this step needs."""
-        place = StridedView(Buffer(Memory.ARENA), self._base + self._used, (), (), None)  # type: ignore[arg-type]
+        view = StridedView(Buffer(Memory.ARENA), self._base + self._used, (), (), None)  # type: ignore[arg-type]
         self._reserve(nbytes)
-        return self.address(place)
+        return self.address(view)
 
     def _reserve(self, nbytes: int) -> None:
         self._used += -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
@@ -139,10 +139,10 @@ class Code:
 
     # -- names -------------------------------------------------------------------------------------
 
-    def address(self, place: StridedView) -> str:
-        """The name of a place's address."""
-        hint = self._hints.get((place.buffer, place.offset), "temporary")
-        return self._word(hint, Word("place", place.buffer, place.offset))
+    def address(self, view: StridedView) -> str:
+        """The name of a view's address."""
+        hint = self._hints.get((view.buffer, view.offset), "temporary")
+        return self._word(hint, Word("view", view.buffer, view.offset))
 
     def record(self, values: Iterable[int | Array]) -> str:
         """The name of the address of a record of int64; of an array in it its address is meant."""
@@ -164,9 +164,9 @@ class Code:
         return self._word(f"n{number}", Word("number", index=number))
 
     @property
-    def team(self) -> str:
+    def barrier(self) -> str:
         """The name of the address of the record by which threads work together."""
-        return self._word("team", Word("team"))
+        return self._word("barrier", Word("barrier"))
 
     @property
     def scratch(self) -> str:
@@ -216,24 +216,24 @@ class Code:
         self.functions[name] = function
         return name
 
-    def check_index(self, place: StridedView, extent: int) -> None:
+    def check_index(self, view: StridedView, extent: int) -> None:
         """The function stops and reports an index outside of 0 .. extent - 1.
 
         An input is looked at before anything is written.
 
         Args:
-            place: of indices in C order.
+            view: of indices in C order.
         """
         self.functions["outside"] = symbol("outside")[1]
-        test = f"if outside({place.size}, {extent}, {self.address(place)}):"
-        is_input = place.buffer.memory is Memory.INPUT
+        test = f"if outside({view.size}, {extent}, {self.address(view)}):"
+        is_input = view.buffer.memory is Memory.INPUT
         target = self.checks if is_input else self.lines
         if test in self.checks:
             return
-        self.failures.append((self.address(place), extent))
+        self.failures.append((self.address(view), extent))
         failure = str(len(self.failures))
         if self.count > 1:
-            failure = f"abandon({self.team}, {failure})"
+            failure = f"abandon({self.barrier}, {failure})"
         target += [test, f"    return {failure}"]
 
     def source(self) -> str:
@@ -244,27 +244,27 @@ class Code:
         return "def step(table):\n" + "".join(f"    {line}\n" for line in body)
 
 
-def real_of(place: StridedView) -> Any:
+def real_of(view: StridedView) -> Any:
     """np.float32 or np.float64.
 
     Raises:
-        Unsupported: the place holds something else.
+        Unsupported: the view holds something else.
     """
-    if place.dtype.name not in REALS:
-        raise Unsupported(f"there are kernels for float32 and float64, not for {place.dtype.name}")
-    return REALS[place.dtype.name]
+    if view.dtype.name not in REALS:
+        raise Unsupported(f"there are kernels for float32 and float64, not for {view.dtype.name}")
+    return REALS[view.dtype.name]
 
 
-def place_at(place: StridedView, shape: tuple[int, ...], strides: tuple[int, ...]) -> StridedView:
+def view_at(view: StridedView, shape: tuple[int, ...], strides: tuple[int, ...]) -> StridedView:
     """The same memory seen in another shape."""
-    return replace(place, shape=shape, strides=strides)
+    return replace(view, shape=shape, strides=strides)
 
 
 def _hints(schedule: Schedule) -> dict[tuple[Buffer, int], str]:
     """Names for addresses: of the first value that is there."""
     hints: dict[tuple[Buffer, int], str] = {}
-    for node, place in schedule.places.items():
-        hints.setdefault((place.buffer, place.offset), node.name)
+    for node, view in schedule.views.items():
+        hints.setdefault((view.buffer, view.offset), node.name)
     return hints
 
 

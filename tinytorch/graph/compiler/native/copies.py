@@ -1,4 +1,4 @@
-"""Steps that move values: copies between places of any strides, and what is made of such copies."""
+"""Steps that move values: copies between views of any strides, and what is made of such copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tinytorch.graph.layout import StridedView
 
 
 def copy(code: Code, source: Operand, target: StridedView) -> None:
-    """Write the elements of one place (or a number, everywhere) to another, of any strides."""
+    """Write the elements of one view (or a number, everywhere) to another, of any strides."""
     loop = Loop(target.shape)
     if isinstance(source, StridedView) and source.dtype is target.dtype:
         loop.store(source, target)
@@ -21,12 +21,12 @@ def copy(code: Code, source: Operand, target: StridedView) -> None:
     emit(code, loop)
 
 
-def contiguous(code: Code, place: StridedView) -> StridedView:
-    """The place, or a copy of its elements in C order that only this step can use."""
-    if place.is_contiguous:
-        return place
-    target = code.temporary(place.shape, place.dtype)
-    copy(code, place, target)
+def contiguous(code: Code, view: StridedView) -> StridedView:
+    """The view, or a copy of its elements in C order that only this step can use."""
+    if view.is_contiguous:
+        return view
+    target = code.temporary(view.shape, view.dtype)
+    copy(code, view, target)
     return target
 
 
@@ -47,11 +47,11 @@ def cat(code: Code, sources: list[StridedView], out: StridedView, dim: int) -> N
         start = stop
 
 
-def _sliced(place: StridedView, bounds: Any) -> StridedView:
-    offset = sum(b[0] * s for b, s in zip(bounds, place.strides, strict=True))
+def _sliced(view: StridedView, bounds: Any) -> StridedView:
+    offset = sum(b[0] * s for b, s in zip(bounds, view.strides, strict=True))
     return replace(
-        place,
-        offset=place.offset + offset,
+        view,
+        offset=view.offset + offset,
         shape=tuple(len(range(*b)) for b in bounds),
-        strides=tuple(b[2] * s for b, s in zip(bounds, place.strides, strict=True)),
+        strides=tuple(b[2] * s for b, s in zip(bounds, view.strides, strict=True)),
     )

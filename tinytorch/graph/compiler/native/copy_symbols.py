@@ -1,4 +1,4 @@
-"""Copies between places of any strides as C symbols: one for all shapes, so none is compiled anew.
+"""Copies between views of any strides as C symbols: one for all shapes, so none is compiled anew.
 
 A record says how both are walked through: DIMENSIONS sizes, then as many strides of the source, and
 of the target, in bytes. Dimensions that are not there have the size 1.

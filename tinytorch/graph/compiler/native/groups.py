@@ -13,7 +13,7 @@ from typing import Any
 from tinytorch.graph.compiler.native import products
 from tinytorch.graph.compiler.native.code import Code, Unsupported
 from tinytorch.graph.compiler.native.images import conv2d, conv2d_input, conv2d_weight
-from tinytorch.graph.compiler.native.loops import Loop, Operand, apart, emit
+from tinytorch.graph.compiler.native.loops import Loop, Operand, disjoint_extents, emit
 from tinytorch.graph.compiler.native.products import PLAIN, Epilogue
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.fused import GraphDecomposition
@@ -82,7 +82,7 @@ def with_head(code: Code, step: Step, body: Graph, head: Node) -> None:
     dtype = head.meta["tensor_meta"].dtype
     if epilogue.start is not None and epilogue.start != target:
         read.append(epilogue.start)
-    if dtype is not target.dtype or not all(apart(target, place) for place in read):
+    if dtype is not target.dtype or not all(disjoint_extents(target, view) for view in read):
         target = code.temporary(target.shape, dtype)
     if name in PRODUCTS:
         PRODUCTS[name](code, inputs, target, epilogue)
@@ -143,7 +143,7 @@ def _descent(
         isinstance(start, StridedView)
         and (start.shape, start.dtype) == (out.shape, out.dtype)
         and start.is_contiguous
-        and (start == out or apart(start, out))
+        and (start == out or disjoint_extents(start, out))
     )
     is_number = not isinstance(factor, StridedView) or (
         factor.shape == () and factor.dtype is out.dtype

@@ -8,7 +8,13 @@ from tinytorch.backends.optimized.conv.conv2d import plan_conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import plan_conv2d_input
 from tinytorch.backends.optimized.conv.conv2d_weight import dots_together, plan_conv2d_weight
 from tinytorch.backends.optimized.conv.plan import SLACK, Batch, Correlation, Walk
-from tinytorch.graph.compiler.native.code import Code, place_at, real_of
+from tinytorch.backends.optimized.symbols.records import (
+    ConvDotsRecord,
+    ConvRecord,
+    ConvWeightRecord,
+    PoolRecord,
+)
+from tinytorch.graph.compiler.native.code import Code, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous, copy
 from tinytorch.graph.layout import StridedView
 from tinytorch.op import Params
@@ -20,9 +26,15 @@ def _lines(nbytes: int) -> int:
     return -(-nbytes // LINE) * LINE
 
 
+def _sizes(x: StridedView, out: StridedView) -> dict[str, Any]:
+    """The first words of the records of convolutions."""
+    names = ("images", "channels", "height", "width", "out_channels", "out_height", "out_width")
+    return dict(zip(names, (*x.shape, *out.shape[1:]), strict=True))
+
+
 def conv2d(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
     """As the backend's `conv2d` chooses."""
-    x, w, *bias = [contiguous(code, place) for place in inputs]
+    x, w, *bias = [contiguous(code, view) for view in inputs]
     start = code.address(bias[0]) if bias else "0"
     if not out.size:
         return
@@ -36,7 +48,7 @@ def conv2d(code: Code, inputs: list[Any], out: StridedView, params: Params) -> N
 
 def conv2d_input(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
     """As the backend's `conv2d_input` chooses."""
-    g, w = (contiguous(code, place) for place in inputs)
+    g, w = (contiguous(code, view) for view in inputs)
     groups, (channels, own) = params["groups"], w.shape[:2]
     size: Any = w.shape[2:]
     if not out.size:
@@ -64,7 +76,7 @@ def _exchanged(w: StridedView, groups: int) -> StridedView:
     """Weights (groups * o, own, area) seen as (groups, own, o, area)."""
     channels, own, *size = w.shape
     per, (s0, s1, _, s3) = channels // groups, w.strides
-    return place_at(w, (groups, own, per, size[0] * size[1]), (s0 * per, s1, s0, s3))
+    return view_at(w, (groups, own, per, size[0] * size[1]), (s0 * per, s1, s0, s3))
 
 
 def _sum(
@@ -83,21 +95,33 @@ def _sum(
     arranged = not isinstance(walk, Correlation)
     packed = _lines(w_shape[0] * own * area * out.dtype.itemsize) if arranged else 0
     record = code.record(
-        [
-            *x.shape, *out.shape[1:], groups, int(in_place), packed, room, zero,
-            walk.table, walk.table.size, walk.walk, *walk.walk.shape, walk.geometry,
-            walk.geometry.size, order if order is not None else 0, own, area,
-        ]
-    )  # fmt: skip
-    code.call(
-        f"conv2d_by_{walk.kernels}", real_of(out), record, code.address(x), w, bias,
-        code.address(out), code.workspace(packed + room),
-    )  # fmt: skip
+        ConvRecord(
+            **_sizes(x, out),
+            groups=groups,
+            in_place=int(in_place),
+            packed=packed,
+            room=room,
+            zeroed=zero,
+            table=walk.table,
+            taps=walk.table.size,
+            walk=walk.walk,
+            walk_rows=walk.walk.shape[0],
+            walk_columns=walk.walk.shape[1],
+            geometry=walk.geometry,
+            geometry_size=walk.geometry.size,
+            order=order if order is not None else 0,
+            group_channels=own,
+            area=area,
+        )
+    )
+    addresses = (code.address(x), w, bias, code.address(out))
+    scratch = code.workspace(packed + room)
+    code.call(f"conv2d_by_{walk.kernels}", real_of(out), record, *addresses, scratch)
 
 
 def conv2d_weight(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
     """As the backend's `conv2d_weight` chooses."""
-    x, g = (contiguous(code, place) for place in inputs)
+    x, g = (contiguous(code, view) for view in inputs)
     if not out.size:
         return
     if not g.size:
@@ -112,12 +136,21 @@ def conv2d_weight(code: Code, inputs: list[Any], out: StridedView, params: Param
     sums = _lines(channels * plan.runs.size * plan.vectors * size)
     room = _lines(plan.image + SLACK)
     record = code.record(
-        [
-            *x.shape, *g.shape[1:], groups, *out.shape[2:], sums, room, plan.image,
-            plan.runs, plan.runs.size, plan.vectors, plan.geometry,
-        ]
-    )  # fmt: skip
-    addresses = [code.address(place) for place in (x, g, out)]
+        ConvWeightRecord(
+            **_sizes(x, g),
+            groups=groups,
+            kernel_height=out.shape[2],
+            kernel_width=out.shape[3],
+            sums=sums,
+            room=room,
+            zeroed=plan.image,
+            runs=plan.runs,
+            runs_size=plan.runs.size,
+            vectors=plan.vectors,
+            geometry=plan.geometry,
+        )
+    )
+    addresses = [code.address(view) for view in (x, g, out)]
     if plan.correlation is None:
         scratch = code.workspace(sums + room)
         code.call("conv2d_weight_by_products", real, record, *addresses, scratch)
@@ -126,15 +159,15 @@ def conv2d_weight(code: Code, inputs: list[Any], out: StridedView, params: Param
     together, nbytes = dots_together(walk, x.shape, g.shape)
     both = _lines(nbytes + SLACK)
     dots = code.record(
-        [
-            walk.table,
-            walk.table.size,
-            walk.geometry,
-            walk.geometry.size,
-            walk.length,
-            together,
-            both,
-        ]
+        ConvDotsRecord(
+            table=walk.table,
+            taps=walk.table.size,
+            geometry=walk.geometry,
+            geometry_size=walk.geometry.size,
+            length=walk.length,
+            together=together,
+            room=both,
+        )
     )
     scratch = code.workspace(max(both, sums + room))
     code.call("conv2d_weight_by_dots", real, record, dots, *addresses, scratch)
@@ -157,11 +190,11 @@ def pool(
     """A pooling symbol. `images` has the full size, `windows` the pooled one."""
     if not out.size:
         return
-    places = [contiguous(code, place) for place in inputs]
+    views = [contiguous(code, view) for view in inputs]
     n, c, h, w = images.shape
     if name in ("max_pool2d", "max_pool2d_backward") and _is_2x2(params):
         name += "_2x2"
     pairs = [value for pair in PAIRS if pair in params for value in params[pair]]
-    record = code.record([n * c, h, w, *windows.shape[2:], *pairs])
-    addresses = [code.address(place) for place in (*places, out)]
+    record = code.record(PoolRecord(n * c, h, w, *windows.shape[2:], *pairs))
+    addresses = [code.address(view) for view in (*views, out)]
     code.call(name, real_of(out), record, *addresses)

@@ -9,7 +9,7 @@
             t1 = a2[i] - t0
             a2[i] = t1
 
-A loop takes addresses and lengths, so one serves all places of a program that compute the same.
+A loop takes addresses and lengths, so one serves all views of a program that compute the same.
 Numba keeps the machine code of a loop for good (about 0.5 MB), so a number such as 0.3, or the 1/n
 of a mean, is an argument as well: traces that differ in numbers and sizes share their loops.
 Operands of any strides are read in nested loops: dimensions that all operands walk through alike
@@ -35,7 +35,7 @@ from tinytorch.graph.compiler.native.copy_symbols import DIMENSIONS, copy_record
 from tinytorch.graph.ir import Node
 from tinytorch.graph.layout import Memory, StridedView
 from tinytorch.jit.library import compile_source
-from tinytorch.jit.views import strided, view, words
+from tinytorch.jit.views import strided, view as array_at, words
 
 COMPUTED_IN: dict[str, Any] = {
     "float64": np.float64, "float32": np.float32, "int64": np.int64, "int32": np.int32,
@@ -80,10 +80,10 @@ class Instruction:
 
 
 class Loop:
-    """Instructions for every element of a shape, and places that take results.
+    """Instructions for every element of a shape, and views that take results.
 
     Args:
-        shape: of the loop. Places may have fewer dimensions, or 1, where they repeat.
+        shape: of the loop. Views may have fewer dimensions, or 1, where they repeat.
 
     Attributes:
         nodes: of the graph, whose values the loop computes, and where each is stored.
@@ -126,31 +126,31 @@ class Loop:
             if dtype.name not in COMPUTED_IN:
                 raise Unsupported(f"no loops are generated for {dtype.name}")
 
-    def store(self, value: Value | StridedView, place: StridedView) -> None:
-        """Write a value, or the content of another place, to a place of the loop's shape.
+    def store(self, value: Value | StridedView, view: StridedView) -> None:
+        """Write a value, or the content of another view, to a view of the loop's shape.
 
         Raises:
             ValueError: the types differ. A store that converts could not be forwarded to a load.
         """
-        self._check(place.dtype)
-        if value.dtype is not place.dtype:
-            raise ValueError(f"a store of {value.dtype.name} to a place of {place.dtype.name}")
-        self.stores.append((value, place))
+        self._check(view.dtype)
+        if value.dtype is not view.dtype:
+            raise ValueError(f"a store of {value.dtype.name} to a view of {view.dtype.name}")
+        self.stores.append((value, view))
 
     def read(self) -> list[StridedView]:
-        """The places that are read, each once."""
-        places = [o for i in self.instructions for o in i.operands if isinstance(o, StridedView)]
-        places += [v for v, _ in self.stores if isinstance(v, StridedView)]
-        return list(dict.fromkeys(places))
+        """The views that are read, each once."""
+        views = [o for i in self.instructions for o in i.operands if isinstance(o, StridedView)]
+        views += [v for v, _ in self.stores if isinstance(v, StridedView)]
+        return list(dict.fromkeys(views))
 
     def written(self) -> list[StridedView]:
-        """The places that are written, each once."""
-        return [place for _, place in self.stores]
+        """The views that are written, each once."""
+        return [view for _, view in self.stores]
 
     def can_fuse(self, other: Loop) -> bool:
         """Whether the other loop can be done in the same rounds, after this one.
 
-        Both have the same shape, and whatever one of them writes is, to the other, the same place
+        Both have the same shape, and whatever one of them writes is, to the other, the same view
         or disjoint. So an element of a round is never an element of another round, and `fuse` knows
         of every load whether a store before it wrote what it reads.
         """
@@ -159,21 +159,23 @@ class Loop:
         pairs = [(w, p) for w in self.written() for p in (*other.read(), *other.written())]
         pairs += [(r, w) for r in self.read() for w in other.written()]
         together = {*self.read(), *self.written(), *other.read(), *other.written()}
-        return len(together) <= MOST_OPERANDS and all(a == b or apart(a, b) for a, b in pairs)
+        return len(together) <= MOST_OPERANDS and all(
+            a == b or disjoint_extents(a, b) for a, b in pairs
+        )
 
     def fuse(self, other: Loop) -> None:
         """Do the other loop in the same rounds, after this one; requires `can_fuse(other)`.
 
-        Store-to-load forwarding: what the other loop reads of a place that this one stores to comes
-        out of a register. A place as an operand means its content before the round, so if this loop
+        Store-to-load forwarding: what the other loop reads of a view that this one stores to comes
+        out of a register. A view as an operand means its content before the round, so if this loop
         copied p to q, the other reads p in place of q, and has the p of before the round, even if a
         store in between overwrote p.
 
-        A store of this loop to a place that the other one stores to as well is dead: all loads
+        A store of this loop to a view that the other one stores to as well is dead: all loads
         between them are in the same round, and forwarded.
         """
         first = len(self.instructions)
-        content = {place: value for value, place in self.stores}
+        content = {view: value for value, view in self.stores}
 
         def forwarded(operand: Any) -> Any:
             if isinstance(operand, Value):
@@ -186,41 +188,41 @@ class Loop:
                 Instruction(i.name, i.scalar, i.real, operands, forwarded(i.result))
             )
         again = set(other.written())
-        self.stores = [(value, place) for value, place in self.stores if place not in again]
-        self.stores += [(forwarded(value), place) for value, place in other.stores]
+        self.stores = [(value, view) for value, view in self.stores if view not in again]
+        self.stores += [(forwarded(value), view) for value, view in other.stores]
         self.comments += other.comments
         self.nodes += other.nodes
 
     def eliminate_dead_stores(self, is_read_outside: Callable[[Node, set[Node]], bool]) -> None:
         """Drop the stores that nobody reads.
 
-        A store is dead if its place is in the arena (inputs and results are read after the call)
+        A store is dead if its view is in the arena (inputs and results are read after the call)
         and no node outside of the loop reads the value. Nodes inside read a register (see `fuse`).
-        A store of a place's own content to it is dead too.
+        A store of a view's own content to it is dead too.
 
         Args:
             is_read_outside: of a node, and the nodes of the loop: whether another node reads its
                 value, itself or through views.
         """
         inside = {node for node, _ in self.nodes}
-        last = {place: node for node, place in self.nodes}
+        last = {view: node for node, view in self.nodes}
         self.stores = [
-            (value, place) for value, place in self.stores
-            if value != place
-            and (place.buffer.memory is not Memory.ARENA or is_read_outside(last[place], inside))
+            (value, view) for value, view in self.stores
+            if value != view
+            and (view.buffer.memory is not Memory.ARENA or is_read_outside(last[view], inside))
         ]  # fmt: skip
 
 
-def extent(place: StridedView) -> tuple[int, int]:
-    """The bytes that a place covers: from, and up to."""
-    reach = [(n - 1) * s for n, s in zip(place.shape, place.strides, strict=True)]
-    low = place.offset + sum(min(0, r) for r in reach)
-    high = place.offset + sum(max(0, r) for r in reach) + place.dtype.itemsize
+def extent(view: StridedView) -> tuple[int, int]:
+    """The bytes that a view covers: from, and up to."""
+    reach = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
+    low = view.offset + sum(min(0, r) for r in reach)
+    high = view.offset + sum(max(0, r) for r in reach) + view.dtype.itemsize
     return low, high
 
 
-def apart(a: StridedView, b: StridedView) -> bool:
-    """Two places share no memory. (Inputs that are written are nobody else's.)"""
+def disjoint_extents(a: StridedView, b: StridedView) -> bool:
+    """Two views share no memory. (Inputs that are written are nobody else's.)"""
     if a.buffer != b.buffer or not (a.size and b.size):
         return True
     (a0, a1), (b0, b1) = extent(a), extent(b)
@@ -230,12 +232,12 @@ def apart(a: StridedView, b: StridedView) -> bool:
 # -- geometry --------------------------------------------------------------------------------------
 
 
-def aligned_strides(place: StridedView, shape: Shape) -> tuple[int, ...]:
-    """The strides with which a place is seen in a shape that it broadcasts to."""
-    missing = len(shape) - len(place.shape)
+def aligned_strides(view: StridedView, shape: Shape) -> tuple[int, ...]:
+    """The strides with which a view is seen in a shape that it broadcasts to."""
+    missing = len(shape) - len(view.shape)
     own = [
         0 if n == 1 and wide != 1 else stride
-        for n, stride, wide in zip(place.shape, place.strides, shape[missing:], strict=True)
+        for n, stride, wide in zip(view.shape, view.strides, shape[missing:], strict=True)
     ]
     return (0,) * missing + tuple(own)
 
@@ -270,7 +272,7 @@ class _Text:
     one more rounding, in a tenth of the time.
 
     Args:
-        numbers: the places of those numbers.
+        numbers: the views of those numbers.
     """
 
     def __init__(self, loop: Loop, numbers: set[StridedView]) -> None:
@@ -281,18 +283,18 @@ class _Text:
             if isinstance(o, StridedView) and o in numbers and o.dtype.dtype == real
         }  # fmt: skip
         self.names: dict[str, Any] = {
-            "view": view, "strided": strided, "words": words, "int32": np.int32
+            "view": array_at, "strided": strided, "words": words, "int32": np.int32
         }  # fmt: skip
         self.numbers: dict[tuple[str, int], float] = {}  # that are arguments, by type and bits
-        self.places = list(dict.fromkeys((*loop.read(), *loop.written())))
-        strides = [aligned_strides(place, loop.shape) for place in self.places]
+        self.views = list(dict.fromkeys((*loop.read(), *loop.written())))
+        strides = [aligned_strides(view, loop.shape) for view in self.views]
         self.sizes, self.strides = collapse(loop.shape, strides)
         self.index = f"i{len(self.sizes) - 1}"
         written = set(loop.written())
         self.modes = []
-        for place, own in zip(self.places, self.strides, strict=True):
-            single = own[-1] == 0 and place not in written
-            adjacent = own[-1] == place.dtype.itemsize or (self.sizes[-1] == 1 and not single)
+        for view, own in zip(self.views, self.strides, strict=True):
+            single = own[-1] == 0 and view not in written
+            adjacent = own[-1] == view.dtype.itemsize or (self.sizes[-1] == 1 and not single)
             self.modes.append("one" if single else "row" if adjacent else "step")
 
     @property
@@ -308,7 +310,7 @@ class _Text:
         depth = len(self.sizes)
         body = self._body(2 if self.is_flat else depth + 1)  # first: it says which numbers are used
         parameters = ", ".join(
-            [f"x{k}" for k in range(len(self.places))] + ["numbers"] * bool(self.numbers)
+            [f"x{k}" for k in range(len(self.views))] + ["numbers"] * bool(self.numbers)
         )
         loads = [
             f"    number{k} = view({kind}, numbers + {8 * k}, 1)[0]"
@@ -316,10 +318,10 @@ class _Text:
         ]
         if self.is_flat:
             lines = [f"def {name}(n, {parameters}):", *loads]
-            lines += self._opened("n", [f"x{k}" for k in range(len(self.places))], 1)
+            lines += self._opened("n", [f"x{k}" for k in range(len(self.views))], 1)
             return "\n".join([*lines, "    for i0 in range(n):", *body]) + "\n"
         counts = [f"n{d}" for d in range(depth)]
-        steps = [f"s{k}_{d}" for k in range(len(self.places)) for d in range(depth)]
+        steps = [f"s{k}_{d}" for k in range(len(self.views)) for d in range(depth)]
         lines = [
             f"def {name}(record, {parameters}):",
             f"    {', '.join((*counts, *steps))}, = words(record, {depth + len(steps)})",
@@ -329,7 +331,7 @@ class _Text:
             lines.append("    " * (d + 1) + f"for i{d} in range(n{d}):")
         addresses = [
             " + ".join([f"x{k}", *(f"i{d} * s{k}_{d}" for d in range(depth - 1))])
-            for k in range(len(self.places))
+            for k in range(len(self.views))
         ]
         lines += self._opened(f"n{depth - 1}", addresses, depth)
         lines.append("    " * depth + f"for {self.index} in range(n{depth - 1}):")
@@ -338,27 +340,27 @@ class _Text:
     def _opened(self, length: str, addresses: list[str], indent: int) -> list[str]:
         """Operands as arrays over the inner loop, or as numbers."""
         lines = []
-        for k, (place, mode, at) in enumerate(zip(self.places, self.modes, addresses, strict=True)):
-            kind = self._type(place.dtype)
+        for k, (view, mode, at) in enumerate(zip(self.views, self.modes, addresses, strict=True)):
+            kind = self._type(view.dtype)
             text = {
                 "one": f"view({kind}, {at}, 1)[0]",
                 "row": f"view({kind}, {at}, {length})",
                 "step": f"strided({kind}, {at}, ({length},), (s{k}_{len(self.sizes) - 1},))",
             }[mode]
             lines.append("    " * indent + f"a{k} = {text}")
-            if place in self._divisors:
+            if view in self._divisors:
                 lines.append("    " * indent + f"inverse{k} = {kind}(1) / a{k}")
         return lines
 
     def _body(self, indent: int) -> list[str]:
         lines = [f"t{i.result.number} = {self._instruction(i)}" for i in self.loop.instructions]
-        stores = []  # after all loads: a place that is read means its content before the round
-        for k, (value, place) in enumerate(self.loop.stores):
-            text = self._converted(value, place.dtype)
+        stores = []  # after all loads: a view that is read means its content before the round
+        for k, (value, view) in enumerate(self.loop.stores):
+            text = self._converted(value, view.dtype)
             if isinstance(value, StridedView):
                 lines.append(f"c{k} = {text}")
                 text = f"c{k}"
-            stores.append(f"a{self.places.index(place)}[{self.index}] = {text}")
+            stores.append(f"a{self.views.index(view)}[{self.index}] = {text}")
         lines += stores
         return ["    " * indent + line for line in lines]
 
@@ -367,7 +369,7 @@ class _Text:
             return self._converted(i.operands[0], i.real)
         arguments = [self._argument(operand, i) for operand in i.operands]
         if i.name == "div" and i.operands[1] in self._divisors:
-            return f"{arguments[0]} * inverse{self.places.index(i.operands[1])}"
+            return f"{arguments[0]} * inverse{self.views.index(i.operands[1])}"
         if i.name in OPERATORS and np.dtype(i.real).kind == "f":
             return f"{arguments[0]} {OPERATORS[i.name]} {arguments[1]}"
         text = f"{self._scalar(i)}({', '.join(arguments)})"
@@ -388,7 +390,7 @@ class _Text:
             made = self.loop.instructions[operand.number]
             is_cast = made.scalar is None
             return f"t{operand.number}", operand.dtype.dtype.type if is_cast else made.real
-        k = self.places.index(operand)
+        k = self.views.index(operand)
         element = f"a{k}" if self.modes[k] == "one" else f"a{k}[{self.index}]"
         return element, operand.dtype.dtype.type
 
@@ -467,9 +469,9 @@ def emit(code: Code, loop: Loop) -> None:
         return
     inputs = code.schedule.inputs
     numbers = {
-        place
-        for place in loop.read()
-        if place.buffer.memory is Memory.INPUT and inputs[place.buffer.index].role.is_number
+        view
+        for view in loop.read()
+        if view.buffer.memory is Memory.INPUT and inputs[view.buffer.index].role.is_number
     }
     text = _Text(loop, numbers)
     name = "_".join(["loop", *(i.name for i in loop.instructions[:5])])
@@ -479,7 +481,7 @@ def emit(code: Code, loop: Loop) -> None:
     called = code.function(name, _compiled[source])
     code.sources[called] = source
     first = code.length(text.sizes[0]) if text.is_flat else code.record(text.record())
-    arguments = [first, *map(code.address, text.places)]
+    arguments = [first, *map(code.address, text.views)]
     if text.numbers:
         arguments.append(code.record(bits for _, bits in text.numbers))
         said = ", ".join(map(repr, text.numbers.values()))
@@ -493,17 +495,17 @@ def _copy(code: Code, loop: Loop) -> bool:
     The calls follow one another, so none may read what one before it writes.
     """
     sources, targets = zip(*loop.stores, strict=True)
-    if not all(apart(targets[i], s) for k, s in enumerate(sources) for i in range(k)):
+    if not all(disjoint_extents(targets[i], s) for k, s in enumerate(sources) for i in range(k)):
         return False
     walks = []
     for source, target in loop.stores:
         if not isinstance(source, StridedView) or source.dtype is not target.dtype:
             return False
-        places = (source, target)
-        sizes, steps = collapse(loop.shape, [aligned_strides(p, loop.shape) for p in places])
+        views = (source, target)
+        sizes, steps = collapse(loop.shape, [aligned_strides(p, loop.shape) for p in views])
         if len(sizes) > DIMENSIONS or target.dtype.name not in REALS:
             return False
-        walks.append((copy_record(sizes, *steps), places))
-    for record, places in walks:
-        code.call("copy", real_of(places[1]), code.record(record), *map(code.address, places))
+        walks.append((copy_record(sizes, *steps), views))
+    for record, views in walks:
+        code.call("copy", real_of(views[1]), code.record(record), *map(code.address, views))
     return True

@@ -9,7 +9,7 @@ from typing import Any
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.rows import reductions
 from tinytorch.graph.compiler.native import attention, copies, groups, images
-from tinytorch.graph.compiler.native.code import Code, Unsupported, place_at, real_of
+from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous
 from tinytorch.graph.compiler.native.groups import CONVOLUTIONS, PRODUCTS
 from tinytorch.graph.compiler.native.loops import Loop
@@ -64,7 +64,7 @@ def loop_of(step: Step) -> Loop | None:
     elif op.name == "cast":
         loop.store(loop.convert(step.inputs[0], out.dtype), out)
     elif op.name == "copy":
-        loop.store(_only_place(step), out)
+        loop.store(_only_view(step), out)
     elif op.name == "full":
         loop.store(loop.convert(step.params["value"], out.dtype), out)
     else:
@@ -93,16 +93,16 @@ def write(code: Code, step: Step) -> None:
         raise Unsupported(f"there is no native code for {name}")
 
 
-def _places(step: Step) -> list[StridedView]:
+def _views(step: Step) -> list[StridedView]:
     for value in step.inputs:
         if not isinstance(value, StridedView):
             raise Unsupported(f"{step.op.name} of the number {value}")
     return [value for value in step.inputs if isinstance(value, StridedView)]
 
 
-def _only_place(step: Step) -> StridedView:
-    (place,) = _places(step)
-    return place
+def _only_view(step: Step) -> StridedView:
+    (view,) = _views(step)
+    return view
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -116,16 +116,16 @@ def _rows(code: Code, step: Step) -> None:
         return
     order = [d for d in range(len(out.shape)) if d != dim] + [dim][: len(out.shape)]
 
-    def moved(place: StridedView) -> StridedView:
-        return place_at(
-            place, tuple(place.shape[d] for d in order), tuple(place.strides[d] for d in order)
+    def moved(view: StridedView) -> StridedView:
+        return view_at(
+            view, tuple(view.shape[d] for d in order), tuple(view.strides[d] for d in order)
         )
 
-    inputs = [contiguous(code, moved(place)) for place in _places(step)]
+    inputs = [contiguous(code, moved(view)) for view in _views(step)]
     last = moved(out)
     target = last if last.is_contiguous else code.temporary(last.shape, last.dtype)
     n = last.shape[-1] if last.shape else 1
-    addresses = [code.address(place) for place in (*inputs, target)]
+    addresses = [code.address(view) for view in (*inputs, target)]
     code.call(step.op.name, real_of(out), last.size // n, n, *addresses)
     if target is not last:
         copies.copy(code, target, last)
@@ -133,7 +133,7 @@ def _rows(code: Code, step: Step) -> None:
 
 @writes("cross_entropy")
 def _cross_entropy(code: Code, step: Step) -> None:
-    x, target = (contiguous(code, place) for place in _places(step))
+    x, target = (contiguous(code, view) for view in _views(step))
     n, classes = x.shape
     real, addresses = real_of(step.output), [code.address(p) for p in (x, target, step.output)]
     if not x.size:
@@ -146,11 +146,11 @@ def _cross_entropy(code: Code, step: Step) -> None:
 
 @writes("cross_entropy_backward")
 def _cross_entropy_backward(code: Code, step: Step) -> None:
-    g, x, target = (contiguous(code, place) for place in _places(step))
+    g, x, target = (contiguous(code, view) for view in _views(step))
     if not x.size:
         return
     code.check_index(target, x.shape[1])
-    addresses = [code.address(place) for place in (g, x, target, step.output)]
+    addresses = [code.address(view) for view in (g, x, target, step.output)]
     code.call("cross_entropy_backward", real_of(step.output), *x.shape, *addresses)
 
 
@@ -158,8 +158,8 @@ def write_both(code: Code, forward: Step, backward: Step) -> bool:
     """Cross entropy with its gradient in one pass, if that is what the two steps are."""
     if (forward.op.name, backward.op.name) != ("cross_entropy", "cross_entropy_backward"):
         return False
-    g, *same = _places(backward)
-    x, target = _places(forward)
+    g, *same = _views(backward)
+    x, target = _views(forward)
     is_one = g.buffer.memory is Memory.CONSTANT and bool(
         (code.schedule.constants[g.buffer.index] == 1).all()
     )
@@ -174,12 +174,12 @@ def write_both(code: Code, forward: Step, backward: Step) -> bool:
 
 @writes("layer_norm", "layer_norm_backward", "layer_norm_weight")
 def _layer_norm(code: Code, step: Step) -> None:
-    inputs = [contiguous(code, place) for place in _places(step)]
-    *front, d = max((place.shape for place in inputs), key=len)
+    inputs = [contiguous(code, view) for view in _views(step)]
+    *front, d = max((view.shape for view in inputs), key=len)
     if not math.prod(front) * d:
         copies.copy(code, 0.0, step.output)
         return
-    addresses = [code.address(place) for place in inputs]
+    addresses = [code.address(view) for view in inputs]
     code.call(
         step.op.name, real_of(step.output), math.prod(front), d, *addresses,
         float(step.params["eps"]), code.address(step.output),
@@ -188,12 +188,12 @@ def _layer_norm(code: Code, step: Step) -> None:
 
 @writes("batch_norm", "batch_norm_backward", "batch_norm_weight")
 def _batch_norm(code: Code, step: Step) -> None:
-    inputs = [contiguous(code, place) for place in _places(step)]
-    n, c, *rest = max((place.shape for place in inputs), key=len)
+    inputs = [contiguous(code, view) for view in _views(step)]
+    n, c, *rest = max((view.shape for view in inputs), key=len)
     if not n * c * math.prod(rest):
         copies.copy(code, 0.0, step.output)
         return
-    addresses = [code.address(place) for place in inputs]
+    addresses = [code.address(view) for view in inputs]
     code.call(
         step.op.name, real_of(step.output), n, c, math.prod(rest), *addresses,
         float(step.params["eps"]), code.address(step.output),
@@ -209,18 +209,18 @@ writes("scaled_dot_product_attention", attention.BACKWARD)(attention.write)
 @writes("sum", "amax", "amin")
 def _reduce(code: Code, step: Step) -> None:
     """As `reductions` does it: runs of adjacent dimensions, the last first."""
-    place, out = _only_place(step), step.output
-    real = real_of(place)
-    if place.dtype is not out.dtype:
-        raise Unsupported(f"{step.op.name} of {place.dtype.name}")
-    steps, _ = reductions.runs_of(place.shape, step.params["dims"], step.params["keepdim"])
+    view, out = _only_view(step), step.output
+    real = real_of(view)
+    if view.dtype is not out.dtype:
+        raise Unsupported(f"{step.op.name} of {view.dtype.name}")
+    steps, _ = reductions.runs_of(view.shape, step.params["dims"], step.params["keepdim"])
     if not steps:
-        copies.copy(code, place, out)
+        copies.copy(code, view, out)
         return
-    if not place.size:
+    if not view.size:
         copies.copy(code, 0.0, out)
         return
-    source = contiguous(code, place)
+    source = contiguous(code, view)
     for i, (outer, reduced, inner) in enumerate(steps):
         is_last = i == len(steps) - 1
         target = out if is_last else code.temporary((outer, inner), out.dtype)
@@ -235,14 +235,14 @@ def _reduce(code: Code, step: Step) -> None:
 
 @writes("max_pool2d", "avg_pool2d", "max_pool2d_select")
 def _pool(code: Code, step: Step) -> None:
-    places = _places(step)
-    images.pool(code, step.op.name, places, step.output, places[0], step.output, step.params)
+    views = _views(step)
+    images.pool(code, step.op.name, views, step.output, views[0], step.output, step.params)
 
 
 @writes("max_pool2d_backward", "avg_pool2d_backward")
 def _pool_backward(code: Code, step: Step) -> None:
-    places = _places(step)
-    images.pool(code, step.op.name, places, step.output, step.output, places[0], step.params)
+    views = _views(step)
+    images.pool(code, step.op.name, views, step.output, step.output, views[0], step.params)
 
 
 # -- index, movement, creation ---------------------------------------------------------------------
@@ -258,7 +258,7 @@ def _indices(code: Code, index: StridedView, extent: int) -> StridedView:
 
 @writes("take")
 def _take(code: Code, step: Step) -> None:
-    x, index = _places(step)
+    x, index = _views(step)
     length, width = x.shape[0], math.prod(x.shape[1:])
     if not step.output.size:
         return
@@ -270,7 +270,7 @@ def _take(code: Code, step: Step) -> None:
 
 @writes("scatter_add")
 def _scatter_add(code: Code, step: Step) -> None:
-    g, index = _places(step)
+    g, index = _views(step)
     length, out = step.params["length"], step.output
     width = math.prod(out.shape[1:])
     if not out.size:
@@ -281,16 +281,16 @@ def _scatter_add(code: Code, step: Step) -> None:
 
 @writes("uniform")
 def _uniform(code: Code, step: Step) -> None:
-    seed, out = _only_place(step), step.output
+    seed, out = _only_view(step), step.output
     if out.size:
         code.call("uniform", real_of(out), out.size, code.address(seed), code.address(out))
 
 
 @writes("unslice")
 def _unslice(code: Code, step: Step) -> None:
-    copies.unslice(code, _only_place(step), step.output, step.params["bounds"])
+    copies.unslice(code, _only_view(step), step.output, step.params["bounds"])
 
 
 @writes("cat")
 def _cat(code: Code, step: Step) -> None:
-    copies.cat(code, _places(step), step.output, step.params["dim"])
+    copies.cat(code, _views(step), step.output, step.params["dim"])

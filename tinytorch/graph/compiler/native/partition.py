@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from tinytorch.graph.compiler.native.groups import HEADS, body_of, head_of
-from tinytorch.graph.compiler.native.loops import Loop, Value, apart
+from tinytorch.graph.compiler.native.loops import Loop, Value, disjoint_extents
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.ir import Node
 from tinytorch.graph.layout import Memory, StridedView
@@ -31,10 +31,10 @@ FLOPS, BYTES, LOOP_OPS = 80.0, 60.0, 30.0  # per nanosecond, roughly; ops on ele
 Axes = tuple[int | None, ...]  # for each operand the dimension to cut; None: it is needed whole
 
 
-def cut(place: StridedView, axis: int, start: int, stop: int) -> StridedView:
-    """The places from start to stop along a dimension."""
-    shape = (*place.shape[:axis], stop - start, *place.shape[axis + 1 :])
-    return replace(place, shape=shape, offset=place.offset + start * place.strides[axis])
+def cut(view: StridedView, axis: int, start: int, stop: int) -> StridedView:
+    """The part of a view from start to stop along a dimension."""
+    shape = (*view.shape[:axis], stop - start, *view.shape[axis + 1 :])
+    return replace(view, shape=shape, offset=view.offset + start * view.strides[axis])
 
 
 def bounds(extent: int, count: int, unit: int = 1) -> list[tuple[int, int]] | None:
@@ -47,8 +47,8 @@ def bounds(extent: int, count: int, unit: int = 1) -> list[tuple[int, int]] | No
 
 
 def disjoint(a: StridedView, b: StridedView) -> bool:
-    """Two places share no element; also where they lie side by side in the rows of one matrix."""
-    if apart(a, b):
+    """Two views share no element; also where they lie side by side in the rows of one matrix."""
+    if disjoint_extents(a, b):
         return True
     if a.strides != b.strides or a.dtype is not b.dtype:
         return False
@@ -99,8 +99,8 @@ def _part_of_loop(loop: Loop, axis: int, start: int, stop: int) -> Loop:
     found = Loop((*loop.shape[:axis], stop - start, *loop.shape[axis + 1 :]))
     for i in loop.instructions:
         found.instructions.append(replace(i, operands=tuple([part(o) for o in i.operands])))
-    found.stores = [(value if isinstance(value, Value) else part(value), part(place))
-                    for value, place in loop.stores]  # fmt: skip
+    found.stores = [(value if isinstance(value, Value) else part(value), part(view))
+                    for value, view in loop.stores]  # fmt: skip
     found.comments, found.nodes = loop.comments, loop.nodes
     return found
 
@@ -132,8 +132,8 @@ def divide(step: Step, count: int) -> list[Step] | None:
 
 def _part_of_step(step: Step, axis: int, operands: Axes, start: int, stop: int) -> Step:
     inputs = [
-        place if own is None or not isinstance(place, StridedView) else cut(place, own, start, stop)
-        for place, own in zip(step.inputs, operands, strict=True)
+        view if own is None or not isinstance(view, StridedView) else cut(view, own, start, stop)
+        for view, own in zip(step.inputs, operands, strict=True)
     ]
     return replace(step, inputs=tuple(inputs), output=cut(step.output, axis, start, stop))
 
@@ -141,39 +141,37 @@ def _part_of_step(step: Step, axis: int, operands: Axes, start: int, stop: int) 
 def _independent(parts: Sequence[Step]) -> bool:
     """No part writes what another reads or writes."""
     return all(
-        disjoint(a.output, place)
+        disjoint(a.output, view)
         for a in parts
         for b in parts
         if a is not b
-        for place in (b.output, *b.inputs)
-        if isinstance(place, StridedView)
+        for view in (b.output, *b.inputs)
+        if isinstance(view, StridedView)
     )
 
 
 def divide_sum(step: Step, count: int) -> list[Step] | None:
     """Steps whose results, all of the shape of the whole, add up to it; None if it is no sum.
 
-    The first writes to the place of the whole, and so do the others, unless they are told better.
+    The first writes to the whole output, and so do the others, unless they are told better.
     """
     name, out = step.op.name, step.output
-    places = [place for place in step.inputs if isinstance(place, StridedView)]
+    views = [view for view in step.inputs if isinstance(view, StridedView)]
     is_sum = (
         name == "conv2d_weight"
-        or (name == "layer_norm_weight" and len(places[0].shape) > 1)
+        or (name == "layer_norm_weight" and len(views[0].shape) > 1)
         or (name == "sum" and 0 in step.params["dims"])
     )
     if not is_sum:
         return None
-    ranges = bounds(places[0].shape[0], count)
-    if ranges is None or not all(disjoint(out, place) for place in places):
+    ranges = bounds(views[0].shape[0], count)
+    if ranges is None or not all(disjoint(out, view) for view in views):
         return None
-    return [
-        replace(step, inputs=tuple([cut(place, 0, *each) for place in places])) for each in ranges
-    ]
+    return [replace(step, inputs=tuple([cut(view, 0, *each) for view in views])) for each in ranges]
 
 
 def loop_of_sums(out: StridedView, others: Sequence[StridedView]) -> Loop:
-    """Add other places to a place."""
+    """Add the content of other views to a view."""
     loop, add = Loop(out.shape), OPS["add"]
     assert add.scalar is not None
     total: Any = out
@@ -193,7 +191,7 @@ def _ways(step: Step) -> Iterator[tuple[int, Axes]]:
     """Dimensions of the result along which it can be cut, the best first."""
     body = body_of(step.op)
     if body is None:
-        shapes = [place.shape for place in step.inputs if isinstance(place, StridedView)]
+        shapes = [view.shape for view in step.inputs if isinstance(view, StridedView)]
         yield from _ways_of(step.op.name, step, shapes)
         return
     head = head_of(body)

@@ -23,7 +23,7 @@ from tinytorch.graph.layout import StridedView
 
 @dataclass(frozen=True)
 class Task:
-    """Something to write: the statements, the places that they read and write."""
+    """Something to write: the statements, the views that they read and write."""
 
     write: Callable[[], Any]
     reads: Sequence[StridedView]
@@ -51,7 +51,7 @@ class _Phase:
 
     Attributes:
         before, after: statements of the leader.
-        unfinished: places that hold what they should only after those.
+        unfinished: views that hold what they should only after those.
         used: bytes of temporary memory.
     """
 
@@ -64,7 +64,7 @@ class _Phase:
 
     def takes(self, parts: Sequence[Task]) -> bool:
         """Whether each part can be done by the thread that has the same part, without meeting."""
-        touched = [place for new in parts for place in (*new.reads, *new.writes)]
+        touched = [view for new in parts for view in (*new.reads, *new.writes)]
         return all(disjoint(a, b) for a in touched for b in self.unfinished) and all(
             new.is_apart(old)
             for i, new in enumerate(parts)
@@ -100,11 +100,11 @@ class Phases:
         if self.code.count > 1:
             divided = partition.divide_loop(loop, self.code.count)
         if divided is None:
-            self._alone(whole)
+            self._leader_only(whole)
             return
         parts = [self._loop_task(each) for each in divided]
         if not self._share(_Shared(whole, parts), partition.loop_work(loop)):
-            self._alone(whole)
+            self._leader_only(whole)
 
     def step(self, step: Step) -> None:
         """Do a step that is no loop.
@@ -115,7 +115,7 @@ class Phases:
         whole = self._step_task(step)
         shared = self._divided(step, whole) if self.code.count > 1 else None
         if shared is None or not self._share(shared, partition.step_work(step)):
-            self._alone(whole)
+            self._leader_only(whole)
 
     def _divided(self, step: Step, whole: Task) -> _Shared | None:
         """The parts of a step; or sums over parts of what it adds up, to be added up themselves."""
@@ -127,7 +127,7 @@ class Phases:
             return None
         out, sums = step.output, []
 
-        def into_a_place_of_its_own(part: Step) -> None:
+        def into_own_memory(part: Step) -> None:
             sums.append(self.code.temporary(out.shape, out.dtype))
             self._write_step(replace(part, output=sums[-1]))
 
@@ -138,7 +138,7 @@ class Phases:
         first, *others = (self._step_task(each) for each in parts)
         tasks = [first]
         for part, task in zip(parts[1:], others, strict=True):
-            tasks.append(Task(partial(into_a_place_of_its_own, part), task.reads, ()))
+            tasks.append(Task(partial(into_own_memory, part), task.reads, ()))
         return _Shared(whole, tasks, add_up)
 
     def pair(self, first: Step, second: Step) -> bool:
@@ -154,17 +154,17 @@ class Phases:
         self.code.free_temporaries(used)
         if not found:
             return False
-        places = [p for step in (first, second) for p in step.inputs if isinstance(p, StridedView)]
-        task = Task(lambda: self.code.lines.extend(lines), places, (first.output, second.output))
-        self._alone(task)
+        views = [p for step in (first, second) for p in step.inputs if isinstance(p, StridedView)]
+        task = Task(lambda: self.code.lines.extend(lines), views, (first.output, second.output))
+        self._leader_only(task)
         return True
 
     def _loop_task(self, loop: Loop) -> Task:
         return Task(lambda: emit(self.code, loop), loop.read(), loop.written())
 
     def _step_task(self, step: Step) -> Task:
-        places = [place for place in step.inputs if isinstance(place, StridedView)]
-        return Task(partial(self._write_step, step), places, (step.output,))
+        views = [view for view in step.inputs if isinstance(view, StridedView)]
+        return Task(partial(self._write_step, step), views, (step.output,))
 
     def _write_step(self, step: Step) -> None:
         self.code.begin(step)
@@ -193,8 +193,8 @@ class Phases:
         try:
             lines = []
             for self.code.part, task in enumerate(shared.parts):
-                for own, place in zip((*task.reads, *task.writes), whole, strict=False):
-                    self.code.name_part(own, place)
+                for own, view in zip((*task.reads, *task.writes), whole, strict=False):
+                    self.code.name_part(own, view)
                 lines.append(self._written(task.write)[1])
             self.code.part = 0
             after = self._written(shared.after)[1]
@@ -211,7 +211,7 @@ class Phases:
             phase.unfinished += shared.whole.writes
         return True
 
-    def _alone(self, task: Task) -> None:
+    def _leader_only(self, task: Task) -> None:
         """One thread does it."""
         self.code.free_temporaries()
         _, lines = self._written(task.write)
@@ -238,7 +238,7 @@ class Phases:
         if self.code.count == 1:
             self.code.lines = [*checks, *self._leader]
             return
-        start = [f"me = arrive({self.code.team})", *_block("if me == 0:", checks)]
+        start = [f"me = arrive({self.code.barrier})", *_block("if me == 0:", checks)]
         self.code.lines = [*start, *self._lines, *_block("if me == 0:", self._leader)]
 
     def _close(self) -> None:
@@ -247,19 +247,19 @@ class Phases:
         if phase is None:
             return
         self.number += 1
-        team, n, count = self.code.team, self.number, self.code.count
-        take = f"part = take({team}, {n}, me, {count})"
+        barrier, n, count = self.code.barrier, self.number, self.code.count
+        take = f"part = take({barrier}, {n}, me, {count})"
         rounds: list[str] = []
         for i, lines in enumerate(phase.lines):
             test = (
                 "if part == 0:" if i == 0 else "else:" if i == count - 1 else f"elif part == {i}:"
             )
             rounds += _block(test, lines)
-        rounds += [f"done({team}, {n}, part)", take]
-        self._leader += [*phase.before, f"begin({team}, {n})"]
+        rounds += [f"done({barrier}, {n}, part)", take]
+        self._leader += [*phase.before, f"begin({barrier}, {n})"]
         self._lines += [*_block("if me == 0:", self._leader), take]
         self._lines += _block("while part >= 0:", rounds)
-        self._leader = [f"end({team}, {n}, {count})", *phase.after]
+        self._leader = [f"end({barrier}, {n}, {count})", *phase.after]
 
 
 def _block(head: str, lines: Sequence[str]) -> list[str]:

@@ -14,7 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tinytorch.graph.compiler.native.code import Code, Unsupported, place_at, real_of
+from tinytorch.backends.optimized.symbols.records import BatchRecord
+from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous
 from tinytorch.graph.compiler.native.loops import Loop, collapse, emit
 from tinytorch.graph.layout import StridedView
@@ -28,7 +29,7 @@ class Epilogue:
     Attributes:
         start: a row of the result's width (a bias), or the whole that the sums start from.
         relu: negative results become 0.
-        factor: a 0-d place or a number; the product is multiplied by minus this.
+        factor: a 0-d view or a number; the product is multiplied by minus this.
     """
 
     start: StridedView | None = None
@@ -49,7 +50,7 @@ def linear(code: Code, inputs: list[Any], out: StridedView, epilogue: Epilogue) 
 
 def linear_weight(code: Code, inputs: list[Any], out: StridedView, epilogue: Epilogue) -> None:
     """g.T @ x over all rows."""
-    g, x = (_matrix(code, place) for place in inputs)
+    g, x = (_matrix(code, view) for view in inputs)
     product(code, _turned(g), x, out, epilogue)
 
 
@@ -110,40 +111,40 @@ def _scaled(
 # -- layouts ---------------------------------------------------------------------------------------
 
 
-def _turned(place: StridedView) -> StridedView:
-    return place_at(place, place.shape[::-1], place.strides[::-1])
+def _turned(view: StridedView) -> StridedView:
+    return view_at(view, view.shape[::-1], view.strides[::-1])
 
 
-def _last_two(place: StridedView) -> StridedView:
-    return place_at(place, place.shape[-2:], place.strides[-2:])
+def _last_two(view: StridedView) -> StridedView:
+    return view_at(view, view.shape[-2:], view.strides[-2:])
 
 
-def _rows_merge(place: StridedView) -> bool:
+def _rows_merge(view: StridedView) -> bool:
     """All dimensions but the last are walked through with one stride."""
-    sizes, _ = collapse(place.shape[:-1], [place.strides[:-1]])
+    sizes, _ = collapse(view.shape[:-1], [view.strides[:-1]])
     return len(sizes) == 1
 
 
-def _matrix(code: Code, place: StridedView) -> StridedView:
+def _matrix(code: Code, view: StridedView) -> StridedView:
     """(..., k) as (rows, k), where it stands if one stride leads from row to row."""
-    shape = (math.prod(place.shape[:-1]), place.shape[-1])
-    if len(place.shape) == 2:
-        return place
-    if not _rows_merge(place):
-        place = contiguous(code, place)
-    _, (steps,) = collapse(place.shape[:-1], [place.strides[:-1]])
-    return place_at(place, shape, (steps[0], place.strides[-1]))
+    shape = (math.prod(view.shape[:-1]), view.shape[-1])
+    if len(view.shape) == 2:
+        return view
+    if not _rows_merge(view):
+        view = contiguous(code, view)
+    _, (steps,) = collapse(view.shape[:-1], [view.strides[:-1]])
+    return view_at(view, shape, (steps[0], view.strides[-1]))
 
 
 def _batch(code: Code, a: StridedView, b: StridedView, out: StridedView) -> None:
     """Products over batch dimensions, of which two are left when all are taken together."""
     front = out.shape[:-2]
     operands = []
-    for place in (a, b, out):
-        missing = len(front) - (len(place.shape) - 2)
+    for view in (a, b, out):
+        missing = len(front) - (len(view.shape) - 2)
         own = [
             0 if n == 1 else stride
-            for n, stride in zip(place.shape[:-2], place.strides[:-2], strict=True)
+            for n, stride in zip(view.shape[:-2], view.strides[:-2], strict=True)
         ]
         operands.append((0,) * missing + tuple(own))
     sizes, steps = collapse(front, operands)
@@ -157,9 +158,26 @@ def _batch(code: Code, a: StridedView, b: StridedView, out: StridedView) -> None
         return
     sizes = (1,) * (2 - len(sizes)) + sizes
     pairs = [(0,) * (2 - len(own)) + own for own in steps]
+    (a_outer, a_inner), (b_outer, b_inner), (c_outer, c_inner) = pairs
     record = code.record(
-        [*sizes, m, n, k, *a.strides[-2:], *b.strides[-2:], out.strides[-2]]
-        + [step for pair in pairs for step in pair]
+        BatchRecord(
+            outer=sizes[0],
+            inner=sizes[1],
+            m=m,
+            n=n,
+            k=k,
+            a_row=a.strides[-2],
+            a_column=a.strides[-1],
+            b_row=b.strides[-2],
+            b_column=b.strides[-1],
+            c_row=out.strides[-2],
+            a_outer=a_outer,
+            a_inner=a_inner,
+            b_outer=b_outer,
+            b_inner=b_inner,
+            c_outer=c_outer,
+            c_inner=c_inner,
+        )
     )
-    addresses = [code.address(place) for place in (a, b, out)]
+    addresses = [code.address(view) for view in (a, b, out)]
     code.call("gemm_batch", real_of(out), record, *addresses, code.scratch)

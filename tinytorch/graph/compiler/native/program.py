@@ -24,7 +24,7 @@ from tinytorch.graph.compiler.schedule import Role
 from tinytorch.graph.layout import Buffer, Memory, StridedView
 from tinytorch.graph.memory import ALIGNMENT
 from tinytorch.jit import barrier, threads
-from tinytorch.jit.barrier import LINE, team_bytes
+from tinytorch.jit.barrier import LINE, barrier_bytes
 from tinytorch.jit.library import JIT, compile_source, kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.thread_pool import process_pool, runner
@@ -57,7 +57,7 @@ class _Frame:
     Attributes:
         words: the table.
         address: of the table.
-        team: address of the record by which threads work together, LINE bytes apart from all else.
+        barrier: address of its record, which shares no line of the cache with anything else.
         state: the arrays of parameters and the like whose addresses are in it.
         numbers: for each input that is a number its index, and where the code reads it.
     """
@@ -66,8 +66,8 @@ class _Frame:
         nbytes = code.arena_bytes + 2 * ALIGNMENT + code.count * SCRATCH_BYTES
         self._memory = np.empty(nbytes, np.uint8)
         arena = _aligned(self._memory.ctypes.data, ALIGNMENT)
-        self._team = np.zeros(team_bytes(code.count) + LINE, np.uint8)
-        self.team = _aligned(self._team.ctypes.data, LINE)
+        self._barrier = np.zeros(barrier_bytes(code.count) + LINE, np.uint8)
+        self.barrier = _aligned(self._barrier.ctypes.data, LINE)
         scratch = _aligned(arena + code.arena_bytes, ALIGNMENT)
         cells = {
             i: np.zeros(1, each.meta.dtype.dtype)
@@ -79,8 +79,8 @@ class _Frame:
         table = np.zeros(max(len(code.words), 1), np.int64)
         for position, word in enumerate(code.words.values()):
             table[position] = _fixed(word, code, arena, scratch, cells)
-            if word.kind == "team":
-                table[position] = self.team
+            if word.kind == "barrier":
+                table[position] = self.barrier
         self.words = memoryview(table)  # type: ignore[arg-type]
         self.address: int = table.ctypes.data
 
@@ -132,20 +132,20 @@ class NativeProgram:
         schedule, changing = code.schedule, _changing(code)
         state, self._arguments = [], []
         for i, each in enumerate(schedule.inputs):
-            places = changing.get(Buffer(Memory.INPUT, i), [])
-            if not places or each.role.is_number:
+            views = changing.get(Buffer(Memory.INPUT, i), [])
+            if not views or each.role.is_number:
                 continue
             if each.role is Role.STATE:  # the same array in nearly every call
-                state.append(_Slots(i, places, _slow_address))
+                state.append(_Slots(i, views, _slow_address))
             else:
-                self._arguments.append(_Slots(i, places, _quick_address_of(each.meta)))
+                self._arguments.append(_Slots(i, views, _quick_address_of(each.meta)))
         self._state = state
         self._pick_state = _picker([slots.number for slots in state])
         self._own = [
             (meta, _Slots(i, changing.get(Buffer(Memory.OWN, i), []), _quick_address_of(meta)))
             for i, meta in enumerate(schedule.own)
         ]
-        self._returns = [schedule.places[node] for node in schedule.returns]
+        self._returns = [schedule.views[node] for node in schedule.returns]
 
     def __call__(self, values: Sequence[Any]) -> list[Array]:
         """Run it.
@@ -177,15 +177,15 @@ class NativeProgram:
         if failure:
             name, extent = self._code.failures[failure - 1]
             raise IndexError(f"{name} has an element that is not in 0 .. {extent - 1}")
-        return [_array_at(place, own, values) for place in self._returns]
+        return [_array_at(view, own, values) for view in self._returns]
 
 
-def _array_at(place: StridedView, own: list[Array], values: Sequence[Any]) -> Array:
-    """The array that is at a place of memory that the caller may have."""
-    memory: Array = (own if place.buffer.memory is Memory.OWN else values)[place.buffer.index]
-    if memory.shape == place.shape and memory.strides == place.strides and not place.offset:
+def _array_at(view: StridedView, own: list[Array], values: Sequence[Any]) -> Array:
+    """The array that is at a view of memory that the caller may have."""
+    memory: Array = (own if view.buffer.memory is Memory.OWN else values)[view.buffer.index]
+    if memory.shape == view.shape and memory.strides == view.strides and not view.offset:
         return memory
-    return np.ndarray(place.shape, place.dtype.dtype, memory, place.offset, place.strides)
+    return np.ndarray(view.shape, view.dtype.dtype, memory, view.offset, view.strides)
 
 
 def _picker(indices: list[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
@@ -219,7 +219,7 @@ def _run_together(count: int, source: str, functions: dict[str, Any]) -> Callabl
 
     def run(frame: _Frame) -> int:
         wanted = min(count, threads.get_num_threads())
-        return process_pool().run(wanted, code.address, frame.address, frame.team, count)
+        return process_pool().run(wanted, code.address, frame.address, frame.barrier, count)
 
     return run
 

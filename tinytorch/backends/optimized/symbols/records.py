@@ -1,0 +1,121 @@
+"""The records of int64 that symbols get: the name of each word, for the caller and for the kernel.
+
+The compiler passes `code.record(PoolRecord(...))`, where an array stands for its address; a kernel
+reads `PoolRecord(*words(address, POOL_WORDS))`. Strides and steps are in bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Word = Any  # an int, or an array that stays where it is
+
+
+class ConvRecord(NamedTuple):
+    """Of `conv2d_by_...`: a sum over taps.
+
+    The tables are those of a walk of `optimized.conv.plan`.
+    """
+
+    images: Word
+    channels: Word
+    height: Word
+    width: Word
+    out_channels: Word
+    out_height: Word
+    out_width: Word
+    groups: Word
+    in_place: Word  # the image needs no padding, and is read where it is
+    packed: Word  # bytes of packed weights, at the start of the scratch
+    room: Word  # bytes of scratch after them, for images with their padding
+    zeroed: Word  # how many of these must be zero
+    table: Word  # of taps
+    taps: Word
+    walk: Word  # `phases` or `stores`
+    walk_rows: Word
+    walk_columns: Word
+    geometry: Word
+    geometry_size: Word
+    order: Word  # of an input's gradient: how the weights are rearranged; else 0
+    group_channels: Word
+    area: Word  # taps of a channel
+
+
+class ConvWeightRecord(NamedTuple):
+    """Of `conv2d_weight_by_...`: the gradient to the weights."""
+
+    images: Word
+    channels: Word
+    height: Word
+    width: Word
+    out_channels: Word
+    out_height: Word
+    out_width: Word
+    groups: Word
+    kernel_height: Word
+    kernel_width: Word
+    sums: Word  # bytes of sums, at the start of the scratch
+    room: Word  # bytes of scratch after them, for an image with its padding
+    zeroed: Word  # how many of these must be zero
+    runs: Word  # the table of runs of products
+    runs_size: Word
+    vectors: Word
+    geometry: Word  # a `ProductsGeometry`
+
+
+class ConvDotsRecord(NamedTuple):
+    """Of `conv2d_weight_by_dots`, beside a `ConvWeightRecord`: a walk with positions as vectors."""
+
+    table: Word  # of taps
+    taps: Word
+    geometry: Word
+    geometry_size: Word
+    length: Word  # positions, with the gaps between rows
+    together: Word  # images in one product
+    room: Word  # bytes of scratch; all must be zero
+
+
+class BatchRecord(NamedTuple):
+    """Of `gemm_batch`: outer x inner products of (m, k) and (k, n) matrices."""
+
+    outer: Word
+    inner: Word
+    m: Word
+    n: Word
+    k: Word
+    a_row: Word  # strides
+    a_column: Word
+    b_row: Word
+    b_column: Word
+    c_row: Word
+    a_outer: Word  # steps from product to product; 0 where an operand repeats
+    a_inner: Word
+    b_outer: Word
+    b_inner: Word
+    c_outer: Word
+    c_inner: Word
+
+
+class PoolRecord(NamedTuple):
+    """Of pooling: planes (images times channels) and their windows."""
+
+    planes: Word
+    height: Word
+    width: Word
+    out_height: Word
+    out_width: Word
+    kernel_height: Word
+    kernel_width: Word
+    stride_height: Word
+    stride_width: Word
+    padding_height: Word
+    padding_width: Word
+    dilation_height: Word = 1
+    dilation_width: Word = 1
+
+
+CONV_WORDS = len(ConvRecord._fields)
+CONV_WEIGHT_WORDS = len(ConvWeightRecord._fields)
+CONV_DOTS_WORDS = len(ConvDotsRecord._fields)
+BATCH_WORDS = len(BatchRecord._fields)
+POOL_WORDS = len(PoolRecord._fields)
