@@ -34,14 +34,17 @@ def _steps() -> dict:
     x = rng.standard_normal((BATCH, WIDTHS[0]), np.float32)
     y = rng.integers(0, WIDTHS[-1], BATCH)
 
+    def averaged(model):
+        data_parallel(model)
+        return model
+
     def step_of(library, wrap=None):
         nn = library.nn
         pairs = itertools.pairwise(WIDTHS)
         layers = [layer for a, b in pairs for layer in (nn.Linear(a, b), nn.ReLU())]
         model = nn.Sequential(*layers[:-1])
         if wrap is not None:
-            wrapped = wrap(model)
-            model = wrapped if isinstance(wrapped, nn.Module) else model
+            model = wrap(model)
         optimizer = library.optim.SGD(model.parameters(), lr=0.01)
         tx, ty = library.from_numpy(x), library.from_numpy(y)
 
@@ -54,7 +57,7 @@ def _steps() -> dict:
 
     return {
         "ours": step_of(tinytorch),
-        "ours, data_parallel": step_of(tinytorch, data_parallel),
+        "ours, data_parallel": step_of(tinytorch, averaged),
         "torch": step_of(torch),
         "torch, DDP": step_of(torch, torch.nn.parallel.DistributedDataParallel),
     }

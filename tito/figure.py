@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 560, 260
-LEFT, RIGHT, TOP, BOTTOM = 64, 110, 26, 44  # margins, in which titles and numbers stand
+LEFT, RIGHT, TOP, BOTTOM = 64, 110, 26, 44  # margins, with titles and numbers
 COLORS = ("#1f6feb", "#d1242f", "#1a7f37", "#9a6700", "#8250df", "#57606a")
 TICKS = 5
 

@@ -29,7 +29,7 @@ def leaves_when_ready(order: list[Any]) -> list[Any]:
 
     `backward` reads it from its end: the gradient of a leaf is then known as soon as those of all
     that reads it are, and the weights of the last layer come first. (The inputs of an op are taken
-    from the last to the first, as weights stand behind what they are applied to.)
+    from the last to the first, as weights follow what they are applied to.)
     """
     readers = Counter(e for s in order if type(s) is Record for e in s.edges if e is not None)
     ready = [source for source in order if source not in readers]

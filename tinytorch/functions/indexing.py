@@ -285,7 +285,7 @@ def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
 def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     """Apply integer tensors, which broadcast against each other.
 
-    The result's index dimensions stand where the arrays stood if those were adjacent, and in front
+    The result's index dimensions are where the arrays were if those were adjacent, and in front
     otherwise. As in PyTorch, a 0-d array counts as an int and has no place.
     """
     dims = [dim for dim, _ in arrays]

@@ -170,7 +170,7 @@ class Node:
         self.prev = x
 
     def append(self, x: Node) -> None:
-        """Move `x` to stand after this node."""
+        """Move `x` to right after this node."""
         self.next.prepend(x)
 
     def format_node(self) -> str:

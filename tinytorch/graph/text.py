@@ -7,7 +7,7 @@
         %sum : float32[] = sum(%mul, dims=(0, 1), keepdim=False)  # backward
         return %sum
 
-Shape and dtype stand where they are known, the phase where it is not "forward". A fused op is
+Shape and dtype are printed where they are known, the phase where it is not "forward". A fused op is
 followed, after the graph, by the graph that it stands for.
 """
 

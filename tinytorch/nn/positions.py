@@ -1,4 +1,4 @@
-"""Where a token stands: sines for the model to add, and rotations of queries and keys."""
+"""Positions of tokens: sines for the model to add, and rotations of queries and keys."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Files that `torch.save` wrote: read without PyTorch, and without running what is in them.
 
-Such a file is a zip archive: the bytes of each storage, and a pickle that says what stands where.
+Such a file is a zip archive: the bytes of each storage, and a pickle that says what is where.
 A pickle is a program: it may import anything and call it. This reader lets it name only what is in
 `_ALLOWED` and storages, gives it inert values for those, and looks at what comes out: nothing but
 dicts, lists, tuples, numbers, strings, None and tensors gets through.

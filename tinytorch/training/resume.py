@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A loader that can say where it stands, such as `DataLoader`."""
+    """A loader that can say how far it is, such as `DataLoader`."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Where it stands."""
+        """How far it is."""
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from there."""
@@ -124,7 +124,7 @@ def _stateful(trainer: Trainer) -> list[Callback]:
 
 
 def attach(trainer: Trainer, loaders: Mapping[str, Any]) -> None:
-    """Take the loaders of a `fit`, by name, and bring them to where a loaded state stands.
+    """Take the loaders of a `fit`, by name, and set them to a loaded state.
 
     Raises:
         DataError: a loader cannot go on from there.

@@ -24,7 +24,7 @@ class Entry:
 
     Attributes:
         path: where it was read.
-        text: what stands in it.
+        text: its content.
         event: the name of the event in its header, if there is one.
         class_name: of the one public class in it.
     """

@@ -105,5 +105,5 @@ def _tests(lesson: Lesson) -> Iterator[Problem]:
         if isinstance(block, Exercise):
             last = block.id
         elif isinstance(block, Test) and block.exercise != last:
-            message = f"test {block.id} is for {block.exercise}, and stands behind {last or 'none'}"
+            message = f"test {block.id} is for {block.exercise}, and follows {last or 'none'}"
             yield _at(lesson, block.line, message)

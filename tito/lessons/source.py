@@ -1,4 +1,4 @@
-"""The package's source: where a definition stands, and which one a dotted name means.
+"""The package's source: where a definition is, and which one a dotted name means.
 
 Nothing is imported or run: the package is read with `ast`.
 """
@@ -193,7 +193,7 @@ class Package:
     """The source of a package `tinytorch`, read on demand.
 
     Args:
-        root: the folder in which `tinytorch/` stands.
+        root: the folder that contains `tinytorch/`.
     """
 
     def __init__(self, root: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where a workspace is, and where in it things stand."""
+"""Where a workspace is, and where things are in it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Progress:
 
 
 def progress(workspace: Workspace) -> Progress:
-    """Where a student stands."""
+    """How far a student is."""
     done = {c.slug: c for c in completed.load(workspace)}
     counts = package.lines_of_code(workspace.root, completed.definitions(list(done.values())))
     remembered = state.load(workspace)

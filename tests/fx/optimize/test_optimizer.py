@@ -25,7 +25,7 @@ from tinytorch.fx.optimize.verify import (
     observe,
     other_values,
 )
-from tinytorch.fx.passes.race import RacedPass, is_faster
+from tinytorch.fx.passes.autotune import AutotunedPass, is_faster
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes import OptimizationPass
 
@@ -75,7 +75,7 @@ class Doubles(OptimizationPass):
         return True
 
 
-class Slower(RacedPass):
+class Slower(AutotunedPass):
     """Computes the first result many times over."""
 
     name = "slower"

@@ -138,11 +138,11 @@ class NaiveBackend(ComputeBackend):
         return _from_lanes(sums, a.shape, dim, a.dtype)
 
     def argmax(self, a: Array, *, dim: int, keepdim: bool) -> Array:
-        """Where the first largest element stands; NaN counts as larger than all."""
+        """The position of the first largest element; NaN counts as larger than all."""
         return self._first_best(a, dim, keepdim, operator.gt)
 
     def argmin(self, a: Array, *, dim: int, keepdim: bool) -> Array:
-        """Where the first smallest element stands; NaN counts as smaller than all."""
+        """The position of the first smallest element; NaN counts as smaller than all."""
         return self._first_best(a, dim, keepdim, operator.lt)
 
     def _first_best(self, a: Array, dim: int, keepdim: bool, better: Any) -> Array:

@@ -2,7 +2,7 @@
 
 The three functions walk over the same windows. A window is the elements of one image that one
 output element sees; `_taps` lists, for every position of the window, where in the padded image they
-stand.
+are.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tinytorch.dtypes import Array
 
 
 def first_best(row: list[Any], better: Callable[[Any, Any], bool]) -> int:
-    """Where the first element stands that no other is better than; NaN is better than all."""
+    """The position of the first element that no other is better than; NaN is better than all."""
     best = 0
     for i, value in enumerate(row):
         if value != value:

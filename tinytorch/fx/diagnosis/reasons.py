@@ -25,7 +25,7 @@ class Line:
     """A line of source.
 
     Attributes:
-        file: in which it stands.
+        file: that contains it.
         number: from 1.
         text: the line itself.
     """

@@ -31,7 +31,7 @@ from tinytorch.fx.optimize.verify import (
     observe,
     other_values,
 )
-from tinytorch.fx.passes.race import RacedPass, is_faster, times_as_fast
+from tinytorch.fx.passes.autotune import AutotunedPass, is_faster, times_as_fast
 from tinytorch.fx.semantics.buffers import buffers_kept
 from tinytorch.fx.semantics.semantics import untouched
 from tinytorch.graph.ir import GraphError
@@ -449,7 +449,7 @@ class _Timed(OptimizationPass):
     def verify(self, before: torch.fx.Graph, after: torch.fx.Graph) -> None:
         """What the pass promises; and that the graph is faster, of a pass that must make it so."""
         self.inner.verify(before, after)
-        if not (isinstance(self.inner, RacedPass) and self.inner.must_be_faster):
+        if not (isinstance(self.inner, AutotunedPass) and self.inner.must_be_faster):
             return
         inputs = [
             x.clone() if isinstance(x, Tensor) else x for x in self.semantics.sample(after, 0)

@@ -8,15 +8,15 @@ import torch
 import torch.fx
 from torch.fx import Node
 
+from tinytorch.fx.passes.autotune import AutotunedPass
 from tinytorch.fx.passes.conv_bn import CONVOLUTIONS
 from tinytorch.fx.passes.nodes import arguments, is_call
-from tinytorch.fx.passes.race import RacedPass
 from tinytorch.fx.passes.strides import refresh_values, result_values
 from tinytorch.graph.passes.base import register_pass
 
 
 @register_pass
-class ChannelsLast(RacedPass):
+class ChannelsLast(AutotunedPass):
     """Stores the weights of two-dimensional convolutions with the channels innermost.
 
     A convolution gives its result in the layout of its weight, and what follows keeps it, so the

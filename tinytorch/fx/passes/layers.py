@@ -12,6 +12,7 @@ import torch.fx
 from torch import Tensor
 from torch.fx import Node
 
+from tinytorch.fx.passes.autotune import AutotunedPass, is_faster
 from tinytorch.fx.passes.nodes import (
     arguments,
     aten,
@@ -24,7 +25,6 @@ from tinytorch.fx.passes.nodes import (
     value,
 )
 from tinytorch.fx.passes.packed import IMAGE_LAYERS, Epilogue, PackedLayer, Window
-from tinytorch.fx.passes.race import RacedPass, is_faster
 from tinytorch.fx.passes.strides import refresh_values, result_values
 from tinytorch.graph.passes.aliasing import Aliasing
 from tinytorch.graph.semantics import Semantics
@@ -88,7 +88,7 @@ class Layer:
         return self.added_dies and isinstance(self.inputs[1].target, IMAGE_LAYERS)
 
 
-class LayerPass(RacedPass):
+class LayerPass(AutotunedPass):
     """Puts a packed layer in the place of nodes, for each kind of layer where that is faster.
 
     For layers with constant weights in float32, on the CPU. Results of the graph have the memory
@@ -162,7 +162,7 @@ class LayerPass(RacedPass):
         """What is added has memory of its own, and this layer is the last to read it.
 
         Args:
-            ends: of the nodes of layers, where their layer will stand.
+            ends: for each node of a layer the node that its layer will follow.
         """
         x, other = layer.inputs
         return (

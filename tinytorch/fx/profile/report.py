@@ -69,7 +69,7 @@ def _nodes(profile: Profile) -> list[dict[str, Any]]:
 def layout(profile: Profile) -> list[tuple[int, int]]:
     """For each node its column and its row: one row below the last of its inputs.
 
-    Nodes of a row stand side by side. Inputs of the graph are in the row above their first use,
+    Nodes of a row are side by side. Inputs of the graph are in the row above their first use,
     or they would all crowd the first one.
     """
     ranks = {n.name: n.rank for n in profile.nodes}

@@ -1,4 +1,4 @@
-"""The page of a profile's report; what stands between two @ is filled in by `report.py`."""
+"""The page of a profile's report; what is between two @ is filled in by `report.py`."""
 
 STYLE = r""":root { color-scheme: light dark; --ink: #222; --paper: #fff; --pale: #f3f4f6;
   --line: #d0d3d9; --soft: #667; --accent: #2a5db0; }

@@ -45,7 +45,7 @@ class Aliasing:
         return all(n.op == "call_function" and n not in self.returned for n in roots)
 
     def replaced(self, old: AnyNode, new: AnyNode) -> None:
-        """Take note that `new` stands where `old` stood."""
+        """Record that `new` has replaced `old`."""
         for kind in (self.results, self.returned):
             if old in kind:
                 kind.add(new)

@@ -89,7 +89,7 @@ def pad_packed_sequence(
     """The padded batch, in its first order, and the lengths.
 
     Args:
-        padding_value: what stands where a sequence has ended.
+        padding_value: the value after the end of a sequence.
         total_length: pad to it; at least the longest length.
 
     Raises:

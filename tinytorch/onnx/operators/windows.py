@@ -1,4 +1,4 @@
-"""What convolution and pooling share: where windows stand along each spatial dimension."""
+"""What convolution and pooling share: the positions of windows along each spatial dimension."""
 
 from __future__ import annotations
 

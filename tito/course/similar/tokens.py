@@ -17,7 +17,7 @@ SMALL = range(-1, 3)  # that mean something on their own
 
 @dataclass(frozen=True)
 class Token:
-    """A node of a syntax tree in its order, with the lines of its cell that it stands on."""
+    """A node of a syntax tree in its order, with the lines of its cell that it is on."""
 
     text: str
     line: int
@@ -53,7 +53,7 @@ def _walk(nodes: list[ast.stmt] | list[ast.AST], line: int) -> Iterator[Token]:
 
 
 def _is_text(node: ast.AST) -> bool:
-    """A docstring, or a text that stands alone."""
+    """A docstring, or a string that is a statement of its own."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 

@@ -1,4 +1,4 @@
-"""What stands before every request: headers, limits of size and rate, a log without secrets."""
+"""What every request passes: headers, limits of size and rate, a log without secrets."""
 
 from __future__ import annotations
 

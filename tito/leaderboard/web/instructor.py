@@ -105,7 +105,7 @@ def invite(
     uses: Annotated[int, Form(ge=1, le=1000)] = 1,
     classroom: Annotated[int | None, Form()] = None,
 ) -> Response:
-    """A join link. What makes it valid stands behind its #, which browsers keep to themselves."""
+    """A join link. What makes it valid follows its #, which browsers keep to themselves."""
     with request.app.state.database.write() as session:
         room = _get(session, Classroom, classroom) if role == "student" else None
         secret = people.invite(session, role, room, uses, session.get_one(Person, who.id))

@@ -17,7 +17,7 @@ NaN gives NaN. `exp_of_negative` is `exp` for arguments up to 0, with 0 in place
 results; it takes two thirds of the time: on AVX-512, 16 results cost 9 multiply-adds, which fill
 the two multipliers, and 5 other instructions beside them. `order_key` maps numbers to integers in
 the same order: a largest integer LLVM finds with vector instructions, a largest float it does not,
-since there the answer depends on where a NaN stands.
+since there the answer depends on where a NaN is.
 
 The errors are measured in `tests/backends/optimized/test_math.py`.
 

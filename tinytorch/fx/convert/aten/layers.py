@@ -127,7 +127,7 @@ def max_pool2d_with_indices(
     x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
     dilation: Ints = (1, 1), ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The largest elements, and where in its image each of them stands."""
+    """The largest elements, and the index of each in its image."""
     windows = _pooling(kernel_size, stride, padding, dilation, ceil_mode)
     places = np.arange(x.shape[2] * x.shape[3], dtype=np.float64).reshape(x.shape[2:])
     everywhere = m.expand(wrap(places, meta_of_array(places)), x.shape)

@@ -126,7 +126,7 @@ def _rows_merge(view: StridedView) -> bool:
 
 
 def _matrix(code: Code, view: StridedView) -> StridedView:
-    """(..., k) as (rows, k), where it stands if one stride leads from row to row."""
+    """(..., k) as (rows, k): a view if one stride leads from row to row, else a copy."""
     shape = (math.prod(view.shape[:-1]), view.shape[-1])
     if len(view.shape) == 2:
         return view

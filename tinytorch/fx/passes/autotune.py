@@ -14,9 +14,9 @@ from tinytorch.graph.passes.base import OptimizationPass
 
 CPU = torch.device("cpu")
 LEAST_SECONDS = 0.002  # that a sample lasts
-MOST_SECONDS = 0.25  # that a race lasts, unless LEAST_ROUNDS are longer
+MOST_SECONDS = 0.25  # that a measurement lasts, unless LEAST_ROUNDS are longer
 LEAST_ROUNDS, MOST_ROUNDS = 3, 5
-CLEARLY = 1.25  # times as fast: the race is over after a round, of long calls after the first
+CLEARLY = 1.25  # times as fast: decided after a round, with long calls after the first
 
 
 def is_faster(
@@ -57,7 +57,7 @@ def times_as_fast(
     return best[1] / best[0]
 
 
-class RacedPass(OptimizationPass):
+class AutotunedPass(OptimizationPass):
     """A pass that is worth it only on machines where it is faster.
 
     Attributes:
