@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Dimensions moved to other places; the others keep their order.
+    """Dimensions moved to other positions; the others keep their order.
 
     Raises:
-        ValueError: there are not as many places as dimensions, or one is named twice.
+        ValueError: there are not as many positions as dimensions, or one is named twice.
 
     >>> from tinytorch import zeros
     >>> movedim(zeros(2, 3, 4), 0, -1).shape
@@ -213,8 +213,8 @@ def repeat_interleave(
             )
     if (counts < 0).any():
         raise ValueError(f"repeat_interleave: {counts.min()} is negative")
-    places = np.repeat(np.arange(x.shape[dim]), counts if len(counts) else 0)
-    rows = apply(ops.take, transpose(x, 0, dim), wrap(places, meta_of_array(places)))
+    positions = np.repeat(np.arange(x.shape[dim]), counts if len(counts) else 0)
+    rows = apply(ops.take, transpose(x, 0, dim), wrap(positions, meta_of_array(positions)))
     return transpose(rows, 0, dim)
 
 

@@ -272,7 +272,7 @@ def where(
         if a is not b:
             raise TypeError("where takes a condition, or a condition and two values")
         found = np.nonzero(np.atleast_1d(condition._concrete("nonzero")))
-        return tuple(wrap(places, meta_of_array(places)) for places in found)  # type: ignore[return-value]
+        return tuple(wrap(each, meta_of_array(each)) for each in found)  # type: ignore[return-value]
     if isinstance(a, (bool, int, float)) and isinstance(b, (bool, int, float)):
         # two numbers do not say which dtype of their category they have: the default one
         a = apply(ops.full, shape=(), value=a, dtype=promote(type(a), type(b)))

@@ -103,12 +103,12 @@ def check_gather(name: str, shape: Shape, index: Shape, dim: int) -> None:
 def flat_index(shape: Shape, dim: int, index: Tensor) -> Tensor:
     """Positions in the flattened tensor: the index along `dim`, its own place along the others."""
     stride = int(np.prod(shape[dim + 1 :], dtype=np.int64))
-    places = np.zeros(index.shape, np.int64)
+    positions = np.zeros(index.shape, np.int64)
     for i, extent in enumerate(index.shape):
         if i != dim:
             step = int(np.prod(shape[i + 1 :], dtype=np.int64))
-            places += (np.arange(extent) * step).reshape(-1, *(1,) * (index.ndim - i - 1))
-    return index * stride + wrap(places, meta_of_array(places))
+            positions += (np.arange(extent) * step).reshape(-1, *(1,) * (index.ndim - i - 1))
+    return index * stride + wrap(positions, meta_of_array(positions))
 
 
 # -- x[...] ----------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def _read(x: Tensor, index: Any) -> list[Any]:
 
 
 def _positions(x: Tensor, entry: Any) -> list[Tensor]:
-    """An array used as index: itself if it is of integers, the places of True if it is of bool."""
+    """An array used as index: itself if it has integers, the positions of True if it has bools."""
     if isinstance(entry, (list, bool, np.bool_, np.ndarray)):
         entry = _array_of(entry)
         entry = wrap(entry, meta_of_array(entry))
@@ -392,8 +392,8 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
     first, second = max(0, -offset), max(0, offset)
     length = max(0, min(x.shape[dim1] - first, x.shape[dim2] - second))
-    places = np.arange(length)
-    index = [wrap(p, meta_of_array(p)) for p in (places + first, places + second)]
+    positions = np.arange(length)
+    index = [wrap(p, meta_of_array(p)) for p in (positions + first, positions + second)]
     picked = x.permute(dim1, dim2, *rest)[index[0], index[1]]
     return picked.permute(*range(1, picked.ndim), 0)
 

@@ -252,8 +252,8 @@ masked_scatter_ = in_place(scattering.masked_scatter)
 
 def fill_diagonal_(x: Tensor, value: float) -> Tensor:
     """`value` where all indices are equal."""
-    places = np.arange(min(x.shape))
-    setitem(x, (wrap(places, meta_of_array(places)),) * x.ndim, value)
+    positions = np.arange(min(x.shape))
+    setitem(x, (wrap(positions, meta_of_array(positions)),) * x.ndim, value)
     return x
 
 

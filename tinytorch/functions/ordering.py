@@ -181,7 +181,7 @@ def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
     array = x._concrete("nonzero")
     if not as_tuple:
         return _new(np.argwhere(array).astype(np.int64))
-    return tuple(_new(places) for places in np.nonzero(np.atleast_1d(array)))
+    return tuple(_new(positions) for positions in np.nonzero(np.atleast_1d(array)))
 
 
 def argwhere(x: Tensor) -> Tensor:

@@ -133,7 +133,7 @@ def min(
 
 
 def at_index(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
-    """The elements at the places that a reduction with `keepdim` found, and those places."""
+    """The elements at the indices that a reduction with `keepdim` found, and those indices."""
     values = indexing.gather(x, dim, index) if x.ndim else x
     if keepdim or not x.ndim:
         return ValuesAndIndices(values, index)

@@ -86,8 +86,8 @@ def _running(x: Tensor, dim: int, better: Callable[..., Tensor]) -> ValuesAndInd
     dim = normalize_dim(dim, x.ndim)
     if not x.ndim:
         return at_index(x, reductions.argmax(x), dim, keepdim=True)
-    places = np.arange(x.shape[dim]).reshape(-1, *(1,) * (x.ndim - dim - 1))
-    index = movement.expand(wrap(places, meta_of_array(places)), x.shape)
+    positions = np.arange(x.shape[dim]).reshape(-1, *(1,) * (x.ndim - dim - 1))
+    index = movement.expand(wrap(positions, meta_of_array(positions)), x.shape)
     values = x.detach().long() if x.dtype is bool_ else x.detach()
 
     def last_best(before: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -104,7 +104,7 @@ def _scanned(
 
     Args:
         values: tensors of one shape; what is combined is one element of each.
-        combine: associative; takes the elements of earlier places, then those of later ones.
+        combine: associative; takes the elements of earlier positions, then those of later ones.
     """
     if not values[0].ndim:
         return values

@@ -1,4 +1,4 @@
-"""Functions that put values at places of a tensor, as new tensors: the adjoints of indexing.
+"""Functions that put values at positions of a tensor, as new tensors: the adjoints of indexing.
 
 Of several values for one place the last one wins, except where they are added. Only what wins has a
 gradient.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """x, with each src[i][j][k] added at [index[i][j][k]][j][k] (for dim 0).
 
-    The adjoint of `gather`: places named several times add up. x itself is not changed.
+    The adjoint of `gather`: positions named several times add up. x itself is not changed.
 
     Raises:
         ShapeError: as `gather`; or `src` is smaller than `index`.
@@ -44,8 +44,8 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     >>> scatter_add(zeros(3), 0, tensor([0, 2, 0]), tensor([1.0, 2.0, 3.0]))
     tensor([4., 0., 2.])
     """
-    places, values = _flattened("scatter_add", x, dim, index, src)
-    added = apply(ops.scatter_add, values, places, length=x.numel())
+    positions, values = _flattened("scatter_add", x, dim, index, src)
+    added = apply(ops.scatter_add, values, positions, length=x.numel())
     return x + movement.reshape(added, x.shape)
 
 
@@ -75,8 +75,8 @@ def scatter(
         return scatter_add(x, dim, index, src)
     if reduce is not None:
         raise ValueError(f"scatter: reduce is None or 'add', not {reduce!r}")
-    places, values = _flattened("scatter", x, dim, index, src)
-    return _put(x, places, values)
+    positions, values = _flattened("scatter", x, dim, index, src)
+    return _put(x, positions, values)
 
 
 def _flattened(name: str, x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,30 +94,30 @@ def _flattened(name: str, x: Tensor, dim: int, index: Tensor, src: Tensor) -> tu
     if src.shape != index.shape:
         src = src[tuple(slice(0, n) for n in index.shape)]
     check_range(index, shape[dim])
-    places = movement.reshape(flat_index(shape, dim, index), (-1,))
-    return places, movement.reshape(src.to(x.dtype), (-1,))
+    positions = movement.reshape(flat_index(shape, dim, index), (-1,))
+    return positions, movement.reshape(src.to(x.dtype), (-1,))
 
 
-def _put(x: Tensor, places: Tensor, values: Tensor) -> Tensor:
-    """x, with the 1-d values at these places of the flattened x; of several the last one wins."""
+def _put(x: Tensor, positions: Tensor, values: Tensor) -> Tensor:
+    """x with the 1-d values at these positions of the flattened x; of several the last wins."""
     size = x.numel()
-    if not places.numel() or not size:
+    if not positions.numel() or not size:
         return apply(ops.copy, x)
-    winner, hit = _last_of_each(places, size)
+    winner, hit = _last_of_each(positions, size)
     chosen = apply(ops.take, values, winner)
     flat = apply(ops.where, hit, chosen, movement.reshape(x, (-1,)))
     return movement.reshape(flat, x.shape)
 
 
-def _last_of_each(places: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """For each of `size` places the position of the last entry that names it, and whether one does.
+def _last_of_each(positions: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """For each of `size` positions the last entry that names it, and whether there is one.
 
     In the order of a stable sort the entries of a place are a run; running counts say where it
     ends.
     """
-    one = apply(ops.full, shape=places.shape, value=1, dtype=int64)
-    counts = apply(ops.scatter_add, one, places, length=size)
-    order = apply(ops.argsort, places, dim=0, descending=False)
+    one = apply(ops.full, shape=positions.shape, value=1, dtype=int64)
+    counts = apply(ops.scatter_add, one, positions, length=size)
+    order = apply(ops.argsort, positions, dim=0, descending=False)
     ends = apply(ops.cumsum, counts, dim=0) - 1
     hit = apply(ops.ne, counts, 0)
     return apply(ops.take, order, apply(ops.where, hit, ends, 0)), hit
@@ -187,25 +187,25 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool = False) -> Tensor:
 
     Args:
         index: all that `x[index]` takes.
-        accumulate: add; places named several times add up.
+        accumulate: add; positions named several times add up.
 
     Raises:
         IndexError, TypeError: as `x[index]`.
         ShapeError: the value does not broadcast to the shape of `x[index]`.
     """
     numbers = np.arange(math.prod(x.shape)).reshape(x.shape)
-    places = indexing.getitem(wrap(numbers, meta_of_array(numbers)), index)
+    positions = indexing.getitem(wrap(numbers, meta_of_array(numbers)), index)
     value = _as_value(x, value)
-    if value.ndim > places.ndim:  # leading ones, as in PyTorch
-        extra = value.ndim - places.ndim
+    if value.ndim > positions.ndim:  # leading ones, as in PyTorch
+        extra = value.ndim - positions.ndim
         if any(n != 1 for n in value.shape[:extra]):
             raise ShapeError(
-                f"a value of shape {value.shape} does not broadcast to {places.shape}, the shape "
-                f"of x[index]"
+                f"a value of shape {value.shape} does not broadcast to {positions.shape}, the "
+                f"shape of x[index]"
             )
         value = movement.reshape(value, value.shape[extra:])
-    values = movement.reshape(movement.expand(value, places.shape), (-1,))
-    flat = movement.reshape(places, (-1,))
+    values = movement.reshape(movement.expand(value, positions.shape), (-1,))
+    flat = movement.reshape(positions, (-1,))
     if accumulate:
         added = apply(ops.scatter_add, values, flat, length=x.numel())
         return x + movement.reshape(added, x.shape)
@@ -242,7 +242,9 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     flat = movement.reshape(movement.expand(mask, shape), (-1,))
     wanted = flat._data
     if isinstance(wanted, np.ndarray) and int(wanted.sum()) > source.numel():
-        raise ShapeError(f"masked_scatter: {int(wanted.sum())} places, but {source.numel()} values")
+        raise ShapeError(
+            f"masked_scatter: {int(wanted.sum())} positions, but {source.numel()} values"
+        )
     if not source.numel():
         return apply(ops.copy, movement.expand(x, shape))
     order = apply(ops.cumsum, flat.long(), dim=0) - 1

@@ -193,7 +193,7 @@ class _Transposed(_Conv):
     Args:
         in_channels, out_channels: of x and of the result.
         kernel_size: one number, or one for each dimension, as for those below.
-        stride: distance between the places of the kernels.
+        stride: distance between the positions of the kernels.
         padding: how much is cut off at each side.
         output_padding: how much the result has more of at its end.
         groups, bias, device, dtype: as for `Conv2d`.

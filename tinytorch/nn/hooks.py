@@ -114,20 +114,20 @@ def _replaced(new: Any, gradients: Gradients) -> Gradients:
 
 def _watched(values: tuple[Any, ...], hook: Callable[[Gradients], Gradients]) -> tuple[Any, ...]:
     """The values, through one identity whose backward shows all their gradients to `hook`."""
-    places = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
-    if not places:
+    positions = [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
+    if not positions:
         return values
 
     def all_of(gradients: Gradients) -> Gradients:
         full: list[Tensor | None] = [None] * len(values)
-        for i, gradient in zip(places, gradients, strict=True):
+        for i, gradient in zip(positions, gradients, strict=True):
             full[i] = gradient
         replaced = hook(tuple(full))
-        return tuple(replaced[i] for i in places)
+        return tuple(replaced[i] for i in positions)
 
-    packed = _Pack.apply(*(values[i] for i in places), hook=all_of)
+    packed = _Pack.apply(*(values[i] for i in positions), hook=all_of)
     result, start = list(values), 0
-    for i in places:
+    for i in positions:
         size = values[i].numel()
         result[i] = reshape(narrow(packed, 0, start, size), values[i].shape)
         start += size

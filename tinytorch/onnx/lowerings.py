@@ -144,19 +144,19 @@ def slice_(w: OnnxWriter, node: Node, a: str, *, bounds: Any) -> str:
 def unslice(w: OnnxWriter, node: Node, a: str, *, shape: Shape, bounds: Any) -> str:
     if not shape:
         return w.node("Identity", [a])
-    places = np.arange(math.prod(shape)).reshape(shape)
+    indices = np.arange(math.prod(shape)).reshape(shape)
     for dim, (start, stop, step) in enumerate(bounds):
-        places = places.take(range(start, stop, step), axis=dim)
+        indices = indices.take(range(start, stop, step), axis=dim)
     meta = _meta(node)
-    return _put(w, a, places.reshape(-1), shape, meta.dtype, "none")
+    return _put(w, a, indices.reshape(-1), shape, meta.dtype, "none")
 
 
 def _put(
-    w: OnnxWriter, values: str, places: Any, shape: Shape, dtype: DType, reduction: str
+    w: OnnxWriter, values: str, indices: Any, shape: Shape, dtype: DType, reduction: str
 ) -> str:
-    """Zeros of a shape, with values at places of the flattened tensor."""
+    """Zeros of a shape, with values at indices of the flattened tensor."""
     flat = w.node("Reshape", [values, w.constant([-1])])
-    index = places if isinstance(places, str) else w.constant(places)
+    index = indices if isinstance(indices, str) else w.constant(indices)
     if dtype is bool_:  # ONNX Runtime scatters numbers
         flat = w.cast(flat, int64)
     zeros = _zeros(w, (math.prod(shape),), int64 if dtype is bool_ else dtype)
@@ -165,23 +165,23 @@ def _put(
     return w.cast(result, bool_) if dtype is bool_ else result
 
 
-def _window_places(length: int, size: int, step: int) -> Any:
+def _window_indices(length: int, size: int, step: int) -> Any:
     return np.arange((length - size) // step + 1)[:, None] * step + np.arange(size)
 
 
 @_lowering
 def unfold(w: OnnxWriter, node: Node, a: str, *, size: int, step: int) -> str:
     extents = _shape(node.args[0])
-    places = _window_places(extents[-1], size, step)
-    return w.node("Gather", [a, w.constant(places)], axis=len(extents) - 1)
+    indices = _window_indices(extents[-1], size, step)
+    return w.node("Gather", [a, w.constant(indices)], axis=len(extents) - 1)
 
 
 @_lowering
 def fold(w: OnnxWriter, node: Node, a: str, *, length: int, step: int) -> str:
     meta, size = _meta(node), _shape(node.args[0])[-1]
     rows = math.prod(meta.shape[:-1])
-    places = np.arange(rows)[:, None, None] * length + _window_places(length, size, step)
-    return _put(w, a, places.reshape(-1), meta.shape, meta.dtype, "add")
+    indices = np.arange(rows)[:, None, None] * length + _window_indices(length, size, step)
+    return _put(w, a, indices.reshape(-1), meta.shape, meta.dtype, "add")
 
 
 @_lowering
@@ -218,9 +218,9 @@ def take(w: OnnxWriter, node: Node, a: str, index: str) -> str:
 @_lowering
 def scatter_add(w: OnnxWriter, node: Node, a: str, index: str, *, length: int) -> str:
     meta = _meta(node)
-    places = w.node("Unsqueeze", [w.cast(index, int64), w.constant([-1])])
+    indices = w.node("Unsqueeze", [w.cast(index, int64), w.constant([-1])])
     zeros = _zeros(w, meta.shape, meta.dtype)
-    return w.node("ScatterND", [zeros, places, a], reduction="add")
+    return w.node("ScatterND", [zeros, indices, a], reduction="add")
 
 
 # -- convolution and pooling -----------------------------------------------------------------------
@@ -270,7 +270,7 @@ def conv2d_weight(
     w: OnnxWriter, node: Node, x: str, grad: str, *, kernel_size: Pair, groups: int,
     stride: Pair, padding: Pair, dilation: Pair,
 ) -> str:  # fmt: skip
-    """A convolution of the images with the gradients, batch and channels having changed places."""
+    """A convolution of the images with the gradients, batch and channels exchanged."""
     swap = [1, 0, 2, 3]
     windows = _windows(stride=dilation, padding=padding, dilation=stride)
     cut = [w.constant(part) for part in ([0, 0], kernel_size, [2, 3])]
@@ -294,10 +294,10 @@ def max_pool2d(w: OnnxWriter, node: Node, x: str, *, kernel_size: Pair, **window
     return w.node("MaxPool", [x], kernel_shape=list(kernel_size), **_windows(**windows))
 
 
-def _places_of_maxima(w: OnnxWriter, x: str, kernel_size: Pair, windows: dict[str, Pair]) -> str:
+def _indices_of_maxima(w: OnnxWriter, x: str, kernel_size: Pair, windows: dict[str, Pair]) -> str:
     """For each window the position of its largest element in the flattened tensor."""
-    places = w.second("MaxPool", [x], kernel_shape=list(kernel_size), **_windows(**windows))
-    return w.node("Reshape", [places, w.constant([-1])])
+    indices = w.second("MaxPool", [x], kernel_shape=list(kernel_size), **_windows(**windows))
+    return w.node("Reshape", [indices, w.constant([-1])])
 
 
 @_lowering
@@ -305,17 +305,17 @@ def max_pool2d_backward(
     w: OnnxWriter, node: Node, grad: str, x: str, *, kernel_size: Pair, **windows: Pair
 ) -> str:
     meta = _meta(node)
-    places = _places_of_maxima(w, x, kernel_size, windows)
-    return _put(w, grad, places, meta.shape, meta.dtype, "add")
+    indices = _indices_of_maxima(w, x, kernel_size, windows)
+    return _put(w, grad, indices, meta.shape, meta.dtype, "add")
 
 
 @_lowering
 def max_pool2d_select(
     w: OnnxWriter, node: Node, values: str, x: str, *, kernel_size: Pair, **windows: Pair
 ) -> str:
-    places = _places_of_maxima(w, x, kernel_size, windows)
+    indices = _indices_of_maxima(w, x, kernel_size, windows)
     flat = w.node("Reshape", [values, w.constant([-1])])
-    picked = w.node("Gather", [flat, places], axis=0)
+    picked = w.node("Gather", [flat, indices], axis=0)
     return w.node("Reshape", [picked, w.constant(_shape(node))], allowzero=1)
 
 

@@ -88,20 +88,20 @@ def slice_(a: Tensor, *, bounds: tuple[tuple[int, int, int], ...]) -> Tensor:
     return a
 
 
-def _places(shape: Dims, bounds: tuple[tuple[int, int, int], ...], like: Tensor) -> Tensor:
+def _indices(shape: Dims, bounds: tuple[tuple[int, int, int], ...], like: Tensor) -> Tensor:
     """Where `slice` with these bounds takes its elements, in the flattened tensor."""
-    places = torch.zeros((), dtype=torch.int64, device=like.device)
+    indices = torch.zeros((), dtype=torch.int64, device=like.device)
     for extent, (start, stop, step) in zip(shape, bounds, strict=True):
         count = len(range(start, stop, step))
         along = start + step * torch.arange(count, device=like.device)
-        places = places.unsqueeze(-1) * extent + along
-    return places
+        indices = indices.unsqueeze(-1) * extent + along
+    return indices
 
 
 def unslice(a: Tensor, *, shape: Dims, bounds: tuple[tuple[int, int, int], ...]) -> Tensor:
     zeros = a.new_zeros(math.prod(shape))
-    places = _places(shape, bounds, a).reshape(-1)
-    return zeros.index_put((places,), a.reshape(-1)).reshape(shape)
+    indices = _indices(shape, bounds, a).reshape(-1)
+    return zeros.index_put((indices,), a.reshape(-1)).reshape(shape)
 
 
 def unfold(a: Tensor, *, size: int, step: int) -> Tensor:
@@ -111,9 +111,9 @@ def unfold(a: Tensor, *, size: int, step: int) -> Tensor:
 def fold(a: Tensor, *, length: int, step: int) -> Tensor:
     count, size = a.shape[-2:]
     starts = torch.arange(count, device=a.device).unsqueeze(-1) * step
-    places = (starts + torch.arange(size, device=a.device)).reshape(-1)
+    indices = (starts + torch.arange(size, device=a.device)).reshape(-1)
     flat = a.reshape(*a.shape[:-2], count * size)
-    return a.new_zeros((*a.shape[:-2], length)).index_add(-1, places, flat)
+    return a.new_zeros((*a.shape[:-2], length)).index_add(-1, indices, flat)
 
 
 def cat(*tensors: Tensor, dim: int) -> Tensor:
@@ -172,21 +172,21 @@ def max_pool2d(x: Tensor, *, kernel_size: Pair, **windows: Any) -> Tensor:
     return F.max_pool2d(x, kernel_size, **windows)
 
 
-def _places_of_maxima(x: Tensor, kernel_size: Pair, windows: dict[str, Any]) -> Tensor:
+def _indices_of_maxima(x: Tensor, kernel_size: Pair, windows: dict[str, Any]) -> Tensor:
     """(n, c, positions): in each image, the largest element of each window."""
-    _, places = F.max_pool2d(x, kernel_size, **windows, return_indices=True)
-    return places.flatten(2)
+    _, indices = F.max_pool2d(x, kernel_size, **windows, return_indices=True)
+    return indices.flatten(2)
 
 
 def max_pool2d_backward(grad: Tensor, x: Tensor, *, kernel_size: Pair, **windows: Any) -> Tensor:
-    places = _places_of_maxima(x, kernel_size, windows)
+    indices = _indices_of_maxima(x, kernel_size, windows)
     zeros = grad.new_zeros(x.shape).flatten(2)
-    return zeros.scatter_add(2, places, grad.flatten(2)).reshape(x.shape)
+    return zeros.scatter_add(2, indices, grad.flatten(2)).reshape(x.shape)
 
 
 def max_pool2d_select(values: Tensor, x: Tensor, *, kernel_size: Pair, **windows: Any) -> Tensor:
-    _, places = F.max_pool2d(x, kernel_size, **windows, return_indices=True)
-    return values.flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
+    _, indices = F.max_pool2d(x, kernel_size, **windows, return_indices=True)
+    return values.flatten(2).gather(2, indices.flatten(2)).reshape(indices.shape)
 
 
 def avg_pool2d(x: Tensor, *, kernel_size: Pair, stride: Pair, padding: Pair) -> Tensor:

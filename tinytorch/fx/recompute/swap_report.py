@@ -174,9 +174,9 @@ def simulate_swapping(
         frontier = find_swap_frontier(swapping, recomputing, progress=progress)
         limit = bytes_of(budget, frontier.everything.peak)
         plans = {EVERYTHING: frontier.everything}
-        alone = [plan for plan in recomputing.plans if plan.peak <= limit]
-        if alone:
-            measured = (swapping.simulate(plan.kept) for plan in alone)
+        within_budget = [plan for plan in recomputing.plans if plan.peak <= limit]
+        if within_budget:
+            measured = (swapping.simulate(plan.kept) for plan in within_budget)
             plans[RECOMPUTED] = min(measured, key=lambda plan: plan.seconds)
         plans[BOTH] = frontier.within(limit)
     begins = frontier.everything.curve[len(problem.forward)][0]

@@ -125,7 +125,7 @@ def conv_transpose2d(
         input: (n, in, h, w), or (in, h, w) for one image.
         weight: (in, out / groups, kh, kw)
         bias: (out,)
-        stride: distance between the places of the kernels.
+        stride: distance between the positions of the kernels.
         padding: how much is cut off at each side.
         output_padding: rows and columns that the result has more of, below and right.
         groups, dilation: as for `conv2d`.

@@ -76,5 +76,5 @@ def _extended(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor
         )
     if before == after == 0:
         return x
-    places = _SOURCES[mode](np.arange(-before, extent + after), extent)
-    return index_select(x, dim, from_numpy(places.astype(np.int64)))
+    positions = _SOURCES[mode](np.arange(-before, extent + after), extent)
+    return index_select(x, dim, from_numpy(positions.astype(np.int64)))

@@ -311,8 +311,8 @@ def _adaptive_sizes(
             f"output_size must be one {'or two ' if dims == 2 else ''}numbers from 1 on, not "
             f"{output_size}"
         )
-    places = range(x.ndim - dims, x.ndim)
-    return [(d, x.shape[d] if n is None else n) for d, n in zip(places, wanted, strict=True)]
+    positions = range(x.ndim - dims, x.ndim)
+    return [(d, x.shape[d] if n is None else n) for d, n in zip(positions, wanted, strict=True)]
 
 
 def window_means(x: Tensor, dim: int, count: int) -> Tensor:

@@ -38,7 +38,7 @@ def interpolate(
         scale_factor: what the size is multiplied by (and rounded down).
         mode: "nearest", "nearest-exact", "area" (means); "linear", "bilinear", "trilinear" by the
             number of dimensions; "bicubic".
-        align_corners: the first and last elements keep their places; else the outer edges do.
+        align_corners: the first and last elements keep their positions; else the outer edges do.
         recompute_scale_factor: take the scale from the rounded sizes, and not scale_factor.
         antialias: not supported.
 
@@ -99,16 +99,16 @@ def _resample(x: Tensor, dim: int, count: int, scale: float, mode: str, corners:
         if count % extent == 0 and scale * count == extent:
             spread = expand(unsqueeze(x, dim + 1), *_at(x, dim + 1, count // extent))
             return reshape(spread, (*x.shape[:dim], count, *x.shape[dim + 1 :]))
-        places = np.arange(count, dtype=np.float32) + np.float32(0.5 * (mode != "nearest"))
-        index = np.minimum(np.floor(places * np.float32(scale)).astype(np.int64), extent - 1)
+        positions = np.arange(count, dtype=np.float32) + np.float32(0.5 * (mode != "nearest"))
+        index = np.minimum(np.floor(positions * np.float32(scale)).astype(np.int64), extent - 1)
         return index_select(x, dim, from_numpy(index))
     if count == extent and scale == 1:
         return x
-    places = np.arange(count, dtype=np.float64)
+    positions = np.arange(count, dtype=np.float64)
     if corners:
-        source = places * ((extent - 1) / (count - 1) if count > 1 else 0)
+        source = positions * ((extent - 1) / (count - 1) if count > 1 else 0)
     else:
-        source = (places + 0.5) * scale - 0.5
+        source = (positions + 0.5) * scale - 0.5
         source = source if mode == "bicubic" else np.maximum(source, 0)
     start = np.floor(source)
     taps = _cubic(source - start) if mode == "bicubic" else _linear(source - start)

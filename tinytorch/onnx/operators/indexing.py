@@ -40,8 +40,8 @@ def _rows(shape: tuple[int, ...], indices: Tensor, batch_dims: int = 0) -> Tenso
         flat = flat * shape[dim] + _from_front(indices[..., i], shape, dim)
     for b in range(batch_dims):  # each batch element has rows of its own
         step = math.prod(shape[b + 1 : batch_dims + depth])
-        places = np.arange(shape[b]) * step
-        flat = flat + constant(places.reshape(-1, *(1,) * (flat.ndim - b - 1)))
+        rows = np.arange(shape[b]) * step
+        flat = flat + constant(rows.reshape(-1, *(1,) * (flat.ndim - b - 1)))
     return flat
 
 

@@ -47,7 +47,7 @@ def _maxima_of_pairs(e: VectorEmitter, row: Value, masks: Sequence[Value]) -> tu
 def _store_pairs(
     e: VectorEmitter, value: Value, is_right: Value, row: Value, masks: Sequence[Value]
 ) -> None:
-    """Pairs with `value` in the left or the right place, and zero in the other."""
+    """Pairs with `value` in the left or the right position, and zero in the other."""
     left = e.builder.select(is_right, e.zeros, value)
     right = e.builder.select(is_right, value, e.zeros)
     for i, half in enumerate(interleave(e, left, right)):
@@ -76,10 +76,10 @@ def _over_windows(
 
 
 def _first_maximum(upper: Array, lower: Array) -> tuple[Array, Array]:
-    """The maxima of windows, and their places 0 to 3: upper left, upper right, lower left, ..."""
+    """The maxima of windows, and their indices 0 to 3: upper left, upper right, lower left, ..."""
     elements = np.stack([upper[::2], upper[1::2], lower[::2], lower[1::2]])
-    place = elements.argmax(axis=0)  # for NumPy too, NaN is largest
-    return np.take_along_axis(elements, place[None], axis=0)[0], place
+    index = elements.argmax(axis=0)  # for NumPy too, NaN is largest
+    return np.take_along_axis(elements, index[None], axis=0)[0], index
 
 
 def _max_twin(dtype: Any, width: int, upper: int, lower: int, out: int) -> None:
@@ -103,11 +103,11 @@ def _max_backward_twin(
     dtype: Any, width: int, upper: int, lower: int, g: int, upper_out: int, lower_out: int
 ) -> None:
     rows = (memory(dtype, row, (2 * width,)) for row in (upper, lower))
-    place = _first_maximum(*rows)[1]
+    index = _first_maximum(*rows)[1]
     arriving = memory(dtype, g, (width,)).copy()
     for i, out in enumerate((upper_out, upper_out, lower_out, lower_out)):
         target = memory(dtype, out, (2 * width,))
-        target[i % 2 :: 2] = np.where(place == i, arriving, 0)
+        target[i % 2 :: 2] = np.where(index == i, arriving, 0)
 
 
 @vector_intrinsic(_max_backward_twin)

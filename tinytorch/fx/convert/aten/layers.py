@@ -129,8 +129,8 @@ def max_pool2d_with_indices(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The largest elements, and the index of each in its image."""
     windows = _pooling(kernel_size, stride, padding, dilation, ceil_mode)
-    places = np.arange(x.shape[2] * x.shape[3], dtype=np.float64).reshape(x.shape[2:])
-    everywhere = m.expand(wrap(places, meta_of_array(places)), x.shape)
+    indices = np.arange(x.shape[2] * x.shape[3], dtype=np.float64).reshape(x.shape[2:])
+    everywhere = m.expand(wrap(indices, meta_of_array(indices)), x.shape)
     # in float64 positions are exact
     chosen = apply(ops.max_pool2d_select, everywhere, x.double(), **windows)
     return apply(ops.max_pool2d, x, **windows), chosen.to(int64)
@@ -266,11 +266,11 @@ def layer_norm(
 
 @aten("native_group_norm")
 def native_group_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, images: int, channels: int, places: int,
-    groups: int, eps: float,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, images: int, channels: int,
+    positions: int, groups: int, eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """y, and for each image and group the mean and 1 / deviation."""
-    rows = m.reshape(x, (images, groups, channels // groups * places))
+    rows = m.reshape(x, (images, groups, channels // groups * positions))
     mean = r.mean(rows, 2, True)
     centered = rows - mean
     inverse = e.rsqrt(r.mean(centered * centered, 2, True) + eps)
@@ -283,8 +283,8 @@ def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5, cudnn_enabled: bool = True,
 ) -> Tensor:  # fmt: skip
-    places = x.numel() // max(x.shape[0] * x.shape[1], 1)
-    return native_group_norm(x, weight, bias, *x.shape[:2], places, num_groups, eps)[0]
+    positions = x.numel() // max(x.shape[0] * x.shape[1], 1)
+    return native_group_norm(x, weight, bias, *x.shape[:2], positions, num_groups, eps)[0]
 
 
 @aten("_native_batch_norm_legit.no_stats")
@@ -328,7 +328,7 @@ def upsample_nearest(x: Tensor, size: Ints | None, scales: Sequence[float] | Non
 def upsample_linear(
     x: Tensor, size: Ints | None, align_corners: bool, scales: Sequence[float] | None = None
 ) -> Tensor:
-    """Between the two nearest places in each dimension, one dimension after the other."""
+    """Between the two nearest elements in each dimension, one dimension after the other."""
     for i, n in enumerate(_sizes(x, size, scales)):
         had = x.shape[i + 2]
         if align_corners:

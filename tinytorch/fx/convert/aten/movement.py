@@ -41,10 +41,10 @@ def as_strided(
     a: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """Of a tensor whose memory is its elements in order; others are not taken over."""
-    place = creation.full((), storage_offset or 0, dtype=int64)
+    index = creation.full((), storage_offset or 0, dtype=int64)
     for extent, step in zip(size, stride, strict=True):
-        place = m.unsqueeze(place, -1) + creation.arange(extent) * step
-    return indexing.take_rows(m.reshape(a, (-1,)), place)
+        index = m.unsqueeze(index, -1) + creation.arange(extent) * step
+    return indexing.take_rows(m.reshape(a, (-1,)), index)
 
 
 @aten("expand")
