@@ -134,9 +134,8 @@ __version__ = "0.1.0"
 _absent.install_hooks()
 
 _LAZY_MODULES = (
-    *("bench", "compression", "data", "distributions", "graph", "nn", "optim", "serialization"),
-    "text",
-    "training",
+    *("bench", "compression", "data", "distributions", "func", "graph", "nn", "optim"),
+    *("serialization", "text", "training"),
 )
 _LAZY_NAMES = {
     "benchmark": "tinytorch.bench",
