@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -83,3 +86,9 @@ def test_functions_become_their_gradients(use, rng):
 def test_a_gradient_is_that_of_one_element():
     with pytest.raises(AutogradError, match=r"shape \(2,\), not one element"):
         func.grad(lambda a: a * 2)(tinytorch.tensor([1.0, 2.0]))
+
+
+def test_func_needs_no_import_of_its_own():
+    """As `torch.func`; in a fresh process, since this file has imported it."""
+    code = "import tinytorch; tinytorch.func.grad(lambda x: (x * x).sum())(tinytorch.ones(2))"
+    subprocess.run([sys.executable, "-c", code], check=True)
