@@ -7,14 +7,14 @@ from tinytorch.nn import functional as F
 from tito.checks import check, close
 
 
-def test_a_layer_can_bend() -> None:
+def test_activations_run_over_whole_tensors() -> None:
     """relu and sigmoid run over whole tensors, through your loop"""
     x = tinytorch.tensor([[-1000.0, 0.0], [2.0, 1000.0]])
     close(x.relu().tolist(), [[0.0, 0.0], [2.0, 1000.0]])
     close(x.sigmoid().tolist(), [[0.0, 0.5], [1 / (1 + math.exp(-2)), 1.0]])
 
 
-def test_smooth_bends_agree_far_out() -> None:
+def test_smooth_activations_agree_far_out() -> None:
     """leaky_relu, elu, softplus and gelu are all x for a large x"""
     x = tinytorch.tensor([30.0, 1000.0])
     for function in (F.leaky_relu, F.elu, F.softplus, F.gelu):

@@ -343,7 +343,7 @@ def log_softmax(x, *, dim):
     ),
     Alternative(
         exercise="made-of-others",
-        name="by cases of the sign, the bends from tanh's own formula and from elu",
+        name="by cases of the sign, the curves from tanh's own formula and from elu",
         source="""
 def logsigmoid(x):
     return where(x < 0, x, 0.0) - log1p(exp(where(x < 0, x, -x)))
