@@ -58,6 +58,26 @@ def tree(pid: int) -> list[int]:
     return found
 
 
+def sleeping(pid: int) -> tuple[int, ...] | None:
+    """How often each thread of a process and of its descendants has gone to sleep so far.
+
+    None if one is awake, or if this cannot be known. The same twice: none has run between.
+    """
+    counts: list[int] = []
+    for each in tree(pid):
+        try:
+            for thread in os.listdir(f"/proc/{each}/task"):
+                path = Path(f"/proc/{each}/task/{thread}/status")
+                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                fields = dict(line.split(":", 1) for line in lines if ":" in line)
+                if fields["State"].split()[0] != "S":
+                    return None
+                counts.append(int(fields["voluntary_ctxt_switches"]))
+        except (OSError, KeyError):
+            return None
+    return tuple(counts)
+
+
 def cores() -> int:
     """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):

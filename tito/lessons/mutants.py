@@ -31,6 +31,7 @@ CHILD = Path(__file__).with_name("mutants_child.py")
 REFERENCE_SECONDS = 60.0  # of CPU time, as the next two
 LEAST_SECONDS = 2.0  # for each mutant
 TIMES_REFERENCE = 10.0  # one that takes longer is taken to be endless
+DEADLOCK_SECONDS = 10.0  # of wall time in which no thread runs; test cells wait for at most 5 s
 LIMITS = Limits(seconds=3600, memory_bytes=8 << 30, file_bytes=1 << 30)
 # One thread, so that a fork has all of the process; and sets in the same order each time.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
@@ -136,7 +137,7 @@ def _run(
         "before": [{"name": c.id, "source": c.source} for c in before],
         "after": [{"name": c.id, "source": c.source} for c in after],
         "solutions": solutions,
-        "seconds": (REFERENCE_SECONDS, LEAST_SECONDS, TIMES_REFERENCE),
+        "seconds": (REFERENCE_SECONDS, LEAST_SECONDS, TIMES_REFERENCE, DEADLOCK_SECONDS),
     }
     with tempfile.TemporaryDirectory(prefix="tito-mutants-") as folder:
         todo, events = Path(folder, "plan.json"), Path(folder, "events.jsonl")

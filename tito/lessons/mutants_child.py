@@ -17,16 +17,21 @@ import time
 from typing import Any
 
 from tito.cells_child import Session
+from tito.usage import sleeping
 
 CELL_SECONDS = 600.0  # of wall time: the limit below is one of CPU time
-DEADLOCK_SECONDS = 120.0  # of wall time, of a whole solution
+SOLUTION_SECONDS = 120.0  # of wall time, of a whole solution
+LOOK_SECONDS = 0.25
 
 
-def judge(session: Session, cells: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+def judge(
+    session: Session, cells: list[dict[str, Any]], seconds: float, idle_seconds: float
+) -> dict[str, Any]:
     """Run cells in a fork, until one fails.
 
     Args:
         seconds: of CPU time that they may take together.
+        idle_seconds: after which threads that all sleep wait for each other.
 
     Returns:
         `failed`: the name of the cell, "" if there is none; `why`; `seconds` of CPU time.
@@ -41,11 +46,13 @@ def judge(session: Session, cells: list[dict[str, Any]], seconds: float) -> dict
             stream.write(json.dumps(_first_failure(session, cells)))
         os._exit(0)
     os.close(writer)
-    answer = _read(reader, child)
+    answer, deadlock = _read(reader, child, idle_seconds)
     _, status = os.waitpid(child, 0)
     if answer:
         return json.loads(answer)  # type: ignore[no-any-return]
     why = "did not finish" if os.WIFSIGNALED(status) else "the process ended"
+    if deadlock:
+        why = f"none of its threads ran for {idle_seconds:g} s"
     return {"failed": "the process", "why": why, "seconds": seconds}
 
 
@@ -60,19 +67,28 @@ def _first_failure(session: Session, cells: list[dict[str, Any]]) -> dict[str, A
     return {"failed": failed, "why": why, "seconds": time.process_time() - start}
 
 
-def _read(reader: int, child: int) -> bytes:
-    """All that a fork writes; one that says nothing for too long is ended."""
+def _read(reader: int, child: int, idle_seconds: float) -> tuple[bytes, bool]:
+    """All that a fork writes, and whether it was ended because its threads wait for each other; one
+    that takes too long is ended too."""
     parts: list[bytes] = []
-    end = time.monotonic() + DEADLOCK_SECONDS
+    began = ran = time.monotonic()
+    before: tuple[int, ...] = ()
     with os.fdopen(reader, "rb", buffering=0) as stream:
         while True:
-            ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
-            part = stream.read(1 << 16) if ready else b""
-            if not ready:
+            ready, _, _ = select.select([stream], [], [], LOOK_SECONDS)
+            if ready:
+                part = stream.read(1 << 16)
+                if not part:
+                    return b"".join(parts), False
+                parts.append(part)
+                continue
+            now, waits = time.monotonic(), sleeping(child)
+            if waits is None or waits != before:
+                ran, before = now, waits or ()
+            idle = now - ran > idle_seconds
+            if idle or now - began > SOLUTION_SECONDS:
                 os.kill(child, signal.SIGKILL)
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
+                return b"", idle
 
 
 def main(plan: dict[str, Any], events: str) -> None:
@@ -84,11 +100,11 @@ def main(plan: dict[str, Any], events: str) -> None:
         exec(statement, {})
     for cell in plan["before"]:
         session.run(cell["name"], cell["source"], CELL_SECONDS)
-    limit, least, times = plan["seconds"]
+    limit, least, times, idle = plan["seconds"]
     with open(events, "w", encoding="utf-8") as stream:
         for number, source in enumerate(plan["solutions"]):
             cells = [{"name": plan["exercise"], "source": source}, *plan["after"]]
-            verdict = judge(session, cells, limit)
+            verdict = judge(session, cells, limit, idle)
             if number == 0:
                 limit = least + times * verdict["seconds"]
             stream.write(json.dumps(verdict) + "\n")

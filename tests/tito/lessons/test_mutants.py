@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -9,6 +15,7 @@ from tito.cli import app
 from tito.lessons import mutants as mutants_module
 from tito.lessons.mistake import Equivalent
 from tito.lessons.mutants import Mutants, count_mutants, run_mutants
+from tito.scripts import ROOT
 
 from .conftest import Repository
 
@@ -59,6 +66,28 @@ def test_endless_and_dying_mutants_are_caught(
     repository.edit("return math.prod(sides)", body, "tinytorch/sizes.py")
     findings = mutants(repository).findings
     assert not [f for f in findings if "left -= 1" in f or "if True" in f]
+
+
+def test_threads_that_wait_for_each_other_are_told_from_a_pause(tmp_path: Path) -> None:
+    """Two pauses, together longer than the limit, are let through."""
+    plan = {
+        "imports": [],
+        "exercise": "wait",
+        "before": [{"name": "given", "source": "import threading, time\nlock = threading.Lock()"}],
+        "after": [{"name": "works", "source": "wait()\nwait()"}],
+        "solutions": ["def wait(): time.sleep(0.8)", "def wait(): lock.acquire()"],
+        "seconds": (60.0, 2.0, 10.0, 1.5),
+    }
+    todo, events = tmp_path / "plan.json", tmp_path / "events.jsonl"
+    todo.write_text(json.dumps(plan))
+    subprocess.run(
+        [sys.executable, mutants_module.CHILD, todo, events],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    verdicts = [json.loads(line) for line in events.read_text().splitlines()]
+    assert [v["failed"] for v in verdicts] == ["", "the process"]
+    assert verdicts[1]["why"] == "none of its threads ran for 1.5 s"
 
 
 def test_a_change_is_noticed_by_tests_of_later_exercises(repository: Repository) -> None:
