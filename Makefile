@@ -42,13 +42,14 @@ $(DEMO_INSTALLED): pyproject.toml constraints.txt
 demo: $(DEMO_INSTALLED)
 	$(DEMO)
 
-# A file goes to one process: its models and kernels are made once.
+# Each process has a part of the files in order, so models and kernels are made once; one that has
+# nothing left takes half of what another still has to do.
 test: $(INSTALLED)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 # pytest exits with 5 if no test is marked slow.
 slow: $(INSTALLED)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m slow || [ $$? -eq 5 ]
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow || [ $$? -eq 5 ]
 
 # Without SEED another one each time; it is printed.
 fuzz: $(INSTALLED)

@@ -27,6 +27,7 @@ FAILS = {  # before the exercises are written, and as long as not all of it is
 }
 
 
+@pytest.mark.slow(seconds=130)
 def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     course, student = Course.load(ROOT), Student(tmp_path)

@@ -98,6 +98,7 @@ def check_nothing_leaks(root: Path, lesson: Lesson) -> None:
         )
 
 
+@pytest.mark.slow(seconds=90)
 def test_forty_submissions_on_sqlite(tmp_path: Path, lesson: Lesson) -> None:
     root = tmp_path / "course"
     handed_in = prepared(root, lesson)
@@ -127,6 +128,7 @@ def postgres() -> Iterator[str]:
         yield server.url
 
 
+@pytest.mark.slow(seconds=90)
 def test_forty_submissions_on_postgresql(tmp_path: Path, lesson: Lesson, postgres: str) -> None:
     root = tmp_path / "course"
     handed_in = prepared(root, lesson, postgres, brief=True)
@@ -135,6 +137,7 @@ def test_forty_submissions_on_postgresql(tmp_path: Path, lesson: Lesson, postgre
     assert not (root / "gradebook.db").exists()
 
 
+@pytest.mark.slow(seconds=90)
 def test_forty_submissions_on_a_cluster_that_loses_a_worker(tmp_path: Path, lesson: Lesson) -> None:
     root = tmp_path / "course"
     handed_in = prepared(root, lesson, brief=True)

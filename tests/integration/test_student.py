@@ -67,7 +67,7 @@ def wrong_attempt(lesson: Lesson) -> Mistake:
     return next(m for m in mistakes if m.exercise in whole and visible & m.loses.keys())
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=120)
 def test_a_student_from_the_first_lesson_to_back_propagation(tmp_path: Path) -> None:
     course = Course.load(ROOT)
     student = Student(tmp_path / "mine")

@@ -39,7 +39,7 @@ def answers(course: Course, lesson: Lesson) -> tuple[dict[str, str], int]:
     return found, own
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=165)
 def test_a_term(tmp_path: Path) -> None:
     course = Course.load(ROOT)
     student = Student(tmp_path / "mine")

@@ -54,7 +54,7 @@ def test_show_prints_the_whole_training_step(factory: str) -> None:
     assert "# backward" in shown.stdout and "# optimizer" in shown.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=90)
 def test_every_command_works_on_a_users_own_model(factory: str, tmp_path: Path) -> None:
     require_tool("dot")
     nodes = json.loads(tito("trace", factory, "--json").stdout)

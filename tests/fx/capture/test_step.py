@@ -64,7 +64,7 @@ def test_bit_identical(name: str, kind: str):
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 @pytest.mark.parametrize("name", NAMES)
 def test_bit_identical_in_full_size(name: str):
     examples = [load_model(name, sequence=16, image=64, seed=0) for _ in range(2)]

@@ -104,7 +104,7 @@ class Recorder(TorchDispatchMode):
         return out
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=130)
 def test_operators_agree_with_pytorch_on_its_own_samples() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyTorch's own test utilities

@@ -156,7 +156,7 @@ SETTINGS: list[tuple[str, dict[str, int], float]] = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize(("name", "sizes", "most"), SETTINGS)
 def test_memory_of_the_real_models(name: str, sizes: dict[str, int], most: float) -> None:
     """MiB above the state: what torch's own eager step takes is at least three times as much."""

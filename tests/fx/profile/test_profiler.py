@@ -154,7 +154,7 @@ def test_clocks() -> None:
     assert copy_bandwidth(torch.device("cpu")) > 1e6
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=50)
 @pytest.mark.parametrize(("name", "options"), [
     ("hf:resnet152", {"batch": 2, "image": 64}),
     ("hf:bert-base", {"batch": 2, "sequence": 64}),

@@ -41,7 +41,7 @@ def test_a_small_architecture_is_captured_as_eager_computes_it(name: str):
     assert found.verdict in ("bit-equal", "within", "refused"), found.detail
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize("part", range(5))
 def test_a_sample_of_all_architectures_has_nothing_wrong_and_no_crash(part: int, tmp_path: Path):
     """25: all through forward, training and our compiler, every fifth through all stages."""

@@ -175,7 +175,7 @@ def test_what_computes_while_it_is_stopped_is_found(open_event: Event, tmp_path:
 
 
 @needs_sandbox
-@pytest.mark.slow
+@pytest.mark.slow(seconds=65)
 def test_the_same_as_an_ordinary_user() -> None:
     """Where this runs as root: all of the above once more, as the user `nobody`."""
     if os.geteuid() != 0:

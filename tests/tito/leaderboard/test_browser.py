@@ -151,7 +151,7 @@ def small_event(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=90)
 @needs_sandbox
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_contest(kind: str, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class Asker:
             return None
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 @pytest.mark.parametrize("victim", ["server", "server on PostgreSQL", "PostgreSQL"])
 def test_kill_9_loses_nothing(victim: str, tmp_path: Path) -> None:
     """And whoever was not killed goes on by itself."""

@@ -60,7 +60,7 @@ def _defines(source: str, target: Target) -> bool:
     return True
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_grading_grades(folder: str) -> None:
     course = Course.load(ROOT)
