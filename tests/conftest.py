@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import signal
+import sys
 import threading
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +17,9 @@ from hypothesis import settings
 
 import tinytorch
 from tests.system_tools import refuse
+
+MOST_MORE = 1 << 30  # bytes by which a process that runs tests may grow before it gives some back
+_resident = 1 << 30  # when it last did
 
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
@@ -34,6 +41,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _seconds(item: pytest.Item) -> float:
     """About how long a test takes, by its mark `slow(seconds=...)`; 0 without."""
     return max((mark.kwargs.get("seconds", 0) for mark in item.iter_markers("slow")), default=0)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Give back the memory of a large model: the C library keeps what was freed for itself."""
+    global _resident
+    if sys.platform == "linux" and resident_bytes() > _resident + MOST_MORE:
+        gc.collect()
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "malloc_trim"):  # glibc has it
+            libc.malloc_trim(0)
+        _resident = max(_resident, resident_bytes())
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _seed(node: pytest.Item) -> int:

@@ -3,17 +3,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
+import tinytorch
 from tests.system_tools import require_tool
+from tito import fx, scripts
 from tito.cli import app
+from tito.scripts import ROOT
 
 runner = CliRunner()
+Tito = Callable[..., Result]
 
 FACTORY = """
 import torch
@@ -41,26 +49,48 @@ def factory(tmp_path: Path) -> str:
     return f"{file}:make"
 
 
-def tito(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tito", "fx", *arguments], capture_output=True, text=True
-    )
+@pytest.fixture
+def tito(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tito]:
+    """A command of `tito fx` whose child works in this process: importing torch takes seconds."""
+    from tito import fx_child
+    from tito.child import serve
+
+    def run_here(path: Path, arguments: list[str], **options: Any) -> tuple[int, str]:
+        assert path == fx.CHILD and options == {"package": ROOT}
+        monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as the child does
+            return serve(fx_child.COMMANDS), ""
+
+    monkeypatch.setattr(scripts, "run_script", run_here)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the user's folders come first
+    before = {*sys.modules}
+    threads = torch.get_num_threads(), tinytorch.get_num_threads()
+    yield lambda *arguments: runner.invoke(app, ["fx", *arguments])
+    torch.set_num_threads(threads[0])
+    tinytorch.set_num_threads(threads[1])
+    torch.compiler.reset()
+    for name in ("net", "plain", "own"):
+        if name not in before:
+            sys.modules.pop(name, None)
 
 
 def test_show_prints_the_whole_training_step(factory: str) -> None:
-    shown = tito("show", factory, "--kind", "step", "--optimizer", "sgd")
+    """With all processes that a user starts."""
+    command = [sys.executable, "-m", "tito", "fx", "show", factory, "--kind", "step"]
+    shown = subprocess.run([*command, "--optimizer", "sgd"], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert " : float32[2, 6] = placeholder " in shown.stdout
     assert "# backward" in shown.stdout and "# optimizer" in shown.stdout
 
 
 @pytest.mark.slow(seconds=90)
-def test_every_command_works_on_a_users_own_model(factory: str, tmp_path: Path) -> None:
+def test_every_command_works_on_a_users_own_model(tito: Tito, factory: str, tmp_path: Path) -> None:
     require_tool("dot")
     nodes = json.loads(tito("trace", factory, "--json").stdout)
     assert {"placeholder", "call_function", "output"} <= {node["op"] for node in nodes}
     drawn = tito("draw", factory, str(tmp_path / "net.svg"), "--kind", "joint")
-    assert drawn.returncode == 0, drawn.stderr
+    assert drawn.exit_code == 0, drawn.stderr
     assert "<svg" in (tmp_path / "net.svg").read_text()
     found = json.loads(tito("diagnose", factory, "--json").stdout)["diagnosis"]
     assert {"export", "make_fx"} <= {verdict["tracer"] for verdict in found["verdicts"]}
@@ -72,14 +102,14 @@ def test_every_command_works_on_a_users_own_model(factory: str, tmp_path: Path) 
     page = tmp_path / "profile.html"
     profiled = tito("profile", factory, "--optimizer", "sgd", "--report", str(page),
                     "--memory-limit", "3MiB")  # fmt: skip
-    assert profiled.returncode == 0, profiled.stderr
+    assert profiled.exit_code == 0, profiled.stderr
     assert "<svg" in page.read_text()
     assert '"limit":3145728' in page.read_text()
     saved = tito("checkpoint", factory, "--budget", "1.0")
-    assert saved.returncode == 0, saved.stderr
+    assert saved.exit_code == 0, saved.stderr
     swapped = tito("checkpoint", factory, "--budget", "1.0", "--swap", "16", "--json",
                    "--picture", str(tmp_path / "m.svg"), "--memory-limit", "1MiB")  # fmt: skip
-    assert swapped.returncode == 0, swapped.stderr
+    assert swapped.exit_code == 0, swapped.stderr
     assert json.loads(swapped.stdout)["bandwidth"] == 16e9
     assert "limit, 1 MiB" in (tmp_path / "m.svg").read_text()
     speed = json.loads(tito("compile", factory, "--json").stdout)
@@ -110,19 +140,19 @@ def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_wrong_budget_is_said_in_a_sentence(factory: str) -> None:
+def test_a_wrong_budget_is_said_in_a_sentence(tito: Tito, factory: str) -> None:
     for budget, said in (("a lot", "'a lot' is no budget"), ("7.0", "fraction")):
         result = tito("checkpoint", factory, "--budget", budget)
-        assert result.returncode == 1
+        assert result.exit_code == 1
         assert said in result.stderr and "Traceback" not in result.stderr
     result = tito("checkpoint", factory, "--budget", "1.0", "--swap", "1", "--memory-limit", "0.5")
     assert "--memory-limit 0.5: a limit is in bytes" in result.stderr
 
 
 @pytest.mark.slow
-def test_an_unknown_backend_is_said_in_a_sentence(factory: str) -> None:
+def test_an_unknown_backend_is_said_in_a_sentence(tito: Tito, factory: str) -> None:
     result = tito("compile", factory, "--backend", "foo")
-    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert result.exit_code == 1 and "Traceback" not in result.stderr
     assert "there is no backend of torch.compile 'foo'" in result.stderr
     assert "tinytorch" in result.stderr
 
@@ -136,14 +166,14 @@ def make(batch):
 
 
 @pytest.mark.slow
-def test_a_model_without_a_loss_can_be_profiled_with_one(tmp_path: Path) -> None:
+def test_a_model_without_a_loss_can_be_profiled_with_one(tito: Tito, tmp_path: Path) -> None:
     file = tmp_path / "plain.py"
     file.write_text(WITHOUT_LOSS)
     refused = tito("profile", f"{file}:make", "--optimizer", "sgd")
-    assert refused.returncode == 1 and "--loss mean-square" in refused.stderr
+    assert refused.exit_code == 1 and "--loss mean-square" in refused.stderr
     profiled = tito("profile", f"{file}:make", "--optimizer", "sgd", "--loss", "mean-square",
                     "--json")  # fmt: skip
-    assert profiled.returncode == 0, profiled.stderr
+    assert profiled.exit_code == 0, profiled.stderr
     assert json.loads(profiled.stdout)
 
 
@@ -167,14 +197,14 @@ NoPass = 3
 
 
 @pytest.mark.slow
-def test_a_pass_of_the_users_own_file_runs(factory: str, tmp_path: Path) -> None:
+def test_a_pass_of_the_users_own_file_runs(tito: Tito, factory: str, tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN_PASS)
     found = tito("optimize", factory, "--passes", f"cse,{file}:Nothing", "--json", "--verbose")
-    assert found.returncode == 0, found.stderr
+    assert found.exit_code == 0, found.stderr
     assert "nothing" in {p["name"] for p in json.loads(found.stdout)["report"]["passes"]}
     wrong = tito("optimize", factory, "--passes", f"{file}:NoPass")
-    assert wrong.returncode == 1 and "NoPass of" in wrong.stderr and "is no pass" in wrong.stderr
+    assert wrong.exit_code == 1 and "NoPass of" in wrong.stderr and "is no pass" in wrong.stderr
     assert "Traceback" not in wrong.stderr
 
 
