@@ -106,7 +106,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_800,
     "tinytorch/fx": 11_310,
-    "tito": 7_850,
+    "tito": 7_880,
     "tito/course": 5_520,
     "tito/ladder": 720,
     "tito/compete": 2_000,
