@@ -30,7 +30,7 @@ WORDS, WIDTH, HEADS, BLOCKS, LENGTH = 65, 128, 4, 2, 64
 PRODUCTS = ("matmul", "linear", "linear_weight", "conv2d", "conv2d_input", "conv2d_weight")
 
 
-def gpt(library):
+def gpt(library, blocks=BLOCKS):
     """A small GPT on characters, from the `nn` of TinyTorch or PyTorch."""
     nn, functional = library.nn, library.nn.functional
 
@@ -55,7 +55,7 @@ def gpt(library):
         def __init__(self):
             super().__init__()
             self.word, self.place = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
-            self.blocks = nn.ModuleList([Block() for _ in range(BLOCKS)])
+            self.blocks = nn.ModuleList([Block() for _ in range(blocks)])
             self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS)
             self.mask = library.tensor(np.tril(np.ones((LENGTH, LENGTH), bool)))
             self.positions = library.arange(LENGTH)
@@ -67,6 +67,11 @@ def gpt(library):
             return self.head(self.norm(x)).reshape(-1, WORDS)
 
     return Gpt()
+
+
+def char_gpt(library):
+    """The GPT on characters of nanoGPT's example for a CPU: four blocks."""
+    return gpt(library, 4)
 
 
 class Training(NamedTuple):
@@ -87,6 +92,7 @@ TRAINING = {
     "MLP, batch 32, Adam": Training(mlp, (32, 784), "Adam"),
     "LeNet, batch 32, Adam": Training(lenet, (32, 1, 28, 28), "Adam"),
     "GPT, 8 x 64 tokens, AdamW": Training(gpt, (8, LENGTH), "AdamW"),
+    "char GPT, 12 x 64 tokens, AdamW": Training(char_gpt, (12, LENGTH), "AdamW"),
 }
 INFERENCE = {
     "MLP forward, batch 32": Training(mlp, (32, 784)),
@@ -101,7 +107,7 @@ class Contest:
     def __init__(self, case: Training) -> None:
         self.case = case
         rng = np.random.default_rng(0)
-        if case.build is gpt:
+        if case.build in (gpt, char_gpt):
             self.x, self.y = (rng.integers(0, WORDS, case.shape) for _ in range(2))
             self.y = self.y.reshape(-1)
         else:

@@ -18,6 +18,8 @@ from tests.user_ops import DEFINITIONS, registered, rolled
 from tinytorch import dtype_rules, nn, optim
 from tinytorch.dispatch import apply
 from tinytorch.graph import trace
+from tinytorch.nn import functional as F
+from tinytorch.nn.gpt import GPT
 from tinytorch.onnx import UnsupportedOnnxError, export_onnx, import_onnx
 from tinytorch.onnx.lowerings import LOWERINGS
 from tinytorch.op import OPS
@@ -234,3 +236,47 @@ def test_what_depends_on_a_dynamic_size_otherwise_is_refused() -> None:
         export_onnx(plain, dynamic_axes={"y": {0: "n"}})
     with pytest.raises(ValueError, match="has no axis 1"):
         export_onnx(plain, dynamic_axes={"x": {1: "n"}})
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+SEES_NOTHING = np.random.default_rng(0).random((5, 7)) > 0.3
+SEES_NOTHING[2] = False
+
+
+def grouped_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    mask = tinytorch.tensor(SEES_NOTHING)
+    return F.scaled_dot_product_attention(q, k, v, mask, scale=0.3, enable_gqa=True)
+
+
+@pytest.mark.parametrize("function", [grouped_causal, masked])
+def test_attention_is_exported_as_what_it_is_made_of(function: Any, rng: np.random.Generator):
+    q, k, v = (
+        rng.standard_normal(shape, np.float32)
+        for shape in ((2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 3))
+    )
+    inputs = [tinytorch.tensor(x) for x in (q, k, v)]
+    model = export_onnx(trace(function, *inputs))
+    expected = function(*inputs).numpy()
+    np.testing.assert_allclose(run_onnx(model, q, k, v)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(import_onnx(model)(*inputs).numpy(), expected, atol=1e-6)
+
+
+def test_a_gpt_is_exported(rng: np.random.Generator) -> None:
+    model = GPT.from_config(
+        {
+            "vocab_size": 20, "context": 16, "layers": 1, "heads": 4, "width": 32, "kv_heads": 2,
+            "positions": "rotary", "norm": "rms", "qk_norm": True, "activation": "swiglu",
+            "window": 3,
+        }
+    ).eval()  # fmt: skip
+    tokens = rng.integers(0, 20, (2, 8))
+    expected = model(tinytorch.tensor(tokens)).detach().numpy()
+    exported = export_onnx(trace(model, tinytorch.tensor(tokens)))
+    np.testing.assert_allclose(run_onnx(exported, tokens)[0], expected, atol=1e-5)
+    back = import_onnx(exported)(tinytorch.tensor(tokens))
+    np.testing.assert_allclose(back.detach().numpy(), expected, atol=1e-5)

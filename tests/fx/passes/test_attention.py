@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tinytorch.fx import passes as _registered  # noqa: F401
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.graph.passes import PassManager
@@ -118,3 +119,42 @@ def test_causal_buffer_of_a_frozen_model() -> None:
 
     assert fused(Model(product).eval(), frozen=True) == 1
     assert fused(Model(product).eval(), frozen=False) == 0  # the buffer may change
+
+
+@pytest.mark.slow
+def test_bert_written_out() -> None:
+    """transformers' eager attention, in every layer; values and gradients of the real model."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
+        intermediate_size=48, max_position_embeddings=16, attn_implementation="eager",
+    )  # fmt: skip
+    bert = transformers.BertModel(config, add_pooling_layer=False).eval()
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bert = bert
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return self.bert(tokens).last_hidden_state
+
+    model, tokens = Model(), torch.randint(0, 50, (2, 12))
+    captured = capture_forward(model, (tokens,))
+    passes = PassManager(["no-ops", "attention", "dce"], ForwardSemantics(False))
+    graph, report = passes.run(captured.graph)
+    assert not report.failures, report
+    target = torch.ops.aten.scaled_dot_product_attention.default
+    assert len(graph.find_nodes(op="call_function", target=target)) == 3
+    rewritten = torch.fx.GraphModule(captured, graph)
+    found, expected = rewritten(tokens), model(tokens)
+    found = found[0] if isinstance(found, (tuple, list)) else found
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    wanted = torch.autograd.grad(expected.square().sum(), list(model.parameters()))
+    given = torch.autograd.grad(found.square().sum(), list(rewritten.parameters()))
+    assert len(given) == len(wanted)
+    sizes, expected_sizes = (
+        sorted(float(g.square().sum()) for g in each) for each in (given, wanted)
+    )
+    assert sizes == pytest.approx(expected_sizes, rel=1e-3, abs=1e-6)
