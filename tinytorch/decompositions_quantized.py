@@ -15,13 +15,10 @@ from tinytorch.functions.conversion import to
 from tinytorch.functions.elementwise import clip, maximum, round as round_
 from tinytorch.functions.movement import cat, narrow, reshape
 from tinytorch.functions.reductions import amax
-from tinytorch.shapes_quantized import BLOCK
+from tinytorch.shapes_quantized import BLOCK, LEAST
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
-
-LEAST = 1e-30
-"""The largest magnitude of a row counts as at least this: so 127 / LEAST is finite."""
 
 
 @decomposition

@@ -12,6 +12,10 @@ from tinytorch.op import Operand, Params
 BLOCK = 32
 """Codes of 4 bits are packed in blocks of so many: byte j has codes j and j + 16 of its block."""
 
+LEAST = 1e-30
+"""The largest magnitude of what shares a scale counts as at least this: no scale is zero, and
+127 / LEAST is finite."""
+
 ACTIVATIONS = ("float", "dynamic", "static")
 MOST_TERMS = 65_536
 """A sum of more products of an unsigned and a signed byte does not fit into 32 bits."""

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinytorch.dtypes import Array
+from tinytorch.shapes_quantized import LEAST
 
 METHODS = ("range", "percentile", "error")
 SHARES = np.linspace(0.5, 1.0, 26)[::-1]
-LEAST = 1e-30
-"""A range has at least this magnitude, so that no scale is zero."""
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from typing import TypeVar
 from tinytorch import ops
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.creation import zeros
-from tinytorch.decompositions_quantized import LEAST, rounded_rows, straight_through
+from tinytorch.decompositions_quantized import rounded_rows, straight_through
 from tinytorch.dispatch import apply
 from tinytorch.functions.elementwise import maximum, round as round_
 from tinytorch.functions.movement import cat
 from tinytorch.functions.reductions import amax
 from tinytorch.nn.linear import Linear
 from tinytorch.nn.module import Module
-from tinytorch.shapes_quantized import stored_columns
+from tinytorch.shapes_quantized import LEAST, stored_columns
 from tinytorch.tensor import Tensor
 
 M = TypeVar("M", bound=Module)

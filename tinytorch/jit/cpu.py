@@ -95,13 +95,19 @@ def choose_vector_unit(features: Mapping[str, bool]) -> VectorUnit:
 
 
 @cache
-def host_vector_unit() -> VectorUnit:
-    """The vector unit that numba compiles for: this processor's, or NUMBA_CPU_FEATURES."""
+def host_features() -> Mapping[str, bool]:
+    """The features of LLVM that numba compiles for: this processor's, or NUMBA_CPU_FEATURES."""
     from llvmlite import binding
     from numba import config
 
     chosen = getattr(config, "CPU_FEATURES", None)  # numba sets its options at import
     if chosen is not None:
         flags = [flag.strip() for flag in chosen.split(",")]
-        return choose_vector_unit({flag[1:]: flag.startswith("+") for flag in flags if flag})
-    return choose_vector_unit(binding.get_host_cpu_features())
+        return {flag[1:]: flag.startswith("+") for flag in flags if flag}
+    return dict(binding.get_host_cpu_features())
+
+
+@cache
+def host_vector_unit() -> VectorUnit:
+    """The vector unit of those features."""
+    return choose_vector_unit(host_features())

@@ -189,7 +189,7 @@ class VectorEmitter:
         if mask is None:
             return self.builder.load(typed, align=1)
         arguments = [typed, ir.Constant(I32, 1), mask, self.zeros]
-        return self._call(f"masked.load.{self.suffix}.p0", self.vector, arguments)
+        return self.call(f"masked.load.{self.suffix}.p0", self.vector, arguments)
 
     def store(self, value: Value, pointer: Value, mask: Value = None) -> None:
         """A vector to memory; lanes outside the mask are not written."""
@@ -198,12 +198,12 @@ class VectorEmitter:
             self.builder.store(value, typed, align=1)
             return
         arguments = [value, typed, ir.Constant(I32, 1), mask]
-        self._call(f"masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
+        self.call(f"masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
 
     def prefetch(self, pointer: Value, write: bool = False) -> None:
         """Ask for the cache line at an address; any address will do."""
         arguments = [pointer, *(ir.Constant(I32, int(flag)) for flag in (write, 3, 1))]
-        self._call("prefetch.p0", ir.VoidType(), arguments)
+        self.call("prefetch.p0", ir.VoidType(), arguments)
 
     # -- vectors ----------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class VectorEmitter:
 
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """x * y + z with one rounding."""
-        return self._call(f"fma.{self.suffix}", self.vector, [x, y, z])
+        return self.call(f"fma.{self.suffix}", self.vector, [x, y, z])
 
     def floor(self, relu: Value) -> Value:
         """The lower bound of results (a scalar): 0 if relu is set, otherwise minus infinity."""
@@ -264,7 +264,8 @@ class VectorEmitter:
         bound = self.splat(self.builder.trunc(count, I32))
         return self.builder.icmp_signed("<", indices, bound)
 
-    def _call(self, name: str, result: Value, arguments: list[Value]) -> Value:
+    def call(self, name: str, result: Value, arguments: list[Value]) -> Value:
+        """Call LLVM's intrinsic of that name."""
         kind = ir.FunctionType(result, [argument.type for argument in arguments])
         module = self.builder.module
         function = _declare(module, kind, f"llvm.{name}")

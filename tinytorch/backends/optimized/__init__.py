@@ -8,6 +8,7 @@ elementwise     exp, expm1 and sigmoid, and loops made from the op table's scala
 rows            sums, softmax, norms, embeddings
 attention       scores, softmax and values a block at a time
 pooling         windows of images
+quantized       products with weights of 8 and 4 bits
 optimizers      a step as one pass over the parameters
 precompile      the library compiled, or loaded, at once
 backend         which kernel runs which op

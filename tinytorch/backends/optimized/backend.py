@@ -19,6 +19,7 @@ from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.elementwise.loops import specialize
 from tinytorch.backends.optimized.gemm.matmul import linear, matmul
 from tinytorch.backends.optimized.pooling import average, maximum
+from tinytorch.backends.optimized.quantized import linear as quantized
 from tinytorch.backends.optimized.rows import (
     cross_entropy,
     embedding,
@@ -101,6 +102,7 @@ class OptimizedBackend(NumpyBackend):
     scaled_dot_product_attention_backward = staticmethod(
         attention.scaled_dot_product_attention_backward
     )
+    quantized_linear = staticmethod(quantized.quantized_linear)
 
     sgd_step = staticmethod(optimizers.sgd_step)
     adam_step = staticmethod(optimizers.adam_step)

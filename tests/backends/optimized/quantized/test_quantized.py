@@ -1,0 +1,132 @@
+"""Products with quantized weights: exact at full range, on each kind of vector unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.backends.optimized.child import run_script
+from tinytorch.backends.optimized.quantized import linear as module
+from tinytorch.backends.optimized.quantized.linear import quantized_linear
+from tinytorch.compression import dequantize, pack_int4
+from tinytorch.compression.codes import QParams
+
+
+def dynamic(x, codes):
+    scale = np.full((len(codes), 1), 0.5, np.float32)
+    return quantized_linear(x, codes, scale, bits=8, group_size=0, activation="dynamic")
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 6, 130])
+@pytest.mark.parametrize("columns", [1, 31, 64, 1027])
+def test_nothing_saturates_at_full_range(rows, columns):
+    """255 * 127 + 255 * 127 does not fit into the 16 bits in which vpmaddubsw adds."""
+    for value, code in ((127, -128), (-127, -128), (127, 127), (-127, 127)):
+        x = np.full((rows, columns), value, np.float32)
+        out = dynamic(x, np.full((70, columns), code, np.int8))
+        np.testing.assert_array_equal(out, np.float32(value * code * columns * 0.5))
+
+
+def test_static_codes_at_both_ends_of_their_range():
+    for zero, value, code in ((0, 1e9, -128), (255, -1e9, -128), (100, 1e9, 127)):
+        for rows in (2, 40):
+            x = np.full((rows, 96), value, np.float32)
+            weight, scale = np.full((70, 96), code, np.int8), np.ones((70, 1), np.float32)
+            out = quantized_linear(
+                x, weight, scale, np.zeros(70, np.float32), np.array([1, zero], np.float32),
+                bits=8, group_size=0, activation="static",
+            )  # fmt: skip
+            wanted = ((255 if value > 0 else 0) - zero) * code * 96
+            np.testing.assert_array_equal(out, np.float32(wanted))
+
+
+def test_long_sums_of_words_do_not_overflow():
+    x = np.ones((1, 70_000), np.float32)
+    weight, scale = np.full((5, 70_000), -128, np.int8), np.ones((5, 1), np.float32)
+    out = quantized_linear(x, weight, scale, bits=8, group_size=0, activation="float")
+    np.testing.assert_allclose(out, -128 * 70_000, rtol=1e-5)
+
+
+def test_rows_without_kernels_are_right_too():
+    rng = np.random.default_rng(0)
+    weight = rng.integers(-128, 128, (9, 40)).astype(np.int8)
+    scale = np.full((9, 1), 0.5, np.float32)
+    x = rng.standard_normal((3, 40)).astype(np.float32)
+    x[1, 3] = np.nan
+    for activation in ("float", "dynamic"):
+        out = quantized_linear(x, weight, scale, bits=8, group_size=0, activation=activation)
+        assert np.isnan(out[1]).all() and np.isfinite(out[[0, 2]]).all()
+    x[1] = 0
+    np.testing.assert_array_equal(dynamic(x, weight)[1], 0)
+
+
+@pytest.mark.slow
+def test_the_same_on_several_threads(monkeypatch):
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(module.threads, "threads_for", lambda work: 1)
+    weight = rng.integers(-128, 128, (333, 70)).astype(np.int8)
+    xs = [rng.standard_normal((rows, 70)).astype(np.float32) for rows in (1, 50)]
+    alone = [dynamic(x, weight) for x in xs]
+    monkeypatch.setattr(module.threads, "threads_for", lambda work: 2)
+    for x, expected in zip(xs, alone, strict=True):
+        np.testing.assert_array_equal(dynamic(x, weight), expected)
+
+
+SCRIPT = """
+import numpy as np
+from tinytorch.backends.optimized.quantized.dots import has_byte_dots
+from tinytorch.backends.optimized.quantized.linear import quantized_linear
+from tinytorch.compression import pack_int4, unpack_int4
+from tinytorch.jit.cpu import host_vector_unit
+
+rng = np.random.default_rng(0)
+for rows, k, n in ((1, 97, 9), (3, 64, 7), (5, 97, 70), (20, 1030, 130)):
+    x = rng.standard_normal((rows, k)).astype(np.float32)
+    x[0] = 1
+    for low in (-128, 127):
+        weight = rng.integers(-128, 128, (n, k)).astype(np.int8)
+        weight[-1] = low
+        scale = rng.random((n, 1)).astype(np.float32)
+        exact = x.astype(float) @ (weight * scale.astype(float)).T
+        most = np.abs(x).max(1, keepdims=True)
+        rounded = np.rint(x * (np.float32(127) / most)) * (most / np.float32(127))
+        out = quantized_linear(x, weight, scale, bits=8, group_size=0, activation="float")
+        np.testing.assert_allclose(out, exact, rtol=1e-4, atol=3e-4 * np.abs(exact).max())
+        out = quantized_linear(x, weight, scale, bits=8, group_size=0, activation="dynamic")
+        exact = rounded.astype(float) @ (weight * scale.astype(float)).T
+        np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+    stored = -(-k // 32) * 32
+    codes = rng.integers(-8, 8, (n, stored)).astype(np.int8)
+    scale = rng.random((n, stored // 32)).astype(np.float32)
+    exact = x.astype(float) @ (codes * np.repeat(scale, 32, 1).astype(float))[:, :k].T
+    out = quantized_linear(x, pack_int4(codes), scale, bits=4, group_size=32, activation="float")
+    np.testing.assert_allclose(out, exact, rtol=1e-4, atol=3e-4 * np.abs(exact).max())
+print(host_vector_unit().name, has_byte_dots())
+"""
+AVX2 = "+avx,+avx2,+fma,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt"
+
+
+def test_without_the_jit():
+    assert run_script(SCRIPT, NUMBA_DISABLE_JIT="1").split()[0] in ("avx512", "avx2", "generic")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("features", "name"), [(AVX2, "avx2 False"), ("+sse,+sse2", "generic False")]
+)
+def test_on_narrower_vector_units(features, name, tmp_path):
+    assert run_script(
+        SCRIPT, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features,
+        TINYTORCH_CACHE_DIR=str(tmp_path),
+    ) == name  # fmt: skip
+
+
+def test_four_bits_are_read_as_the_codes_say():
+    codes = np.arange(-8, 8, dtype=np.int8).repeat(4).reshape(1, 64).repeat(5, 0)
+    qparams = QParams(np.full((5, 2), 0.25, np.float32), np.zeros((5, 2), np.int32), 4, True)
+    x = np.eye(64, dtype=np.float32)
+    for rows in (x[:1], x[1:4], x):
+        out = quantized_linear(
+            rows, pack_int4(codes), qparams.scale, bits=4, group_size=32, activation="float"
+        )
+        np.testing.assert_allclose(out, rows @ dequantize(codes, qparams).T, rtol=1e-4)

@@ -1,0 +1,9 @@
+"""Products with quantized weights.
+
+dots        instructions that multiply small integers and add neighbouring products
+byte_tile   a tile of C in registers, of bytes times bytes
+vectors     one to four rows times codes that are read once
+rounding    rows of floats as integers
+loops       the loops around the tiles
+linear      products of arrays
+"""

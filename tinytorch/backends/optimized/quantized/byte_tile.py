@@ -1,0 +1,62 @@
+"""The tile of a product of codes: a tile of C, in 32 bits, that stays in vector registers.
+
+It is the float tile (`gemm.micro_kernel`) with another multiply-add. There is one size: scratch
+memory is as large as whole tiles, so that one loop is compiled and none is masked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from tinytorch.backends.optimized.gemm.micro_kernel import emit_tile
+from tinytorch.backends.optimized.quantized.dots import CODE, CODES_PER_LANE, DotEmitter, products
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import export
+from tinytorch.jit.llvm import Value, VectorEmitter, memory, vector_intrinsic
+
+_UNIT = host_vector_unit()
+LANES = _UNIT.register_bytes // 4
+VECTORS = _UNIT.tile_vectors[-1]
+COLUMNS = VECTORS * LANES
+ROWS = _UNIT.tile_rows(VECTORS)
+SIGNED = np.int8 if CODES_PER_LANE == 4 else np.int16
+
+
+def _twin(dtype: type, steps: int, a: int, lda: int, b: int, c: int, ldc: int) -> None:
+    left = memory(CODE, a, (ROWS, steps * CODES_PER_LANE), (lda,))
+    packed = memory(SIGNED, b, (steps, COLUMNS, CODES_PER_LANE), (4 * COLUMNS, 4))
+    right = packed.swapaxes(0, 1).reshape(COLUMNS, steps * CODES_PER_LANE)
+    memory(np.int32, c, (ROWS, COLUMNS), (ldc,))[...] = products(left, right)
+
+
+@vector_intrinsic(_twin)
+def _tile(
+    e: VectorEmitter, steps: Value, a: Value, lda: Value, b: Value, c: Value, ldc: Value
+) -> None:
+    e = DotEmitter(e.builder, e.dtype, e.register_bytes)
+    a, b, c = (e.pointer(address) for address in (a, b, c))
+
+    def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+        place, right = walk
+        row = [e.load(e.at(right, j * e.register_bytes)) for j in range(VECTORS)]
+        return place, row, [e.at(place, 4), e.at(right, 4 * COLUMNS)]
+
+    zeros = [[e.zeros] * VECTORS for _ in range(ROWS)]
+    sums = emit_tile(e, steps, lda, zeros, [a, b], operands)
+    for r, row in enumerate(sums):
+        for j, value in enumerate(row):
+            e.store(value, e.at(e.at(c, e.mul(ldc, r)), j * e.register_bytes))
+
+
+@export("tinytorch_byte_tile", types.void(*[types.intp] * 6))
+def byte_tile(steps: int, a: int, lda: int, b: int, c: int, ldc: int) -> None:
+    """C[r, t] = the sum over p of A[r, p] * B[t, p], for ROWS x COLUMNS elements, in 32 bits.
+
+    Args:
+        steps: codes of a row, by CODES_PER_LANE.
+        a, lda: address of A, codes of the type CODE, and bytes between its rows.
+        b: address of B packed: for each step CODES_PER_LANE codes of each column, in 4 bytes.
+        c, ldc: address of C, and bytes between its rows.
+    """
+    _tile(np.float32, steps, a, lda, b, c, ldc)

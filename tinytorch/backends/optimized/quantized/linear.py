@@ -1,0 +1,148 @@
+"""`quantized_linear` of arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.optimized.gemm.matmul import linear
+from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, ROWS, SIGNED
+from tinytorch.backends.optimized.quantized.dots import CODE, CODES_PER_LANE
+from tinytorch.backends.optimized.quantized.loops import (
+    _PACKED_AT_ONCE,
+    few_rows,
+    few_rows_parallel,
+    product_of_codes,
+    product_of_codes_parallel,
+)
+from tinytorch.backends.optimized.quantized.rounding import (
+    byte_codes,
+    floats_of_bytes,
+    floats_of_nibbles,
+    word_codes,
+)
+from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, BLOCKS, MOST_ROWS, WORDS
+from tinytorch.dtypes import Array
+from tinytorch.jit import threads
+from tinytorch.jit.buffers import empty, workspace
+from tinytorch.shapes_quantized import LEAST
+
+_F32, _I32, _I16 = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int16)
+_CODE, _SIGNED = np.dtype(CODE), np.dtype(SIGNED)
+_NO_BIAS = np.empty(0, np.float32)
+_LARGEST = {"float": np.float32(32767), "dynamic": np.float32(127), "static": np.float32(0)}
+BLOCK_BYTES = 1 << 20  # of the weight, as floats, at a time: they stay in a core's cache
+
+
+def quantized_linear(
+    x: Array, weight: Array, scale: Array, bias: Array | None = None, range_: Array | None = None,
+    *, bits: int, group_size: int, activation: str,
+) -> Array:  # fmt: skip
+    """x @ (codes * scale).T + bias; see `decompositions_quantized.quantized_linear`.
+
+    For up to MOST_ROWS rows of float32 the codes are read once from memory, as they are; floats are
+    rounded to 16 bits for that, by the largest magnitude of their row. For more rows, integers are
+    multiplied where the rows are rounded to 8 bits; otherwise blocks of the weight become floats.
+    """
+    k, n = x.shape[-1], weight.shape[0]
+    rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-1]), k)
+    weight, scale = np.ascontiguousarray(weight), np.ascontiguousarray(scale)
+    given = _NO_BIAS if bias is None else np.ascontiguousarray(bias)
+    out = empty((len(rows), n), x.dtype)
+    zero, step = (0.0, 0.0) if range_ is None else (float(range_[1]), float(range_[0]))
+    has_kernel = x.dtype == _F32 and len(rows) > 0 and n >= AT_ONCE
+    if bits == 8:
+        has_kernel &= scale.shape[1] == 1
+    else:
+        has_kernel &= scale.shape[1] == weight.shape[1] // 16
+    done = False
+    if has_kernel and len(rows) <= MOST_ROWS:
+        largest = _LARGEST[activation]
+        done = _few_rows(rows, weight, scale, given, out, largest, zero, step, bits)
+    elif has_kernel and activation != "float" and bits == 8:
+        zero = zero if activation == "static" else 128.0
+        done = _codes_times_codes(rows, weight[:, :k], scale, given, out, zero, step)
+    if not done:
+        _by_blocks(_rounded(rows, range_, activation), weight, scale, bias, group_size, bits, out)
+    return out.reshape(*x.shape[:-1], n)
+
+
+def _few_rows(
+    x: Array, weight: Array, scale: Array, bias: Array, out: Array, largest: Any, zero: float,
+    step: float, bits: int,
+) -> bool:  # fmt: skip
+    """Whether that could be done: it cannot where a value is NaN or infinite."""
+    (m, k), n = x.shape, len(weight)
+    columns = weight.shape[1] if bits == 8 else 2 * weight.shape[1]
+    unit = WORDS if bits == 8 else 32 * BLOCKS
+    words = workspace((m, -(-columns // unit) * unit), _I16)
+    scales = np.empty(m, _F32)
+    floats = np.float32(zero), np.float32(step)
+    if not word_codes(x, x.view(np.int32), *floats, largest, bits == 4, words, scales):
+        return False
+    count = min(threads.threads_for(m * n * k), n // AT_ONCE)
+    rest = (words, scales, weight, scale, bias, columns, bits == 4, out)
+    threads.run_parallel(
+        lambda count: few_rows_parallel(count, n, *rest), lambda: few_rows(0, n, *rest), count
+    )
+    return True
+
+
+def _codes_times_codes(
+    x: Array, weight: Array, scale: Array, bias: Array, out: Array, zero: float, step: float
+) -> bool:
+    """Whether that could be done: it cannot where a value is NaN or infinite."""
+    (m, k), n = x.shape, len(weight)
+    steps, blocks = -(-k // CODES_PER_LANE), -(-n // COLUMNS)
+    codes = workspace((-(-(m + 1) // ROWS) * ROWS, steps * CODES_PER_LANE), _CODE)
+    scales = np.empty(m, _F32)
+    if not byte_codes(x, x.view(np.int32), np.float32(zero), np.float32(step), codes, scales):
+        return False
+    count = min(threads.threads_for(m * n * k), blocks)
+    panel = workspace((count, steps, COLUMNS, CODES_PER_LANE), _SIGNED)
+    words = workspace((count, COLUMNS, _PACKED_AT_ONCE), _I16)
+    sums = workspace((count, len(codes), COLUMNS), _I32)
+    rest = (codes, scales, weight, scale, bias, out)
+    threads.run_parallel(
+        lambda count: product_of_codes_parallel(count, blocks, *rest, panel, words, sums),
+        lambda: product_of_codes(0, blocks, *rest, panel[0], words[0], sums[0]),
+        count,
+    )
+    return True
+
+
+def _rounded(x: Array, range_: Array | None, activation: str) -> Array:
+    """The rows as `decompositions_quantized` rounds them."""
+    with np.errstate(all="ignore"):  # of NaN and infinity come NaN
+        if range_ is not None:
+            codes = np.clip(np.rint(x * (1 / range_[0])) + range_[1], 0, 255)
+            result: Array = (codes - range_[1]) * range_[0]
+        elif activation == "dynamic" and x.shape[1]:
+            most = np.maximum(np.abs(x).max(1, keepdims=True), x.dtype.type(LEAST))
+            result = np.rint(x * (127 / most)) * (most / 127)
+        else:
+            result = x
+    return result
+
+
+def _by_blocks(
+    x: Array,
+    weight: Array,
+    scale: Array,
+    bias: Array | None,
+    group_size: int,
+    bits: int,
+    out: Array,
+) -> None:
+    """Blocks of the weight as floats, one after the other."""
+    (_, k), n = x.shape, len(weight)
+    step = max(1, BLOCK_BYTES // max(k * x.itemsize, 1))
+    floats_of = floats_of_bytes if bits == 8 else floats_of_nibbles
+    block = workspace((min(step, n), k), x.dtype)
+    for o in range(0, n, step):
+        end = min(o + step, n)
+        floats = block[: end - o]
+        floats_of(weight[o:end], scale[o:end], group_size or max(weight.shape[1] * 2, 1), floats)
+        out[:, o:end] = linear(x, floats, None if bias is None else bias[o:end])

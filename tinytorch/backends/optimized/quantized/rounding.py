@@ -1,0 +1,131 @@
+"""Rows of floats as integers, by the formulas of `decompositions_quantized`, to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinytorch.backends.optimized.quantized.dots import CODE
+from tinytorch.backends.optimized.quantized.vectors import WORDS
+from tinytorch.dtypes import Array
+from tinytorch.jit.library import kernel
+from tinytorch.shapes_quantized import LEAST
+
+EXACT: frozenset[str] = frozenset()  # a product and a rounding more or less would be another code
+_LEAST = np.float32(LEAST)
+_ROUNDS = np.float32(3 << 22)  # added and taken away: what is left is whole, ties to even
+_MAGNITUDE = np.int32(0x7FFFFFFF)
+_INFINITY = np.int32(0x7F800000)
+
+
+@kernel(fastmath=EXACT, inner=True)
+def magnitude(bits: Array) -> np.float32:
+    """The largest magnitude of floats, given as their bits; -1 if one is NaN or infinite.
+
+    Magnitudes are ordered as their bits are, and the largest of integers is found by vectors.
+    """
+    most = np.int32(0)
+    for i in range(bits.size):
+        most = max(most, np.int32(bits[i] & _MAGNITUDE))
+    if most >= _INFINITY:
+        return np.float32(-1)
+    largest = np.int32(most)
+    return max(largest.view(np.float32), _LEAST)
+
+
+@kernel(fastmath=EXACT)
+def byte_codes(
+    x: Array, bits: Array, zero: np.float32, scale: np.float32, codes: Array, scales: Array
+) -> bool:
+    """Rows (m, k) as codes from 0 to 255, and their scales; False if a value is not finite.
+
+    Args:
+        bits: x as int32.
+        zero: the code of 0.
+        scale: of all rows; 0 to give each its own, by its largest magnitude.
+        codes: (rows, columns) of the type CODE; what is beyond x is filled with `zero`.
+        scales: (m,)
+    """
+    m, k = x.shape
+    code = CODE(zero)
+    for i in range(m):
+        most = magnitude(bits[i])
+        if most < 0:
+            return False
+        factor = np.float32(1) / scale if scale > 0 else np.float32(127) / most
+        scales[i] = scale if scale > 0 else most / np.float32(127)
+        for j in range(k):
+            value = (x[i, j] * factor + _ROUNDS) - _ROUNDS + zero
+            codes[i, j] = np.int32(min(max(value, np.float32(0)), np.float32(255)))
+        codes[i, k:] = code
+    codes[m:] = code
+    return True
+
+
+@kernel(fastmath=EXACT)
+def word_codes(
+    x: Array, bits: Array, zero: np.float32, scale: np.float32, largest: np.float32,
+    halves: bool, words: Array, scales: Array,
+) -> bool:  # fmt: skip
+    """Rows (m, k) as words and their scales; False if a value is not finite.
+
+    Args:
+        zero, scale: as for `byte_codes`; the words are codes - zero then.
+        largest: where scale is 0, the word of a row's largest magnitude.
+        halves: in the order that `nibble_rows` takes them.
+        words: (m, columns), int16; what is beyond x is filled with zeros.
+        scales: (m,)
+    """
+    m, k = x.shape
+    rounded = np.empty(k, np.int16)
+    for i in range(m):
+        most = magnitude(bits[i])
+        if most < 0:
+            return False
+        factor = np.float32(1) / scale if scale > 0 else largest / most
+        scales[i] = scale if scale > 0 else most / largest
+        low = -zero if scale > 0 else -largest
+        high = np.float32(255) - zero if scale > 0 else largest
+        target = rounded if halves else words[i]
+        for j in range(k):
+            value = (x[i, j] * factor + _ROUNDS) - _ROUNDS
+            target[j] = np.int32(min(max(value, low), high))
+        if halves:
+            words[i] = 0
+            for j in range(k):
+                words[i, word_of(j)] = rounded[j]
+        else:
+            words[i, k:] = 0
+    return True
+
+
+@kernel(inner=True)
+def word_of(column: int) -> int:
+    """Where a column's word is, for `nibble_rows`."""
+    block, j = column // 32, column % 32
+    byte = block * 16 + j % 16
+    return (byte // WORDS) * 2 * WORDS + (j // 16) * WORDS + byte % WORDS
+
+
+@kernel
+def floats_of_bytes(codes: Array, scale: Array, group: int, out: Array) -> None:
+    """codes (n, stored) times scale (n, groups) as floats (n, k)."""
+    for i in range(out.shape[0]):
+        for start in range(0, out.shape[1], group):
+            factor = scale[i, start // group]
+            for j in range(start, min(start + group, out.shape[1])):
+                out[i, j] = codes[i, j] * factor
+
+
+@kernel
+def floats_of_nibbles(packed: Array, scale: Array, group: int, out: Array) -> None:
+    """The same for two codes of 4 bits in a byte."""
+    k = out.shape[1]
+    for i in range(out.shape[0]):
+        for block in range((k + 31) // 32):
+            factor = scale[i, block * 32 // group]
+            for j in range(32 * block, min(32 * block + 16, k)):
+                low = np.int64(packed[i, j - 16 * block]) & 15
+                out[i, j] = np.float32((low ^ 8) - 8) * factor
+            for j in range(32 * block + 16, min(32 * block + 32, k)):
+                high = np.int64(packed[i, j - 16 * block - 16]) >> 4
+                out[i, j] = np.float32((high ^ 8) - 8) * factor
