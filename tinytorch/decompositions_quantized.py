@@ -13,8 +13,8 @@ from tinytorch.decompositions import decomposition
 from tinytorch.dispatch import apply
 from tinytorch.functions.conversion import to
 from tinytorch.functions.elementwise import clip, maximum, round as round_
-from tinytorch.functions.movement import cat, narrow, reshape
-from tinytorch.functions.reductions import amax
+from tinytorch.functions.movement import cat, in_shape, narrow, reshape
+from tinytorch.functions.reductions import amax, sum as sum_
 from tinytorch.shapes_quantized import BLOCK, LEAST
 
 if TYPE_CHECKING:
@@ -45,12 +45,30 @@ def quantized_linear(
     Source: B. Jacob et al., "Quantization and training of neural networks for efficient
     integer-arithmetic-only inference", 2018, equations 1 to 4.
     """
-    if activation == "dynamic":
-        x = straight_through(x, rounded_rows(x))
-    elif range_ is not None:
-        x = straight_through(x, rounded_to(x, range_))
+    x = _as_it_is_used(x, range_, activation)
     w = dequantized(weight, scale, x.shape[-1], bits)
     return apply(ops.linear, x, w) if bias is None else apply(ops.linear, x, w, bias)
+
+
+def _as_it_is_used(x: Tensor, range_: Tensor | None, activation: str) -> Tensor:
+    """x, rounded where the activation says so; its gradient is that of x."""
+    if activation == "dynamic":
+        return straight_through(x, rounded_rows(x))
+    return x if range_ is None else straight_through(x, rounded_to(x, range_))
+
+
+def scale_gradient(
+    g: Tensor, x: Tensor, weight: Tensor, scale: Tensor, range_: Tensor | None, *, bits: int,
+    group_size: int, activation: str,
+) -> Tensor:  # fmt: skip
+    """The gradient (out, groups): that of the weight times the codes, summed over each group."""
+    of_weight = apply(ops.linear_weight, g, _as_it_is_used(x, range_, activation))
+    codes = unpack(weight, scale) if bits == 4 else to(weight, scale.dtype)
+    rows, stored = codes.shape
+    rest = apply(ops.full, shape=(rows, stored - x.shape[-1]), value=0.0, dtype=x.dtype)
+    of_weight = cat([of_weight, rest], 1)
+    groups = (*scale.shape, stored // scale.shape[1])
+    return sum_(in_shape(of_weight * codes, groups), -1)
 
 
 def dequantized(weight: Tensor, scale: Tensor, columns: int, bits: int) -> Tensor:

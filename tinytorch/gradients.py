@@ -29,8 +29,9 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from tinytorch import decompositions_quantized as decompositions_quantized, ops
+from tinytorch import ops
 from tinytorch.decompositions_attention import mask_gradient, part_of_gradients
+from tinytorch.decompositions_quantized import dequantized, scale_gradient
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, TensorMeta
 from tinytorch.functions.elementwise import where
@@ -380,6 +381,18 @@ gradient(
     x=lambda g, x_shape, w: in_shape(apply(ops.matmul, rows(g), w), x_shape),
     w=lambda g, x: apply(ops.linear_weight, g, x),
     b=_sum_of_rows,
+)
+gradient(
+    "quantized_linear",
+    x=lambda g, x_shape, weight, scale, bits: in_shape(
+        apply(ops.matmul, rows(g), dequantized(weight, scale, x_shape[-1], bits)), x_shape
+    ),
+    weight=None,
+    scale=lambda g, x, weight, scale, range_, params: scale_gradient(
+        g, x, weight, scale, range_, **params
+    ),
+    bias=_sum_of_rows,
+    range_=None,
 )
 gradient("softmax", x=lambda g, out, dim: apply(ops.softmax_backward, g, out, dim=dim))
 gradient("log_softmax", x=lambda g, out, dim: apply(ops.log_softmax_backward, g, out, dim=dim))

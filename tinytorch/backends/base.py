@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tinytorch.backends import reference, reference_out
+from tinytorch.backends import reference, reference_out, reference_quantized
 from tinytorch.dtypes import Array
 from tinytorch.errors import BackendError
 from tinytorch.op import Op, Plan
@@ -99,6 +99,10 @@ class ComputeBackend(ABC):
     def conv2d_weight(self, x: Array, g: Array, **params: Any) -> Array:
         """The gradient of `conv2d` for its weight, computed with this backend's own `conv2d`."""
         return reference.conv2d_weight_by(self.conv2d, x, g, **params)
+
+    def quantized_linear(self, x: Array, weight: Array, *others: Array, **params: Any) -> Array:
+        """x times weights in codes, with this backend's own `matmul`."""
+        return reference_quantized.linear_by(self.matmul, x, weight, *others, **params)
 
     def find_kernel(self, op: Op) -> Kernel:
         """The kernel that runs `op`, from the first of three places that has one.

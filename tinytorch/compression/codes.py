@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinytorch.backends.reference_quantized import unpacked
 from tinytorch.compression.calibration import Calibration
 from tinytorch.dtypes import Array
 from tinytorch.shapes_quantized import BLOCK
@@ -161,8 +162,4 @@ def pack_int4(codes: Array) -> Array:
 
 def unpack_int4(packed: Array) -> Array:
     """The codes (rows, 2 n), int8, of bytes (rows, n): the inverse of `pack_int4`."""
-    rows, size = packed.shape
-    halves = np.stack([packed & 15, packed >> 4], -1).reshape(rows, size // 16, 16, 2)
-    codes = halves.swapaxes(-1, -2).reshape(rows, 2 * size).view(np.int8)
-    signed: Array = (codes ^ 8) - 8
-    return signed
+    return unpacked(packed)

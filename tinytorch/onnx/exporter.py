@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.dtypes import DType, TensorMeta
+from tinytorch.dtypes import Array, DType, TensorMeta
 from tinytorch.files import atomic_write
 from tinytorch.graph.bindings import StateBinding
 from tinytorch.graph.compiler.lower import CallingConvention, lower
 from tinytorch.graph.ir import Graph, Node
 from tinytorch.graph.traced import TracedFunction
+from tinytorch.onnx import quantized
 from tinytorch.onnx.dynamic import Axes, export_dynamic
 from tinytorch.onnx.errors import UnsupportedOnnxError
 from tinytorch.onnx.library import code_of, onnx_package
@@ -27,6 +28,7 @@ from tinytorch.onnx.vocabulary import OnnxVocabulary
 from tinytorch.scalar import ScalarError, describe
 
 OPSET = 18
+IR_VERSION = 8
 
 
 class OnnxWriter:
@@ -37,6 +39,7 @@ class OnnxWriter:
         self._shares = shares  # one constant of each value
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
+        self._state: dict[str, Array] = {}
         self._constants: dict[Any, str] = {}
         self._constant_count = 0
         self._count = 0
@@ -74,6 +77,30 @@ class OnnxWriter:
         self.initializers.append(self._onnx.numpy_helper.from_array(contiguous, name))
         return name
 
+    def state(self, name: str, array: Array) -> None:
+        """A parameter or buffer: an initializer whose values lowerings may ask for."""
+        self._state[name] = array
+        self.initializer(name, array)
+
+    def state_of(self, name: str) -> Array:
+        """The values of a parameter or buffer.
+
+        Raises:
+            UnsupportedOnnxError: it is computed, or an argument.
+        """
+        if name not in self._state:
+            raise UnsupportedOnnxError(
+                f"{name} must be a buffer of the model: the exported model stores its codes"
+            )
+        return self._state[name]
+
+    def replace_state(self, name: str, tensor: Any) -> str:
+        """Store a parameter or buffer in another form, an `onnx.TensorProto`; its name."""
+        if all(known.name != tensor.name for known in self.initializers):
+            self.initializers = [known for known in self.initializers if known.name != name]
+            self.initializers.append(tensor)
+        return str(tensor.name)
+
     def cast(self, name: str, dtype: DType) -> str:
         """The value in another dtype."""
         return self.node("Cast", [name], to=code_of(dtype))
@@ -89,6 +116,9 @@ def _write_op(writer: OnnxWriter, node: Node, names: dict[Node, str]) -> str:
     op, why = node.target, "it has no scalar definition"
     if op.name in LOWERINGS:
         return LOWERINGS[op.name](writer, node, *_operands(writer, node, names), **node.kwargs)
+    if op.name in quantized.LOWERINGS:
+        operands = _operands(writer, node, names)
+        return quantized.LOWERINGS[op.name](writer, node, *operands, **node.kwargs)
     if op.kind == "elementwise" and op.scalar is not None:
         given = [names[a] if isinstance(a, Node) else a for a in node.args]
         metas = [a.meta["tensor_meta"] if isinstance(a, Node) else type(a) for a in node.args]
@@ -162,7 +192,11 @@ def export_onnx(
 def _model(traced: TracedFunction | Graph, name: str, shares: bool = True) -> Any:
     onnx = onnx_package()
     given = traced.graph if isinstance(traced, TracedFunction) else traced
+<<<<<<< HEAD
     graph = lower(given, CallingConvention(), is_kept=lambda node: False)
+=======
+    graph = lower(given, Ends(), keeps=quantized.is_kept)
+>>>>>>> 0dff817 (Quantized models go to ONNX as codes with Q/DQ nodes; the op has a gradient and runs whole on every backend)
     writer = OnnxWriter(shares)
     names: dict[Node, str] = {}
     inputs = []
@@ -172,7 +206,7 @@ def _model(traced: TracedFunction | Graph, name: str, shares: bool = True) -> An
         input_name = names[node] = own[i]
         binding = bindings[i] if bindings else None
         if isinstance(binding, StateBinding):
-            writer.initializer(input_name, binding.tensor.detach().numpy())
+            writer.state(input_name, binding.tensor.detach().numpy())
         else:
             inputs.append(_value_info(input_name, node.meta["tensor_meta"]))
     results = _write_graph(writer, graph, names)
@@ -180,9 +214,11 @@ def _model(traced: TracedFunction | Graph, name: str, shares: bool = True) -> An
     for i, (value, node) in enumerate(zip(results, graph.output_node().args[0], strict=True)):
         writer.node("Identity", [value], f"output_{i}")
         outputs.append(_value_info(f"output_{i}", node.meta["tensor_meta"]))
+    has_codes = any(map(quantized.is_kept, graph.find_nodes(op="call_function")))
+    opset, version = (quantized.OPSET, quantized.IR_VERSION) if has_codes else (OPSET, IR_VERSION)
     return onnx.helper.make_model(
         onnx.helper.make_graph(writer.nodes, name, inputs, outputs, writer.initializers),
-        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
-        ir_version=8,
+        opset_imports=[onnx.helper.make_opsetid("", opset)],
+        ir_version=version,
         producer_name="tinytorch",
     )

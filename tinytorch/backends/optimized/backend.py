@@ -102,7 +102,7 @@ class OptimizedBackend(NumpyBackend):
     scaled_dot_product_attention_backward = staticmethod(
         attention.scaled_dot_product_attention_backward
     )
-    quantized_linear = staticmethod(quantized.quantized_linear)
+    quantized_linear = staticmethod(quantized.quantized_linear)  # type: ignore[assignment]
 
     sgd_step = staticmethod(optimizers.sgd_step)
     adam_step = staticmethod(optimizers.adam_step)

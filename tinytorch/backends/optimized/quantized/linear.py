@@ -24,10 +24,10 @@ from tinytorch.backends.optimized.quantized.rounding import (
     word_codes,
 )
 from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, BLOCKS, MOST_ROWS, WORDS
+from tinytorch.backends.reference_quantized import rounded
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace
-from tinytorch.shapes_quantized import LEAST
 
 _F32, _I32, _I16 = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int16)
 _CODE, _SIGNED = np.dtype(CODE), np.dtype(SIGNED)
@@ -65,7 +65,7 @@ def quantized_linear(
         zero = zero if activation == "static" else 128.0
         done = _codes_times_codes(rows, weight[:, :k], scale, given, out, zero, step)
     if not done:
-        _by_blocks(_rounded(rows, range_, activation), weight, scale, bias, group_size, bits, out)
+        _by_blocks(rounded(rows, range_, activation), weight, scale, bias, group_size, bits, out)
     return out.reshape(*x.shape[:-1], n)
 
 
@@ -111,20 +111,6 @@ def _codes_times_codes(
         count,
     )
     return True
-
-
-def _rounded(x: Array, range_: Array | None, activation: str) -> Array:
-    """The rows as `decompositions_quantized` rounds them."""
-    with np.errstate(all="ignore"):  # of NaN and infinity come NaN
-        if range_ is not None:
-            codes = np.clip(np.rint(x * (1 / range_[0])) + range_[1], 0, 255)
-            result: Array = (codes - range_[1]) * range_[0]
-        elif activation == "dynamic" and x.shape[1]:
-            most = np.maximum(np.abs(x).max(1, keepdims=True), x.dtype.type(LEAST))
-            result = np.rint(x * (127 / most)) * (most / 127)
-        else:
-            result = x
-    return result
 
 
 def _by_blocks(

@@ -1,0 +1,51 @@
+"""Products with quantized weights, by a product of floats.
+
+What it computes is said in `decompositions_quantized`, in ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tinytorch.dtypes import Array
+from tinytorch.shapes_quantized import BLOCK, LEAST
+
+
+def linear_by(
+    matmul: Callable[[Array, Array], Array], x: Array, weight: Array, scale: Array,
+    bias: Array | None = None, range_: Array | None = None, *, bits: int, group_size: int,
+    activation: str,
+) -> Array:  # fmt: skip
+    """x @ (codes * scale).T + bias by `matmul`; all of the weight becomes floats for it."""
+    (n, groups), k = scale.shape, x.shape[-1]
+    codes = unpacked(weight) if bits == 4 else weight
+    floats = codes.reshape(n, groups, codes.shape[1] // groups) * scale[..., None]
+    floats = floats.reshape(codes.shape)[:, :k].astype(x.dtype, copy=False)
+    rows = rounded(x.reshape(int(np.prod(x.shape[:-1])), k), range_, activation)
+    out = matmul(rows, floats.T).reshape(*x.shape[:-1], n)
+    return out if bias is None else out + bias
+
+
+def rounded(x: Array, range_: Array | None, activation: str) -> Array:
+    """Rows (m, k) as their codes say them; as they are where the activation is "float"."""
+    result: Array = x
+    with np.errstate(all="ignore"):  # of NaN and infinity come NaN
+        if range_ is not None:
+            codes = np.clip(np.rint(x * (1 / range_[0])) + range_[1], 0, 255)
+            result = (codes - range_[1]) * range_[0]
+        elif activation == "dynamic" and x.size:
+            most = np.maximum(np.abs(x).max(1, keepdims=True), x.dtype.type(LEAST))
+            result = np.rint(x * (127 / most)) * (most / 127)
+    return result
+
+
+def unpacked(packed: Array) -> Array:
+    """The codes (rows, 2 n), int8, of bytes (rows, n): see `decompositions_quantized.unpack`."""
+    rows, size = packed.shape
+    half = BLOCK // 2
+    halves = np.stack([packed & 15, packed >> 4], -1).reshape(rows, size // half, half, 2)
+    codes = halves.swapaxes(-1, -2).reshape(rows, 2 * size).view(np.int8)
+    signed: Array = (codes ^ 8) - 8
+    return signed

@@ -1,0 +1,100 @@
+"""How products with quantized weights are said in ONNX: codes, with QuantizeLinear before and
+DequantizeLinear behind them (Q/DQ), which runtimes replace by products of integers.
+
+Codes of 4 bits and scales of groups need ONNX's opset 21.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinytorch.dtypes import Array, float32, uint8
+from tinytorch.graph.ir import Node
+from tinytorch.onnx.errors import UnsupportedOnnxError
+from tinytorch.onnx.library import onnx_package
+from tinytorch.shapes_quantized import BLOCK, LEAST
+
+if TYPE_CHECKING:
+    from tinytorch.onnx.exporter import OnnxWriter
+
+OPSET = 21
+IR_VERSION = 10
+
+
+def quantized_linear(
+    w: OnnxWriter, node: Node, x: str, weight: str, scale: str, bias: str | None = None,
+    range_: str | None = None, *, bits: int, group_size: int, activation: str,
+) -> str:  # fmt: skip
+    """MatMul of the dequantized weight and of the input, which may be rounded before."""
+    meta = node.args[0].meta["tensor_meta"]
+    if meta.dtype is not float32:
+        raise UnsupportedOnnxError(f"quantized_linear of {meta.dtype.name}: use model.float()")
+    columns, front = meta.shape[-1], meta.shape[:-1]
+    if activation == "dynamic":
+        x = _rounded_rows(w, x, columns)
+    elif range_ is not None:
+        x = _rounded(w, x, w.state_of(range_))
+    out = w.node("MatMul", [x, _transposed(w, weight, scale, columns, bits, group_size)])
+    if bias is not None:
+        out = w.node("Add", [out, bias])
+    if activation == "dynamic" and len(front) != 1:
+        out = w.node("Reshape", [out, w.constant((*front, node.meta["tensor_meta"].shape[-1]))])
+    return out
+
+
+def _rounded_rows(w: OnnxWriter, x: str, columns: int) -> str:
+    """(..., columns) as (rows, columns), each row by a scale of its own."""
+    x = w.node("Reshape", [x, w.constant((-1, columns))])
+    most = w.node("ReduceMax", [w.node("Abs", [x]), w.constant((1,))], keepdims=0)
+    most = w.node("Max", [most, w.constant(LEAST, float32)])
+    scale = w.node("Div", [most, w.constant(127, float32)])
+    signed = onnx_package().TensorProto.INT8
+    codes = w.node("QuantizeLinear", [x, scale], axis=0, output_dtype=signed)
+    return w.node("DequantizeLinear", [codes, scale], axis=0)
+
+
+def _rounded(w: OnnxWriter, x: str, range_: Array) -> str:
+    """By the scale and zero point that were calibrated."""
+    parameters = [w.constant(range_[0], float32), w.constant(range_[1], uint8)]
+    codes = w.node("QuantizeLinear", [x, *parameters])
+    return w.node("DequantizeLinear", [codes, *parameters])
+
+
+def _transposed(
+    w: OnnxWriter, weight: str, scale: str, columns: int, bits: int, group_size: int
+) -> str:
+    """The floats that the codes stand for, (columns, out)."""
+    codes, scales = w.state_of(weight), w.state_of(scale)
+    if bits == 4:
+        weight = _nibbles(w, weight, codes)
+    if scales.shape[1] == 1:
+        flat = w.constant(scales[:, 0], float32)
+        floats = w.node("DequantizeLinear", [weight, flat], axis=0)
+    else:
+        floats = w.node("DequantizeLinear", [weight, scale], axis=1, block_size=group_size)
+    if codes.shape[1] * (8 // bits) > columns:
+        parts = [w.constant((number,)) for number in (0, columns, 1)]
+        floats = w.node("Slice", [floats, *parts])
+    return w.node("Transpose", [floats], perm=[1, 0])
+
+
+def _nibbles(w: OnnxWriter, name: str, packed: Array) -> str:
+    """Our bytes (codes j and j + 16 of a block of 32) as ONNX's INT4 (codes 2 j and 2 j + 1)."""
+    onnx = onnx_package()
+    rows, size = packed.shape
+    halves = np.stack([packed & 15, packed >> 4], -1).reshape(rows, size // 16, BLOCK // 2, 2)
+    codes = halves.swapaxes(-1, -2).reshape(rows, size, 2)
+    data = (codes[..., 0] | (codes[..., 1] << 4)).astype(np.uint8).tobytes()
+    kind = onnx.TensorProto.INT4
+    tensor = onnx.helper.make_tensor(f"{name}_int4", kind, (rows, 2 * size), data, raw=True)
+    return w.replace_state(name, tensor)
+
+
+LOWERINGS = {"quantized_linear": quantized_linear}
+
+
+def is_kept(node: Node) -> bool:
+    """Whether a fused op is written as a whole."""
+    return getattr(node.target, "name", None) in LOWERINGS
