@@ -54,7 +54,7 @@ class Plan:
         self.casts = casts
         self.differentiable = op.vjps is not None and meta.dtype.is_floating_point
         self.only_tensors = all(isinstance(o, TensorMeta) for o in operands)
-        saved = len(op.saved_inputs)
+        saved = sum(position < len(operands) for position in op.saved_inputs)
         self.saves = NONE if saved == 0 else ALL if saved == len(operands) else SOME
 
 
