@@ -72,7 +72,8 @@ CIRCLES = {
 #   readable backends
 #             1,350 ->  1,900  Without blocked's normalization, pooling, losses and optimizers (330)
 #                              a CNN leaves it for NumPy in the middle of a step.
-#   optimized 3,900 ->  5,100  Without fused attention (595), Winograd (275) and records with names
+#   optimized 3,900 ->  5,700  Without fused attention (595), Winograd (275), products with weights
+#                              of 8 and 4 bits (545) and records with names
 #                              (90), transformers and CNNs are slower, and kernels read numbers by
 #                              position.
 #   graph     3,300 ->  4,800  Without recompute (945), which serves PyTorch's graphs too, there is
@@ -99,8 +100,8 @@ BUDGETS = {
     "tinytorch/compat": 1_440,
     "tinytorch/testing": 700,
     "tinytorch/jit": 1_400,
-    "tinytorch/backends": 1_945,
-    "tinytorch/backends/optimized": 5_150,
+    "tinytorch/backends": 1_980,
+    "tinytorch/backends/optimized": 5_700,
     "tinytorch/graph": 3_900,
     "tinytorch/graph/recompute": 945,
     "tinytorch/graph/compiler": 4_150,

@@ -192,11 +192,7 @@ def export_onnx(
 def _model(traced: TracedFunction | Graph, name: str, shares: bool = True) -> Any:
     onnx = onnx_package()
     given = traced.graph if isinstance(traced, TracedFunction) else traced
-<<<<<<< HEAD
-    graph = lower(given, CallingConvention(), is_kept=lambda node: False)
-=======
-    graph = lower(given, Ends(), keeps=quantized.is_kept)
->>>>>>> 0dff817 (Quantized models go to ONNX as codes with Q/DQ nodes; the op has a gradient and runs whole on every backend)
+    graph = lower(given, CallingConvention(), is_kept=quantized.is_kept)
     writer = OnnxWriter(shares)
     names: dict[Node, str] = {}
     inputs = []
