@@ -12,7 +12,8 @@ from tests.milestones.conftest import ROOT, Replay
 FOLDERS = sorted(path.parent.name for path in (ROOT / "milestones").glob("*/main.py"))
 CNN = "04_1998_cnn"
 ATTENTION, GPT = "05_2017_attention", "06_2019_gpt"
-SLOW = (CNN, GPT, "08_2023_real_models")
+SMALL = "07_2020_small_and_fast"
+SLOW = (CNN, GPT, SMALL, "08_2023_real_models")
 
 IDLE_SGD = "import tinytorch.optim as o; o.SGD.step = lambda self: None"
 IDLE_ADAM = "import tinytorch.optim as o; o.Adam.step = lambda self: None"
@@ -46,6 +47,13 @@ from tinytorch.nn import functional as F
 right = F.scaled_dot_product_attention
 F.scaled_dot_product_attention = lambda *a, **k: right(*a, **{**k, "is_causal": False})
 """
+NOTHING_REMOVED = """
+import tinytorch.compression as c
+from tinytorch.data import TensorDataset, datasets
+c.prune_channels_ = lambda *a, **k: {}
+digits = datasets.digits
+datasets.digits = lambda split: TensorDataset(*(t[:64] for t in digits(split).tensors))
+"""
 
 FAULTS = [
     ("01_1958_perceptron", IDLE_ADD, "weight moved"),
@@ -67,6 +75,7 @@ FAULTS = [
     pytest.param(ATTENTION, IDLE_ADAM, "query.weight moved", marks=pytest.mark.slow),
     pytest.param(ATTENTION, WRONG_SCALE, "loss equals NumPy's", marks=pytest.mark.slow),
     pytest.param(GPT, SEES_ALL, "no character sees a later one", marks=pytest.mark.slow),
+    pytest.param(SMALL, NOTHING_REMOVED, "removed channels are gone", marks=pytest.mark.slow),
 ]
 
 
