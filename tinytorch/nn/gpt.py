@@ -14,7 +14,7 @@ from tinytorch.nn.containers import ModuleList
 from tinytorch.nn.dropout import Dropout
 from tinytorch.nn.embedding import Embedding
 from tinytorch.nn.gpt_config import ACTIVATIONS, GPTConfig as GPTConfig
-from tinytorch.nn.kv_cache import KVCache, causal_mask
+from tinytorch.nn.kv_cache import KVCache, causal_mask, split_heads
 from tinytorch.nn.linear import Linear
 from tinytorch.nn.module import Module
 from tinytorch.nn.norm import RMSNorm
@@ -42,7 +42,7 @@ class CausalSelfAttention(Module):
     ) -> Tensor:  # fmt: skip
         heads, groups = self.config.heads, self.kv_heads
         parts = self.qkv(x).unflatten(-1, (heads + 2 * groups, self.config.head_width))
-        q, k, v = parts.transpose(1, 2).split([heads, groups, groups], 1)
+        q, k, v = split_heads(parts, [heads, groups, groups], as_ops=cache is None)
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         if rotary is not None:
@@ -139,8 +139,8 @@ class GPT(Module):
         """
         return cls(config if isinstance(config, GPTConfig) else GPTConfig(**config))
 
-    def forward(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
-        """Logits. With a cache the tokens come after those that it has."""
+    def forward(self, tokens: Tensor, cache: KVCache | None = None, keep: int = 0) -> Tensor:
+        """Logits, or those of the last `keep` tokens. A cache has the tokens before these."""
         c, length = self.config, tokens.shape[1]
         places = np.arange(length) if cache is None else cache.positions(length)
         if places.max(initial=-1) >= c.context:
@@ -157,7 +157,7 @@ class GPT(Module):
             x = block(x, rotary, mask, cache)
         if cache is not None:
             cache.advance(length)
-        x = self.norm(x)
+        x = self.norm(x[:, -keep:] if keep else x)
         return self.embedding.as_linear(x) if self.head is None else self.head(x)
 
     def make_cache(self, batch: int, length: int, starts: list[int] | None = None) -> KVCache:

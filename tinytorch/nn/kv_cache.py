@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 import numpy as np
 
 from tinytorch.dtypes import DType, float32
@@ -65,13 +68,23 @@ class KVCache:
         """
         end = self.used + key.shape[2]
         arrays = self._arrays[layer]
-        arrays[0, :, :, self.used : end] = key.detach().numpy()
-        arrays[1, :, :, self.used : end] = value.detach().numpy()
+        arrays[0, :, :, self.used : end] = _values(key)
+        arrays[1, :, :, self.used : end] = _values(value)
         return Tensor.from_numpy(arrays[0, :, :, :end]), Tensor.from_numpy(arrays[1, :, :, :end])
 
     def advance(self, count: int) -> None:
         """Every layer has written `count` tokens."""
         self.used += count
+
+    def rewind(self, used: int) -> None:
+        """Forget the tokens from position `used` on.
+
+        Raises:
+            ValueError: so many were never written.
+        """
+        if not 0 <= used <= self.used:
+            raise ValueError(f"a cache of {self.used} tokens cannot go back to {used}")
+        self.used = used
 
     def mask(self, count: int, window: int | None = None) -> Tensor | None:
         """(batch, 1, count, used + count), true where one of the next tokens may look.
@@ -82,6 +95,23 @@ class KVCache:
             return None
         is_token = np.arange(self.used + count) >= self.starts[:, None, None]
         return Tensor.from_numpy(_seen(self.used, count, window) & is_token)[:, None]
+
+
+def split_heads(parts: Tensor, sizes: Sequence[int], *, as_ops: bool) -> list[Tensor]:
+    """(batch, length, sum of sizes, width) as tensors (batch, size, length, width), views of it.
+
+    Args:
+        as_ops: so that gradients go through and a trace sees them. What is cached has no gradient,
+            and for one token the ops would take as long as its attention.
+    """
+    if as_ops:
+        return list(parts.transpose(1, 2).split(list(sizes), 1))
+    array, ends = _values(parts).swapaxes(1, 2), accumulate(sizes)
+    return [Tensor.from_numpy(array[:, end - n : end]) for n, end in zip(sizes, ends, strict=True)]
+
+
+def _values(x: Tensor) -> np.ndarray:
+    return (x.detach() if x.requires_grad else x).numpy()
 
 
 def causal_mask(length: int, window: int | None) -> Tensor | None:

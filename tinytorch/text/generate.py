@@ -102,8 +102,8 @@ class _Steps:
             return np.stack([row.numpy() for row in rows])
         padded = np.array([[0] * n + s for n, s in zip(self.starts, sequences, strict=True)])
         new = Tensor.from_numpy(padded[:, self.cache.used :].copy())
-        logits: Tensor = self.model(new, self.cache)[:, -1]
-        return logits.numpy()
+        logits: Tensor = self.model(new, self.cache, keep=1)
+        return logits.numpy()[:, -1]
 
 
 def _check(model: GPT, sequences: list[list[int]], new: int) -> None:

@@ -45,11 +45,24 @@ class Sampling:
             before: the tokens of the sequence so far.
             rng: draws one number, at temperatures above 0.
         """
+        if self.temperature == 0:
+            return int(penalized(logits, before, self.repetition_penalty).argmax())
+        return draw(self.distribution(logits, before), rng)
+
+    def distribution(self, logits: np.ndarray, before: list[int]) -> np.ndarray:
+        """(vocabulary,) in float64: the probability with which each token is chosen."""
         logits = penalized(logits.astype(np.float64), before, self.repetition_penalty)
         if self.temperature == 0:
-            return int(logits.argmax())
-        p = probabilities(logits / self.temperature, self.top_k, self.top_p)
-        return int(np.searchsorted(np.cumsum(p), rng.random() * p.sum(), side="right"))
+            chosen = np.zeros_like(logits)
+            chosen[logits.argmax()] = 1.0
+            return chosen
+        return probabilities(logits / self.temperature, self.top_k, self.top_p)
+
+
+def draw(p: np.ndarray, rng: np.random.Generator) -> int:
+    """A token with these probabilities, which need not sum to 1; one number is drawn."""
+    total = np.cumsum(p)
+    return int(np.searchsorted(total, rng.random() * total[-1], side="right"))
 
 
 def penalized(logits: np.ndarray, before: list[int], penalty: float) -> np.ndarray:
@@ -71,10 +84,20 @@ def probabilities(logits: np.ndarray, top_k: int | None = None, top_p: float = 1
     >>> probabilities(np.log(np.array([0.1, 0.6, 0.3])), top_p=0.5).tolist()
     [0.0, 1.0, 0.0]
     """
-    order = np.argsort(-logits, kind="stable")[:top_k]
-    p = np.exp(logits[order] - logits[order[0]])
+    p: np.ndarray = np.exp(logits - logits.max())
+    if top_k is not None and top_k < len(p):
+        # sorting all tokens would take as long as a quantized model's step
+        border = np.partition(logits, -top_k)[-top_k]
+        p[logits < border] = 0.0
+        tied = np.flatnonzero(logits == border)
+        p[tied[len(tied) + top_k - np.count_nonzero(logits >= border) :]] = 0.0
     p /= p.sum()
-    kept = np.concatenate([[True], np.cumsum(p)[:-1] < top_p])
-    result = np.zeros_like(logits)
-    result[order[kept]] = p[kept] / p[kept].sum()
+    if top_p == 1.0:
+        return p
+    # those below the limit have less than 1 - top_p together: none of them is needed
+    few = np.flatnonzero(p > (1.0 - top_p) / len(p) * 0.999)
+    order = few[np.argsort(-logits[few], kind="stable")]
+    kept = order[np.concatenate([[True], np.cumsum(p[order])[:-1] < top_p])]
+    result = np.zeros_like(p)
+    result[kept] = p[kept] / p[kept].sum()
     return result

@@ -50,6 +50,18 @@ def arrays(rng, dtype, lead, queries, keys, e, v):
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.parametrize("queries", [1, 2, 6])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_few_queries_and_keys_that_are_rows_of_a_cache(queries, is_causal):
+    """One to six queries of a head of the keys are not packed; groups of heads share keys."""
+    rng = np.random.default_rng(queries)
+    q = rng.standard_normal((2, 6, queries, 20)).astype(np.float32)
+    keys, values = rng.standard_normal((2, 2, 3, 700, 20)).astype(np.float32)[..., :300, :]
+    mask = rng.random((2, 1, queries, 300)) < 0.7
+    check(q, keys, values, is_causal=is_causal)
+    check(q, keys, values, mask, is_causal=is_causal)
+
+
 @settings(max_examples=15)
 @given(
     queries=st.integers(1, 220), keys=st.integers(1, 400), e=st.integers(1, 70),

@@ -12,6 +12,9 @@
             out /= sum of the weights                    dkeys    += scores'.T @ query
                                                          dvalues  += weights.T @ g
 
+Few queries, such as the one of a new token, do not pay for packing: their scores are dot products
+with the keys as these are stored.
+
 The scores (T, T) of a head are nowhere: the forward has a block of BLOCK x KEYS of them, the
 backward whole rows of a few queries, so that neither the sums of the softmax nor the result must be
 kept for it. Memory is O(T). With causal order, what no query of a tile sees is not computed.
@@ -31,6 +34,7 @@ from numba import prange, types
 
 from tinytorch.backends.optimized.attention.products import Products
 from tinytorch.backends.optimized.attention.weights import BOOL_MASK, NO_MASK, Weights
+from tinytorch.backends.optimized.gemm.gemv_kernel import FEW_ROWS
 from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import SIZE, Entries, array_type
@@ -45,6 +49,7 @@ _PANEL = TILE_VECTORS * REGISTER_BYTES // 4
 KEYS = 256 // _PANEL * _PANEL  # keys at a time in the forward: whole panels, in both dtypes
 BACKWARD_BYTES = 400 * 1024  # of rows of weights and of their gradients: half of an L2 cache
 LEAST_BLOCK = 24
+UNPACKED = FEW_ROWS  # queries of a head of the keys, at most, that do not pay for packing
 PAD = 64  # bytes: rows that begin at multiples of 4096 bytes would share a set of the L1 cache
 
 
@@ -121,17 +126,17 @@ def _visible(s: Sizes, first: int) -> int:
 
 def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
     itemsize = np.dtype(real).itemsize
-    pack, scores, sums = products.pack, products.scores, products.sums
+    pack, scores, sums, dots = products.pack, products.scores, products.sums, products.dots
     scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
     divide, drop = steps.divide, steps.drop
 
     @inner
     def block(
-        s: Sizes, i0: int, m: int, q: Array, panels: int, v: Array, hides: Array, adds: Array,
-        out: Array, number: int, scratch: int,
+        s: Sizes, i0: int, m: int, q: Array, k: Array, panels: int, v: Array, hides: Array,
+        adds: Array, out: Array, number: int, scratch: int,
     ) -> None:  # fmt: skip
         """The result for m queries from i0 on; `number` is that of their first weight in the
-        order of `uniform`."""
+        order of `uniform`. The keys are packed at `panels`, unless that is 0."""
         size, pitch, weights = s.block, s.pitch, scratch
         query = scratch + size * pitch
         maxima = query + size * s.e * itemsize
@@ -144,7 +149,11 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         last = min(s.keys, i0 + m) if s.is_causal else s.keys
         for j0 in range(0, last, KEYS):
             n, seen = min(KEYS, last - j0), _visible(s, j0) + i0
-            scores(m, j0, j0 + n, s.keys, s.e, query, width, panels, weights, pitch, seen)
+            if panels:
+                scores(m, j0, j0 + n, s.keys, s.e, query, width, panels, weights, pitch, seen)
+            else:
+                rows = address(k) + j0 * k.strides[0]
+                dots(m, n, s.e, query, width, rows, k.strides[0], 0, 0, weights, pitch, 0)
             if s.mask != NO_MASK:
                 mask, mask_bytes = _mask(s, i0, j0, hides, adds)
                 mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
@@ -180,14 +189,15 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         for item in range(begin, end):
             b, h = item // heads, item % heads
             head = k[b, h]
-            panels = _aligned(scratch)
-            pack(s.keys, s.e, address(head), head.strides[0], head.strides[1], panels)
-            rest = _aligned(panels + s.keys * s.e * itemsize)
+            panels, rest = 0, _aligned(scratch)
+            if group * s.queries > UNPACKED:
+                panels, rest = rest, _aligned(rest + s.keys * s.e * itemsize)
+                pack(s.keys, s.e, address(head), head.strides[0], head.strides[1], panels)
             for g in range(group):
                 number = ((b * heads + h) * group + g) * s.queries
                 for i0 in range(0, s.queries, s.block):
                     block(
-                        s, i0, min(s.block, s.queries - i0), q[b, h, g], panels, v[b, h],
+                        s, i0, min(s.block, s.queries - i0), q[b, h, g], head, panels, v[b, h],
                         hides[b, h, g], adds[b, h, g], out[b, h, g], (number + i0) * s.keys, rest,
                     )  # fmt: skip
 

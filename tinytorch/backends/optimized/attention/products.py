@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from tinytorch.backends.optimized.gemm.gemv_kernel import dots_with_rows_f32, dots_with_rows_f64
 from tinytorch.backends.optimized.gemm.loops import (
     REGISTER_BYTES,
     TILE_ROWS,
@@ -53,6 +54,7 @@ class Products:
 
     pack: Callable[..., None]
     scores: Callable[..., None]
+    dots: Callable[..., None]
     sums: Callable[..., None]
     transposed: Callable[..., None]
 
@@ -141,4 +143,5 @@ class Products:
                         )  # fmt: skip
                 j += columns
 
+        self.dots = dots_with_rows_f32 if itemsize == 4 else dots_with_rows_f64
         self.pack, self.scores, self.sums, self.transposed = pack, scores, sums, transposed

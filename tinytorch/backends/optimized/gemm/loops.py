@@ -33,7 +33,10 @@ from numba import prange, types
 
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
 from tinytorch.backends.optimized.gemm.gemv_kernel import (
+    FEW_ROWS,
     GEMV_ROWS,
+    dots_with_rows_f32,
+    dots_with_rows_f64,
     sum_of_rows_f32,
     sum_of_rows_f64,
 )
@@ -55,6 +58,7 @@ KC_BYTES = 4096  # of a row of A: steps of k before C goes to memory
 MC = 84  # rows of A: MC * KC_BYTES is a third of a 1 MiB L2 cache
 NC = 2048  # columns of B
 L2_BYTES = 2**20
+FEW_BYTES = 5 * 2**12  # of rows of A that stay in L1 while B passes
 PACK_BYTES = 4 * 2**20  # a B of this size is packed, if there are enough rows of A to pay
 PACK_ROWS = 256
 PACK_DEPTH = 64  # steps of k packed at a time, so that few pages are open
@@ -104,7 +108,9 @@ _SIZES = [types.intp] * 15
 _WAY = types.intp(*_SIZES)
 
 
-def _make_dots(dot: Callable[..., None], itemsize: int) -> Callable[..., int]:
+def _make_dots(
+    dot: Callable[..., None], dots_with_rows: Callable[..., None], itemsize: int
+) -> Callable[..., int]:
     most_of_a_row = _ROW_DOT_COLUMNS[itemsize // 8]
 
     @export(f"tinytorch_gemm_dots_f{8 * itemsize}", _WAY)
@@ -113,6 +119,10 @@ def _make_dots(dot: Callable[..., None], itemsize: int) -> Callable[..., int]:
         ldc: int, start: int, ld_start: int, relu: int, scratch: int,
     ) -> int:  # fmt: skip
         """C as dot products of rows of A with columns of B, both contiguous."""
+        few = m == 1 or (m <= FEW_ROWS and m * k * itemsize <= FEW_BYTES)
+        if few and n * k * itemsize > L2_BYTES // 2:  # B comes from memory: in one stream
+            dots_with_rows(m, n, k, a, rsa, b, csb, start, ld_start, c, ldc, relu)
+            return 0
         rows = balanced(m, DOT_ROWS)
         columns = balanced(n, DOT_COLUMNS if m > 1 else most_of_a_row)
         for j in range(0, n, columns):
@@ -206,11 +216,11 @@ def _make_tiles(
 Way = Callable[..., int]
 _WAYS: dict[int, tuple[Way, Way, Way]] = {
     4: (
-        _make_dots(dot_tile_f32, 4), _make_rows(sum_of_rows_f32, 4),
+        _make_dots(dot_tile_f32, dots_with_rows_f32, 4), _make_rows(sum_of_rows_f32, 4),
         _make_tiles(gemm_tile_f32, pack_f32, 4),
     ),
     8: (
-        _make_dots(dot_tile_f64, 8), _make_rows(sum_of_rows_f64, 8),
+        _make_dots(dot_tile_f64, dots_with_rows_f64, 8), _make_rows(sum_of_rows_f64, 8),
         _make_tiles(gemm_tile_f64, pack_f64, 8),
     ),
 }  # fmt: skip
