@@ -15,6 +15,7 @@ huggingface  Hugging Face's files
 corpus       texts to learn from
 windows      `Windows`: (input, target)
 sampling     the next token from its logits
+speculative  a small model proposes, the large one checks
 generate     a `GPT` writes
 """
 
@@ -23,6 +24,7 @@ from tinytorch.text.characters import CharacterTokenizer
 from tinytorch.text.generate import generate
 from tinytorch.text.huggingface import read_tokenizer_json, write_tokenizer_json
 from tinytorch.text.sampling import Sampling
+from tinytorch.text.speculative import speculate
 from tinytorch.text.store import load_tokenizer, save_tokenizer
 from tinytorch.text.tiktoken import read_tiktoken, write_tiktoken
 from tinytorch.text.tokenizer import BytePairTokenizer
@@ -39,6 +41,7 @@ __all__ = [
     "read_tiktoken",
     "read_tokenizer_json",
     "save_tokenizer",
+    "speculate",
     "write_tiktoken",
     "write_tokenizer_json",
 ]
