@@ -17,9 +17,13 @@ from tinytorch.jit.llvm import Value, VectorEmitter, memory, vector_intrinsic
 
 _UNIT = host_vector_unit()
 LANES = _UNIT.register_bytes // 4
-VECTORS = _UNIT.tile_vectors[-1]
+# Words are multiplied first and added then: products need registers, too, where there are 16.
+VECTORS, ROWS = (
+    (2, 5)
+    if _UNIT.registers < 32
+    else (_UNIT.tile_vectors[-1], _UNIT.tile_rows(_UNIT.tile_vectors[-1]))
+)
 COLUMNS = VECTORS * LANES
-ROWS = _UNIT.tile_rows(VECTORS)
 SIGNED = np.int8 if CODES_PER_LANE == 4 else np.int16
 
 
