@@ -188,3 +188,23 @@ def test_what_is_rounding():
     assert first_difference({**a, loss: torch.tensor(1.1e-5)}, small) is not None
     infinite = {**a, loss: torch.tensor(-torch.inf)}
     assert first_difference(infinite, infinite) is None
+
+
+class Flagged(nn.Module):
+    """Computes something else while it is traced, as a model whose mask is left out eagerly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        return y * 2 if torch.compiler.is_compiling() else y
+
+
+def test_a_model_that_computes_something_else_while_it_is_traced_is_refused_and_told_so():
+    torch.manual_seed(0)
+    model, batch = Flagged(), (torch.randn(2, 3),)
+    for capture in (capture_forward, capture_joint):
+        with pytest.raises(CaptureError, match=r"something else while it is traced(.|\n)*asks"):
+            capture(model, batch)

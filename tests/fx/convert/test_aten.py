@@ -159,6 +159,11 @@ def test_operators_that_only_autograd_and_export_use() -> None:
     call("_native_batch_norm_legit_no_training", x, *affine, 0.1, 1e-5)
     pooled = torch.ops.aten.avg_pool2d(x, [2, 2], [1, 1], [1, 1])
     call("avg_pool2d_backward", pooled, x, [2, 2], [1, 1], [1, 1], False, True, None)
+    for ceil in ([2, 2], [2, 2], [0, 0], [1, 1]), ([3, 2], [2, 3], [1, 1], [1, 2]):
+        call("max_pool2d_with_indices", x, *ceil, True)
+        grad, places = torch.ops.aten.max_pool2d_with_indices(x, *ceil, True)
+        call("max_pool2d_with_indices_backward", grad, x, *ceil, True, places)
+    call("avg_pool2d", x, [2, 2], [2, 2], [1, 1], True, False)
     call("embedding_dense_backward", torch.randn(3, 4), torch.tensor([1, 0, 1]), 5, 1, False)
     call("scatter.value", torch.zeros(3, 4), 1, torch.tensor([[0], [2], [3]]), -1.0)
     call("select_backward", torch.randn(3, 5), [3, 4, 5], 1, -1)

@@ -12,13 +12,14 @@ import torch.fx
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from tinytorch.fx.capture.compiling import compiling
 from tinytorch.fx.capture.constants import (
     check_in_graph,
     constants_of,
     countable_buffers,
     with_constants,
 )
-from tinytorch.fx.capture.functional import compiling, tracing
+from tinytorch.fx.capture.functional import tracing
 from tinytorch.fx.capture.guards import AskedValues, forward_within
 from tinytorch.fx.capture.real_run import check_on_real_values
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots

@@ -33,6 +33,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._pytree import tree_unflatten
 
+from tinytorch.fx.capture.compiling import compiling
 from tinytorch.fx.capture.constants import ConstantFolding, constants_of, real_copies
 from tinytorch.fx.capture.guards import AskedValues
 from tinytorch.fx.capture.known_values import KnownValues
@@ -69,18 +70,6 @@ def tracing() -> Iterator[None]:
             raised = CaptureError(str(explain(error)))
             raised.reason, raised.output = explain(error), output.getvalue()
             raise raised from error
-
-
-@contextmanager
-def compiling() -> Iterator[None]:
-    """Let `torch.compiler.is_compiling()` be true, as torch.export does: libraries then choose code
-    that can be traced, such as a loop in place of a kernel without a fake form."""
-    before = torch.compiler._is_compiling_flag
-    torch.compiler._is_compiling_flag = True
-    try:
-        yield
-    finally:
-        torch.compiler._is_compiling_flag = before
 
 
 @contextmanager

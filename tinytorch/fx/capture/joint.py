@@ -11,11 +11,11 @@ import torch.fx
 from torch import Tensor, nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
+from tinytorch.fx.capture.compiling import compiling
 from tinytorch.fx.capture.functional import (
     FunctionalModel,
     buffers_of,
     capture,
-    compiling,
     drop_unchanged_buffers,
     fake_inputs,
     mark_constants,

@@ -25,6 +25,7 @@ from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 
 from tinytorch.fx.capture.comparison import first_difference
+from tinytorch.fx.capture.compiling import compiling
 from tinytorch.fx.capture.layouts import is_dense, layout_order, same_layout
 from tinytorch.fx.capture.slots import (
     BUFFER,
@@ -43,6 +44,11 @@ SEED = 0
 LINEAR_WALKS = (aten._fused_sgd.tensor_lr, aten._fused_adam.tensor_lr, aten._fused_adamw.tensor_lr)
 FAILS = "the captured graph fails on the example"
 RUN_EAGERLY = "this is a limit of the capture, and no fault of the model; run it eagerly"
+OTHER_WHILE_TRACED = "the model computes something else while it is traced or compiled"
+ASKS = (
+    "it asks torch.compiler.is_compiling(), and must mean the same either way (often a mask that "
+    "is left out eagerly)"
+)
 REPEATS = "the model gives other results each time, with the same inputs and seeds"
 REPEAT = (
     "take out of it what changes from call to call (random, numpy.random, the clock, counters and\n"
@@ -104,6 +110,8 @@ def check_on_real_values(
         why = first_difference(found, expected)
         if why is not None and first_difference(observe(function), expected) is not None:
             raise UnrepeatableError(f"{REPEATS}: {why}\n  fix: {REPEAT}")
+        if why is not None and _is_flag(observe, function, found):
+            raise CaptureError(f"{OTHER_WHILE_TRACED}: {why}\n  fix: {ASKS}")
         if why is not None:
             raise CaptureError(
                 f"the captured graph does not do what the model does: {why}\n"
@@ -113,6 +121,17 @@ def check_on_real_values(
     if run.is_mended:
         module.graph.lint()
         module.recompile()
+
+
+def _is_flag(
+    observe: Callable[[Any], dict[Slot, Any]], function: Any, found: dict[Slot, Any]
+) -> bool:
+    """Whether the function itself has these results while libraries are told of a trace."""
+    try:
+        with compiling():
+            return first_difference(found, observe(function)) is None
+    except Exception:  # what cannot run so cannot be the reason
+        return False
 
 
 def _unrepeatable(error: Exception) -> CaptureError:

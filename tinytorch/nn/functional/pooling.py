@@ -59,7 +59,7 @@ def max_pool2d(
         return squeeze(batch, 0)
     kernel, border = pair(kernel_size, "kernel_size"), pair(padding, "padding")
     step, spread = _step(kernel, stride), pair(dilation, "dilation")
-    more = _overhang(x, kernel, step, border, spread) if ceil_mode else (0, 0)
+    more = overhang(x, kernel, step, border, spread) if ceil_mode else (0, 0)
     padded = movement.pad(x, (0, more[1], 0, more[0]), value=-math.inf) if any(more) else x
     out = apply(
         ops.max_pool2d, padded, kernel_size=kernel, stride=step, padding=border, dilation=spread
@@ -74,7 +74,7 @@ def _step(kernel: Pair, stride: Size | None) -> Pair:
     return kernel if stride is None or stride == () else pair(stride, "stride")
 
 
-def _overhang(x: Tensor, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
+def overhang(x: Tensor, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair) -> Pair:
     """How far the last windows of `ceil_mode` reach beyond the padded image."""
     more = []
     for n, k, s, p, d in zip(x.shape[-2:], kernel, stride, padding, dilation, strict=True):
@@ -162,7 +162,7 @@ def avg_pool2d(
         raise ValueError("avg_pool2d: divisor_override must not be 0")
     kernel, border = pair(kernel_size, "kernel_size"), pair(padding, "padding")
     step = _step(kernel, stride)
-    more = _overhang(x, kernel, step, border, (1, 1)) if ceil_mode else (0, 0)
+    more = overhang(x, kernel, step, border, (1, 1)) if ceil_mode else (0, 0)
     if any(more):
         padded = movement.pad(x, (border[1], border[1] + more[1], border[0], border[0] + more[0]))
         out = apply(ops.avg_pool2d, padded, kernel_size=kernel, stride=step, padding=(0, 0))

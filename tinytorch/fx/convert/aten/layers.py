@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from tinytorch.functions import (
 )
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.nn import functional as F
+from tinytorch.nn.functional.pooling import overhang
 from tinytorch.tensor import Tensor
 
 Ints = Sequence[int]
@@ -114,12 +116,15 @@ def convolution_backward(
 # -- pooling ---------------------------------------------------------------------------------------
 
 
-def _pooling(
-    kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
-) -> dict[str, Any]:
-    if ceil_mode:
-        raise NotImplementedError("pooling with ceil_mode")
+def _pooling(kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> dict[str, Any]:
     return {"kernel_size": _pair(kernel), **_windows(stride or kernel, padding, dilation)}
+
+
+def _overhanging(x: Tensor, windows: dict[str, Any], ceil_mode: bool, value: float) -> Tensor:
+    """An image with what the last windows of `ceil_mode` reach over, behind its own border."""
+    names = ("kernel_size", "stride", "padding", "dilation")
+    down, right = overhang(x, *(windows[name] for name in names)) if ceil_mode else (0, 0)
+    return m.pad(x, (0, right, 0, down), value=value) if down or right else x
 
 
 @aten("max_pool2d_with_indices")
@@ -128,9 +133,11 @@ def max_pool2d_with_indices(
     dilation: Ints = (1, 1), ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The largest elements, and the index of each in its image."""
-    windows = _pooling(kernel_size, stride, padding, dilation, ceil_mode)
+    windows = _pooling(kernel_size, stride, padding, dilation)
     indices = np.arange(x.shape[2] * x.shape[3], dtype=np.float64).reshape(x.shape[2:])
     everywhere = m.expand(wrap(indices, meta_of_array(indices)), x.shape)
+    everywhere = _overhanging(everywhere, windows, ceil_mode, 0.0)
+    x = _overhanging(x, windows, ceil_mode, -math.inf)
     # in float64 positions are exact
     chosen = apply(ops.max_pool2d_select, everywhere, x.double(), **windows)
     return apply(ops.max_pool2d, x, **windows), chosen.to(int64)
@@ -141,8 +148,8 @@ def max_pool2d(
     x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
     dilation: Ints = (1, 1), ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
-    windows = _pooling(kernel_size, stride, padding, dilation, ceil_mode)
-    return apply(ops.max_pool2d, x, **windows)
+    windows = _pooling(kernel_size, stride, padding, dilation)
+    return apply(ops.max_pool2d, _overhanging(x, windows, ceil_mode, -math.inf), **windows)
 
 
 @aten("max_pool2d_with_indices_backward")
@@ -150,8 +157,12 @@ def max_pool2d_with_indices_backward(
     grad: Tensor, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints,
     ceil_mode: bool, indices: Tensor,
 ) -> Tensor:  # fmt: skip
-    windows = _pooling(kernel_size, stride, padding, dilation, ceil_mode)
-    return apply(ops.max_pool2d_backward, grad, x, **windows)
+    windows = _pooling(kernel_size, stride, padding, dilation)
+    larger = _overhanging(x, windows, ceil_mode, -math.inf)
+    found = apply(ops.max_pool2d_backward, grad, larger, **windows)
+    if larger is x:
+        return found
+    return m.narrow(m.narrow(found, 2, 0, x.shape[2]), 3, 0, x.shape[3])
 
 
 @aten("avg_pool2d")
@@ -159,9 +170,12 @@ def avg_pool2d(
     x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
-    windows = _pooling(kernel_size, stride, padding, (1, 1), ceil_mode)
-    if divisor_override is not None or (not count_include_pad and any(padding)):
-        raise NotImplementedError("avg_pool2d with another divisor than the window's size")
+    if ceil_mode or divisor_override is not None or (not count_include_pad and any(padding)):
+        return F.avg_pool2d(
+            x, _pair(kernel_size), _pair(stride or kernel_size), _pair(padding), ceil_mode,
+            count_include_pad, divisor_override,
+        )  # fmt: skip
+    windows = _pooling(kernel_size, stride, padding, (1, 1))
     del windows["dilation"]
     return apply(ops.avg_pool2d, x, **windows)
 
@@ -171,9 +185,9 @@ def avg_pool2d_backward(
     grad: Tensor, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
     count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
-    windows = _pooling(kernel_size, stride, padding, (1, 1), ceil_mode)
-    if divisor_override is not None or (not count_include_pad and any(padding)):
-        raise NotImplementedError("avg_pool2d with another divisor than the window's size")
+    windows = _pooling(kernel_size, stride, padding, (1, 1))
+    if ceil_mode or divisor_override is not None or (not count_include_pad and any(padding)):
+        raise NotImplementedError("the gradient of avg_pool2d with windows of several sizes")
     del windows["dilation"]
     return apply(ops.avg_pool2d_backward, grad, input_size=x.shape[2:], **windows)
 
