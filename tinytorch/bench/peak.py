@@ -13,10 +13,15 @@ from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import VectorEmitter, vector_intrinsic
 
-CHAINS = 16  # independent sums: enough to hide the latency of a multiply-add
 ROUNDS = 200_000
 TRIES = 15
 TRIAD_BYTES = 192 * 1024**2  # three arrays, together well beyond the last cache
+
+
+def _chains() -> int:
+    """Independent sums: as many as there are registers for, beside x, y and a spare one. A core
+    starts up to four multiply-adds in a cycle, and each takes four cycles or more."""
+    return min(host_vector_unit().registers - 4, 24)
 
 
 def _no_twin(*arguments: Any) -> None:
@@ -25,15 +30,15 @@ def _no_twin(*arguments: Any) -> None:
 
 @vector_intrinsic(_no_twin)
 def _multiply_adds(e: VectorEmitter, rounds: Any, address: Any) -> None:
-    """CHAINS sums of x * y, all in registers. The numbers come from memory, and the sums go there:
-    the compiler can neither compute nor drop them."""
+    """`_chains` sums of x * y, all in registers. The numbers come from memory, and the sums go
+    there: the compiler can neither compute nor drop them."""
     pointer = e.pointer(address)
     x, y = e.load(pointer), e.load(e.at(pointer, e.register_bytes))
 
     def add_up(sums: Sequence[Any]) -> list[Any]:
         return [e.fma(x, y, total) for total in sums]
 
-    sums = e.loop(rounds, [x] * CHAINS, add_up)
+    sums = e.loop(rounds, [x] * _chains(), add_up)
     for i, total in enumerate(sums):
         e.store(total, e.at(pointer, (2 + i) * e.register_bytes))
 
@@ -61,11 +66,11 @@ def _least_seconds(function: Callable[[], object]) -> float:
 
 def multiply_add_peak() -> float:
     """Floating-point operations per second of one core in float32; a multiply-add counts as two."""
-    unit = host_vector_unit()
-    memory = workspace((2 + CHAINS, unit.register_bytes // 4), np.dtype(np.float32))
+    unit, chains = host_vector_unit(), _chains()
+    memory = workspace((2 + chains, unit.register_bytes // 4), np.dtype(np.float32))
     memory[...] = 1e-9
     seconds = _least_seconds(lambda: _run_multiply_adds(ROUNDS, memory.ctypes.data))
-    return 2 * ROUNDS * CHAINS * (unit.register_bytes // 4) / seconds
+    return 2 * ROUNDS * chains * (unit.register_bytes // 4) / seconds
 
 
 def memory_bandwidth() -> float:

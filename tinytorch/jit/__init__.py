@@ -3,6 +3,7 @@
 A file imports only from files above it:
 
 cpu          the vector registers of this processor, and the tiles that fit them
+caches       its caches, their ways and lines
 threads      which layer runs parallel kernels, and how many threads
 buffers      aligned memory for results and scratch, recycled
 lazy_scipy   numba without SciPy at the start

@@ -43,6 +43,7 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
 from tinytorch.files import cache_root
+from tinytorch.jit.caches import core_caches
 from tinytorch.jit.lazy_scipy import import_numba
 
 import_numba()
@@ -81,6 +82,7 @@ def library_key() -> str:
                 llvm.llvm_version_info,
                 config.CPU_NAME or llvm.get_host_cpu_name(),
                 config.CPU_FEATURES or llvm.get_host_cpu_features().flatten(),
+                core_caches(),
                 (config.OPT, config.BOUNDSCHECK, config.LOOP_VECTORIZE, config.SLP_VECTORIZE),
             )
         ).encode()

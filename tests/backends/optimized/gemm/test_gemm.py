@@ -72,6 +72,19 @@ def test_any_size(m, k, n, left, right, dtype, seed):
     assert_product(linear(a, w), a, b)
 
 
+@pytest.mark.parametrize("layouts", [*itertools.product(("C", "transposed"), repeat=2)])
+@pytest.mark.parametrize(
+    "shape", ((301, 450, 403), (64, 512, 1024), (29, 1100, 260), (601, 97, 70))
+)
+def test_operands_that_are_copied_first(rng, shape, layouts):
+    """Long strides, several blocks of k and of rows, ragged panels of both."""
+    m, k, n = shape
+    a, b = matrix(rng, (m, k), np.float32, layouts[0]), matrix(rng, (k, n), np.float32, layouts[1])
+    assert_product(matmul(a, b), a, b)
+    bias = rng.standard_normal(n).astype(np.float32)
+    assert_product(linear(a, b.T, bias), a, b, bias)
+
+
 @pytest.mark.parametrize("count", (1, 2))
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from tinytorch.backends.optimized.gemm.blocking import balanced
 from tinytorch.backends.optimized.gemm.gemv_kernel import dots_with_rows_f32, dots_with_rows_f64
 from tinytorch.backends.optimized.gemm.loops import (
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
-    balanced,
     panel_columns,
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64

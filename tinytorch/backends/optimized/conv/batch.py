@@ -19,7 +19,8 @@ from typing import Any
 
 from tinytorch.backends.optimized.conv.geometry import BATCH, TOGETHER
 from tinytorch.backends.optimized.conv.loops import over_items
-from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_ROWS, balanced
+from tinytorch.backends.optimized.gemm.blocking import balanced
+from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_ROWS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel

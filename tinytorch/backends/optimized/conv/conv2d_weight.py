@@ -32,6 +32,7 @@ from tinytorch.backends.optimized.conv.plan import (
     forward_taps,
     padded,
 )
+from tinytorch.backends.optimized.gemm.blocking import balanced
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
 from tinytorch.backends.optimized.gemm.loops import (
     DOT_COLUMNS,
@@ -40,7 +41,6 @@ from tinytorch.backends.optimized.gemm.loops import (
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
-    balanced,
 )
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.dtypes import Array

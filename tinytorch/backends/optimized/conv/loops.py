@@ -30,12 +30,12 @@ from tinytorch.backends.optimized.conv.geometry import (
     TOGETHER,
 )
 from tinytorch.backends.optimized.conv.phases import split_pairs
+from tinytorch.backends.optimized.gemm.blocking import balanced
 from tinytorch.backends.optimized.gemm.loops import (
     PANEL_VECTORS,
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
-    balanced,
     panel_columns,
 )
 from tinytorch.dtypes import Array

@@ -34,8 +34,8 @@ from tinytorch.backends.optimized.conv.geometry import (
     PhaseRow,
     PositionsGeometry,
 )
+from tinytorch.backends.optimized.gemm.blocking import L2_BYTES
 from tinytorch.backends.optimized.gemm.loops import (
-    L2_BYTES,
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,

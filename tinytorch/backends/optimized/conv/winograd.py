@@ -26,10 +26,10 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends.optimized.conv.conv2d import zeroed
+from tinytorch.backends.optimized.gemm.blocking import balanced
 from tinytorch.backends.optimized.gemm.loops import (
     REGISTER_BYTES,
     TILE_ROWS,
-    balanced,
     panel_columns,
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64

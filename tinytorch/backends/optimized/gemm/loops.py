@@ -2,10 +2,11 @@
 
     C[m, n] = A[m, k] @ B[k, n]           six ways, chosen by layout and size:
 
-    tiles of C, B as it is      rows of B are contiguous. A is never copied: the micro-kernel takes
+    tiles of C, B as it is      rows of B are contiguous. A needs no copy: the micro-kernel takes
                                 its elements one by one, at any stride.
-    tiles of C, B packed        columns of B are not contiguous, or B is so large that the rows of
-                                a panel lie in too many pages. A block of B is copied into panels.
+    tiles of C, B packed        columns of B are not contiguous, or a walk along k misses caches
+                                and pages (`blocking`). A block of B is copied into panels; and so
+                                is one of A, if it is transposed and the same holds for it.
     tiles of C.T = B.T @ A.T    B would have to be packed, but A is much smaller: A is packed, and C
                                 transposed.
     dot products                A and B are both contiguous along k, and m is too small to pay for
@@ -13,7 +14,7 @@
     a sum of rows               m is 1 and the rows of B are contiguous.
     row by row                  k is small: each row of C is a short sum of rows of B.
 
-The tiled loops, from the outside in (sizes of one core's caches decide the steps):
+The tiled loops, from the outside in (`blocking` says how the steps follow from the caches):
 
     for NC columns of C                       a packed block of B, KC x NC, stays in L3
       for KC steps of k
@@ -31,6 +32,15 @@ from functools import cache
 
 from numba import prange, types
 
+from tinytorch.backends.optimized.gemm.blocking import (
+    KC_BYTES,
+    L2_BYTES,
+    MC,
+    NC,
+    TILES_THAT_PAY,
+    balanced,
+    walks_badly,
+)
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
 from tinytorch.backends.optimized.gemm.gemv_kernel import (
     FEW_ROWS,
@@ -54,24 +64,13 @@ PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(TILE_VECTORS +
 DOT_ROWS, DOT_COLUMNS = _UNIT.dot_rows, _UNIT.dot_columns
 _ROW_DOT_COLUMNS = tuple(_UNIT.columns_of_dots(1, itemsize) for itemsize in (4, 8))
 
-KC_BYTES = 4096  # of a row of A: steps of k before C goes to memory
-MC = 84  # rows of A: MC * KC_BYTES is a third of a 1 MiB L2 cache
-NC = 2048  # columns of B
-L2_BYTES = 2**20
 FEW_BYTES = 5 * 2**12  # of rows of A that stay in L1 while B passes
-PACK_BYTES = 4 * 2**20  # a B of this size is packed, if there are enough rows of A to pay
-PACK_ROWS = 256
 PACK_DEPTH = 64  # steps of k packed at a time, so that few pages are open
+ROWS_AT_ONCE = 8  # the same where a step is contiguous: few enough for the processor to read ahead
 
-SCRATCH_BYTES = KC_BYTES * NC + 4096
-"""Memory that one thread needs to pack a block of B."""
-
-
-@kernel
-def balanced(size: int, most: int) -> int:
-    """The length of the parts, if `size` is cut into equal parts of at most `most`."""
-    parts = (size + most - 1) // most
-    return (size + parts - 1) // max(parts, 1)
+_B_BYTES = KC_BYTES * NC + 4096
+SCRATCH_BYTES = _B_BYTES + KC_BYTES * MC
+"""Memory that one thread needs to pack a block of B and one of A."""
 
 
 @kernel(force_inline=True)
@@ -90,15 +89,20 @@ def panel_columns(left: int, lanes: int) -> int:
 @kernel(force_inline=True)
 def _pack_block(
     pack: Callable[..., None], itemsize: int, n: int, k: int, b: int, rsb: int, csb: int,
-    scratch: int,
+    scratch: int, width: int,
 ) -> None:  # fmt: skip
-    """Copy a k x n block of B into panels, one after the other."""
+    """Copy a k x n block of B into panels, one after the other.
+
+    They are as wide as `width`, or as `panel_columns` says if that is 0. Rows of B that are
+    contiguous are read a few at a time, from one end to the other.
+    """
     lanes = REGISTER_BYTES // itemsize
-    for p in range(0, k, PACK_DEPTH):
-        depth = min(PACK_DEPTH, k - p)
+    most = ROWS_AT_ONCE if csb == itemsize else PACK_DEPTH
+    for p in range(0, k, most):
+        depth = min(most, k - p)
         j = 0
         while j < n:
-            columns = panel_columns(n - j, lanes)
+            columns = min(width, n - j) if width else panel_columns(n - j, lanes)
             to = scratch + (j * k + p * columns) * itemsize
             pack(columns, depth, b + p * rsb + j * csb, csb, rsb, to, columns * itemsize)
             j += columns
@@ -167,18 +171,22 @@ def _make_tiles(
     ) -> int:  # fmt: skip
         """C tile by tile, or C.T, which is then transposed, where that costs less packing."""
         lanes, swap = REGISTER_BYTES // itemsize, False
-        if csb != itemsize and m * max(n * itemsize, KC_BYTES) < SCRATCH_BYTES // 2:
+        widest = TILE_VECTORS * lanes
+        if csb != itemsize and m * max(n * itemsize, KC_BYTES) < _B_BYTES // 2:
             transposing = (m + lanes - 1) // lanes * lanes * 16 * n
             swap = _cost_of_tiles(n, m, k, lanes) + transposing < _cost_of_tiles(m, n, k, lanes)
         target, ldt = c, ldc
         if swap:
             m, n, a, rsa, csa, b, rsb, csb = n, m, b, csb, rsb, a, csa, rsa
-            target, ldt = scratch + SCRATCH_BYTES // 2, n * itemsize
+            target, ldt = scratch + _B_BYTES // 2, n * itemsize
             if start:
                 pack(n, m, start, ld_start, itemsize, target, ldt)
                 start, ld_start = target, ldt
-        packed = csb != itemsize or (n * k * itemsize >= PACK_BYTES and m > PACK_ROWS)
         kc = max(balanced(k, KC_BYTES // itemsize), 1)
+        tall, broad = m > TILES_THAT_PAY * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
+        pack_b = csb != itemsize or (tall and walks_badly(kc, rsb))
+        pack_a = csa != itemsize and broad and walks_badly(kc, csa)
+        mc = balanced(m, MC) if pack_a else MC
         for jc in range(0, n, NC):
             block = min(NC, n - jc)
             for pc in range(0, max(k, 1), kc):
@@ -186,24 +194,39 @@ def _make_tiles(
                 begin, ld_begin = (target, ldt) if pc > 0 else (start, ld_start)
                 relu_now = relu if pc + depth == k else 0
                 source = b + pc * rsb + jc * csb
-                if packed:
-                    _pack_block(pack, itemsize, block, depth, source, rsb, csb, scratch)
-                for ic in range(0, m, MC):
-                    height = min(MC, m - ic)
+                if pack_b:
+                    _pack_block(pack, itemsize, block, depth, source, rsb, csb, scratch, 0)
+                for ic in range(0, m, mc):
+                    height = min(mc, m - ic)
+                    block_of_a, wide = a + ic * rsa + pc * csa, height
+                    if pack_a:
+                        wide = 2 * balanced(height, TILE_ROWS[TILE_VECTORS])
+                        packed = scratch + _B_BYTES
+                        _pack_block(
+                            pack, itemsize, height, depth, block_of_a, csa, rsa, packed, wide
+                        )
+                        block_of_a = packed
                     j = 0
                     while j < block:
                         columns = panel_columns(block - j, lanes)
-                        rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
                         panel, ldb = source + j * csb, rsb
-                        if packed:
+                        if pack_b:
                             panel, ldb = scratch + j * depth * itemsize, columns * itemsize
-                        for i in range(ic, ic + height, rows):
+                        rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
+                        rows = wide // 2 if pack_a else rows
+                        for i in range(0, height, rows):
+                            tile_of_a, ra, ca = block_of_a + i * rsa, rsa, csa
+                            if pack_a:
+                                before = i // wide * wide
+                                ra, ca = itemsize, min(wide, height - before) * itemsize
+                                tile_of_a = (
+                                    block_of_a + before * depth * itemsize + (i - before) * ra
+                                )
                             at = (jc + j) * itemsize
                             tile(
-                                min(rows, ic + height - i), columns, depth,
-                                a + i * rsa + pc * csa, rsa, csa, panel, ldb,
-                                begin + i * ld_begin + at if begin else 0, ld_begin,
-                                target + i * ldt + at, ldt, relu_now,
+                                min(rows, height - i), columns, depth, tile_of_a, ra, ca,
+                                panel, ldb, begin + (ic + i) * ld_begin + at if begin else 0,
+                                ld_begin, target + (ic + i) * ldt + at, ldt, relu_now,
                             )  # fmt: skip
                         j += columns
         if swap:

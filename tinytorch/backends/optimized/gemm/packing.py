@@ -69,18 +69,44 @@ def _pack(
     def copy_vectors(source: Value, target: Value) -> None:
         """Elements of a step are adjacent: copy them as vectors."""
 
+        whole = build.sdiv(width, i64(e.lanes))
+        left = build.sub(width, e.mul(whole, e.lanes))
+        mask = e.first_lanes(left)
+
         def step(state: list[Value]) -> list[Value]:
             def vector(state: list[Value]) -> list[Value]:
-                left, x, y = state
-                mask = e.first_lanes(left)
-                e.store(e.load(x, mask), y, mask)
-                return [e.add(left, -e.lanes), e.at(x, e.register_bytes), e.at(y, e.register_bytes)]
+                e.store(e.load(state[0]), state[1])
+                return [e.at(place, e.register_bytes) for place in state]
 
-            vectors = build.sdiv(e.add(width, e.lanes - 1), i64(e.lanes))
-            e.loop(vectors, [width, *state], vector)
+            x, y = e.loop(whole, state, vector)
+            with build.if_then(build.icmp_signed(">", left, i64(0))):
+                e.store(e.load(x, mask), y, mask)
             return [e.at(state[0], along), e.at(state[1], ld)]
 
         e.loop(depth, [source, target], step)
+
+    def transpose_rows(
+        e: VectorEmitter, x: Value, y: Value, offsets: list[Value], mask: Value | None
+    ) -> None:
+        """A register's worth of rows, all of their steps."""
+
+        def block(state: list[Value]) -> list[Value]:
+            p, q = state
+            for column in emit_transpose(e, [e.load(e.at(p, offset)) for offset in offsets]):
+                e.store(column, q, mask)
+                q = e.at(q, ld)
+            return [e.at(p, e.register_bytes), q]
+
+        whole = build.sdiv(depth, i64(e.lanes))
+        p, q = e.loop(whole, [x, y], block)
+        left = build.sub(depth, e.mul(whole, e.lanes))
+        with build.if_then(build.icmp_signed(">", left, i64(0))):
+            part = e.first_lanes(left)
+            rest = emit_transpose(e, [e.load(e.at(p, offset), part) for offset in offsets])
+            for k, column in enumerate(rest[:-1]):
+                with build.if_then(build.icmp_signed("<", i64(k), left)):
+                    e.store(column, q, mask)
+                q = e.at(q, ld)
 
     def transpose_blocks(e: VectorEmitter, source: Value, target: Value) -> None:
         """Elements of a row are adjacent: transpose blocks of lanes x lanes."""
@@ -92,25 +118,12 @@ def _pack(
             for r in range(e.lanes):  # a row beyond the last is the last again; it is not stored
                 row = build.select(build.icmp_signed("<", i64(r), last), i64(r), last)
                 offsets.append(build.mul(row, across))
-            mask = e.first_lanes(rows)
-
-            def block(state: list[Value]) -> list[Value]:
-                p, q = state
-                for column in emit_transpose(e, [e.load(e.at(p, offset)) for offset in offsets]):
-                    e.store(column, q, mask)
-                    q = e.at(q, ld)
-                return [e.at(p, e.register_bytes), q]
-
-            whole = build.sdiv(depth, i64(e.lanes))
-            p, q = e.loop(whole, [x, y], block)
-            left = build.sub(depth, e.mul(whole, e.lanes))
-            with build.if_then(build.icmp_signed(">", left, i64(0))):
-                part = e.first_lanes(left)
-                rest = emit_transpose(e, [e.load(e.at(p, offset), part) for offset in offsets])
-                for k, column in enumerate(rest[:-1]):
-                    with build.if_then(build.icmp_signed("<", i64(k), left)):
-                        e.store(column, q, mask)
-                    q = e.at(q, ld)
+            full = build.icmp_signed(">=", rows, i64(e.lanes))
+            with build.if_else(full) as (plain, ragged):
+                with plain:
+                    transpose_rows(e, x, y, offsets, None)
+                with ragged:
+                    transpose_rows(e, x, y, offsets, e.first_lanes(rows))
             x = e.at(x, e.mul(across, e.lanes))
             return [e.add(rows, -e.lanes), x, e.at(y, e.register_bytes)]
 

@@ -1,0 +1,64 @@
+"""How a matrix product is cut into blocks, and which operands are copied first.
+
+Nothing here is tuned to a processor: sizes follow from the caches that `jit.caches` reads and from
+the register tile.
+
+    KC  steps of k: a panel of B, KC x (columns of a tile), takes half of L1. It is read again for
+        each tile, so the other half is left for A and C. Not below `LEAST_STEPS`: then a tile of C
+        would go to memory and back too often.
+    MC  rows of A: a block, MC x KC, takes half of L2. It is read again for each panel of B.
+    NC  columns of B: a packed block, KC x NC, is read again for each block of A, from L3.
+
+A copy costs a read and a write of every element, so it must save more than that. What it saves are
+the misses of a walk along k that takes a few bytes of each of many rows:
+
+    pages   each row is in a page of its own: more of them than the core translates without delay
+            (`jit.caches.L1_PAGES`) make every step wait.
+    sets    rows that are a multiple of 4 KiB apart fall into the same set of L1, which then holds
+            8 or 12 lines and not 512. They are gone before the next tile asks for them.
+
+Source: Low et al., Analytical modeling is enough for high-performance BLIS, ACM TOMS 43 (2016),
+sections 4.1 to 4.4; Goto and van de Geijn (2008), section 4, on pages.
+"""
+
+from __future__ import annotations
+
+from tinytorch.jit.caches import L1_PAGES, PAGE_BYTES, core_caches
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import kernel
+
+_UNIT = host_vector_unit()
+_L1, _L2 = core_caches()
+_L1_SIZE, _L1_WAY, _L1_WAYS, _LINE = _L1.size, _L1.way_bytes, _L1.ways, _L1.line
+_ROW_BYTES = _UNIT.tile_vectors[-1] * _UNIT.register_bytes
+
+LEAST_STEPS = 384
+MOST_STEPS = 512
+KC_BYTES = 4 * min(max(_L1.size // 2 // _ROW_BYTES, LEAST_STEPS), MOST_STEPS)
+"""Bytes of a row of A in a block: KC elements of four bytes, or half as many of eight."""
+
+_TILE_ROWS = _UNIT.tile_rows(_UNIT.tile_vectors[-1])
+MC = max(_L2.size // 2 // KC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
+NC = 2048
+L2_BYTES = _L2.size
+
+TILES_THAT_PAY = 6
+"""Packing pays for itself when this many tiles read what was packed."""
+
+
+@kernel
+def balanced(size: int, most: int) -> int:
+    """The length of the parts, if `size` is cut into equal parts of at most `most`."""
+    parts = (size + most - 1) // most
+    return (size + parts - 1) // max(parts, 1)
+
+
+@kernel
+def walks_badly(steps: int, stride: int) -> bool:
+    """Whether a walk of so many steps goes through more pages than are translated at once, or
+    through more lines than half of the sets that they fall into hold."""
+    distance = abs(stride)
+    if steps * min(distance, PAGE_BYTES) > L1_PAGES * PAGE_BYTES:
+        return True
+    offsets = _L1_WAY // max(min(distance & -distance, _L1_WAY), _LINE)
+    return steps * distance > _L1_SIZE // 2 and steps > offsets * _L1_WAYS // 2
