@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from openblas import CORE_TYPES, OpenBlas
+from openblas import OpenBlas, core_types
 from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
 from roofline import draw
 from runner import ROUNDS, Case, as_json, measure, report
@@ -351,7 +351,7 @@ def main() -> None:
         parser.error(f"--only: there is no {', '.join(sorted(unknown))}")
     torch.set_num_threads(THREADS)
     peak, bandwidth = multiply_add_peak(), memory_bandwidth()
-    workers = {t: OpenBlas(t) for t in CORE_TYPES}
+    workers = {t: OpenBlas(t) for t in core_types()}
     pids = [w.pid for w in workers.values()]
     clock = "cpu" if THREADS == 1 else "wall"
     try:

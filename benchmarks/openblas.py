@@ -14,7 +14,22 @@ import time
 from pathlib import Path
 from typing import Any
 
-CORE_TYPES = ("Haswell", "SkylakeX", "Zen")
+
+def core_types() -> tuple[str, ...]:
+    """The core types whose kernels this processor can run: "SkylakeX" needs AVX-512.
+
+    OPENBLAS_CORETYPE names the one to compare with, as where AVX-512 is hidden from our kernels by
+    NUMBA_CPU_FEATURES.
+    """
+    from llvmlite import binding
+
+    chosen = os.environ.get("OPENBLAS_CORETYPE")
+    if chosen:
+        return (chosen,)
+    features = binding.get_host_cpu_features()
+    if not features.get("avx2"):
+        return ()
+    return ("Haswell", "Zen", *(["SkylakeX"] if features.get("avx512f") else []))
 
 
 def serve() -> None:
@@ -69,7 +84,7 @@ class OpenBlas:
         if not line:
             raise RuntimeError(
                 f"the NumPy process with OPENBLAS_CORETYPE={self.core_type} ended with code "
-                f"{self._process.wait()}: leave that core type out of CORE_TYPES"
+                f"{self._process.wait()}: that core type is not one for this processor"
             )
         return line
 

@@ -70,7 +70,7 @@ def test_hints_sizes_and_places_of_tests_are_said() -> None:
     assert told(replace(lesson, blocks=blocks)) == [f"exercise {first.id} has 2 hints, and needs 3"]
     test = next(block for block in lesson.blocks if isinstance(block, Test))
     (message,) = told(replace(lesson, blocks=(*lesson.blocks, test)))
-    assert message.startswith(f"test {test.id} is for {first.id}, and stands behind ")
+    assert message.startswith(f"test {test.id} is for {first.id}, and follows ")
     cells = [replace(c, source="") if c.id == first.id else c for c in COURSE.cells(lesson)]
     (problem,) = check_form(lesson, cells)
     assert problem.message == f"exercise {first.id} has 0 lines to write, and should have 3 to 25"

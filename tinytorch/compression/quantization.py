@@ -62,8 +62,8 @@ def quantize_(
     >>> import tinytorch
     >>> from tinytorch.nn import Sequential
     >>> quantize_(Sequential(Linear(64, 8)), "int4")
-    Sequential(
-      (0): QuantizedLinear(64 -> 8, int4: 4 bits by groups of 32)
+    Sequential(  # 8 parameters
+      (0): QuantizedLinear(64 -> 8, int4: 4 bits by groups of 32)  # 8 parameters
     )
     """
     chosen = find_scheme(scheme, group_size)

@@ -190,14 +190,34 @@ class Dropping(nn.Module):
         return self.layer(x)[: grid.tolist()[0]] * self.layer.bias.sum()
 
 
-def test_of_a_refusal_in_training_it_is_said_whether_evaluation_is_right():
+def test_a_layer_that_is_left_out_at_random_is_guarded_and_it_is_said_why():
     subject = Subject(
         "own/dropping", Dropping(), {"x": torch.randn(6, 4), "grid": torch.ones(1).int()}
     )
     assert subject.constants == ["grid"]  # of which Python asks for the value
+    forward = run_stage(subject, "forward", 60.0)
+    assert forward.verdict == "bit-equal" and stages.GUARDED not in forward.facts
+    found = run_stage(subject, "joint", 60.0)
+    assert found.verdict == "bit-equal" and found.facts[stages.GUARDED] >= 1
+    assert "if self.training and torch.rand" in found.facts[stages.WHY_GUARDED]
+
+
+class Leaving(nn.Module):
+    """In training a mean is NumPy's, which no graph has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * (float(x.detach().numpy().mean()) if self.training else 1.0)
+
+
+def test_of_a_refusal_in_training_it_is_said_whether_evaluation_is_right():
+    subject = Subject("own/leaving", Leaving(), {"x": torch.randn(6, 4)})
     assert run_stage(subject, "forward", 60.0).verdict == "bit-equal"
     found = run_stage(subject, "joint", 60.0)
-    assert found.verdict == "refused" and "if self.training and torch.rand" in found.detail
+    assert found.verdict == "refused" and "x.detach().numpy()" in found.detail
     assert found.facts == {stages.RIGHT_IN_EVALUATION: True}
 
 

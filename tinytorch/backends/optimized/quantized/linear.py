@@ -11,7 +11,7 @@ from tinytorch.backends.optimized.gemm.matmul import linear
 from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, ROWS, SIGNED
 from tinytorch.backends.optimized.quantized.dots import CODE, CODES_PER_LANE
 from tinytorch.backends.optimized.quantized.loops import (
-    _PACKED_AT_ONCE,
+    PACKED_AT_ONCE,
     few_rows,
     few_rows_parallel,
     product_of_codes,
@@ -102,7 +102,7 @@ def _codes_times_codes(
         return False
     count = min(threads.threads_for(m * n * k), blocks)
     panel = workspace((count, steps, COLUMNS, CODES_PER_LANE), _SIGNED)
-    words = workspace((count, COLUMNS, _PACKED_AT_ONCE), _I16)
+    words = workspace((count, COLUMNS, PACKED_AT_ONCE), _I16)
     sums = workspace((count, len(codes), COLUMNS), _I32)
     rest = (codes, scales, weight, scale, bias, out)
     threads.run_parallel(

@@ -20,7 +20,7 @@ from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 
-_PACKED_AT_ONCE = 512  # columns of a panel that are widened to words at a time
+PACKED_AT_ONCE = 512  # columns of a panel that are widened to words at a time
 _HALF = AT_ONCE // 2
 
 
@@ -31,7 +31,7 @@ def pack_panel(weight: Array, words: Array, panel: Array) -> None:
     Four bytes, or two words, of a row are copied as if they were a float.
 
     Args:
-        words: (COLUMNS, _PACKED_AT_ONCE), scratch.
+        words: (COLUMNS, PACKED_AT_ONCE), scratch.
     """
     columns, k = weight.shape
     if columns < COLUMNS:
@@ -40,7 +40,7 @@ def pack_panel(weight: Array, words: Array, panel: Array) -> None:
     if CODES_PER_LANE == 4:
         pack_f32(columns, whole, address(weight), weight.strides[0], 4, address(panel), 4 * COLUMNS)
     else:
-        step = _PACKED_AT_ONCE
+        step = PACKED_AT_ONCE
         for start in range(0, whole, step // 2):
             count = min(step // 2, whole - start)
             for t in range(columns):
