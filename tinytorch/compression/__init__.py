@@ -7,6 +7,7 @@ codes         values as small integers with a scale: affine and symmetric
 schemes       what `quantize_` can do, by name
 layers        layers whose weights are codes
 observer      what a layer's inputs look like
+replacement   layers exchanged for others
 quantization  `quantize_`
 training      quantization-aware training
 axes          which dimensions of a model's tensors are the same channels, from its graph

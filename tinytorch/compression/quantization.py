@@ -12,6 +12,7 @@ from tinytorch.compression.layers import (
     QuantizedLinear,
 )
 from tinytorch.compression.observer import observe
+from tinytorch.compression.replacement import replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.nn.conv import Conv2d
 from tinytorch.nn.embedding import Embedding
@@ -85,31 +86,24 @@ def quantize_(
             raise ValueError(f"{chosen.name} needs data: batches to learn the activations' range")
         linear = {name: part for name, part in layers.items() if isinstance(part, Linear)}
         ranges = observe(model, linear, data, calibration or Calibration())
-    made: dict[int, Module] = {}
-    places = [
-        (parent, name, child) for parent in model.modules() for name, child in parent.own_modules()
-    ]
     wanted = {id(part): name for name, part in layers.items()}
     layers.clear()  # from here on only the model holds them
-    while places:
-        parent, name, child = places.pop(0)
-        if id(child) in wanted:
-            if id(child) not in made:
-                made[id(child)] = _quantized(child, chosen, ranges.get(wanted[id(child)]))
-            setattr(parent, name, made[id(child)])
+
+    def make(layer: Module) -> Module | None:
+        name = wanted.get(id(layer))
+        return None if name is None else _quantized(layer, chosen, ranges.get(name))
+
+    replace_layers(model, make)
     return model
 
 
 def _quantized(layer: Module, scheme: Scheme, range: tuple[float, float] | None) -> Module:
-    made: Module
     if isinstance(layer, Linear):
-        made = QuantizedLinear.from_float(layer, scheme, range)
-    elif isinstance(layer, Embedding):
-        made = QuantizedEmbedding.from_float(layer, scheme)
-    else:
-        assert isinstance(layer, Conv2d)
-        made = QuantizedConv2d(layer, scheme)
-    return made.train(layer.training)
+        return QuantizedLinear.from_float(layer, scheme, range)
+    if isinstance(layer, Embedding):
+        return QuantizedEmbedding.from_float(layer, scheme)
+    assert isinstance(layer, Conv2d)
+    return QuantizedConv2d(layer, scheme)
 
 
 def _check_is_float(model: Module, kinds: set[type]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tinytorch import ops
+from tinytorch.compression.replacement import replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.creation import zeros
 from tinytorch.decompositions_quantized import rounded_rows, straight_through
@@ -98,13 +99,11 @@ def prepare_qat_(
     chosen = find_scheme(scheme, group_size)
     if chosen.activation == "static":
         raise ValueError(f"{chosen.name}: ranges are not learned in training; use int8_dynamic")
-    made: dict[int, Module] = {}
-    for parent in list(model.modules()):
-        for name, child in parent.own_modules():
-            if type(child) is Linear:
-                layer = made.setdefault(id(child), FakeQuantizedLinear(child, chosen))
-                setattr(parent, name, layer.train(child.training))
-    if not made:
+
+    def make(layer: Module) -> Module | None:
+        return FakeQuantizedLinear(layer, chosen) if type(layer) is Linear else None
+
+    if not replace_layers(model, make):
         raise ValueError(f"{type(model).__name__} has no Linear layer to prepare")
     return model
 
@@ -115,12 +114,10 @@ def convert_qat_(model: M) -> M:
     Raises:
         ValueError: there are none.
     """
-    made: dict[int, Module] = {}
-    for parent in list(model.modules()):
-        for name, child in parent.own_modules():
-            if isinstance(child, FakeQuantizedLinear):
-                layer = made.setdefault(id(child), child.to_linear())
-                setattr(parent, name, layer.train(child.training))
-    if not made:
+
+    def make(layer: Module) -> Module | None:
+        return layer.to_linear() if isinstance(layer, FakeQuantizedLinear) else None
+
+    if not replace_layers(model, make):
         raise ValueError(f"{type(model).__name__} was not prepared: use prepare_qat_ first")
     return model
