@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tinytorch.backends.reference_quantized import unpacked
 from tinytorch.dtypes import Array, float32, uint8
 from tinytorch.graph.ir import Node
 from tinytorch.onnx.errors import UnsupportedOnnxError
 from tinytorch.onnx.library import onnx_package
-from tinytorch.shapes_quantized import BLOCK, LEAST
+from tinytorch.shapes_quantized import LEAST
 
 if TYPE_CHECKING:
     from tinytorch.onnx.exporter import OnnxWriter
@@ -83,12 +84,10 @@ def _transposed(
 def _nibbles(w: OnnxWriter, name: str, packed: Array) -> str:
     """Our bytes (codes j and j + 16 of a block of 32) as ONNX's INT4 (codes 2 j and 2 j + 1)."""
     onnx = onnx_package()
-    rows, size = packed.shape
-    halves = np.stack([packed & 15, packed >> 4], -1).reshape(rows, size // 16, BLOCK // 2, 2)
-    codes = halves.swapaxes(-1, -2).reshape(rows, size, 2)
-    data = (codes[..., 0] | (codes[..., 1] << 4)).astype(np.uint8).tobytes()
+    codes = unpacked(packed).view(np.uint8) & 15
+    data = (codes[:, ::2] | (codes[:, 1::2] << 4)).tobytes()
     kind = onnx.TensorProto.INT4
-    tensor = onnx.helper.make_tensor(f"{name}_int4", kind, (rows, 2 * size), data, raw=True)
+    tensor = onnx.helper.make_tensor(f"{name}_int4", kind, codes.shape, data, raw=True)
     return w.replace_state(name, tensor)
 
 
