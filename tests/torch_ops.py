@@ -149,9 +149,16 @@ def _norm_weight(norm: Callable[..., Any], dim: int) -> Callable[..., Any]:
 
 
 def _attention(
-    q: Any, k: Any, v: Any, mask: Any = None, seed: Any = None, *, is_causal: bool, scale: float,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    seed: Any = None,
+    *,
+    is_causal: bool,
+    scale: float,
     dropout_p: float,
-) -> Any:  # fmt: skip
+) -> Any:
     """PyTorch's own where it can; its dropout draws other numbers, so that is written out."""
     shape, groups = (*q.shape[:-1], k.shape[-2]), 1
     if q.ndim > 2 and q.shape[-3] != k.shape[-3]:

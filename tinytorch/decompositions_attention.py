@@ -25,9 +25,16 @@ Seed = Any  # a Tensor; or None or 0, where nothing is dropped
 
 @decomposition
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, seed: Seed = None, *,
-    is_causal: bool, scale: float, dropout_p: float,
-) -> Tensor:  # fmt: skip
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask = None,
+    seed: Seed = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
     """dropout(softmax(query @ key.T * scale + mask)) @ value; a query that sees no key gives 0.
 
     Args:
@@ -52,9 +59,17 @@ def scaled_dot_product_attention(
 
 @decomposition
 def scaled_dot_product_attention_backward(
-    g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, seed: Seed = None, *,
-    is_causal: bool, scale: float, dropout_p: float,
-) -> Tensor:  # fmt: skip
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask = None,
+    seed: Seed = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
     """The gradients for query, key and value, flat, one after the other.
 
         dvalue = weights.T @ g,   dquery = dscores @ key * scale,   dkey = dscores.T @ query * scale
@@ -77,9 +92,16 @@ def scaled_dot_product_attention_backward(
 
 
 def mask_gradient(
-    g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, seed: Seed,
-    is_causal: bool, scale: float, dropout_p: float,
-) -> Tensor:  # fmt: skip
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    seed: Seed,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
     """The gradient of the attention for a mask of floats: that of the scores it was added to."""
     weights, kept = attention_weights(query, key, mask, seed, is_causal, scale, dropout_p)
     return sum_to(
@@ -95,9 +117,14 @@ def part_of_gradients(flat: Tensor, position: int, shapes: tuple[Shape, ...]) ->
 
 
 def attention_weights(
-    query: Tensor, key: Tensor, mask: Mask, seed: Seed, is_causal: bool, scale: float,
+    query: Tensor,
+    key: Tensor,
+    mask: Mask,
+    seed: Seed,
+    is_causal: bool,
+    scale: float,
     dropout_p: float,
-) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+) -> tuple[Tensor, Tensor | None]:
     """The weights (..., heads, l, s), and what dropout multiplies them with (None: no dropout)."""
     scores = apply(ops.matmul, query * scale, _for_each_query_head(key, query).mT)
     visible = _is_earlier(*scores.shape[-2:]) if is_causal else None

@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 
 @decomposition
 def quantized_linear(
-    x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None,
-    range_: Tensor | None = None, *, bits: int, group_size: int, activation: str,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    range_: Tensor | None = None,
+    *,
+    bits: int,
+    group_size: int,
+    activation: str,
+) -> Tensor:
     """x @ (codes * scale).T + bias, where x may be rounded to 8 bits first.
 
     Args:
@@ -58,9 +65,16 @@ def _as_it_is_used(x: Tensor, range_: Tensor | None, activation: str) -> Tensor:
 
 
 def scale_gradient(
-    g: Tensor, x: Tensor, weight: Tensor, scale: Tensor, range_: Tensor | None, *, bits: int,
-    group_size: int, activation: str,
-) -> Tensor:  # fmt: skip
+    g: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    range_: Tensor | None,
+    *,
+    bits: int,
+    group_size: int,
+    activation: str,
+) -> Tensor:
     """The gradient (out, groups): that of the weight times the codes, summed over each group."""
     of_weight = apply(ops.linear_weight, g, _as_it_is_used(x, range_, activation))
     codes = unpack(weight, scale) if bits == 4 else to(weight, scale.dtype)

@@ -425,9 +425,12 @@ def _attention(
 
 
 def _attention_part(
-    both: tuple[Tensor, Tensor], position: int, query_shape: Shape, key_shape: Shape,
+    both: tuple[Tensor, Tensor],
+    position: int,
+    query_shape: Shape,
+    key_shape: Shape,
     value_shape: Shape,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     return part_of_gradients(both[1], position, (query_shape, key_shape, value_shape))
 
 

@@ -126,9 +126,13 @@ def check(name: str) -> int:
 
 
 def _check_gradients(
-    given: Any, options: Any, tensors: dict[int, Tensor], found: list[Tensor],
-    wanted: list[torch.Tensor], text: str,
-) -> None:  # fmt: skip
+    given: Any,
+    options: Any,
+    tensors: dict[int, Tensor],
+    found: list[Tensor],
+    wanted: list[torch.Tensor],
+    text: str,
+) -> None:
     leaves = [t for t in _leaves([given, options], torch.Tensor) if t.requires_grad]
     pairs = [(a, b) for a, b in zip(found, wanted, strict=True) if b.requires_grad]
     if not pairs or not leaves:

@@ -52,9 +52,11 @@ def _positive(rows: int) -> Tensor:
 
 
 def awkward(
-    inputs: tuple[Tensor, ...] | None = None, traps: list[tuple[Tensor, ...]] | None = None,
-    training: bool = False, make: Callable[[type], nn.Module] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
+    inputs: tuple[Tensor, ...] | None = None,
+    traps: list[tuple[Tensor, ...]] | None = None,
+    training: bool = False,
+    make: Callable[[type], nn.Module] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Put a forward into the catalogue, as a model of its name."""
 
     def register(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,9 +41,13 @@ def _map(function: Callable[[Any], Any], values: Any) -> Any:
 
 
 def jacobian(
-    func: Callable[..., Any], inputs: Any, create_graph: bool = False, *, strict: bool = False,
+    func: Callable[..., Any],
+    inputs: Any,
+    create_graph: bool = False,
+    *,
+    strict: bool = False,
     vectorize: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """The derivative of every element of the result for every element of the inputs.
 
     Args:
@@ -100,9 +104,13 @@ def _jacobian_of(
 
 
 def hessian(
-    func: Callable[..., Tensor], inputs: Any, create_graph: bool = False, *, strict: bool = False,
+    func: Callable[..., Tensor],
+    inputs: Any,
+    create_graph: bool = False,
+    *,
+    strict: bool = False,
     vectorize: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """The second derivatives of a function with a result of one element.
 
     Returns:

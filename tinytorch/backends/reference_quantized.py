@@ -14,10 +14,17 @@ from tinytorch.shapes_quantized import BLOCK, LEAST
 
 
 def linear_by(
-    matmul: Callable[[Array, Array], Array], x: Array, weight: Array, scale: Array,
-    bias: Array | None = None, range_: Array | None = None, *, bits: int, group_size: int,
+    matmul: Callable[[Array, Array], Array],
+    x: Array,
+    weight: Array,
+    scale: Array,
+    bias: Array | None = None,
+    range_: Array | None = None,
+    *,
+    bits: int,
+    group_size: int,
     activation: str,
-) -> Array:  # fmt: skip
+) -> Array:
     """x @ (codes * scale).T + bias by `matmul`; all of the weight becomes floats for it."""
     (n, groups), k = scale.shape, x.shape[-1]
     codes = unpacked(weight) if bits == 4 else weight

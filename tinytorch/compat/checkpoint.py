@@ -8,9 +8,12 @@ from tinytorch import autograd
 
 
 def checkpoint(
-    function: Any, *args: Any, use_reentrant: Any = None, preserve_rng_state: bool = True,
+    function: Any,
+    *args: Any,
+    use_reentrant: Any = None,
+    preserve_rng_state: bool = True,
     **options: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """`autograd.checkpoint`, which computes again in backward what it does not store."""
     unknown = set(options) - {"context_fn", "determinism_check", "debug", "early_stop"}
     keywords = {name: options[name] for name in unknown}

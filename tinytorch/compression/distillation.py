@@ -127,9 +127,13 @@ class Distiller(Trainer):
     """
 
     def __init__(
-        self, *arguments: Any, teacher: Module, temperature: float = 4.0, alpha: float = 0.9,
+        self,
+        *arguments: Any,
+        teacher: Module,
+        temperature: float = 4.0,
+        alpha: float = 0.9,
         **others: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(*arguments, **others)
         _check(alpha)
         self.teacher = teacher.eval()

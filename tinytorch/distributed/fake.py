@@ -89,9 +89,11 @@ def _collective_of(func: Any) -> str | None:
 
 
 def traffic_of(
-    build: Callable[[], nn.Module], step: Callable[[nn.Module], Any], ranks: int,
+    build: Callable[[], nn.Module],
+    step: Callable[[nn.Module], Any],
+    ranks: int,
     shard: Callable[[nn.Module], Any],
-) -> Traffic:  # fmt: skip
+) -> Traffic:
     """Build a model, shard it over `ranks` ranks that do not exist, run a step, count.
 
     Args:

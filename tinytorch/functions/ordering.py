@@ -127,9 +127,13 @@ def isin(elements: Tensor, test_elements: Any) -> Tensor:
 
 
 def searchsorted(
-    sorted_sequence: Tensor, values: Tensor | float, *, right: bool = False,
-    side: str | None = None, out_int32: bool = False,
-) -> Tensor:  # fmt: skip
+    sorted_sequence: Tensor,
+    values: Tensor | float,
+    *,
+    right: bool = False,
+    side: str | None = None,
+    out_int32: bool = False,
+) -> Tensor:
     """Where each value would be inserted into the last dimension, which is in ascending order.
 
     Args:

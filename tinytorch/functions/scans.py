@@ -120,9 +120,12 @@ def _scanned(
 
 
 def diff(
-    x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None,
+    x: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
     append: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Each element minus the one before it along `dim`, n times over.
 
     Args:

@@ -50,9 +50,14 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 def scatter(
-    x: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
+    x: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    value: Any = None,
     reduce: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """x, with each src[i][j][k] put at [index[i][j][k]][j][k] (for dim 0).
 
     Args:
@@ -260,9 +265,13 @@ def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
 
 def slice_scatter(
-    x: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
+    x: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
     step: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """x, with `src` in place of the slices start to end (not included) along `dim`."""
     return put(x, (slice(None),) * normalize_dim(dim, x.ndim) + (slice(start, end, step),), src)
 

@@ -128,9 +128,12 @@ def _said(breaks: Counter[str]) -> list[str]:
 
 
 def tinytorch_backend(
-    module: GraphModule, inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
+    module: GraphModule,
+    inputs: Sequence[Any],
+    *,
+    options: dict[str, Any] | None = None,
     mode: str | None = None,
-) -> Callable[..., Any]:  # fmt: skip
+) -> Callable[..., Any]:
     """The backend that `torch.compile` calls; registered as the entry point "tinytorch".
 
     Args:

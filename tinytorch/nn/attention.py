@@ -166,9 +166,14 @@ class MultiheadAttention(Module):
         return out, mean(weights, 1) if average_attn_weights else weights
 
     def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None,
-        mask: Tensor | None, need_weights: bool,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        padding: Tensor | None,
+        mask: Tensor | None,
+        need_weights: bool,
+    ) -> tuple[Tensor, Tensor | None]:
         """Tensors (n, length, features) give the result and the weights (n, heads, l, s)."""
         fits = query.ndim == key.ndim == value.ndim == 3 and key.shape[:2] == value.shape[:2]
         widths = (query.shape[-1], key.shape[-1], value.shape[-1])

@@ -37,9 +37,12 @@ class CausalSelfAttention(Module):
             self.q_norm, self.k_norm = (RMSNorm(config.head_width) for _ in "qk")
 
     def forward(
-        self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, mask: Tensor | None,
+        self,
+        x: Tensor,
+        rotary: tuple[Tensor, Tensor] | None,
+        mask: Tensor | None,
         cache: KVCache | None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         heads, groups = self.config.heads, self.kv_heads
         parts = self.qkv(x).unflatten(-1, (heads + 2 * groups, self.config.head_width))
         q, k, v = split_heads(parts, [heads, groups, groups], as_ops=cache is None)
@@ -87,9 +90,12 @@ class Block(Module):
         self.mlp = MLP(config)
 
     def forward(
-        self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, mask: Tensor | None,
+        self,
+        x: Tensor,
+        rotary: tuple[Tensor, Tensor] | None,
+        mask: Tensor | None,
         cache: KVCache | None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         x = x + self.attention(self.attention_norm(x), rotary, mask, cache)
         return cast(Tensor, x + self.mlp(self.mlp_norm(x)))
 

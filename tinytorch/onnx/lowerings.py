@@ -237,9 +237,17 @@ def _windows(*, stride: Pair, padding: Pair, dilation: Pair = (1, 1)) -> dict[st
 
 
 def _transposed_conv(
-    w: OnnxWriter, node: Node, grad: str, weight: str, kernel: Shape, groups: int, *, stride: Pair,
-    padding: Pair, dilation: Pair = (1, 1),
-) -> str:  # fmt: skip
+    w: OnnxWriter,
+    node: Node,
+    grad: str,
+    weight: str,
+    kernel: Shape,
+    groups: int,
+    *,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair = (1, 1),
+) -> str:
     """Every gradient spreads the kernel over the window it came from.
 
     The last rows and columns are cut off, as the first, where they lie in the padding; they are
@@ -258,18 +266,32 @@ def _transposed_conv(
 
 @_lowering
 def conv2d_input(
-    w: OnnxWriter, node: Node, grad: str, weight: str, *, input_size: Pair, groups: int,
+    w: OnnxWriter,
+    node: Node,
+    grad: str,
+    weight: str,
+    *,
+    input_size: Pair,
+    groups: int,
     **windows: Pair,
-) -> str:  # fmt: skip
+) -> str:
     kernel = _shape(node.args[1])[2:]
     return _transposed_conv(w, node, grad, weight, kernel, groups, **windows)
 
 
 @_lowering
 def conv2d_weight(
-    w: OnnxWriter, node: Node, x: str, grad: str, *, kernel_size: Pair, groups: int,
-    stride: Pair, padding: Pair, dilation: Pair,
-) -> str:  # fmt: skip
+    w: OnnxWriter,
+    node: Node,
+    x: str,
+    grad: str,
+    *,
+    kernel_size: Pair,
+    groups: int,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> str:
     """A convolution of the images with the gradients, batch and channels exchanged."""
     swap = [1, 0, 2, 3]
     windows = _windows(stride=dilation, padding=padding, dilation=stride)

@@ -25,9 +25,18 @@ IR_VERSION = 10
 
 
 def quantized_linear(
-    w: OnnxWriter, node: Node, x: str, weight: str, scale: str, bias: str | None = None,
-    range_: str | None = None, *, bits: int, group_size: int, activation: str,
-) -> str:  # fmt: skip
+    w: OnnxWriter,
+    node: Node,
+    x: str,
+    weight: str,
+    scale: str,
+    bias: str | None = None,
+    range_: str | None = None,
+    *,
+    bits: int,
+    group_size: int,
+    activation: str,
+) -> str:
     """MatMul of the dequantized weight and of the input, which may be rounded before."""
     meta = node.args[0].meta["tensor_meta"]
     if meta.dtype is not float32:

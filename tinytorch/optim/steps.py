@@ -9,9 +9,17 @@ from tinytorch.updates import update
 
 @update("p", "buffer")
 def sgd_step(
-    p: Tensor, g: Tensor, buffer: Tensor | None, *, lr: Input, momentum: float, dampening: float,
-    weight_decay: float, nesterov: bool, first: bool,
-) -> None:  # fmt: skip
+    p: Tensor,
+    g: Tensor,
+    buffer: Tensor | None,
+    *,
+    lr: Input,
+    momentum: float,
+    dampening: float,
+    weight_decay: float,
+    nesterov: bool,
+    first: bool,
+) -> None:
     """p -= lr d, where d is the gradient or, with momentum, its running sum `buffer`.
 
         g <- g + weight_decay p
@@ -34,9 +42,19 @@ def sgd_step(
 
 @update("p", "m", "v", "step")
 def adam_step(
-    p: Tensor, g: Tensor, m: Tensor, v: Tensor, step: Tensor, *, lr: Input, beta1: float,
-    beta2: float, eps: float, weight_decay: float, decoupled: bool,
-) -> None:  # fmt: skip
+    p: Tensor,
+    g: Tensor,
+    m: Tensor,
+    v: Tensor,
+    step: Tensor,
+    *,
+    lr: Input,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    decoupled: bool,
+) -> None:
     """p -= lr m^ / (sqrt(v^) + eps), with the running means m of g and v of g^2.
 
         m <- beta1 m + (1 - beta1) g      m^ = m / (1 - beta1^t)

@@ -98,10 +98,16 @@ def generate(
 
 
 def _with_draft(
-    model: GPT, draft: GPT, sequences: list[list[int]], new: int, sampling: Sampling,
-    rngs: list[np.random.Generator], draft_tokens: int, stop: Collection[int],
+    model: GPT,
+    draft: GPT,
+    sequences: list[list[int]],
+    new: int,
+    sampling: Sampling,
+    rngs: list[np.random.Generator],
+    draft_tokens: int,
+    stop: Collection[int],
     stream: Stream | None,
-) -> list[list[int]]:  # fmt: skip
+) -> list[list[int]]:
     """`generate` by `speculate`, one prompt after the other."""
     modes = [(each, each.training) for each in (model, draft)]
     try:

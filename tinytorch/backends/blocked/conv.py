@@ -147,9 +147,17 @@ def _output_row(
 
 @kernel
 def _forward(
-    first: int, last: int, x: Array, w: Array, b: Array, out: Array, kernel_size: Pair,
-    stride: Pair, padding: Pair, dilation: Pair,
-) -> None:  # fmt: skip
+    first: int,
+    last: int,
+    x: Array,
+    w: Array,
+    b: Array,
+    out: Array,
+    kernel_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> None:
     """The convolution of the images first to last - 1, row by row of the outputs.
 
     As many images are taken at once as fill a row of BLOCK_N numbers.
@@ -178,9 +186,16 @@ def _forward(
 
 @kernel
 def _backward_weight(
-    first: int, last: int, x: Array, g: Array, total: Array, kernel_size: Pair, stride: Pair,
-    padding: Pair, dilation: Pair,
-) -> None:  # fmt: skip
+    first: int,
+    last: int,
+    x: Array,
+    g: Array,
+    total: Array,
+    kernel_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> None:
     """Its gradient for w: g times the transposed columns, summed over images and rows of outputs.
 
     Args:
@@ -207,9 +222,18 @@ def _backward_weight(
 
 @kernel(parallel=True)
 def _forward_parallel(
-    threads: int, first: int, last: int, x: Array, w: Array, b: Array, out: Array,
-    kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
-) -> None:  # fmt: skip
+    threads: int,
+    first: int,
+    last: int,
+    x: Array,
+    w: Array,
+    b: Array,
+    out: Array,
+    kernel_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> None:
     for t in prange(threads):
         _forward(
             last * t // threads, last * (t + 1) // threads, x, w, b, out,
@@ -226,9 +250,15 @@ def output_size(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation:
 
 
 def conv2d(
-    x: Array, w: Array, b: Array | None = None, *, stride: Pair, padding: Pair, dilation: Pair,
+    x: Array,
+    w: Array,
+    b: Array | None = None,
+    *,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
     groups: int,
-) -> Array:  # fmt: skip
+) -> Array:
     """Cross-correlation of a batch of images with a set of filters.
 
     Args:
@@ -266,9 +296,15 @@ def turned(w: Array, groups: int) -> Array:
 
 
 def conv2d_input(
-    g: Array, w: Array, *, input_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
+    g: Array,
+    w: Array,
+    *,
+    input_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
     groups: int,
-) -> Array:  # fmt: skip
+) -> Array:
     """Gradient of `conv2d` for its input: g (n, o, oh, ow) -> (n, c, *input_size).
 
     At stride 1 pixel p takes part, with weight k, in output p - k: its gradient is a convolution of
@@ -291,9 +327,15 @@ def conv2d_input(
 
 
 def conv2d_weight(
-    x: Array, g: Array, *, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
+    x: Array,
+    g: Array,
+    *,
+    kernel_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
     groups: int,
-) -> Array:  # fmt: skip
+) -> Array:
     """Gradient of `conv2d` for its weight: (o, c / groups, kh, kw).
 
     On one thread: the images all add to the same weights.

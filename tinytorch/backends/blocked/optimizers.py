@@ -28,9 +28,15 @@ def _sgd(p: Array, g: Array, lr: float, weight_decay: float) -> None:
 
 @kernel
 def _momentum(
-    p: Array, g: Array, buf: Array, lr: float, momentum: float, fresh: float,
-    weight_decay: float, nesterov: bool,
-) -> None:  # fmt: skip
+    p: Array,
+    g: Array,
+    buf: Array,
+    lr: float,
+    momentum: float,
+    fresh: float,
+    weight_decay: float,
+    nesterov: bool,
+) -> None:
     """A step with momentum in one pass: each element is read once and written once.
 
         g' = g + weight_decay p;  buf = momentum buf + fresh g'
@@ -53,9 +59,19 @@ def _momentum(
 
 @kernel
 def _adam(
-    p: Array, g: Array, m: Array, v: Array, lr: float, beta1: float, beta2: float, eps: float,
-    l2: float, kept: float, scale1: float, scale2: float,
-) -> None:  # fmt: skip
+    p: Array,
+    g: Array,
+    m: Array,
+    v: Array,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    l2: float,
+    kept: float,
+    scale1: float,
+    scale2: float,
+) -> None:
     """`kept` is what decoupled weight decay leaves of p; the scales correct the bias of m and v."""
     real = p.dtype.type
     old1, new1, old2, new2 = real(beta1), real(1 - beta1), real(beta2), real(1 - beta2)
@@ -92,9 +108,17 @@ def _flat(x: Array) -> Array:
 
 
 def sgd_step(
-    p: Array, g: Array, buf: Array | None, *, lr: float, momentum: float, dampening: float,
-    weight_decay: float, nesterov: bool, first: bool,
-) -> None:  # fmt: skip
+    p: Array,
+    g: Array,
+    buf: Array | None,
+    *,
+    lr: float,
+    momentum: float,
+    dampening: float,
+    weight_decay: float,
+    nesterov: bool,
+    first: bool,
+) -> None:
     """p -= lr d, with d the gradient (with weight_decay p added) or its running sum `buf`.
 
     Args:
@@ -117,9 +141,19 @@ def sgd_step(
 
 
 def adam_step(
-    p: Array, g: Array, m: Array, v: Array, step: Array, *, lr: float, beta1: float, beta2: float,
-    eps: float, weight_decay: float, decoupled: bool,
-) -> None:  # fmt: skip
+    p: Array,
+    g: Array,
+    m: Array,
+    v: Array,
+    step: Array,
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    decoupled: bool,
+) -> None:
     """Adam, or AdamW if `decoupled`:  p -= lr mhat / (sqrt(vhat) + eps).
 
     Args:

@@ -77,9 +77,15 @@ def _forward(
 
 @kernel
 def _backward(
-    g: Array, x: Array, dx: Array, width: Pair, size: Pair, stride: Pair, padding: Pair,
+    g: Array,
+    x: Array,
+    dx: Array,
+    width: Pair,
+    size: Pair,
+    stride: Pair,
+    padding: Pair,
     dilation: Pair,
-) -> None:  # fmt: skip
+) -> None:
     """Each element of g (planes, oh ow) is added to dx where its window has its maximum."""
     dx[:, :] = 0
     for first in range(0, x.shape[0], PLANES):

@@ -146,24 +146,42 @@ def scatter_add(a: Tensor, index: Tensor, *, length: int) -> Tensor:
 
 
 def conv2d(
-    x: Tensor, w: Tensor, b: Tensor | None = None, *, stride: Pair, padding: Pair, dilation: Pair,
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    *,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
     groups: int,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     return F.conv2d(x, w, b, stride, padding, dilation, groups)
 
 
 def conv2d_input(
-    grad: Tensor, w: Tensor, *, input_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
+    grad: Tensor,
+    w: Tensor,
+    *,
+    input_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
     groups: int,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     size = (grad.shape[0], w.shape[1] * groups, *input_size)
     return conv_grad.conv2d_input(size, w, grad, stride, padding, dilation, groups)
 
 
 def conv2d_weight(
-    x: Tensor, grad: Tensor, *, kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair,
+    x: Tensor,
+    grad: Tensor,
+    *,
+    kernel_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
     groups: int,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     size = (grad.shape[1], x.shape[1] // groups, *kernel_size)
     return conv_grad.conv2d_weight(x, size, grad, stride, padding, dilation, groups)
 
@@ -262,9 +280,16 @@ def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
 
 
 def quantized_linear(
-    x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None,
-    range_: Tensor | None = None, *, bits: int, group_size: int, activation: str,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    range_: Tensor | None = None,
+    *,
+    bits: int,
+    group_size: int,
+    activation: str,
+) -> Tensor:
     """In floats, with the same rounding; gradients pass it unchanged."""
     rounded, given = x, x.detach()
     if activation == "dynamic":
@@ -284,9 +309,16 @@ def quantized_linear(
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | bool | None = None,
-    seed: Tensor | int | None = None, *, is_causal: bool, scale: float, dropout_p: float,
-) -> Tensor:  # fmt: skip
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | bool | None = None,
+    seed: Tensor | int | None = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Tensor:
     """PyTorch's own; with dropout, whose numbers are ours, it is written out."""
     length, size = query.shape[-2], key.shape[-2]
     added = mask if isinstance(mask, Tensor) else None

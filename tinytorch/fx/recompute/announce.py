@@ -38,9 +38,11 @@ class Announced:
         self._shown = True
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self._shown and sys.stderr.isatty():
             seconds = time.monotonic() - self._begin
             print(f"\r{self._what}: {seconds:.1f} s"[:WIDTH].ljust(WIDTH), file=sys.stderr)

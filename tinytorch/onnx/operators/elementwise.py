@@ -106,9 +106,13 @@ def is_inf(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> 
 
 @operator("Clip")
 def clip(
-    x: Tensor, low: Tensor | None = None, high: Tensor | None = None, *, min: float | None = None,
+    x: Tensor,
+    low: Tensor | None = None,
+    high: Tensor | None = None,
+    *,
+    min: float | None = None,
     max: float | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     least, most = min if low is None else low, max if high is None else high
     return x if least is None and most is None else e.clip(x, least, most)
 

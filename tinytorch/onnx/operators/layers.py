@@ -22,9 +22,15 @@ def einsum(*tensors: Tensor, equation: str) -> Tensor:
 
 @operator("Gemm")
 def gemm(
-    a: Tensor, b: Tensor, c: Tensor | None = None, *, alpha: float = 1.0, beta: float = 1.0,
-    transA: int = 0, transB: int = 0,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Tensor:
     """alpha * A @ B + beta * C"""
     a = m.t(a) if transA else a
     if transB and alpha == beta == 1 and c is not None and c.shape == b.shape[:1]:
@@ -38,10 +44,17 @@ def gemm(
 
 @operator("Conv")
 def conv(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, kernel_shape: Ints | None = None,
-    strides: Ints | None = None, pads: Ints | None = None, dilations: Ints | None = None,
-    group: int = 1, auto_pad: str = "NOTSET",
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    kernel_shape: Ints | None = None,
+    strides: Ints | None = None,
+    pads: Ints | None = None,
+    dilations: Ints | None = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+) -> Tensor:
     kernel = weight.shape[2:]
     w = place_windows(x.shape[2:], kernel, strides, pads, dilations, auto_pad)
     x, padding = (x, w.before) if w.is_symmetric else (pad_spatial(x, w), (0,) * len(kernel))
@@ -54,11 +67,19 @@ def conv(
 
 @operator("ConvTranspose")
 def conv_transpose(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, kernel_shape: Ints | None = None,
-    strides: Ints | None = None, pads: Ints | None = None, dilations: Ints | None = None,
-    group: int = 1, auto_pad: str = "NOTSET", output_padding: Ints | None = None,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    kernel_shape: Ints | None = None,
+    strides: Ints | None = None,
+    pads: Ints | None = None,
+    dilations: Ints | None = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    output_padding: Ints | None = None,
     output_shape: Ints | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The gradient of a convolution for its input: every element of x spreads the kernel."""
     rank = x.ndim - 2
     if rank == 1:  # an image one pixel high

@@ -11,9 +11,13 @@ from tinytorch.tensor import Tensor
 
 @operator("NegativeLogLikelihoodLoss")
 def negative_log_likelihood_loss(
-    logp: Tensor, target: Tensor, weight: Tensor | None = None, *,
-    ignore_index: int | None = None, reduction: str = "mean",
-) -> Tensor:  # fmt: skip
+    logp: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     ignored = IGNORE if ignore_index is None else ignore_index
     target = target.long()
     return F.nll_loss(logp, target, weight, ignore_index=ignored, reduction=reduction)
@@ -21,9 +25,13 @@ def negative_log_likelihood_loss(
 
 @operator("SoftmaxCrossEntropyLoss")
 def softmax_cross_entropy_loss(
-    logits: Tensor, target: Tensor, weight: Tensor | None = None, *,
-    ignore_index: int | None = None, reduction: str = "mean",
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+) -> tuple[Tensor, Tensor]:
     """The loss, and the logarithms of the probabilities."""
     logp = r.log_softmax(logits, 1)
     loss = negative_log_likelihood_loss(

@@ -183,9 +183,13 @@ def size(x: Tensor) -> Tensor:
 
 @operator("Constant")
 def constant_(
-    *, value: Any = None, value_float: float | None = None, value_floats: Any = None,
-    value_int: int | None = None, value_ints: Any = None,
-) -> Tensor:  # fmt: skip
+    *,
+    value: Any = None,
+    value_float: float | None = None,
+    value_floats: Any = None,
+    value_int: int | None = None,
+    value_ints: Any = None,
+) -> Tensor:
     if value is not None:
         return constant(value)
     if value_float is not None or value_floats is not None:

@@ -25,9 +25,17 @@ def _standardized(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor,
 
 @operator("BatchNormalization", since=9)
 def batch_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5,
-    momentum: float = 0.9, training_mode: int = 0, spatial: int = 1,
-) -> Any:  # fmt: skip
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+    spatial: int = 1,
+) -> Any:
     """In training also the new running mean and variance (of n elements, not of n - 1)."""
     if not training_mode:
         factor = _channels(scale * e.rsqrt(var + epsilon), x)
@@ -52,9 +60,14 @@ def instance_normalization(
 
 @operator("GroupNormalization")
 def group_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5,
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-5,
     stash_type: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     if scale.shape[0] == num_groups != x.shape[1]:  # before version 21: one for each group
         repeats = x.shape[1] // num_groups
         scale, bias = (m.reshape(m.repeat(m.reshape(v, (-1, 1)), (1, repeats)), (-1,))
@@ -64,9 +77,14 @@ def group_normalization(
 
 @operator("LayerNormalization")
 def layer_normalization(
-    x: Tensor, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1,
-    epsilon: float = 1e-5, stash_type: int = 1,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> tuple[Tensor, ...]:
     y, mean, inverse = _standardized(x, tuple(range(axis % x.ndim, x.ndim)), epsilon)
     y = y * scale
     return (y if bias is None else y + bias), mean, inverse

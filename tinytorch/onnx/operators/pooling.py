@@ -16,10 +16,16 @@ Ints = tuple[int, ...]
 
 @operator("MaxPool")
 def max_pool(
-    x: Tensor, *, kernel_shape: Ints, strides: Ints | None = None, pads: Ints | None = None,
-    dilations: Ints | None = None, auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    x: Tensor,
+    *,
+    kernel_shape: Ints,
+    strides: Ints | None = None,
+    pads: Ints | None = None,
+    dilations: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
     storage_order: int = 0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The second result, positions of the largest elements, is not supported."""
     w = place_windows(x.shape[2:], kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     small = all(2 * p <= k for p, k in zip(w.before, kernel_shape, strict=True))
@@ -32,10 +38,16 @@ def max_pool(
 
 @operator("AveragePool")
 def average_pool(
-    x: Tensor, *, kernel_shape: Ints, strides: Ints | None = None, pads: Ints | None = None,
-    dilations: Ints | None = None, auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    x: Tensor,
+    *,
+    kernel_shape: Ints,
+    strides: Ints | None = None,
+    pads: Ints | None = None,
+    dilations: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
     count_include_pad: int = 0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """The mean of each window, of what lies inside of it; with `count_include_pad` of its border
     too (but never of what `ceil_mode` adds)."""
     extents = x.shape[2:]
@@ -65,9 +77,16 @@ def global_max_pool(x: Tensor) -> Tensor:
 
 @operator("LpPool")
 def lp_pool(
-    x: Tensor, *, kernel_shape: Ints, strides: Ints | None = None, pads: Ints | None = None,
-    dilations: Ints | None = None, auto_pad: str = "NOTSET", ceil_mode: int = 0, p: int = 2,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    *,
+    kernel_shape: Ints,
+    strides: Ints | None = None,
+    pads: Ints | None = None,
+    dilations: Ints | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    p: int = 2,
+) -> Tensor:
     w = place_windows(x.shape[2:], kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     elements = gather_windows(pad_spatial(x, w), w)
     return r.norm(elements, p, tuple(range(-len(kernel_shape), 0)))

@@ -60,9 +60,15 @@ def add_pair(
 
 @kernel
 def begin(
-    text: Array, ends: Array, times: Array, at: Array, pairs: Array, links: Array, heap: Array,
+    text: Array,
+    ends: Array,
+    times: Array,
+    at: Array,
+    pairs: Array,
+    links: Array,
+    heap: Array,
     state: Array,
-) -> None:  # fmt: skip
+) -> None:
     """Count the pairs of bytes."""
     for piece in range(times.size):
         for i in range(ends[piece], ends[piece + 1]):
@@ -94,9 +100,16 @@ def id_of(tokens: Array, text: Array, i: int, length: int, state: Array, out: Ar
 
 @inline
 def merge_at(
-    i: int, new: int, at: Array, times: Array, pairs: Array, links: Array, touched: Array,
-    added: int, state: Array,
-) -> int:  # fmt: skip
+    i: int,
+    new: int,
+    at: Array,
+    times: Array,
+    pairs: Array,
+    links: Array,
+    touched: Array,
+    added: int,
+    state: Array,
+) -> int:
     """Join the tokens at i and behind it to `new`; how many pairs have been added to by now."""
     right = at[i, NEXT]
     before, after, weight = at[i, PREVIOUS], at[right, NEXT], times[at[i, PIECE]]
@@ -124,9 +137,17 @@ def merge_at(
 
 @kernel
 def merge_pairs(
-    text: Array, times: Array, at: Array, tokens: Array, pairs: Array, links: Array, heap: Array,
-    touched: Array, state: Array, out: Array,
-) -> bool:  # fmt: skip
+    text: Array,
+    times: Array,
+    at: Array,
+    tokens: Array,
+    pairs: Array,
+    links: Array,
+    heap: Array,
+    touched: Array,
+    state: Array,
+    out: Array,
+) -> bool:
     """Merge until `out` has all its ids.
 
     Args:

@@ -36,9 +36,15 @@ def _no_dropout(dropout_p: float) -> None:
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")
 def flash_attention(
-    q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
-    attn_mask: Tensor | None = None, scale: float | None = None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
     """The result (n, heads, length, size), and logsumexp of the scores (n, heads, length)."""
     _no_dropout(dropout_p)
     scores = _scores(q, k, is_causal, attn_mask, scale)
@@ -47,10 +53,18 @@ def flash_attention(
 
 @aten("_scaled_dot_product_flash_attention_for_cpu_backward")
 def flash_attention_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor,
-    dropout_p: float, is_causal: bool, *, attn_mask: Tensor | None = None,
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
     scale: float | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:
     """The softmax is computed again from the scores."""
     _no_dropout(dropout_p)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
@@ -66,9 +80,16 @@ def flash_attention_backward(
 
 @aten("scaled_dot_product_attention")
 def scaled_dot_product_attention(
-    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
     _no_dropout(dropout_p)
     if enable_gqa:
         raise NotImplementedError("attention with grouped queries")

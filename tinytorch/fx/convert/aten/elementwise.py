@@ -141,7 +141,13 @@ def sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
 
 @aten("_to_copy")
 def to_copy(
-    a: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None,
-    pin_memory: Any = None, non_blocking: bool = False, memory_format: Any = None,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+    non_blocking: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     return a.clone() if dtype is None else a.to(as_dtype(dtype))

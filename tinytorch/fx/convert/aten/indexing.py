@@ -27,9 +27,12 @@ aten("scatter_add")(scattering.scatter_add)
 
 @aten("embedding")
 def embedding(
-    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     return apply(ops.take, weight, indices)
 
 
@@ -100,9 +103,13 @@ def scatter_src(a: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 @aten("slice_scatter")
 def slice_scatter(
-    a: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
+    a: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
     step: int = 1,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     dim %= a.ndim
     bounds = [(0, n, 1) for n in a.shape]
     bounds[dim] = slice(start, end, step).indices(a.shape[dim])

@@ -56,9 +56,16 @@ def _only_2d(x: Tensor, transposed: bool) -> None:
 
 @aten("convolution")
 def convolution(
-    x: Tensor, w: Tensor, bias: Tensor | None, stride: Ints, padding: Ints, dilation: Ints,
-    transposed: bool, output_padding: Ints, groups: int,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+) -> Tensor:
     if x.ndim == 3:  # one dimension is two, the first of which is 1
         flat = convolution(
             m.unsqueeze(x, 2), m.unsqueeze(w, 2), bias, (1, *stride), (0, *padding),
@@ -75,9 +82,13 @@ def convolution(
 
 
 def _transposed(
-    x: Tensor, w: Tensor, bias: Tensor | None, windows: dict[str, tuple[int, int]],
-    more: tuple[int, int], groups: int,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    windows: dict[str, tuple[int, int]],
+    more: tuple[int, int],
+    groups: int,
+) -> Tensor:
     """The gradient that a convolution passes to its input is the transposed convolution."""
     size = tuple(
         (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
@@ -92,17 +103,31 @@ def _transposed(
 
 @aten("conv2d")
 def conv2d(
-    x: Tensor, w: Tensor, bias: Tensor | None = None, stride: Ints = (1, 1),
-    padding: Ints = (0, 0), dilation: Ints = (1, 1), groups: int = 1,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    stride: Ints = (1, 1),
+    padding: Ints = (0, 0),
+    dilation: Ints = (1, 1),
+    groups: int = 1,
+) -> Tensor:
     return convolution(x, w, bias, stride, padding, dilation, False, (0, 0), groups)
 
 
 @aten("convolution_backward")
 def convolution_backward(
-    grad: Tensor, x: Tensor, w: Tensor, bias_sizes: Ints | None, stride: Ints, padding: Ints,
-    dilation: Ints, transposed: bool, output_padding: Ints, groups: int, mask: Sequence[bool],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
+    grad: Tensor,
+    x: Tensor,
+    w: Tensor,
+    bias_sizes: Ints | None,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    transposed: bool,
+    output_padding: Ints,
+    groups: int,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
     _only_2d(x, transposed)
     windows: dict[str, Any] = {**_windows(stride, padding, dilation), "groups": groups}
     size, kernel = x.shape[2:], w.shape[2:]
@@ -129,9 +154,13 @@ def _overhanging(x: Tensor, windows: dict[str, Any], ceil_mode: bool, value: flo
 
 @aten("max_pool2d_with_indices")
 def max_pool2d_with_indices(
-    x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
-    dilation: Ints = (1, 1), ceil_mode: bool = False,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints = (),
+    padding: Ints = (0, 0),
+    dilation: Ints = (1, 1),
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:
     """The largest elements, and the index of each in its image."""
     windows = _pooling(kernel_size, stride, padding, dilation)
     indices = np.arange(x.shape[2] * x.shape[3], dtype=np.float64).reshape(x.shape[2:])
@@ -145,18 +174,28 @@ def max_pool2d_with_indices(
 
 @aten("max_pool2d")
 def max_pool2d(
-    x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
-    dilation: Ints = (1, 1), ceil_mode: bool = False,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints = (),
+    padding: Ints = (0, 0),
+    dilation: Ints = (1, 1),
+    ceil_mode: bool = False,
+) -> Tensor:
     windows = _pooling(kernel_size, stride, padding, dilation)
     return apply(ops.max_pool2d, _overhanging(x, windows, ceil_mode, -math.inf), **windows)
 
 
 @aten("max_pool2d_with_indices_backward")
 def max_pool2d_with_indices_backward(
-    grad: Tensor, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, dilation: Ints,
-    ceil_mode: bool, indices: Tensor,
-) -> Tensor:  # fmt: skip
+    grad: Tensor,
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
     windows = _pooling(kernel_size, stride, padding, dilation)
     larger = _overhanging(x, windows, ceil_mode, -math.inf)
     found = apply(ops.max_pool2d_backward, grad, larger, **windows)
@@ -167,9 +206,14 @@ def max_pool2d_with_indices_backward(
 
 @aten("avg_pool2d")
 def avg_pool2d(
-    x: Tensor, kernel_size: Ints, stride: Ints = (), padding: Ints = (0, 0),
-    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints = (),
+    padding: Ints = (0, 0),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     if ceil_mode or divisor_override is not None or (not count_include_pad and any(padding)):
         return F.avg_pool2d(
             x, _pair(kernel_size), _pair(stride or kernel_size), _pair(padding), ceil_mode,
@@ -182,9 +226,15 @@ def avg_pool2d(
 
 @aten("avg_pool2d_backward")
 def avg_pool2d_backward(
-    grad: Tensor, x: Tensor, kernel_size: Ints, stride: Ints, padding: Ints, ceil_mode: bool,
-    count_include_pad: bool, divisor_override: int | None,
-) -> Tensor:  # fmt: skip
+    grad: Tensor,
+    x: Tensor,
+    kernel_size: Ints,
+    stride: Ints,
+    padding: Ints,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Tensor:
     windows = _pooling(kernel_size, stride, padding, (1, 1))
     if ceil_mode or divisor_override is not None or (not count_include_pad and any(padding)):
         raise NotImplementedError("the gradient of avg_pool2d with windows of several sizes")
@@ -211,9 +261,15 @@ def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 @aten("_native_batch_norm_legit_functional")
 def batch_norm_functional(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, training: bool, momentum: float, eps: float,
-) -> tuple[Tensor, ...]:  # fmt: skip
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
     """y, the batch's mean and 1 / deviation, and the new running mean and variance."""
     if not training:
         y, _, _ = batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)
@@ -238,9 +294,14 @@ def batch_norm_functional(
 
 @aten("_native_batch_norm_legit_no_training")
 def batch_norm_inference(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, momentum: float, eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     scale = e.rsqrt(running_var + eps)
     scale = scale if weight is None else scale * weight
     shift = -running_mean * scale if bias is None else bias - running_mean * scale
@@ -251,9 +312,16 @@ def batch_norm_inference(
 
 @aten("batch_norm")
 def batch_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, training: bool, momentum: float, eps: float, cudnn_enabled: bool = False,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Tensor:
     if training:
         raise NotImplementedError("batch_norm in training updates its statistics in place")
     return batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps)[0]
@@ -272,17 +340,27 @@ def native_layer_norm(
 
 @aten("layer_norm")
 def layer_norm(
-    x: Tensor, normalized_shape: Ints, weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5, cudnn_enable: bool = True,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    normalized_shape: Ints,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
     return F.layer_norm(x, list(normalized_shape), weight, bias, eps)
 
 
 @aten("native_group_norm")
 def native_group_norm(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, images: int, channels: int,
-    positions: int, groups: int, eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    images: int,
+    channels: int,
+    positions: int,
+    groups: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     """y, and for each image and group the mean and 1 / deviation."""
     rows = m.reshape(x, (images, groups, channels // groups * positions))
     mean = r.mean(rows, 2, True)
@@ -294,18 +372,26 @@ def native_group_norm(
 
 @aten("group_norm")
 def group_norm(
-    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5, cudnn_enabled: bool = True,
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
     positions = x.numel() // max(x.shape[0] * x.shape[1], 1)
     return native_group_norm(x, weight, bias, *x.shape[:2], positions, num_groups, eps)[0]
 
 
 @aten("_native_batch_norm_legit.no_stats")
 def batch_norm_without_statistics(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
     eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor]:
     """y, the batch's mean and 1 / deviation: what instance norm becomes."""
     dims = (0, *range(2, x.ndim))
     mean = r.mean(x, dims)

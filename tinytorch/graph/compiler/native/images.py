@@ -80,9 +80,17 @@ def _exchanged(w: StridedView, groups: int) -> StridedView:
 
 
 def _sum(
-    code: Code, walk: Walk, x: StridedView, w: str, w_shape: tuple[int, ...], bias: str,
-    out: StridedView, groups: int, in_place: bool, order: Any,
-) -> None:  # fmt: skip
+    code: Code,
+    walk: Walk,
+    x: StridedView,
+    w: str,
+    w_shape: tuple[int, ...],
+    bias: str,
+    out: StridedView,
+    groups: int,
+    in_place: bool,
+    order: Any,
+) -> None:
     """A sum over taps of x, weighted by w, by the loops that the walk is for.
 
     Args:
@@ -184,9 +192,14 @@ def _is_2x2(params: Params) -> bool:
 
 
 def pool(
-    code: Code, name: str, inputs: list[Any], out: StridedView, images: StridedView,
-    windows: StridedView, params: Params,
-) -> None:  # fmt: skip
+    code: Code,
+    name: str,
+    inputs: list[Any],
+    out: StridedView,
+    images: StridedView,
+    windows: StridedView,
+    params: Params,
+) -> None:
     """A pooling symbol. `images` has the full size, `windows` the pooled one."""
     if not out.size:
         return
