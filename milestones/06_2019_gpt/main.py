@@ -3,6 +3,7 @@
 A. Radford and others: a network that only learns to say what comes next learns a language.
 """
 
+import copy
 import math
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 import tinytorch
 from tinytorch import optim
+from tinytorch.compression import quantize_
 from tinytorch.data import DataLoader
 from tinytorch.nn import functional as F
 from tinytorch.nn.gpt import GPT, GPTConfig
@@ -20,6 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from gates import SEED, Milestone, log_likelihood_loss, values
 
 EPOCHS, STEPS, BATCH, CONTEXT = 5, 120, 12, 64
+ALLOWED = {"int8": 0.001, "int4": 0.01}  # of the loss that fewer bits may add
 
 
 def bigram_loss(train, validation, size):
@@ -98,6 +101,13 @@ def main() -> None:
         loss < table - 0.2,
         f"{loss:.3f} and {table:.3f} nats a character",
     )
+    for scheme, allowed in ALLOWED.items():
+        coarse = evaluate(quantize_(copy.deepcopy(model), scheme), windows)
+        milestone.gate(
+            f"as good in {scheme}",
+            coarse != loss and coarse <= (1 + allowed) * loss,
+            f"loss {coarse:.4f} and {loss:.4f}: {coarse / loss - 1:+.3%}, allowed {allowed:+.1%}",
+        )
     change = look_ahead(model.eval(), windows.get_batch([0])[0])
     milestone.gate("no character sees a later one", change < 1e-4, f"logits change by {change:.1e}")
     prompt, greedy = tokenizer.encode("The ").tolist(), Sampling(temperature=0)

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.slow
+def test_a_token_is_set_beside_reading_the_weights_and_the_peers() -> None:
+    """Logits are compared with transformers' before the timing, which raises if they differ."""
+    pytest.importorskip("transformers")
+    command = [sys.executable, "generation.py", "--json", "--rounds=2", "--small"]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = {(r["group"], r["name"]): r for r in json.loads(done.stdout)["results"]}
+    float32 = results["a token", "GPT-2, 124 M, float32"]
+    assert float32["ratios"].keys() == {"read", "transformers"}
+    int8 = results["a token", "GPT-2, 124 M, int8_dynamic"]
+    assert int8["ratios"].keys() == {"read", "our float32", "torch int8"}
+    int4 = results["a token", "GPT-2, 124 M, int4"]
+    assert int4["nbytes"] < int8["nbytes"] < 0.3 * float32["nbytes"]
+    assert ("5 tokens in a pass", "GPT-2, 124 M, float32") in results
