@@ -90,10 +90,13 @@ def accounts(workers: Sequence[int] = ()) -> tuple[float, float, float]:
     return time.perf_counter(), (user + nice + system + irq + softirq + steal) / tick, own
 
 
-def measure(case: Case, *, clock: str, rounds: int = ROUNDS, workers: Sequence[int] = ()) -> Result:
+def measure(
+    case: Case, *, clock: str, rounds: int = ROUNDS, workers: Sequence[int] = (),
+    attempts: int = ATTEMPTS,
+) -> Result:  # fmt: skip
     """Time the contestants of a case in interleaved rounds; again if something disturbed them."""
     result = None
-    for _ in range(ATTEMPTS):
+    for _ in range(attempts):
         before = accounts(workers)
         samples = _samples(case, clock, rounds)
         disturbed = foreign_cores(before, accounts(workers)) > MOST_FOREIGN
