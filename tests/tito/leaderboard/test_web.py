@@ -76,7 +76,7 @@ def test_the_session_is_a_cookie_that_scripts_cannot_read(database: Database) ->
 # -- cross-site request forgery --------------------------------------------------------------------
 
 
-def test_a_form_from_elsewhere_does_nothing(board: Board) -> None:
+def test_csrf_a_form_from_elsewhere_does_nothing(board: Board) -> None:
     ada, eve = board.join("ada"), board.join("eve")
     forms = ["/sign-out", "/duels", "/account/tokens", "/account/tokens/1/revoke"]
     theirs = ["/instructor/classes", "/instructor/invitations", "/instructor/events",
@@ -112,7 +112,7 @@ def test_a_cookie_is_no_token_and_a_token_no_cookie(board: Board) -> None:
 
 
 @pytest.mark.parametrize("text", NASTY)
-def test_what_people_type_is_text(board: Board, measuring: Measuring, text: str) -> None:
+def test_xss_what_people_type_is_text(board: Board, measuring: Measuring, text: str) -> None:
     ada = board.join("ada")
     board.submit(ada, text)
     job = measuring.take()
@@ -156,7 +156,9 @@ def test_a_taken_pseudonym_and_a_used_link_are_said(board: Board) -> None:
         assert again.status_code in (400, 422)
 
 
-def test_cells_of_an_export_are_no_formulas(board: Board, measuring: Measuring) -> None:
+def test_csv_injection_cells_of_an_export_are_no_formulas(
+    board: Board, measuring: Measuring
+) -> None:
     board.submit(board.join("ada"))
     measuring.measure(2.0, machine='=HYPERLINK("http://evil.example")')
     text = board.instructor.browser.get("/instructor/events/1/export.csv").text
@@ -182,7 +184,9 @@ def test_cells_of_an_export_are_no_formulas(board: Board, measuring: Measuring) 
         (b"#" * (256 * 1024 + 1), "an entry has at most"),
     ],
 )
-def test_a_file_that_is_no_entry_is_refused(board: Board, data: bytes, message: str) -> None:
+def test_uploads_that_are_oversize_or_binary_or_no_entry_are_refused(
+    board: Board, data: bytes, message: str
+) -> None:
     ada = board.join("ada")
     answer = ada.post("/events/1/submissions", files={"file": ("x.py", data)})
     assert answer.status_code == 400 and message in answer.text
@@ -192,7 +196,7 @@ def test_a_file_that_is_no_entry_is_refused(board: Board, data: bytes, message: 
         assert session.query(Submission).count() == 0
 
 
-def test_a_flood_is_refused_while_it_comes_in(board: Board) -> None:
+def test_an_oversize_upload_is_refused_while_it_comes_in(board: Board) -> None:
     ada = board.join("ada")
 
     def flood() -> Iterator[bytes]:  # without a length in its header
@@ -205,7 +209,7 @@ def test_a_flood_is_refused_while_it_comes_in(board: Board) -> None:
 @pytest.mark.parametrize(
     "name", ["../../etc/passwd", "..\\..\\x.py", "/etc/passwd", "a\0b.py", "x" * 5000, "\x1b[2J.py"]
 )
-def test_the_name_of_a_file_leads_nowhere(board: Board, name: str) -> None:
+def test_path_traversal_the_name_of_a_file_leads_nowhere(board: Board, name: str) -> None:
     ada = board.join("ada")
     answer = ada.post("/events/1/submissions", files={"file": (name, b"x = 1\n")})
     assert answer.status_code == 400
@@ -215,7 +219,7 @@ def test_the_name_of_a_file_leads_nowhere(board: Board, name: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2ftables.py"]
 )
-def test_no_path_leads_out_of_the_static_folder(board: Board, path: str) -> None:
+def test_path_traversal_no_path_leads_out_of_the_static_folder(board: Board, path: str) -> None:
     assert board.instructor.browser.get(path).status_code == 404
 
 
@@ -288,7 +292,7 @@ def test_nobody_sees_what_is_not_theirs(board: Board, measuring: Measuring) -> N
 # -- secrets ---------------------------------------------------------------------------------------
 
 
-def test_no_secret_is_in_the_log_or_in_the_database(
+def test_token_theft_no_secret_is_in_the_log_or_in_the_database(
     board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="tito.leaderboard")
