@@ -1,8 +1,13 @@
 """A match: contestants in turn on the same inputs, in launches of fresh processes.
 
-Within a launch every round has inputs of its own, and the order turns round from one to the next
-(A B, B A). Every output is checked. Launches repeat all of it in new processes, because where
-memory happens to lie moves a process's times by several percent.
+Within a launch every round has inputs of its own. Rounds are in pairs: in the first the order is
+drawn, and in the second turned round (A B, B A), since who goes first after the parent has computed
+finds colder caches. Every output is checked. Launches repeat all of it in new processes, because
+where memory happens to lie moves a process's times by several percent.
+
+Nothing tells contestants apart but their code: the order in which they start and make their first
+calls is drawn as well, and first calls have the same inputs for all. What a process allocated
+before decides whether later calls touch new pages, which is several percent of a short call.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +27,7 @@ from tito.compete.event import Array, Event, Problem
 from tito.compete.load import Gate
 from tito.compete.process import Contestant, Failure, Worker
 
+T = TypeVar("T")
 Times = dict[str, dict[str, list[float]]]  # contestant, case: seconds of each round
 
 
@@ -46,7 +52,7 @@ class Launch:
     Attributes:
         seconds: of each contestant, in each case, round by round.
         gflop: of each case, round by round.
-        compile_seconds: wall time of each contestant's first calls.
+        compile_seconds: wall time of each contestant's start and first calls.
         others: cores that other programs used while calls were timed.
         was_quiet: they used so few that wall time counts, or CPU time is what counts.
     """
@@ -108,25 +114,40 @@ def _first_calls(
     stack: ExitStack,
     workers: dict[str, Worker],
 ) -> Launch:
-    """Start the workers, and call them once in each case: that compiles, and is not timed."""
+    """Start the workers, and call each once in each case: that compiles, and is not timed."""
     cores = set(sorted(os.sched_getaffinity(0))[-event.threads :])
     launch = Launch({c.name: {} for c in contestants}, {})
-    for contestant in contestants:
+    spent = launch.compile_seconds
+    started = {}
+    for contestant in _shuffled(draw, contestants):
         began = time.perf_counter()
         with _naming(contestant.name, "start"):
             worker = Worker(
                 contestant, event, confined=confined and contestant.is_confined, cores=cores
             )
         stack.callback(worker.close)
-        workers[contestant.name] = worker
-        for case in _cases(event, contestants, contestant):
-            launch.seconds[contestant.name][case["name"]] = []
-            launch.gflop[case["name"]] = []
-            left = event.compile_seconds - (time.perf_counter() - began)
-            problem = event.task.make(draw, case)
-            _call(worker, contestant.name, case["name"], problem, _reference(event, problem), left)
-        launch.compile_seconds[contestant.name] = time.perf_counter() - began
+        started[contestant.name] = worker
+        spent[contestant.name] = time.perf_counter() - began
+    workers |= {c.name: started[c.name] for c in contestants}
+    theirs = {c.name: [case["name"] for case in _cases(event, contestants, c)] for c in contestants}
+    for case in (*event.cases, *event.small):
+        names = [name for name in workers if case["name"] in theirs[name]]
+        if not names:
+            continue
+        launch.gflop[case["name"]] = []
+        problem = event.task.make(draw, case)
+        expected = _reference(event, problem)
+        for name in _shuffled(draw, names):
+            launch.seconds[name][case["name"]] = []
+            left = event.compile_seconds - spent[name]
+            began = time.perf_counter()
+            _call(workers[name], name, case["name"], problem, expected, left)
+            spent[name] += time.perf_counter() - began
     return launch
+
+
+def _shuffled(draw: np.random.Generator, several: Sequence[T]) -> list[T]:
+    return [several[i] for i in draw.permutation(len(several))]
 
 
 def _cases(
@@ -149,12 +170,13 @@ def _timed_calls(
     step: Callable[[], None],
 ) -> None:
     for case in (c for c in (*event.cases, *event.small) if c["name"] in launch.gflop):
-        names = [n for n in workers if case["name"] in launch.seconds[n]]
+        names = order = [n for n in workers if case["name"] in launch.seconds[n]]
         for i in range(event.rounds):
             problem = event.task.make(draw, case)
             expected = _reference(event, problem)
             launch.gflop[case["name"]].append(problem.flops / 1e9)
-            for name in names if i % 2 == 0 else names[::-1]:
+            order = _shuffled(draw, names) if i % 2 == 0 else order[::-1]
+            for name in order:
                 spent = _call(workers[name], name, case["name"], problem, expected)
                 launch.seconds[name][case["name"]].append(spent)
             step()

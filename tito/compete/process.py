@@ -1,10 +1,15 @@
 """The parent's side of a worker: it runs while it is measured, and at no other time.
 
 One measured call: the worker is stopped; its inputs are written, and its outputs filled with NaN;
-it goes on until it says that it is done, and is stopped again. Its CPU time is read from outside
-before and after: what any of its threads computes in between counts, and nothing else can happen.
-A stopped process can be woken by a timer of its own that sends SIGCONT (timer_create(2)), so its
-CPU time is compared as well from one stop to when it may go on.
+it goes on until it says that it is done, and is stopped again. Its CPU time is read from outside,
+before its inputs are there and after its outputs are copied: what any of its threads computes in
+between is part of the call's time, while it was stopped as well.
+
+A stopped process can be woken by a timer of its own that sends SIGCONT (timer_create(2)), and then
+disturb the others while they are measured. So its CPU time is compared as well from one stop to
+when it may go on. That of an honest process grows too, if rarely: a thread is said to be stopped a
+moment before it leaves its core, and where the hypervisor takes the core just then, the time that
+it is away counts as the thread's. A few such stops are let pass; they gain nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +37,10 @@ COMPILED = ("blocked", "optimized")  # whose kernels are kept on disk; an entry'
 ANSWER_BYTES, SAID_LETTERS = 20_000, 500
 STOP_SECONDS = 5.0
 POLL_SECONDS = 5e-5  # a worker can stop only when it gets a core: we must not keep it
-STOPPED_CPU_SECONDS = 1e-4  # a thread is said to be stopped a moment before it leaves its core
+#: Of 18,000 stops of an honest process on a busy virtual machine the longest had 46 us. What the
+#: hypervisor adds has no upper end, but is rare: about one stop in 100,000 on that machine.
+STOPPED_CPU_SECONDS = 1e-4
+WOKEN_STOPS = 2
 PREPARE_SECONDS = 20.0
 CPU_SECONDS = 3600
 OPEN_FILES, FILE_BYTES, THREADS = 256, 256 << 20, 256
@@ -93,6 +101,7 @@ class Worker:
         cores: set[int] | None = None,
     ) -> None:
         self.event = event
+        self._woken: list[float] = []  # seconds that it computed in a stop
         self.descriptor = _shared_memory(event.shared_bytes)
         self.arena = Arena(self.descriptor, event.shared_bytes)
         box: Sandbox = for_python("tinytorch", "tito", confined=confined, may_fork=False,
@@ -151,15 +160,14 @@ class Worker:
             self.arena.view(where).fill(np.nan)
         self._send(b"g")
         began = self._clock()
-        self.go_on()
+        ahead = self.go_on()
         self._expect(b"d", seconds or self.event.call_seconds)  # what it says outlives its process
         self.stop()
         spent = self._clock() - began
         if self._has_more():
             raise Failure("rule", "it says more than the protocol has: more than one answer")
         found = [self.arena.view(where).copy() for where in outputs]
-        self._hold_to_stop()  # or it was still writing
-        return spent, found
+        return ahead + spent + self._since_stop(), found  # it may still have been writing
 
     def stop(self) -> None:
         """Stop all of its threads, and wait until they stand."""
@@ -172,19 +180,23 @@ class Worker:
             self._signal(signal.SIGSTOP)  # it may have been woken
         self._stopped_at = self.cpu_seconds()
 
-    def go_on(self) -> None:
-        """Let it run.
+    def go_on(self) -> float:
+        """Let it run; returns for how many seconds it computed since it was stopped.
 
         Raises:
-            Failure: it has run since it was stopped.
+            Failure: it did so in more than a few stops.
         """
-        self._hold_to_stop()
-        self._signal(signal.SIGCONT)
-
-    def _hold_to_stop(self) -> None:
-        ran = self.cpu_seconds() - self._stopped_at
+        ran = self._since_stop()
         if ran > STOPPED_CPU_SECONDS:
-            raise Failure("rule", f"it computed for {1e3 * ran:.1f} ms while it was stopped")
+            self._woken.append(ran)
+        if len(self._woken) > WOKEN_STOPS:
+            told = ", ".join(f"{1e3 * ran:.1f}" for ran in self._woken)
+            raise Failure("rule", f"it computed for {told} ms while it was stopped")
+        self._signal(signal.SIGCONT)
+        return ran
+
+    def _since_stop(self) -> float:
+        return self.cpu_seconds() - self._stopped_at
 
     def close(self) -> None:
         """End it, whatever it is doing."""

@@ -21,7 +21,7 @@ from tests.system_tools import needs_sandbox, refuse, require_tool
 from tests.tito.compete.cheats import HANGING, METHOD, NO_GAIN, PROTOCOL, WRONG_ANSWERS
 from tito.compete import process
 from tito.compete.entry import read_entry
-from tito.compete.event import Event
+from tito.compete.event import Array, Event
 from tito.compete.match import Failed, Launch, launches
 from tito.compete.process import Contestant
 from tito.compete.result import Row, summarize
@@ -149,10 +149,7 @@ def _scores(
         return {s.name: s for s in summarize(measured, honest.name).scores}, left
 
 
-@needs_sandbox
-def test_what_computes_while_it_is_stopped_is_found(open_event: Event, tmp_path: Path) -> None:
-    """Whatever woke it: here this test does, from outside."""
-    body = """
+WATCHED = """
         import threading
         def spin():
             while True: pass
@@ -160,13 +157,39 @@ def test_what_computes_while_it_is_stopped_is_found(open_event: Event, tmp_path:
             self.watcher = threading.Thread(target=spin, daemon=True)
             self.watcher.start()
         return a @ b"""
-    worker = process.Worker(contestant(entry(tmp_path, body)), open_event)
+WOKEN_SECONDS = 0.02
+
+
+def _wake(worker: process.Worker) -> None:
+    """Let it compute for a while, as a timer of its own could."""
+    until = worker.cpu_seconds() + WOKEN_SECONDS
+    os.kill(worker.pid, signal.SIGCONT)
+    while worker.cpu_seconds() < until:
+        time.sleep(1e-3)
+
+
+@needs_sandbox
+def test_what_computes_while_it_is_stopped_is_found(
+    open_event: Event, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever woke it: here this test does, from outside. Near a call it is the call's time."""
+    worker = process.Worker(contestant(entry(tmp_path, WATCHED)), open_event)
     try:
         problem = open_event.task.make(np.random.default_rng(1), open_event.cases[0])
         worker.measure(problem)
-        worker.measure(problem)
-        os.kill(worker.pid, signal.SIGCONT)
-        time.sleep(0.1)
+
+        def write_and_wake(place: Array, values: Array) -> None:
+            place[...] = values
+            _wake(worker)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(process.np, "copyto", write_and_wake)
+            spent, _ = worker.measure(problem)
+        assert spent > WOKEN_SECONDS
+        for _ in range(process.WOKEN_STOPS - 1):
+            _wake(worker)
+            worker.measure(problem)
+        _wake(worker)
         with pytest.raises(process.Failure, match="ms while it was stopped") as found:
             worker.measure(problem)
         assert found.value.verdict == "rule"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ from tito.cli import app
 from tito.compete import study as module
 from tito.compete.event import Event
 from tito.compete.match import Failed, Launch
-from tito.compete.measure import Measured
-from tito.compete.result import summarize
+from tito.compete.measure import REPEATS, Measured
+from tito.compete.result import NOISY, _interval, summarize
 from tito.compete.study import StudyError, at_most, study
 
 UNLIKELY = 1e-4
@@ -83,6 +85,27 @@ def test_how_likely_so_few_are() -> None:
     assert at_most(6, 6) == pytest.approx(1.0)
     assert at_most(0, 4) == pytest.approx(0.05**4)
     assert at_most(4, 6) == pytest.approx(1 - 0.95**6 - 6 * 0.05 * 0.95**5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [0.01, 0.02])
+def test_a_match_that_is_measured_again_while_noisy_still_covers(spread: float) -> None:
+    """Launches whose true ratio is 1, of which one in seven is six times as far off."""
+    draw = random.Random(3)
+
+    def launch() -> float:
+        return math.exp(draw.gauss(0, spread) * (6 if draw.random() < 1 / 7 else 1))
+
+    held, matches = 0, 100
+    for _ in range(matches):
+        scores: list[float] = []
+        for _ in range(1 + REPEATS):
+            scores += [launch() for _ in range(6)]
+            low, high = _interval(scores)
+            if high <= NOISY * low:
+                break
+        held += low <= 1.0 <= high
+    assert at_most(held, matches) > UNLIKELY, held
 
 
 @needs_sandbox
