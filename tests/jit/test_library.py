@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import math
 import os
 import subprocess
@@ -10,6 +11,7 @@ import traceback
 import numpy as np
 import pytest
 from numba import types
+from numba.extending import intrinsic
 
 from tinytorch.jit import library
 from tinytorch.jit.library import compile_source, export, kernel
@@ -79,6 +81,7 @@ def test_a_symbol_is_exported_once():
 
 CALLER = """
 from numba import types
+from numba.extending import intrinsic
 from tinytorch.jit import library
 from tinytorch.jit.library import compile_source, export, kernel
 
@@ -213,3 +216,19 @@ def test_an_import_that_was_interrupted_can_be_repeated():
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["interrupted", "12", "24.0"], done.stderr
+
+
+def test_the_collector_is_paused_while_numba_compiles():
+    seen = []
+
+    @intrinsic
+    def look(typing_context):
+        seen.append(gc.isenabled())
+        return types.void(), lambda context, builder, *_: context.get_dummy_value()
+
+    def function():
+        look()
+
+    kernel(function)._compiler.compile((), None)  # the cache is not asked
+    assert seen and not any(seen)
+    assert gc.isenabled()

@@ -26,6 +26,7 @@ from numba import types
 from numba.core.bytecode import FunctionIdentity
 from numba.core.ccallback import CFunc
 
+from tinytorch.collector import collector_paused
 from tinytorch.jit import threads
 from tinytorch.jit.cache import KernelCache, cache_info, clear_cache
 
@@ -117,9 +118,15 @@ def kernel(
         }
         dispatcher: Any = numba.njit(**options)(function)
         dispatcher._cache = KernelCache(function, lambda: _register_symbols(function))
+        _pause_collector(dispatcher._compiler)
         return cast(F, dispatcher)
 
     return compile_lazily if function is None else compile_lazily(function)
+
+
+def _pause_collector(compiler: Any) -> None:
+    """Have numba compile with the garbage collector paused: it makes many objects that stay."""
+    compiler.compile = collector_paused()(compiler.compile)
 
 
 def compile_source(name: str, source: str, namespace: dict[str, Any], **options: Any) -> Any:
@@ -155,6 +162,7 @@ class _Export:
             signature = (self.signature.args, self.signature.return_type)
             callback: Any = CFunc(self.function, signature, {}, options)
             callback._cache = KernelCache(self.function, lambda: _register_symbols(self.function))
+            _pause_collector(callback._compiler)
             callback.compile()
             llvm.add_symbol(self.symbol, callback.address)
             self.callback = callback  # its code lives as long as this
