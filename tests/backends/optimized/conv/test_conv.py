@@ -187,6 +187,23 @@ def test_empty(shape):
     assert not conv2d_weight(x, y, kernel_size=(3, 3), **p).any()
 
 
+@pytest.mark.parametrize(
+    ("shape", "out_channels"),
+    (((1, 512, 7, 7), 48), ((1, 512, 6, 6), 3), ((32, 512, 2, 2), 32), ((2, 32, 48, 48), 32)),
+)
+def test_errors_of_long_sums_do_not_grow_with_their_length(rng, shape, out_channels):
+    """512 channels and 9 taps, or 4608 positions: in one running sum more than twice as much."""
+    p = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1)}
+    x = rng.standard_normal(shape).astype(np.float32)
+    w = rng.standard_normal((out_channels, shape[1], 3, 3)).astype(np.float32)
+    g = rng.standard_normal((shape[0], out_channels, *shape[2:])).astype(np.float32)
+    wide = [a.astype(np.float64) for a in (x, w, g)]
+    y, _, dw = (r.astype(np.float64) for r in expected(wide[0], wide[1], wide[2], 1, **p))
+    found = conv2d(x, w, groups=1, **p), conv2d_weight(x, g, kernel_size=(3, 3), groups=1, **p)
+    for result, exact in zip(found, (y, dw), strict=True):
+        assert np.sqrt(np.square(result - exact).mean() / np.square(exact).mean()) <= 5e-7
+
+
 @pytest.mark.parametrize("channels", (1, 8))
 @pytest.mark.parametrize("value", (np.nan, np.inf))
 def test_nan_and_infinity_reach_exactly_the_outputs_that_see_them(rng, channels, value):

@@ -140,6 +140,21 @@ def test_linear_over_leading_dimensions(rng):
     assert (linear(x[..., :0], w[:, :0], b) == 1).all()
 
 
+def error(result, exact):
+    """The root of the mean square, relative to that of the exact results."""
+    return np.sqrt(np.square(result - exact).mean() / np.square(exact).mean())
+
+
+@pytest.mark.parametrize("m", (1, 4, 40))
+@pytest.mark.parametrize("right", ("C", "transposed"))
+@pytest.mark.parametrize("k", (4608, 20_000))
+def test_errors_of_long_sums_are_those_of_a_blas(rng, m, right, k):
+    """One running sum over all of k is off by more than three times as much."""
+    a, b = matrix(rng, (m, k), np.float32), matrix(rng, (k, 48), np.float32, right)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    assert error(matmul(a, b), exact) <= 1.5 * error(a @ b, exact)
+
+
 @pytest.mark.parametrize("value", (np.nan, np.inf, -np.inf))
 @pytest.mark.parametrize("shape", ((1, 20, 30), (5, 33, 17), (40, 64, 64), (5, 900, 7)))
 def test_nan_and_infinity_stay_in_their_row_and_column(rng, value, shape):

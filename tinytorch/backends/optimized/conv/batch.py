@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tinytorch.backends.optimized.conv.chain_kernel import in_blocks
 from tinytorch.backends.optimized.conv.geometry import BATCH, TOGETHER
 from tinytorch.backends.optimized.conv.loops import over_items
 from tinytorch.backends.optimized.gemm.blocking import balanced
@@ -80,8 +81,8 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
                 weights = w + (first * size[1] + start) * channels * itemsize
                 target = y + (i * out_width + j) * out_channels * ld
                 for o in range(0, out_channels, rows):
-                    tile(
-                        min(rows, out_channels - o), ld // itemsize, last - first,
+                    in_blocks(
+                        tile, itemsize, min(rows, out_channels - o), ld // itemsize, last - first,
                         (stop - start) * channels, weights + o * ldw, ldw,
                         size[1] * channels * itemsize, source, ld, width * channels * ld,
                         start_from + o * ld if start_from else 0, ld, target + o * ld, ld,

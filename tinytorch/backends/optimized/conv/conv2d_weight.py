@@ -19,7 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange, types
 
-from tinytorch.backends.optimized.conv.chain_kernel import chain_tile_f32, chain_tile_f64
+from tinytorch.backends.optimized.conv.chain_kernel import (
+    chain_tile_f32,
+    chain_tile_f64,
+    in_blocks,
+)
 from tinytorch.backends.optimized.conv.conv2d import zeroed
 from tinytorch.backends.optimized.conv.geometry import CORRELATION, PRODUCTS, ProductsGeometry
 from tinytorch.backends.optimized.conv.loops import pad_image
@@ -32,7 +36,7 @@ from tinytorch.backends.optimized.conv.plan import (
     forward_taps,
     padded,
 )
-from tinytorch.backends.optimized.gemm.blocking import balanced
+from tinytorch.backends.optimized.gemm.blocking import DOT_ROW_BYTES, balanced
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
 from tinytorch.backends.optimized.gemm.loops import (
     DOT_COLUMNS,
@@ -73,10 +77,10 @@ def _make_entries(
                 rows, skip = balanced(out_channels, TILE_ROWS[vectors]), v * REGISTER_BYTES
                 for o in range(0, out_channels, rows):
                     at = acc + o * lda + t * ldr + skip
-                    tile(
-                        min(rows, out_channels - o), vectors * REGISTER_BYTES // itemsize,
-                        rows_of_g, positions, g + o * ldg, ldg, next_g, x + runs[t] + skip, step,
-                        next_row, at, lda, at, lda,
+                    in_blocks(
+                        tile, itemsize, min(rows, out_channels - o),
+                        vectors * REGISTER_BYTES // itemsize, rows_of_g, positions, g + o * ldg,
+                        ldg, next_g, x + runs[t] + skip, step, next_row, at, lda, at, lda,
                     )  # fmt: skip
                 v += vectors
 
@@ -142,6 +146,7 @@ def _make_entries(
         images_x = address(buffer)
         images_g = images_x + (together * next_x + 128) // 64 * 64
         columns, rows = balanced(taps, DOT_COLUMNS), balanced(out_channels, DOT_ROWS)
+        depth = max(balanced(length, DOT_ROW_BYTES // itemsize), 1)
         for n in range(0, x.shape[0], together):
             count = min(together, x.shape[0] - n)
             for i in range(count):
@@ -153,12 +158,15 @@ def _make_entries(
                     for o in range(0, out_channels, rows):
                         at = group * out_channels + o
                         target = address(dw) + (at * taps + t) * itemsize
-                        dot(
-                            min(rows, out_channels - o), min(columns, taps - t), length, count,
-                            images_g + at * plane_g, plane_g, next_g, images_x + group * own, 0,
-                            address(table) + t * 8, next_x, target if n else 0, taps * itemsize,
-                            target, taps * itemsize, 0,
-                        )  # fmt: skip
+                        for p in range(0, length, depth):
+                            skip = p * itemsize
+                            dot(
+                                min(rows, out_channels - o), min(columns, taps - t),
+                                min(depth, length - p), count, images_g + at * plane_g + skip,
+                                plane_g, next_g, images_x + group * own + skip, 0,
+                                address(table) + t * 8, next_x, target if n or p else 0,
+                                taps * itemsize, target, taps * itemsize, 0,
+                            )  # fmt: skip
 
     @kernel
     def arrange(acc: Array, dw: Array) -> None:
@@ -293,7 +301,8 @@ def dots_together(plan: Correlation, x: tuple[int, ...], g: tuple[int, ...]) -> 
         x, g: shapes of the input and of the output's gradient.
     """
     room = x[1] * plan.channel + g[1] * (g[2] * plan.layout.pitch + 63)
-    together = max(1, min(x[0], DOT_BYTES // room))
+    row_bytes = plan.length * np.dtype(np.float32).itemsize
+    together = max(1, min(x[0], DOT_BYTES // room, DOT_ROW_BYTES // row_bytes))
     return together, together * room + 256
 
 

@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import types
 
 from tinytorch.backends.optimized.conv.geometry import STORE, STORE_PART
-from tinytorch.backends.optimized.gemm.micro_kernel import emit_tile, tile_table
+from tinytorch.backends.optimized.gemm.micro_kernel import emit_blocks, tile_table
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
     I64,
@@ -60,10 +60,11 @@ def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vec
         lambda: [e.splat(e.load_scalar(e.at(bias, r * e.itemsize))) for r in range(rows)],
         lambda: [e.zeros] * rows,
     )
-    sums = [[begin[r]] * vectors for r in range(rows)]
-    sums = emit_tile(e, taps, ldw, sums, [w, table], operands)
     floor = e.splat(e.floor(relu))
-    sums = [[e.at_least(value, floor) for value in row] for row in sums]
+    sums = [
+        e.at_least(build.fadd(begin[i // vectors], value), floor)
+        for i, value in enumerate(emit_blocks(e, taps, ldw, rows, vectors, [w, table], operands))
+    ]
 
     def store_part(state: list[Value]) -> list[Value]:
         for j, part in enumerate(state):
@@ -73,7 +74,7 @@ def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vec
                 mask = build.bitcast(bits, e.mask)
                 target = e.at(y, e.load_scalar(part, I64))
                 for r in range(rows):
-                    e.store(sums[r][j], e.at(target, e.mul(ldy, r)), mask)
+                    e.store(sums[r * vectors + j], e.at(target, e.mul(ldy, r)), mask)
         return [e.at(part, 8 * STORE_PART) for part in state]
 
     e.loop(parts, [e.at(entry, 8 * STORE.target) for entry in entries], store_part)

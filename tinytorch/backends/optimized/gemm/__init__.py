@@ -1,9 +1,9 @@
 """The matrix product.
 
+blocking        the sizes of blocks, from those of the caches
 micro_kernel    a tile of C that stays in registers
 dot_kernel      the same where both operands run along the summed index
 gemv_kernel     the same where C is a single row
-blocking        the sizes of blocks, from those of the caches
 packing         blocks copied into the order in which the micro-kernel reads them
 loops           which of these for which shape, and the loops around them
 matmul          products of arrays

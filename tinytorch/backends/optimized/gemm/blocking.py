@@ -37,6 +37,9 @@ MOST_STEPS = 512
 KC_BYTES = 4 * min(max(_L1.size // 2 // _ROW_BYTES, LEAST_STEPS), MOST_STEPS)
 """Bytes of a row of A in a block: KC elements of four bytes, or half as many of eight."""
 
+DOT_ROW_BYTES = KC_BYTES * (_UNIT.register_bytes // 4)
+"""Bytes of a row of A in a dot product: about KC terms for each lane."""
+
 _TILE_ROWS = _UNIT.tile_rows(_UNIT.tile_vectors[-1])
 MC = max(_L2.size // 2 // KC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
 NC = 2048

@@ -60,9 +60,11 @@ def _emit_sum_of_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int) -
     floor = e.splat(e.floor(relu))
 
     def vector(at: Value, mask: Value | None = None) -> None:
-        (total,) = e.either(given, lambda: [e.load(e.at(start, at), mask)], lambda: [e.zeros])
+        total = e.zeros  # of these rows alone: what y starts from may be a far larger sum
         for factor, offset in zip(factors, offsets, strict=True):
             total = e.fma(factor, e.load(e.at(e.at(b, offset), at), mask), total)
+        (begin,) = e.either(given, lambda: [e.load(e.at(start, at), mask)], lambda: [e.zeros])
+        total = build.fadd(begin, total)
         e.store(e.at_least(total, floor), e.at(y, at), mask)
 
     def step(state: list[Value]) -> list[Value]:

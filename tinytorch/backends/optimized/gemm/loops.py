@@ -33,6 +33,7 @@ from functools import cache
 from numba import prange, types
 
 from tinytorch.backends.optimized.gemm.blocking import (
+    DOT_ROW_BYTES,
     KC_BYTES,
     L2_BYTES,
     MC,
@@ -129,14 +130,18 @@ def _make_dots(
             return 0
         rows = balanced(m, DOT_ROWS)
         columns = balanced(n, DOT_COLUMNS if m > 1 else most_of_a_row)
+        depth = max(balanced(k, DOT_ROW_BYTES // itemsize), 1)
         for j in range(0, n, columns):
             for i in range(0, m, rows):
-                at = i * ld_start + j * itemsize
-                dot(
-                    min(rows, m - i), min(columns, n - j), k, 1, a + i * rsa, rsa, 0,
-                    b + j * csb, csb, 0, 0, start + at if start else 0, ld_start,
-                    c + i * ldc + j * itemsize, ldc, relu,
-                )  # fmt: skip
+                at, to = i * ld_start + j * itemsize, c + i * ldc + j * itemsize
+                for p in range(0, max(k, 1), depth):
+                    begin = start + at if start else 0
+                    dot(
+                        min(rows, m - i), min(columns, n - j), min(depth, k - p), 1,
+                        a + i * rsa + p * csa, rsa, 0, b + j * csb + p * rsb, csb, 0, 0,
+                        to if p else begin, ldc if p else ld_start, to, ldc,
+                        relu if p + depth >= k else 0,
+                    )  # fmt: skip
         return 0
 
     return dots

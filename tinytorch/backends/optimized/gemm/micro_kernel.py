@@ -12,9 +12,15 @@
                +-+   +------+------+------+------+
 
 The FMA units are the limit, not the loads: a step of k costs rows + vectors loads for rows *
-vectors FMAs, and C leaves the registers only when k is done. For ragged columns the last vector of
-a row is masked; ragged rows are other entries of a jump table over (vectors, rows). Two things keep
-LLVM from spoiling the loop:
+vectors FMAs, and C leaves the registers only when a block of k is done. For ragged columns the last
+vector of a row is masked; ragged rows are other entries of a jump table over (vectors, rows).
+
+The sums of a block begin at zero, and what C starts from is added to them: one running sum over all
+of k would have the rounding errors of a large sum at every step. So an error grows with KC + k / KC
+and not with k (blocked summation: Higham, Accuracy and Stability of Numerical Algorithms, 2nd
+edition, section 4.2).
+
+Two things keep LLVM from spoiling the loop:
 
 - k is not unrolled, or neighbouring loads of A are merged into short vectors and shuffled apart.
 - The addresses of the rows of A are p + {1, 2, 4, 8} * s, where s is the row stride times an odd
@@ -33,10 +39,13 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numba.core import cgutils
 
+from tinytorch.backends.optimized.gemm.blocking import KC_BYTES
 from tinytorch.jit.cpu import MOST_ROWS, host_vector_unit
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
+    I8,
     I64,
     Value,
     VectorEmitter,
@@ -50,28 +59,34 @@ PAGE_BYTES = 4096
 be stored to; they are asked for before the sums begin, and are there when those are done."""
 
 Operands = Callable[[list[Value]], tuple[Value, list[Value], list[Value]]]
+_alloca: Callable[..., Any] = cgutils.alloca_once
 
 
 def emit_tile(
     e: VectorEmitter,
     k: Value,
     rsa: Value,
-    sums: list[list[Value]],
+    rows: int,
     walk: Sequence[Value],
+    sums: Sequence[Value],
     operands: Operands,
     unroll: bool = False,
-) -> list[list[Value]]:
-    """sums[r][j] + the sum over k of A[r, k] * (vector j of row k of B).
+) -> list[Value]:
+    """The tile sums[r][j] + the sum over k of A[r, k] * (vector j of row k of B), row after row.
 
     Args:
         k: number of steps.
         rsa: bytes from one row of A to the next.
-        sums: the tile before the first step, rows x vectors.
+        rows: of the tile.
         walk: the values that the walk through A and B carries from step to step.
-        operands: from those a pointer to A[0, k], the vectors of row k of B, and the next values.
+        sums: the tile before the first step.
+        operands: from `walk` a pointer to A[0, k], the vectors of row k of B, and the next values.
         unroll: let LLVM do two steps of k in one.
+
+    Returns:
+        The values of the walk after the last step, and then the tile.
     """
-    rows, vectors = len(sums), len(sums[0])
+    vectors = len(sums) // rows
     odd = {factor: e.opaque(e.mul(rsa, factor)) for factor in range(1, rows, 2)}
     offsets = [i64(0)]
     for r in range(1, rows):
@@ -87,9 +102,45 @@ def emit_tile(
                 now[r * vectors + j] = e.fma(x, b[j], now[r * vectors + j])
         return [*carried, *now]
 
-    flat = [value for row in sums for value in row]
-    flat = e.loop(k, [*walk, *flat], step, unroll)[len(walk) :]
-    return [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
+    return e.loop(k, [*walk, *sums], step, unroll)
+
+
+def emit_blocks(
+    e: VectorEmitter,
+    k: Value,
+    rsa: Value,
+    rows: int,
+    vectors: int,
+    walk: Sequence[Value],
+    operands: Operands,
+    unroll: bool = False,
+) -> list[Value]:
+    """`emit_tile` from zero in blocks of KC steps, each of which begins at zero.
+
+    The total of the blocks that are done waits in memory: the registers are those of the next one.
+    """
+    build, most, size = e.builder, KC_BYTES // e.itemsize, rows * vectors
+    totals = build.bitcast(_alloca(build, e.vector, size=size), I8.as_pointer())
+    places = [e.at(totals, i * e.register_bytes) for i in range(size)]
+
+    def block(state: list[Value]) -> list[Value]:
+        left, now = state[0], state[1 : 1 + len(walk)]
+        is_last = build.icmp_signed("<=", left, i64(most))
+        depth = build.select(is_last, left, i64(most))
+        found = emit_tile(e, depth, rsa, rows, now, [e.zeros] * size, operands, unroll)
+        now, sums = found[: len(walk)], found[len(walk) :]
+        sums = e.either(
+            build.icmp_signed("==", left, k),
+            lambda: sums,
+            lambda: [build.fadd(e.load(at), x) for at, x in zip(places, sums, strict=True)],
+        )
+        with build.if_then(build.not_(is_last)):
+            for at, x in zip(places, sums, strict=True):
+                e.store(x, at)
+        return [build.sub(left, depth), *now, *sums]
+
+    blocks = build.sdiv(e.add(k, most - 1), i64(most))
+    return e.loop(blocks, [k, *walk, *[e.zeros] * size], block)[1 + len(walk) :]
 
 
 def tile_table(e: VectorEmitter, rows: Value, columns: Value, emit: Callable[..., None]) -> None:
@@ -112,7 +163,7 @@ def _emit_gemm_tile(
     rows: int,
     vectors: int,
 ) -> None:
-    """One tile size: start from zero or from memory, accumulate, store."""
+    """One tile size: accumulate, add what C starts from, store."""
     _, k, a, rsa, steps, b, ldb, start, ld_start, c, ldc, relu = arguments
     build = e.builder
     a, b, start, c = (e.pointer(address) for address in (a, b, start, c))
@@ -137,21 +188,23 @@ def _emit_gemm_tile(
         for r in range(rows):
             for j in range(vectors):
                 e.prefetch(at(c, ldc, r, j), write=True)
-    given = build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0))
-    flat = e.either(given, from_memory, lambda: [e.zeros] * (rows * vectors))
-    sums = [flat[r * vectors : (r + 1) * vectors] for r in range(rows)]
     walk = [e.pointer(steps) if indirect else a, b]
     # Later LLVM may take two steps at a time: it asks earlier for the lines of a transposed A.
-    sums = emit_tile(e, k, rsa, sums, walk, operands, unroll=not indirect)
+    sums = emit_blocks(e, k, rsa, rows, vectors, walk, operands, unroll=not indirect)
+    sums = e.either(
+        build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0)),
+        lambda: [build.fadd(x, y) for x, y in zip(from_memory(), sums, strict=True)],
+        lambda: sums,
+    )
     # a branch: comparisons would take as many cycles as two steps of k
-    flat = e.either(
+    sums = e.either(
         build.icmp_signed("!=", relu, i64(0)),
-        lambda: [e.at_least(value, e.zeros) for row in sums for value in row],
-        lambda: [value for row in sums for value in row],
+        lambda: [e.at_least(value, e.zeros) for value in sums],
+        lambda: sums,
     )
     for r in range(rows):
         for j in range(vectors):
-            e.store(flat[r * vectors + j], at(c, ldc, r, j), masks[j])
+            e.store(sums[r * vectors + j], at(c, ldc, r, j), masks[j])
 
 
 def _gemm_tile_twin(

@@ -46,11 +46,11 @@ def _tile(
         row = [e.load(e.at(right, j * e.register_bytes)) for j in range(VECTORS)]
         return place, row, [e.at(place, 4), e.at(right, 4 * COLUMNS)]
 
-    zeros = [[e.zeros] * VECTORS for _ in range(ROWS)]
-    sums = emit_tile(e, steps, lda, zeros, [a, b], operands)
-    for r, row in enumerate(sums):
-        for j, value in enumerate(row):
-            e.store(value, e.at(e.at(c, e.mul(ldc, r)), j * e.register_bytes))
+    zeros = [e.zeros] * (ROWS * VECTORS)
+    sums = emit_tile(e, steps, lda, ROWS, [a, b], zeros, operands)[2:]
+    for i, value in enumerate(sums):
+        r, j = divmod(i, VECTORS)
+        e.store(value, e.at(e.at(c, e.mul(ldc, r)), j * e.register_bytes))
 
 
 @export("tinytorch_byte_tile", types.void(*[types.intp] * 6))
