@@ -18,11 +18,13 @@ import torch.nn.functional as F
 from openblas import OpenBlas, core_types
 from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
 from roofline import draw
+from processor import describe
 from runner import ROUNDS, Case, as_json, measure, report
 
 from tinytorch.backends import find_backend, reference
 from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.backends.optimized.elementwise.loops import compile_elementwise
+from tinytorch.jit import threads
 from tinytorch.jit.library import cache_info
 
 BACKEND: Any = find_backend("optimized")
@@ -52,6 +54,8 @@ ROWS = [(32, 128), (256, 1024), (4096, 1024)]
 CLASSES = [(32, 10), (256, 1000), (512, 32000)]
 PARAMETERS = [1_000, 10_000, 101_770, 1_000_000, 20_000_000]
 EPS = 1e-5
+MOST_FLOPS = 5e9
+"""Of a case in a short run."""
 
 
 def normal(*shape: int) -> Any:
@@ -67,10 +71,20 @@ def check(name: str, ours: Any, exact: Any, tolerance: float = 1e-4) -> None:
         raise AssertionError(f"{name}: the result is off by {error:.2e} of its largest element")
 
 
+def on_one_thread(a: Any, b: Any) -> Any:
+    """A product by one thread, in a process that has more."""
+    threads.set_num_threads(1)
+    try:
+        return BACKEND.matmul(a, b)
+    finally:
+        threads.set_num_threads(THREADS)
+
+
 def gemm_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
-    """Products in three layouts; "T" is a transposed view. With the `blocked` rung beside."""
+    """Products in four layouts; "T" is a transposed view. With the `blocked` rung beside, and where
+    there are several threads the same product on one."""
     for m, k, n in GEMM:
-        for layout in ("NN", "NT", "TN"):
+        for layout in ("NN", "NT", "TN", "TT"):
             shapes = [
                 ((k, m), True) if layout[0] == "T" else ((m, k), False),
                 ((n, k), True) if layout[1] == "T" else ((k, n), False),
@@ -86,6 +100,7 @@ def gemm_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
                     "numpy": partial(np.matmul, a, b),
                     "torch": partial(torch.mm, ta, tb),
                     "blocked": partial(BLOCKED.matmul, a, b),
+                    **({"one thread": partial(on_one_thread, a, b)} if THREADS > 1 else {}),
                 },
                 {f"blas:{t}": partial(w.seconds, shapes) for t, w in workers.items()},
                 flops=2 * m * k * n,
@@ -341,6 +356,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(GROUPS), help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--match", default="", help="only cases whose name contains this")
+    parser.add_argument("--short", action="store_true", help="no case of several Gflop")
     parser.add_argument("--threads", type=int, default=1, help="more than one: wall clock")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -360,7 +376,9 @@ def main() -> None:
             for group in options.only.split(",")
             for case in GROUPS[group](workers)
             if options.match in case.name
+            if not (options.short and (case.flops or 0) > MOST_FLOPS)
         ]
+        peak = max(peak, multiply_add_peak())  # at two times, of which one may have been disturbed
     finally:
         for worker in workers.values():
             worker.close()
@@ -368,8 +386,8 @@ def main() -> None:
         draw(results, options.plot, peak=peak, bandwidth=bandwidth)
     if options.json:
         facts = {
-            "threads": THREADS, "clock": clock, "peak_flops": peak, "bandwidth": bandwidth,
-            "openblas": {t: w.architecture for t, w in workers.items()},
+            "processor": describe(), "threads": THREADS, "clock": clock, "peak_flops": peak,
+            "bandwidth": bandwidth, "openblas": {t: w.architecture for t, w in workers.items()},
             "compile_seconds": cache_info().compile_seconds,
         }  # fmt: skip
         print(as_json(results, **facts))

@@ -18,15 +18,11 @@ from typing import Any
 def core_types() -> tuple[str, ...]:
     """The core types whose kernels this processor can run: "SkylakeX" needs AVX-512.
 
-    OPENBLAS_CORETYPE names the one to compare with, as where AVX-512 is hidden from our kernels by
-    NUMBA_CPU_FEATURES.
+    What is hidden from our kernels (tools/without.py) is hidden from these, too.
     """
-    from llvmlite import binding
+    from tinytorch.jit.cpu import host_features
 
-    chosen = os.environ.get("OPENBLAS_CORETYPE")
-    if chosen:
-        return (chosen,)
-    features = binding.get_host_cpu_features()
+    features = host_features()
     if not features.get("avx2"):
         return ()
     return ("Haswell", "Zen", *(["SkylakeX"] if features.get("avx512f") else []))

@@ -94,18 +94,19 @@ def measure(
     case: Case, *, clock: str, rounds: int = ROUNDS, workers: Sequence[int] = (),
     attempts: int = ATTEMPTS,
 ) -> Result:  # fmt: skip
-    """Time the contestants of a case in interleaved rounds; again if something disturbed them."""
-    result = None
+    """Time the contestants of a case in interleaved rounds; again if something disturbed them.
+
+    Where nothing else was running, those rounds count alone; where there were none such, all do.
+    """
+    taken: dict[str, list[float]] = {}
     for _ in range(attempts):
         before = accounts(workers)
         samples = _samples(case, clock, rounds)
-        disturbed = foreign_cores(before, accounts(workers)) > MOST_FOREIGN
-        if result is None or not disturbed:
-            result = _evaluate(case, samples, disturbed)
-        if not disturbed:
-            break
-    assert result is not None
-    return result
+        if foreign_cores(before, accounts(workers)) <= MOST_FOREIGN:
+            return _evaluate(case, samples, disturbed=False)
+        for name, values in samples.items():
+            taken.setdefault(name, []).extend(values)
+    return _evaluate(case, taken, disturbed=True)
 
 
 def _samples(case: Case, clock: str, rounds: int) -> dict[str, list[float]]:

@@ -53,6 +53,16 @@ def bench(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object on stdout; progress goes to stderr.")
     ] = False,
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record",
+            help="Keep this machine's figures in benchmarks/results and docs/machines.md.",
+        ),
+    ] = False,
+    hide: Annotated[
+        str, typer.Option(help="A vector unit that nothing may use: avx512.", metavar="UNIT")
+    ] = "",
 ) -> None:
     """Measure TinyTorch side by side with NumPy and PyTorch.
 
@@ -63,6 +73,9 @@ def bench(
     from tito.workspace.folder import find
 
     known = benchmarks()
+    if record:
+        name = name or "machines"
+        context.args.append("--record")
     if show_list:
         titles = {each: _title(path) for each, path in known.items()}
         if as_json:
@@ -80,13 +93,15 @@ def bench(
         module.refresh(workspace)
     package = scripts.ROOT if workspace is None else workspace.root
     arguments = _with_backend(context.args, workspace) + ["--json"] * as_json
+    hiding = [str(scripts.folder("tools") / "without.py"), hide] if hide else []
     results = {}
     worst = 0
     for each, path in chosen.items():
         if name is None and not as_json:
             console.out.rule(each)
+        script, *before = (*hiding, str(path))
         code, text = scripts.run_script(
-            path, arguments, capture=as_json and name is None, package=package
+            script, [*before, *arguments], capture=as_json and name is None, package=package
         )
         if name is None and code == CANNOT_RUN_HERE:
             continue

@@ -104,7 +104,8 @@ app.command(
 app.command(epilog="Example: tito demo", rich_help_panel=MEASURING)(demo.demo)
 app.command(
     epilog="Examples:\n\ntito bench dispatch\n\ntito bench training --json\n\n"
-    "tito bench training --backend mine\n\ntito bench --list",
+    "tito bench training --backend mine\n\ntito bench kernels --hide avx512\n\n"
+    "tito bench --record\n\ntito bench --list",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     rich_help_panel=MEASURING,
 )(bench.bench)

@@ -219,12 +219,39 @@ def check_threads() -> Iterator[Check]:
         yield Check("threads", "layer", "ok", f"{layer}, {count} threads")
 
 
+VECTOR_PROBE = """
+import json, time, numpy as np
+from tinytorch.backends.optimized.gemm.matmul import matmul
+from tinytorch.bench.peak import multiply_add_peak, share_of_peak
+from tinytorch.jit import cpu, threads
+threads.set_num_threads(1)
+a = np.ones((512, 512), np.float32)
+share = share_of_peak(lambda: matmul(a, a), 2 * 512**3, multiply_add_peak())
+unit = cpu.host_vector_unit()
+print(json.dumps([unit.name, 8 * unit.register_bytes, unit.registers, share]))
+"""
+
+
+def check_vector_unit() -> Iterator[Check]:
+    """The registers that kernels are compiled for, and what a product makes of the peak."""
+    if _version("numba") is None:
+        return
+    try:
+        name, bits, registers, share = probe(VECTOR_PROBE)
+    except ProbeError as error:
+        yield Check("vectors", "unit", "broken", str(error), "pip install 'tinytorch[fast]'")
+        return
+    yield Check("vectors", "unit", "ok", f"{name}: {registers} registers of {bits} bits")
+    yield Check("vectors", "512x512 product", "ok", f"{share:.0%} of the peak of one core")
+
+
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     check_python,
     check_numpy,
     check_tinytorch,
     check_extras,
     check_backends,
+    check_vector_unit,
     check_threads,
 )
 

@@ -95,3 +95,21 @@ def test_a_students_backend_is_named_by_file_and_class(
     assert got[-2].endswith(f"{path}:Mine") and got[-1] == "--json"
     result = runner.invoke(app, ["bench", "first", "--backend", "mine"])
     assert result.exit_code == 1 and "make one in a workspace" in result.stderr
+
+
+def test_a_hidden_vector_unit_is_hidden_from_the_script(
+    shelf: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tools = shelf.parent / "tools"
+    tools.mkdir()
+    (tools / "without.py").write_text("import sys; print('without', sys.argv[1:])\n")
+    assert runner.invoke(app, ["bench", "first", "--hide", "avx512"]).exit_code == 0
+    assert capfd.readouterr().out == f"without ['avx512', '{shelf / 'first.py'}']\n"
+
+
+def test_recording_is_what_the_script_of_machines_does(
+    shelf: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (shelf / "machines.py").write_text(SCRIPT.format(name="machines", code=0))
+    assert runner.invoke(app, ["bench", "--record"]).exit_code == 0
+    assert json.loads(capfd.readouterr().out) == {"name": "machines", "got": ["--record"]}

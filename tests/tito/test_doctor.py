@@ -33,6 +33,7 @@ def test_this_machine_is_looked_at_all_over() -> None:
         assert found["system", name]["status"] == "ok"
     for backend in ("naive", "numpy"):
         assert found["backends", backend]["status"] == "ok"
+    assert found["vectors", "512x512 product"]["detail"].endswith("% of the peak of one core")
     assert result.exit_code == (0 if report["healthy"] else 1)
     assert all(c["advice"] for c in report["checks"] if c["status"] != "ok")
 
@@ -90,6 +91,21 @@ def test_a_backend_that_multiplies_wrongly_is_broken(monkeypatch: pytest.MonkeyP
     found = {check.name: check for check in doctor.check_backends()}
     assert found["numpy"].status == "broken"
     assert found["numpy"].detail == "AssertionError: a 24x24 matrix product is off by 1"
+
+
+def test_the_vector_unit_is_named_with_the_share_of_its_peak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "probe", lambda code: ["neon", 128, 32, 0.912])
+    unit, product = doctor.check_vector_unit()
+    assert unit.detail == "neon: 32 registers of 128 bits"
+    assert product.detail == "91% of the peak of one core"
+
+
+def test_a_vector_unit_that_fails_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "VECTOR_PROBE", "raise SystemExit('illegal')")
+    (found,) = doctor.check_vector_unit()
+    assert found.status == "broken" and found.detail == "illegal"
 
 
 def test_extras_are_read_from_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:

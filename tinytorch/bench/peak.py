@@ -73,6 +73,11 @@ def multiply_add_peak() -> float:
     return 2 * ROUNDS * chains * (unit.register_bytes // 4) / seconds
 
 
+def share_of_peak(function: Callable[[], object], flops: float, peak: float) -> float:
+    """What part of `peak` a function reaches that does so many operations on this thread."""
+    return flops / _least_seconds(function) / peak
+
+
 def memory_bandwidth() -> float:
     """Bytes per second of a[i] = b[i] + 3 c[i] on one core, from main memory."""
     count = TRIAD_BYTES // 3 // 4

@@ -1,0 +1,83 @@
+"""Records of machines, and the page that is made of them."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CACHE = {"size": 32768, "ways": 8, "line": 64}
+
+
+@pytest.fixture
+def machines() -> Any:
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "machines.py")))
+
+
+def measured(unit: str, seconds: float, disturbed: bool = False) -> dict[str, Any]:
+    return {
+        "processor": {
+            "model": "Made-up (TM) 9", "core": "madeup9", "vector_unit": unit,
+            "caches": {"L1": CACHE, "L2": {**CACHE, "size": 1 << 20}}, "versions": {"numpy": "2.4"},
+        },
+        "peak_flops": 1e11, "bandwidth": 2e10,
+        "results": [
+            {"group": "GEMM", "name": "10x10x10 NN", "seconds": {"ours": seconds}, "flops": 1e9,
+             "ratios": {"numpy": 1.23412, "torch": 2.0}, "disturbed": disturbed},
+            {"group": "memory-bound", "name": "gelu", "seconds": {"ours": 1.0}, "flops": None,
+             "ratios": {"torch": 1.5}, "disturbed": False},
+        ],
+    }  # fmt: skip
+
+
+def test_a_record_has_a_part_for_each_vector_unit(machines: Any) -> None:
+    record = machines.make_record(
+        [measured("avx512", 0.0125), measured("avx2", 0.02)], "2026-01-02"
+    )
+    assert record["model"] == "Made-up (TM) 9" and record["date"] == "2026-01-02"
+    assert "vector_unit" not in record and list(record["units"]) == ["avx512", "avx2"]
+    rows = record["units"]["avx512"]["results"]["GEMM"]
+    assert rows == {"10x10x10 NN": {"numpy": 1.234, "torch": 2.0, "share": 0.8}}
+    assert machines.file_name(record) == "made-up-tm-9-madeup9.json"
+
+
+def test_faster_than_the_peak_is_an_error(machines: Any) -> None:
+    with pytest.raises(ValueError, match=r"10x10x10 NN takes 111% of a peak of 100 Gflop/s"):
+        machines.make_record([measured("avx2", 0.009)], "2026-01-02")
+
+
+def test_a_page_has_all_machines_side_by_side(machines: Any) -> None:
+    first = machines.make_record([measured("avx512", 0.0125), measured("avx2", 0.02)], "2026-01-02")
+    second = machines.make_record([measured("neon", 0.02, disturbed=True)], "2026-01-03")
+    page = machines.page([first, second])
+    assert "| GEMM | madeup9, avx512 | madeup9, avx2 | madeup9, neon |" in page
+    assert "| 10x10x10 NN | 80 % 1.23 2.00 | 50 % 1.23 2.00 | 50 % 1.23 2.00 ! |" in page
+    assert "| gelu | - 1.50 | - 1.50 | - 1.50 |" in page
+    assert "| madeup9, neon | Made-up (TM) 9 | 100 | 20 | 32 KiB, 8 ways | 1 MiB" in page
+
+
+def test_the_page_in_the_docs_is_made_of_the_files(machines: Any) -> None:
+    records = machines.read()
+    assert records, "no machine is recorded: tito bench --record"
+    assert machines.PAGE.read_text(encoding="utf-8") == machines.page(records)
+    for record in records:
+        assert (machines.RESULTS / machines.file_name(record)).exists()
+        assert json.dumps(record).count("/home/") == 0
+
+
+def test_what_hides_a_unit() -> None:
+    hide = runpy.run_path(str(ROOT / "tools" / "without.py"))["environment"]
+    features = {"avx2": True, "avx512f": True, "amx-tile": False, "fma": True}
+    found = hide("avx512", features, {"X86_V3": True, "X86_V4": True}, "znver4")
+    assert found["NUMBA_CPU_FEATURES"] == "+avx2,-avx512f,-amx-tile,+fma"
+    assert found["NPY_DISABLE_CPU_FEATURES"] == "X86_V4" and found["NUMBA_CPU_NAME"] == "znver3"
+    assert hide("avx512", features, {}, "emeraldrapids")["OPENBLAS_CORETYPE"] == "Haswell"
+    with pytest.raises(ValueError, match=r"the processor \(haswell\) has no avx512 to hide"):
+        hide("avx512", {"avx2": True}, {}, "haswell")
+    with pytest.raises(ValueError, match="'sse' cannot be hidden; what can is avx512"):
+        hide("sse", features, {}, "znver4")
