@@ -19,8 +19,14 @@ def pytorchs_own_samples() -> list[Any]:
     """PyTorch's database of operators with samples of their inputs.
 
     Importing it forbids the whole process to set flags such as `cudnn.allow_tf32`: that is undone.
+    Each sample looks for a `unittest.TestCase` in the source of all callers, to note itself there:
+    four fifths of the time, and there is none here.
     """
+    from torch.testing._internal import common_utils
     from torch.testing._internal.common_methods_invocations import op_db
+
+    assert common_utils.extract_test_fn() is None
+    common_utils.extract_test_fn = lambda: None
 
     module = torch.backends.flags_frozen.__globals__  # `torch.backends` itself is an object
     module["__allow_nonbracketed_mutation_flag"] = True
