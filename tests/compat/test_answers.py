@@ -133,3 +133,8 @@ def test_keywords_are_explained():
     explain(error)
     explain(error)
     assert error.__notes__ == ["TinyTorch: it chooses among PyTorch's kernels; leave it out"]
+
+
+def test_a_name_itself_counts_before_a_pattern():
+    assert "NumPy function" in (sentence_for("torch", "quantile") or "")
+    assert "no quantized dtypes" in (sentence_for("torch", "quantize_per_tensor") or "")

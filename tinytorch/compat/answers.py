@@ -1,7 +1,7 @@
 """What to write instead of a name or keyword of PyTorch's that there is not.
 
 The table is `answers.txt`: a section for each owner, and lines `name name ...: sentence`. A name
-may have `*` in it; the first line that fits counts. A keyword is written `function(keyword)`. In a
+may have `*` in it; a line with the name itself counts, else the first pattern that fits. A keyword is written `function(keyword)`. In a
 sentence `{name}` is the name and `{base}` the name without `_` or `_copy` at its end.
 """
 
@@ -40,10 +40,11 @@ def sentence_for(owner: str, name: str) -> str | None:
     >>> sentence_for("torch.Tensor", "to_sparse")
     'there are no sparse tensors; use a dense one, or scipy.sparse on x.numpy()'
     """
-    for pattern, sentence in table().get(owner, ()):
-        if pattern == name or ("*" in pattern and fnmatchcase(name, pattern)):
-            return sentence.replace("{base}", _base(name)).replace("{name}", name)
-    return None
+    entries = table().get(owner, ())
+    exact = [sentence for given, sentence in entries if given == name]
+    fitting = (sentence for given, sentence in entries if "*" in given and fnmatchcase(name, given))
+    sentence = exact[0] if exact else next(fitting, None)
+    return sentence and sentence.replace("{base}", _base(name)).replace("{name}", name)
 
 
 def _base(name: str) -> str:
