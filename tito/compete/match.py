@@ -1,8 +1,8 @@
 """A match: contestants in turn on the same inputs, in launches of fresh processes.
 
 Within a launch every round has inputs of its own. Rounds are in pairs: in the first the order is
-drawn, and in the second turned round (A B, B A), since who goes first after the parent has computed
-finds colder caches. Every output is checked. Launches repeat all of it in new processes, because
+drawn, and in the second turned round (A B, B A), so that going first after the parent has computed
+favours nobody. Every output is checked. Launches repeat all of it in new processes, because
 where memory happens to lie moves a process's times by several percent.
 
 Nothing tells contestants apart but their code: the order in which they start and make their first
