@@ -37,7 +37,7 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _BY_NUMPY = frozenset(
     (
         *("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or"),
-        *("sign", "floor", "round", "floor_divide", "remainder", "pow", "erf"),
+        *("sign", "floor", "round", "floor_divide", "remainder", "pow"),
         *("asin", "acos", "atan", "atan2"),
     )
 )
