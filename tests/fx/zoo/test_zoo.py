@@ -70,6 +70,28 @@ def subject() -> Subject:
     return Subject("own/small", Small(), {"x": torch.randn(6, 4)})
 
 
+class OnlyTrains(Small):
+    """Training asks another generator than torch's, and evaluation has no gradients (Reformer)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x)
+        if self.training:
+            return out * random.random()
+        if torch.is_grad_enabled():
+            out.register_hook(self.refuse)
+        return out
+
+    def refuse(self, gradient: Tensor) -> None:
+        raise AssertionError("put it into training mode")
+
+
+@pytest.mark.parametrize("stage", ["joint", "sgd"])
+def test_what_eager_cannot_differentiate_is_no_crash_of_ours(stage: str):
+    found = run_stage(Subject("own/small", OnlyTrains(), {"x": torch.randn(6, 4)}), stage, 60.0)
+    assert found.verdict == "not applicable", found.detail
+    assert "other generators than torch's" in found.detail and "training mode" in found.detail
+
+
 @pytest.mark.parametrize("stage", ["forward", "joint", "sgd", "adamw", "train", "export"])
 def test_a_stage_passes_and_leaves_the_model_as_it_was(subject: Subject, stage: str):
     before = {k: v.clone() for k, v in subject.model.state_dict().items()}

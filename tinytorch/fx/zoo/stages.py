@@ -136,6 +136,8 @@ def _in_training(subject: Subject, run: InMode) -> Verdict:
     """In training mode, where that can be compared. Of a refusal it is said whether evaluation mode
     is right."""
     if subject.why_not_training:
+        if subject.why_no_gradients:
+            return Verdict(NONE, f"{subject.why_not_training}; {subject.why_no_gradients}")
         found = or_guarded(lambda branches: run(subject, False, branches))
         found.facts["in evaluation mode"] = subject.why_not_training[:200]
         return found

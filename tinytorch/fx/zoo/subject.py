@@ -101,6 +101,18 @@ class Subject:
         return "in training mode it asks other generators than torch's"
 
     @cached_property
+    def why_no_gradients(self) -> str:
+        """Why eager itself has no gradients in evaluation mode; empty where it has."""
+        self.reset()
+        try:
+            gradients(self.model, self.inputs)
+        except Exception as error:  # a model may raise anything
+            return f"it has no gradients in evaluation mode: {type(error).__name__}: {error}"
+        finally:
+            self.reset()
+        return ""
+
+    @cached_property
     def exact(self) -> nn.Module | None:
         """The model in float64; None where there is none."""
         self.reset()
