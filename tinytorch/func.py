@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tinytorch.absent import names_of
 from tinytorch.autograd.engine import grad as gradients_of
 from tinytorch.errors import AutogradError
 from tinytorch.state import grad_mode
@@ -63,3 +64,6 @@ def grad(
         return (g, result[1]) if has_aux else g
 
     return gradient
+
+
+__getattr__ = names_of("torch.func")  # names of PyTorch's that are not here

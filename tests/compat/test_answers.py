@@ -29,6 +29,7 @@ OWNERS = [
     "torch.optim.lr_scheduler",
     "torch.utils.data",
     "torch.autograd",
+    "torch.func",
     "torch.distributions",
     "torch.linalg",
     "torch.fft",

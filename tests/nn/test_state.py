@@ -86,6 +86,8 @@ def test_strict_false_passes_over_names_but_not_over_shapes():
     result = net.load_state_dict(state, strict=False)
     assert result.missing_keys == [name for name in NAMES if name != "0.bias"]
     assert result.unexpected_keys == ["other"]
+    assert "unexpected_keys=['other']" in repr(result)
+    assert repr(net.load_state_dict(net.state_dict())) == "<All keys matched successfully>"
     assert net[0].bias.tolist() == [2, 2, 2, 2]
     with pytest.raises(StateDictError, match=r"wrong shape: 0.bias is \(3,\), must be \(4,\)"):
         net.load_state_dict({"0.bias": np.zeros(3)}, strict=False)

@@ -24,6 +24,12 @@ class IncompatibleKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
+    def __repr__(self) -> str:
+        if not any(self):
+            return "<All keys matched successfully>"
+        missing, unexpected = self
+        return f"IncompatibleKeys(missing_keys={missing}, unexpected_keys={unexpected})"
+
 
 def _entries(module: Module) -> dict[str, Tensor]:
     """The tensors themselves; one that is shared is there under each of its names."""
