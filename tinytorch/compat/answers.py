@@ -1,8 +1,9 @@
 """What to write instead of a name or keyword of PyTorch's that there is not.
 
 The table is `answers.txt`: a section for each owner, and lines `name name ...: sentence`. A name
-may have `*` in it; a line with the name itself counts, else the first pattern that fits. A keyword is written `function(keyword)`. In a
-sentence `{name}` is the name and `{base}` the name without `_` or `_copy` at its end.
+may have `*` in it; a line with the name itself counts, else the first pattern that fits. A keyword
+is written `function(keyword)`. In a sentence `{name}` is the name and `{base}` the name without `_`
+or `_copy` at its end.
 """
 
 from __future__ import annotations
