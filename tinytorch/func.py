@@ -35,7 +35,7 @@ def grad_and_value(
         if not recording:
             whole = [g.detach() for g in whole]
         gradient = whole[0] if isinstance(argnums, int) else tuple(whole)
-        return gradient, (result if has_aux else y)
+        return gradient, result
 
     return both
 
