@@ -21,6 +21,8 @@ from tinytorch.nn.norm import RMSNorm
 from tinytorch.nn.positions import rotary_table, rotate
 from tinytorch.tensor import Tensor
 
+Rotary = tuple[Tensor, Tensor] | None  # cosines and sines of the positions
+
 
 class CausalSelfAttention(Module):
     """Each token takes from those before it. (batch, length, width) to the same."""
@@ -37,11 +39,7 @@ class CausalSelfAttention(Module):
             self.q_norm, self.k_norm = (RMSNorm(config.head_width) for _ in "qk")
 
     def forward(
-        self,
-        x: Tensor,
-        rotary: tuple[Tensor, Tensor] | None,
-        mask: Tensor | None,
-        cache: KVCache | None,
+        self, x: Tensor, rotary: Rotary, mask: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         heads, groups = self.config.heads, self.kv_heads
         parts = self.qkv(x).unflatten(-1, (heads + 2 * groups, self.config.head_width))
@@ -90,11 +88,7 @@ class Block(Module):
         self.mlp = MLP(config)
 
     def forward(
-        self,
-        x: Tensor,
-        rotary: tuple[Tensor, Tensor] | None,
-        mask: Tensor | None,
-        cache: KVCache | None,
+        self, x: Tensor, rotary: Rotary, mask: Tensor | None, cache: KVCache | None
     ) -> Tensor:
         x = x + self.attention(self.attention_norm(x), rotary, mask, cache)
         return cast(Tensor, x + self.mlp(self.mlp_norm(x)))
