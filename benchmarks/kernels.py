@@ -81,8 +81,8 @@ def on_one_thread(a: Any, b: Any) -> Any:
 
 
 def gemm_cases(workers: dict[str, OpenBlas]) -> Iterator[Case]:
-    """Products in four layouts; "T" is a transposed view. With the `blocked` rung beside, and where
-    there are several threads the same product on one."""
+    """Products in four layouts; "T" is a transposed view. With the `blocked` backend beside,
+    and where there are several threads the same product on one."""
     for m, k, n in GEMM:
         for layout in ("NN", "NT", "TN", "TT"):
             shapes = [
