@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: How numbers print, by NumPy's names; `set_printoptions` changes it.
 options: dict[str, Any] = {"precision": 4, "threshold": 1000}
-_UNSAID = (float32, int64, bool_)  # dtypes that the printed values show by themselves
+_IMPLIED_DTYPES = (float32, int64, bool_)  # dtypes that the printed values show by themselves
 
 
 def format_tensor(x: Tensor) -> str:
@@ -29,7 +29,7 @@ def format_tensor(x: Tensor) -> str:
     notes = []
     if x.meta.size == 0:
         notes.append(f"shape={x.shape}")
-    if x.dtype not in _UNSAID or x.meta.size == 0:
+    if x.dtype not in _IMPLIED_DTYPES or x.meta.size == 0:
         notes.append(f"dtype={x.dtype.name}")
     if x.history is not None:
         notes.append(f"grad_fn=<{x.history.op.name}>")

@@ -77,10 +77,10 @@ class WriteClock:
             if known is not None and known[0]() is owner:
                 alive = known[0]
             else:
-                alive = weakref.ref(owner, partial(self._forget, key))
+                alive = weakref.ref(owner, partial(self._discard, key))
             last[key] = (alive, now)
 
-    def _forget(self, key: int, _: object) -> None:
+    def _discard(self, key: int, _: object) -> None:
         self._last.pop(key, None)
 
     def marker(self, arrays: Sequence[Array]) -> Callable[[], None]:

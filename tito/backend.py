@@ -14,8 +14,8 @@ from tito.options import AsJson, Verbose, ask, one_of
 CHILD = Path(__file__).with_name("backend_child.py")
 
 app = typer.Typer(
-    help="A backend of your own: begin it, check it, race it.",
-    epilog="Examples:\n\ntito backend new\n\ntito backend check mine\n\ntito backend race",
+    help="A backend of your own: begin it, check it, compare it.",
+    epilog="Examples:\n\ntito backend new\n\ntito backend check mine\n\ntito backend compare",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -52,7 +52,7 @@ def new(
     text = backends.text_of(name, base, kernel or ["matmul"])
     path = backends.begin(workspace, name, text, replace=replace)
     say(f"write in {path}")
-    say(f"next: tito backend check {name}, then tito backend race {name}")
+    say(f"next: tito backend check {name}, then tito backend compare {name}")
 
 
 @app.command(
@@ -89,9 +89,11 @@ def check(
     )  # fmt: skip
 
 
-@app.command(epilog="Examples:\n\ntito backend race\n\ntito backend race fast --step cnn --json")
+@app.command(
+    epilog="Examples:\n\ntito backend compare\n\ntito backend compare fast --step cnn --json"
+)
 @plainly
-def race(
+def compare(
     target: Target = "mine",
     step: Annotated[
         list[str] | None, typer.Option("--step", help="mlp or cnn; once for each; both without it.")
@@ -105,17 +107,17 @@ def race(
     On each backend three steps must first give the reference's losses and parameters. Exits with 1
     if one fails or gives other numbers.
     """
-    from tito.ladder import commands, report, rungs, steps
+    from tito.ladder import commands, report, steps, tiers
     from tito.workspace import backends, folder, module
 
     workspace = folder.require()
     backends.resolve(target, workspace)  # an error now, and not after the other backends
-    chosen = [one_of("step", name, list(steps.STEPS)) for name in step or steps.RACED]
+    chosen = [one_of("step", name, list(steps.STEPS)) for name in step or steps.COMPARED]
     module.refresh(workspace)
     results = []
     for name in chosen:
-        found = commands.climbed(
-            workspace, name, rungs.beside(target), rounds=rounds, threads=threads, with_share=False
+        found = commands.run_tiers(
+            workspace, name, tiers.beside(target), rounds=rounds, threads=threads, with_share=False
         )
         results.append(report.as_json(name, found, threads=threads, rounds=rounds))
         if not as_json:

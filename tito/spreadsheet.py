@@ -13,10 +13,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # 
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?%?|-")  # a dash is an empty cell
 
 
-def harmless(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """A cell that a spreadsheet shows and does not compute; "" for None.
 
-    >>> harmless("=1+1"), harmless("-2.5"), harmless(None)
+    >>> escape_formula("=1+1"), escape_formula("-2.5"), escape_formula(None)
     ("'=1+1", '-2.5', '')
     """
     if value is None:
@@ -26,6 +26,6 @@ def harmless(value: Any) -> Any:
     return value
 
 
-def as_it_was(cell: str) -> str:
-    """What `harmless` was given."""
+def unescape_formula(cell: str) -> str:
+    """What `escape_formula` was given."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell

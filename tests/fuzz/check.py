@@ -62,10 +62,10 @@ class Outcome:
 @contextmanager
 def chosen(target: Target) -> Iterator[None]:
     """Compile for a target inside of the block."""
-    threads, worth = tinytorch.get_num_threads(), partition.WORTH
+    threads, smallest = tinytorch.get_num_threads(), partition.MIN_PARALLEL_WORK
     tinytorch.set_num_threads(target.threads)
     if target.threads > 1:
-        partition.WORTH = 0.0
+        partition.MIN_PARALLEL_WORK = 0.0
     is_interpreted = target.backend == "optimized" and not target.compiles_loops
     try:
         with (
@@ -75,7 +75,7 @@ def chosen(target: Target) -> Iterator[None]:
             yield
     finally:
         tinytorch.set_num_threads(threads)
-        partition.WORTH = worth
+        partition.MIN_PARALLEL_WORK = smallest
 
 
 def compare(program: Program, target: Target) -> Outcome:

@@ -63,7 +63,7 @@ def _shape(graph: Graph, n: dict[str, Node]) -> None:
     n["exp"].meta["tensor_meta"] = tensor_meta((3, 2), float32)
 
 
-def _misfit(graph: Graph, n: dict[str, Node]) -> None:
+def _mismatch(graph: Graph, n: dict[str, Node]) -> None:
     n["x"].meta["tensor_meta"] = tensor_meta((2, 4), float32)
 
 
@@ -110,7 +110,7 @@ def _params(graph: Graph, n: dict[str, Node]) -> None:
         (_missing_user, "uses mul, but is not among its users: edit args, not _args"),
         (_wrong_user, "node x lists exp as a user, which does not use it"),
         (_shape, r"`%exp : float32\[3, 2\] = exp\(%mul\)` says float32\[3, 2\], but .* \[2, 3\]"),
-        (_misfit, "cannot run: mul: shapes .* do not broadcast"),
+        (_mismatch, "cannot run: mul: shapes .* do not broadcast"),
         (_two_outputs, "node output is an output but not the last node"),
         (_no_output, "the graph has no output"),
         (_unknown_op, "node exp: 'exp' is no op; the target must be an Op"),

@@ -258,7 +258,7 @@ def test_what_killed_processes_began_is_swept(tmp_path):
     for path in (old, new):
         path.write_bytes(b"begun")
     os.utime(old, (0, 0))
-    assert cache.sweep(tmp_path) == 5
+    assert cache.evict(tmp_path) == 5
     assert [p.name for p in tmp_path.iterdir()] == ["new.part"]
 
 
@@ -268,7 +268,7 @@ def test_kernels_that_were_not_used_for_longest_go_first(tmp_path):
         cache._write_whole(path, bytes(100))
         os.utime(path, (1000.0 + i, 1000.0 + i))
     assert cache._read_checked(tmp_path / "kernel-0.bin") == bytes(100)  # a use
-    cache.sweep(tmp_path, kept_bytes=300)
+    cache.evict(tmp_path, kept_bytes=300)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kernel-0.bin", "kernel-4.bin"]
 
 

@@ -94,7 +94,7 @@ def pool():
 def two_threads(monkeypatch):
     """All code for two threads, which everything is worth."""
     before = tinytorch.get_num_threads()
-    monkeypatch.setattr(partition, "WORTH", 0.0)
+    monkeypatch.setattr(partition, "MIN_PARALLEL_WORK", 0.0)
     tinytorch.set_num_threads(2)
     with using_backend("optimized"):
         yield
@@ -275,7 +275,7 @@ import numpy as np
 import tinytorch
 from tinytorch.graph.compiler.native import partition
 
-partition.WORTH = 0.0
+partition.MIN_PARALLEL_WORK = 0.0
 tinytorch.set_backend("optimized")
 tinytorch.set_num_threads(2)
 x = tinytorch.tensor(np.ones((64, 32), np.float32))

@@ -43,7 +43,7 @@ class LiveMemory:
         The memory counts for the array that owns it: `owner_of(data)`. `_holders` has, for the id
         of each owner, how many followed arrays hold it and its bytes. The bytes count when the
         first one comes, unless the owner is the memory of an input (`_is_shared`): that is not
-        followed. A weak reference to `data` calls `_forget` when the array is gone; `_references`
+        followed. A weak reference to `data` calls `_discard` when the array is gone; `_references`
         keeps it, by its id, with the owner's. All this happens under `self._lock`.
         """
         if not isinstance(data, np.ndarray):
@@ -59,10 +59,10 @@ class LiveMemory:
                 self.current += nbytes
                 self.peak = max(self.peak, self.current)
             self._holders[key] = (holders + 1, nbytes)
-            reference = weakref.ref(data, self._forget)
+            reference = weakref.ref(data, self._discard)
             self._references[id(reference)] = (reference, key)
 
-    def _forget(self, reference: weakref.ref[Array]) -> None:
+    def _discard(self, reference: weakref.ref[Array]) -> None:
         """The array of a weak reference is gone, under `self._lock`: one holder less, and the bytes
         with the last. A reference that is not in `_references` is none of ours any more."""
         with self._lock:

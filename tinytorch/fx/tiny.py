@@ -179,9 +179,9 @@ def candidate_inputs(model: Any, batch: int = 2) -> Iterator[dict[str, Tensor]]:
         for inputs in made:
             yield {first: inputs, **{n: _needed(n, inputs, config, batch) for n in needed}}
     for inputs in made:
-        yield {first: inputs, **_companions(names, first, config, batch, full=False)}
+        yield {first: inputs, **_other_inputs(names, first, config, batch, full=False)}
     for inputs in made:
-        yield {first: inputs, **_companions(names, first, config, batch, full=True)}
+        yield {first: inputs, **_other_inputs(names, first, config, batch, full=True)}
     for inputs in made:
         yield {first: inputs}
     for other in ("input_ids", "pixel_values", "input_features", "input_values"):
@@ -276,7 +276,7 @@ def _images(config: Any, batch: int) -> Iterator[Tensor]:
     yield torch.randn(batch, 3, 224, 224)
 
 
-def _companions(
+def _other_inputs(
     names: list[str], first: str, config: Any, batch: int, *, full: bool
 ) -> dict[str, Tensor]:
     """What a model takes beside its main input.

@@ -279,9 +279,9 @@ class Graph:
         if node.erased:
             raise GraphError(f"node {node} has been erased and cannot be used")
 
-    def _fresh_name(self, wish: str) -> str:
-        """The wish as an identifier, with a number behind if it is taken."""
-        stem = re.sub(r"\W", "_", wish) or "node"
+    def _fresh_name(self, candidate: str) -> str:
+        """The candidate as an identifier, with a number behind if it is taken."""
+        stem = re.sub(r"\W", "_", candidate) or "node"
         stem = f"_{stem}" if stem[0].isdigit() else stem
         if stem in self._numbers:
             stem = re.sub(r"_[0-9]+$", "", stem)

@@ -64,13 +64,13 @@ def trace(
     def attempt() -> TracedFunction:
         # Most steps forget old gradients first. What they trace to is right with and without.
         asked: list[Tensor] = []  # those of which the function asks whether they have gradients
-        for pretend in (True, False):
+        for assume in (True, False):
             traced = _trace(
-                function, examples, named_examples, decompose, keep_grads, pretend, asked
+                function, examples, named_examples, decompose, keep_grads, assume, asked
             )
             if traced is not None:
                 return traced
-        raise AssertionError("a trace without pretended gradients is final")
+        raise AssertionError("a trace without assumed gradients is final")
 
     def on_other_arguments(*args: Any, **kwargs: Any) -> TracedFunction:
         return trace(function, *args, decompose=decompose, keep_grads=keep_grads, **kwargs)
@@ -93,25 +93,25 @@ def _trace(
     named_examples: dict[str, Any],
     decompose: bool | None,
     keep_grads: bool,
-    pretend: bool,
+    assume: bool,
     asked: list[Tensor],
 ) -> TracedFunction | None:
-    """Trace once; None, and in `asked` of what, if the function read a pretended gradient.
+    """Trace once; None, and in `asked` of what, if the function read an assumed gradient.
 
     Code that names `.grad` may also ask whether it is None, which nobody sees: to it none is
-    pretended.
+    assumed.
     """
     leaves, in_spec = tree_flatten((examples, named_examples))
     environment = Environment(function, leaves)
     effects, counted = Effects(environment), environment.counted_state()
     in_leaves = [describe(leaf) for leaf in leaves]
     asks = environment.mentions("grad")
-    if asks and pretend:
+    if asks and assume:
         return None
-    tracer = Tracer(environment, decompose, pretend)
+    tracer = Tracer(environment, decompose, assume)
     names = argument_names(environment, examples, named_examples)
     arguments = [_argument(tracer, leaf, names[i], i) for i, leaf in enumerate(leaves)]
-    for tensor in environment.tensors:  # after the arguments, which have no pretended gradient
+    for tensor in environment.tensors:  # after the arguments, which have no assumed gradient
         tracer.watch_grad(tensor)
     args, kwargs = tree_unflatten(arguments, in_spec)
     is_final = False
@@ -121,13 +121,13 @@ def _trace(
         _check_leaks(function)
         _check_frozen(environment, effects, counted)
         happened = _finish(tracer, result, keep_grads, None if asks else asked)
-        asked += tracer.pretended()
-        is_final = not (pretend and asked)
+        asked += tracer.assumed()
+        is_final = not (assume and asked)
     except BaseException as error:
         effects.undo()
-        asked += tracer.pretended()
-        if not (pretend and asked and isinstance(error, TinyTorchError)):
-            raise  # else it may be of the pretended gradients alone
+        asked += tracer.assumed()
+        if not (assume and asked and isinstance(error, TinyTorchError)):
+            raise  # else it may be of the assumed gradients alone
     finally:
         tracer.restore()
         if not is_final:  # the state that an optimizer made is of a trace that nobody calls

@@ -130,7 +130,7 @@ class TracedFunction:
         with grad_mode(s.differentiable and STATE.get().grad):
             values = list(Interpreter(self.graph).run(*inputs))
         # an update must not change what a later one still reads, nor a caller a constant
-        values = [_apart(value, kept) for value in values]
+        values = [_unaliased(value, kept) for value in values]
         results = values[: len(values) - len(s.updates)]
         held = {id(owner_of(t._data)) for t in [*inputs, *results]}
         for binding, value in zip(s.updates, values[len(results) :], strict=True):
@@ -165,7 +165,7 @@ def _own(value: Tensor, held: set[int]) -> Tensor:
     return value
 
 
-def _apart(value: Tensor, kept: list[Any]) -> Tensor:
+def _unaliased(value: Tensor, kept: list[Any]) -> Tensor:
     """The value; a copy if it is in memory that is about to be written, or must never be."""
     data = value._data
     if not isinstance(data, np.ndarray):  # in a trace of this call

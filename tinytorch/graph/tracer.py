@@ -152,9 +152,9 @@ def user_line(with_code: bool = False) -> str:
 class Tracer(Mode):
     """Writes the ops of a block into a graph."""
 
-    def __init__(self, environment: Environment, decompose: bool | None, pretend: bool) -> None:
+    def __init__(self, environment: Environment, decompose: bool | None, assume: bool) -> None:
         self.decompose = decompose
-        self._pretend = pretend  # that every tensor has a gradient already
+        self._assume = assume  # that every tensor has a gradient already
         self.environment = environment
         self.graph = Graph()
         self.wrote_leaf = False
@@ -354,7 +354,7 @@ class Tracer(Mode):
         if tensor in self.grads_before:
             return
         self._actual_grads[tensor] = tensor.grad
-        if tensor.grad is None and self._pretend:
+        if tensor.grad is None and self._assume:
             tensor.grad = wrap(
                 np.broadcast_to(np.zeros((), tensor.dtype), tensor.shape), tensor.meta
             )
@@ -369,7 +369,7 @@ class Tracer(Mode):
         for generator, state in self._generators.items():
             generator.set_state(state)
 
-    def pretended(self) -> list[Tensor]:
+    def assumed(self) -> list[Tensor]:
         """The tensors whose gradient the function read although it is not there."""
         bindings = [b for b in self.inputs.values() if isinstance(b, GradBinding)]
         return [

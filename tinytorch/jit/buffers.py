@@ -82,12 +82,12 @@ class BufferPool:
         """Remember a new block, in place of free ones of other sizes if the limit is reached."""
         with self._lock:
             if self.held + size > self.limit:
-                self._forget(self.held + size - self.limit)
+                self._evict(self.held + size - self.limit)
             if self.held + size <= self.limit:
                 self.held += size
                 self._classes.setdefault(size, deque()).append((block, offset))
 
-    def _forget(self, excess: int) -> None:
+    def _evict(self, excess: int) -> None:
         """Give free blocks back to the system until `excess` bytes have gone, or none is left."""
         for size, blocks in self._classes.items():
             for _ in range(len(blocks)):

@@ -53,7 +53,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _KERNEL_FOLDERS = ("jit", "backends/blocked", "backends/optimized")
 
 KEPT_BYTES = 512 * 2**20  # of one library; what was not used for longest goes
-SWEPT_EVERY = 32  # kernels written
+EVICT_EVERY = 32  # kernels written
 ABANDONED_SECONDS = 3600.0  # a file that was begun so long ago is of a process that was killed
 KEPT_LIBRARIES = 4  # older library keys are removed when a new one is begun
 SHOW_AFTER_SECONDS = 1.0  # compiling that takes longer shows a progress line
@@ -111,16 +111,16 @@ class CacheDirectory:
         self._checked = False
         self._fallback: Path | None = None
         self._written = 0
-        self._said_unkept = False
+        self._has_warned = False
 
     def keep(self, folder: Path, name: str, payload: bytes) -> None:
         """Write a kernel; that it cannot be kept is said once, and costs only the caching."""
         try:
             _write_whole(folder / name, payload)
         except OSError as reason:
-            if self._said_unkept:
+            if self._has_warned:
                 return
-            self._said_unkept = True
+            self._has_warned = True
             warnings.warn(
                 f"could not keep the compiled kernel {name} in {folder} "
                 f"({reason.strerror or reason}); it, and others that cannot be kept, will be "
@@ -130,8 +130,8 @@ class CacheDirectory:
             )
             return
         self._written += 1
-        if self._written % SWEPT_EVERY == 0:
-            sweep(folder)
+        if self._written % EVICT_EVERY == 0:
+            evict(folder)
 
     def readable(self) -> list[Path]:
         """Folders to look in."""
@@ -180,11 +180,11 @@ def _prepare(folder: Path) -> Path:
         old.sort(key=lambda p: p.stat().st_mtime, reverse=True)
         for stale in old[KEPT_LIBRARIES - 1 :]:
             shutil.rmtree(stale, ignore_errors=True)
-    sweep(folder)
+    evict(folder)
     return folder
 
 
-def sweep(folder: Path, kept_bytes: int = KEPT_BYTES) -> int:
+def evict(folder: Path, kept_bytes: int = KEPT_BYTES) -> int:
     """Remove what killed processes have begun, and kernels beyond the bound; returns their bytes.
 
     A kernel's time is that of its last use, so what was not used for longest goes first.
@@ -192,7 +192,7 @@ def sweep(folder: Path, kept_bytes: int = KEPT_BYTES) -> int:
     kernels: list[tuple[float, int, Path]] = []
     freed = 0
     for path in folder.iterdir():
-        with suppress(OSError):  # another process sweeps too
+        with suppress(OSError):  # another process evicts too
             status = path.stat()
             if path.suffix == ".bin":
                 kernels.append((status.st_mtime, status.st_size, path))

@@ -222,7 +222,7 @@ def process_pool() -> ThreadPool:
         return _Process.pool
 
 
-def _forget_in_child() -> None:
+def _reset_in_child() -> None:
     global _making
     _making = threading.Lock()
     if _Process.pool is not None:  # its threads are not in the child
@@ -231,4 +231,4 @@ def _forget_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+    os.register_at_fork(after_in_child=_reset_in_child)

@@ -132,7 +132,7 @@ def run_parallel(
         _workqueue_lock.release()
 
 
-def _forget_lock_in_child() -> None:
+def _reset_lock_in_child() -> None:
     # the thread that held it does not exist in the child
     global _workqueue_lock
     _workqueue_lock = threading.Lock()
@@ -141,4 +141,4 @@ def _forget_lock_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lock_in_child)
+    os.register_at_fork(after_in_child=_reset_lock_in_child)

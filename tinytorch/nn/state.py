@@ -66,7 +66,7 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> I
     missing = [name for name in entries if name not in state]
     unexpected = [name for name in state if name not in entries]
     shared = [name for name in entries if name in state]
-    problems = [p for name in shared if (p := _misfit(name, entries[name], state[name]))]
+    problems = [p for name in shared if (p := _mismatch(name, entries[name], state[name]))]
     if strict:
         problems += [f"missing: {name} {entries[name].shape}" for name in missing]
         problems += [f"unexpected: {name}" for name in unexpected]
@@ -83,7 +83,7 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool) -> I
     return IncompatibleKeys(missing, unexpected)
 
 
-def _misfit(name: str, own: Tensor, given: Any) -> str | None:
+def _mismatch(name: str, own: Tensor, given: Any) -> str | None:
     """Why `given` cannot be copied into `own`, if so."""
     if not isinstance(given, (Tensor, np.ndarray)):
         return f"wrong type: {name} is {type(given).__name__}, must be a Tensor or NumPy array"

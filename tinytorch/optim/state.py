@@ -42,14 +42,14 @@ def state_dict(optimizer: Optimizer) -> dict[str, Any]:
 def load_state_dict(optimizer: Optimizer, state: Mapping[str, Any]) -> None:
     """`Optimizer.load_state_dict`."""
     params = optimizer._params()
-    wrong = _structure_misfits(optimizer, state)
+    wrong = _structure_mismatches(optimizer, state)
     saved = {} if wrong else _by_number(state["state"])
-    wrong = wrong or _group_misfits(optimizer, state)
+    wrong = wrong or _group_mismatches(optimizer, state)
     for i, entries in sorted(saved.items()):
         if not 0 <= i < len(params):
             wrong.append(f"the state of parameter {i}, but there are {len(params)}")
             continue
-        wrong += [f"parameter {i}: {w}" for w in _state_misfits(optimizer, params[i], entries)]
+        wrong += [f"parameter {i}: {w}" for w in _state_mismatches(optimizer, params[i], entries)]
     if wrong:
         raise ValueError(
             f"this state does not fit this {type(optimizer).__name__}, which stays as it was:\n  "
@@ -87,7 +87,7 @@ def _copied(name: str, value: Any) -> Any:
     return tensor(np.asarray(value)) if hasattr(value, "__array__") else value
 
 
-def _structure_misfits(optimizer: Optimizer, state: Mapping[str, Any]) -> list[str]:
+def _structure_mismatches(optimizer: Optimizer, state: Mapping[str, Any]) -> list[str]:
     """Why a state cannot even be compared with this optimizer, in a sentence."""
     lacking = {"param_groups", "state"} - state.keys()
     if lacking:
@@ -99,7 +99,7 @@ def _structure_misfits(optimizer: Optimizer, state: Mapping[str, Any]) -> list[s
     return []
 
 
-def _group_misfits(optimizer: Optimizer, state: Mapping[str, Any]) -> list[str]:
+def _group_mismatches(optimizer: Optimizer, state: Mapping[str, Any]) -> list[str]:
     """What is wrong with the options of a state, in sentences."""
     wrong = []
     for i, (own, group) in enumerate(
@@ -115,7 +115,7 @@ def _group_misfits(optimizer: Optimizer, state: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def _state_misfits(optimizer: Optimizer, p: Tensor, saved: Mapping[str, Any]) -> list[str]:
+def _state_mismatches(optimizer: Optimizer, p: Tensor, saved: Mapping[str, Any]) -> list[str]:
     """What is wrong with the state of p. A user's optimizer that does not say may keep anything."""
     if optimizer.required_state is None:
         return []

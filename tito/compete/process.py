@@ -253,7 +253,7 @@ class Worker:
             if not more:
                 break
             said += more
-        raise _told(said)
+        raise _failure_of(said)
 
     def _read(self, count: int, deadline: float) -> bytes:
         assert self.process.stdout is not None
@@ -290,7 +290,7 @@ def _kernels() -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def _told(said: bytes) -> Failure:
+def _failure_of(said: bytes) -> Failure:
     """What a worker says of an error. It may be forged, and is text for the entry's author."""
     try:
         told = json.loads(said)

@@ -22,7 +22,7 @@ from sqlalchemy.engine import Engine
 from tito.course.config import Course, CourseError
 from tito.course.files import NAME, write_whole
 from tito.course.history import attempts, audit
-from tito.course.platforms import Place, PlaceError, place, without_top
+from tito.course.platforms import Destination, DestinationError, destination, without_top
 from tito.course.students.identity import student_of
 from tito.course.tables import database
 
@@ -122,9 +122,9 @@ def _taken(
     top = "" if form else without_top([f.path for f in wanted], assignment, notebooks)
     for file in wanted:
         try:
-            found = _place(file.path.removeprefix(top), form, assignment, notebooks)
+            found = _destination(file.path.removeprefix(top), form, assignment, notebooks)
             _check(found, file)
-        except PlaceError as error:
+        except DestinationError as error:
             results.append(Collected(file.path, "", IGNORED, str(error)))
             continue
         student = known.get(found.account, found.student) if found.account else found.student
@@ -146,13 +146,15 @@ def _taken(
     ]
 
 
-def _place(path: str, form: re.Pattern[str] | None, assignment: str, notebooks: list[str]) -> Place:
+def _destination(
+    path: str, form: re.Pattern[str] | None, assignment: str, notebooks: list[str]
+) -> Destination:
     if form is None:
-        return place(path, assignment, notebooks)
+        return destination(path, assignment, notebooks)
     found = form.fullmatch(path)
     if found is None:
-        raise PlaceError("it does not match the pattern")
-    return Place(found["student"], found.groupdict().get("file") or f"{notebooks[0]}.ipynb")
+        raise DestinationError("it does not match the pattern")
+    return Destination(found["student"], found.groupdict().get("file") or f"{notebooks[0]}.ipynb")
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -172,16 +174,16 @@ def _is_by_the_way(path: str) -> bool:
     return hidden or parts[-1] == TIMESTAMP
 
 
-def _check(found: Place, file: File) -> None:
+def _check(found: Destination, file: File) -> None:
     """Names that lead nowhere else, and content that is there."""
     if not NAME.fullmatch(found.student):
-        raise PlaceError(
+        raise DestinationError(
             f"{found.student!r} cannot be the name of a student: letters, digits and ._@+- only"
         )
     if not NAME.fullmatch(found.name):
-        raise PlaceError(f"{found.name!r} cannot be the name of a file")
+        raise DestinationError(f"{found.name!r} cannot be the name of a file")
     if file.problem:
-        raise PlaceError(file.problem)
+        raise DestinationError(file.problem)
 
 
 def _store(

@@ -21,7 +21,7 @@ from tito.course.notebook import grade_id, hidden_tests, read_notebook
 from tito.course.states import State, States
 from tito.course.students.extensions import concealed, extensions
 from tito.course.students.marks import Counted, counted
-from tito.course.students.sheet import harmless
+from tito.course.students.sheet import escape_formula
 from tito.course.tables import database, stamp
 
 NOT_GRADED = "not graded"
@@ -118,7 +118,7 @@ def to_csv(table: Sequence[Row]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([f.name for f in fields(Row)])
     for row in table:
-        writer.writerow([harmless(value) for value in asdict(row).values()])
+        writer.writerow([escape_formula(value) for value in asdict(row).values()])
     return text.getvalue()
 
 

@@ -16,9 +16,9 @@ from typing import Any
 from tito.course import states
 from tito.course.config import LOG, Course, quiet
 from tito.course.files import write_whole
-from tito.course.harmless import clean, without_remote
 from tito.course.history.requests import Request, requests
 from tito.course.notebook import HIDDEN, grade_id, hidden_tests, read_notebook, without_hidden
+from tito.course.sanitize import clean, without_remote
 from tito.course.states import State
 from tito.course.students.extensions import concealed, extensions
 from tito.course.tables import database

@@ -240,7 +240,7 @@ class Grader:
         again: list[tuple[tuple[str, str], str]] = []
         for name, result in pool.run(self._jobs(todo, early)):
             yield from _taken(early)
-            wanted = self._heard(self.prepared[name], result)
+            wanted = self._judge_first_run(self.prepared[name], result)
             again += [(name, exercise) for exercise in wanted]
             if not wanted:
                 yield self._finish(self.prepared.pop(name))
@@ -248,11 +248,11 @@ class Grader:
         for (name, exercise), result in pool.run(self._single(again)):
             prepared = self.prepared[name]
             prepared.left.discard(exercise)
-            self._heard_again(prepared, exercise, result)
+            self._judge_second_run(prepared, exercise, result)
             if not prepared.left:
                 yield self._finish(self.prepared.pop(name))
 
-    def _heard(self, prepared: _Prepared, result: Transcript | Exception) -> list[str]:
+    def _judge_first_run(self, prepared: _Prepared, result: Transcript | Exception) -> list[str]:
         """Judge what was heard; the exercises that may have failed for the faults of others.
 
         Those are run again, in a package in which only their own definitions are the student's.
@@ -265,7 +265,7 @@ class Grader:
         prepared.left = {a.id for a in wrong if a.written}
         return [a.id for a in wrong if a.written]
 
-    def _heard_again(
+    def _judge_second_run(
         self, prepared: _Prepared, exercise: str, result: Transcript | Exception
     ) -> None:
         if isinstance(result, Exception) or isinstance(prepared.result, Exception):

@@ -11,7 +11,7 @@ from typing import Any
 
 from tito.course.config import quiet
 from tito.course.exam.instrument import Source
-from tito.course.harmless import harmless_markdown, pictures
+from tito.course.sanitize import pictures, sanitize_markdown
 
 LARGEST_BYTES = 20 << 20
 HIDDEN = "BEGIN HIDDEN TESTS"
@@ -89,7 +89,7 @@ def restore(submitted: Any, source: Any) -> Any:
         if cell.cell_type != "code" and cell.source not in texts:
             cell.source = TAG.sub("&lt;", cell.source)
             if cell.cell_type == "markdown":
-                cell.source = harmless_markdown(cell.source, cell.get("attachments", {}))
+                cell.source = sanitize_markdown(cell.source, cell.get("attachments", {}))
     notebook = deepcopy(source)
     notebook.cells = cells
     used: set[str] = set()

@@ -23,12 +23,12 @@ MOODLE = re.compile(
 ATTEMPT = re.compile(r"(?P<stem>.+?)(?:-| \()(?P<number>\d{1,3})\)?(?P<suffix>\.[A-Za-z0-9]+)")
 
 
-class PlaceError(ValueError):
+class DestinationError(ValueError):
     """A path names no student or no file; the text says why."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Destination:
     """What a path says.
 
     Attributes:
@@ -43,38 +43,38 @@ class Place:
     account: tuple[str, str] | None = None
 
 
-def place(path: str, assignment: str, notebooks: Sequence[str]) -> Place:
+def destination(path: str, assignment: str, notebooks: Sequence[str]) -> Destination:
     """The student and the file that a path stands for.
 
     Args:
         notebooks: of the assignment, without `.ipynb`.
 
     Raises:
-        PlaceError: it has none of the forms.
+        DestinationError: it has none of the forms.
     """
     if found := MOODLE.fullmatch(path):
         if found["kind"] != "file":
-            raise PlaceError("it is a text that was typed in, not a file")
+            raise DestinationError("it is a text that was typed in, not a file")
         file, order = _file(found["file"].lstrip("/"), notebooks)
         account = "moodle", found["user"]
-        return Place(folder_name(found["name"], found["user"]), file, order, account)
+        return Destination(folder_name(found["name"], found["user"]), file, order, account)
     if found := CANVAS.fullmatch(path):
         file, order = _file(found["file"], notebooks)
         order = int(found["number"]), *order
         account = "canvas", found["user"]
-        return Place(folder_name(found["name"], found["user"]), file, order, account)
+        return Destination(folder_name(found["name"], found["user"]), file, order, account)
     student, _, rest = path.partition("/")
     if not rest:
         if not student.endswith(".ipynb"):
-            raise PlaceError("it names no student: STUDENT/FILE or STUDENT.ipynb")
+            raise DestinationError("it names no student: STUDENT/FILE or STUDENT.ipynb")
         student = student.removesuffix(".ipynb")
         if student in notebooks:
-            raise PlaceError("it names no student, only the notebook")
-        return Place(student, f"{notebooks[0]}.ipynb")
+            raise DestinationError("it names no student, only the notebook")
+        return Destination(student, f"{notebooks[0]}.ipynb")
     rest = rest.removeprefix(f"{assignment}/")
     if "/" in rest:
-        raise PlaceError("it is too deep: STUDENT/ASSIGNMENT/FILE or STUDENT/FILE")
-    return Place(student, rest)
+        raise DestinationError("it is too deep: STUDENT/ASSIGNMENT/FILE or STUDENT/FILE")
+    return Destination(student, rest)
 
 
 def _file(name: str, notebooks: Sequence[str]) -> tuple[str, tuple[int, ...]]:
@@ -88,7 +88,7 @@ def _file(name: str, notebooks: Sequence[str]) -> tuple[str, tuple[int, ...]]:
         return f"{found['stem']}.ipynb", order
     if stem in notebooks or len(notebooks) == 1:
         return (f"{stem}.ipynb" if stem in notebooks else f"{notebooks[0]}.ipynb"), order
-    raise PlaceError(f"it is none of the notebooks {', '.join(notebooks)}")
+    raise DestinationError(f"it is none of the notebooks {', '.join(notebooks)}")
 
 
 def folder_name(name: str, user: str) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 from tito.course.config import Course, quiet
 from tito.course.exam.job import Transcript, Unit
 from tito.course.exam.judge import Verdict
-from tito.course.harmless import is_picture
 from tito.course.notebook import grade_id, hidden_tests, seconds_of, without_hidden
+from tito.course.sanitize import is_picture
 from tito.lessons.names import bound_names, read_names
 
 MOST_TEXT = 25_000
@@ -119,8 +119,8 @@ def units(node: Any, source: Any, tests: Mapping[str, Any]) -> tuple[Unit, ...]:
             continue
         name = grade_id(cell)
         if name not in tests:
-            patient = cell.source not in shown
-            found.append(Unit(f"cell {i}", cell.source, None, patient, seconds_of(cell)))
+            is_edited = cell.source not in shown
+            found.append(Unit(f"cell {i}", cell.source, None, is_edited, seconds_of(cell)))
             continue
         seen = without_hidden(cell.source) if name in hidden else cell.source
         found.append(
@@ -143,7 +143,7 @@ def without_examples(cells: Sequence[Unit]) -> tuple[Unit, ...]:
                 binds, reads = bound_names(unit.source), read_names(unit.source)
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 return tuple(cells)  # a cell with magics, or no Python: what it takes is not known
-            example = not unit.patient and unit.test is None
+            example = not unit.is_edited and unit.test is None
             if example and not binds & wanted:
                 continue
             wanted |= reads

@@ -63,7 +63,7 @@ class States:
             connection.execute(delete(SUBMISSION).where(same))
             connection.execute(insert(SUBMISSION).values(**values))
 
-    def forget(self, assignment: str, students: Collection[str], connection: Connection) -> None:
+    def delete(self, assignment: str, students: Collection[str], connection: Connection) -> None:
         """Have submissions graded again, in a transaction of somebody else's."""
         same = SUBMISSION.c.assignment == assignment
         if students:

@@ -1,8 +1,8 @@
-"""`tito ladder` and `tito backend race`: one training step, on one backend after another.
+"""`tito ladder` and `tito backend compare`: one training step, on one backend after another.
 
-rungs.py      the table of what it runs on: add a line to add a rung
+tiers.py      the table of what it runs on: add a line to add a tier
 steps.py      the table of what is trained: add an entry to add a step
-child.py      the process in which a rung runs; student's code runs nowhere else
+child.py      the process in which a tier runs; student's code runs nowhere else
 worker.py     the parent's side of such a process
 measure.py    same numbers as the reference? then times, interleaved
 report.py     the table, and the sentences below it

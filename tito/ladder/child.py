@@ -1,4 +1,4 @@
-"""The process in which one rung runs. Requests and answers are lines of JSON.
+"""The process in which one tier runs. Requests and answers are lines of JSON.
 
     {"do": "problem", "to": FILE}     write down the initial state and the batch
     {"do": "begin", "from": FILE}     build the model, and start from there
@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tito.ladder.rungs import COMPILED, TORCH
 from tito.ladder.steps import STEPS, Step
+from tito.ladder.tiers import COMPILED, TORCH
 from tito.workspace.trace import Trace
 
 SEED = 1998
@@ -62,7 +62,7 @@ def state_of(model: Any) -> dict[str, Any]:
     return dict([*model.named_parameters(), *model.named_buffers()])
 
 
-class Rung:
+class Tier:
     """Answers requests."""
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ def main() -> None:
         answers.flush()
 
     try:
-        rung = Rung(json.loads(sys.argv[1]))
+        tier = Tier(json.loads(sys.argv[1]))
     except Exception:
         answer(_error())
         return
@@ -152,7 +152,7 @@ def main() -> None:
         if "from" in request:
             request["source"] = request.pop("from")
         try:
-            answer(getattr(rung, request.pop("do"))(**request))
+            answer(getattr(tier, request.pop("do"))(**request))
         except Exception:
             answer(_error())
 

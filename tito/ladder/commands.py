@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tito.ladder.measure import Measured
-    from tito.ladder.rungs import Rung
+    from tito.ladder.tiers import Tier
     from tito.workspace.folder import Workspace
 
 PICTURE = "ladder"
@@ -24,9 +24,9 @@ MATMUL = "tinytorch/backends/naive/__init__.py::NaiveBackend.matmul"
 def ladder(
     step: Annotated[str, typer.Argument(help="What is trained: cnn or mlp.")] = "cnn",
     on: Annotated[
-        str | None, typer.Option("--on", help="Only these rungs, with commas: loops,mine.")
+        str | None, typer.Option("--on", help="Only these tiers, with commas: loops,mine.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Times that each rung is measured.")] = 7,
+    rounds: Annotated[int, typer.Option(min=1, help="Times that each tier is measured.")] = 7,
     threads: Annotated[int, typer.Option(min=1, help="That kernels and BLAS may use.")] = 1,
     past: Annotated[
         bool, typer.Option("--history", help="Show what was measured before, and measure nothing.")
@@ -35,12 +35,12 @@ def ladder(
 ) -> None:
     """Time one training step on your tinytorch: on loops, NumPy, your backend, ours, PyTorch.
 
-    On each rung three steps must first give the reference's losses and parameters. What is measured
-    is kept in .tito/ladder.jsonl and drawn in ladder.svg and ladder.png. Exits with 1 if a rung
+    On each tier three steps must first give the reference's losses and parameters. What is measured
+    is kept in .tito/ladder.jsonl and drawn in ladder.svg and ladder.png. Exits with 1 if a tier
     fails or gives other numbers.
     """
     from tito.ladder import drawing, history, measure, report, steps
-    from tito.ladder.rungs import RUNGS
+    from tito.ladder.tiers import TIERS
     from tito.workspace import completed, folder, module
 
     if step not in steps.STEPS:
@@ -49,9 +49,9 @@ def ladder(
     if past:
         _show_history(history.load(workspace, step), as_json)
         return
-    chosen = chosen_rungs(on, RUNGS)
+    chosen = chosen_tiers(on, TIERS)
     module.refresh(workspace)
-    found = climbed(workspace, step, chosen, rounds=rounds, threads=threads, with_share=True)
+    found = run_tiers(workspace, step, chosen, rounds=rounds, threads=threads, with_share=True)
     done = [c.slug for c in completed.load(workspace)]
     result = report.as_json(
         step, found, moment=module.now(), threads=threads, rounds=rounds, completed=done
@@ -73,39 +73,39 @@ def ladder(
     raise typer.Exit(0 if result["passed"] else 1)
 
 
-def chosen_rungs(on: str | None, rungs: Sequence[Rung]) -> list[Rung]:
-    """The rungs that --on names, in the ladder's order; all without it."""
-    names = [rung.name for rung in rungs]
+def chosen_tiers(on: str | None, tiers: Sequence[Tier]) -> list[Tier]:
+    """The tiers that --on names, in the ladder's order; all without it."""
+    names = [tier.name for tier in tiers]
     wanted = names if on is None else [name.strip() for name in on.split(",")]
     for name in wanted:
         if name not in names:
-            raise typer.BadParameter(console.unknown("rung", name, names))
-    return [rung for rung in rungs if rung.name in wanted]
+            raise typer.BadParameter(console.unknown("tier", name, names))
+    return [tier for tier in tiers if tier.name in wanted]
 
 
-def climbed(
+def run_tiers(
     workspace: Workspace,
     step: str,
-    rungs: Sequence[Rung],
+    tiers: Sequence[Tier],
     *,
     rounds: int,
     threads: int,
     with_share: bool,
 ) -> list[Measured]:
-    """`measure.climb`, with its progress on stderr, and rungs that are not here in their order."""
+    """`measure.run_tiers` with progress on stderr, and tiers that are not here in their order."""
     from tito.ladder import measure
 
-    there, absent = measure.here(rungs, workspace)
+    there, absent = measure.here(tiers, workspace)
     with console.errors.status("starting") as shown:
-        found = measure.climb(
+        found = measure.run_tiers(
             workspace, step, there, rounds=rounds, threads=threads, with_share=with_share,
             said=lambda text: shown.update(f"{step}: {text}"),
         )  # fmt: skip
-    return sorted([*found, *absent], key=lambda each: list(rungs).index(each.rung))
+    return sorted([*found, *absent], key=lambda each: list(tiers).index(each.tier))
 
 
 def show(found: Sequence[Measured]) -> None:
-    """The table, and below it why a rung is not in it."""
+    """The table, and below it why a tier is not in it."""
     from tito.ladder import report
 
     columns, rows = report.rows(found)
@@ -127,10 +127,10 @@ def _show_history(results: list[dict[str, object]], as_json: bool) -> None:
         return
     rows = []
     for result in results:
-        rungs = result["rungs"]
-        assert isinstance(rungs, list)
-        timed = [rung for rung in rungs if "seconds" in rung]
-        shown = [f"{r['rung']} {format_seconds(r['seconds'])}" for r in timed]
+        tiers = result["tiers"]
+        assert isinstance(tiers, list)
+        timed = [tier for tier in tiers if "seconds" in tier]
+        shown = [f"{r['tier']} {format_seconds(r['seconds'])}" for r in timed]
         rows.append([str(result["moment"])[:16].replace("T", " "), ", ".join(shown)])
     console.print_rows(["when", "a step"], rows)
 
@@ -148,10 +148,10 @@ def speed_line(workspace: Workspace, definitions: Sequence[str]) -> str:
         return ""
     from tinytorch.bench.units import format_seconds
     from tito.ladder import measure
-    from tito.ladder.rungs import RUNGS
     from tito.ladder.steps import STEPS
+    from tito.ladder.tiers import TIERS
 
-    loops, numpy = climbed(workspace, "mlp", RUNGS[:2], rounds=3, threads=1, with_share=False)
+    loops, numpy = run_tiers(workspace, "mlp", TIERS[:2], rounds=3, threads=1, with_share=False)
     if (loops.status, numpy.status) != (measure.OK, measure.OK):
         return ""
     return (

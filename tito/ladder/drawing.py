@@ -1,4 +1,4 @@
-"""The ladder as a picture: how many times as fast as the lowest rung, now and before."""
+"""The ladder as a picture: how many times as fast as the lowest tier, now and before."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def draw(results: Sequence[dict[str, Any]], title: str, path: Path) -> list[Path
     """
     if find_spec("matplotlib") is None:
         raise WorkspaceError("the picture needs matplotlib: pip install 'tinytorch[train]'")
-    now = {rung["rung"]: rung for rung in results[-1]["rungs"] if "seconds" in rung}
+    now = {tier["tier"]: tier for tier in results[-1]["tiers"] if "seconds" in tier}
     if not now:
-        raise WorkspaceError("there is nothing to draw: no rung was timed")
+        raise WorkspaceError("there is nothing to draw: no tier was timed")
     from matplotlib.figure import Figure
 
     several = len(results) > 1
@@ -54,8 +54,8 @@ def draw(results: Sequence[dict[str, Any]], title: str, path: Path) -> list[Path
 
 
 def _draw_bars(axes: Axes, now: dict[str, Any], before: Sequence[dict[str, Any]]) -> None:
-    """How many times as fast as the lowest rung."""
-    fast = {name: rung["times_as_fast"] for name, rung in now.items()}
+    """How many times as fast as the lowest tier."""
+    fast = {name: tier["times_as_fast"] for name, tier in now.items()}
     least = min(1.0, *fast.values()) / 2  # where the bars begin: a logarithmic axis has no 0
     for place, (name, value) in enumerate(fast.items()):
         own = least * (value / least) ** _own(now[name])
@@ -65,7 +65,7 @@ def _draw_bars(axes: Axes, now: dict[str, Any], before: Sequence[dict[str, Any]]
         if best:
             axes.plot([best], [place], marker="|", markersize=16, color=BEFORE)
         axes.text(max(value, best) * 1.15, place, f"{value:,.3g}", va="center")
-    names = [f"{name}\n{rung.get('lesson', '')}".strip() for name, rung in now.items()]
+    names = [f"{name}\n{tier.get('lesson', '')}".strip() for name, tier in now.items()]
     axes.set_yticks(range(len(now)), names, fontsize=8)
     axes.set_xscale("log")
     axes.set_xlim(least, max(fast.values()) * 3)
@@ -75,13 +75,13 @@ def _draw_bars(axes: Axes, now: dict[str, Any], before: Sequence[dict[str, Any]]
 
 
 def _draw_lines(axes: Axes, results: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
-    """The time of a step on each rung, measurement after measurement."""
+    """The time of a step on each tier, measurement after measurement."""
     for name in names:
         points = [
-            (number, rung["seconds"])
+            (number, tier["seconds"])
             for number, result in enumerate(results, 1)
-            for rung in result["rungs"]
-            if rung["rung"] == name and "seconds" in rung
+            for tier in result["tiers"]
+            if tier["tier"] == name and "seconds" in tier
         ]
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
     axes.set_yscale("log")
@@ -91,17 +91,17 @@ def _draw_lines(axes: Axes, results: Sequence[dict[str, Any]], names: Sequence[s
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _own(rung: dict[str, Any]) -> float:
-    share = rung.get("share") or {}
+def _own(tier: dict[str, Any]) -> float:
+    share = tier.get("share") or {}
     flops: float = share.get("flops") or 0
     return share["own_flops"] / flops if flops else 0.0
 
 
 def _best_before(results: Sequence[dict[str, Any]], name: str) -> float:
     values = [
-        rung["times_as_fast"]
+        tier["times_as_fast"]
         for result in results
-        for rung in result["rungs"]
-        if rung["rung"] == name and "times_as_fast" in rung
+        for tier in result["tiers"]
+        if tier["tier"] == name and "times_as_fast" in tier
     ]
     return max(values, default=0.0)

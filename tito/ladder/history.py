@@ -19,9 +19,9 @@ def path_of(workspace: Workspace) -> Path:
 
 def add(workspace: Workspace, result: dict[str, Any]) -> None:
     """Keep a result."""
-    rungs = [{k: v for k, v in rung.items() if k not in SEPARATELY} for rung in result["rungs"]]
+    tiers = [{k: v for k, v in tier.items() if k not in SEPARATELY} for tier in result["tiers"]]
     with path_of(workspace).open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps({**result, "rungs": rungs}) + "\n")
+        stream.write(json.dumps({**result, "tiers": tiers}) + "\n")
 
 
 def load(workspace: Workspace, step: str) -> list[dict[str, Any]]:

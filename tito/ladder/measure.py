@@ -1,4 +1,4 @@
-"""Measure a training step, rung by rung: first the numbers, then the time."""
+"""Measure a training step, tier by tier: first the numbers, then the time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tito import scripts
-from tito.ladder.rungs import TORCH, Rung
-from tito.ladder.worker import RungError, Worker
+from tito.ladder.tiers import TORCH, Tier
+from tito.ladder.worker import TierError, Worker
 from tito.workspace import backends, completed, course
 from tito.workspace.folder import Workspace, WorkspaceError
 from tito.workspace.share import Share, measure as share_of, read_report
@@ -33,7 +33,7 @@ OK, WRONG, FAILED, ABSENT = "ok", "wrong", "failed", "absent"
 
 @dataclass
 class Measured:
-    """What was found of a rung.
+    """What was found of a tier.
 
     Attributes:
         status: "ok"; "wrong", other numbers than the reference; "failed", an error; "absent", not
@@ -45,7 +45,7 @@ class Measured:
         share: how much of the work was the student's; None if nothing of theirs can be in it.
     """
 
-    rung: Rung
+    tier: Tier
     status: str = OK
     says: str = ""
     wall: list[float] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Measured:
 
     def as_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {
-            "rung": self.rung.name, "backend": self.rung.backend, "how": self.rung.how,
+            "tier": self.tier.name, "backend": self.tier.backend, "how": self.tier.how,
             "status": self.status, "says": self.says,
         }  # fmt: skip
         if self.samples:
@@ -83,20 +83,20 @@ def ratio(slower: Measured, faster: Measured) -> float:
     return statistics.median(a / b for a, b in zip(slower.samples, faster.samples, strict=True))
 
 
-def climb(
+def run_tiers(
     workspace: Workspace,
     step: str,
-    rungs: Sequence[Rung],
+    tiers: Sequence[Tier],
     *,
     rounds: int,
     threads: int,
     with_share: bool,
     said: Callable[[str], None] = lambda text: None,
 ) -> list[Measured]:
-    """Measure a step on each rung, each in a process of its own, on the student's package.
+    """Measure a step on each tier, each in a process of its own, on the student's package.
 
-    A rung is timed if three steps on it give the losses and parameters of the reference. Rounds go
-    over all rungs, so that what else the machine does meets all of them.
+    A tier is timed if three steps on it give the losses and parameters of the reference. Rounds go
+    over all tiers, so that what else the machine does meets all of them.
 
     Args:
         step: a name in `steps.STEPS`.
@@ -108,24 +108,24 @@ def climb(
         WorkspaceError: the reference itself cannot be run.
     """
     clock = "cpu" if threads == 1 else "wall"
-    found = [Measured(rung, clock=clock) for rung in rungs]
+    found = [Measured(tier, clock=clock) for tier in tiers]
     with tempfile.TemporaryDirectory(prefix="tito-") as name, _workers() as open_worker:
         folder = Path(name)
         said("the reference's numbers")
         _reference(folder, step, threads, workspace)
         running = []
         for each in found:
-            said(f"{each.rung.name}: the same numbers?")
+            said(f"{each.tier.name}: the same numbers?")
             with _noted(each):
-                options = _options(each.rung, step, threads, workspace)
+                options = _options(each.tier, step, threads, workspace)
                 running.append((each, open_worker(options, workspace)))
                 _check(each, running[-1][1], folder)
         running = [(each, worker) for each, worker in running if each.status == OK]
-        calls = {each.rung.name: _calls(each, worker) for each, worker in running}
+        calls = {each.tier.name: _calls(each, worker) for each, worker in running}
         for number in range(rounds):
             said(f"round {number + 1} of {rounds}")
             for each, worker in running:
-                _time(each, worker, calls[each.rung.name])
+                _time(each, worker, calls[each.tier.name])
         if with_share:
             said("whose code ran")
             _shares(workspace, running, folder)
@@ -134,10 +134,10 @@ def climb(
 
 @contextmanager
 def _noted(each: Measured) -> Iterator[None]:
-    """An error of a rung is its result; the others go on."""
+    """An error of a tier is its result; the others go on."""
     try:
         yield
-    except (RungError, WorkspaceError) as error:
+    except (TierError, WorkspaceError) as error:
         each.status, each.says = each.status if each.status != OK else FAILED, str(error)
 
 
@@ -158,17 +158,17 @@ def _workers() -> Iterator[Callable[[dict[str, Any], Workspace], Worker]]:
                 worker.close()
 
 
-def _options(rung: Rung, step: str, threads: int, workspace: Workspace) -> dict[str, Any]:
+def _options(tier: Tier, step: str, threads: int, workspace: Workspace) -> dict[str, Any]:
     """What the child is told.
 
     Raises:
         WorkspaceError: the student's backend is not there.
     """
-    backend = backends.resolve(rung.backend, workspace) if rung.backend else ""
+    backend = backends.resolve(tier.backend, workspace) if tier.backend else ""
     file = backend.rpartition(":")[0]
     traced = [str(workspace.package), *([file] if file else [])]
     return {
-        "step": step, "how": rung.how, "backend": backend, "threads": threads, "traced": traced
+        "step": step, "how": tier.how, "backend": backend, "threads": threads, "traced": traced
     }  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def _reference(folder: Path, step: str, threads: int, workspace: Workspace) -> N
             _train(worker, folder, REFERENCE)
         finally:
             worker.close()
-    except RungError as error:
+    except TierError as error:
         raise WorkspaceError(f"the reference cannot be run: {error}") from None
 
 
@@ -195,7 +195,7 @@ def _train(worker: Worker, folder: Path, name: str) -> dict[str, Any]:
 
 
 def _check(each: Measured, worker: Worker, folder: Path) -> None:
-    """Hold a rung's losses and parameters to the reference's."""
+    """Hold a tier's losses and parameters to the reference's."""
     got = _train(worker, folder, RESULT)
     with np.load(folder / REFERENCE) as file, np.load(folder / PROBLEM) as problem:
         expected, start = dict(file), dict(problem)
@@ -254,22 +254,22 @@ def _shares(workspace: Workspace, running: Sequence[tuple[Measured, Worker]], fo
     mine = completed.definitions(completed.load(workspace))
     wanted = {text for lesson in course.lessons() for text in course.definitions(lesson)}
     for each, worker in running:
-        if each.status == OK and each.rung.how != TORCH:
+        if each.status == OK and each.tier.how != TORCH:
             with _noted(each):
                 report = folder / REPORT
                 worker.ask("trace", TRACE_SECONDS, to=str(report))
                 each.share = share_of(workspace.root, read_report(report), mine, wanted)
 
 
-def here(rungs: Sequence[Rung], workspace: Workspace) -> tuple[list[Rung], list[Measured]]:
-    """The rungs that can be tried here, and the others with what is missing."""
+def here(tiers: Sequence[Tier], workspace: Workspace) -> tuple[list[Tier], list[Measured]]:
+    """The tiers that can be tried here, and the others with what is missing."""
     there, absent = [], []
-    for rung in rungs:
-        if rung.needs and find_spec(rung.needs) is None:
-            says = f"{rung.needs} is not installed: `tito doctor` says how to get it"
-            absent.append(Measured(rung, ABSENT, says))
-        elif rung.backend == backends.MINE and not backends.path_of(workspace).is_file():
-            absent.append(Measured(rung, ABSENT, "not begun: tito backend new"))
+    for tier in tiers:
+        if tier.needs and find_spec(tier.needs) is None:
+            says = f"{tier.needs} is not installed: `tito doctor` says how to get it"
+            absent.append(Measured(tier, ABSENT, says))
+        elif tier.backend == backends.MINE and not backends.path_of(workspace).is_file():
+            absent.append(Measured(tier, ABSENT, "not begun: tito backend new"))
         else:
-            there.append(rung)
+            there.append(tier)
     return there, absent

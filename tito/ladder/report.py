@@ -10,27 +10,27 @@ from tito.ladder.measure import OK, Measured, ratio
 from tito.workspace import course
 
 BESIDE = ("optimized", "torch")  # whom the others are set beside, apart from the first
-LEGEND = "x: how many times as fast as that rung; below: the rung before"
+LEGEND = "x: how many times as fast as that tier; below: the tier before"
 
 
 def rows(found: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
-    """The table: columns, and a row for each rung that was timed."""
+    """The table: columns, and a row for each tier that was timed."""
     timed = [each for each in found if each.status == OK]
     if not timed:
         return [], []
-    beside = [timed[0], *(each for each in timed[1:] if each.rung.name in BESIDE)]
+    beside = [timed[0], *(each for each in timed[1:] if each.tier.name in BESIDE)]
     shares = any(each.share is not None for each in timed)
-    columns = ["rung", "step", f"x {timed[0].rung.name}", "x below"]
-    columns += [f"x {each.rung.name}" for each in beside[1:]]
+    columns = ["tier", "step", f"x {timed[0].tier.name}", "x below"]
+    columns += [f"x {each.tier.name}" for each in beside[1:]]
     columns += ["yours: calls", "FLOPs"] if shares else []
     table = []
     for below, each in zip([None, *timed], timed, strict=False):
         times = [_times(ratio(other, each)) for other in beside]
         times.insert(1, _times(ratio(below, each)) if below is not None else "")
-        row = [each.rung.name, format_seconds(each.seconds), *times]
+        row = [each.tier.name, format_seconds(each.seconds), *times]
         row += _share(each) if shares else []
-        lesson = course.name_of(each.rung.lesson)
-        table.append([*row, f"{each.rung.says} ({lesson})" if lesson else each.rung.says])
+        lesson = course.name_of(each.tier.lesson)
+        table.append([*row, f"{each.tier.says} ({lesson})" if lesson else each.tier.says])
     return [*columns, "what runs"], table
 
 
@@ -46,8 +46,8 @@ def _share(each: Measured) -> list[str]:
 
 
 def not_timed(found: Sequence[Measured]) -> list[str]:
-    """A line for each rung that was not."""
-    return [f"{each.rung.name}: {each.status}: {each.says}" for each in found if each.status != OK]
+    """A line for each tier that was not."""
+    return [f"{each.tier.name}: {each.status}: {each.says}" for each in found if each.status != OK]
 
 
 def as_json(step: str, found: Sequence[Measured], **more: Any) -> dict[str, Any]:
@@ -56,9 +56,9 @@ def as_json(step: str, found: Sequence[Measured], **more: Any) -> dict[str, Any]
     values = []
     for each in found:
         value = each.as_json()
-        value["lesson"] = course.name_of(each.rung.lesson)
+        value["lesson"] = course.name_of(each.tier.lesson)
         if each.status == OK:
             value["times_as_fast"] = ratio(timed[0], each)
         values.append(value)
     passed = all(each.status in (OK, "absent") for each in found)
-    return {"step": step, "passed": passed, **more, "rungs": values}
+    return {"step": step, "passed": passed, **more, "tiers": values}

@@ -59,7 +59,7 @@ STEPS = {
     "mlp": Step("the MLP of 1986", _mlp, lambda: _digits(flatten=True), _classification),
     "cnn": Step("the CNN of 1998", _cnn, lambda: _digits(flatten=False), _classification),
 }
-RACED = ("mlp", "cnn")  # by `tito backend race`
+COMPARED = ("mlp", "cnn")  # by `tito backend compare`
 
 
 def title(name: str, threads: int) -> str:

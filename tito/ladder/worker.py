@@ -1,4 +1,4 @@
-"""The parent's side of a process in which a rung runs."""
+"""The parent's side of a process in which a tier runs."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ BLAS_THREADS = (
 )  # fmt: skip
 
 
-class RungError(Exception):
-    """A rung cannot be measured; the text says why."""
+class TierError(Exception):
+    """A tier cannot be measured; the text says why."""
 
 
 class Worker:
-    """A rung in a process of its own.
+    """A tier in a process of its own.
 
     Args:
-        options: of `child.Rung`.
+        options: of `child.Tier`.
         path: folders that come first on its `sys.path`: where `tinytorch` is, and `tito`.
         cwd: where it runs.
 
     Raises:
-        RungError: it did not get ready.
+        TierError: it did not get ready.
     """
 
     def __init__(self, options: dict[str, Any], path: list[Path], cwd: Path) -> None:
@@ -64,7 +64,7 @@ class Worker:
         """The answer to a request.
 
         Raises:
-            RungError: it is an error, or none came in time, or the process has ended.
+            TierError: it is an error, or none came in time, or the process has ended.
         """
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # that it has ended is found while waiting
@@ -88,15 +88,15 @@ class Worker:
         while b"\n" not in self.waiting:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                raise RungError(f"it was stopped after {seconds:g} s: is there an endless loop?")
+                raise TierError(f"it was stopped after {seconds:g} s: is there an endless loop?")
             more = os.read(self.process.stdout.fileno(), 1 << 16)
             if not more:
-                raise RungError(self._how_it_ended())
+                raise TierError(self._how_it_ended())
             self.waiting += more
         line, _, self.waiting = self.waiting.partition(b"\n")
         value: dict[str, Any] = json.loads(line)
         if "error" in value:
-            raise RungError(value["error"])
+            raise TierError(value["error"])
         return value
 
     def _how_it_ended(self) -> str:

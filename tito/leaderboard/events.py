@@ -89,7 +89,7 @@ def _add_version(session: Session, event: Event, files: dict[str, str]) -> None:
     session.flush()
 
 
-def takes_entries(event: Event) -> str | None:
+def why_closed(event: Event) -> str | None:
     """None, or why it takes none."""
     if event.state != "open":
         return f"the event {event.name} is {event.state}"

@@ -26,7 +26,7 @@ HEARTBEAT_SECONDS = 10.0
 GIVE_UP_SECONDS = 600.0  # a result is not thrown away because the server restarts
 
 
-class Heart:
+class Heartbeat:
     """Tells the server, beside the measurement, that it goes on; the measurement never waits."""
 
     def __init__(self, client: Client, job: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ class Heart:
         self.progress, self.lost = 0.0, False
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
-    def __enter__(self) -> Heart:
+    def __enter__(self) -> Heartbeat:
         self._thread.start()
         return self
 
@@ -102,8 +102,8 @@ def _handle(
     confined: bool,
 ) -> None:
     try:
-        with Heart(client, job) as heart:
-            told = _measure(job, machine, heart, confined)
+        with Heartbeat(client, job) as heartbeat:
+            told = _measure(job, machine, heartbeat, confined)
     except LeaseLost:
         say(f"job {job['id']}: another runner has it now")
         return
@@ -136,7 +136,7 @@ def _send(
 
 
 def _measure(
-    job: dict[str, Any], machine: dict[str, str], heart: Heart, confined: bool
+    job: dict[str, Any], machine: dict[str, str], heartbeat: Heartbeat, confined: bool
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tito-runner-") as name:
         folder = Path(name) / "event"
@@ -161,8 +161,8 @@ def _measure(
             def step() -> None:
                 nonlocal done
                 done += 1
-                heart.progress = done / total
-                if heart.lost:
+                heartbeat.progress = done / total
+                if heartbeat.lost:
                     raise LeaseLost
 
             return step

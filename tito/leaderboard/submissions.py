@@ -88,7 +88,7 @@ def submit(
         RefusedError: the event takes none, the quota is used up, the file breaks a rule, or the
             same person has the same code in the event already.
     """
-    closed = events.takes_entries(event)
+    closed = events.why_closed(event)
     if closed:
         raise RefusedError(closed)
     # The row of the person is locked, so that two requests at once cannot both be the last one.

@@ -45,7 +45,7 @@ ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 # of functions and of ops that are handed on: their first two operands may change places
 COMMUTES = {"max", "min", "add", "mul", "maximum", "minimum", "eq", "ne"}
 COMMUTES |= {"result_type", "broadcast_shapes"}
-LEFT_ALONE = (ast.Raise, ast.Assert, ast.JoinedStr, ast.arguments)
+UNMUTATED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.arguments)
 SHOWN_WITH_PARENT = (ast.Constant, ast.Name, ast.keyword, ast.Slice, ast.comprehension)
 
 
@@ -70,7 +70,7 @@ def mutants_of(exercise: str, cell: str) -> list[Mutant]:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Slot:
     """Where a node is in its parent."""
 
     parent: ast.AST
@@ -102,7 +102,7 @@ class _Mutation:
         return self.found
 
     def visit(self, node: ast.AST, where: str) -> None:
-        if isinstance(node, LEFT_ALONE):
+        if isinstance(node, UNMUTATED):
             return
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             where = f"{where}.{node.name}" if where else node.name
@@ -133,7 +133,7 @@ class _Mutation:
         else:
             variants = _generators(child)
         for variant in variants:
-            self.record(_Place(parent, field, index), child, variant, where)
+            self.record(_Slot(parent, field, index), child, variant, where)
 
     def is_written(self, node: ast.AST) -> bool:
         line = getattr(node, "lineno", None)
@@ -141,7 +141,7 @@ class _Mutation:
             line = min((n.lineno for n in ast.walk(node) if hasattr(n, "lineno")), default=0)
         return line in self.written
 
-    def record(self, place: _Place, old: ast.AST, new: ast.AST, where: str) -> None:
+    def record(self, place: _Slot, old: ast.AST, new: ast.AST, where: str) -> None:
         shown = self.shown(old)
         before = _text(shown)
         place.put(new)

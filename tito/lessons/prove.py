@@ -12,10 +12,10 @@ from tito.lessons.mutants import count_mutants, run_mutants
 from tito.lessons.proof import Proof, prove_lesson
 from tito.workspace.alternatives import integrate
 
-Told = Callable[[int], None]
+Progress = Callable[[int], None]
 
 
-def prove_all(course: Course, lesson: Lesson, progress: Told = lambda done: None) -> Proof:
+def prove_all(course: Course, lesson: Lesson, progress: Progress = lambda done: None) -> Proof:
     """Prove a lesson.
 
     Args:

@@ -33,7 +33,7 @@ KERNELS = {
 FILE = '''"""My backend: what I run in another way than {base} does.
 
     tito backend check {name}           is it right?
-    tito backend race {name}            is it fast, on my MLP and my CNN?
+    tito backend compare {name}         is it fast, on my MLP and my CNN?
     tito milestone run cnn --backend {name}
     tito ladder
 """

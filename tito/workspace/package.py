@@ -86,7 +86,7 @@ def make_elsewhere(folder: Path, workspace: Workspace, pieces: Sequence[Piece]) 
     texts, problems = spliced(pieces, workspace)
     shutil.copytree(scripts.ROOT / NAME, folder / NAME)  # with the byte code of what stays
     for path, text in texts.items():
-        _forget_byte_code(folder / path)
+        _remove_bytecode(folder / path)
         (folder / path).write_text(text, encoding="utf-8", newline="")
     return problems
 
@@ -148,10 +148,10 @@ def _known(manifest: Path) -> dict[str, str]:
 def _replace(path: Path, data: bytes) -> None:
     with atomic_write(path, sync=False) as stream:  # the next command mends what power cuts lose
         stream.write(data)
-    _forget_byte_code(path)
+    _remove_bytecode(path)
 
 
-def _forget_byte_code(path: Path) -> None:
+def _remove_bytecode(path: Path) -> None:
     """Python takes byte code for fresh if time (in seconds) and size of the source agree."""
     folder = path.parent / "__pycache__"
     if folder.is_dir():

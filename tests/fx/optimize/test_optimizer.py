@@ -419,7 +419,7 @@ def test_a_slower_module_gives_the_model_back(monkeypatch: pytest.MonkeyPatch) -
     with pytest.warns(UserWarning, match=r"Net optimized is slower .* 0.62 times .* given back"):
         assert optimizer.optimize() is model
     report = optimizer.report()
-    assert report.is_given_back and report.to_dict()["speedup"] == 0.62
+    assert report.is_reverted and report.to_dict()["speedup"] == 0.62
     assert "0.62 times as fast: the model itself is given back" in str(report)
     kept = Optimizer(model, x, device="cpu", trials=1, keep_slower=True)
     assert isinstance(kept.optimize(), OptimizedModule) and kept.report().speedup is None

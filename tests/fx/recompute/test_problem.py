@@ -135,7 +135,7 @@ def test_measured_seconds_are_the_cost() -> None:
 
 def _forgotten(problem: Problem) -> set[int]:
     walk = Walk(problem.whole, frozenset(problem.fixed))
-    return {key - len(problem.sizes) for _, _, key in walk.born}
+    return {key - len(problem.sizes) for _, _, key in walk.allocates}
 
 
 def test_a_forward_alone_is_refused() -> None:

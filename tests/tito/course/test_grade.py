@@ -16,8 +16,8 @@ import pytest
 
 from tests.system_tools import needs_sandbox
 from tests.tito.course.conftest import ASSIGNMENT, submission, write
-from tests.tito.course.test_harmless import PNG
 from tests.tito.course.test_replaced import source, submitted
+from tests.tito.course.test_sanitize import PNG
 from tito.course import grade, states
 from tito.course.config import CONFIG, Course, CourseError, create
 from tito.course.exam.instrument import InstrumentError

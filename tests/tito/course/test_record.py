@@ -7,7 +7,7 @@ from tito.course.record import without_examples
 
 
 def example(name: str, source: str) -> Unit:
-    return Unit(name, source, patient=False)
+    return Unit(name, source, is_edited=False)
 
 
 def test_examples_are_left_out_unless_something_takes_a_name_from_them() -> None:
@@ -15,7 +15,7 @@ def test_examples_are_left_out_unless_something_takes_a_name_from_them() -> None
         Unit("given", "import numpy as np"),
         example("data", "points = np.zeros(3)"),
         Unit("solution", "def f(x):\n    return x"),
-        Unit("test", "equal(f(2), 2)", "test", patient=False),
+        Unit("test", "equal(f(2), 2)", "test", is_edited=False),
         example("long", "x = train(points)"),
         example("scale", "factor = len(points)"),
         Unit("own", "def helper(x):\n    return factor * x"),

@@ -1,4 +1,4 @@
-"""`tito ladder` and `tito backend race`, with the processes that they start."""
+"""`tito ladder` and `tito backend compare`, with the processes that they start."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def ladder(student: Student, *arguments: str) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
-def rungs(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {rung["rung"]: rung for rung in result["rungs"]}
+def tiers(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {tier["tier"]: tier for tier in result["tiers"]}
 
 
 def test_a_step_is_timed_on_the_students_package_and_kept(student: Student) -> None:
@@ -44,14 +44,14 @@ def test_a_step_is_timed_on_the_students_package_and_kept(student: Student) -> N
     write_backend(student, "print('loud')")
     code, result = ladder(student, "--on", "mine,loops")
     assert (code, result["passed"], result["step"]) == (0, True, "mlp")
-    loops, mine = rungs(result).values()
-    assert (loops["rung"], mine["rung"]) == ("loops", "mine")
+    loops, mine = tiers(result).values()
+    assert (loops["tier"], mine["tier"]) == ("loops", "mine")
     assert loops["times_as_fast"] == 1 and loops["seconds"] > 0
     assert loops["share"]["own_calls"] > 0  # Linear.forward
     assert loops["share"]["own_flops"] == 0 < mine["share"]["own_flops"] < mine["share"]["flops"]
     assert result["completed"] == ["second"]
     (kept,) = history.load(Workspace(student.root), "mlp")
-    assert rungs(kept)["mine"]["seconds"] == mine["seconds"]
+    assert tiers(kept)["mine"]["seconds"] == mine["seconds"]
     past = student.tito("ladder", "mlp", "--history")
     assert past.exit_code == 0 and "mine" in past.output
 
@@ -71,7 +71,7 @@ def test_a_backend_that_is_not_right_is_not_timed_and_the_others_are(
     write_backend(student, line)
     code, result = ladder(student, "--on", "numpy,mine")
     assert (code, result["passed"]) == (1, False)
-    found = rungs(result)
+    found = tiers(result)
     assert found["numpy"]["status"] == "ok"
     assert found["mine"]["status"] == status and says in found["mine"]["says"]
     assert "seconds" not in found["mine"]
@@ -81,7 +81,7 @@ def test_an_endless_loop_is_stopped(student: Student, monkeypatch: pytest.Monkey
     monkeypatch.setattr(measure, "CHECK_SECONDS", 2.0)
     write_backend(student, "while True: pass")
     code, result = ladder(student, "--on", "mine")
-    assert code == 1 and "stopped after 2 s" in rungs(result)["mine"]["says"]
+    assert code == 1 and "stopped after 2 s" in tiers(result)["mine"]["says"]
     assert history.load(Workspace(student.root), "mlp") == []
 
 
@@ -91,7 +91,7 @@ def test_their_definitions_are_held_to_the_reference(student: Student) -> None:
     student.complete("second", {**SECOND_ANSWERS, "forward": wrong})
     code, result = ladder(student, "--on", "numpy")
     assert code == 1
-    assert rungs(result)["numpy"]["status"] in ("wrong", "failed")
+    assert tiers(result)["numpy"]["status"] in ("wrong", "failed")
 
 
 def test_what_is_not_there_is_said_and_no_failure(student: Student) -> None:
@@ -110,7 +110,7 @@ def test_unknown_names_suggest(student: Student) -> None:
     assert result.exit_code == 2 and "there is no step 'cmn'. Did you mean 'cnn'?" in result.output
     result = student.tito("ladder", "--on", "loop")
     assert (
-        result.exit_code == 2 and "there is no rung 'loop'. Did you mean 'loops'?" in result.output
+        result.exit_code == 2 and "there is no tier 'loop'. Did you mean 'loops'?" in result.output
     )
 
 
@@ -137,15 +137,15 @@ def test_a_race_sets_a_backend_beside_loops_numpy_and_ours(student: Student) -> 
     path = student.file("elsewhere.py")
     path.write_text(MINE.format(line="pass").replace("MyBackend", "Fast"))
     options = ("--rounds", "1", "--step", "mlp", "--json")
-    result = student.tito("backend", "race", "elsewhere.py:Fast", *options)
+    result = student.tito("backend", "compare", "elsewhere.py:Fast", *options)
     assert result.exit_code == 0, result.output
     (step,) = json.loads(result.stdout)
-    assert list(rungs(step)) == ["loops", "numpy", "elsewhere.py:Fast", "optimized"]
+    assert list(tiers(step)) == ["loops", "numpy", "elsewhere.py:Fast", "optimized"]
 
 
 @pytest.mark.slow
-def test_all_rungs_agree_on_the_cnn(student: Student) -> None:
+def test_all_tiers_agree_on_the_cnn(student: Student) -> None:
     result = student.tito("ladder", "cnn", "--rounds", "1", "--json")
-    found = rungs(json.loads(result.stdout))
-    assert {name: rung["status"] for name, rung in found.items()} == dict.fromkeys(found, "ok")
+    found = tiers(json.loads(result.stdout))
+    assert {name: tier["status"] for name, tier in found.items()} == dict.fromkeys(found, "ok")
     assert found["compiled"]["times_as_fast"] > found["numpy"]["times_as_fast"] > 2

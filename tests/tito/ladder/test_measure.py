@@ -11,7 +11,7 @@ import pytest
 from tito.ladder import drawing, history
 from tito.ladder.measure import Measured, difference, ratio
 from tito.ladder.report import rows
-from tito.ladder.rungs import RUNGS, beside
+from tito.ladder.tiers import TIERS, beside
 from tito.workspace.folder import Workspace, WorkspaceError
 
 START = {"state/w": np.zeros(4), "batch/0": np.ones(2)}
@@ -44,11 +44,11 @@ def test_a_difference_is_named(got: dict[str, Any], says: str) -> None:
 
 
 def test_a_ratio_is_the_median_over_the_rounds() -> None:
-    slow = Measured(RUNGS[0], cpu=[2.0, 4.0, 90.0], wall=[1.0] * 3)
-    fast = Measured(RUNGS[1], cpu=[1.0, 2.0, 3.0], wall=[1.0] * 3)
+    slow = Measured(TIERS[0], cpu=[2.0, 4.0, 90.0], wall=[1.0] * 3)
+    fast = Measured(TIERS[1], cpu=[1.0, 2.0, 3.0], wall=[1.0] * 3)
     assert ratio(slow, fast) == 2
     columns, table = rows([slow, fast])
-    assert columns == ["rung", "step", "x loops", "x below", "what runs"]
+    assert columns == ["tier", "step", "x loops", "x below", "what runs"]
     assert table == [
         ["loops", "4 s", "1", "", "plain Python loops (02 tensor)"],
         ["numpy", "2 s", "2", "2", "NumPy for every op (11 backends)"],
@@ -56,20 +56,20 @@ def test_a_ratio_is_the_median_over_the_rounds() -> None:
 
 
 def test_several_threads_are_timed_by_the_wall_clock() -> None:
-    found = Measured(RUNGS[0], wall=[2.0, 4.0], cpu=[5.0, 7.0], clock="wall")
+    found = Measured(TIERS[0], wall=[2.0, 4.0], cpu=[5.0, 7.0], clock="wall")
     assert found.seconds == 3 and found.as_json()["clock"] == "wall"
 
 
 def test_a_registered_backend_races_once() -> None:
-    assert [rung.name for rung in beside("optimized")] == ["loops", "numpy", "optimized"]
+    assert [tier.name for tier in beside("optimized")] == ["loops", "numpy", "optimized"]
 
 
 def result(step: str, **fast: float) -> dict[str, Any]:
     found = [
-        {"rung": name, "seconds": 1 / x, "times_as_fast": x, "wall": [1 / x]}
+        {"tier": name, "seconds": 1 / x, "times_as_fast": x, "wall": [1 / x]}
         for name, x in fast.items()
     ]
-    return {"step": step, "rungs": found}
+    return {"step": step, "tiers": found}
 
 
 def test_the_history_survives_a_line_that_was_not_finished(tmp_path: Path) -> None:
@@ -78,18 +78,18 @@ def test_the_history_survives_a_line_that_was_not_finished(tmp_path: Path) -> No
     assert history.load(workspace, "cnn") == []
     history.add(workspace, result("cnn", loops=1.0))
     with history.path_of(workspace).open("a") as stream:
-        stream.write('{"step": "cnn", "rungs\n')
+        stream.write('{"step": "cnn", "tiers\n')
     history.add(workspace, result("mlp", loops=1.0))
     history.add(workspace, result("cnn", loops=1.0, mine=9.0))
     first, second = history.load(workspace, "cnn")
-    assert [len(first["rungs"]), len(second["rungs"])] == [1, 2]
-    assert "wall" not in second["rungs"][0]
+    assert [len(first["tiers"]), len(second["tiers"])] == [1, 2]
+    assert "wall" not in second["tiers"][0]
 
 
-def test_the_picture_has_a_bar_for_each_rung_that_was_timed(tmp_path: Path) -> None:
+def test_the_picture_has_a_bar_for_each_tier_that_was_timed(tmp_path: Path) -> None:
     now = result("cnn", loops=1.0, mine=20.0)
-    now["rungs"][1]["share"] = {"flops": 10, "own_flops": 5}
-    now["rungs"].append({"rung": "torch", "status": "absent"})
+    now["tiers"][1]["share"] = {"flops": 10, "own_flops": 5}
+    now["tiers"].append({"tier": "torch", "status": "absent"})
     written = drawing.draw([result("cnn", mine=30.0), now], "a step", tmp_path / "ladder")
     assert [path.name for path in written] == ["ladder.svg", "ladder.png"]
     svg = written[0].read_text()
@@ -102,5 +102,5 @@ def test_the_picture_has_a_bar_for_each_rung_that_was_timed(tmp_path: Path) -> N
 
 
 def test_there_must_be_something_to_draw(tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceError, match="no rung was timed"):
-        drawing.draw([{"rungs": [{"rung": "mine"}]}], "a step", tmp_path / "ladder")
+    with pytest.raises(WorkspaceError, match="no tier was timed"):
+        drawing.draw([{"tiers": [{"tier": "mine"}]}], "a step", tmp_path / "ladder")

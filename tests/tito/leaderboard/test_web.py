@@ -429,7 +429,7 @@ def test_a_database_that_is_away_is_said_and_not_an_error_of_the_server(
         raise OperationalError("SELECT secret", {}, ConnectionError("the server was killed"))
 
     monkeypatch.setattr(board.database, "read", away)
-    board.app.state.viewers.forget()
+    board.app.state.viewers.invalidate()
     for answer in (ada.browser.get("/mine"), ada.api().get("/api/events")):
         assert answer.status_code == 503 and answer.headers["retry-after"] == "2"
         assert "the database does not answer: try again" in answer.text

@@ -169,7 +169,7 @@ def capture(
         compiling(),
     ):  # under the mode, what the function makes without inputs is fake too
         with tracing():
-            traced = make_fx(traceable, _honest_batch_norm(), record_stack_traces=True)(*leaves)
+            traced = make_fx(traceable, _functional_batch_norm(), record_stack_traces=True)(*leaves)
         with torch.no_grad():
             replay = functionalize(_Replay(traced).run, remove="mutations")
             flat = make_fx(replay)(*fakes)
@@ -184,7 +184,7 @@ def capture(
     return module
 
 
-def _honest_batch_norm() -> dict[Any, Callable[..., Any]]:
+def _functional_batch_norm() -> dict[Any, Callable[..., Any]]:
     """For batch norms that write running statistics without saying so, ones that say so.
 
     The kernels on the CPU are the same; cuDNN's gives way to torch's own.

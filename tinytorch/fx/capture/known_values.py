@@ -72,7 +72,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for _, value in self._sharing(made) if sources else ():  # it may be a write to a view
                 self._sources[value] = sources | self._sources.get(value, set())
         elif isinstance(func, OpOverload) and func._schema.is_mutable:
-            self._forget(given)
+            self._invalidate(given)
         return result
 
     def _remember_constant(self, tensor: Tensor) -> None:
@@ -92,7 +92,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with _disable_current_modes(), torch.no_grad():
             return func(*tree_map(real, args), **tree_map(real, kwargs))
 
-    def _forget(self, written: list[Tensor]) -> None:
+    def _invalidate(self, written: list[Tensor]) -> None:
         """What may have been written with unknown values is unknown, and so are its views."""
         for tensor, _ in self._sharing(written):
             del self._real[tensor]

@@ -27,7 +27,7 @@ from tinytorch.fx.diagnosis.observe import (
     trials,
 )
 from tinytorch.fx.diagnosis.reasons import Line, Reason, explain
-from tinytorch.fx.diagnosis.suspects import accuse, suspects
+from tinytorch.fx.diagnosis.suspects import first_reason, suspects
 from tinytorch.fx.diagnosis.tracers import Traced, quiet, trace_with
 from tinytorch.fx.models import Batch
 from tinytorch.fx.optimize.devices import devices_of, generators_kept
@@ -228,13 +228,13 @@ class _Case:
         else:
             order = SIZES if trial.name.startswith("a batch") else VALUES
         everything = (*order, *VALUES, *SIZES, *GRADIENTS)
-        return accuse(self.suspects, everything) or Reason(
+        return first_reason(self.suspects, everything) or Reason(
             f"the traced model is another one: {differs}",
             "use a tracer that works, or compare the graph with the code",
         )
 
     def _unstable_reason(self) -> Reason:
-        found = accuse(self.suspects, UNSTABLE)
+        found = first_reason(self.suspects, UNSTABLE)
         return found or Reason(
             "the model gives other results each time, with the same inputs and seeds",
             "find what it depends on besides its inputs, and pass that in",

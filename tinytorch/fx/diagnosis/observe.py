@@ -215,11 +215,11 @@ def trials(inputs: Batch, subject: Callable[[], Subject]) -> tuple[list[Trial], 
     for n in (1, 2 * size + 3) if size else ():
         name = f"a batch of {n} instead of {size}"
         candidates.append(Trial(name, _changed(_resized(inputs, size, n), torch.neg), 7))
-    taken = [t for t in candidates if _takes(subject(), t)]
+    taken = [t for t in candidates if _accepts(subject(), t)]
     return [example, *taken, Trial("the example again", inputs, 8)], with_gradients
 
 
-def _takes(subject: Subject, trial: Trial) -> bool:
+def _accepts(subject: Subject, trial: Trial) -> bool:
     try:
         observe(subject, trial, False)
     except Exception:  # then there is nothing to compare with

@@ -87,7 +87,7 @@ def suspects(model: nn.Module) -> dict[str, list[Line]]:
     return found
 
 
-def accuse(found: dict[str, list[Line]], order: tuple[str, ...]) -> Reason | None:
+def first_reason(found: dict[str, list[Line]], order: tuple[str, ...]) -> Reason | None:
     """The first kind of this order that there is, with its first line."""
     for kind in order:
         if kind in found:

@@ -84,7 +84,7 @@ class OptimizationReport:
         notes: checks that could not be made, and why; the result does not depend on them.
         accuracy: errors against float64; None where there is no float64, or gradients remain.
         speedup: how many times as fast as the model the module is; None where it was not measured.
-        is_given_back: it was slower, and the model was returned in its place.
+        is_reverted: it was slower, and the model was returned in its place.
     """
 
     capture_seconds: float = 0.0
@@ -95,7 +95,7 @@ class OptimizationReport:
     notes: list[str] = field(default_factory=list)
     accuracy: Accuracy | None = None
     speedup: float | None = None
-    is_given_back: bool = False
+    is_reverted: bool = False
 
     @property
     def pass_seconds(self) -> float:
@@ -123,7 +123,7 @@ class OptimizationReport:
             "undone": self.undone,
             "notes": self.notes,
             "speedup": self.speedup,
-            "is_given_back": self.is_given_back,
+            "is_reverted": self.is_reverted,
             "error_vs_float64": None if self.accuracy is None else {
                 "original": self.accuracy.original, "optimized": self.accuracy.optimized
             },
@@ -297,7 +297,7 @@ class GraphOptimizer:
         if self.frozen and self.model.training:
             report.notes.append(f"{said}; but the model is in training mode, so it is kept")
             return module
-        report.is_given_back = True
+        report.is_reverted = True
         report.notes.append(
             f"{said}: the model itself is given back (keep_slower=True keeps the optimized module)"
         )

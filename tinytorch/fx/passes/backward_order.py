@@ -84,11 +84,11 @@ class _Order:
         for number, unit in enumerate(units):
             inputs = {a for n in unit for a in n.all_input_nodes}
             self.left.subtract(self.reads[number])
-            place = self._place(order, number, [not inputs.isdisjoint(units[i]) for i in order])
+            place = self._position(order, number, [not inputs.isdisjoint(units[i]) for i in order])
             order.insert(place, number)
         self.units = [units[i] for i in order]
 
-    def _place(self, order: list[int], number: int, is_input: list[bool]) -> int:
+    def _position(self, order: list[int], number: int, is_input: list[bool]) -> int:
         """Where among those in order a unit belongs."""
         place = len(order)
         behind = Counter(self.reads[number])  # readers that are in order, from `place` on

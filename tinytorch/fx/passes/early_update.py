@@ -51,7 +51,7 @@ class EarlyUpdate(OptimizationPass):
         updates = [n for n in graph.nodes if is_call(n, *IN_PLACE.values())]
         moves = []
         for node in updates:
-            early = set(self._inputs_alone(node))
+            early = set(self._computed_from_inputs(node))
             shared = {a for a in node.kwargs.values() if isinstance(a, Node)}  # rate, found_inf
             lists: list[Any] = [a for a in node.args if isinstance(a, (list, tuple)) and a]
             for i in range(len(lists[GRADIENTS])):
@@ -69,7 +69,7 @@ class EarlyUpdate(OptimizationPass):
 
     def transform(self, graph: torch.fx.Graph, found: list[Move]) -> bool:
         for update in dict.fromkeys(move.update for move in found):
-            self._hoist(graph, self._inputs_alone(update))
+            self._hoist(graph, self._computed_from_inputs(update))
         for move in found:
             update = move.update
             args = tuple(_chosen(a, [move.index]) for a in update.args)
@@ -92,7 +92,7 @@ class EarlyUpdate(OptimizationPass):
             return
         update.args = tuple(_chosen(a, kept) for a in update.args)
 
-    def _inputs_alone(self, update: Node) -> list[Node]:
+    def _computed_from_inputs(self, update: Node) -> list[Node]:
         """Operands that are computed from inputs alone, as the step counter is, and what for."""
         found: dict[Node, None] = {}
         for node in update.all_input_nodes:

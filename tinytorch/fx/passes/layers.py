@@ -49,7 +49,7 @@ class Layer:
         bias: (O,) or None.
         window: of a convolution; None for a linear layer.
         epilogue: what the nodes behind the first do.
-        added_dies: nothing reads what is added afterwards, so the result may take its place.
+        added_is_dead: nothing reads what is added afterwards, so the result may take its place.
     """
 
     nodes: list[Node]
@@ -58,7 +58,7 @@ class Layer:
     bias: Tensor | None
     window: Window | None
     epilogue: Epilogue = Epilogue()  # noqa: RUF009  (a tuple does not change)
-    added_dies: bool = False
+    added_is_dead: bool = False
 
     @property
     def inputs(self) -> list[Node]:
@@ -85,7 +85,7 @@ class Layer:
     @property
     def in_place(self) -> bool:
         """The result is to take the place of what is added, which has the layout for it."""
-        return self.added_dies and isinstance(self.inputs[1].target, IMAGE_LAYERS)
+        return self.added_is_dead and isinstance(self.inputs[1].target, IMAGE_LAYERS)
 
 
 class LayerPass(AutotunedPass):
@@ -137,7 +137,7 @@ class LayerPass(AutotunedPass):
         ends = {n: layer.nodes[-1] for layer in layers for n in layer.nodes}
         for layer in layers:
             if layer.epilogue.adds and layer.window is not None:
-                layer.added_dies = self._dies(layer, ends, memory)
+                layer.added_is_dead = self._is_dead_after(layer, ends, memory)
         return layers
 
     def transform(self, graph: torch.fx.Graph, found: list[Layer]) -> bool:
@@ -158,7 +158,7 @@ class LayerPass(AutotunedPass):
             refresh_values(graph, results)
         return bool(changed)
 
-    def _dies(self, layer: Layer, ends: dict[Node, Node], memory: Aliasing) -> bool:
+    def _is_dead_after(self, layer: Layer, ends: dict[Node, Node], memory: Aliasing) -> bool:
         """What is added has memory of its own, and this layer is the last to read it.
 
         Args:

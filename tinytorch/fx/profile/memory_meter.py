@@ -68,11 +68,11 @@ class MemoryMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         self._alive[key] = storage.nbytes()
         self.current += storage.nbytes()
-        weakref.finalize(storage, self._forget, key)
+        weakref.finalize(storage, self._release, key)
         if self.current > self.peak:
             self.peak, self.peak_op = self.current, op
 
-    def _forget(self, key: int) -> None:
+    def _release(self, key: int) -> None:
         self.current -= self._alive.pop(key, 0)
 
 

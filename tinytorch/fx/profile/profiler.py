@@ -236,7 +236,7 @@ class GraphProfiler:
         start = {n: ends[i] - seconds.get(n, 0.0) for n, i in ranks.items()}
         nodes = list(ranks)
         found = []
-        for s in sorted(crossing & recomputed.keys(), key=problem.born.__getitem__):
+        for s in sorted(crossing & recomputed.keys(), key=problem.defined_at.__getitem__):
             maker = problem.made_by[s].node
             forward = [r for r in uses[s] if is_forward(nodes[r])]
             later = [r for r in uses[s] if nodes[r].meta.get("phase") == "backward"]

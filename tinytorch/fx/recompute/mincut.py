@@ -124,7 +124,7 @@ def min_cut_plans(problem: Problem, budgets: Sequence[float] = BUDGETS) -> Itera
         partition = min_cut_partition(module, budgets[0])
     for kept in chosen or [partition.kept]:  # it chooses nothing where the backward needs nothing
         held = [problem.found.held[nodes[name]] for name in kept if name in nodes]
-        yield frozenset(s for storages in held for s in storages if s in problem.born)
+        yield frozenset(s for storages in held for s in storages if s in problem.defined_at)
 
 
 #: All ways of choosing for a torch graph.
@@ -148,13 +148,13 @@ def _choosing(budgets: Sequence[float]) -> Iterator[list[list[str]]]:
         found.extend([node.name for node in nodes] for nodes in chosen)
         return chosen[0]
 
-    def cut_once(graph: torch.fx.Graph, info: Any, options: Any, allowed: Any = ()) -> Any:
+    def solve_once(graph: torch.fx.Graph, info: Any, options: Any, allowed: Any = ()) -> Any:
         key = (*vars(options).values(), frozenset(allowed))
         if key not in cuts:
             cuts[key] = cut(graph, info, options, allowed or None)
         return cuts[key]
 
-    torchs.choose_saved_values_set, torchs.solve_min_cut = choose_all, cut_once
+    torchs.choose_saved_values_set, torchs.solve_min_cut = choose_all, solve_once
     try:
         yield found
     finally:

@@ -306,11 +306,11 @@ def untouched(graph: torch.fx.Graph) -> Iterator[Callable[[], list[Tensor]]]:
 
 def _written_buffers(graph: torch.fx.Graph) -> list[Tensor]:
     """The buffers that a run may write; all, where a module is called."""
-    doers = [n for n in graph.nodes if n.op not in ("placeholder", "output")]
-    doers = [n for n in doers if not effects(n).pure]
-    if not doers:
+    effectful = [n for n in graph.nodes if n.op not in ("placeholder", "output")]
+    effectful = [n for n in effectful if not effects(n).pure]
+    if not effectful:
         return []
-    if any(n.op == "call_module" for n in doers):
+    if any(n.op == "call_module" for n in effectful):
         return list(_owner(graph).buffers())
     written = Aliasing(graph, TorchSemantics()).written
     names = {str(n.target) for n in graph.find_nodes(op="get_attr") if n in written}

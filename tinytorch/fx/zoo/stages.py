@@ -44,7 +44,7 @@ Stage = Callable[[Subject], Verdict]
 STEPS = 3
 OPTIONS: dict[str, dict[str, Any]] = {"sgd": {"lr": 1e-2, "momentum": 0.9}, "adamw": {"lr": 1e-3}}
 GROWN = 8  # times the batch, where at the batch itself nothing can be saved
-BITES = 0.99  # of the peak with everything kept: what is not lower saves nothing
+SAVES = 0.99  # of the peak with everything kept: what is not lower saves nothing
 RIGHT_IN_EVALUATION = "right in evaluation mode"
 GUARDED = "graphs with guards"  # how many
 WHY_GUARDED = "refused without guards"
@@ -313,7 +313,7 @@ def checkpointed(subject: Subject) -> Verdict:
     for batch in (subject.inputs, *_grown(subject)):
         frontier = made_for(batch, 1.0).compiled(batch).frontier
         whole, lowest = frontier.everything.peak, frontier.plans[0].peak
-        if lowest <= BITES * whole:
+        if lowest <= SAVES * whole:
             break
     else:
         return Verdict(NONE, "nothing to save: weights and their gradients take more than all else",

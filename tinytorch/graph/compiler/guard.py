@@ -96,7 +96,7 @@ class _Writer:
         self.conditions: list[str] = []
         self.counted: list[str] = []  # those that `structure` counts changes of
         self._names: dict[int, str] = {}
-        self._apart = ""  # the name of `_is_apart()`
+        self._unaliased = ""  # the name of `_is_unaliased()`
 
     def bind(self, value: Any) -> str:
         """A name for an object."""
@@ -164,19 +164,19 @@ class _Writer:
         if self.trace.is_native:
             self.conditions.append(f"{tensor}._data.flags.c_contiguous")
         if self.trace.written:
-            self._apart = self._apart or self.bind(self._is_apart())
-            self.conditions.append(f"{self._apart}({tensor}._data)")
+            self._unaliased = self._unaliased or self.bind(self._is_unaliased())
+            self.conditions.append(f"{self._unaliased}({tensor}._data)")
 
-    def _is_apart(self) -> Callable[[Array], bool]:
+    def _is_unaliased(self) -> Callable[[Array], bool]:
         """Whether an array certainly shares no memory with those that are written."""
         inputs = self.trace.signature.inputs
         owners = {id(owner_of(inputs[i].read([])._data)) for i in self.trace.written}
 
-        def is_apart(array: Array) -> bool:
+        def is_unaliased(array: Array) -> bool:
             owner = array if array.base is None else owner_of(array)
             return owner.base is None and id(owner) not in owners
 
-        return is_apart
+        return is_unaliased
 
     def _facts(self) -> None:
         """Python values: what `structure` counts is compared only if its count has changed."""

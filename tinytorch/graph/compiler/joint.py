@@ -26,7 +26,7 @@ from tinytorch.errors import AutogradError
 from tinytorch.graph.bindings import StateBinding
 from tinytorch.graph.compiler.generate import Target, generate
 from tinytorch.graph.compiler.lower import example_of, result_nodes, without_detach
-from tinytorch.graph.compiler.partition import cut
+from tinytorch.graph.compiler.partition import partition
 from tinytorch.graph.compiler.schedule import Role
 from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.ir import Graph, Node
@@ -70,7 +70,7 @@ class JointFunction:
         traced = _Traced(graph, len(self.result_metas), wanted)
         self.outputs, self._reached = traced.outputs, traced.reached
         joint, report = target.manager().run(without_detach(traced.graph))
-        parts = cut(joint, len(roles), len(results), traced.gradients, self.written)
+        parts = partition(joint, len(roles), len(results), traced.gradients, self.written)
         self._saved_inputs, self._gradients = parts.saved_inputs, parts.backward
         self.forward = generate(parts.forward, target, roles, updates)
         arguments = [Role.ARGUMENT] * len(parts.backward.find_nodes(op="placeholder"))

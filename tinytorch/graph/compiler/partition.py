@@ -1,4 +1,4 @@
-"""Cutting a joint graph of results and gradients into a forward and a backward."""
+"""Partition of a joint graph of results and gradients into a forward and a backward."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Parts:
     saved_inputs: list[int]
 
 
-def cut(
+def partition(
     graph: Graph, inputs: int, results: int, gradients: Sequence[int], written: Collection[int]
 ) -> Parts:
-    """Cut where the forward ends.
+    """Divide a joint graph where the forward ends.
 
     What the results need is forward; all else that the gradients need is backward. Views, constants
     and what is made of nothing are taken again rather than saved.

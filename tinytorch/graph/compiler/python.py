@@ -119,11 +119,11 @@ class _Names:
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
-    def new(self, wish: str) -> str:
-        name, number = wish, 1
+    def new(self, candidate: str) -> str:
+        name, number = candidate, 1
         while name in self._taken or keyword.iskeyword(name):
             number += 1
-            name = f"{wish}_{number}"
+            name = f"{candidate}_{number}"
         self._taken.add(name)
         return name
 
@@ -154,10 +154,10 @@ class _Writer:
         }
         self.source = "\n".join(self._source()) + "\n"
 
-    def bind(self, wish: str, value: Any) -> str:
+    def bind(self, candidate: str, value: Any) -> str:
         """A name for an object that the source refers to."""
         if id(value) not in self._bound:
-            name = self._bound[id(value)] = self.names.new(wish)
+            name = self._bound[id(value)] = self.names.new(candidate)
             self.namespace[name] = value
         return self._bound[id(value)]
 

@@ -257,7 +257,7 @@ class _Scheduler:
         self._derive_views(self.views)  # an update in place must know how an input is read
         for i, node in self._updates_in_place().items():
             self.views[node] = self.views[self.inputs[i].node]
-        self._place_constants()
+        self._allocate_constants()
         separate = {n for n in self.roots if n in self.views or self._is_own(n)}
         for node in self.graph.find_nodes(op="call_function"):
             if node in separate and node not in self.views and self.roots[node] is node:
@@ -302,7 +302,7 @@ class _Scheduler:
                 assert view is not None, "lowering has put a copy before it"
                 views[node] = view
 
-    def _place_constants(self) -> None:
+    def _allocate_constants(self) -> None:
         """Constants, and what is made of nothing, once for all calls."""
         for node in self.graph.nodes:
             if node.op == "get_attr":

@@ -117,8 +117,8 @@ def _improved(problem: Problem, plans: list[Plan]) -> Iterator[Plan]:
 
 
 def _most_expensive(problem: Problem, plan: Plan) -> list[int]:
-    forgotten = [s for s in problem.candidates if s not in plan.kept and s in problem.needed]
-    return sorted(forgotten, key=lambda s: (-problem.made_by[s].cost, s))[:FLIPS]
+    recomputed = [s for s in problem.candidates if s not in plan.kept and s in problem.needed]
+    return sorted(recomputed, key=lambda s: (-problem.made_by[s].cost, s))[:FLIPS]
 
 
 def _lower(problem: Problem, plan: Plan) -> Iterator[Plan]:

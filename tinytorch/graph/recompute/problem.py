@@ -135,7 +135,7 @@ class Problem:
         }  # fmt: skip
         writer: AnyNode | None = None
         for node in self.graph.nodes:
-            if writer is None and node.op == "call_function" and self._spoils(node, backward):
+            if writer is None and node.op == "call_function" and self._overwrites(node, backward):
                 writer = node
             if writer is not None and node.meta.get("phase") in ("forward", "backward"):
                 line = self.semantics.user_line(writer)
@@ -145,7 +145,7 @@ class Problem:
                     "functional graph, and make ops work in place afterwards"
                 )
 
-    def _spoils(self, node: AnyNode, backward: set[int]) -> bool:
+    def _overwrites(self, node: AnyNode, backward: set[int]) -> bool:
         """It writes memory that is not of the backward alone."""
         written = [self.found.held[a] for a in self.semantics.mutates(node)]
         return any(not held or not backward.issuperset(held) for held in written)
@@ -193,11 +193,11 @@ class Problem:
         return sum(each.flops for each in (*self.forward, *self.backward))
 
     @cached_property
-    def born(self) -> dict[int, int]:
+    def defined_at(self) -> dict[int, int]:
         """For each storage of the forward the position of the instruction that makes it."""
-        born = {s: i for i, each in enumerate(self.forward) for s in each.makes}
-        states = {s: i for i, each in enumerate(self.forward) for s in each.reads if s not in born}
-        return born | states
+        made = {s: i for i, each in enumerate(self.forward) for s in each.makes}
+        states = {s: i for i, each in enumerate(self.forward) for s in each.reads if s not in made}
+        return made | states
 
     @cached_property
     def forward_last(self) -> dict[int, int]:
@@ -207,14 +207,14 @@ class Problem:
     @cached_property
     def results(self) -> set[int]:
         """Storages of the forward that are results of the graph."""
-        return {s for s in self.born if s in self._lifetimes and self._lifetimes[s].is_result}
+        return {s for s in self.defined_at if s in self._lifetimes and self._lifetimes[s].is_result}
 
     @cached_property
     def forward_live(self) -> list[int]:
         """Bytes alive at each instruction of the forward if nothing is kept but results."""
         change = [self._held_bytes] + [0] * len(self.forward)
         for s, last in self.forward_last.items():
-            change[self.born[s]] += self.sizes[s]
+            change[self.defined_at[s]] += self.sizes[s]
             change[len(self.forward) if s in self.results else last + 1] -= self.sizes[s]
         return list(accumulate(change[:-1]))
 
@@ -227,7 +227,7 @@ class Problem:
         tangents = [s for s in external if makers[s].meta.get("role") == "tangent"]
         change = [self._held_bytes + sum(self.sizes[s] for s in tangents)] + [0] * len(nodes)
         for s, t in self._lifetimes.items():
-            if s not in self.born or t.is_result:
+            if s not in self.defined_at or t.is_result:
                 change[t.first] += t.nbytes
                 change[t.last + 1] -= t.nbytes
         at = dict(zip(nodes, accumulate(change[:-1]), strict=True))
@@ -256,9 +256,9 @@ class Problem:
                 continue
             found.add(s)
             pending += self.made_by[s].reads
-        return sorted(found, key=lambda s: self.born[s])
+        return sorted(found, key=lambda s: self.defined_at[s])
 
-    def dying(self, last: dict[int, int], length: int) -> list[int]:
+    def last_used_at(self, last: dict[int, int], length: int) -> list[int]:
         """Bytes of storages that are all alive at moment 0, at each moment, as they die."""
         change = [0] * (length + 1)
         for s, moment in last.items():
@@ -276,8 +276,8 @@ class Problem:
         ops = range(len(self.forward)) if ops is None else ops
         change = [0] * (len(ops) + 1)
         for s in kept:
-            if s in self.born and s not in self.results:
-                start = self.forward_last.get(s, self.born[s] - 1) + 1 - ops.start
+            if s in self.defined_at and s not in self.results:
+                start = self.forward_last.get(s, self.defined_at[s] - 1) + 1 - ops.start
                 change[min(max(start, 0), len(ops))] += self.sizes[s]
         return list(accumulate(change[:-1]))
 
@@ -321,7 +321,7 @@ class Problem:
             needs=tuple(r for r in each.reads if r in self.made_by and r not in closed),
             reads=tuple(r for r in each.reads if r in known or r in self.made_by),
             makes=each.makes,
-            born=tuple((self.sizes[m], m + shift) for m in each.makes),
+            allocates=tuple((self.sizes[m], m + shift) for m in each.makes),
             cost=each.cost,
             flops=each.flops,
         )
@@ -338,11 +338,11 @@ class Problem:
 
     def _whole(self, merged: bool) -> Part:
         count = len(self.backward)
-        return self.part(range(count), [0] * count, set(), self.born.keys(), merged)
+        return self.part(range(count), [0] * count, set(), self.defined_at.keys(), merged)
 
     def sequence(self, walk: Walk) -> list[Instruction]:
         """The instruction at each event of a walk through `each_event`."""
-        again = {event: self.made_by[key - len(self.sizes)] for event, _, key in walk.born}
+        again = {event: self.made_by[key - len(self.sizes)] for event, _, key in walk.allocates}
         ordinary = iter(self.backward)
         return [again.get(event) or next(ordinary) for event in range(len(walk.live))]
 
@@ -361,7 +361,7 @@ class Problem:
         """Bytes alive at each event of a walk through the whole backward."""
         change = walk.change()
         for s, event in walk.last.items():
-            if s in self.born and s not in self.results:
+            if s in self.defined_at and s not in self.results:
                 change[0] += self.sizes[s]
                 change[event + 1] -= self.sizes[s]
         return list(map(int.__add__, walk.live, accumulate(change)))

@@ -96,16 +96,16 @@ class Segments:
         """For each segment the index of the op behind its last one."""
         p = self.problem
         count = len(p.forward)
-        lives = {s: (p.born[s], last) for s, last in p.forward_last.items()}
+        lives = {s: (p.defined_at[s], last) for s, last in p.forward_last.items()}
         large = sorted(p.sizes[s] for s in lives)[int(len(lives) * 0.98)] * SMALL
         crossing = [0] * (count + 1)
         carried: dict[int, int] = {}
-        for s, (born, last) in lives.items():
-            if p.sizes[s] < large or last - born > LONG * count:
+        for s, (defined_at, last) in lives.items():
+            if p.sizes[s] < large or last - defined_at > LONG * count:
                 continue
-            crossing[born] += 1
+            crossing[defined_at] += 1
             crossing[last] -= 1
-            carried.update(dict.fromkeys(range(born, last), s))
+            carried.update(dict.fromkeys(range(defined_at, last), s))
         ends = [0]
         stretch: list[int] = []  # neighbouring cuts across which single values are handed on
         for i, values in enumerate(accumulate(crossing)):
@@ -125,8 +125,8 @@ class Segments:
     def segment_of(self) -> dict[int, int]:
         """For each storage of the forward the segment that makes it."""
         starts = [0, *self.ends[:-1]]
-        index = np.searchsorted(starts, list(self.problem.born.values()), side="right") - 1
-        return dict(zip(self.problem.born, map(int, index), strict=True))
+        index = np.searchsorted(starts, list(self.problem.defined_at.values()), side="right") - 1
+        return dict(zip(self.problem.defined_at, map(int, index), strict=True))
 
     @cached_property
     def last_reader(self) -> dict[int, int]:
@@ -164,7 +164,7 @@ class Segments:
     def _kept_live(self) -> list[int]:
         """Bytes of the forward's storages at each op of the backward, if everything is kept."""
         p = self.problem
-        return p.dying(self._last_position, len(p.backward))
+        return p.last_used_at(self._last_position, len(p.backward))
 
     @cache  # noqa: B019
     def run(self, first: int, end: int) -> Run:
@@ -182,7 +182,7 @@ class Segments:
             for s in inside
             if s in p.needed and self._last_position[s] >= positions.start
         }
-        own = p.dying(last, len(positions))
+        own = p.last_used_at(last, len(positions))
         here = self._kept_live[positions.start : positions.stop]
         return Run(
             first, end, ops, positions,

@@ -18,14 +18,14 @@ class Again(NamedTuple):
         needs: storages it reads that may be missing.
         reads: all that it reads and the part knows.
         makes: storages.
-        born: what it makes: bytes, and by which key `Walk.last` knows it.
+        allocates: what it makes: bytes, and by which key `Walk.last` knows it.
         cost, flops: of it.
     """
 
     needs: tuple[int, ...]
     reads: tuple[int, ...]
     makes: tuple[int, ...]
-    born: tuple[tuple[int, int], ...]
+    allocates: tuple[tuple[int, int], ...]
     cost: float
     flops: int
 
@@ -68,7 +68,7 @@ class Walk:
 
     Attributes:
         live: bytes that do not depend on the plan, at each event; computing something again is one.
-        born: what is computed again: event, bytes, and by which key `last` knows it.
+        allocates: what is computed again: event, bytes, and by which key `last` knows it.
         last: the last event at which a storage of the forward (or what was computed again for it,
             by its key) is used.
         cost, flops: of what is computed again.
@@ -77,7 +77,7 @@ class Walk:
     def __init__(self, part: Part, kept: frozenset[int]) -> None:
         self.part, self.kept = part, kept
         self.live: list[int] = []
-        self.born: list[tuple[int, int, int]] = []
+        self.allocates: list[tuple[int, int, int]] = []
         self.last: dict[int, int] = {}
         self.cost, self.flops = 0.0, 0
         self._again: set[int] = set()
@@ -107,7 +107,7 @@ class Walk:
             if s in again:
                 pending.pop()
                 continue
-            needs, reads, makes, born, cost, flops = found[s]
+            needs, reads, makes, allocates, cost, flops = found[s]
             missing = [r for r in needs if r not in kept and r not in again]
             if missing:
                 pending += missing
@@ -118,16 +118,16 @@ class Walk:
             self.live.append(before)
             for r in reads:
                 last[r if r in kept or r not in found else r + shift] = event
-            for size, key in born:
+            for size, key in allocates:
                 last[key] = event
-                self.born.append((event, size, key))
+                self.allocates.append((event, size, key))
             self.cost += cost
             self.flops += flops
 
     def change(self) -> list[int]:
         """How the bytes of what is computed again change at each event, and after the last."""
         change = [0] * (len(self.live) + 1)
-        for event, size, key in self.born:
+        for event, size, key in self.allocates:
             change[event] += size
             change[self.last[key] + 1] -= size
         return change

@@ -47,7 +47,7 @@ def pad(
     if mode == "constant":
         added = tuple(max(p, 0) for p in sizes)
         out = movement.pad(input, added, value=0 if value is None else value)
-        return _cut(out, sizes)
+        return _crop(out, sizes)
     if mode not in _SOURCES:
         known = ", ".join(["constant", *_SOURCES])
         raise ValueError(f"pad: mode must be one of {known}, not {mode!r}")
@@ -56,7 +56,7 @@ def pad(
     return input
 
 
-def _cut(x: Tensor, sizes: Sequence[int]) -> Tensor:
+def _crop(x: Tensor, sizes: Sequence[int]) -> Tensor:
     """What negative padding leaves."""
     for i in range(len(sizes) // 2):
         before, after = min(sizes[2 * i], 0), min(sizes[2 * i + 1], 0)

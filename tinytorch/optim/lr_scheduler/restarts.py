@@ -36,7 +36,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
 
-    def _place(self, t: float) -> tuple[float, int]:
+    def _position(self, t: float) -> tuple[float, int]:
         """How many steps after a restart t is, and how long that period is."""
         period = self.T_0
         if self.T_mult == 1:
@@ -46,7 +46,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return t, period
 
     def lr_at(self, base: float, t: float, group: int) -> float:
-        done, period = self._place(t)
+        done, period = self._position(t)
         return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * done / period)) / 2
 
     def get_lr(self) -> list[float]:
@@ -69,5 +69,5 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if epoch < 0:
             raise ValueError(f"epoch must be 0 or more, got {epoch}")
         self.last_epoch = math.floor(epoch)
-        self.T_cur, self.T_i = self._place(epoch)
+        self.T_cur, self.T_i = self._position(epoch)
         self._set(self.get_lr())

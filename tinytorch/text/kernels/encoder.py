@@ -42,7 +42,7 @@ class Cache(NamedTuple):
         pool[:used] = self.pool[:used]
         return Cache(self.table.copy(), pool, np.empty_like(self.ids), self.state.copy())
 
-    def forget(self, fresh: Cache) -> None:
+    def evict(self, fresh: Cache) -> None:
         """Go back to the pieces of another cache. Where the ids of a text go on stays."""
         self.table[:] = fresh.table
         self.state[_USED:_PIECE] = fresh.state[_USED:_PIECE]
@@ -233,7 +233,7 @@ class Encoder:
             if cache.state[_PIECE] > width:
                 width = int(cache.state[_PIECE])
             else:
-                cache.forget(self._fresh)
+                cache.evict(self._fresh)
         ids = out[: cache.state[_IDS]].copy()
         self._free.append(cache)
         return ids

@@ -124,7 +124,7 @@ class Recorder:
         from tito import checks
         from tito.course.exam.values import encode
 
-        self._tell = pipe.tell
+        self._send = pipe.tell
         self._encode = encode
         self._checks = {
             name: getattr(checks, name) for name in ("equal", "close", "raises", "check")
@@ -132,13 +132,13 @@ class Recorder:
         self._libraries = {kind: _qualified(kind) for kind in _errors()}
 
     def got(self, site: int, got: Any) -> None:
-        self._tell(site=site, got=self._encode(got))
+        self._send(site=site, got=self._encode(got))
 
     def both(self, site: int, got: Any, expected: Any) -> None:
-        self._tell(site=site, got=self._encode(got), expected=self._encode(expected))
+        self._send(site=site, got=self._encode(got), expected=self._encode(expected))
 
     def truth(self, site: int, condition: Any) -> None:
-        self._tell(site=site, got=self._encode(condition))
+        self._send(site=site, got=self._encode(condition))
 
     def outcome(self, site: int, function: Any, *args: Any, **kwargs: Any) -> None:
         try:
@@ -148,17 +148,17 @@ class Recorder:
         except Exception as error:
             name = self._libraries.get(type(error)) or f"{OWN} {type(error).__name__}"
             message = str.__add__("", str(error))[:MESSAGE_CHARACTERS]
-            self._tell(site=site, raised=name, message=message)
+            self._send(site=site, raised=name, message=message)
         else:
-            self._tell(site=site, returned=self._encode(result))
+            self._send(site=site, returned=self._encode(result))
 
     def local(self, site: int, check: str, *args: Any, **kwargs: Any) -> None:
         try:
             self._checks[check](*args, **kwargs)
         except AssertionError as error:
-            self._tell(site=site, held=False, message=str(error))
+            self._send(site=site, held=False, message=str(error))
         else:
-            self._tell(site=site, held=True, message="")
+            self._send(site=site, held=True, message="")
 
     def key(self, site: int, check: str, *args: Any, **kwargs: Any) -> None:
         """For the reference: the check itself, and what it expects."""
@@ -166,16 +166,16 @@ class Recorder:
         if check == "raises":
             error, match = args[0], kwargs.get("match", "")
             kwargs = {k: v for k, v in kwargs.items() if k == "hint"}
-            self._tell(site=site, raised=_qualified(error), match=match, options=kwargs)
+            self._send(site=site, raised=_qualified(error), match=match, options=kwargs)
         elif check == "check":
             text = args[1] if len(args) > 1 else kwargs.pop("message", "")
             options = {k: v for k, v in kwargs.items() if k == "hint"}
-            self._tell(site=site, truth=True, message=str(text), options=options)
+            self._send(site=site, truth=True, message=str(text), options=options)
         else:
             names = ("got", "expected", *(("rtol", "atol") if check == "close" else ()), "hint")
             given = dict(zip(names, args, strict=False)) | kwargs
             got, expected = given.pop("got"), given.pop("expected")
-            self._tell(
+            self._send(
                 site=site, got=self._encode(got), expected=self._encode(expected), options=given
             )
 

@@ -54,15 +54,15 @@ class Unit:
     Attributes:
         source: None for a test that shows nothing to the student.
         test: the grade_id, if a test is here.
-        patient: the points hang on it. For other cells the time halves with each that hung, since
-            a function that hangs is called in many of them.
+        is_edited: the student wrote or changed it, so points depend on it. For other cells the
+            time halves with each that hung, since a function that hangs is called in many.
         seconds: that it may take; the budget says it for those that have none of their own.
     """
 
     id: str
     source: str | None
     test: str | None = None
-    patient: bool = True
+    is_edited: bool = True
     seconds: float | None = None
 
 

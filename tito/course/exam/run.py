@@ -35,10 +35,12 @@ ROOT = Path(__file__).resolve().parents[3]
 LOOK_SECONDS = 0.1
 START_SECONDS = 60.0  # until the kernel answers; it takes half a second on an idle machine
 MOST_CLAIMS = 10_000  # of one test cell
-GONE_SECONDS = 5.0  # between the end of its output and its own
+EXIT_SECONDS = 5.0  # between the end of its output and its own
 WALL_FACTOR = 4  # a cell that sleeps, or waits for a core, may take so much longer
 MOST_HALVINGS = 3
-FORGIVEN = 1  # ends by SIGKILL that are forgiven: the machine, short of memory, may have done it
+TOLERATED_KILLS = (
+    1  # ends by SIGKILL that are tried again: the machine, short of memory, may have done it
+)
 
 
 class Ended(Exception):
@@ -69,7 +71,7 @@ def run_job(job: Job, stop: Event | None = None) -> Transcript:
         scratch_bytes=job.budget.scratch_bytes,
     )
     transcript = Transcript(level=sandbox.level)
-    forgiven = 0
+    kills = 0
     while True:
         left = job.budget.seconds - (time.monotonic() - start)
         transcript.attempts += 1
@@ -82,8 +84,8 @@ def run_job(job: Job, stop: Event | None = None) -> Transcript:
             transcript.ended = dict.fromkeys((test.id for test in job.tests), str(error))
             break
         except Ended as end:
-            if end.killed and forgiven < FORGIVEN:
-                forgiven += 1
+            if end.killed and kills < TOLERATED_KILLS:
+                kills += 1
                 continue
             transcript.ended |= {each: str(end) for each in _together(job, attempt.at)}
         if time.monotonic() - start >= job.budget.seconds:
@@ -255,7 +257,7 @@ class _Attempt:
             raise BrokenPackage(f"with your code in it `import tinytorch` fails: {said[:300]}")
 
     def _cell(self, unit: Unit) -> None:
-        halvings = 0 if unit.patient else min(len(self.transcript.ended), MOST_HALVINGS)
+        halvings = 0 if unit.is_edited else min(len(self.transcript.ended), MOST_HALVINGS)
         patience = (unit.seconds or self.job.budget.cell_seconds) / 2**halvings
         self._begin(unit.id)
         self._expect("begin", patience, value=unit.id)
@@ -340,7 +342,7 @@ class _Attempt:
 
     def _gone(self) -> Ended:
         try:
-            code = self.child.wait(GONE_SECONDS)
+            code = self.child.wait(EXIT_SECONDS)
         except TimeoutExpired:
             return Ended("its process closed its side of the pipe")
         killed = code in (-9, 128 + 9)

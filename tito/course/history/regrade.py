@@ -88,7 +88,7 @@ def _begun(
     values = {"assignment": assignment, "began": stamp(), "before": json.dumps(before)}
     with engine.begin() as connection:
         made = connection.execute(insert(REGRADE).values(**values))
-        States(engine).forget(assignment, students, connection)
+        States(engine).delete(assignment, students, connection)
         audit.note(connection, "regrade", assignment, students=sorted(before))
     return int(made.inserted_primary_key[0]), before  # type: ignore[index]
 

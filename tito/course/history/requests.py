@@ -19,7 +19,7 @@ from tito.course.history import audit
 from tito.course.students import sheet as tables
 from tito.course.students.sheet import Sheet
 from tito.course.tables import REQUEST, plain, stamp
-from tito.spreadsheet import harmless
+from tito.spreadsheet import escape_formula
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def to_csv(found: Sequence[Request]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([field.name for field in fields(Request)])
     for each in found:
-        writer.writerow([harmless(value) for value in asdict(each).values()])
+        writer.writerow([escape_formula(value) for value in asdict(each).values()])
     return text.getvalue()
 
 

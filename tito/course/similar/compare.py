@@ -16,12 +16,12 @@ from pathlib import Path
 from tito.course.config import Course, CourseError
 from tito.course.notebook import UnreadableError, grade_id, read_notebook
 from tito.course.similar.tokens import tokens
-from tito.course.similar.winnow import Place, fingerprints
+from tito.course.similar.winnow import Span, fingerprints
 
 COMMON = 0.25  # of the class: what more than these have is the usual way
 FEWEST = 3  # students who make something usual, in a small class
 Cells = Mapping[str, str]  # solution cells by grade_id
-Prints = Mapping[str, Mapping[int, list[Place]]]
+Prints = Mapping[str, Mapping[int, list[Span]]]
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,6 @@ def _pair(left: str, right: str, mine: Prints, theirs: Prints) -> Pair:
     return Pair(left, right, shared, of, tuple(found))
 
 
-def _lines(prints: Mapping[int, list[Place]], common: set[int]) -> tuple[int, ...]:
+def _lines(prints: Mapping[int, list[Span]], common: set[int]) -> tuple[int, ...]:
     places = [place for print_ in common for place in prints[print_]]
     return tuple(sorted({n for p in places for n in range(p.first, p.last + 1)}))

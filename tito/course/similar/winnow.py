@@ -20,7 +20,7 @@ WINDOW = 5  # hashes of which one is kept (w)
 
 
 @dataclass(frozen=True)
-class Place:
+class Span:
     """The lines of a run, both included."""
 
     first: int
@@ -29,7 +29,7 @@ class Place:
 
 def fingerprints(
     tokens: Sequence[Token], span: int = SPAN, window: int = WINDOW
-) -> Mapping[int, list[Place]]:
+) -> Mapping[int, list[Span]]:
     """The places of each fingerprint.
 
     A text that is shorter than a run has one fingerprint, of all of it.
@@ -40,13 +40,13 @@ def fingerprints(
     runs = [tokens[i : i + span] for i in range(len(tokens) - span + 1)]
     hashes = [_hash(run) for run in runs]
     window = min(window, len(hashes))
-    kept: dict[int, list[Place]] = {}
+    kept: dict[int, list[Span]] = {}
     last = -1
     for start in range(len(hashes) - window + 1):
         least = min(range(start, start + window), key=lambda i: (hashes[i], -i))
         if least != last:
             lines = [token.line for token in runs[least]]
-            kept.setdefault(hashes[least], []).append(Place(min(lines), max(lines)))
+            kept.setdefault(hashes[least], []).append(Span(min(lines), max(lines)))
             last = least
     return kept
 

@@ -71,7 +71,7 @@ def import_roster(course: Course, data: bytes, name: str, assignment: str = "") 
             before = set(known)
             for person in platform.people(sheet):
                 keys = _keys(person, scope)
-                student, result = _whose(person, keys, known, taken)
+                student, result = _identify(person, keys, known, taken)
                 results.append(result)
                 if student:
                     taken.add(student)
@@ -125,7 +125,7 @@ def _fields(person: Person) -> dict[str, str]:
     return {name: plain(value)[:100] for name, value in fields.items()}
 
 
-def _whose(
+def _identify(
     person: Person,
     keys: Sequence[tuple[str, str, str]],
     known: Mapping[tuple[str, str, str], str],
@@ -174,8 +174,8 @@ def export_roster(
         marks[name] = {row: _mark(each) for row, each in mine.items() if each is not None}
     filled: Filled = chosen.filled(sheet, marks, course.titles)
     here = {name for name in table if name[0] in assignments}
-    strangers = sorted({student for _, student in here} - set(people.values()))
-    notes = [*filled.notes, *(f"{s} is not in {platform}'s file" for s in strangers)]
+    unlisted = sorted({student for _, student in here} - set(people.values()))
+    notes = [*filled.notes, *(f"{s} is not in {platform}'s file" for s in unlisted)]
     return tables.write(filled.sheet), notes
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tito.course.config import CourseError
-from tito.spreadsheet import as_it_was, harmless
+from tito.spreadsheet import escape_formula, unescape_formula
 
 BOM = "\ufeff"
 
@@ -71,7 +71,7 @@ def read(data: bytes, name: str = "the file") -> Sheet:
             )
         if any(cell.strip() for cell in row):
             cells = [*row, *[""] * (len(header) - len(row))]
-            made.append(tuple(map(as_it_was, cells)))
+            made.append(tuple(map(unescape_formula, cells)))
     return Sheet(tuple(header), tuple(made), delimiter, bom, newline)
 
 
@@ -79,6 +79,6 @@ def write(sheet: Sheet) -> str:
     """The text of a table."""
     text = io.StringIO()
     writer = csv.writer(text, delimiter=sheet.delimiter, lineterminator=sheet.newline)
-    writer.writerow([harmless(cell) for cell in sheet.header])
-    writer.writerows([harmless(cell) for cell in row] for row in sheet.rows)
+    writer.writerow([escape_formula(cell) for cell in sheet.header])
+    writer.writerows([escape_formula(cell) for cell in row] for row in sheet.rows)
     return BOM * sheet.bom + text.getvalue()

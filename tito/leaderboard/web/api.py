@@ -116,7 +116,7 @@ class Case(BaseModel):
     seconds: list[list[FiniteFloat]]
 
 
-class Told(BaseModel):
+class Result(BaseModel):
     """What a runner says of a contestant."""
 
     contestant: str = Field(max_length=80)
@@ -134,7 +134,7 @@ class Report(BaseModel):
 
     machine: dict[str, str | float | None]
     machine_class: str = Field(max_length=300)
-    outcomes: list[Told]
+    outcomes: list[Result]
 
 
 Lease = Annotated[str, Body(max_length=64)]
@@ -213,4 +213,4 @@ def result(request: Request, asker: Runner, number: int, lease: Lease, report: R
     with request.app.state.database.write() as session:
         job, person = _held(session, asker, number, lease)
         jobs.record(session, job, person, report.model_dump())
-    request.app.state.boards.forget()
+    request.app.state.boards.invalidate()

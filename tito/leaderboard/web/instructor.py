@@ -29,7 +29,7 @@ from tito.leaderboard.tables import (
 from tito.leaderboard.web import views
 from tito.leaderboard.web.signin import Viewer, instructor, instructor_form
 from tito.leaderboard.web.views import page
-from tito.spreadsheet import harmless
+from tito.spreadsheet import escape_formula
 
 router = APIRouter(prefix="/instructor")
 Who = Annotated[Viewer, Depends(instructor)]
@@ -79,7 +79,7 @@ def _doing(request: Request, do: Callable[[Session], None]) -> Response:
             do(session)
     except (PeopleError, EventError) as error:
         return _desk(request, 400, error=str(error))
-    request.app.state.boards.forget()
+    request.app.state.boards.invalidate()
     return _to("/instructor")
 
 
@@ -199,7 +199,7 @@ def change_submission(
         else:
             raise HTTPException(404, f"there is no action {action[:40]!r}")
         audit.note(session, actor, action, f"submission {number}", reason)
-    request.app.state.boards.forget()
+    request.app.state.boards.invalidate()
     return _to(f"/submissions/{number}")
 
 
@@ -262,5 +262,5 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
     if rows:
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: harmless(v) for k, v in row.items()} for row in rows)
+        writer.writerows({k: escape_formula(v) for k, v in row.items()} for row in rows)
     return text.getvalue()

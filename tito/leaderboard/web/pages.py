@@ -78,7 +78,7 @@ def event(request: Request, who: Who, number: int, machine: str | None = None) -
             request,
             "event.html",
             event=found,
-            closed=events.takes_entries(found),
+            closed=events.why_closed(found),
             quota=submissions.quota(session, found, who.id),
             machine=machine,
             board=views.board_of(request.app.state.boards, session, found, machine),

@@ -198,7 +198,7 @@ def sign_out(request: Request, who: Annotated[Viewer, Depends(form_of)]) -> Resp
     """Close the session."""
     with request.app.state.database.write() as session:
         people.sign_out(session, who.cookie)
-    request.app.state.viewers.forget()
+    request.app.state.viewers.invalidate()
     response = RedirectResponse("/sign-in", 303)
     response.delete_cookie(COOKIE)
     return response

@@ -101,7 +101,7 @@ class Cache:
                     self._kept[key] = time.monotonic() + self._seconds, value
         return value
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """It has changed."""
         with self._lock:
             self._kept.clear()

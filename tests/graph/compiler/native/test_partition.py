@@ -21,7 +21,7 @@ from tinytorch.dtypes import Array, TensorMeta, float32
 from tinytorch.graph.compiler import native
 from tinytorch.graph.compiler.native import ops, partition
 from tinytorch.graph.compiler.native.loops import Loop
-from tinytorch.graph.compiler.native.partition import bounds, cut, disjoint, divide, divide_loop
+from tinytorch.graph.compiler.native.partition import bounds, disjoint, divide, divide_loop, narrow
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view
 from tinytorch.nn import functional as F
 from tinytorch.op import OPS
@@ -42,7 +42,7 @@ def _optimized():
 def everything_divided(monkeypatch):
     """Two threads, and no step too small for them."""
     before = tinytorch.get_num_threads()
-    monkeypatch.setattr(partition, "WORTH", 0.0)
+    monkeypatch.setattr(partition, "MIN_PARALLEL_WORK", 0.0)
     tinytorch.set_num_threads(2)
     yield
     tinytorch.set_num_threads(before)
@@ -88,7 +88,7 @@ def windows(draw: st.DrawFn) -> tuple[StridedView, StridedView]:
         found = view
         for axis, n in enumerate(view.shape):
             start = draw(st.integers(0, n - 1))
-            found = cut(found, axis, start, draw(st.integers(start + 1, n)))
+            found = narrow(found, axis, start, draw(st.integers(start + 1, n)))
         return found
 
     return window(), window()
@@ -104,9 +104,9 @@ def test_disjoint_places_share_no_element(pair: tuple[StridedView, StridedView])
 def test_halves_of_a_matrix_are_disjoint_either_way():
     whole = view_with(4, 6)
     for axis, n in enumerate(whole.shape):
-        first, second = (cut(whole, axis, *each) for each in ((0, n // 2), (n // 2, n)))
+        first, second = (narrow(whole, axis, *each) for each in ((0, n // 2), (n // 2, n)))
         assert disjoint(first, second)
-        assert not disjoint(first, cut(whole, axis, n // 2 - 1, n))
+        assert not disjoint(first, narrow(whole, axis, n // 2 - 1, n))
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -153,7 +153,9 @@ def test_a_loop_is_divided_along_its_first_long_dimension():
     parts = divide_loop(loop, 2)
     assert parts is not None
     assert [part.shape for part in parts] == [(1, 3, 4)] * 2
-    assert [part.read() for part in parts] == [[cut(whole, 1, *e), row] for e in ((0, 3), (3, 6))]
+    assert [part.read() for part in parts] == [
+        [narrow(whole, 1, *e), row] for e in ((0, 3), (3, 6))
+    ]
     assert divide_loop(Loop((1, 1)), 2) is None
 
 

@@ -19,7 +19,7 @@ from tito.course.exam.values import decode
 
 pytestmark = needs_sandbox
 BUDGET = Budget(cell_seconds=2.0, seconds=60.0, memory_bytes=1 << 30)
-PATIENT = Budget(memory_bytes=1 << 30)  # for what imports much, perhaps without its bytecode
+ROOMY = Budget(memory_bytes=1 << 30)  # for what imports much, perhaps without its bytecode
 ASKED = Question("test", "__tito__.got(0, f(2))", visible=True)
 
 
@@ -148,7 +148,7 @@ def test_files_beside_the_notebook_are_there() -> None:
 
 def test_magics_and_errors_are_those_of_a_notebook() -> None:
     sources = ("%matplotlib inline\n!echo from the shell", "1/0", "def f(x:", "f = abs")
-    said = go(*sources, budget=PATIENT)
+    said = go(*sources, budget=ROOMY)
     assert "from the shell" in said.cells["0"]["text"]
     assert said.cells["1"]["error"]["type"] == "ZeroDivisionError"
     assert said.cells["2"]["error"]["type"] == "SyntaxError"
@@ -206,8 +206,8 @@ def test_a_cell_may_have_a_limit_of_its_own() -> None:
     slow = "import time\ndef f(x):\n    end = time.process_time() + 1.5\n" \
         "    while time.process_time() < end: pass\n    return x"  # fmt: skip
     budget = Budget(cell_seconds=0.5, seconds=60.0, memory_bytes=1 << 30)
-    patient = Question("test", ASKED.source, True, seconds=20.0)
-    assert claimed(go(slow, tests=(patient,), budget=budget)) == [2]
+    longer = Question("test", ASKED.source, True, seconds=20.0)
+    assert claimed(go(slow, tests=(longer,), budget=budget)) == [2]
     assert "did not finish in 0.5 s" in go(slow, budget=budget).ended["test"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from tito.course.similar.tokens import Token, tokens
-from tito.course.similar.winnow import Place, fingerprints
+from tito.course.similar.winnow import Span, fingerprints
 
 SOLUTION = """
 def normalize(values, dim):
@@ -56,7 +56,7 @@ def test_a_fingerprint_knows_its_lines() -> None:
     places = [place for all_places in found.values() for place in all_places]
     assert all(place.last - place.first == 3 for place in places)
     assert len(places) >= 5
-    assert fingerprints([Token("a", 3), Token("b", 4)]).popitem()[1] == [Place(3, 4)]
+    assert fingerprints([Token("a", 3), Token("b", 4)]).popitem()[1] == [Span(3, 4)]
 
 
 letters = st.lists(st.sampled_from("abc"), max_size=30)

@@ -1,11 +1,11 @@
-"""Tables of CSV: kept as they came, and harmless in a spreadsheet."""
+"""Tables of CSV: kept as they came, and never computed by a spreadsheet."""
 
 from __future__ import annotations
 
 import pytest
 
 from tito.course.config import CourseError
-from tito.course.students.sheet import harmless, read, write
+from tito.course.students.sheet import escape_formula, read, write
 
 FORMULAS = ['=HYPERLINK("http://x","a")', "+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "-2+3", "＝1"]  # noqa: RUF001
 
@@ -25,7 +25,7 @@ def test_what_a_spreadsheet_would_compute_is_text_and_is_read_back(cell: str) ->
 
 @pytest.mark.parametrize("cell", ["-", "-2.5", "+3", "1e-3", "-12,5", "50%", "Jane", "", None, 4.5])
 def test_numbers_and_dashes_stay(cell: object) -> None:
-    assert harmless(cell) == ("" if cell is None else cell)
+    assert escape_formula(cell) == ("" if cell is None else cell)
 
 
 def test_what_is_no_table_is_said() -> None:

@@ -25,13 +25,13 @@ from tinytorch.graph.semantics import TINYTORCH
 from tinytorch.op import OPS
 
 LANES = 16  # columns of a product are cut at multiples of this
-WORTH = 2000.0  # nanoseconds of work from which it pays that two threads meet
+MIN_PARALLEL_WORK = 2000.0  # nanoseconds of work from which it pays that two threads meet
 FLOPS, BYTES, LOOP_OPS = 80.0, 60.0, 30.0  # per nanosecond, roughly; ops on elements, of loops
 
 Axes = tuple[int | None, ...]  # for each operand the dimension to cut; None: it is needed whole
 
 
-def cut(view: StridedView, axis: int, start: int, stop: int) -> StridedView:
+def narrow(view: StridedView, axis: int, start: int, stop: int) -> StridedView:
     """The part of a view from start to stop along a dimension."""
     shape = (*view.shape[:axis], stop - start, *view.shape[axis + 1 :])
     return replace(view, shape=shape, offset=view.offset + start * view.strides[axis])
@@ -94,7 +94,7 @@ def _part_of_loop(loop: Loop, axis: int, start: int, stop: int) -> Loop:
         own = axis - (len(loop.shape) - len(operand.shape))
         if own < 0 or operand.shape[own] != loop.shape[axis]:
             return operand
-        return cut(operand, own, start, stop)
+        return narrow(operand, own, start, stop)
 
     found = Loop((*loop.shape[:axis], stop - start, *loop.shape[axis + 1 :]))
     for i in loop.instructions:
@@ -132,10 +132,10 @@ def divide(step: Step, count: int) -> list[Step] | None:
 
 def _part_of_step(step: Step, axis: int, operands: Axes, start: int, stop: int) -> Step:
     inputs = [
-        view if own is None or not isinstance(view, StridedView) else cut(view, own, start, stop)
+        view if own is None or not isinstance(view, StridedView) else narrow(view, own, start, stop)
         for view, own in zip(step.inputs, operands, strict=True)
     ]
-    return replace(step, inputs=tuple(inputs), output=cut(step.output, axis, start, stop))
+    return replace(step, inputs=tuple(inputs), output=narrow(step.output, axis, start, stop))
 
 
 def _independent(parts: Sequence[Step]) -> bool:
@@ -167,7 +167,9 @@ def divide_sum(step: Step, count: int) -> list[Step] | None:
     ranges = bounds(views[0].shape[0], count)
     if ranges is None or not all(disjoint(out, view) for view in views):
         return None
-    return [replace(step, inputs=tuple([cut(view, 0, *each) for view in views])) for each in ranges]
+    return [
+        replace(step, inputs=tuple([narrow(view, 0, *each) for view in views])) for each in ranges
+    ]
 
 
 def loop_of_sums(out: StridedView, others: Sequence[StridedView]) -> Loop:

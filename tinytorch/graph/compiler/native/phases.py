@@ -29,7 +29,7 @@ class Task:
     reads: Sequence[StridedView]
     writes: Sequence[StridedView]
 
-    def is_apart(self, other: Task) -> bool:
+    def is_disjoint(self, other: Task) -> bool:
         """Neither touches what the other writes."""
         pairs = [(w, p) for w in self.writes for p in (*other.reads, *other.writes)]
         pairs += [(w, p) for w in other.writes for p in self.reads]
@@ -66,16 +66,16 @@ class _Phase:
         """Whether each part can be done by the thread that has the same part, without meeting."""
         touched = [view for new in parts for view in (*new.reads, *new.writes)]
         return all(disjoint(a, b) for a in touched for b in self.unfinished) and all(
-            new.is_apart(old)
+            new.is_disjoint(old)
             for i, new in enumerate(parts)
             for k, tasks in enumerate(self.tasks)
             if i != k
             for old in tasks
         )
 
-    def is_apart(self, task: Task) -> bool:
+    def is_disjoint(self, task: Task) -> bool:
         """A task has nothing to do with the phase."""
-        return all(task.is_apart(own) for tasks in self.tasks for own in tasks)
+        return all(task.is_disjoint(own) for tasks in self.tasks for own in tasks)
 
 
 class Phases:
@@ -176,7 +176,7 @@ class Phases:
         """Let threads share a task, in the open phase or a new one; False if that does not pay."""
         phase = self._phase
         if phase is None or not phase.takes(shared.parts):
-            if work < partition.WORTH:
+            if work < partition.MIN_PARALLEL_WORK:
                 return False
             phase = _Phase([[] for _ in shared.parts], [[] for _ in shared.parts])
         if not self._put(shared, phase):
@@ -215,7 +215,7 @@ class Phases:
         """One thread does it."""
         self.code.free_temporaries()
         _, lines = self._written(task.write)
-        if self._phase is not None and self._phase.is_apart(task):
+        if self._phase is not None and self._phase.is_disjoint(task):
             self._phase.before += lines
             return
         self._close()

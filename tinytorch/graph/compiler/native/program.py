@@ -126,7 +126,7 @@ class NativeProgram:
         self._code = code
         text = code.source()
         self.source = "\n\n".join([*code.sources.values(), text])
-        run = _run_alone if code.count == 1 else partial(_run_together, code.count)
+        run = _run_serial if code.count == 1 else partial(_run_parallel, code.count)
         self._run: Callable[[_Frame], int] = run(text, code.functions)
         self._frames: deque[_Frame] = deque()
         schedule, changing = code.schedule, _changing(code)
@@ -204,7 +204,7 @@ def _changing(code: Code) -> dict[Buffer, list[tuple[int, int]]]:
     return found
 
 
-def _run_alone(source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
+def _run_serial(source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
     """A function that runs the code on a frame; without the JIT as the Python that it is."""
     if not JIT:
         interpreted = compile_source("step", source, {"words": words, **functions})
@@ -213,7 +213,7 @@ def _run_alone(source: str, functions: dict[str, Any]) -> Callable[[_Frame], int
     return lambda frame: run(code.address, frame.address)
 
 
-def _run_together(count: int, source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
+def _run_parallel(count: int, source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
     """The same, of code for `count` threads, on as many as there may be at the time."""
     code = MachineCode(source, {**functions, **barrier.NAMES})
 

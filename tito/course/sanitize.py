@@ -55,7 +55,7 @@ def is_picture(kind: str, data: Any) -> bool:
     return raw.startswith(PICTURES[kind])
 
 
-def harmless_markdown(text: str, attachments: Mapping[str, Any]) -> str:
+def sanitize_markdown(text: str, attachments: Mapping[str, Any]) -> str:
     """Markdown of a student's: as it is, or as a block of text if it would do more than show.
 
     Args:

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from tito.course.harmless import clean, harmless_markdown, pictures, render, without_remote
+from tito.course.sanitize import clean, pictures, render, sanitize_markdown, without_remote
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
 JPEG = base64.b64encode(b"\xff\xd8\xff" + bytes(20)).decode()
@@ -25,7 +25,7 @@ JPEG = base64.b64encode(b"\xff\xd8\xff" + bytes(20)).decode()
     ],
 )
 def test_what_only_shows_stays_as_it_is(text: str) -> None:
-    assert harmless_markdown(text, {"a.png": {"image/png": PNG}}) == text
+    assert sanitize_markdown(text, {"a.png": {"image/png": PNG}}) == text
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_only_shows_stays_as_it_is(text: str) -> None:
     ],
 )
 def test_what_would_run_or_call_home_is_shown_as_text(text: str) -> None:
-    made = harmless_markdown(text, {})
+    made = sanitize_markdown(text, {})
     assert made != text
     html = render(made, {})
     assert "<a " not in html.lower()
@@ -71,7 +71,7 @@ def test_only_checked_pictures_are_kept() -> None:
     assert kept == {"good.png": {"image/png": PNG}, "photo.jpg": {"image/jpeg": JPEG}}
     assert pictures(None) == pictures([1]) == {}
     text = "![a](attachment:good.png) ![b](attachment:wrong.png)"
-    assert harmless_markdown(text, kept) == "![a](attachment:good.png) ![b](left-out)"
+    assert sanitize_markdown(text, kept) == "![a](attachment:good.png) ![b](left-out)"
 
 
 def test_pages_are_cleaned_once_more() -> None:
