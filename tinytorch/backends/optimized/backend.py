@@ -24,8 +24,11 @@ from tinytorch.backends.optimized.rows import (
     cross_entropy,
     embedding,
     layer_norm,
+    order,
     reductions,
+    scans,
     softmax,
+    uniform,
 )
 from tinytorch.dtypes import Array
 from tinytorch.op import Plan
@@ -37,8 +40,8 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 _BY_NUMPY = frozenset(
     (
         *("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or"),
-        *("sign", "floor", "round", "floor_divide", "remainder", "pow"),
-        *("asin", "acos", "atan", "atan2"),
+        *("floor", "round", "floor_divide", "remainder", "pow"),
+        *("sin", "cos", "asin", "acos", "atan", "atan2"),
     )
 )
 
@@ -121,6 +124,18 @@ class OptimizedBackend(NumpyBackend):
         """Minimum over `dims`."""
         kernel = reductions.amin if _is_float(a) else reference.amin
         return kernel(a, dims=dims, keepdim=keepdim)
+
+    def cumsum(self, a: Array, *, dim: int) -> Array:
+        """Running sum along `dim`."""
+        return (scans.cumsum if _is_float(a) else reference.cumsum)(a, dim=dim)
+
+    def argsort(self, a: Array, *, dim: int, descending: bool) -> Array:
+        """Indices in the order of the elements."""
+        is_sorted_here = _is_float(a) or a.dtype.kind == "i"
+        kernel = order.argsort if is_sorted_here else reference.argsort
+        return kernel(a, dim=dim, descending=descending)
+
+    uniform = staticmethod(uniform.uniform)
 
     def take(self, a: Array, index: Array) -> Array:
         """Rows of `a`."""

@@ -6,4 +6,7 @@ softmax         with log-softmax
 cross_entropy
 layer_norm
 embedding       rows by index
+order           indices that sort
+scans           running sums
+uniform         random numbers
 """
