@@ -107,7 +107,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_990,
     "tinytorch/fx": 11_485,
-    "tito": 7_910,
+    "tito": 8_000,
     "tito/course": 5_520,
     "tito/ladder": 720,
     "tito/compete": 2_000,

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from tito.limits import Limits
 
 CHILD = Path(__file__).with_name("cells_child.py")
 CELL_SECONDS = 20.0
+OUTPUT_CHARACTERS = 4_000
 LIMITS = Limits(seconds=120, memory_bytes=8 << 30, file_bytes=1 << 30)
 
 
@@ -106,14 +107,76 @@ def run_cells(
             env=child_environment(path, environment),
         )
         told = _events(events)
+    return _outcomes(len(cells), told, finished, limits)
+
+
+def run_attempts(
+    attempts: Sequence[Sequence[Cell]],
+    imports: Sequence[str],
+    *,
+    path: Sequence[Path],
+    limits: Limits = LIMITS,
+    environment: Mapping[str, str] | None = None,
+) -> list[list[Outcome]]:
+    """Run lists of cells, each like `run_cells` in a process and an empty folder of its own.
+
+    The processes are forks of one that has the modules they import: starting NumPy and TinyTorch
+    takes longer than what most solutions have to do. They can reach each other's files, and so this
+    is for code of one author.
+
+    Args:
+        imports: statements that run once, before the forks.
+        limits: of each attempt.
+
+    Returns:
+        For each attempt one outcome a cell.
+    """
+    with tempfile.TemporaryDirectory(prefix="tito-") as name:
+        folder = Path(name)
+        plan, events = folder / "plan.json", folder / "events.jsonl"
+        todo = [[vars(cell) for cell in cells] for cells in attempts]
+        settings = {"imports": list(imports), "folder": name, "seconds": limits.seconds}
+        plan.write_text(json.dumps({"attempts": todo, **settings}), encoding="utf-8")
+        for number in range(len(attempts)):
+            (folder / str(number)).mkdir()
+        whole = limits_.run(
+            [sys.executable, str(CHILD), str(plan), str(events)],
+            replace(limits, seconds=limits.seconds * (len(attempts) + 1)),
+            cwd=folder,
+            env=child_environment(path, environment),
+        )
+        ends = _events(events)
+        return [
+            _outcomes(
+                len(cells),
+                _events(folder / str(number) / "events.jsonl"),
+                _ended(folder / str(number), ends[number]) if number < len(ends) else whole,
+                limits,
+            )
+            for number, cells in enumerate(attempts)
+        ]
+
+
+def _ended(folder: Path, end: Mapping[str, Any]) -> limits_.Finished:
+    """How a fork ended, from what it and its parent left in files."""
+    out, err = (
+        (folder / name).read_text("utf-8", "replace")[-OUTPUT_CHARACTERS:]
+        for name in ("stdout", "stderr")
+    )
+    return limits_.Finished(end["code"], out, err, 0.0, end["timed_out"])
+
+
+def _outcomes(
+    count: int, told: Sequence[dict[str, Any]], finished: limits_.Finished, limits: Limits
+) -> list[Outcome]:
+    """One outcome a cell, from what the process told and how it ended."""
     outcomes = {event["ends"]: _outcome(event) for event in told if "ends" in event}
     begun = [event["begins"] for event in told if "begins" in event]
     running = begun[-1] if begun else 0
-    if running not in outcomes and cells:
-        outcomes[running] = Outcome(
-            True, Failure("ProcessEnded", _how_it_ended(finished, limits)), finished.stdout[-4000:]
-        )
-    return [outcomes.get(i, Outcome(ran=False)) for i in range(len(cells))]
+    if running not in outcomes and count:
+        failure = Failure("ProcessEnded", _how_it_ended(finished, limits))
+        outcomes[running] = Outcome(True, failure, finished.stdout[-OUTPUT_CHARACTERS:])
+    return [outcomes.get(i, Outcome(ran=False)) for i in range(count)]
 
 
 def child_environment(path: Sequence[Path], extra: Mapping[str, str] | None) -> dict[str, str]:

@@ -232,3 +232,25 @@ def test_the_collector_is_paused_while_numba_compiles():
     kernel(function)._compiler.compile((), None)  # the cache is not asked
     assert seen and not any(seen)
     assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_forks_number_their_functions_differently():
+    """The number is part of a symbol's name, and code of several processes meets in the cache."""
+    program = """
+        import os
+        from tinytorch.jit.library import _identity
+
+        def number():
+            reader, writer = os.pipe()
+            if os.fork() == 0:
+                os.write(writer, str(next(_identity._unique_ids)).encode())
+                os._exit(0)
+            os.wait()
+            return os.read(reader, 100)
+
+        assert number() != number()
+    """
+    code = textwrap.dedent(program)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

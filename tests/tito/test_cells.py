@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tito.cells import Cell, Outcome, run_cells
+from tito.cells import Cell, Outcome, run_attempts, run_cells
 from tito.limits import Limits
 
 LIMITS = Limits(seconds=20)
@@ -82,3 +82,49 @@ def test_of_a_long_output_the_end_is_kept(tmp_path: Path) -> None:
     (outcome,) = run(tmp_path, "print('x' * 10_000); print('last')")
     assert outcome.output.endswith("x\nlast\n")
     assert len(outcome.output) == 4_000
+
+
+def attempts(tmp_path: Path, *sources: str, seconds: float = 20) -> list[Outcome]:
+    """The outcomes of attempts of one cell each, which import `mine`."""
+    (tmp_path / "mine.py").write_text("import os\nIMPORTED_BY = os.getpid()\nvalues = []")
+    todo = [[Cell("cell", source, 60)] for source in sources]
+    imports = ["import there_is_no_such_module", "import mine"]
+    limits = Limits(seconds=seconds)
+    return [one for (one,) in run_attempts(todo, imports, path=[tmp_path], limits=limits)]
+
+
+def test_attempts_share_imports_and_nothing_else(tmp_path: Path) -> None:
+    ask = (
+        "import mine, os\nmine.values.append(1)\n"
+        "print(mine.IMPORTED_BY, mine.values, 'x' in globals(), os.listdir('.'))\n"
+        "x = open('left behind', 'w')"
+    )
+    first, second = attempts(tmp_path, ask, ask)
+    assert first.ok and first.output == second.output
+    assert first.output.endswith(" [1] False []\n")
+    (alone,) = attempts(tmp_path, "import mine, os; print(mine.IMPORTED_BY == os.getpid())")
+    assert alone.output == "False\n"
+
+
+def test_an_import_that_fails_is_the_failure_of_its_cell(tmp_path: Path) -> None:
+    (missing,) = attempts(tmp_path, "import there_is_no_such_module")
+    assert missing.failure is not None and missing.failure.type == "ModuleNotFoundError"
+
+
+def test_attempts_that_die_or_do_not_end_stop_no_other(tmp_path: Path) -> None:
+    endless = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    died, crashed, stopped, last = attempts(
+        tmp_path,
+        "import os; os.write(2, b'no room'); os._exit(7)",
+        "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+        endless,
+        "print('here')",
+        seconds=3,
+    )
+    messages = [o.failure.message for o in (died, crashed, stopped) if o.failure is not None]
+    assert messages == [
+        "the process ended by itself with exit code 7: no room",
+        "the process crashed with SIGSEGV: no message",
+        "the process was stopped after 3 s: is there an endless loop?",
+    ]
+    assert last.output == "here\n"

@@ -49,9 +49,17 @@ _config: Any = numba.config  # numba makes its attributes at run time
 # Numba tells functions of one name and type apart by a number that it counts up from 1 in every
 # process. Machine code out of the cache has the numbers of the processes that made it: that of two
 # loops with the same name could have the same symbol, and one would run in place of the other. So
-# every process counts from a place of its own.
+# every process counts from a place of its own, a fork as well.
 _identity: Any = FunctionIdentity
-_identity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
+
+
+def _count_from_elsewhere() -> None:
+    _identity._unique_ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
+
+
+_count_from_elsewhere()
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_count_from_elsewhere)
 
 JIT = not _config.DISABLE_JIT
 

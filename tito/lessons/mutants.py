@@ -6,7 +6,6 @@ A mutant that no test cell refuses is either another right solution, which mista
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from tito.lessons.cells import Cell
 from tito.lessons.mistake import Equivalent
 from tito.lessons.model import Exercise, Lesson
 from tito.lessons.mutate import Mutant, mutants_of
-from tito.lessons.names import bound_names, imports_of, read_names
+from tito.lessons.names import bound_names, imports_in, read_names
 from tito.lessons.needed import name_in_file
 from tito.limits import Limits
 from tito.scripts import ROOT
@@ -130,9 +129,8 @@ def _run(
 ) -> list[dict[str, Any]]:
     """The verdict on each solution, in order; fewer if the process died."""
     before, after = _around(exercise, [cell for cell in cells if cell.kind in GRADED])
-    imports = [line for c in after for line in imports_of(ast.parse(c.source).body).values()]
     plan = {
-        "imports": list(dict.fromkeys(imports)),
+        "imports": imports_in(cell.source for cell in after),
         "exercise": exercise.id,
         "before": [{"name": c.id, "source": c.source} for c in before],
         "after": [{"name": c.id, "source": c.source} for c in after],

@@ -111,6 +111,16 @@ def imports_of(body: Iterable[ast.stmt]) -> dict[str, str]:
     return found
 
 
+def imports_in(sources: Iterable[str]) -> list[str]:
+    """The imports of several pieces of code, each once.
+
+    >>> imports_in(["import math, os", "import os"])
+    ['import math', 'import os']
+    """
+    found = [line for s in sources for line in imports_of(ast.parse(s).body).values()]
+    return list(dict.fromkeys(found))
+
+
 def imports_for(names: Iterable[str], text: str, module: str) -> dict[str, str]:
     """How a notebook gets names that code of a module uses; what the module, whose text this is,
     does not have is not in the result."""

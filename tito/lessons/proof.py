@@ -5,18 +5,17 @@ score is full; unsolved it is 0, and every graded cell fails; a body that return
 object equal to everything, earns nothing; each wrong solution in mistakes.py loses exactly the
 points that it says; and each right solution of another structure there has all points. The test of
 a bug to find fails by a check, and passes on the mended code. Each attempt runs in a process of its
-own.
+own, with one thread.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tito.cells import Cell as Run, Outcome, run_cells
+from tito.cells import Cell as Run, Outcome, run_attempts
 from tito.checks import CheckError
 from tito.lessons.build import Course
 from tito.lessons.cells import Cell
@@ -28,6 +27,7 @@ from tito.lessons.exercise import (
 )
 from tito.lessons.mistake import Alternative, Mistake, load_alternatives, load_mistakes
 from tito.lessons.model import Lesson
+from tito.lessons.names import imports_in
 from tito.lessons.pages import page
 from tito.lessons.wrong import EQUAL_TO_EVERYTHING, RESULTS, with_result
 from tito.scripts import ROOT
@@ -90,8 +90,16 @@ def prove_lesson(course: Course, lesson: Lesson, *, at_once: int = AT_ONCE) -> P
     known = {exercise.id for exercise in lesson.exercises}
     attempts += [_mistaken(cells, m) for m in mistakes if m.exercise in known]
     attempts += [_alternative(cells, a) for a in alternatives if a.exercise in known]
+    imports = imports_in(cell.source for cell in cells if cell.kind != "markdown")
+
+    def run(first: int) -> list[list[Outcome]]:
+        share = [attempt.cells for attempt in attempts[first::at_once]]
+        return _run(share, imports, course.root)
+
+    results: list[list[Outcome]] = [[]] * len(attempts)
     with ThreadPoolExecutor(at_once) as pool:
-        results = list(pool.map(lambda attempt: _run(attempt.cells, course.root), attempts))
+        for first, outcomes in enumerate(pool.map(run, range(at_once))):
+            results[first::at_once] = outcomes
     for attempt, outcomes in zip(attempts, results, strict=True):
         findings += attempt.judge(attempt.cells, outcomes)
     seconds = sum(outcome.seconds for outcome in results[0])
@@ -172,10 +180,11 @@ def check_alternatives(lesson: Lesson, alternatives: Sequence[Alternative]) -> I
         yield f"mistakes.py has no alternative for exercise {exercise}"
 
 
-def _run(cells: Sequence[Cell], root: Path) -> list[Outcome]:
-    runs = [Run(cell.id, cell.source, CELL_SECONDS) for cell in cells]
-    with tempfile.TemporaryDirectory(prefix="tito-proof-") as folder:
-        return run_cells(runs, cwd=Path(folder), path=[root, ROOT], environment=ONE_THREAD)
+def _run(
+    attempts: Sequence[Sequence[Cell]], imports: Sequence[str], root: Path
+) -> list[list[Outcome]]:
+    runs = [[Run(cell.id, cell.source, CELL_SECONDS) for cell in cells] for cells in attempts]
+    return run_attempts(runs, imports, path=[root, ROOT], environment=ONE_THREAD)
 
 
 def _everything(cells: Sequence[Cell]) -> list[Cell]:
@@ -250,17 +259,21 @@ def _earns_nothing(name: str) -> Callable[[list[Cell], list[Outcome]], Iterator[
     return judge
 
 
-def _with_below(cells: Sequence[Cell], exercise: str, source: str) -> list[Cell]:
-    """What is graded, with code below a solution: a later definition replaces an earlier one."""
+def _with_below(
+    cells: Sequence[Cell], exercise: str, source: str, loses: Collection[str] = ()
+) -> list[Cell]:
+    """What is graded, with code below a solution: a later definition replaces an earlier one. The
+    tests above it, which cannot see it, are left out unless they should lose points."""
+    place = next(i for i, cell in enumerate(cells) if cell.id == exercise)
     return [
-        _with_source(cell, f"{cell.source}\n\n\n{source.strip()}") if cell.id == exercise else cell
-        for cell in cells
-        if cell.kind in GRADED
+        _with_source(cell, f"{cell.source}\n\n\n{source.strip()}") if i == place else cell
+        for i, cell in enumerate(cells)
+        if cell.kind in GRADED and (i >= place or cell.kind != "test" or cell.id in loses)
     ]
 
 
 def _mistaken(cells: Sequence[Cell], mistake: Mistake) -> _Attempt:
-    chosen = _with_below(cells, mistake.exercise, mistake.source)
+    chosen = _with_below(cells, mistake.exercise, mistake.source, mistake.loses)
 
     def judge(cells: list[Cell], outcomes: list[Outcome]) -> Iterator[str]:
         for cell, outcome in zip(cells, outcomes, strict=True):

@@ -85,6 +85,13 @@ def test_mistakes_that_do_not_run_or_cost_more_are_found(repository: Repository)
     assert "mistake 'does not look' of area fails area-values, which it does not list" in extra
 
 
+def test_a_mistake_that_should_cost_points_above_it_is_found(repository: Repository) -> None:
+    repository.edit('loses={"scale-values": 2}', 'loses={"area-values": 2, "scale-values": 2}',
+                    MISTAKES)  # fmt: skip
+    told = "mistake 'does not count' of scale should lose 2 points in area-values, which passes"
+    assert prove(repository).findings == (told,)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "finding"),
     [
