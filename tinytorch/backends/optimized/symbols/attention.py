@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.attention.loops import Sizes, entries
+from tinytorch.backends.optimized.symbols.records import ATTENTION_WORDS, AttentionRecord
 from tinytorch.backends.optimized.symbols.table import REALS, declare
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
@@ -20,33 +21,40 @@ def _declare(real: Any) -> None:
 
     @kernel
     def operands(plan: int, q: int, k: int, v: int, mask: int) -> tuple[Array, ...]:
-        """Query, key, value, and the mask as one of bool and as one of floats.
-
-        Args:
-            plan: address of 26 int64: batch, heads, group, queries, keys, e, v, causal order, kind
-                of mask, block and pitch (see `Sizes`); strides of the query for batch, head, group
-                and row, of key and value for batch, head and row, of the mask for all five
-                dimensions. The elements of a row are adjacent.
-        """
-        w = words(plan, 26)
-        batch, heads, group, queries, keys, e, wide = w[0], w[1], w[2], w[3], w[4], w[5], w[6]
-        shape = (batch, heads, group, queries, keys)
-        steps = (w[21], w[22], w[23], w[24], w[25])
+        """Query, key, value, and the mask as one of bool and as one of floats."""
+        r = AttentionRecord(*words(plan, ATTENTION_WORDS))
+        shape = (r.batch, r.heads, r.group, r.queries, r.keys)
+        steps = (r.mask_batch, r.mask_head, r.mask_group, r.mask_row, r.mask_column)
+        q_shape = (r.batch, r.heads, r.group, r.queries, r.e)
+        q_steps = (r.q_batch, r.q_head, r.q_group, r.q_row, itemsize)
+        k_steps = (r.k_batch, r.k_head, r.k_row, itemsize)
+        v_steps = (r.v_batch, r.v_head, r.v_row, itemsize)
         return (
-            strided(
-                real, q, (batch, heads, group, queries, e), (w[11], w[12], w[13], w[14], itemsize)
-            ),
-            strided(real, k, (batch, heads, keys, e), (w[15], w[16], w[17], itemsize)),
-            strided(real, v, (batch, heads, keys, wide), (w[18], w[19], w[20], itemsize)),
+            strided(real, q, q_shape, q_steps),
+            strided(real, k, (r.batch, r.heads, r.keys, r.e), k_steps),
+            strided(real, v, (r.batch, r.heads, r.keys, r.v), v_steps),
             strided(np.uint8, mask, shape, steps),
             strided(real, mask, shape, steps),
         )
 
     @kernel
     def sizes(plan: int, scale: float, dropout_p: float, seed: int) -> Sizes:
-        w = words(plan, 26)
+        r = AttentionRecord(*words(plan, ATTENTION_WORDS))
         number: int = view(np.int64, seed, 1)[0] if dropout_p > 0 else 0
-        return Sizes(w[3], w[4], w[5], w[6], w[7] != 0, w[8], scale, dropout_p, number, w[9], w[10])
+        is_causal = r.is_causal != 0
+        return Sizes(
+            r.queries,
+            r.keys,
+            r.e,
+            r.v,
+            is_causal,
+            r.mask,
+            scale,
+            dropout_p,
+            number,
+            r.block,
+            r.pitch,
+        )
 
     @declare(
         "scaled_dot_product_attention", real, "plan *scale *dropout_p q k v mask seed out scratch"

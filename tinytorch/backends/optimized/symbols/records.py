@@ -114,6 +114,40 @@ class PoolRecord(NamedTuple):
     dilation_width: Word = 1
 
 
+class AttentionRecord(NamedTuple):
+    """Attention of query (batch, heads, group, queries, e), key (batch, heads, keys, e) and value
+    (batch, heads, keys, v), whose rows have no gaps; see `optimized.attention.loops.Sizes`.
+    """
+
+    batch: Word
+    heads: Word  # of the keys
+    group: Word  # query heads for each of them
+    queries: Word
+    keys: Word
+    e: Word
+    v: Word
+    is_causal: Word
+    mask: Word  # NO_MASK, BOOL_MASK or FLOAT_MASK
+    block: Word
+    pitch: Word
+    q_batch: Word  # strides
+    q_head: Word
+    q_group: Word
+    q_row: Word
+    k_batch: Word
+    k_head: Word
+    k_row: Word
+    v_batch: Word
+    v_head: Word
+    v_row: Word
+    mask_batch: Word = 0
+    mask_head: Word = 0
+    mask_group: Word = 0
+    mask_row: Word = 0
+    mask_column: Word = 0
+
+
+ATTENTION_WORDS = len(AttentionRecord._fields)
 CONV_WORDS = len(ConvRecord._fields)
 CONV_WEIGHT_WORDS = len(ConvWeightRecord._fields)
 CONV_DOTS_WORDS = len(ConvDotsRecord._fields)

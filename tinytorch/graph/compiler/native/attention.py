@@ -7,6 +7,7 @@ from typing import Any
 
 from tinytorch.backends.optimized.attention.loops import Sizes, backward_plan, forward_plan
 from tinytorch.backends.optimized.attention.weights import BOOL_MASK, FLOAT_MASK, NO_MASK
+from tinytorch.backends.optimized.symbols.records import AttentionRecord
 from tinytorch.dtypes import bool_
 from tinytorch.graph.compiler.native import copies
 from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
@@ -36,31 +37,33 @@ def write(code: Code, step: Step) -> None:
         return
     batch, heads, keys, e = k.shape
     group, kind = q.shape[1] // heads, NO_MASK
-    steps = (0,) * 5
+    mask_steps: dict[str, int] = {}
     if mask is not None:
         kind = BOOL_MASK if mask.dtype is bool_ else FLOAT_MASK
         mask = _full(code, mask, (*q.shape[:3], keys))
         m = mask.strides
-        steps = (m[0], m[1] * group, m[1], m[2], m[3])
+        mask_steps = {"mask_batch": m[0], "mask_head": m[1] * group, "mask_group": m[1]}
+        mask_steps |= {"mask_row": m[2], "mask_column": m[3]}
     sizes = Sizes(
-        q.shape[2], keys, e, v.shape[3], params["is_causal"], kind, params["scale"],
-        params["dropout_p"], 0, 0, 0,
+        queries=q.shape[2], keys=keys, e=e, v=v.shape[3],
+        is_causal=params["is_causal"], mask=kind, scale=float(params["scale"]),
+        dropout_p=float(params["dropout_p"]), seed=0, block=0, pitch=0,
     )  # fmt: skip
     plan = backward_plan if is_backward else forward_plan
     sizes, nbytes = plan(sizes, out.dtype.itemsize)
-    s = q.strides
-    record = code.record(
-        [
-            *(batch, heads, group, *sizes[:4], int(sizes.is_causal), kind),
-            *(sizes.block, sizes.pitch),
-            *(s[0], s[1] * group, s[1], s[2]), *k.strides[:3], *v.strides[:3], *steps,
-        ]
+    record = AttentionRecord(
+        batch=batch, heads=heads, group=group,
+        queries=sizes.queries, keys=sizes.keys, e=sizes.e, v=sizes.v,
+        is_causal=int(sizes.is_causal), mask=kind, block=sizes.block, pitch=sizes.pitch,
+        q_batch=q.strides[0], q_head=q.strides[1] * group, q_group=q.strides[1], q_row=q.strides[2],
+        k_batch=k.strides[0], k_head=k.strides[1], k_row=k.strides[2],
+        v_batch=v.strides[0], v_head=v.strides[1], v_row=v.strides[2], **mask_steps,
     )  # fmt: skip
     addresses = [code.address(view) for view in (*upper, q, k, v)]
     seed = code.address(_view(given[4])) if params["dropout_p"] else "0"
     code.call(
-        step.op.name, real_of(out), record, float(params["scale"]), float(params["dropout_p"]),
-        *addresses, "0" if mask is None else code.address(mask), seed, code.address(out),
+        step.op.name, real_of(out), code.record(record), sizes.scale, sizes.dropout_p, *addresses,
+        "0" if mask is None else code.address(mask), seed, code.address(out),
         code.workspace(nbytes),
     )  # fmt: skip
 

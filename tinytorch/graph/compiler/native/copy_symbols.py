@@ -1,12 +1,11 @@
 """Copies between views of any strides as C symbols: one for all shapes, so none is compiled anew.
 
-A record says how both are walked through: DIMENSIONS sizes, then as many strides of the source, and
-of the target, in bytes. Dimensions that are not there have the size 1.
+A `CopyRecord` says how both are walked through. Dimensions that are not there have the size 1.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +16,36 @@ from tinytorch.jit.views import strided, view, words
 DIMENSIONS = 5
 
 
-def copy_record(sizes: tuple[int, ...], *strides: tuple[int, ...]) -> list[int]:
+class CopyRecord(NamedTuple):
+    """Sizes, and strides in bytes of the source and of the target."""
+
+    n0: int
+    n1: int
+    n2: int
+    n3: int
+    n4: int
+    source0: int
+    source1: int
+    source2: int
+    source3: int
+    source4: int
+    target0: int
+    target1: int
+    target2: int
+    target3: int
+    target4: int
+
+
+COPY_WORDS = len(CopyRecord._fields)
+
+
+def copy_record(
+    sizes: tuple[int, ...], source: tuple[int, ...], target: tuple[int, ...]
+) -> CopyRecord:
     """The record of a walk of at most DIMENSIONS dimensions."""
     missing = DIMENSIONS - len(sizes)
-    record = [1] * missing + list(sizes)
-    for own in strides:
-        record += [0] * missing + list(own)
-    return record
+    zeros = (0,) * missing
+    return CopyRecord(*(1,) * missing, *sizes, *zeros, *source, *zeros, *target)
 
 
 def _declare(real: Any) -> None:
@@ -43,16 +65,15 @@ def _declare(real: Any) -> None:
 
     @declare("copy", real, "record source target")
     def copy(record: int, source: int, target: int) -> None:
-        n0, n1, n2, n3, n4, s0, s1, s2, s3, s4, t0, t1, t2, t3, t4 = words(record, 15)
-        for i in range(n0):
-            for j in range(n1):
-                for k in range(n2):
-                    for m in range(n3):
-                        copy_row(
-                            n4,
-                            source + i * s0 + j * s1 + k * s2 + m * s3, s4,
-                            target + i * t0 + j * t1 + k * t2 + m * t3, t4,
-                        )  # fmt: skip
+        r = CopyRecord(*words(record, COPY_WORDS))
+        for i in range(r.n0):
+            for j in range(r.n1):
+                for k in range(r.n2):
+                    row = source + i * r.source0 + j * r.source1 + k * r.source2
+                    out = target + i * r.target0 + j * r.target1 + k * r.target2
+                    for m in range(r.n3):
+                        at, to = row + m * r.source3, out + m * r.target3
+                        copy_row(r.n4, at, r.source4, to, r.target4)
 
 
 for _real in REALS:
