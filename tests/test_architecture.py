@@ -106,7 +106,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 945,
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_990,
-    "tinytorch/fx": 11_485,
+    "tinytorch/fx": 11_720,
     "tito": 8_000,
     "tito/course": 5_520,
     "tito/ladder": 720,
