@@ -261,5 +261,8 @@ TORCH: dict[str, Callable[..., Any]] = {
     "batch_norm_weight": _norm_weight(_batch_norm, 1),
     "scaled_dot_product_attention": _attention,
     "quantized_linear": quantized_linear,
+    "dynamic_update_slice": lambda a, update, start, dim: a.index_copy(
+        dim, start + torch.arange(update.shape[dim]), update
+    ),
     "scaled_dot_product_attention_backward": _attention_backward,
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
+from tinytorch.dtypes import DEFAULT_INT
 from tinytorch.functions import indexing, movement
 from tinytorch.op import find_op
 
@@ -51,6 +52,52 @@ def linear(x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
 def linear_weight(grad: Tensor, x: Tensor) -> Tensor:
     """grad.T @ x over all rows: the gradient of `linear` for its weight."""
     return apply(ops.matmul, movement.rows(grad).mT, movement.rows(x))
+
+
+@decomposition
+def dynamic_update_slice(a: Tensor, update: Tensor, start: Tensor, *, dim: int) -> Tensor:
+    """`a` with `update` in place of its elements from `start` on: a slice whose place is a value.
+
+    Compiled code that writes the result back into `a` writes the slice alone.
+
+    Args:
+        a: of any shape.
+        update: as large as `a`, but along `dim`, where it has n elements.
+        start: 0-d integer, 0 to size - n.
+        dim: along which the elements begin at `start`.
+
+    Returns:
+        Of a's shape.
+
+    Raises:
+        IndexError: the slice would not lie within `a`.
+
+    Source: XLA, operation semantics, "DynamicUpdateSlice", which moves such a start instead.
+    """
+    length, count = a.shape[dim], update.shape[dim]
+    start = apply(ops.take, _counted(length - count + 1), start)  # refuses what is none of them
+    if not a.numel() or not count:
+        return apply(ops.copy, a)
+    behind = _counted(length) - start
+    inside = apply(ops.logical_and, apply(ops.le, 0, behind), apply(ops.lt, behind, count))
+    inside = inside.reshape((length, *(1,) * (a.ndim - dim - 1)))
+    rows = _taken_along(update, apply(ops.clip, behind, 0, count - 1), dim)
+    return apply(ops.where, inside, rows, a)
+
+
+def slice_from(a: Tensor, start: Tensor, count: int, dim: int) -> Tensor:
+    """The slice of so many elements along `dim` that begins at `start`."""
+    return _taken_along(a, _counted(count) + start, dim)
+
+
+def _counted(stop: int) -> Tensor:
+    return apply(ops.arange, start=0, stop=stop, step=1, dtype=DEFAULT_INT)
+
+
+def _taken_along(a: Tensor, index: Tensor, dim: int) -> Tensor:
+    order = (dim, *(d for d in range(a.ndim) if d != dim))
+    rows = apply(ops.take, apply(ops.permute, a, dims=order), index)
+    return apply(ops.permute, rows, dims=tuple(order.index(d) for d in range(a.ndim)))
 
 
 @decomposition

@@ -30,6 +30,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from tinytorch import ops
+from tinytorch.decompositions import slice_from
 from tinytorch.decompositions_attention import mask_gradient, part_of_gradients
 from tinytorch.decompositions_quantized import dequantized, scale_gradient
 from tinytorch.dispatch import apply
@@ -133,7 +134,11 @@ def _optional(record: Record, index: int) -> Any:
 
 
 def _zeros(g: Tensor) -> Tensor:
-    return apply(ops.full, shape=g.shape, value=0.0, dtype=g.dtype)
+    return _zeros_of(g.shape, g)
+
+
+def _zeros_of(shape: Shape, like: Tensor) -> Tensor:
+    return apply(ops.full, shape=shape, value=0.0, dtype=like.dtype)
 
 
 # -- elementwise -----------------------------------------------------------------------------------
@@ -393,6 +398,14 @@ gradient(
     ),
     bias=_sum_of_rows,
     range_=None,
+)
+gradient(
+    "dynamic_update_slice",
+    a=lambda g, update_shape, start, dim: apply(
+        ops.dynamic_update_slice, g, _zeros_of(update_shape, g), start, dim=dim
+    ),
+    update=lambda g, update_shape, start, dim: slice_from(g, start, update_shape[dim], dim),
+    start=None,
 )
 gradient("softmax", x=lambda g, out, dim: apply(ops.softmax_backward, g, out, dim=dim))
 gradient("log_softmax", x=lambda g, out, dim: apply(ops.log_softmax_backward, g, out, dim=dim))

@@ -506,3 +506,6 @@ quantized_linear = _row(
     "quantized_linear", "x weight scale bias range_", "fused", shapes_quantized.linear,
     shapes_quantized.dtypes, shapes_quantized.flops, optional=2,
 )  # fmt: skip
+dynamic_update_slice = _row(
+    "dynamic_update_slice", "a update start", "fused", shapes.updated, dtype_rules.indexed(2)
+)

@@ -163,6 +163,19 @@ def scattered(name: str, shapes: list[Shape], params: Params) -> Shape:
     return (params["length"], *values[len(index) :])
 
 
+def updated(name: str, shapes: list[Shape], params: Params) -> Shape:
+    """A tensor, a part of it that is as large but along `dim`, and a 0-d position along that."""
+    whole, part, start = shapes
+    dim = params["dim"]
+    fits = len(part) == len(whole) > dim and part[dim] <= whole[dim]
+    if not fits or part != (*whole[:dim], part[dim], *whole[dim + 1 :]) or start:
+        raise ShapeError(
+            f"{name}: update {part} must be as large as {whole}, but for dimension {dim}, where it "
+            f"may be smaller; and the start {start} must be 0-d"
+        )
+    return whole
+
+
 def windowed(name: str, shapes: list[Shape], params: Params) -> Shape:
     """Sliding windows of `size` every `step` along the last dimension, as a new last dimension."""
     *front, extent = shapes[0]

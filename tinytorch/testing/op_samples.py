@@ -282,6 +282,16 @@ def _scatter_add(s: Source) -> Sample:
     return Sample((s.array((*index.shape, *s.shape(0, 2))), index), {"length": length})
 
 
+@samples("dynamic_update_slice")
+def _dynamic_update_slice(s: Source) -> Sample:
+    shape = s.shape(1, 3)
+    dim = s.integer(0, len(shape) - 1)
+    count = s.integer(0, shape[dim])
+    start = np.array(s.integer(0, shape[dim] - count))
+    part = (*shape[:dim], count, *shape[dim + 1 :])
+    return Sample((s.array(shape), s.array(part), start), {"dim": dim})
+
+
 @samples("full")
 def _full(s: Source) -> Sample:
     value = {"b": True, "u": 3, "i": -3, "f": s.pick((0.1, -math.inf, math.nan))}[s.dtype.kind]

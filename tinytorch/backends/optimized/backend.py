@@ -105,6 +105,7 @@ class OptimizedBackend(NumpyBackend):
     scaled_dot_product_attention_backward = staticmethod(
         attention.scaled_dot_product_attention_backward
     )
+    dynamic_update_slice = staticmethod(embedding.dynamic_update_slice)
     quantized_linear = staticmethod(quantized.quantized_linear)  # type: ignore[assignment]
 
     sgd_step = staticmethod(optimizers.sgd_step)

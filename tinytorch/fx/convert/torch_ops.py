@@ -142,6 +142,11 @@ def scatter_add(a: Tensor, index: Tensor, *, length: int) -> Tensor:
     return zeros.index_put((index.reshape(-1),), rows, accumulate=True)
 
 
+def dynamic_update_slice(a: Tensor, update: Tensor, start: Tensor, *, dim: int) -> Tensor:
+    places = start + torch.arange(update.shape[dim], device=a.device)
+    return a.index_copy(dim, places, update)
+
+
 # -- convolution and pooling -----------------------------------------------------------------------
 
 
@@ -363,6 +368,6 @@ TORCH_OPS: dict[str, Callable[..., Any]] = {
     "uniform": uniform, "linear": F.linear, "softmax": softmax, "log_softmax": log_softmax,
     "cross_entropy": cross_entropy, "gelu": gelu, "layer_norm": layer_norm,
     "scaled_dot_product_attention": scaled_dot_product_attention,
-    "quantized_linear": quantized_linear,
+    "quantized_linear": quantized_linear, "dynamic_update_slice": dynamic_update_slice,
 }  # fmt: skip
 CREATING = frozenset({"full", "arange", "uniform"})  # they are told their device

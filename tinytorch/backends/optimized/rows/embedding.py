@@ -53,3 +53,17 @@ def scatter_add(g: Array, index: Array, *, length: int) -> Array:
     rows = np.ascontiguousarray(g).reshape(index.size, width)
     _scatter_add(np.ascontiguousarray(index).reshape(-1), rows, out)
     return out.reshape(length, *shape)
+
+
+def dynamic_update_slice(a: Array, update: Array, start: Array, *, dim: int) -> Array:
+    """A copy of `a` with `update` along `dim` from `start` on.
+
+    Raises:
+        IndexError: the slice would not lie within `a`.
+    """
+    first, most = int(start), a.shape[dim] - update.shape[dim]
+    if not 0 <= first <= most:
+        raise IndexError(f"a slice that begins at {first} must begin at 0 to {most}")
+    out = np.array(a, order="C", copy=True)
+    out[(slice(None),) * dim + (slice(first, first + update.shape[dim]),)] = update
+    return out
