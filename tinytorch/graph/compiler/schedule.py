@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch import ops
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.graph.bindings import (
     ArgumentBinding,
@@ -347,6 +348,8 @@ class _Scheduler:
         """A node reads the memory of `old` element by element, in the order in which it writes."""
         read = [a for a in node.all_input_nodes if self.roots[a] is old]
         whole = self.views[old]
+        if node.target is ops.dynamic_update_slice:
+            return read == [node.args[0]] and self.views[node.args[0]] == whole
         return all(self.views[a] == whole and _reads_by_element(node, a) for a in read)
 
     # -- steps -------------------------------------------------------------------------------------

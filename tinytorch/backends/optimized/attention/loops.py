@@ -124,6 +124,27 @@ def _visible(s: Sizes, first: int) -> int:
     return 1 - first if s.is_causal else s.keys + s.queries
 
 
+@inner
+def _shown(s: Sizes, i0: int, m: int, last: int, hides: Array) -> tuple[int, int]:
+    """From which key on, in whole blocks, and before which key m queries from i0 on see any.
+
+    A cache that is longer than its content, padding and windows hide whole blocks of keys.
+    """
+    begin, end = last, 1
+    for i in range(i0, i0 + m):
+        row, bytes_of_row = hides[i], address(hides) + i * hides.strides[0]
+        j = last
+        while j >= end + 8 and view(np.uint64, bytes_of_row + j - 8, 1)[0] == 0:
+            j -= 8
+        while j > end and row[j - 1] == 0:
+            j -= 1
+        end, j = j, 0
+        while j < begin and row[j] == 0:
+            j += 1
+        begin = j
+    return min(begin, end - 1) // KEYS * KEYS, end
+
+
 def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
     itemsize = np.dtype(real).itemsize
     pack, scores, sums, dots = products.pack, products.scores, products.sums, products.dots
@@ -146,8 +167,10 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
         view(real, maxima, m)[:] = -np.inf
         view(real, totals, m)[:] = 0
-        last = min(s.keys, i0 + m) if s.is_causal else s.keys
-        for j0 in range(0, last, KEYS):
+        begin, last = 0, min(s.keys, i0 + m) if s.is_causal else s.keys
+        if s.mask == BOOL_MASK:
+            begin, last = _shown(s, i0, m, last, hides)
+        for j0 in range(begin, last, KEYS):
             n, seen = min(KEYS, last - j0), _visible(s, j0) + i0
             if panels:
                 scores(m, j0, j0 + n, s.keys, s.e, query, width, panels, weights, pitch, seen)
@@ -160,7 +183,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
             exponentials(weights, pitch, m, n, seen, maxima, totals, shrink)
             if s.dropout_p > 0:
                 drop(weights, pitch, m, n, s.dropout_p, s.seed, number + j0, s.keys)
-            if j0 > 0:
+            if j0 > begin:
                 factors = view(real, shrink, m)
                 for i in range(m):
                     if factors[i] != 1:
@@ -169,7 +192,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
                         )  # fmt: skip
             sums(
                 m, s.v, n, weights, pitch, address(v) + j0 * v.strides[0], v.strides[0], to,
-                row_bytes, int(j0 > 0), seen,
+                row_bytes, int(j0 > begin), seen,
             )  # fmt: skip
         divide(m, s.v, to, row_bytes, totals)
 

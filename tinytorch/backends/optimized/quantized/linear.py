@@ -23,7 +23,7 @@ from tinytorch.backends.optimized.quantized.rounding import (
     floats_of_nibbles,
     word_codes,
 )
-from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, BLOCKS, MOST_ROWS, WORDS
+from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, MOST_ROWS, words_of_row
 from tinytorch.backends.reference_quantized import rounded
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
@@ -32,7 +32,7 @@ from tinytorch.jit.buffers import empty, workspace
 _F32, _I32, _I16 = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int16)
 _CODE, _SIGNED = np.dtype(CODE), np.dtype(SIGNED)
 _NO_BIAS = np.empty(0, np.float32)
-_LARGEST = {"float": np.float32(32767), "dynamic": np.float32(127), "static": np.float32(0)}
+LARGEST = {"float": np.float32(32767), "dynamic": np.float32(127), "static": np.float32(0)}
 BLOCK_BYTES = 1 << 20  # of the weight, as floats, at a time: they stay in a core's cache
 
 
@@ -59,7 +59,7 @@ def quantized_linear(
         has_kernel &= scale.shape[1] == weight.shape[1] // 16
     done = False
     if has_kernel and len(rows) <= MOST_ROWS:
-        largest = _LARGEST[activation]
+        largest = LARGEST[activation]
         done = _few_rows(rows, weight, scale, given, out, largest, zero, step, bits)
     elif has_kernel and activation != "float" and bits == 8:
         zero = zero if activation == "static" else 128.0
@@ -76,8 +76,7 @@ def _few_rows(
     """Whether that could be done: it cannot where a value is NaN or infinite."""
     (m, k), n = x.shape, len(weight)
     columns = weight.shape[1] if bits == 8 else 2 * weight.shape[1]
-    unit = WORDS if bits == 8 else 32 * BLOCKS
-    words = workspace((m, -(-columns // unit) * unit), _I16)
+    words = workspace((m, words_of_row(columns, bits)), _I16)
     scales = np.empty(m, _F32)
     floats = np.float32(zero), np.float32(step)
     if not word_codes(x, x.view(np.int32), *floats, largest, bits == 4, words, scales):

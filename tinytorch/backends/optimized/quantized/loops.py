@@ -8,7 +8,7 @@ from numba import prange
 from tinytorch.backends.optimized.gemm.packing import pack_f32
 from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, ROWS, byte_tile
 from tinytorch.backends.optimized.quantized.dots import CODES_PER_LANE
-from tinytorch.backends.optimized.quantized.rounding import word_of
+from tinytorch.backends.optimized.quantized.rounding import EXACT, round_row, word_of
 from tinytorch.backends.optimized.quantized.vectors import (
     AT_ONCE,
     BLOCKS,
@@ -141,6 +141,34 @@ def few_rows(
                 if not is_nibbles:
                     value *= scale[o + t, 0]
                 out[r, o + t] = value + bias[o + t] if bias.size else value
+
+
+@kernel(fastmath=EXACT)
+def few_rows_of_floats(
+    x: Array, is_rounded: bool, zero: np.float32, step: np.float32, weight: Array, scale: Array,
+    bias: Array, is_nibbles: bool, out: Array,
+) -> None:  # fmt: skip
+    """The same where a value is NaN or infinite, one product after the other.
+
+    Args:
+        x: (m, k), as it is.
+        is_rounded: it counts as its codes of 8 bits: by zero and step, or, if the step is 0, each
+            row by its largest magnitude.
+    """
+    (m, k), n, group = x.shape, len(weight), weight.shape[1] // scale.shape[1]
+    for r in range(m):
+        row = x[r].copy()
+        if is_rounded:
+            round_row(row, zero, step)
+        for o in range(n):
+            total = bias[o] if bias.size else np.float32(0)
+            for p in range(k):
+                byte = p // 32 * 16 + p % 16 if is_nibbles else p
+                code = np.int64(weight[o, byte])
+                if is_nibbles:
+                    code = (((code >> 4 if p % 32 >= 16 else code) & 15) ^ 8) - 8
+                total += row[p] * (np.float32(code) * scale[o, byte // group])
+            out[r, o] = total
 
 
 @kernel(inner=True)

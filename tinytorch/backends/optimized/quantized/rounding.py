@@ -98,6 +98,28 @@ def word_codes(
     return True
 
 
+@kernel(fastmath=EXACT)
+def round_row(row: Array, zero: np.float32, scale: np.float32) -> None:
+    """What the codes of 8 bits of a row say, in its place; of an infinite magnitude comes NaN.
+
+    Args:
+        zero, scale: as for `byte_codes`.
+    """
+    if scale > 0:
+        for j in range(row.size):
+            code = np.rint(row[j] * (np.float32(1) / scale)) + zero
+            if code == code:
+                code = min(max(code, np.float32(0)), np.float32(255))
+            row[j] = (code - zero) * scale
+        return
+    most = _LEAST
+    for value in row:
+        if not abs(value) <= most:  # NaN too, which stays
+            most = abs(value)
+    for j in range(row.size):
+        row[j] = np.rint(row[j] * (np.float32(127) / most)) * (most / np.float32(127))
+
+
 @kernel(inner=True)
 def word_of(column: int) -> int:
     """Where a column's word is, for `nibble_rows`."""

@@ -43,6 +43,12 @@ AHEAD = 6144
 """Bytes by which memory is asked for ahead of its use: at 30 GB/s what comes in 200 ns."""
 
 
+def words_of_row(columns: int, bits: int) -> int:
+    """Words that a row of so many columns takes: whole steps."""
+    unit = WORDS if bits == 8 else 32 * BLOCKS
+    return -(-columns // unit) * unit
+
+
 def at_once(rows: int) -> int:
     """Rows of the weight that a tile with so many rows of x has."""
     return AT_ONCE if rows == 1 else AT_ONCE // 2

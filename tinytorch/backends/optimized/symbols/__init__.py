@@ -9,6 +9,7 @@ rows        softmax, cross entropy, layer norm: functions of the rows of a matri
 channels    batch norm: functions of channels
 sums        reductions
 products    batches of matrix products
+quantized   products of few rows with quantized weights
 attention   attention and its gradient
 images      convolution and its gradients
 windows     pooling and its gradients
@@ -41,6 +42,7 @@ def symbol(name: str, real: Any = None) -> tuple[str, Any]:
         images,
         index,
         products,
+        quantized,
         rows,
         sums,
         windows,

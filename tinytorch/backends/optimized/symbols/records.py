@@ -147,9 +147,25 @@ class AttentionRecord(NamedTuple):
     mask_column: Word = 0
 
 
+class QuantizedRecord(NamedTuple):
+    """Of `quantized_linear_...`: x (m, k) with n rows of codes."""
+
+    m: Word
+    n: Word
+    k: Word
+    stored: Word  # bytes of a row of codes
+    groups: Word  # scales of a row
+    biases: Word  # n, or 0 for none
+    words: Word  # of 16 bits, for a row of x in the scratch
+    largest: Word  # the word of a row's largest magnitude
+    is_rounded: Word  # x is used as its codes of 8 bits say it, and not as it is
+    is_static: Word  # by a range that is given
+
+
 ATTENTION_WORDS = len(AttentionRecord._fields)
 CONV_WORDS = len(ConvRecord._fields)
 CONV_WEIGHT_WORDS = len(ConvWeightRecord._fields)
 CONV_DOTS_WORDS = len(ConvDotsRecord._fields)
 BATCH_WORDS = len(BatchRecord._fields)
 POOL_WORDS = len(PoolRecord._fields)
+QUANTIZED_WORDS = len(QuantizedRecord._fields)

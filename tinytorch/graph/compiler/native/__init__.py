@@ -7,6 +7,7 @@ copies          steps that move values
 products        matrix products and what is fused into them
 images          convolution and pooling
 attention       attention and its gradient
+quantized       products with quantized weights
 groups          a fused op as one call or one loop
 ops             what each op becomes
 partition       how a step is divided among threads

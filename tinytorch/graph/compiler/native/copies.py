@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
-from tinytorch.graph.compiler.native.code import Code
+from tinytorch.graph.compiler.native.code import Code, real_of
 from tinytorch.graph.compiler.native.loops import Loop, Operand, emit
 from tinytorch.graph.layout import StridedView
 
@@ -28,6 +29,16 @@ def contiguous(code: Code, view: StridedView) -> StridedView:
     target = code.temporary(view.shape, view.dtype)
     copy(code, view, target)
     return target
+
+
+def copy_to(
+    code: Code, source: StridedView, target: StridedView, dim: int, start: StridedView
+) -> None:
+    """Write a part, in C order, to where `start` says along a dimension of a whole in C order."""
+    outer, inner = math.prod(source.shape[:dim]), math.prod(source.shape[dim:])
+    row = math.prod(target.shape[dim + 1 :])
+    addresses = [code.address(view) for view in (source, start, target)]
+    code.call("copy_to", real_of(target), outer, inner, target.shape[dim] * row, row, *addresses)
 
 
 def unslice(code: Code, source: StridedView, out: StridedView, bounds: Any) -> None:

@@ -75,6 +75,17 @@ def _declare(real: Any) -> None:
                         at, to = row + m * r.source3, out + m * r.target3
                         copy_row(r.n4, at, r.source4, to, r.target4)
 
+    @declare("copy_to", real, "outer inner pitch row source start target")
+    def copy_to(
+        outer: int, inner: int, pitch: int, row: int, source: int, start: int, target: int
+    ) -> None:
+        """Runs of `inner` elements to rows of `pitch`, `start` times `row` elements behind each."""
+        first = view(np.int64, start, 1)[0] * row * size
+        for i in range(outer):
+            copy_row(
+                inner, source + i * inner * size, size, target + first + i * pitch * size, size
+            )
+
 
 for _real in REALS:
     _declare(_real)

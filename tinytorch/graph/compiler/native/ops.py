@@ -8,7 +8,7 @@ from typing import Any
 
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.rows import reductions
-from tinytorch.graph.compiler.native import attention, copies, groups, images
+from tinytorch.graph.compiler.native import attention, copies, groups, images, quantized
 from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous
 from tinytorch.graph.compiler.native.groups import CONVOLUTIONS, PRODUCTS
@@ -201,6 +201,7 @@ def _batch_norm(code: Code, step: Step) -> None:
 
 
 writes("scaled_dot_product_attention", attention.BACKWARD)(attention.write)
+writes("quantized_linear")(quantized.write)
 
 
 # -- reductions ------------------------------------------------------------------------------------
@@ -284,6 +285,18 @@ def _uniform(code: Code, step: Step) -> None:
     seed, out = _only_view(step), step.output
     if out.size:
         code.call("uniform", real_of(out), out.size, code.address(seed), code.address(out))
+
+
+@writes("dynamic_update_slice")
+def _dynamic_update_slice(code: Code, step: Step) -> None:
+    """The whole is copied first, unless the result is in its place: then only the slice moves."""
+    whole, update, start = _views(step)
+    out, dim = step.output, step.params["dim"]
+    places = _indices(code, start, out.shape[dim] - update.shape[dim] + 1)
+    if whole != out:
+        copies.copy(code, whole, out)
+    if update.size:
+        copies.copy_to(code, contiguous(code, update), out, dim, places)
 
 
 @writes("unslice")

@@ -258,6 +258,11 @@ def _linear(step: Step, shapes: list[Any]) -> Iterator[tuple[int, Axes]]:
     yield from ways if last else [by_column]
 
 
+def _quantized_linear(step: Step, shapes: list[Any]) -> Iterator[tuple[int, Axes]]:
+    """Rows of codes; x, and the range that it is rounded by, are needed whole."""
+    yield len(step.output.shape) - 1, (None, 0, 0, 0, None)[: len(shapes)]
+
+
 def _linear_weight(step: Step, shapes: list[Any]) -> Iterator[tuple[int, Axes]]:
     """Rows first: they are the rows that the thread reads in the forward."""
     g, x = shapes
@@ -312,6 +317,7 @@ _RULES: dict[str, _Rule] = {
     "conv2d": _first_of(0, None, None),
     "conv2d_input": _first_of(0, None),
     "linear": _linear,
+    "quantized_linear": _quantized_linear,
     "linear_weight": _linear_weight,
     "matmul": _matmul,
     "take": _take,
