@@ -10,6 +10,7 @@ from thread_count import THREADS  # noqa: I001 - before NumPy
 import argparse
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ import tinytorch
 from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
 from tinytorch.compression import quantize_
 from tinytorch.jit.library import kernel
+from tinytorch.nn.decoding import DecodeStep
 from tinytorch.nn.gpt import GPT
 from tinytorch.nn.gpt_weights import gpt_from_huggingface
 from tinytorch.tensor import Tensor
@@ -60,17 +62,23 @@ def llama(small: bool, layers: int) -> Any:
     return LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=True)).eval()
 
 
-def ours(model: GPT, tokens: int = 1) -> Callable[[], np.ndarray]:
-    """The logits after the last of so many new tokens, behind a prompt."""
-    cache = model.make_cache(1, PROMPT + tokens)
+def ours(model: GPT, tokens: int = 1, *, is_compiled: bool = True) -> Callable[[], np.ndarray]:
+    """The logits after the last of so many new tokens, behind a prompt.
+
+    The cache has room for as many tokens as the model sees, and not for these only.
+    """
+    cache = model.make_cache(1, model.config.context)
     new = Tensor.from_numpy(np.full((1, tokens), 7))
     with tinytorch.no_grad():
         model(Tensor.from_numpy(np.arange(PROMPT)[None]), cache, keep=1)
+    run = (
+        DecodeStep(model, cache, tinytorch.compile) if is_compiled else partial(model, cache=cache)
+    )
 
     def step() -> np.ndarray:
         cache.rewind(PROMPT)
         with tinytorch.no_grad():
-            logits: np.ndarray = model(new, cache, keep=tokens).numpy()
+            logits: np.ndarray = run(new).numpy()
         return logits[0, -1]
 
     return step
@@ -129,12 +137,14 @@ def cases(small: bool, layers: int) -> Iterator[Case]:
         model = gpt_from_huggingface(peer.config, peer.state_dict())
         one, other, size = ours(model), theirs(peer), bytes_of_a_token(model)
         check(one, other, 1e-4)
-        contestants = {"ours": one, "read": reader(size), "transformers": other}
+        eager = ours(model, is_compiled=False)
+        contestants = {"ours": one, "read": reader(size), "eager": eager, "transformers": other}
         yield Case("a token", f"{name}, float32", contestants, nbytes=size)
         if name.startswith("GPT-2"):
             del peer, other, contestants
             gc.collect()
-            singles = {"ours": ours(model, SEVERAL), "read": reader(size), "one token": one}
+            several = ours(model, SEVERAL)
+            singles = {"ours": several, "read": reader(size), "one token": one}
             yield Case(f"{SEVERAL} tokens in a pass", f"{name}, float32", singles, nbytes=size)
             yield from quantized(name, model, lambda: gpt2(small))
         del model, one

@@ -43,6 +43,22 @@ def test_256_greedy_tokens_are_those_without_a_cache(choices: dict[str, object])
     assert len(cached[0]) == 261
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("choices", [{}, {"positions": "rotary", "kv_heads": 1, "window": 9}])
+def test_256_tokens_of_compiled_code_are_those_without_a_cache(choices: dict[str, object]) -> None:
+    net, prompt = model(**choices), [[3, 1, 4, 1, 5], [9, 2]]
+    with tinytorch.using_backend("optimized"):
+        compiled = generate(net, prompt, 256, GREEDY, compile=tinytorch.compile)
+        assert compiled == generate(net, prompt, 256, GREEDY)
+    assert compiled == generate(net, prompt, 256, GREEDY, use_cache=False)
+
+
+def test_compiled_code_goes_with_a_cache_and_without_a_draft() -> None:
+    for options in ({"use_cache": False}, {"draft": model()}):
+        with pytest.raises(ValueError, match="compile needs the cache, and no draft"):
+            generate(model(), [[1]], 2, compile=tinytorch.compile, **options)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.9, top_k=9, repetition_penalty=1.2)])
 def test_a_batch_gives_each_prompt_what_it_gets_alone(sampling: Sampling) -> None:
     net, prompts = model(), [[1], [2, 3, 4, 5, 6, 7], [8, 9]]

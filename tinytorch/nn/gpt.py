@@ -14,7 +14,7 @@ from tinytorch.nn.containers import ModuleList
 from tinytorch.nn.dropout import Dropout
 from tinytorch.nn.embedding import Embedding
 from tinytorch.nn.gpt_config import ACTIVATIONS, GPTConfig as GPTConfig
-from tinytorch.nn.kv_cache import KVCache, causal_mask, split_heads
+from tinytorch.nn.kv_cache import CacheAt, KVCache, causal_mask, split_heads
 from tinytorch.nn.linear import Linear
 from tinytorch.nn.module import Module
 from tinytorch.nn.norm import RMSNorm
@@ -22,6 +22,7 @@ from tinytorch.nn.positions import rotary_table, rotate
 from tinytorch.tensor import Tensor
 
 Rotary = tuple[Tensor, Tensor] | None  # cosines and sines of the positions
+Cache = KVCache | CacheAt | None
 
 
 class CausalSelfAttention(Module):
@@ -38,12 +39,10 @@ class CausalSelfAttention(Module):
         if config.qk_norm:
             self.q_norm, self.k_norm = (RMSNorm(config.head_width) for _ in "qk")
 
-    def forward(
-        self, x: Tensor, rotary: Rotary, mask: Tensor | None, cache: KVCache | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor | None, cache: Cache) -> Tensor:
         heads, groups = self.config.heads, self.kv_heads
         parts = self.qkv(x).unflatten(-1, (heads + 2 * groups, self.config.head_width))
-        q, k, v = split_heads(parts, [heads, groups, groups], as_ops=cache is None)
+        q, k, v = split_heads(parts, [heads, groups, groups], as_ops=type(cache) is not KVCache)
         if self.config.qk_norm:
             q, k = self.q_norm(q), self.k_norm(k)
         if rotary is not None:
@@ -87,9 +86,7 @@ class Block(Module):
         self.mlp_norm = config.make_norm(config.width)
         self.mlp = MLP(config)
 
-    def forward(
-        self, x: Tensor, rotary: Rotary, mask: Tensor | None, cache: KVCache | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, rotary: Rotary, mask: Tensor | None, cache: Cache) -> Tensor:
         x = x + self.attention(self.attention_norm(x), rotary, mask, cache)
         return cast(Tensor, x + self.mlp(self.mlp_norm(x)))
 
@@ -141,27 +138,39 @@ class GPT(Module):
 
     def forward(self, tokens: Tensor, cache: KVCache | None = None, keep: int = 0) -> Tensor:
         """Logits, or those of the last `keep` tokens. A cache has the tokens before these."""
-        c, length = self.config, tokens.shape[1]
-        places = np.arange(length) if cache is None else cache.positions(length)
-        if places.max(initial=-1) >= c.context:
-            raise ShapeError(f"{places.max() + 1} tokens, but the model sees {c.context}")
+        logits = self.transform(self.embed(tokens, cache), cache, keep)
+        if cache is not None:
+            cache.advance(tokens.shape[1])
+        return logits
+
+    def embed(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
+        """(batch, length, width): vectors of the tokens, with those of learned positions."""
+        length = tokens.shape[1]
+        seen = length if cache is None else cache.reach(length)
+        if seen > self.config.context:
+            raise ShapeError(f"{seen} tokens, but the model sees {self.config.context}")
+        x: Tensor = self.embedding(tokens)
+        return x if self.positions is None else x + self.positions(_positions(length, cache))
+
+    def transform(self, x: Tensor, cache: Cache = None, keep: int = 0) -> Tensor:
+        """Logits of embedded tokens; a cache gets their keys and values, but does not advance."""
+        c, length, rotary = self.config, x.shape[1], None
         mask = causal_mask(length, c.window) if cache is None else cache.mask(length, c.window)
-        x, where, rotary = self.embedding(tokens), Tensor.from_numpy(places), None
-        if self.positions is not None:
-            x = x + self.positions(where)
-        elif self._turns is not None:
+        if self._turns is not None:
+            where = _positions(length, cache)
             cos, sin = (table[where].unsqueeze(-3) for table in self._turns)  # for all heads
             rotary = cos, sin
         x = self.dropout(x)
         for block in self.blocks:
             x = block(x, rotary, mask, cache)
-        if cache is not None:
-            cache.advance(length)
         x = self.norm(x[:, -keep:] if keep else x)
         return self.embedding.as_linear(x) if self.head is None else self.head(x)
 
     def make_cache(self, batch: int, length: int, starts: list[int] | None = None) -> KVCache:
         """An empty `KVCache` for this model."""
         c, dtype = self.config, next(self.norm.parameters()).dtype
-        heads = c.kv_heads or c.heads
-        return KVCache(c.layers, batch, heads, length, c.head_width, starts, dtype)
+        return KVCache(c.layers, batch, c.kv_heads or c.heads, length, c.head_width, starts, dtype)
+
+
+def _positions(length: int, cache: Cache) -> Tensor:
+    return Tensor.from_numpy(np.arange(length)) if cache is None else cache.positions(length)

@@ -7,6 +7,8 @@ from itertools import accumulate
 
 import numpy as np
 
+from tinytorch import ops
+from tinytorch.dispatch import apply, write
 from tinytorch.dtypes import DType, float32
 from tinytorch.errors import ShapeError
 from tinytorch.tensor import Tensor
@@ -40,15 +42,18 @@ class KVCache:
     ) -> None:
         self.length, self.used = length, 0
         self.starts = np.zeros(batch, np.int64) if starts is None else np.asarray(starts, np.int64)
-        self._arrays = np.zeros((layers, 2, batch, heads, length, width), dtype.dtype)
+        shape = (batch, heads, length, width)
+        self.keys, self.values = (
+            [Tensor.from_numpy(np.zeros(shape, dtype.dtype)) for _ in range(layers)] for _ in "kv"
+        )
 
     @property
     def nbytes(self) -> int:
         """Memory, in bytes."""
-        return self._arrays.nbytes
+        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))
 
-    def positions(self, count: int) -> np.ndarray:
-        """(batch, count): the positions of the next tokens in their own sequences.
+    def reach(self, count: int) -> int:
+        """How many tokens the longest sequence has with the next ones.
 
         Raises:
             ShapeError: there is no room for so many.
@@ -58,8 +63,12 @@ class KVCache:
                 f"{self.used} tokens and {count} more do not fit into a cache of {self.length}: "
                 f"make it longer, or cut the prompt"
             )
+        return int(self.used + count - self.starts.min(initial=self.used))
+
+    def positions(self, count: int) -> Tensor:
+        """(batch, count): the positions of the next tokens in their own sequences."""
         places = np.arange(self.used, self.used + count) - self.starts[:, None]
-        return np.asarray(np.maximum(places, 0))
+        return Tensor.from_numpy(np.maximum(places, 0))
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Write (batch, heads, count, width) behind what is there; return all of it, as views.
@@ -67,10 +76,10 @@ class KVCache:
         `used` grows when every layer has written: call `advance`.
         """
         end = self.used + key.shape[2]
-        arrays = self._arrays[layer]
-        arrays[0, :, :, self.used : end] = _values(key)
-        arrays[1, :, :, self.used : end] = _values(value)
-        return Tensor.from_numpy(arrays[0, :, :, :end]), Tensor.from_numpy(arrays[1, :, :, :end])
+        keys, values = self.keys[layer].numpy(), self.values[layer].numpy()
+        keys[:, :, self.used : end] = _values(key)
+        values[:, :, self.used : end] = _values(value)
+        return Tensor.from_numpy(keys[:, :, :end]), Tensor.from_numpy(values[:, :, :end])
 
     def advance(self, count: int) -> None:
         """Every layer has written `count` tokens."""
@@ -95,6 +104,51 @@ class KVCache:
             return None
         is_token = np.arange(self.used + count) >= self.starts[:, None, None]
         return Tensor.from_numpy(_seen(self.used, count, window) & is_token)[:, None]
+
+
+class CacheAt:
+    """A cache whose next position is a tensor: one trace of a step serves all positions.
+
+    What is read is all of the cache, and a mask that hides what is not written yet; attention
+    leaves out the blocks that a mask hides. What is written is a slice, in place.
+
+    Args:
+        cache: with room for the tokens; `used` is neither looked at nor changed.
+        position: 0-d int64, the number of tokens that it has.
+    """
+
+    def __init__(self, cache: KVCache, position: Tensor) -> None:
+        self.cache, self.position = cache, position
+
+    def _places(self, count: int) -> Tensor:
+        return Tensor.from_numpy(np.arange(count)) + self.position
+
+    def positions(self, count: int) -> Tensor:
+        """As of a `KVCache`."""
+        places = self._places(count) - Tensor.from_numpy(self.cache.starts[:, None])
+        return apply(ops.maximum, places, 0)
+
+    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Write (batch, heads, count, width) where the position says; return all of the cache."""
+        keys, values = self.cache.keys[layer], self.cache.values[layer]
+        write(keys, ops.dynamic_update_slice, keys, key, self.position, dim=2)
+        write(values, ops.dynamic_update_slice, values, value, self.position, dim=2)
+        return keys, values
+
+    def advance(self, count: int) -> None:
+        """Nothing: the position is the caller's."""
+
+    def mask(self, count: int, window: int | None = None) -> Tensor:
+        """(batch or 1, 1, count, length), true where one of the next tokens may look."""
+        keys = Tensor.from_numpy(np.arange(self.cache.length))
+        queries = self._places(count).unsqueeze(-1)
+        shown = apply(ops.le, keys, queries)
+        if window is not None:
+            shown = apply(ops.logical_and, shown, apply(ops.lt, queries - window, keys))
+        if self.cache.starts.any():
+            first = Tensor.from_numpy(self.cache.starts[:, None, None, None])
+            return apply(ops.logical_and, shown, apply(ops.le, first, keys))
+        return shown[None, None]
 
 
 def split_heads(parts: Tensor, sizes: Sequence[int], *, as_ops: bool) -> list[Tensor]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tinytorch.autograd import no_grad
 from tinytorch.errors import ShapeError
+from tinytorch.nn.decoding import DecodeStep
 from tinytorch.nn.gpt import GPT
 from tinytorch.random import default_generator
 from tinytorch.tensor import Tensor
@@ -17,6 +18,7 @@ from tinytorch.text.sampling import Sampling
 from tinytorch.text.speculative import speculate
 
 Stream = Callable[[int, int], Any]
+Compiler = Callable[..., Any]
 
 
 def generate(
@@ -29,6 +31,7 @@ def generate(
     seed: int | None = None,
     stream: Stream | None = None,
     use_cache: bool = True,
+    compile: Compiler | None = None,
     draft: GPT | None = None,
     draft_tokens: int = 4,
 ) -> list[list[int]]:
@@ -49,6 +52,8 @@ def generate(
         seed: of the choices. None draws one from the default generator.
         stream: called with (number of the prompt, token) for each new token.
         use_cache: False to compute everything anew at every token, to compare.
+        compile: `tinytorch.compile`, so that each token is one call of compiled code: see
+            `DecodeStep`. Compiling takes a few seconds, once.
         draft: a small model with the same vocabulary that proposes tokens: the result has the same
             distribution (at temperature 0 the same tokens), sooner. The prompts are continued one
             after the other then. See `speculative`.
@@ -58,7 +63,8 @@ def generate(
         Prompt and continuation, for each prompt.
 
     Raises:
-        ValueError: there is no prompt, or an empty one; the draft does not fit the model.
+        ValueError: there is no prompt, or an empty one; the draft does not fit the model; `compile`
+            without the cache, or with a draft.
         ShapeError: a prompt and its continuation are longer than the model's context.
         IndexError: a token is outside of the vocabulary.
     """
@@ -68,13 +74,16 @@ def generate(
     if seed is None:
         seed = default_generator.draw_seed() % 2**63
     rngs = [np.random.default_rng([seed, i]) for i in range(len(sequences))]
+    if compile is not None and (draft is not None or not use_cache):
+        raise ValueError("compile needs the cache, and no draft: leave use_cache and draft out")
     if draft is not None:
         _check_draft(model, draft, sequences, max_new_tokens, draft_tokens, use_cache)
         return _with_draft(
             model, draft, sequences, max_new_tokens, sampling, rngs, draft_tokens, stop, stream
         )
     running = set(range(len(sequences)))
-    training, step = model.training, _Steps(model.eval(), sequences, max_new_tokens, use_cache)
+    training = model.training
+    step = _Steps(model.eval(), sequences, max_new_tokens, use_cache, compile)
     try:
         with no_grad():
             for _ in range(max_new_tokens):
@@ -128,21 +137,34 @@ def _with_draft(
 class _Steps:
     """The logits of the next token of each sequence, with a cache or without."""
 
-    def __init__(self, model: GPT, sequences: list[list[int]], new: int, use_cache: bool) -> None:
+    def __init__(
+        self,
+        model: GPT,
+        sequences: list[list[int]],
+        new: int,
+        use_cache: bool,
+        compile: Compiler | None,
+    ) -> None:
         self.model, self.ends = model, dict[int, int]()
         longest = max(map(len, sequences))
         self.starts = [longest - len(s) for s in sequences]
-        self.cache = None
+        self.cache, self.compiled = None, None
         if use_cache:
             self.cache = model.make_cache(len(sequences), longest + new, self.starts)
+        if self.cache is not None and compile is not None:
+            self.compiled = DecodeStep(model, self.cache, compile)
 
     def __call__(self, sequences: list[list[int]]) -> np.ndarray:
         """(sequences, vocabulary)"""
         if self.cache is None:
             rows = [self.model(Tensor.from_numpy(np.array([s])))[0, -1] for s in sequences]
             return np.stack([row.numpy() for row in rows])
-        padded = np.array([[0] * n + s for n, s in zip(self.starts, sequences, strict=True)])
-        new = Tensor.from_numpy(padded[:, self.cache.used :].copy())
+        used, rows_of_new = self.cache.used, []
+        for start, s in zip(self.starts, sequences, strict=True):
+            rows_of_new.append([0] * (start - used) + s[max(used - start, 0) :])
+        new = Tensor.from_numpy(np.array(rows_of_new))
+        if used and self.compiled is not None:
+            return self.compiled(new).numpy()[:, -1]
         logits: Tensor = self.model(new, self.cache, keep=1)
         return logits.numpy()[:, -1]
 
