@@ -19,8 +19,8 @@ from tinytorch.graph.memory import (
     plot_memory,
     timeline,
 )
+from tinytorch.graph.parse import parse_graph
 from tinytorch.graph.semantics import TINYTORCH, Semantics
-from tinytorch.graph.text import parse_graph
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
 

@@ -17,6 +17,7 @@ from tinytorch.graph.interpret import (
     ShapeProp as ShapeProp,
 )
 from tinytorch.graph.ir import Graph as Graph, GraphError as GraphError, Node as Node
+from tinytorch.graph.parse import parse_graph as parse_graph
 from tinytorch.graph.passes import (
     OptimizationPass as OptimizationPass,
     PassManager as PassManager,
@@ -26,7 +27,6 @@ from tinytorch.graph.passes import (
 )
 from tinytorch.graph.retrace import Specializing as Specializing
 from tinytorch.graph.semantics import TINYTORCH as TINYTORCH, Semantics as Semantics
-from tinytorch.graph.text import parse_graph as parse_graph
 from tinytorch.graph.trace import trace as trace
 from tinytorch.graph.traced import TracedFunction as TracedFunction
 from tinytorch.graph.tracer import TraceError as TraceError

@@ -24,163 +24,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tinytorch.dtypes import Array
-from tinytorch.errors import TinyTorchError
-
-Argument = Any  # a Node, a number, a string, a dtype, None, or a tuple, list, dict of those
-OPCODES = ("placeholder", "get_attr", "call_function", "output")
-
-
-class GraphError(TinyTorchError, RuntimeError):
-    """A graph that is not well formed, or an edit that would make it so."""
-
-
-def map_arg(
-    argument: Argument, function: Callable[[Any], Argument], node_type: type | None = None
-) -> Argument:
-    """The same nest, with `function(node)` in place of every node.
-
-    Args:
-        node_type: what counts as a node; by default `Node`.
-    """
-    node_type = node_type or Node
-    if isinstance(argument, node_type):
-        return function(argument)
-    if isinstance(argument, (tuple, list)):
-        mapped = [map_arg(a, function, node_type) for a in argument]
-        return tuple(mapped) if isinstance(argument, tuple) else mapped
-    if isinstance(argument, dict):
-        return {key: map_arg(value, function, node_type) for key, value in argument.items()}
-    return argument
-
-
-def target_name(target: Any) -> str:
-    """The name by which a target is printed."""
-    if isinstance(target, str):
-        return target
-    name = getattr(target, "name", None)
-    return name if isinstance(name, str) else target.__name__
-
-
-class Node:
-    """One step of a graph. Made by the methods of `Graph`, not by hand.
-
-    Attributes:
-        op: one of the four opcodes.
-        target: what the opcode refers to.
-        users: the nodes that use this one, in the order in which they began to (keys of a dict).
-        meta: what is known of the value.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        name: str,
-        op: str,
-        target: Any,
-        args: tuple[Argument, ...],
-        kwargs: dict[str, Argument],
-    ) -> None:
-        self.graph = graph
-        self.name = name
-        self.op = op
-        self.target = target
-        self.users: dict[Node, None] = {}
-        self.meta: dict[str, Any] = {}
-        self.prev = self.next = self
-        self.erased = False
-        self._args: tuple[Argument, ...] = ()
-        self._kwargs: dict[str, Argument] = {}
-        self._inputs: dict[Node, None] = {}
-        self._set(args, kwargs)
-
-    def _set(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> None:
-        for node in self._inputs:
-            node.users.pop(self, None)
-        self._args, self._kwargs = tuple(args), dict(kwargs)
-        self._inputs = {}
-        map_arg((self._args, self._kwargs), lambda n: self._inputs.setdefault(n))
-        for node in self._inputs:
-            node.users[self] = None
-
-    @property
-    def args(self) -> tuple[Argument, ...]:
-        """Arguments by position. Assigning them keeps the users right."""
-        return self._args
-
-    @args.setter
-    def args(self, args: tuple[Argument, ...]) -> None:
-        self._set(args, self._kwargs)
-
-    @property
-    def kwargs(self) -> dict[str, Argument]:
-        """Arguments by keyword. Assigning them keeps the users right."""
-        return self._kwargs
-
-    @kwargs.setter
-    def kwargs(self, kwargs: dict[str, Argument]) -> None:
-        self._set(self._args, kwargs)
-
-    @property
-    def all_input_nodes(self) -> list[Node]:
-        """The nodes that this one uses, each once."""
-        return list(self._inputs)
-
-    @property
-    def stack_trace(self) -> str | None:
-        """The user's line that made this node."""
-        return self.meta.get("stack_trace")
-
-    def update_arg(self, idx: int, arg: Argument) -> None:
-        """Replace one argument by its position."""
-        args = list(self._args)
-        args[idx] = arg
-        self.args = tuple(args)
-
-    def update_kwarg(self, key: str, arg: Argument) -> None:
-        """Replace one argument by its keyword."""
-        self.kwargs = {**self._kwargs, key: arg}
-
-    def replace_input_with(self, old_input: Node, new_input: Node) -> None:
-        """Use another node wherever this one uses `old_input`."""
-        args, kwargs = map_arg(
-            (self._args, self._kwargs), lambda n: new_input if n is old_input else n
-        )
-        self._set(args, kwargs)
-
-    def replace_all_uses_with(
-        self, replace_with: Node, delete_user_cb: Callable[[Node], bool] = lambda user: True
-    ) -> list[Node]:
-        """Let the users of this node use another; returns those that do now.
-
-        Args:
-            delete_user_cb: asked for each user whether it is to change.
-        """
-        changed = [user for user in self.users if delete_user_cb(user)]
-        for user in changed:
-            user.replace_input_with(self, replace_with)
-        return changed
-
-    def prepend(self, x: Node) -> None:
-        """Move `x` before this node."""
-        if x is self:
-            return
-        x.prev.next, x.next.prev = x.next, x.prev
-        x.prev, x.next = self.prev, self
-        self.prev.next = x
-        self.prev = x
-
-    def append(self, x: Node) -> None:
-        """Move `x` to right after this node."""
-        self.next.prepend(x)
-
-    def format_node(self) -> str:
-        """The line by which the node is printed."""
-        from tinytorch.graph.text import format_node
-
-        return format_node(self)
-
-    def __repr__(self) -> str:
-        return self.name
+from tinytorch.graph.lint import lint
+from tinytorch.graph.node import (
+    OPCODES,
+    Argument as Argument,
+    GraphError as GraphError,
+    Node as Node,
+    map_arg as map_arg,
+    target_name as target_name,
+)
+from tinytorch.graph.text import format_graph, format_table
 
 
 class _Insertion:
@@ -404,17 +257,11 @@ class Graph:
 
     def lint(self) -> None:
         """Raise GraphError, with what is wrong and where, if the graph is not well formed."""
-        from tinytorch.graph.lint import lint
-
         lint(self)
 
     def print_tabular(self) -> None:
         """Print a table of the nodes."""
-        from tinytorch.graph.text import format_table
-
         print(format_table(self))
 
     def __str__(self) -> str:
-        from tinytorch.graph.text import format_graph
-
         return format_graph(self)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tinytorch.dtypes import SCALAR_DTYPES, TensorMeta
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.graph.ir import OPCODES, Graph, GraphError, Node, map_arg
+from tinytorch.graph.node import OPCODES, GraphError, Node, map_arg
 from tinytorch.op import Op
+
+if TYPE_CHECKING:
+    from tinytorch.graph.ir import Graph
 
 
 def lint(graph: Graph) -> None:

@@ -103,7 +103,7 @@ class Timeline:
 def timeline(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> Timeline:
     """What is alive at each node of a graph, in bytes.
 
-    >>> from tinytorch.graph.text import parse_graph
+    >>> from tinytorch.graph.parse import parse_graph
     >>> timeline(parse_graph('''
     ...     %x : float32[100] = placeholder[x]
     ...     %a : float32[100] = exp(%x)
