@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -73,7 +75,7 @@ TYPED_BACK = 43
 #                              of 8 and 4 bits (545) and records with names
 #                              (120), transformers and CNNs are slower, and kernels read numbers by
 #                              position.
-#   graph     3,300 ->  4,800  Without recompute (945), which serves PyTorch's graphs too, there is
+#   graph     3,300 ->  4,800  Without recompute (890), which serves PyTorch's graphs too, there is
 #                              no trade of time for memory; the rest is a file for each pass.
 #   compiler  3,400 ->  4,100  Without native (2,205) a step runs kernel by kernel from Python.
 #   onnx      1,100 ->  2,000  Without the imported operators (920) others' models are refused.
@@ -99,8 +101,8 @@ BUDGETS = {
     "tinytorch/backends": 2_070,
     "tinytorch/backends/optimized": 6_215,
     "tinytorch/jit": 1_440,
-    "tinytorch/graph": 3_900,
-    "tinytorch/graph/recompute": 945,
+    "tinytorch/graph": 3_915,
+    "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_990,
     "tinytorch/fx": 11_485,
@@ -119,6 +121,7 @@ def _layer(name: str) -> int:
     pytest.fail(f"tinytorch/{name} is in no layer: add it to LAYERS where the design has it")
 
 
+@cache
 def _modules(path: Path) -> set[str]:
     """Full names of what a file imports at its top; `from a import b` counts as a.b."""
     return {
@@ -241,6 +244,67 @@ def test_imports_for_types_alone_are_counted() -> None:
         f"{len(back)} imports under TYPE_CHECKING, of {TYPED_BACK} allowed, close a circle: "
         f"{sorted(back)}"
     )
+
+
+# What is found out about a graph, ours or torch.fx's, by one definition over `Semantics`.
+ANALYSES = {
+    "Storages": "graph/storages.py",  # which memory each value is in
+    "lifetimes": "graph/memory.py",  # from where to where memory is alive
+    "accumulate": "graph/memory.py",  # the bytes alive at each node
+    "last_uses": "graph/interpret.py",  # when a run lets go of each value
+    "Aliasing": "graph/passes/aliasing.py",  # which memory is written, and which leaves the graph
+    "Problem": "graph/recompute/problem.py",  # what may be computed again, and what that does
+    "find_frontier": "graph/recompute/frontier.py",  # which of it to take
+    "Walk": "graph/recompute/walk.py",  # what a choice does to memory and time, event by event
+}
+
+
+def _definitions(path: Path) -> set[str]:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)}
+
+
+def _calls(path: Path, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+        for node in ast.walk(ast.parse(path.read_text()))
+    )
+
+
+WORLDS = [*(PACKAGE / "graph").rglob("*.py"), *(PACKAGE / "fx").rglob("*.py")]
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_an_analysis_is_defined_once_for_our_graphs_and_those_of_pytorch(name: str) -> None:
+    same = re.compile(rf"_*{name}", re.IGNORECASE)
+    homes = [str(p.relative_to(PACKAGE)) for p in WORLDS if any(map(same.fullmatch, _top(p)))]
+    assert homes == [ANALYSES[name]]
+    users = {
+        path.relative_to(PACKAGE).parts[0]
+        for path in WORLDS
+        if path == PACKAGE / ANALYSES[name]
+        or any(imported.endswith(f".{name}") for imported in _modules(path))
+    }
+    assert users == {"graph", "fx"}, f"{name} is used by {users} alone"
+
+
+@cache
+def _top(path: Path) -> set[str]:
+    """What a file defines at its top; methods of `Semantics` may have the name of an analysis."""
+    body = ast.parse(path.read_text()).body
+    return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+
+
+def test_each_world_says_only_which_memory_its_values_are_in() -> None:
+    made = {name: [p for p in WORLDS if _calls(p, name)] for name in ("Storages", "Lifetime")}
+    names = {name: {str(p.relative_to(PACKAGE)) for p in paths} for name, paths in made.items()}
+    assert names == {
+        "Storages": {"graph/semantics.py", "fx/semantics/storages.py"},
+        "Lifetime": {"graph/memory.py", "fx/profile/profiler.py"},  # there: of inputs, for ever
+    }
+    own = re.compile(r"\w*(lifetime|liveness|last_(use|read)|alive)\w*", re.IGNORECASE)
+    found = {n for p in (PACKAGE / "fx").rglob("*.py") for n in _definitions(p) if own.fullmatch(n)}
+    assert not found, f"{found} of fx: what follows from storages is in tinytorch/graph/memory.py"
 
 
 OPTIMIZED = PACKAGE / "backends" / "optimized"

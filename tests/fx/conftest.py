@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+import tinytorch.fx.passes  # noqa: F401  (a pass is known by its name once this is imported)
+
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:

@@ -43,16 +43,19 @@ class Lifetime:
 
 def lifetimes(graph: AnyGraph, storages: Storages) -> dict[int, Lifetime]:
     """The lifetimes of the storages that the graph makes, by number, in its order."""
-    alive: dict[int, Lifetime] = {}
-    for rank, node in enumerate(graph.nodes):
-        for s in storages.made(node):
-            if s not in storages.external:
-                alive[s] = Lifetime(node, storages.sizes[s], rank, rank)
-        for s in storages.read(node):
-            if s in alive:
-                alive[s].last = rank
-                alive[s].is_result |= node.op == "output"
-    return alive
+    last = last_reads(graph, storages)
+    results = {s for n in graph.find_nodes(op="output") for s in storages.read(n)}
+    return {
+        s: Lifetime(node, storages.sizes[s], rank, last.get(s, rank), s in results)
+        for rank, node in enumerate(graph.nodes)
+        for s in storages.made(node)
+        if s not in storages.external
+    }
+
+
+def last_reads(graph: AnyGraph, storages: Storages) -> dict[int, int]:
+    """For each storage that is read the position of the last node that does."""
+    return {s: rank for rank, node in enumerate(graph.nodes) for s in storages.read(node)}
 
 
 @dataclass

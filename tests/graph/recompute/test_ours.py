@@ -10,6 +10,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import tinytorch
 from tests.graph.programs import Program
+from tests.graph.recompute.integer_program import exact_plans
 from tests.graph.test_memory import deep_step
 from tinytorch.graph import Interpreter, PassManager, trace
 from tinytorch.graph.interpret import Profiler
@@ -18,7 +19,6 @@ from tinytorch.graph.memory import timeline
 from tinytorch.graph.passes import Recompute
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.recompute.frontier import STRATEGIES, Frontier, find_frontier
-from tinytorch.graph.recompute.integer_program import exact_plans
 from tinytorch.graph.recompute.mutwo import greedy_plans
 from tinytorch.graph.recompute.problem import Problem, RecomputeError, is_forward
 from tinytorch.graph.recompute.rewrite import rewrite

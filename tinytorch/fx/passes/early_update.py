@@ -10,7 +10,8 @@ import torch.fx
 from torch.fx import Node
 
 from tinytorch.fx.passes.nodes import insert, is_call
-from tinytorch.fx.passes.reinplace import IN_PLACE, readers_of
+from tinytorch.fx.passes.reinplace import IN_PLACE
+from tinytorch.graph.passes.aliasing import readers_of
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 
 GRADIENTS = 1  # the position of their list among the arguments

@@ -9,9 +9,8 @@ import torch.fx
 from torch.fx import Node
 
 from tinytorch.fx.passes.nodes import insert, is_call, value
-from tinytorch.fx.passes.reinplace import readers_of
 from tinytorch.fx.semantics.in_place import GRADIENT_WRITERS
-from tinytorch.graph.passes.aliasing import Aliasing
+from tinytorch.graph.passes.aliasing import Aliasing, readers_of
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
 
 

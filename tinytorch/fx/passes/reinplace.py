@@ -12,8 +12,8 @@ import torch.fx
 from torch.fx import Node
 
 from tinytorch.fx.passes.nodes import aten, insert, is_call
+from tinytorch.graph.passes.aliasing import readers_of
 from tinytorch.graph.passes.base import OptimizationPass, register_pass
-from tinytorch.graph.semantics import Semantics
 
 IN_PLACE: dict[Any, Any] = {
     aten._fused_adam.tensor_lr: aten._fused_adam_.tensor_lr,
@@ -79,20 +79,6 @@ class Reinplace(OptimizationPass):
             return False
         readers = readers_of(tensor, self.semantics)
         return all(rank[reader] <= rank[update] for reader in readers)
-
-
-def readers_of(tensor: Node, semantics: Semantics) -> set[Node]:
-    """The nodes that read a tensor, also through views of it."""
-    readers: set[Node] = set()
-    pending = [tensor]
-    while pending:
-        node = pending.pop()
-        for user in node.users:
-            if user not in readers:
-                readers.add(user)
-                if node in semantics.aliases(user):
-                    pending.append(user)
-    return readers
 
 
 def _write_parameters(graph: torch.fx.Graph, node: Node) -> None:

@@ -39,7 +39,8 @@ from tinytorch.fx.profile.rows import (
     NodeProfile,
 )
 from tinytorch.fx.semantics.semantics import TorchSemantics, results
-from tinytorch.graph.memory import lifetimes
+from tinytorch.graph.interpret import last_uses
+from tinytorch.graph.memory import Lifetime, accumulate, lifetimes
 from tinytorch.graph.recompute.mutwo import candidates
 from tinytorch.graph.recompute.problem import Problem, is_forward
 
@@ -190,17 +191,19 @@ class GraphProfiler:
         return made & read
 
     def _memory_by_category(self, types: dict[Node, str]) -> dict[str, list[int]]:
-        count = len(self.graph.nodes)
-        memory = {category: [0] * count for category in CATEGORIES}
         gradients = {s for n in self._gradients for s in self.found.held[n]}
         of = {s: types[n] for n in self.graph.nodes for s in self.found.made(n)}
         of |= {s: kind for n, kind in self._updated.items() for s in self.found.held[n]}
         of |= dict.fromkeys(gradients - self.found.external, GRADIENT)
+        alive, end = lifetimes(self.graph, self.found), len(self.graph.nodes) - 1
         for s in self.found.external:
-            _add(memory[of[s]], 0, count, self.found.sizes[s])
-        for s, t in lifetimes(self.graph, self.found).items():
-            _add(memory[of[s]], t.first, t.last + 1, t.nbytes)
-        return memory
+            alive[s] = Lifetime(self.found.makers[s], self.found.sizes[s], 0, end)
+        return {
+            category: accumulate(
+                self.graph, [t for s, t in alive.items() if of[s] == category]
+            ).live
+            for category in CATEGORIES
+        }
 
     def _node_profile(
         self, rank: int, node: Node, kind: str, seconds: float, live: int, measured: int
@@ -250,11 +253,6 @@ class GraphProfiler:
         return found
 
 
-def _add(row: list[int], first: int, end: int, size: int) -> None:
-    for i in range(first, end):
-        row[i] += size
-
-
 def _gradients(captured: Captured) -> set[Node]:
     """The nodes that are gradients of parameters."""
     if isinstance(captured, JointGraph):
@@ -284,9 +282,8 @@ class _Freeing(torch.fx.Interpreter):
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
-        for node in module.graph.nodes:
-            if node.op.startswith("call") and not node.users:
-                self.user_to_last_uses.setdefault(node, []).append(node)
+        uses = last_uses(module.graph)
+        self.user_to_last_uses = {n: dead for n, dead in uses.items() if n.op != "output"}
 
 
 class _Timed(_Freeing):

@@ -57,7 +57,7 @@ from tinytorch.graph.compiler.lower import (
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, Node
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
-from tinytorch.graph.memory import BufferPlan, accumulate, lifetimes, plan_buffers
+from tinytorch.graph.memory import BufferPlan, accumulate, last_reads, lifetimes, plan_buffers
 from tinytorch.graph.semantics import AnyNode, TinyTorchSemantics
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.op import Op, Params, Plan
@@ -239,7 +239,8 @@ class _Scheduler:
         self.graph = graph
         self.updates = updates
         self.writes_out = writes_out
-        self.roots: dict[Node, Node] = _SEMANTICS.storages(graph).roots
+        self.storages = _SEMANTICS.storages(graph)
+        self.roots: dict[Node, Node] = self.storages.roots
         self.rank = {node: i for i, node in enumerate(graph.nodes)}
         self.results = result_nodes(graph)
         self.returns = [n for i, n in enumerate(self.results) if i not in updates]
@@ -264,9 +265,8 @@ class _Scheduler:
             if node in separate and node not in self.views and self.roots[node] is node:
                 self.views[node] = self._new_own(node.meta["tensor_meta"])
         plan = plan_buffers(self.graph, _SEMANTICS, separate)
-        makers = _SEMANTICS.storages(self.graph).makers
         for storage, offset in plan.offsets.items():
-            node = makers[storage]
+            node = self.storages.makers[storage]
             meta = node.meta["tensor_meta"]
             self.views[node] = contiguous_view(Buffer(Memory.ARENA), offset, meta)
         self._derive_views(self.views)
@@ -286,7 +286,7 @@ class _Scheduler:
 
     def _peak(self, plan: BufferPlan) -> int:
         """Bytes of the arena alive at once at the most; what is overwritten takes no more."""
-        found = lifetimes(self.graph, _SEMANTICS.storages(self.graph))
+        found = lifetimes(self.graph, _SEMANTICS.storages(self.graph))  # with the final copies
         arena = Memory.ARENA
         alive = {s: t for s, t in found.items() if self.views[t.node].buffer.memory is arena}
         for new, old in plan.in_place.items():
@@ -328,18 +328,15 @@ class _Scheduler:
 
     def _updates_in_place(self) -> dict[int, Node]:
         """Inputs whose new value is computed right into them, with the node that does it."""
-        last_read: dict[Node, int] = {}
-        for node in self.graph.nodes:
-            for used in node.all_input_nodes:
-                if node.op == "call_function":
-                    last_read[self.roots[used]] = self.rank[node]
+        last_read = last_reads(self.graph, self.storages)
         found: dict[int, Node] = {}
         for position, i in self.updates.items():
             new, old = self.results[position], self.inputs[i].node
             makes_it = new.op == "call_function" and self.roots[new] is new and new not in self.held
             if not makes_it or new in found.values() or is_creation(new):
                 continue
-            last = last_read.get(old, -1)
+            (storage,) = self.storages.held[old]
+            last = last_read.get(storage, -1)
             if last < self.rank[new] or (last == self.rank[new] and self._reads_in_step(new, old)):
                 found[i] = new
         return found

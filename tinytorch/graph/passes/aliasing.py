@@ -60,3 +60,17 @@ class Aliasing:
             if not viewed:
                 roots.add(current)
         return roots
+
+
+def readers_of(tensor: AnyNode, semantics: Semantics) -> set[AnyNode]:
+    """The nodes that read a tensor, also through views of it."""
+    readers: set[AnyNode] = set()
+    pending = [tensor]
+    while pending:
+        node = pending.pop()
+        for user in node.users:
+            if user not in readers:
+                readers.add(user)
+                if node in semantics.aliases(user):
+                    pending.append(user)
+    return readers

@@ -8,7 +8,6 @@ walk               going through the backward under a plan, event by event
 problem            the graph as a problem, and what a plan takes, to the byte
 budget             how a budget is written, and which plans are within it
 mutwo              muTWO's greedy choice
-integer_program    the cheapest choice for a bound on what is kept, for small graphs
 segments           the graph as a chain of segments
 segment_search     dynamic programming over the segments
 frontier           all strategies together, and the best of their plans improved

@@ -1,4 +1,4 @@
-"""The cheapest choice for a bound on the bytes kept, by integer programming."""
+"""What to compute again at the least cost, by integer programming: slow, and exact."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
 
-from tinytorch.errors import missing_extra
 from tinytorch.graph.recompute.problem import Problem
 
 
 def exact_plans(problem: Problem, steps: int = 16) -> Iterator[frozenset[int]]:
     """What is kept at the least cost, for ever lower bounds on the bytes of it.
 
-    A strategy for graphs of up to some hundred nodes.
-
-    Raises:
-        MissingExtraError: SciPy is not installed.
+    A strategy for graphs of up to some hundred nodes: what the others are measured against.
     """
     program = _Program(problem)
     total = sum(problem.sizes[s] for s in program.keep)
@@ -61,14 +58,6 @@ class _Program:
 
     def cheapest(self, kept_bytes: int) -> frozenset[int]:
         """What to keep, if that may take so many bytes."""
-        try:
-            from scipy.optimize import (  # type: ignore[import-untyped]
-                Bounds,
-                LinearConstraint,
-                milp,
-            )
-        except ImportError:
-            raise missing_extra("scipy", "graph", "exact_plans") from None
         sizes = np.zeros(len(self.costs))
         sizes[list(self.keep.values())] = [-self.problem.sizes[s] for s in self.keep]
         solution = milp(
