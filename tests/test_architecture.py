@@ -109,7 +109,7 @@ BUDGETS = {
     "tito": 8_000,
     "tito/course": 5_520,
     "tito/ladder": 720,
-    "tito/compete": 2_000,
+    "tito/compete": 2_090,
     "tito/leaderboard": 2_680,
 }
 

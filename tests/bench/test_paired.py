@@ -13,7 +13,7 @@ from tinytorch.bench import (
     paired_ratios,
     pairs_needed,
 )
-from tinytorch.bench.paired import student_quantile
+from tinytorch.bench.paired import student_interval, student_quantile
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,19 @@ def test_ratios_of_pairs():
     assert geometric_mean([4.0, 0.25, 1.0]) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="not 1"):
         bootstrap_interval([1.0])
+    with pytest.raises(ValueError, match="not 1"):
+        student_interval([1.0])
+
+
+def test_students_interval_is_that_of_the_logarithms():
+    """exp(0 -+ t s / sqrt(n)), with t = 4.303 of two degrees of freedom and s = log 2."""
+    low, high = student_interval([0.5, 1.0, 2.0])
+    assert high == pytest.approx(2 ** (4.3027 / 3**0.5), rel=1e-4)
+    assert low == pytest.approx(1 / high)
+    draw = random.Random(5)
+    trials = [[math.exp(draw.gauss(0, 0.01)) for _ in range(4)] for _ in range(400)]
+    held = sum(low <= 1 <= high for low, high in map(student_interval, trials))
+    assert 0.93 <= held / 400 <= 0.97
 
 
 @pytest.mark.parametrize("count", [6, 20])

@@ -84,6 +84,31 @@ def bootstrap_interval(
     return found[first], found[resamples - 1 - first]
 
 
+def student_interval(values: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float]:
+    """An interval for the geometric mean, from Student's distribution of the logarithms.
+
+    For values too few for a bootstrap, which never reaches beyond the least and the largest. It
+    assumes that the logarithms are about normal.
+
+    >>> low, high = student_interval([0.5, 2.0], confidence=0.5)
+    >>> round(low, 9), round(high, 9)
+    (0.5, 2.0)
+
+    Raises:
+        ValueError: there are fewer than two values.
+
+    Source: Student, "The probable error of a mean", Biometrika 6(1), 1908.
+    """
+    n = len(values)
+    if n < 2:
+        raise ValueError(f"an interval needs two values or more, not {n}")
+    logs = [math.log(v) for v in values]
+    t = student_quantile((1 + confidence) / 2, n - 1)
+    reach = t * statistics.stdev(logs) / math.sqrt(n)
+    middle = statistics.fmean(logs)
+    return math.exp(middle - reach), math.exp(middle + reach)
+
+
 def pairs_needed(ratios: Sequence[float], precision: float, **options: Any) -> int:
     """How many pairs until the interval reaches no further than `precision` from the median.
 

@@ -11,6 +11,7 @@ check       an output against the reference, element by element
 load        how much of the machine others use: a gate for events of several threads
 match       launches: contestants in turn on the same inputs, every output checked
 fingerprint the machine and its software
+budget      how many launches and pairs a time buys
 result      ratios, intervals, verdicts
 measure     a whole match: again where it was noisy, without those that fail
 report      a match in a terminal: progress, table, exit code

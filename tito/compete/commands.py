@@ -12,12 +12,14 @@ import typer
 from tito import console
 
 if TYPE_CHECKING:
+    from tito.compete.budget import Budget
     from tito.compete.entry import Entry
     from tito.compete.event import Event
     from tito.compete.process import Contestant
 
 BASELINE = "numpy"
-LAUNCHES = 6
+LAUNCHES = 8
+SECONDS = 45.0  # starting Python, compiling our kernels and the table come on top
 STUDIED = 10
 
 app = typer.Typer(
@@ -35,6 +37,9 @@ EVENT = Annotated[
     typer.Option(help="Its name, or a folder with event.toml. By default the file's header says."),
 ]
 LAUNCH = Annotated[int, typer.Option(min=1, help="Fresh processes that are measured.")]
+TIME = Annotated[
+    float, typer.Option(min=0, help="Time to measure in; 0: as long as it takes, as on a server.")
+]
 SEED = Annotated[
     int | None, typer.Option(help="Of shapes and values; by default one that nobody knows.")
 ]
@@ -74,7 +79,7 @@ def new(
 @app.command(
     epilog=(
         "Examples:\n\ntito compete run mine.py\n\ntito compete run mine.py --beside optimized,torch"
-        "\n\ntito compete run mine.py --launches 12 --json\n\n"
+        "\n\ntito compete run mine.py --seconds 0 --json\n\n"
         "Exit codes: 0 measured, 1 the entry failed, 3 the machine was too noisy or failed."
     )
 )
@@ -86,6 +91,7 @@ def run(
         typer.Option(help="Baselines to measure too: naive, blocked, optimized, torch; or all."),
     ] = "",
     launches: LAUNCH = LAUNCHES,
+    seconds: TIME = SECONDS,
     seed: SEED = None,
     no_sandbox: OPEN_AIR = False,
     as_json: AS_JSON = False,
@@ -93,14 +99,17 @@ def run(
     """Check an entry, and measure it against NumPy on inputs that nobody has seen.
 
     Its process is stopped but for the measured calls; every output is checked element by element;
-    each launch is new processes, and the interval is taken over launches.
+    each launch is new processes, and the interval is taken over launches. With --seconds the time
+    is divided over launches and pairs; what it does not buy makes the interval wider.
     """
     from tito.compete.report import report
 
     entry, found = _read(file, event)
     contestants = [_baseline(BASELINE), _contestant("entry", entry)]
     contestants += [_baseline(name) for name in _beside(beside)]
-    raise typer.Exit(report(found, contestants, launches, seed, not no_sandbox, as_json))
+    raise typer.Exit(
+        report(found, contestants, launches, seed, not no_sandbox, as_json, _budget(seconds))
+    )
 
 
 @app.command(
@@ -111,6 +120,7 @@ def duel(
     second: Annotated[Path, typer.Argument(help="The other.")],
     event: EVENT = None,
     launches: LAUNCH = LAUNCHES,
+    seconds: TIME = SECONDS,
     seed: SEED = None,
     no_sandbox: OPEN_AIR = False,
     as_json: AS_JSON = False,
@@ -126,7 +136,9 @@ def duel(
     if names[0] == names[1]:
         names = [f"{names[0]} (first)", f"{names[1]} (second)"]
     contestants = [_contestant(n, e) for n, e in zip(names, (one, other), strict=True)]
-    raise typer.Exit(report(found, contestants, launches, seed, not no_sandbox, as_json))
+    raise typer.Exit(
+        report(found, contestants, launches, seed, not no_sandbox, as_json, _budget(seconds))
+    )
 
 
 @app.command(
@@ -140,6 +152,8 @@ def aa(
         Path | None, typer.Option(help="Keeps finished matches; a study goes on where it was.")
     ] = None,
     launches: Annotated[int, typer.Option(min=2, help="Fresh processes in each match.")] = LAUNCHES,
+    case: Annotated[str, typer.Option(help="Only this one, for a cheaper study.")] = "",
+    pairs: Annotated[int, typer.Option(min=0, help="Of each case; 0: the event's.")] = 0,
     seed: SEED = None,
     as_json: AS_JSON = False,
 ) -> None:
@@ -153,7 +167,7 @@ def aa(
     from tito.compete.study import SHARE, StudyError, at_most, study
     from tito.sandbox import NoSandboxError
 
-    found = _event(event)
+    found = _only(_event(event), case, pairs)
     try:
         with Progress(console=console.errors, transient=True) as progress:
             bar = progress.add_task("matches", total=matches)
@@ -195,6 +209,23 @@ def sandbox(
     outside = _contestant("outside", entry)
     pair = [replace(outside, is_confined=False), replace(outside, name="inside")]
     raise typer.Exit(report(found, pair, launches, seed, True, as_json))
+
+
+def _only(event: Event, case: str, pairs: int) -> Event:
+    """The event with one of its cases, and so many pairs."""
+    names = [c["name"] for c in event.cases]
+    if case and case not in names:
+        raise typer.BadParameter(console.unknown("case", case, names))
+    if pairs % 2:
+        raise typer.BadParameter(f"pairs are even, so that each goes first as often, not {pairs}")
+    cases = tuple(c for c in event.cases if case in ("", c["name"]))
+    return replace(event, cases=cases, rounds=pairs or event.rounds)
+
+
+def _budget(seconds: float) -> Budget | None:
+    from tito.compete.budget import Budget
+
+    return Budget(seconds) if seconds else None
 
 
 def _event(name: str) -> Event:

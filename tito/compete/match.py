@@ -73,6 +73,7 @@ def launches(
     confined: bool = True,
     step: Callable[[], None] = lambda: None,
     gate: Gate | None = None,
+    patience: float = load.PATIENCE_SECONDS,
 ) -> Iterator[Launch]:
     """Measure, launch after launch.
 
@@ -80,6 +81,7 @@ def launches(
         seed: of shapes and values; by default one that nobody knows.
         step: called after each round, for a progress bar.
         gate: for an event that is measured by wall time; by default this machine's.
+        patience: seconds that it waits for the machine to be quiet.
 
     Raises:
         Failed: a contestant gave a wrong output, or none; or the machine is not quiet.
@@ -91,7 +93,7 @@ def launches(
         with ExitStack() as stack:
             workers: dict[str, Worker] = {}
             launch = _first_calls(event, contestants, draw, confined, stack, workers)
-            if gate is not None and (reason := gate.wait()) is not None:
+            if gate is not None and (reason := gate.wait(patience)) is not None:
                 raise Failed(contestants[0].name, "infrastructure", reason)
             reading = load.read if gate is None else gate.read
             before, own = reading(), _cpu_seconds(workers)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from tinytorch.files import cache_root
+from tito.compete.budget import Budget
 from tito.compete.event import Event
+from tito.compete.load import PATIENCE_SECONDS
 from tito.compete.match import Failed, Launch, launches
 from tito.compete.process import Contestant, Failure, Worker
 from tito.compete.result import Result, summarize
@@ -45,6 +48,7 @@ def measure(
     seed: int | None = None,
     confined: bool = True,
     repeats: int = REPEATS,
+    budget: Budget | None = None,
     begin: Callable[[int], Callable[[], None]] = lambda total: lambda: None,
     again: Callable[[], None] = lambda: None,
 ) -> Measured:
@@ -56,7 +60,8 @@ def measure(
 
     Args:
         count: launches.
-        repeats: as many launches more, up to so many times, while the match is noisy.
+        repeats: twice as many launches, up to so many times, while the match is noisy.
+        budget: how long all of it may take; what is then not known is "wide" in place of "noisy".
         begin: called before measuring with the number of rounds; what it returns, after each round.
         again: called before a noisy match is measured again.
     """
@@ -66,16 +71,22 @@ def measure(
     while True:
         try:
             _fill_cache(event, left)
-            found = list(_launches(event, left, count, draw, confined, begin))
-            result = summarize(found, left[0].name, peak := _peak(event.threads))
-            for _ in range(repeats):
-                if not _is_noisy(result, left):
-                    break
-                again()
-                found = [launch for launch in found if launch.was_quiet]
-                found += _launches(event, left, count, draw, confined, begin)
+            if budget is not None:
+                budget.begin()
+            peak, found = _peak(event.threads), list[Launch]()
+            for look in range(1 + repeats):
+                if look:
+                    again()
+                    found = [launch for launch in found if launch.was_quiet]
+                more = count << max(0, look - 1)  # looks at count, 2 count and 4 count launches
+                found += _launches(event, left, more, draw, confined, budget, begin)
                 result = summarize(found, left[0].name, peak)
-            return Measured(found, result, failed, peak, _is_noisy(result, left))
+                if not (is_noisy := _is_noisy(result, left)):
+                    break
+                if budget is not None and not budget.affords():
+                    result, is_noisy = _widened(result, found), not _was_quiet(found)
+                    break
+            return Measured(found, result, failed, peak, is_noisy)
         except Failed as error:
             culprit = next(c for c in left if c.name == error.contestant)
             ours = culprit.entry is None
@@ -111,17 +122,42 @@ def _is_noisy(result: Result, contestants: Sequence[Contestant]) -> bool:
     return any(result.verdicts[c.name] == "noisy" for c in contestants if not c.is_naive)
 
 
+def _was_quiet(found: Sequence[Launch]) -> bool:
+    return all(launch.was_quiet for launch in found)
+
+
+def _widened(result: Result, found: Sequence[Launch]) -> Result:
+    """Noise is what more launches do not narrow; here there was no time for them."""
+    word = "wide" if _was_quiet(found) else "noisy"
+    told = {name: word if v == "noisy" else v for name, v in result.verdicts.items()}
+    return replace(result, verdicts=told)
+
+
 def _launches(
     event: Event,
     contestants: Sequence[Contestant],
     count: int,
     draw: np.random.Generator,
     confined: bool,
+    budget: Budget | None,
     begin: Callable[[int], Callable[[], None]],
-) -> list[Launch]:
+) -> Iterator[Launch]:
+    """So many launches, or as many as there is time for."""
     small = event.small if any(c.is_naive for c in contestants) else ()
     step = begin(count * (len(event.cases) + len(small)) * event.rounds)
-    return list(launches(event, contestants, count, seed=draw, confined=confined, step=step))
+    options: dict[str, Any] = {"seed": draw, "confined": confined, "step": step}
+    if budget is None:
+        yield from launches(event, contestants, count, **options)
+        return
+    for _ in range(count):
+        if not budget.affords():
+            return
+        one = replace(event, rounds=budget.pairs(event.rounds, count))
+        began = budget.spent
+        patience = min(PATIENCE_SECONDS, max(0.0, budget.seconds - began))
+        (launch,) = launches(one, contestants, 1, patience=patience, **options)
+        budget.note(sum(launch.compile_seconds.values()), one.rounds, budget.spent - began)
+        yield launch
 
 
 def _peak(cores: int) -> float | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 import typer
 from rich.progress import Progress
 
 from tito import console
+from tito.compete.budget import Budget
 from tito.compete.event import Event
 from tito.compete.fingerprint import fingerprint
-from tito.compete.match import Failed
+from tito.compete.match import Failed, Launch
 from tito.compete.measure import Measured, measure
 from tito.compete.process import Contestant
 from tito.compete.result import Result
@@ -27,10 +28,11 @@ def report(
     seed: int | None,
     confined: bool,
     as_json: bool,
+    budget: Budget | None = None,
 ) -> int:
     """Measure and print; returns the exit code."""
     try:
-        measured = _measure(event, contestants, count, seed, confined)
+        measured = _measure(event, contestants, count, seed, confined, budget)
     except NoSandboxError as error:
         typer.echo(f"{error}; or run your own file with --no-sandbox", err=True)
         return OURS
@@ -45,26 +47,35 @@ def report(
         told = {"event": event.name, "launches": [asdict(each) for each in measured.launches]}
         console.print_json({**told, **result.to_dict(), "machine": machine})
     else:
-        _print(event, result, machine)
+        _print(event, result, measured.launches, machine)
     return OURS if measured.is_noisy else int("impossible" in result.verdicts.values())
 
 
 def _measure(
-    event: Event, contestants: list[Contestant], count: int, seed: int | None, confined: bool
+    event: Event,
+    contestants: list[Contestant],
+    count: int,
+    seed: int | None,
+    confined: bool,
+    budget: Budget | None,
 ) -> Measured:
     with Progress(console=console.errors, transient=True) as progress:
         bar = progress.add_task("measuring")
 
         def begin(total: int) -> Callable[[], None]:
-            progress.reset(bar, total=total)
-            return lambda: progress.advance(bar)
+            if budget is None:
+                progress.reset(bar, total=total)
+                return lambda: progress.advance(bar)
+            progress.update(bar, total=budget.seconds)
+            return lambda: progress.update(bar, completed=budget.spent)
 
         def again() -> None:
             typer.echo("noisy, or others computed: more launches", err=True)
 
         return measure(
-            event, contestants, count, seed=seed, confined=confined, begin=begin, again=again
-        )
+            event, contestants, count, seed=seed, confined=confined, budget=budget,
+            begin=begin, again=again,
+        )  # fmt: skip
 
 
 def _print_failure(failed: Failed, as_json: bool) -> None:
@@ -75,7 +86,9 @@ def _print_failure(failed: Failed, as_json: bool) -> None:
         typer.echo(f"{failed.verdict}: {failed.contestant}, {failed.text}", err=True)
 
 
-def _print(event: Event, result: Result, machine: dict[str, str]) -> None:
+def _print(
+    event: Event, result: Result, launches: Sequence[Launch], machine: dict[str, str]
+) -> None:
     columns = ["contestant", "case", f"times {result.baseline}", "95 % interval", "ms", "Gflop/s"]
     lines = [
         [r.name, r.case, f"{r.ratio:.3f}", f"{r.low:.3f} to {r.high:.3f}",
@@ -92,8 +105,15 @@ def _print(event: Event, result: Result, machine: dict[str, str]) -> None:
             for r in result.scores
         ],
     )  # fmt: skip
+    pairs = max(len(rounds) for launch in launches for rounds in launch.gflop.values())
     print(
-        f"\n{event.name}, {event.division} division, {event.clock} time; {machine['cpu']}, "
+        f"\n{len(launches)} launches, up to {pairs} pairs of each case; "
+        f"{event.name}, {event.division} division, {event.clock} time; {machine['cpu']}, "
         f"{machine['cores']} cores, of which other programs used up to {result.others:.2f}; "
         f"{machine['sandbox']}"
     )
+    if "wide" in result.verdicts.values():
+        print(
+            "wide: the time was over before the interval was within 3 %; it covers all the same. "
+            "--seconds buys more launches, --seconds 0 as many as a server makes"
+        )

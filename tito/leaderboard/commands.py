@@ -221,7 +221,7 @@ def event(
     name: Annotated[str, typer.Option(help="In addresses: a-z, 0-9 and -.")],
     database: DATABASE = "leaderboard.db",
     quota: Annotated[int, typer.Option(help="Entries of a person in 24 hours.")] = 20,
-    launches: Annotated[int, typer.Option(help="Fresh processes of a measurement.")] = 6,
+    launches: Annotated[int, typer.Option(help="Fresh processes of a measurement.")] = 8,
 ) -> None:
     """Open an event of your own: its code runs on the runners, so it comes from this machine."""
     _need_extra()

@@ -39,7 +39,7 @@ def add_event(
     based_on: str,
     *,
     quota: int = 20,
-    launches: int = 6,
+    launches: int = 8,
     beside: tuple[str, ...] = (),
     deadline: float | None = None,
 ) -> Event:

@@ -124,7 +124,7 @@ class Entry:
 @pytest.mark.parametrize(
     ("windows", "code", "said"),
     [
-        ([0.0], (0, 3), "of which other programs used up to 0.00"),
+        ([0.0], (0,), "of which other programs used up to 0.00"),
         ([0.0, 9.9] * 3, (3,), "noisy"),
         ([9.9] * 1000, (3,), "infrastructure: numpy, the machine is not quiet"),
     ],
@@ -151,6 +151,6 @@ def test_the_verdict_says_whether_others_computed(
     monkeypatch.setattr(match, "_cpu_seconds", lambda workers: 0.0)
     file = parallel.folder / "entry.py"
     file.write_text(ENTRY)
-    options = ["--event", str(parallel.folder), "--launches", "1", "--seed", "3"]
+    options = ["--event", str(parallel.folder), "--seconds", "1", "--seed", "3"]
     done = CliRunner().invoke(app, ["compete", "run", str(file), *options])
     assert done.exit_code in code and said in done.output, done.output

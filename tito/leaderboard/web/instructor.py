@@ -121,7 +121,7 @@ def add_event(
     name: Annotated[str, Form(max_length=200)],
     based_on: Annotated[str, Form()],
     quota: Annotated[int, Form()] = 20,
-    launches: Annotated[int, Form()] = 6,
+    launches: Annotated[int, Form()] = 8,
     deadline: Annotated[str, Form(max_length=40)] = "",
     beside: Annotated[list[str] | None, Form()] = None,
 ) -> Response:
