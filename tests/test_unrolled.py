@@ -56,7 +56,7 @@ def outcome(function: Any, op: Any, inputs: Any, params: Any) -> Any:
     try:
         out = function(op, *inputs, **params)
     except Exception as error:
-        return type(error), str(error)
+        return type(error), str(error), type(error.__context__)
     return described(out)
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch import dtype_rules, shapes
+from tinytorch import dtype_rules, ops, shapes
 from tinytorch.backends.reference import _FUNCTIONS as KERNELS
+from tinytorch.decompositions import decomposition
 from tinytorch.dispatch import apply
 from tinytorch.gradients import gradient
 from tinytorch.op import OPS, Op
 from tinytorch.ops import _row, elementwise
+from tinytorch.tensor import Tensor
 from tinytorch.testing.source import SAMPLERS, TWINS, Sample, Source, samples
 
 SLOPE = 0.1
@@ -54,13 +56,30 @@ def reversed_view() -> Iterator[Op]:
 
 
 @contextmanager
+def tripled() -> Iterator[Op]:
+    """An op made of others: its lines in the three files that such an op has."""
+    op = _row("tripled", "a", "fused", shapes.same, dtype_rules.only_floating)  # ops.py
+
+    @decomposition  # decompositions.py
+    def tripled(a: Tensor) -> Tensor:
+        return apply(ops.mul, a, 3.0)
+
+    @samples("tripled", torch=lambda torch, a: a * 3)  # testing/op_samples.py
+    def _tripled(s: Source) -> Sample:
+        return Sample((s.array(s.shape()),), {})
+
+    with _removed("tripled"):
+        yield op
+
+
+@contextmanager
 def _removed(name: str) -> Iterator[None]:
     """An op is in the tables until the block ends."""
     try:
         yield
     finally:
         for table in (OPS, KERNELS, SAMPLERS, TWINS):
-            del table[name]  # type: ignore[attr-defined]
+            table.pop(name, None)  # type: ignore[attr-defined]
 
 
 @contextmanager

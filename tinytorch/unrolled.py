@@ -70,6 +70,8 @@ def unrolled(meaning: Callable[..., Tensor]) -> Callable[..., Tensor]:
             plan = op.plans[(metas, *params.items()) if params else metas]
             kernel = (state.backend or backends.current or backends.default()).kernels[plan]
         except (AttributeError, KeyError):  # an array, or the first time: rules, casts, parts
+            kernel = None
+        if kernel is None:  # behind the handler: an error of the user's has no KeyError before it
             return meaning(op, *inputs, **params)
 
         recording = needs_grad and state.grad

@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WHOLE = """
-from tests.user_ops import reversed_view, rolled
+from tests.user_ops import reversed_view, rolled, tripled
 from tinytorch import dtype_rules
 from tinytorch.gradients import gradient
 from tinytorch.ops import elementwise
@@ -29,28 +29,36 @@ def squeezed(a):
 
 gradient("squeezed", a=lambda g, a: g / ((a.abs() + 1) * (a.abs() + 1)))      # gradients.py
 
-others = [rolled(), reversed_view()]          # and backends/reference.py, testing/op_samples.py
+# and backends/reference.py or decompositions.py, testing/op_samples.py
+others = [rolled(), reversed_view(), tripled()]
 for each in others:
     each.__enter__()
 """
+ADDED = "rolled or squeezed or reversed_view or tripled"
 OPS_TESTS = {
-    "tests/test_gradients.py": "rolled or squeezed or reversed_view",
+    "tests/test_gradients.py": ADDED,
     "tests/test_scalar.py": "squeezed",
-    "tests/test_unrolled.py": "rolled or squeezed or reversed_view",
-    "tests/backends/test_conformance.py": "rolled or squeezed or reversed_view",
+    "tests/test_unrolled.py": ADDED,
+    "tests/backends/test_conformance.py": ADDED,
     "tests/graph/compiler/native/test_build.py": "ops_conform or lacks",
     "tests/fx/convert/test_to_torch.py": "table or squeezed",
     "tests/onnx/test_exporter.py": "table or squeezed",
 }
 PLUGIN = """
 from tinytorch import dtype_rules, nn, optim, shapes
+from tinytorch.gradients import gradient
 from tinytorch.ops import _row, elementwise
+from tinytorch.testing.source import Sample, samples
 
 @elementwise(dtype_rules.floating)
 def cube(a):
     return a * a * a
 
 _row("rolled", "a", "movement", shapes.same, dtype_rules.any_type)
+for name, kind in (("turned", "movement"), ("tripled", "fused")):  # with samples and a gradient
+    _row(name, "a", kind, shapes.same, dtype_rules.only_floating)
+    gradient(name, a=lambda g, a: g)
+    samples(name)(lambda s: Sample((s.array(s.shape()),), {}))
 
 def export(room, cls):
     setattr(room, cls.__name__, cls)
@@ -62,7 +70,7 @@ export(nn, type("Twice", (nn.Module,), {}))
 """
 CHECKS = {
     "tests/test_gradients.py": "cube or rolled",
-    "tests/backends/test_conformance.py": "cube or rolled",
+    "tests/backends/test_conformance.py": "cube or rolled or turned or tripled",
     "tests/test_scalar.py": "cube",
     "tests/optim/test_against_torch.py": "Halving",
     "tests/optim/test_schedules.py": "Sawtooth",
@@ -74,6 +82,8 @@ SENTENCES = [
     r"rolled has no gradient: add the line gradient\(\"rolled\", a=.*\) to tinytorch/gradients\.py",
     r"'rolled' has no sample generator: add one to tinytorch/testing/op_samples\.py, below a line "
     r"@samples\('rolled'\)",
+    r"no kernel for turned: .* add its NumPy kernel to _FUNCTIONS in .*/backends/reference\.py",
+    r"no kernel for tripled: .* say what it is made of in tinytorch/decompositions\.py, below a",
     r"Halving is compared with nothing: add its options to OPTIONS in .*test_against_torch\.py",
     r"Sawtooth is compared with nothing: add a test in .*test_schedules\.py",
     r"Sawtooth is none of PyTorch's: take it out of __all__ in tinytorch/optim/lr_scheduler",
@@ -123,7 +133,10 @@ def test_an_op_without_a_kernel_says_where_one_goes() -> None:
     from tinytorch.op import OPS, Op
 
     row = OPS["detach"]
-    rolled = Op("rolled", "a", "movement", row._shape_rule, row._dtype_rule, row._flops)
-    sentence = r"no kernel for rolled: write a method rolled\(a, ...\), or, for every backend, add "
-    with pytest.raises(NotImplementedError, match=sentence + r".*tinytorch/backends/reference\.py"):
-        find_backend("numpy").find_kernel(rolled)
+    ways = {"movement": r"add .*tinytorch/backends/reference\.py",
+            "fused": r"say what it is made of in tinytorch/decompositions\.py"}  # fmt: skip
+    for kind, way in ways.items():
+        rolled = Op("rolled", "a", kind, row._shape_rule, row._dtype_rule, row._flops)
+        sentence = r"no kernel for rolled: write a method rolled\(a, ...\), or, for every backend, "
+        with pytest.raises(NotImplementedError, match=sentence + way):
+            find_backend("numpy").find_kernel(rolled)

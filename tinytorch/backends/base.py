@@ -123,10 +123,14 @@ class ComputeBackend(ABC):
             return lambda *arrays, **params: family(op, *arrays, **params)
         kernel = reference.find_kernel(op)
         if kernel is None:
+            everywhere = (
+                "say what it is made of in tinytorch/decompositions.py, below a line @decomposition"
+                if op.kind == "fused"
+                else "add its NumPy kernel to _FUNCTIONS in tinytorch/backends/reference.py"
+            )
             raise NotImplementedError(
                 f"{type(self).__name__} has no kernel for {op.name}: write a method "
-                f"{op.name}({', '.join(op.inputs)}, ...), or, for every backend, add its NumPy "
-                f"kernel to _FUNCTIONS in tinytorch/backends/reference.py"
+                f"{op.name}({', '.join(op.inputs)}, ...), or, for every backend, {everywhere}"
             )
         return kernel
 
