@@ -95,7 +95,7 @@ def convolve_transposed(error, w):
 
 
 def max_pool(x):
-    """2x2: the result, and for each window where in it the maximum stood first."""
+    """2x2: the result, and for each window where in it the maximum was first."""
     n, c, h, w = x.shape
     windows = x.reshape(n, c, h // 2, 2, w // 2, 2).transpose(0, 1, 2, 4, 3, 5)
     windows = windows.reshape(n, c, h // 2, w // 2, 4)

@@ -23,7 +23,7 @@ OLD_REDUCTION = frozenset(("size_average", "reduce"))
 
 
 def names_of(owner: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module that stands for PyTorch's module `owner`.
+    """The `__getattr__` of a module that answers for PyTorch's module `owner`.
 
     >>> names_of("torch")("device")("cpu")
     device(type='cpu')
@@ -99,7 +99,7 @@ def install_hooks() -> None:
 
 @functools.cache
 def foreign_names() -> dict[str, list[str]]:
-    """Of PyTorch's classes the names that ours do not define: `absent.txt`."""
+    """The names of PyTorch's classes that ours do not define: `absent.txt`."""
     found: dict[str, list[str]] = {}
     lines = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
     for line in lines:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """No cycles are looked for inside; what was garbage meanwhile is found afterwards.
+    """Pause Python's garbage collector inside the block; what was garbage meanwhile is found
+    afterwards.
 
     >>> with collector_paused():
     ...     gc.isenabled()

@@ -77,7 +77,7 @@ def from_dlpack(source: Any) -> Tensor:
 
 @accepts_device
 def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Every element is `value`; the dtype is the value's unless given.
+    """A tensor whose elements are all `value`; the dtype is the value's unless given.
 
     Raises:
         ShapeError: a size is negative.
@@ -96,13 +96,13 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool =
 
 @accepts_device
 def zeros(*shape: Any, size: Any = None, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Every element is 0: `zeros(2, 3)` or `zeros((2, 3))`."""
+    """A tensor of zeros: `zeros(2, 3)` or `zeros((2, 3))`."""
     return _filled(shape, size, 0, dtype, requires_grad)
 
 
 @accepts_device
 def ones(*shape: Any, size: Any = None, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-    """Every element is 1: `ones(2, 3)` or `ones((2, 3))`."""
+    """A tensor of ones: `ones(2, 3)` or `ones((2, 3))`."""
     return _filled(shape, size, 1, dtype, requires_grad)
 
 

@@ -257,7 +257,7 @@ def _normalize_weight(g: Tensor, x: Tensor, eps: float, channels: bool) -> Tenso
 
 @decomposition
 def layer_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
-    """Each row to mean 0 and variance 1, then w * x + b.
+    """Normalize each row to mean 0 and variance 1, then compute w * x + b.
 
     Source: J. Ba, J. Kiros, G. Hinton, "Layer normalization", 2016.
     """
@@ -278,7 +278,7 @@ def layer_norm_weight(g: Tensor, x: Tensor, *, eps: float) -> Tensor:
 
 @decomposition
 def batch_norm(x: Tensor, w: Tensor, b: Tensor, *, eps: float) -> Tensor:
-    """Each channel to mean 0 and variance 1 over the batch, then w * x + b.
+    """Normalize each channel to mean 0 and variance 1 over the batch, then w * x + b.
 
     Source: S. Ioffe, C. Szegedy, "Batch normalization", 2015, algorithm 1.
     """

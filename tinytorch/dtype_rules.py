@@ -30,13 +30,13 @@ def _common(name: str, operands: list[Operand]) -> DType:
 
 
 def promoted(name: str, operands: list[Operand], params: Params) -> Types:
-    """All inputs in their common type, and so the result."""
+    """Inputs and result in the common type of the inputs."""
     dtype = _common(name, operands)
     return [dtype] * len(operands), dtype
 
 
 def numeric(name: str, operands: list[Operand], params: Params) -> Types:
-    """As `promoted`, but bool is refused: the op has no meaning for it."""
+    """The rule `promoted`, but bool is refused: the op has no meaning for it."""
     dtype = _common(name, operands)
     if dtype is bool_:
         raise DTypeError(f"{name} is not defined for bool; use logical ops, or x.int()")
@@ -67,12 +67,12 @@ def only_floating(name: str, operands: list[Operand], params: Params) -> Types:
 
 
 def comparing(name: str, operands: list[Operand], params: Params) -> Types:
-    """Compared in the common type; the answer is bool."""
+    """The inputs in their common type; the answer is bool."""
     return [_common(name, operands)] * len(operands), bool_
 
 
 def logical(name: str, operands: list[Operand], params: Params) -> Types:
-    """Read as truth values; the answer is bool."""
+    """The inputs read as truth values; the answer is bool."""
     return [bool_] * len(operands), bool_
 
 
@@ -90,13 +90,14 @@ def ordering(name: str, operands: list[Operand], params: Params) -> Types:
 
 
 def any_type(name: str, operands: list[Operand], params: Params) -> Types:
-    """Moved as it is, float16 included."""
+    """Any type, unchanged, float16 included."""
     dtype = promote(*operands)
     return [dtype] * len(operands), dtype
 
 
 def added(name: str, operands: list[Operand], params: Params) -> Types:
-    """Moved and added up: as it is, but for bfloat16, of which only the bits are stored."""
+    """The type of the input, for ops that move and add up: as it is, but for bfloat16, of which
+    only the bits are stored."""
     dtype = promote(*operands)
     if dtype is bfloat16:
         raise DTypeError(f"{name}: bfloat16 is for storage only; compute on x.float()")

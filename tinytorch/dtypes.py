@@ -113,7 +113,8 @@ def category_of(dtype: DType) -> int:
 
 
 def is_narrower(dtype: DType, other: DType) -> bool:
-    """Of a lower category (bool < integer < float): it cannot hold what the other can."""
+    """Whether it is of a lower category (bool < integer < float): it cannot hold what the other
+    can."""
     return category_of(dtype) < category_of(other)
 
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 
 def cache_root() -> Path:
-    """Where TinyTorch keeps what it can make or fetch again.
+    """The folder in which TinyTorch keeps what it can make or fetch again.
 
     `$TINYTORCH_CACHE_DIR` or, without it, the folder `tinytorch` in the user's cache.
     """

@@ -1,4 +1,4 @@
-"""How a tensor prints."""
+"""The text form of a tensor."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from tinytorch.op import Op, Params
 
 
 class Record:
-    """Where a tensor came from. Points only at inputs, so reference counting alone frees it.
+    """The op and inputs that a tensor came from. Points only at inputs, so reference counting alone
+    frees it.
 
     Attributes:
         op: the op that made the tensor.

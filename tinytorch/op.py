@@ -19,7 +19,7 @@ NONE, SOME, ALL = "none", "some", "all"  # of the inputs: how many an op's gradi
 
 
 class Plan:
-    """What an op will do with operands of given shapes and dtypes: worked out once, then looked up.
+    """The plan of an op for operands of given shapes and dtypes: worked out once, then looked up.
 
     Attributes:
         meta: shape and dtype of the result.
@@ -138,7 +138,7 @@ class Op:
         return (find_op, (self.name,))
 
     def plan(self, operands: Iterable[Operand], params: Params) -> Plan:
-        """What the op does with such operands: worked out by its rules once, then remembered.
+        """The plan for such operands: worked out by its rules once, then remembered.
 
         Raises:
             ShapeError, DTypeError: the operands do not fit; the message says how.
@@ -181,7 +181,7 @@ OPS: dict[str, Op] = {}
 
 
 def register_op(op: Op) -> Op:
-    """Enter a row into the table.
+    """Add a row to the table.
 
     Raises:
         ValueError: the name is taken.

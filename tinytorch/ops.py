@@ -39,7 +39,7 @@ def _free(shapes_in: list[Shape], out: Shape, params: Params) -> int:
 def elementwise(
     dtypes: DTypeRule, *, commutative: bool = False, flops: int = 1
 ) -> Callable[[Callable[..., Any]], Op]:
-    """Enter a scalar function as an elementwise op; its parameters name the op's inputs."""
+    """Register a scalar function as an elementwise op; its parameters name the op's inputs."""
 
     def enter(scalar: Callable[..., Any]) -> Op:
         inputs = " ".join(scalar.__code__.co_varnames[: scalar.__code__.co_argcount])

@@ -65,7 +65,7 @@ class Generator:
         return z - (1 << 64) if z >> 63 else z
 
     def get_state(self) -> dict[str, int]:
-        """What `set_state` needs to continue from here."""
+        """The state from which `set_state` continues."""
         with self._lock:
             return {"seed": self.seed, "drawn": self._drawn}
 

@@ -83,7 +83,7 @@ class ScalarError(TinyTorchError, NotImplementedError):
 
 
 class Vocabulary(ABC, Generic[T]):
-    """How a target says constants, casts and words."""
+    """The spelling of constants, casts and words in a target."""
 
     @abstractmethod
     def constant(self, value: Number, dtype: DType) -> T:
@@ -111,7 +111,7 @@ class Vocabulary(ABC, Generic[T]):
 
 @dataclass(frozen=True)
 class Value(Generic[T]):
-    """What is known only when the target runs."""
+    """A value that is known only when the target runs."""
 
     it: T
     dtype: DType

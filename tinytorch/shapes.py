@@ -53,7 +53,7 @@ def same(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 
 def equal(name: str, shapes: list[Shape], params: Params) -> Shape:
-    """All inputs have one shape."""
+    """The one shape of all inputs."""
     if any(s != shapes[0] for s in shapes):
         raise ShapeError(f"{name}: shapes {' and '.join(map(str, shapes))} must be equal")
     return shapes[0]
@@ -68,7 +68,7 @@ def given(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 
 def reduced(name: str, shapes: list[Shape], params: Params) -> Shape:
-    """Without the dimensions `dims`, or with size 1 there if `keepdim`."""
+    """The shape without the dimensions `dims`, or with size 1 there if `keepdim`."""
     dims = params["dims"]
     if params["keepdim"]:
         return tuple(1 if i in dims else n for i, n in enumerate(shapes[0]))
@@ -76,7 +76,7 @@ def reduced(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 
 def reduced_nonempty(name: str, shapes: list[Shape], params: Params) -> Shape:
-    """As `reduced`, for reductions that have no value over no elements."""
+    """The shape of `reduced`, for reductions that have no value over no elements."""
     dims: tuple[int, ...] = params["dims"]
     kept = [n for i, n in enumerate(shapes[0]) if i not in dims]
     if any(shapes[0][d] == 0 for d in dims) and 0 not in kept:
@@ -85,7 +85,7 @@ def reduced_nonempty(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 
 def arg_reduced(name: str, shapes: list[Shape], params: Params) -> Shape:
-    """One dimension `dim` less."""
+    """The shape without the dimension `dim`."""
     return reduced_nonempty(name, shapes, {"dims": (params["dim"],), "keepdim": params["keepdim"]})
 
 
@@ -254,7 +254,7 @@ def labelled(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 
 def labelled_gradient(name: str, shapes: list[Shape], params: Params) -> Shape:
-    """As the logits."""
+    """The shape of the logits."""
     labelled(name, shapes, params)
     return shapes[1]
 
@@ -286,7 +286,7 @@ def normalized_weight(dim: int) -> ShapeRule:
 
 
 def ranged(name: str, shapes: list[Shape], params: Params) -> Shape:
-    """As many as `ceil((stop - start) / step)`."""
+    """The shape of a range: `ceil((stop - start) / step)` elements."""
     start, stop, step = params["start"], params["stop"], params["step"]
     if step == 0 or not all(map(isfinite, (start, stop, step))):
         raise ShapeError(f"{name}: start {start}, stop {stop}, step {step} is not a range")

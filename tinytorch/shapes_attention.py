@@ -66,7 +66,8 @@ def gradients(name: str, given: list[Shape], params: Params) -> Shape:
 
 
 def dtypes(floats: int) -> DTypeRule:
-    """So many inputs of one floating-point type, a mask of it or of bool, an int64 seed."""
+    """The rule for so many inputs of one floating-point type, a mask of it or of bool, an int64
+    seed."""
 
     def rule(name: str, operands: list[Operand], params: Params) -> dtype_rules.Types:
         wanted, dtype = dtype_rules.only_floating(name, operands[:floats], params)

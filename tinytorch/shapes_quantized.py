@@ -88,5 +88,5 @@ def dtypes(name: str, operands: list[Operand], params: Params) -> dtype_rules.Ty
 
 
 def flops(given: list[Shape], out: Shape, params: Params) -> int:
-    """Of the product."""
+    """The FLOPs of the product."""
     return 2 * prod(out) * given[0][-1]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class State:
-    """What a thread or coroutine has in force."""
+    """The backend, modes and switches of a thread or coroutine."""
 
     __slots__ = ("backend", "below", "grad", "mode", "phase")
 
@@ -41,7 +41,7 @@ STATE: ContextVar[State] = ContextVar("tinytorch", default=_INITIAL)
 
 
 class StateContext:
-    """Puts a state in force for a block. For one use: `__enter__` once.
+    """A context in which another state is in force. For one use: `__enter__` once.
 
     `STATE` is a context variable: each thread and each coroutine has a value of its own in it.
     """

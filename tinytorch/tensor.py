@@ -102,7 +102,8 @@ class Tensor:
 
     @classmethod
     def from_data(cls, data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-        """What `tinytorch.tensor` makes: Python's whole numbers and bools keep their type."""
+        """The tensor that `tinytorch.tensor` makes: Python's whole numbers and bools keep their
+        type."""
         array, meta = array_of(data, None if dtype is None else as_dtype(dtype))
         return wrap(array, meta).requires_grad_(requires_grad)
 
@@ -162,7 +163,7 @@ class Tensor:
 
     @property
     def is_leaf(self) -> bool:
-        """It was not computed from something that requires a gradient."""
+        """Whether it was not computed from something that requires a gradient."""
         return self.history is None
 
     @property
@@ -300,7 +301,7 @@ class Tensor:
         return self.numpy().__dlpack_device__()
 
     def is_contiguous(self) -> Any:
-        """Its elements are in memory in row-major order, without gaps."""
+        """Whether its elements are in memory in row-major order, without gaps."""
         return self._concrete("is_contiguous").flags.c_contiguous
 
     def item(self) -> Any:

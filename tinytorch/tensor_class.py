@@ -16,7 +16,7 @@ tensor_class: type[Tensor]
 
 
 def set_tensor_class(cls: type[Tensor]) -> None:
-    """Say what results are wrapped in. `tensor.py` calls it once."""
+    """Set the class in which results are wrapped. `tensor.py` calls it once."""
     global tensor_class
     tensor_class = cls
 

@@ -27,7 +27,8 @@ Row = Sequence["Tensor | None"]  # the tensors of a call
 
 
 class Update:
-    """One row: call it with tensors by position (or None) and numbers by keyword.
+    """A row of the table of updates: call it with tensors by position (or None) and numbers by
+    keyword.
 
     Attributes:
         name: also the name of its kernel on a backend. The kernel takes the arrays of the tensors,
@@ -47,7 +48,7 @@ class Update:
         self.each([tensors], **params)
 
     def each(self, rows: Iterable[Row], **params: Any) -> None:
-        """As a call for each row of tensors, with the same numbers; it costs half as much."""
+        """Call the update for each row of tensors, with the same numbers; it costs half as much."""
         state = STATE.get()
         kernel = None
         if state.mode is None:
@@ -94,7 +95,7 @@ UPDATES: dict[str, Update] = {}
 
 
 def update(*writes: str) -> Callable[[Callable[..., None]], Update]:
-    """Enter a function as an update that changes the tensors called so; its body says how.
+    """Register a function as an update that changes the tensors called so; its body says how.
 
     >>> from tinytorch import tensor
     >>> @update("x")

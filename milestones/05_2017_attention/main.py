@@ -20,7 +20,7 @@ EPOCHS, STEPS, BATCH = 4, 60, 64
 
 
 class Lookup(nn.Module):
-    """Which value stood beside the key that is asked for? With attention, or with a mean of all."""
+    """Which value was beside the key that is asked for? With attention, or with a mean of all."""
 
     def __init__(self, attention: bool) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from tito.lessons.mistake import Alternative, Equivalent, Mistake
 MISTAKES = [
     Mistake(
         exercise="scalar-activations",
-        name="takes the sigmoid's formula as it stands",
+        name="takes the sigmoid's formula as written",
         source="""
 def sigmoid(a):
     return 1 / (1 + math.exp(-a))
@@ -160,7 +160,7 @@ def mish(x):
     ),
     Mistake(
         exercise="softmax",
-        name="takes the formula as it stands",
+        name="takes the formula as written",
         source="""
 def softmax(x, *, dim):
     if x.ndim == 0 or x.shape[dim] == 0:

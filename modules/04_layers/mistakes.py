@@ -32,7 +32,7 @@ class Linear(Module):
 def changed(text: str, old: str, new: str) -> str:
     """The text with `old`, which it has once, replaced."""
     if text.count(old) != 1:
-        raise ValueError(f"{old!r} stands {text.count(old)} times in the text")
+        raise ValueError(f"{old!r} is {text.count(old)} times in the text")
     return text.replace(old, new)
 
 

@@ -81,10 +81,10 @@ class LiveMemory(tinytorch.bench.LiveMemory):
                 self.current += nbytes
                 self.peak = max(self.peak, self.current)
             self._holders[key] = (holders + 1, nbytes)
-            reference = weakref.ref(data, self._forget)
+            reference = weakref.ref(data, self._discard)
             self._references[id(reference)] = (reference, key)
 
-    def _forget(self, reference):
+    def _discard(self, reference):
         with self._lock:
             entry = self._references.pop(id(reference), None)
             if entry is None:
@@ -786,10 +786,10 @@ class LiveMemory(tinytorch.bench.LiveMemory):
                     if self.current > self.peak:
                         self.peak = self.current
                 self._holders[id(owner)] = (holders + 1, size)
-                reference = weakref.ref(data, self._forget)
+                reference = weakref.ref(data, self._discard)
                 self._references[id(reference)] = (reference, id(owner))
 
-    def _forget(self, reference):
+    def _discard(self, reference):
         with self._lock:
             if id(reference) in self._references:
                 _, owner = self._references.pop(id(reference))

@@ -269,7 +269,7 @@ class _Normed(nn.Module):
 
 @awkward(training=True, make=lambda kind: _Normed())
 def batch_norm_in_training(self, x):
-    raise AssertionError("another class stands in for this one")
+    raise AssertionError("another class takes the place of this one")
 
 
 # -- masks and dynamic shapes ----------------------------------------------------------------------

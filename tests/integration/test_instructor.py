@@ -92,7 +92,7 @@ def check_nothing_leaks(root: Path, lesson: Lesson) -> None:
     for page in pages:
         text = page.read_text("utf-8")
         assert "<script>stolen" not in text, page
-        plain = html.unescape(re.sub(r"<[^>]*>", "", text))  # colours stand within the lines
+        plain = html.unescape(re.sub(r"<[^>]*>", "", text))  # colours are within the lines
         assert not [line for line in hidden if line in plain or json.dumps(line)[1:-1] in plain], (
             page
         )

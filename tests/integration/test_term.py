@@ -16,7 +16,7 @@ MILESTONES = ("1958", "1969", "1986", "1998")  # what a course of these lessons 
 
 
 def whole_alternative(exercise: Exercise, alternatives: list[Alternative]) -> Alternative | None:
-    """The first that defines all of an exercise; one that defines a part stands beside ours."""
+    """The first that defines all of an exercise; one that defines a part comes beside ours."""
     for alternative in alternatives:
         names = {target.name.rpartition(".")[2] for target in exercise.targets}
         defined = {line.split("(")[0].split()[-1] for line in alternative.source.splitlines()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class BackwardListener(Protocol):
-    """Is told of each `backward()` of this process while it is in `listeners`."""
+    """A listener that is told of each `backward()` of this process while it is in `listeners`."""
 
     def ready(self, leaf: Tensor, gradient: Tensor) -> None:
         """The gradient that this backward will add to `leaf.grad` is known."""

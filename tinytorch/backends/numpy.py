@@ -10,7 +10,7 @@ from tinytorch.dtypes import Array
 
 
 class NumpyBackend(ComputeBackend):
-    """Every op by NumPy: matrix products by its BLAS, convolution as im2col and a product."""
+    """Runs every op by NumPy: matrix products by its BLAS, convolution as im2col and a product."""
 
     trusted = True
 

@@ -337,7 +337,7 @@ def avg_pool2d(x: Array, *, kernel_size: Pair, stride: Pair, padding: Pair) -> A
 def avg_pool2d_backward(
     g: Array, *, input_size: Pair, kernel_size: Pair, stride: Pair, padding: Pair
 ) -> Array:
-    """Every output element spreads evenly over its window."""
+    """Spread every output element evenly over its window."""
     height, width = (s + 2 * p for s, p in zip(input_size, padding, strict=True))
     share = (g / (kernel_size[0] * kernel_size[1]))[..., None, None]
     windows = np.broadcast_to(share, (*g.shape, *kernel_size))

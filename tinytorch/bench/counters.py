@@ -31,7 +31,7 @@ PHASES = ("forward", "backward", "optimizer")
 
 
 class Cost(NamedTuple):
-    """What one op takes by the op table.
+    """The cost of one op by the op table.
 
     Attributes:
         flops: floating-point operations; a multiply-add counts as two.
@@ -86,7 +86,7 @@ class OpStats:
         return self.bytes / self.seconds if self.seconds else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """What a machine may read."""
+        """The counts as plain values, as for JSON."""
         return asdict(self)
 
 

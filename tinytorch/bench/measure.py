@@ -13,7 +13,7 @@ from tinytorch.op import Op, Params, Plan
 
 
 class Benchmark(OpCounter):
-    """What a block took; made by `benchmark()`, complete when the block ends.
+    """Time and memory of a block; made by `benchmark()`, complete when the block ends.
 
     Attributes:
         seconds: wall-clock time of the block.
@@ -85,7 +85,7 @@ class Benchmark(OpCounter):
         return data
 
     def to_dict(self) -> dict[str, Any]:
-        """What a machine may read; times in seconds."""
+        """The measurements as plain values, as for JSON; times in seconds."""
         return {
             "seconds": self.seconds,
             "cpu_seconds": self.cpu_seconds,

@@ -76,7 +76,7 @@ class LiveMemory:
                 self.current -= nbytes
 
     def stop(self) -> None:
-        """Let go of everything; `current` and `peak` stay as they are."""
+        """Stop following arrays and release all references; `current` and `peak` stay."""
         with self._lock:
             self._references.clear()
             self._holders.clear()

@@ -106,7 +106,7 @@ class Profiler(OpCounter):
         return self.table()
 
     def to_dict(self) -> dict[str, Any]:
-        """What a machine may read: times in seconds, the longest op first."""
+        """The profile as plain values, as for JSON: times in seconds, the longest op first."""
         ordered = sorted(self.stats.items(), key=lambda item: -item[1].seconds)
         return {
             "seconds": self.seconds,

@@ -20,7 +20,7 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Machine:
-    """What a backend reaches here on one large matrix product and one large copy.
+    """The speed and bandwidth of a backend here, on one large matrix product and one large copy.
 
     Attributes:
         flops: floating-point operations a second.

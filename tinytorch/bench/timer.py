@@ -60,7 +60,8 @@ class Timing:
         return self.iqr / self.median if self.median else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """What a machine may read: median, fastest and iqr in seconds, and how they were taken."""
+        """The timings as plain values, as for JSON: median, fastest and iqr in seconds, and how
+        they were taken."""
         return {
             "median_s": self.median,
             "fastest_s": self.fastest,

@@ -67,7 +67,7 @@ class GradScaler:
         return outputs
 
     def unscale_(self, optimizer: Any) -> None:
-        """Nothing to divide by."""
+        """Do nothing: gradients were not scaled."""
 
     def step(self, optimizer: Any, *args: Any, **keywords: Any) -> Any:
         """`optimizer.step()`."""
@@ -89,7 +89,7 @@ class GradScaler:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to load."""
+        """Do nothing: there is no state."""
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:

@@ -85,12 +85,12 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
 
 
 def astype(x: Tensor, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Tensor:
-    """In another dtype."""
+    """The array in another dtype."""
     return x.to(dtype, copy=copy)
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Tensor:
-    """One after the other along an axis; flattened for None."""
+    """The arrays joined along an axis; flattened for None."""
     if axis is None:
         return tinytorch.cat([a.flatten() for a in arrays], 0)
     return tinytorch.cat(list(arrays), axis)
@@ -107,7 +107,7 @@ def expand_dims(x: Tensor, /, *, axis: int = 0) -> Tensor:
 
 
 def squeeze(x: Tensor, /, axis: Any) -> Tensor:
-    """Without axes of size 1."""
+    """The array without axes of size 1."""
     for i in sorted((axis,) if isinstance(axis, int) else axis, reverse=True):
         x = tinytorch.squeeze(x, i)
     return x
@@ -129,17 +129,17 @@ def reshape(x: Tensor, /, shape: Any, *, copy: Any = None) -> Tensor:
 
 
 def flip(x: Tensor, /, *, axis: Any = None) -> Tensor:
-    """In reverse order along axes."""
+    """The array in reverse order along axes."""
     return tinytorch.flip(x, _axes(x, axis))
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: Any = False) -> Tensor:
-    """Where the greatest element is."""
+    """The position of the greatest element."""
     return tinytorch.argmax(x, axis, keepdim=keepdims)
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: Any = False) -> Tensor:
-    """Where the least element is."""
+    """The position of the least element."""
     return tinytorch.argmin(x, axis, keepdim=keepdims)
 
 

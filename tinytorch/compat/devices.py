@@ -16,7 +16,8 @@ class DeviceError(TinyTorchError, RuntimeError):
 
 
 class device:
-    """Where a tensor is: on the CPU. `device("cpu")`, `device("cpu", 0)`, `device(type="cpu")`.
+    """The device of a tensor: on the CPU. `device("cpu")`, `device("cpu", 0)`,
+    `device(type="cpu")`.
 
     Raises:
         DeviceError: it is any other device.

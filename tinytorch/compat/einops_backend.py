@@ -16,12 +16,13 @@ from tinytorch.tensor import Tensor
 
 
 class TinyTorchBackend(AbstractBackend):  # type: ignore[misc]
-    """Each method is a function of TinyTorch, so autograd, tracing and all backends follow."""
+    """The backend of einops: methods are functions of TinyTorch, so autograd, tracing and all
+    backends follow."""
 
     framework_name = "tinytorch"
 
     def is_appropriate_type(self, tensor: Any) -> bool:
-        """It is a tensor."""
+        """Whether it is a tensor."""
         return isinstance(tensor, Tensor)
 
     def from_numpy(self, x: Any) -> Tensor:

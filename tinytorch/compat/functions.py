@@ -18,12 +18,12 @@ newaxis = None
 
 
 def clamp_min(input: Tensor, min: Any) -> Tensor:
-    """No element below `min`."""
+    """x with elements below `min` raised to it."""
     return tinytorch.clip(input, min, None)
 
 
 def clamp_max(input: Tensor, max: Any) -> Tensor:
-    """No element above `max`."""
+    """x with elements above `max` lowered to it."""
     return tinytorch.clip(input, None, max)
 
 
@@ -83,12 +83,12 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 
 
 def isposinf(input: Tensor) -> Tensor:
-    """Where x is infinity."""
+    """True where x is infinity."""
     return input == math.inf
 
 
 def isneginf(input: Tensor) -> Tensor:
-    """Where x is minus infinity."""
+    """True where x is minus infinity."""
     return input == -math.inf
 
 
@@ -158,7 +158,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All tuples of one element from each, as rows."""
+    """The tuples of one element from each tensor, as rows."""
     grid = list(itertools.product(*(range(t.shape[0]) for t in tensors)))
     columns = [t[[row[i] for row in grid]] for i, t in enumerate(tensors)]
     return columns[0] if len(tensors) == 1 else tinytorch.stack(columns, 1)

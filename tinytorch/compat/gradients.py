@@ -22,7 +22,7 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class set_detect_anomaly:
-    """Accept, and look for nothing; `with detect_anomaly():` as well.
+    """Accept the setting without effect; `with detect_anomaly():` as well.
 
     TinyTorch's own check of every op is `tinytorch.graph` and `bench`, and errors of backward name
     the op.

@@ -40,7 +40,7 @@ class DataParallel(Module):
 
 
 class DistributedDataParallel(Module):
-    """Refused."""
+    """Raises an error when it is made: a program runs in one process here."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
         raise NotImplementedError(

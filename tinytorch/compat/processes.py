@@ -32,7 +32,7 @@ destroy_process_group = barrier
 
 
 def init_process_group(*args: Any, **options: Any) -> None:
-    """Refuse."""
+    """Raise an error: a program runs in one process here."""
     raise NotImplementedError(
         "init_process_group: a PyTorch program runs in one process here; guard it by "
         "`if torch.distributed.is_available():`"
@@ -40,7 +40,7 @@ def init_process_group(*args: Any, **options: Any) -> None:
 
 
 def set_sharing_strategy(strategy: str) -> None:
-    """Accept: tensors reach other processes as copies."""
+    """Accept the setting without effect: tensors reach other processes as copies."""
 
 
 def __getattr__(name: str) -> Any:

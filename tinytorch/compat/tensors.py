@@ -13,7 +13,8 @@ _NO_GPU = "there is no GPU: leave .{0}() out, or guard it by `if torch.cuda.is_a
 
 
 class TensorNames:
-    """What `Tensor` answers beyond its own attributes; `self` is a tensor, not one of these."""
+    """PyTorch's attributes of tensors that `Tensor` does not define; `self` is a tensor, not one of
+    these."""
 
     is_cuda = is_sparse = is_quantized = is_meta = is_mps = is_xpu = False
     is_nested = is_mkldnn = False
@@ -48,7 +49,8 @@ class TensorNames:
         raise DeviceError(_NO_GPU.format("mps"))
 
     def type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """In another dtype, which may be "torch.FloatTensor"; without one, the name of its own.
+        """The tensor in another dtype, which may be "torch.FloatTensor"; without one, the name of
+        its own.
 
         >>> Tensor([1.5]).type("torch.LongTensor"), Tensor([1.5]).type()
         (tensor([1]), 'torch.FloatTensor')
@@ -56,7 +58,7 @@ class TensorNames:
         return type_name(self.dtype) if dtype is None else self.to(dtype_of_type(dtype))
 
     def type_as(self: Any, other: Tensor) -> Any:
-        """In the dtype of another tensor."""
+        """The tensor in the dtype of another one."""
         return self.to(other.dtype)
 
     @property
@@ -79,7 +81,7 @@ class TensorNames:
 
     @property
     def grad_fn(self: Any) -> Any:
-        """What recorded this tensor, or None for a leaf."""
+        """The record of the op that made this tensor, or None for a leaf."""
         return self.history
 
     def detach_(self: Any) -> Any:
@@ -107,7 +109,7 @@ class TensorNames:
         return functional.prelu(self, weight)
 
     def reshape_as(self: Any, other: Tensor) -> Any:
-        """In the shape of another tensor."""
+        """The tensor in the shape of another one."""
         return self.reshape(other.shape)
 
     def is_complex(self: Any) -> bool:
@@ -127,7 +129,7 @@ class TensorNames:
 
 
 class Layout:
-    """How elements are laid out; the only one is `strided`."""
+    """The layout of a tensor's elements; the only one is `strided`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -169,7 +171,7 @@ class Variable(metaclass=_VariableType):
 
 
 class ModuleNames:
-    """What `nn.Module` answers beyond its own methods; `self` is a module."""
+    """PyTorch's methods of modules that `nn.Module` does not define; `self` is a module."""
 
     def cpu(self: Any) -> Any:
         """The module itself: it is on the CPU."""
@@ -189,7 +191,7 @@ class ModuleNames:
 
 
 def is_tensor(value: Any) -> bool:
-    """It is a Tensor."""
+    """Whether it is a Tensor."""
     return isinstance(value, Tensor)
 
 
@@ -204,7 +206,7 @@ def is_complex(value: Tensor) -> bool:
 
 
 def is_floating_point(value: Tensor) -> bool:
-    """Its dtype is a float."""
+    """Whether its dtype is a float."""
     return value.dtype.is_floating_point
 
 

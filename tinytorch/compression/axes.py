@@ -46,7 +46,7 @@ Labels = tuple[Label | None, ...]  # None for a dimension of size 1
 
 
 def fix(label: Label | None, why: str) -> None:
-    """Let nothing be removed from what the label stands for; the first reason is kept."""
+    """Forbid removing anything along the axis with this label; the first reason is kept."""
     if label is not None:
         axis, _ = label[0].root()
         axis.fixed = axis.fixed or why

@@ -27,7 +27,7 @@ SHARES = np.linspace(0.5, 1.0, 26)[::-1]
 
 @dataclass(frozen=True)
 class Calibration:
-    """How the range is chosen.
+    """A way to choose the range of a scale.
 
     Args:
         method: "range", "percentile" or "error".

@@ -59,7 +59,7 @@ Importance = Callable[[Channels, Mapping[str, Array]], Array]
 
 
 def magnitude(channels: Channels, tensors: Mapping[str, Array]) -> Array:
-    """How large a channel's weights are: in each matrix its norm over the mean norm, summed.
+    """The magnitude of a channel's weights: in each matrix its norm over the mean norm, summed.
 
     Args:
         tensors: all of the model's, by name.

@@ -25,7 +25,7 @@ MOST_ELEMENTS = 1 << 20  # calibrated at a time: so that the float temporaries s
 
 @dataclass(frozen=True)
 class QParams:
-    """How the codes of one tensor are read.
+    """Scale, zero point and range of one tensor's codes.
 
     Attributes:
         scale: float32, and zero_point: int32, both of shape (rows, groups): of a tensor with one

@@ -25,7 +25,7 @@ from tinytorch.tensor import Tensor
 
 @dataclass(frozen=True)
 class Factored:
-    """What became of a layer.
+    """A layer's factorization: its rank, error and size.
 
     Attributes:
         rank: of the product.
@@ -176,7 +176,7 @@ def _useful(m: int, n: int) -> int:
 def ranks_for_error(
     sizes: Mapping[str, Sequence[int]], tails: Mapping[str, Array], error: float
 ) -> dict[str, int]:
-    """For each layer the smallest rank with at most this relative error, where that saves numbers.
+    """The smallest rank of each layer with at most this relative error, where that saves numbers.
 
     Args:
         sizes: (m, n) of each layer's weight.

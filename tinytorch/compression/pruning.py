@@ -45,7 +45,7 @@ def weights(model: Module, names: Collection[str] | None = None) -> dict[str, Pa
 
 
 def sparsity(model: Module) -> dict[str, float]:
-    """For each weight of a model (see `weights`) the share of zeros in it, counted.
+    """The share of zeros in each weight of a model (see `weights`), counted.
 
     >>> import tinytorch
     >>> from tinytorch import nn

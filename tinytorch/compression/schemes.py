@@ -9,7 +9,7 @@ from tinytorch.shapes_quantized import BLOCK
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a layer's weight is stored, and how its input is rounded.
+    """A way to store a layer's weight and to round its input.
 
     Attributes:
         name: as in `SCHEMES`.

@@ -238,7 +238,7 @@ class DataLoader:
         return (inputs, *rest) if isinstance(batch, tuple | list) else inputs
 
     def state_dict(self) -> dict[str, int]:
-        """How far the iteration is: after how many batches of which epoch, and of which order.
+        """The state of the iteration: after how many batches of which epoch, and of which order.
 
         Batches that a thread has made ahead do not count as taken. Between the last batch and the
         end of the loop all are taken; an epoch resumed there is empty.

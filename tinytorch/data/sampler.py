@@ -43,7 +43,8 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """All samples in random order; or, with replacement, as many as asked for, each from all.
+    """A sampler of all samples in random order; or, with replacement, as many as asked for, each
+    from all.
 
     Args:
         data_source: what is sampled; its length counts.
@@ -171,7 +172,7 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """What a sampler gives, in lists of `batch_size`.
+    """A sampler of batches: what another sampler gives, in lists of `batch_size`.
 
     Raises:
         ValueError: batch_size is below 1.

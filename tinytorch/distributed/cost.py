@@ -29,7 +29,7 @@ class Link:
     bandwidth: float
 
     def seconds(self, nbytes: float, messages: float = 1) -> float:
-        """Of `messages` messages, one after another, with `nbytes` bytes in all."""
+        """The time of `messages` messages, one after another, with `nbytes` bytes in all."""
         return messages * self.latency + nbytes / self.bandwidth
 
     def ring_all_reduce(self, nbytes: float, ranks: int) -> float:

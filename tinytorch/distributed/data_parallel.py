@@ -21,7 +21,7 @@ from tinytorch.tensor import Tensor
 
 
 def data_parallel(model: Module, bucket_mb: float = 25.0) -> DataParallel:
-    """From now on every `backward()` gives the mean of the gradients of all ranks.
+    """Make every `backward()` from now on give the mean of the gradients of all ranks.
 
     The model stays as it is, and so do its names: a checkpoint is that of one process. Its weights
     and buffers become those of rank 0.
@@ -51,7 +51,7 @@ def data_parallel(model: Module, bucket_mb: float = 25.0) -> DataParallel:
 
 
 class DataParallel:
-    """What `data_parallel` returns.
+    """The handle that `data_parallel` returns.
 
     Attributes:
         buckets: in the order in which they are sent, on every rank the same.

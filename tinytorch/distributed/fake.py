@@ -24,7 +24,7 @@ COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather")
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one rank does in one step.
+    """The collectives and bytes of one rank in one step.
 
     Attributes:
         ranks: how many there are.
@@ -39,7 +39,7 @@ class Traffic:
     sent: dict[str, float]
 
     def seconds(self, link: Link) -> float:
-        """Of all collectives, one after another, each by a ring on this link."""
+        """The time of all collectives, one after another, each by a ring on this link."""
         steps = {name: (2 if name == "all_reduce" else 1) for name in self.collectives}
         return sum(
             link.seconds(self.sent[name], count * steps[name] * (self.ranks - 1))

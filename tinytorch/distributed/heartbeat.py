@@ -41,7 +41,7 @@ class Heartbeat:
         self._thread.join(timeout=PATIENCE)
 
     def blame(self) -> str:
-        """Who has gone, in words; takes up to `PATIENCE` seconds."""
+        """The ranks that have gone, in words; takes up to `PATIENCE` seconds."""
         try:
             gone = self._gone()
         except RuntimeError:

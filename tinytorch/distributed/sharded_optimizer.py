@@ -18,7 +18,7 @@ from tinytorch.tensor import Tensor
 
 
 def split_evenly(sizes: Sequence[int], parts: int) -> list[int]:
-    """For each size the part it belongs to: the largest first, each into the part with least.
+    """The part that each size belongs to: the largest first, each into the part with least.
 
     >>> split_evenly([4, 7, 3, 2], 2)
     [1, 0, 1, 0]

@@ -67,7 +67,7 @@ def tile(x: Tensor, *dims: Any) -> Tensor:
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """All expanded to their common shape."""
+    """The tensors, all expanded to their common shape."""
     shape = np.broadcast_shapes(*(t.shape for t in tensors))
     return tuple(expand(t, shape) for t in tensors)
 
@@ -111,12 +111,12 @@ def atleast_1d(*tensors: Any) -> Any:
 
 
 def atleast_2d(*tensors: Any) -> Any:
-    """With leading dimensions of size 1 up to two; several as a tuple."""
+    """The tensor with leading dimensions of size 1 up to two; several as a tuple."""
     return _each(tensors, lambda x: _at_least(x, 2))
 
 
 def atleast_3d(*tensors: Any) -> Any:
-    """With three dimensions: (m, n) as (m, n, 1), (n,) as (1, n, 1); several as a tuple."""
+    """The tensor in 3 dimensions: (m, n) as (m, n, 1), (n,) as (1, n, 1); several as a tuple."""
     return _each(tensors, lambda x: unsqueeze(_at_least(x, 2), -1) if x.ndim < 3 else x)
 
 
@@ -128,7 +128,7 @@ def _each(tensors: tuple[Any, ...], function: Any) -> Any:
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along the second dimension, vectors along the first.
+    """The tensors joined along the second dimension, vectors along the first.
 
     >>> from tinytorch import zeros
     >>> hstack([zeros(2), zeros(3)]).shape, hstack([zeros(2, 1), zeros(2, 3)]).shape
@@ -139,17 +139,17 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along the first dimension; vectors become rows."""
+    """The tensors joined along the first dimension; vectors become rows."""
     return cat(atleast_2d(list(tensors)), 0)
 
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along the third dimension, after `atleast_3d`."""
+    """The tensors joined along the third dimension, after `atleast_3d`."""
     return cat(atleast_3d(list(tensors)), 2)
 
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Joined along the second dimension; vectors become columns."""
+    """The tensors joined along the second dimension; vectors become columns."""
     return cat([x if x.ndim > 1 else reshape(x, (-1, 1)) for x in tensors], 1)
 
 
@@ -219,17 +219,18 @@ def repeat_interleave(
 
 
 def fliplr(x: Tensor) -> Tensor:
-    """Reversed along the second dimension."""
+    """The tensor reversed along the second dimension."""
     return flip(x, 1)
 
 
 def flipud(x: Tensor) -> Tensor:
-    """Reversed along the first dimension."""
+    """The tensor reversed along the first dimension."""
     return flip(x, 0)
 
 
 def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned by k times 90 degrees in the plane of two dimensions, from the first to the second."""
+    """The tensor turned by k times 90 degrees in the plane of two dimensions, from the first to the
+    second."""
     first, second = dims
     turns = k % 4
     if turns == 2:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
-    """In another dtype; x itself if it has that already. Floats become integers by truncation.
+    """The tensor in another dtype; x itself if it has that already. Floats become integers by
+    truncation.
 
     Args:
         target: a `DType`, its name, a NumPy dtype or a Python number type; or PyTorch's other
@@ -56,61 +57,61 @@ def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
 
 @accepts_device
 def to_float(x: Tensor) -> Tensor:
-    """As float32."""
+    """The tensor as float32."""
     return to(x, float32)
 
 
 @accepts_device
 def to_double(x: Tensor) -> Tensor:
-    """As float64."""
+    """The tensor as float64."""
     return to(x, float64)
 
 
 @accepts_device
 def to_half(x: Tensor) -> Tensor:
-    """As float16, which can be stored and converted, not computed with."""
+    """The tensor as float16, which can be stored and converted, not computed with."""
     return to(x, float16)
 
 
 @accepts_device
 def to_bfloat16(x: Tensor) -> Tensor:
-    """As bfloat16, which can be stored and converted, not computed with."""
+    """The tensor as bfloat16, which can be stored and converted, not computed with."""
     return to(x, bfloat16)
 
 
 @accepts_device
 def to_byte(x: Tensor) -> Tensor:
-    """As uint8."""
+    """The tensor as uint8."""
     return to(x, uint8)
 
 
 @accepts_device
 def to_char(x: Tensor) -> Tensor:
-    """As int8."""
+    """The tensor as int8."""
     return to(x, int8)
 
 
 @accepts_device
 def to_short(x: Tensor) -> Tensor:
-    """As int16."""
+    """The tensor as int16."""
     return to(x, int16)
 
 
 @accepts_device
 def to_int(x: Tensor) -> Tensor:
-    """As int32."""
+    """The tensor as int32."""
     return to(x, int32)
 
 
 @accepts_device
 def to_long(x: Tensor) -> Tensor:
-    """As int64."""
+    """The tensor as int64."""
     return to(x, int64)
 
 
 @accepts_device
 def to_bool(x: Tensor) -> Tensor:
-    """As bool: true where it is not zero."""
+    """The tensor as bool: true where it is not zero."""
     return to(x, bool_)
 
 

@@ -194,7 +194,7 @@ def _copied(old: Tensor, source: Tensor) -> Tensor:
 
 
 def fill_(x: Tensor, value: Any) -> Tensor:
-    """Every element becomes `value`, a number or a 0-d tensor, cast to x's dtype."""
+    """Set every element to `value`, a number or a 0-d tensor, cast to x's dtype."""
     if is_tensor(value):
         return copy_(x, value)
     if records(x):
@@ -210,17 +210,17 @@ def _filled(old: Tensor, value: float) -> Tensor:
 
 
 def zero_(x: Tensor) -> Tensor:
-    """Every element becomes 0."""
+    """Set every element to 0."""
     return fill_(x, 0)
 
 
 def masked_fill_(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """`value`, converted to x's dtype, where the mask, which broadcasts, is true."""
+    """Write `value`, converted to x's dtype, where the mask, which broadcasts, is true."""
     return _masked_fill(x, mask, value)
 
 
 def clamp_(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
-    """Limited to [min, max], as by `clip`.
+    """Limit the elements to [min, max], as `clip` does.
 
     Raises:
         ValueError: neither bound is given.
@@ -251,7 +251,7 @@ masked_scatter_ = in_place(scattering.masked_scatter)
 
 
 def fill_diagonal_(x: Tensor, value: float) -> Tensor:
-    """`value` where all indices are equal."""
+    """Write `value` where all indices are equal."""
     positions = np.arange(min(x.shape))
     setitem(x, (wrap(positions, meta_of_array(positions)),) * x.ndim, value)
     return x
@@ -260,7 +260,7 @@ def fill_diagonal_(x: Tensor, value: float) -> Tensor:
 def uniform_(
     x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Random numbers evenly distributed over [low, high); see `tinytorch.rand`."""
+    """Fill with random numbers evenly distributed over [low, high); see `tinytorch.rand`."""
     with _initializing():
         return copy_(x, rand_like(x, generator=generator) * (high - low) + low)
 
@@ -268,7 +268,7 @@ def uniform_(
 def normal_(
     x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Random numbers of a normal distribution; see `tinytorch.randn`."""
+    """Fill with random numbers of a normal distribution; see `tinytorch.randn`."""
     with _initializing():
         return copy_(x, randn_like(x, generator=generator) * std + mean)
 
@@ -279,12 +279,12 @@ def _initializing() -> StateContext:
 
 
 def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """1 with probability p, a number or a tensor that broadcasts, otherwise 0."""
+    """Fill with 1 with probability p, a number or a tensor that broadcasts, else with 0."""
     return copy_(x, rand(x.shape, generator=generator) < p)
 
 
 def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Random numbers of the exponential distribution with this rate: -log(1 - u) / lambd."""
+    """Fill with random numbers of an exponential distribution of this rate: -log(1 - u) / lambd."""
     return copy_(x, elementwise.log1p(-rand_like(x, generator=generator)) / -lambd)
 
 

@@ -123,7 +123,7 @@ def broadcast_to(x: Tensor, shape: Shape) -> Tensor:
 
 
 def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """Without the dimensions of size 1: all of them, or those of `dim` that are.
+    """The tensor without the dimensions of size 1: all of them, or those of `dim` that are.
 
     >>> from tinytorch import zeros
     >>> squeeze(zeros(1, 3, 1)).shape, squeeze(zeros(1, 3, 1), (0, 1)).shape
@@ -135,7 +135,7 @@ def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 
 
 def unsqueeze(x: Tensor, dim: int) -> Tensor:
-    """With a new dimension of size 1, which is dimension `dim` of the result."""
+    """The tensor with a new dimension of size 1, which is dimension `dim` of the result."""
     dim = normalize_dim(dim, x.ndim + 1)
     return apply(ops.reshape, x, shape=(*x.shape[:dim], 1, *x.shape[dim:]))
 
@@ -182,7 +182,7 @@ def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 def flip(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
-    """Reversed along the dimensions given; along none if none is given."""
+    """The tensor reversed along the dimensions given; along none if none is given."""
     given = shape_arguments(given if dims is None else (dims,))
     reverse = normalize_dims(given, x.ndim) if given else ()
     bounds = tuple((n - 1, -1, -1) if i in reverse else (0, n, 1) for i, n in enumerate(x.shape))
@@ -254,7 +254,7 @@ def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Joined along an existing dimension, in the common dtype.
+    """The tensors joined along an existing dimension, in the common dtype.
 
     Raises:
         ShapeError: another dimension differs.
@@ -272,7 +272,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Joined along a new dimension, which is dimension `dim` of the result.
+    """The tensors joined along a new dimension, which is dimension `dim` of the result.
 
     Raises:
         ShapeError: the shapes differ.

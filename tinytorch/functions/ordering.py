@@ -134,7 +134,8 @@ def searchsorted(
     side: str | None = None,
     out_int32: bool = False,
 ) -> Tensor:
-    """Where each value would be inserted into the last dimension, which is in ascending order.
+    """The positions at which each value would be inserted into the last dimension, which is in
+    ascending order.
 
     Args:
         sorted_sequence: (n,), or (..., n) with the leading dimensions of `values`.
@@ -240,7 +241,7 @@ def _chosen(values: Array, inverse: Array, counts: Array, *which: bool) -> Any:
 
 
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number 0, 1, ... occurs in a 1-d tensor, or the sum of its weights.
+    """The count of each number 0, 1, ... in a 1-d tensor, or the sum of its weights.
 
     Args:
         x: integers, none negative.
@@ -270,7 +271,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
 
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements are in each of `bins` equal intervals from min to max, in x's dtype.
+    """The number of elements in each of `bins` equal intervals from min to max, in x's dtype.
 
     Elements outside do not count. If min and max are equal, the smallest and largest element are
     taken.
@@ -292,7 +293,7 @@ def histogram(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> HistogramAndEdges:
-    """How many elements (or how much weight) each interval has, and the intervals' edges.
+    """The number of elements (or the weight) in each interval, and the intervals' edges.
 
     Args:
         bins: how many equal intervals; or their edges, ascending.

@@ -275,14 +275,14 @@ def std_mean(x: Tensor, dim: Dim | bool = None, **options: Any) -> tuple[Tensor,
 
 
 def all(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
-    """Every element is true (not zero); over no elements, true."""
+    """Whether every element is true (not zero); over no elements, true."""
     # over no elements `all` is true: count the false ones
     false = sum(apply(ops.logical_not, x), dim, keepdim)
     return apply(ops.eq, false, 0)
 
 
 def any(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
-    """At least one element is true (not zero); over no elements, false."""
+    """Whether at least one element is true (not zero); over no elements, false."""
     return apply(ops.ne, sum(apply(ops.ne, x, 0), dim, keepdim), 0)
 
 
@@ -300,7 +300,7 @@ def nanmean(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
 
 
 def count_nonzero(x: Tensor, dim: Dim = None) -> Tensor:
-    """How many elements are not 0, as int64."""
+    """The number of elements that are not 0, as int64."""
     return sum(apply(ops.ne, x, 0), dim)
 
 

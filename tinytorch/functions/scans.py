@@ -100,7 +100,7 @@ def _running(x: Tensor, dim: int, better: Callable[..., Tensor]) -> ValuesAndInd
 def _scanned(
     values: tuple[Tensor, ...], dim: int, combine: Callable[..., tuple[Tensor, ...]]
 ) -> tuple[Tensor, ...]:
-    """Each place combined with all before it.
+    """The running combination of elements along a dimension.
 
     Args:
         values: tensors of one shape; what is combined is one element of each.

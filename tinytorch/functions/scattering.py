@@ -280,7 +280,7 @@ def slice_scatter(
 
 
 def diag(x: Tensor, diagonal: int = 0) -> Tensor:
-    """Of a matrix its diagonal; of a vector the matrix with it on its diagonal, 0 elsewhere.
+    """The diagonal of a matrix; of a vector the matrix with it on its diagonal, 0 elsewhere.
 
     Raises:
         ShapeError: x has neither one nor two dimensions.

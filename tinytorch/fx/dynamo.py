@@ -53,7 +53,7 @@ boxed = _aot.make_boxed_func  # it takes a list, and empties it
 
 @dataclass
 class GraphReport:
-    """What became of one graph.
+    """The outcome of compiling one graph.
 
     Attributes:
         kind: forward, backward or inference.
@@ -76,7 +76,7 @@ class GraphReport:
 
 @dataclass
 class CompileReport:
-    """What became of the graphs of one program, in the order in which they were compiled.
+    """The outcomes of one program's graphs, in the order in which they were compiled.
 
     Attributes:
         graphs: one for each forward, backward or inference.
@@ -95,7 +95,7 @@ _reports: list[CompileReport] = []
 
 
 def last_report() -> CompileReport:
-    """Of the program that was compiled last.
+    """The report of the program that was compiled last.
 
     Raises:
         LookupError: none was, in this process; and why, where Dynamo left it to Python.

@@ -79,7 +79,7 @@ def squares_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def check_model(model: Any, batch: Batch, *, trains: bool = True) -> None:
-    """Say in a sentence what would otherwise end deep inside a trace.
+    """Raise an error, in a sentence, for what would otherwise fail deep inside a trace.
 
     Args:
         trains: gradients will be asked for.

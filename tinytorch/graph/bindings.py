@@ -19,7 +19,7 @@ from tinytorch.tensor import Tensor
 
 
 class Binding:
-    """Where an input of a graph comes from, and where a result of it goes."""
+    """The source of a graph's input, or the target of its result."""
 
     #: A write changes the memory of the tensor that `read` gives.
     writes_in_place = True
@@ -29,12 +29,12 @@ class Binding:
         raise NotImplementedError(f"{type(self).__name__} cannot be read")
 
     def write(self, leaves: list[Any], value: Any) -> None:
-        """Put a new value there."""
+        """Write a new value to the target."""
         with no_grad():
             self.read(leaves).copy_(value)
 
     def same(self, other: Binding) -> bool:
-        """It stands for the same tensor."""
+        """Whether it is bound to the same tensor."""
         return self is other
 
 

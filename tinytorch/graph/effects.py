@@ -37,7 +37,7 @@ SKIPPED = frozenset({"state", "param_groups"})  # of an optimizer; these are loo
 
 
 class Effects:
-    """What there was before a function ran."""
+    """The state before a function ran, to be compared and restored."""
 
     def __init__(self, environment: Environment) -> None:
         self._states = [
@@ -76,7 +76,7 @@ class Effects:
         self._random.append((name, read, write, read()))
 
     def changes(self) -> Iterator[tuple[str, Any]]:
-        """What is new, by name; MISSING for what is gone."""
+        """The changes since then, by name; MISSING for what is gone."""
         for label, holder, before in self._copies:
             after = _entries(holder)
             for key in before.keys() | after.keys():
@@ -95,7 +95,7 @@ class Effects:
         return None
 
     def undo_state(self) -> None:
-        """Put the state of optimizers back; traces before hold the very dicts that it is in."""
+        """Restore the state of optimizers; traces before hold the very dicts that it is in."""
         for optimizer, before in self._states:
             for p in list(optimizer.state):
                 own, copy = before.get(p, (None, {}))
@@ -106,7 +106,7 @@ class Effects:
                     own.update(copy)
 
     def undo(self) -> None:
-        """Put everything back."""
+        """Restore everything."""
         for _, holder, before in self._copies:
             if any(True for _ in _changed(holder, before)):
                 _restore(holder, before)

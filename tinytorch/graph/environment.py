@@ -68,7 +68,7 @@ class Edge(NamedTuple):
 
 
 class Environment:
-    """What a function can reach, from itself and from arguments that are objects.
+    """The objects that a function can reach, from itself and from its arguments.
 
     Args:
         live: code of functions that a trace calls anew at every call, so that what they read is no
@@ -121,7 +121,7 @@ class Environment:
         return [optimizer for _, optimizer in self._optimizers]
 
     def optimizer_state(self) -> list[tuple[int, str, int]]:
-        """Which tensors optimizers have: the number, name and identity of each."""
+        """The tensors that optimizers hold: the number, name and identity of each."""
         found = []
         for _, optimizer in self._optimizers:
             for i, p in enumerate(optimizer._params()):
@@ -144,7 +144,8 @@ class Environment:
         }
 
     def why_not(self) -> str | None:
-        """What is otherwise than it was; what is counted is looked at only if the count changed."""
+        """The difference from the state at the trace; what is counted is looked at only if the
+        count changed."""
         now = structure.now
         unchanged = now == self.checked
         for fact in self.facts:
@@ -235,7 +236,7 @@ class Environment:
 
 
 class Code(NamedTuple):
-    """What a walk knows of code.
+    """The facts that a walk collects of code.
 
     Attributes:
         mentioned: the names in the functions that were met.
@@ -381,7 +382,7 @@ def _is_ours(cls: type) -> bool:
 
 
 class Names(NamedTuple):
-    """What a code object and the functions inside it name.
+    """The names in a code object and in the functions inside it.
 
     Attributes:
         globals, nonlocals: variables that they read or set. Attributes are not among them, though

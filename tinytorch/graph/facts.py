@@ -61,7 +61,7 @@ class Contents(NamedTuple):
 
 
 def freeze(value: Any, depth: int = DEEPEST, attributes: bool = False) -> Any:
-    """What `mismatch` compares a later value with.
+    """The form of a value with which `mismatch` compares a later one.
 
     Args:
         depth: how many levels of containers to open.
@@ -142,7 +142,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def mismatch(value: Any, frozen: Any, label: str) -> str | None:
-    """What differs, as a sentence; None if nothing does."""
+    """The difference, as a sentence; None if nothing does."""
     if type(frozen) is Same:
         return None if value is frozen.value else _differ(label, value, frozen.value)
     if type(frozen) is not Contents:
@@ -246,7 +246,7 @@ class Fact:
         raise NotImplementedError
 
     def why_not(self) -> str | None:
-        """What is otherwise than it was."""
+        """The difference from the value at the trace."""
         return mismatch(self.read(), self.frozen, self.label)
 
 

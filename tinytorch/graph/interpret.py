@@ -101,7 +101,7 @@ class Interpreter:
 
 
 def last_uses(graph: Any) -> dict[Any, list[Any]]:
-    """For each node of a graph, ours or torch.fx's, the values that nothing after it needs."""
+    """The values that nothing after a node needs, for each node of our graphs or torch.fx's."""
     last: dict[Any, Any] = {}
     for node in graph.nodes:
         last[node] = node
@@ -143,7 +143,7 @@ class ShapeProp(Interpreter):
 
 @dataclass(slots=True)
 class NodeProfile:
-    """What one node took, in one run.
+    """The time and memory of one node in one run.
 
     Attributes:
         seconds: time.

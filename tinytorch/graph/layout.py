@@ -20,7 +20,7 @@ from tinytorch.op import Op, Params
 
 
 class Memory(Enum):
-    """Who owns a buffer."""
+    """The owner of a buffer."""
 
     INPUT = "input"  # the caller: a parameter, a batch; buffer i is input i
     CONSTANT = "constant"  # the schedule, for good
@@ -41,7 +41,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class StridedView:
-    """Where a value is stored.
+    """The storage of a value.
 
     Attributes:
         buffer: the memory.

@@ -25,7 +25,7 @@ ALIGNMENT = 64  # bytes: a cache line, and a vector register of AVX-512
 
 @dataclass
 class Lifetime:
-    """From where to where a storage is alive.
+    """The interval of nodes over which a storage is alive.
 
     Attributes:
         node: that makes it.
@@ -60,7 +60,7 @@ def last_reads(graph: AnyGraph, storages: Storages) -> dict[int, int]:
 
 @dataclass
 class Timeline:
-    """How much is alive at each node.
+    """The bytes alive at each node.
 
     Attributes:
         nodes: of the graph, in order.
@@ -84,7 +84,7 @@ class Timeline:
 
     @property
     def alive_at_peak(self) -> list[Lifetime]:
-        """What is alive at the peak, the largest first."""
+        """The storages alive at the peak, the largest first."""
         rank = self.live.index(self.peak)
         alive = [t for t in self.lifetimes if t.first <= rank <= t.last]
         return sorted(alive, key=lambda t: -t.nbytes)
@@ -104,7 +104,7 @@ class Timeline:
 
 
 def timeline(graph: AnyGraph, semantics: Semantics = TINYTORCH) -> Timeline:
-    """What is alive at each node of a graph, in bytes.
+    """Compute the bytes alive at each node of a graph.
 
     >>> from tinytorch.graph.parse import parse_graph
     >>> timeline(parse_graph('''
@@ -134,14 +134,14 @@ def accumulate(graph: AnyGraph, values: Iterable[Lifetime]) -> Timeline:
 
 @dataclass
 class BufferPlan:
-    """Where each storage lies in one piece of memory that is allocated once.
+    """The offset of each storage in one piece of memory that is allocated once.
 
     Results are not in the plan: they leave the graph and have memory of their own. (`plan_buffers`
     can be told otherwise.)
 
     Attributes:
         offsets: for each storage its first byte.
-        in_place: storages that are written over one that dies there, with that one.
+        in_place: storages that are written over one that is last used there, with that one.
         size: bytes of the whole piece.
         unplanned: bytes of all these storages if each had memory of its own.
     """
@@ -155,7 +155,7 @@ class BufferPlan:
 def plan_buffers(
     graph: AnyGraph, semantics: Semantics = TINYTORCH, separate: Container[AnyNode] | None = None
 ) -> BufferPlan:
-    """Give storages that are never alive together the same memory.
+    """Plan memory: storages that are never alive together share it.
 
     An elementwise node writes in place of an input of its own size that nothing needs any more.
     What is left is placed by size, the largest first, at the lowest offset where it meets nothing
@@ -192,8 +192,8 @@ def _overwritten(
 ) -> int | None:
     """The storage of an input into which an elementwise node can write its result.
 
-    It dies there, has as many elements of the same size, and is not read a second time through a
-    view, in another order.
+    It is last used there, has as many elements of the same size, and is not read a second time
+    through a view, in another order.
     """
     t = alive[storage]
     if semantics.kind(t.node) != "elementwise" or len(storages.held[t.node]) != 1:
@@ -202,9 +202,9 @@ def _overwritten(
     for a in inputs:
         for old in storages.made(a):
             once = sum(old in storages.held[i] for i in inputs) == 1
-            dies = old in alive and alive[old].last == t.first
+            is_last = old in alive and alive[old].last == t.first
             same_size = storages.sizes[old] == t.nbytes
-            if once and dies and same_size and _shape(a, semantics) == _shape(t.node, semantics):
+            if once and is_last and same_size and _shape(a, semantics) == _shape(t.node, semantics):
                 return old
     return None
 

@@ -150,7 +150,7 @@ class Node:
     def replace_all_uses_with(
         self, replace_with: Node, delete_user_cb: Callable[[Node], bool] = lambda user: True
     ) -> list[Node]:
-        """Let the users of this node use another; returns those that do now.
+        """Make the users of this node use another; returns those that do now.
 
         Args:
             delete_user_cb: asked for each user whether it is to change.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def only_trace_holds(binding: StateBinding, storage: Storage) -> bool:
-    """Nobody but the trace holds the tensor, its array, or the memory that the array views."""
+    """Whether only the trace holds the tensor, its array, and the memory that the array views."""
     array = storage.array
     owner = owner_of(array)
     return (
@@ -28,7 +28,7 @@ def only_trace_holds(binding: StateBinding, storage: Storage) -> bool:
 
 
 def only_tensor_holds(tensor: Tensor) -> bool:
-    """Nobody but a traced tensor holds its memory, nor the results that gradients keep of it."""
+    """Whether only a traced tensor holds its memory, and the results that gradients keep of it."""
     symbol = tensor._data
     known, known_storage = 3, 2  # the tensor's and `symbol`; the symbol's
     record = tensor.history

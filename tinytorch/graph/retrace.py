@@ -59,7 +59,7 @@ class Specializing:
         self._traces: list[TracedFunction] = []  # replaced, never changed: threads walk it
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the function, through a trace that fits; a new one if none does."""
+        """Call the function through a trace that fits; a new one if none does."""
         leaves, spec = tree_flatten((args, kwargs))
         traced = self.find(leaves, spec, args, kwargs)
         return self.function(*args, **kwargs) if traced is None else traced.execute(leaves)

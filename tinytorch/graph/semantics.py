@@ -32,7 +32,7 @@ AnyGraph = Any  # of tinytorch.graph or of torch.fx
 
 
 class Cost(NamedTuple):
-    """What a node takes.
+    """The cost of a node.
 
     Attributes:
         flops: floating-point operations; a multiply-add counts as two.
@@ -44,7 +44,7 @@ class Cost(NamedTuple):
 
 
 class Semantics(ABC):
-    """What a pass may ask of a node, and of a graph.
+    """The properties of nodes and graphs that a pass may ask for.
 
     Attributes:
         node_type: the class of the nodes.
@@ -59,11 +59,11 @@ class Semantics(ABC):
 
     @abstractmethod
     def is_pure(self, node: AnyNode) -> bool:
-        """It does nothing but compute its value, so it may be erased when that is not used."""
+        """Whether a node only computes its value, so that it may be erased when unused."""
 
     @abstractmethod
     def is_random(self, node: AnyNode) -> bool:
-        """Equal arguments do not mean equal values: never merge or fold two of them."""
+        """Whether equal arguments may give different values: never merge or fold two of them."""
 
     @abstractmethod
     def mutates(self, node: AnyNode) -> Sequence[AnyNode]:
@@ -75,7 +75,7 @@ class Semantics(ABC):
 
     @abstractmethod
     def is_commutative(self, node: AnyNode) -> bool:
-        """Its first two arguments may be exchanged."""
+        """Whether its first two arguments may be exchanged."""
 
     @abstractmethod
     def cost(self, node: AnyNode) -> Cost:
@@ -98,7 +98,7 @@ class Semantics(ABC):
         """The value of a call_function node on these arguments."""
 
     def replay(self, first: AnyNode, again: AnyNode) -> AnyNode:
-        """Let a second run of a random op draw what the first one drew; returns the node for it.
+        """Make a second run of a random op draw what the first one drew; returns the node for it.
 
         By default equal seeds see to that.
         """
@@ -154,25 +154,26 @@ class Semantics(ABC):
         return found
 
     def is_node(self, value: Any) -> bool:
-        """It is a node, not a number or another argument."""
+        """Whether an argument is a node, not a number."""
         return isinstance(value, self.node_type)
 
     def signature(self, node: AnyNode) -> tuple[str, tuple[Any, ...], dict[str, Any]] | None:
-        """What it computes, as a call of an op of the table: name, operands and parameters."""
+        """The call of an op of the table that a node computes: name, operands and parameters."""
         name = self.op_name(node)
         return None if name is None else (name, tuple(node.args), dict(node.kwargs))
 
     def interchangeable(self, a: AnyNode, b: AnyNode) -> bool:
-        """One may stand for the other, as far as shape and dtype go."""
+        """Whether one may replace the other, as far as shape and dtype go."""
         m, n = self.meta(a), self.meta(b)
         return m is not None and n is not None and (m.shape, m.dtype) == (n.shape, n.dtype)
 
     def region(self, node: AnyNode) -> Hashable:
-        """Equal nodes mean the same only within one region: by default it is the whole graph."""
+        """The region of a node: equal nodes mean the same only within one: by default it is the
+        whole graph."""
         return None
 
     def is_closed(self, graph: AnyGraph) -> bool:
-        """Nobody differentiates its results: it holds its own backward. By default one may."""
+        """Whether nobody differentiates its results: it has its own backward. By default no."""
         return False
 
     def map_arg(self, argument: Any, function: Callable[[AnyNode], Any]) -> Any:
@@ -184,7 +185,8 @@ class Semantics(ABC):
         return copy.deepcopy(graph)
 
     def key(self, value: Any) -> Hashable:
-        """Equal for arguments that mean the same. 2, 2.0 and True differ, as do 0.0 and -0.0."""
+        """A key that is equal for arguments that mean the same. 2, 2.0 and True differ, as do 0.0
+        and -0.0."""
         if isinstance(value, (tuple, list)):
             return (type(value), *map(self.key, value))
         if isinstance(value, dict):

@@ -47,7 +47,7 @@ class Storages:
 
     @property
     def roots(self) -> dict[AnyNode, AnyNode]:
-        """For each value the node that made its memory: itself, unless it is a view."""
+        """The node that made the memory of each value: itself, unless it is a view."""
         return {node: self.makers[held[0]] for node, held in self.held.items() if held}
 
     @property

@@ -62,7 +62,7 @@ def trace(
     state = Environment(function).optimizer_state()
 
     def attempt() -> TracedFunction:
-        # Most steps forget old gradients first. What they trace to is right with and without.
+        # Most steps clear old gradients first. What they trace to is right with and without.
         asked: list[Tensor] = []  # those of which the function asks whether they have gradients
         for assume in (True, False):
             traced = _trace(
@@ -168,7 +168,7 @@ def _argument(tracer: Tracer, leaf: Any, name: str, position: int) -> Any:
 def argument_names(
     environment: Environment, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[str]:
-    """For each leaf of the arguments the name of its parameter."""
+    """The name of the parameter that each leaf of the arguments belongs to."""
     bound = environment.signature.bind(*args, **kwargs).arguments
     names = []
     for name, value in bound.items():

@@ -22,7 +22,7 @@ from tinytorch.tensor import Tensor
 
 @dataclass
 class Signature:
-    """What a traced function takes, reads, returns and changes.
+    """The inputs, state, results and changes of a traced function.
 
     Attributes:
         inputs: where the value of each placeholder comes from.
@@ -59,7 +59,8 @@ TENSOR = object()
 
 
 def describe(leaf: Any) -> Any:
-    """What a trace is specialised on: shape, dtype and requires_grad; of a Python value, itself."""
+    """The properties that a trace is specialised on: shape, dtype and requires_grad; of a Python
+    value, itself."""
     if isinstance(leaf, Tensor):
         return (leaf.meta, leaf.requires_grad)
     return freeze(leaf, attributes=True)
@@ -86,8 +87,8 @@ class TracedFunction:
         self.__signature__ = environment.signature  # for inspect.signature, and so for trace
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the function; but one that computes gradients, or writes into leaves that have them,
-        returns values without history, so that a `backward()` on them is an error.
+        """Call the function by its graph; but one that computes gradients, or writes into leaves
+        that have them, returns values without history, so that a `backward()` on them is an error.
 
         Raises:
             GraphError: the graph was not traced for such a call; the message says why.

@@ -89,7 +89,7 @@ View = tuple[Op, dict[str, Any], TensorMeta, TensorMeta]  # op, params, metas be
 
 @dataclass(slots=True, eq=False)
 class Symbol:
-    """Stands where a traced tensor has its array. Knows the node, and which memory it views."""
+    """Takes the place of a traced tensor's array; knows the node and the memory that it views."""
 
     tracer: Tracer
     meta: TensorMeta
@@ -103,12 +103,12 @@ class Symbol:
 
     @property
     def shape(self) -> Shape:
-        """As an array's."""
+        """The shape, as an array's."""
         return self.meta.shape
 
     @property
     def base(self) -> Array:
-        """As an array's: the write clock follows it to find the memory."""
+        """The base, as an array's: the write clock follows it to find the memory."""
         return self.storage.array
 
     @property
@@ -125,7 +125,7 @@ class Symbol:
         return layout is None or layout.is_contiguous
 
     def concrete(self, asked: str) -> Array:
-        """Called where code asks for the values.
+        """Raise an error where code asks for the values.
 
         Raises:
             TraceError: always.

@@ -10,7 +10,7 @@ divided, opens a phase when all before it is done, and goes on when all parts of
 No thread waits for one that has not begun: a part belongs to the thread that takes it first, its
 own thread by preference (which has its rows of a weight in its cache), otherwise any other. So it
 does not matter whether a helper comes late or, where all cores are busy, never; the leader then
-does everything. Who waits spins for a fraction of a millisecond and then offers its core to others.
+does everything. A waiting thread spins for a fraction of a millisecond, and then yields its core.
 
 Where more threads want to run than there are cores, a helper may be stopped in the middle of a
 part. The leader notices that it waits longer than it has worked itself, and counts such phases: the
@@ -150,7 +150,7 @@ def rest(waited: int) -> int:
 
 @kernel
 def arrive(barrier: int) -> int:
-    """This thread's number; 0 is the leader."""
+    """Enter the fork as a thread and return its number; 0 is the leader."""
     number: int = _count_up(barrier)
     return number
 
@@ -197,7 +197,7 @@ def end(barrier: int, phase: int, count: int) -> None:
 
 @kernel
 def abandon(barrier: int, failure: int) -> int:
-    """Let nobody begin another phase; by the leader, between phases."""
+    """Stop all threads from beginning another phase; by the leader, between phases."""
     store(barrier + FAILURE, failure)
     store(barrier + OPEN, ABANDONED)
     return failure
@@ -212,7 +212,8 @@ NAMES = {f.__name__: f for f in (arrive, take, done, begin, end, abandon)}
 
 @kernel
 def settle(barrier: int, count: int) -> int:
-    """All words to 0, after the last thread has left; the failure, and late phases times 2**32."""
+    """Reset all words to 0, after the last thread has left; the failure, and late phases times
+    2**32."""
     found: int = load(barrier + FAILURE) | load(barrier + LATE) << 32
     for line in range(2 + count):
         for word in range(4):

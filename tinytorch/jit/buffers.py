@@ -109,7 +109,7 @@ class BufferPool:
         return any(known is block for known, _ in tuple(blocks))
 
     def clear(self) -> None:
-        """Let go of all blocks. Memory in use goes back to the system when its last view dies."""
+        """Release all blocks. Memory in use goes back to the system when its last view dies."""
         with self._lock:
             self._classes = {}
             self.held = 0

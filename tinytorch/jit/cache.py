@@ -361,7 +361,7 @@ class KernelCache:
         directory.keep(folder, self._file_name(signature, result.codegen), payload)
 
     def flush(self) -> None:
-        """Nothing is held in memory."""
+        """Do nothing: nothing is held in memory."""
 
     def enable(self) -> None:
         """The cache is always on."""
@@ -404,7 +404,7 @@ def _digest(path: Path, payload: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What the kernel cache holds, and what this process did.
+    """The contents of the kernel cache, and what this process did.
 
     Attributes:
         path: the folder of the present library.
@@ -424,7 +424,7 @@ class CacheInfo:
 
 
 def cache_info() -> CacheInfo:
-    """Look at the kernel cache without touching it."""
+    """Describe the kernel cache without touching it."""
     folder = directory.readable()[-1]
     sizes = [p.stat().st_size for p in folder.glob("*.bin")] if folder.is_dir() else []
     others = [p for p in folder.parent.iterdir() if p != folder] if folder.parent.is_dir() else []

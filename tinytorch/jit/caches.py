@@ -61,7 +61,7 @@ def parse_size(text: str) -> int:
 
 
 def read_linux(folder: Path) -> dict[int, Cache]:
-    """By level, the caches for data of the core whose folder this is."""
+    """The data caches of the core whose folder this is, by level."""
     found = {}
     for index in sorted(folder.glob("index*")):
         values = {
@@ -75,7 +75,7 @@ def read_linux(folder: Path) -> dict[int, Cache]:
 
 
 def read_macos() -> dict[int, Cache]:
-    """By level, the caches of a fast core; its share of the second, which several cores use."""
+    """The caches of a fast core, by level; its share of the second, which several cores use."""
 
     def value(name: str) -> int:
         done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=True)

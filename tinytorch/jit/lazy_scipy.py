@@ -16,11 +16,11 @@ _BLAS = "scipy.linalg.cython_blas"
 
 def import_numba() -> None:
     """Import the part of numba that asks for SciPy; a stand-in says that it is there."""
-    stands_in = _BLAS not in sys.modules and find_spec("scipy") is not None
-    if stands_in:
+    is_replaced = _BLAS not in sys.modules and find_spec("scipy") is not None
+    if is_replaced:
         sys.modules[_BLAS] = ModuleType(_BLAS)
     try:
         import numba.np.arraymath  # noqa: F401
     finally:
-        if stands_in:
+        if is_replaced:
             del sys.modules[_BLAS]

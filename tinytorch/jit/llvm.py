@@ -111,7 +111,7 @@ def memory(
 
 
 def _as_written(module: Value) -> Value:
-    """Metadata for a loop that LLVM is to leave as it stands.
+    """Metadata for a loop that LLVM is to leave as it is.
 
     It would do two rounds of most in one and add one for what is left: three copies, seldom any
     faster, to compile.
@@ -175,12 +175,12 @@ class VectorEmitter:
     # -- memory -----------------------------------------------------------------------------------
 
     def load_scalar(self, pointer: Value, kind: Value = None) -> Value:
-        """One element (or a value of the LLVM type `kind`) from memory."""
+        """Load one element (or a value of the LLVM type `kind`) from memory."""
         typed = self.builder.bitcast(pointer, (kind or self.element).as_pointer())
         return self.builder.load(typed, align=1)
 
     def store_scalar(self, value: Value, pointer: Value) -> None:
-        """One element to memory."""
+        """Store one element to memory."""
         self.builder.store(value, self.builder.bitcast(pointer, value.type.as_pointer()), align=1)
 
     def load(self, pointer: Value, mask: Value = None) -> Value:
@@ -208,13 +208,13 @@ class VectorEmitter:
     # -- vectors ----------------------------------------------------------------------------------
 
     def splat(self, scalar: Value) -> Value:
-        """All lanes equal to one scalar (a broadcast instruction)."""
+        """A vector whose lanes are all one scalar (a broadcast instruction)."""
         undefined = ir.Constant(ir.VectorType(scalar.type, self.lanes), ir.Undefined)
         first = self.builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
         return self.shuffle(first, undefined, [0] * self.lanes)
 
     def constant(self, value: float) -> Value:
-        """All lanes equal to a constant."""
+        """A vector whose lanes are all one constant."""
         return ir.Constant(self.vector, [float(value)] * self.lanes)
 
     def shuffle(self, x: Value, y: Value, lanes: Sequence[int]) -> Value:

@@ -67,7 +67,7 @@ class _BatchNorm(Module):
         self.register_buffer("num_batches_tracked", zeros((), dtype=int64) if tracks else None)
 
     def reset_running_stats(self) -> None:
-        """Forget what was seen."""
+        """Reset the running statistics."""
         if self.running_mean is not None and self.running_var is not None:
             self.running_mean.zero_()
             self.running_var.fill_(1)
@@ -75,7 +75,7 @@ class _BatchNorm(Module):
             self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0, and forget what was seen."""
+        """Reset weight to 1, bias to 0, and the running statistics."""
         self.reset_running_stats()
         reset_affine(self.weight, self.bias)
 

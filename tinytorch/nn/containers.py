@@ -111,7 +111,7 @@ class ModuleList(_Row):
 
 
 class Sequential(_Row):
-    """Each layer's result is the next one's input.
+    """Layers in a row: each one's result is the next one's input.
 
     Args:
         layers: modules, or one mapping from names to modules; named layers are attributes.

@@ -29,7 +29,8 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """In training every element is 0 with probability p, and x / (1 - p) otherwise; else x.
+    """Drops elements: in training every element is 0 with probability p, and x / (1 - p) otherwise;
+    else x.
 
     Raises:
         ValueError: p is not a probability.
@@ -43,7 +44,7 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """As `Dropout`, but a channel of a signal is dropped as a whole."""
+    """Drops whole channels of a signal, as `Dropout` drops elements."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(n, channels, length) or (channels, length), and so the result."""
@@ -51,7 +52,7 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """As `Dropout`, but a channel of an image is dropped as a whole.
+    """Drops whole channels of an image, as `Dropout` drops elements.
 
     Source: J. Tompson et al., "Efficient object localization using convolutional networks", 2015.
     """
@@ -62,7 +63,7 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """As `Dropout`, but a channel of a volume is dropped as a whole."""
+    """Drops whole channels of a volume, as `Dropout` drops elements."""
 
     def forward(self, input: Tensor) -> Tensor:
         """(n, channels, d, h, w) or (channels, d, h, w), and so the result."""

@@ -26,7 +26,7 @@ Cache = KVCache | CacheAt | None
 
 
 class CausalSelfAttention(Module):
-    """Each token takes from those before it. (batch, length, width) to the same."""
+    """Attention in which each token reads those before it. (batch, length, width) to the same."""
 
     def __init__(self, config: GPTConfig, layer: int) -> None:
         super().__init__()
@@ -57,7 +57,8 @@ class CausalSelfAttention(Module):
 
 
 class MLP(Module):
-    """Each token by itself: up, an activation (with a gate, for "swiglu"), down."""
+    """The feed-forward part, each token by itself: up, an activation (with a gate, for "swiglu"),
+    down."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()

@@ -80,24 +80,24 @@ def uniform_(
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Normally distributed."""
+    """Fill with normally distributed numbers."""
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Every element is `val`."""
+    """Set every element to `val`."""
     with no_grad():
         return tensor.fill_(val)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Every element is 0."""
+    """Set every element to 0."""
     return constant_(tensor, 0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Every element is 1."""
+    """Set every element to 1."""
     return constant_(tensor, 1)
 
 
@@ -196,7 +196,7 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normally distributed, and within [a, b]: numbers outside are drawn again.
+    """Fill with normally distributed numbers within [a, b]: numbers outside are drawn again.
 
     Raises:
         ValueError: a is not below b, or [a, b] is more than 6 deviations from the mean.
@@ -249,7 +249,8 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 def sparse_(
     tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None
 ) -> Tensor:
-    """Normally distributed, but for a share of `sparsity` of each column, which is 0.
+    """Fill with normally distributed numbers, but for a share of `sparsity` of each column, which
+    is 0.
 
     Raises:
         ShapeError: it is no matrix.

@@ -82,11 +82,11 @@ class KVCache:
         return Tensor.from_numpy(keys[:, :, :end]), Tensor.from_numpy(values[:, :, :end])
 
     def advance(self, count: int) -> None:
-        """Every layer has written `count` tokens."""
+        """Count `count` tokens as written, once every layer has written them."""
         self.used += count
 
     def rewind(self, used: int) -> None:
-        """Forget the tokens from position `used` on.
+        """Drop the tokens from position `used` on.
 
         Raises:
             ValueError: so many were never written.

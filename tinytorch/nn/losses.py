@@ -11,7 +11,7 @@ from tinytorch.tensor import Tensor
 
 
 class Loss(Module):
-    """What all losses share.
+    """The base class of all losses.
 
     Args:
         reduction: "mean", "sum", or "none" for the loss of every element.

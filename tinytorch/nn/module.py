@@ -255,7 +255,8 @@ class Module:
             self._persistent = {k: v for k, v in self._persistent.items() if k != name}
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """As `self.name = param`; None stands for a parameter that this module goes without.
+        """Register a parameter, as `self.name = param` does; None stands for a parameter that this
+        module goes without.
 
         Raises:
             TypeError: it is no Parameter.
@@ -284,7 +285,8 @@ class Module:
         setattr(self, name, tensor)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """As `self.name = module`, which also replaces a module of this name.
+        """Register a module, as `self.name = module` does, which also replaces a module of this
+        name.
 
         Raises:
             TypeError: it is no Module.
@@ -331,7 +333,7 @@ class Module:
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters, or write zeros into them."""
+        """Set the gradients of all parameters to None, or to zeros."""
         for parameter in self.parameters():
             if set_to_none or parameter.grad is None:
                 parameter.grad = None
@@ -436,7 +438,7 @@ class Module:
         return self._hooks
 
     def extra_repr(self) -> str:
-        """What is between the parentheses in the text form. Override."""
+        """The text between the parentheses of the text form. Override."""
         return ""
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from tinytorch.tensor import Tensor
 
 
 class Upsample(Module):
-    """Another size of the last dimensions; arguments and shapes as for `functional.interpolate`."""
+    """Resizes the last dimensions; arguments and shapes as for `functional.interpolate`."""
 
     def __init__(
         self,

@@ -105,7 +105,7 @@ class _Recurrent(Module):
         """Do nothing: PyTorch's kernels on GPUs need the weights in one piece of memory."""
 
     def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """One step of a cell. Override."""
+        """Run one step of a cell. Override."""
         raise NotImplementedError
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:

@@ -58,7 +58,7 @@ class _Cell(Module):
         reset_recurrent(self, self.hidden_size)
 
     def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """One step of the cell. Override."""
+        """Run one step of the cell. Override."""
         raise NotImplementedError
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:

@@ -28,7 +28,7 @@ class UninitializedParameter(Parameter):
         super().__init__(np.empty(0, kind.dtype), requires_grad)
 
     def materialize(self, shape: Shape) -> None:
-        """Become a parameter of zeros of this shape."""
+        """Turn into a parameter of zeros of this shape."""
         _materialize(self, shape)
         self.__class__ = Parameter  # type: ignore[assignment]
 
@@ -53,7 +53,7 @@ class UninitializedBuffer(Tensor):
         super().__init__(np.empty(0, as_dtype(dtype).dtype))
 
     def materialize(self, shape: Shape) -> None:
-        """Become a tensor of zeros of this shape."""
+        """Turn into a tensor of zeros of this shape."""
         _materialize(self, shape)
         self.__class__ = Tensor  # type: ignore[assignment]
 

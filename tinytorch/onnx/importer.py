@@ -30,7 +30,7 @@ DEFAULT_DOMAIN = ("", "ai.onnx")
 
 
 class OnnxStep:
-    """One node of the model, ready to run.
+    """A node of the model, ready to run.
 
     Attributes:
         inputs, outputs: names of values; "" for one that is left out.

@@ -103,7 +103,7 @@ def _away_from_ends(t: float, near: float, far: float, stuck: bool) -> tuple[flo
 
 
 def cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
-    """Where the cubic through two points with their slopes has its minimum, within bounds.
+    """The minimum of the cubic through two points with their slopes, within bounds.
 
     Source: Nocedal, Wright, equation 3.59.
     """

@@ -214,7 +214,7 @@ class Optimizer:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the parameters, with those numbered in order, as in PyTorch.
+        """The state of the optimizer, with parameters numbered in order, as in PyTorch.
 
         Returns:
             {"state": {number: {name: value, ...}, ...}, "param_groups": [{option: value, ...,

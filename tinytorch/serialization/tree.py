@@ -32,7 +32,7 @@ _INSTEAD = {
 
 
 def flatten(tree: Any) -> tuple[Any, dict[str, Tensor]]:
-    """What JSON can hold, and the tensors by dotted names.
+    """The part of a tree that JSON can hold, and its tensors by dotted names.
 
     Raises:
         TypeError: there is something else in the tree; the message says where and what to write.

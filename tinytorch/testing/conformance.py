@@ -112,7 +112,7 @@ def _precise(x: Any, dtype: np.dtype[Any]) -> Any:
 
 @dataclass(frozen=True)
 class OpReport:
-    """How a backend did on one op.
+    """The result of a backend on one op.
 
     Attributes:
         op: its name.

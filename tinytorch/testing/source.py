@@ -41,7 +41,7 @@ TWINS: dict[str, Callable[..., Any]] = {}  # the op in PyTorch, by its name; see
 
 
 def samples(*names: str, torch: Callable[..., Any] | None = None) -> Callable[[Sampler], Sampler]:
-    """Enter the function below as what draws samples of these ops.
+    """Register the function below, which draws samples of these ops.
 
     Args:
         names: of ops.

@@ -23,7 +23,7 @@ Vocabulary = dict[bytes, int]
 
 
 def count_pairs(words: Mapping[tuple[bytes, ...], int]) -> Counter[Pair]:
-    """How often each two tokens are neighbours.
+    """Count how often each two tokens are neighbours.
 
     Args:
         words: words as tuples of tokens, and how often each occurs. Neighbours in a word that

@@ -53,7 +53,7 @@ class CharacterTokenizer:
 
         Args:
             text: what to encode.
-            allowed_special: which special tokens may stand in the text; "all" for all. The others
+            allowed_special: which special tokens may be in the text; "all" for all. The others
                 are text like any other.
 
         Raises:

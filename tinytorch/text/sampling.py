@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is chosen.
+    """The way to choose a token.
 
     Attributes:
         temperature: logits are divided by it; 0 takes the largest, without chance.

@@ -25,7 +25,7 @@ from tinytorch.text.sampling import Sampling, draw
 
 @dataclass
 class Speculation:
-    """What was written, and what it took.
+    """The tokens that were written, and how many passes they took.
 
     Attributes:
         tokens: the prompt and its continuation.

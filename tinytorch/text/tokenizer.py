@@ -146,7 +146,7 @@ class BytePairTokenizer:
 
         Args:
             text: a str, or any bytes.
-            allowed_special: which special tokens may stand in the text; "all" for all. The others
+            allowed_special: which special tokens may be in the text; "all" for all. The others
                 are text like any other, so a text from outside cannot forge them.
 
         Raises:

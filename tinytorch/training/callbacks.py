@@ -38,7 +38,8 @@ class Callback:
         """An epoch is complete, and validated. Set `trainer.should_stop` to make it the last."""
 
     def after_epoch(self, trainer: Trainer, record: Record) -> None:
-        """All callbacks have had their `on_epoch_end`, so the state is whole: save it here."""
+        """Called when all callbacks have had their `on_epoch_end`, so that the state is whole: save
+        it here."""
 
     def on_interrupt(self, trainer: Trainer) -> None:
         """Ctrl-C was pressed; the step under way is complete, and the program will exit."""
@@ -47,7 +48,8 @@ class Callback:
         """`fit` ends, by an error too."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` needs, as a tree that a checkpoint can hold; {} for nothing."""
+        """The state that `load_state_dict` needs, as a tree that a checkpoint can hold; {} for
+        nothing."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

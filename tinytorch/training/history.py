@@ -20,7 +20,7 @@ _NOT_MEASURED = ("epoch", "step", "seconds")
 
 
 class History:
-    """One record for each epoch: epoch, step, loss, the metrics, the same with `val_`, lr, seconds.
+    """The records of all epochs: epoch, step, loss, the metrics, the same with `val_`, lr, seconds.
 
     The learning rate is that of the first group at the end of the epoch. Loss and metrics are
     means over the batches of the epoch, each before the update by that batch.

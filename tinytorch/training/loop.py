@@ -51,9 +51,9 @@ def samples_in(batch: Any) -> int:
 
 
 def update(trainer: Trainer, batches: Sequence[Any]) -> float:
-    """One update of the parameters, by the gradient of the mean loss over all samples of `batches`.
+    """Update the parameters once, by the gradient of the mean loss over all samples of `batches`.
 
-    1. The optimizer forgets the gradients of the update before.
+    1. The optimizer clears the gradients of the update before.
     2. For each batch: `trainer.forward(batch)` gives (outputs, targets), and
        `trainer.loss_of(outputs, targets)` the mean loss over the batch, a 0-d tensor. Its value is
        checked by `trainer.check_loss(value, batch)`, which raises if it is not finite. The loss
@@ -116,7 +116,8 @@ def evaluate(trainer: Trainer, loader: Iterable[Any]) -> dict[str, float]:
 
 
 def run_epoch(trainer: Trainer, loader: Iterable[Any], validation: Iterable[Any] | None) -> None:
-    """One epoch: an update for each `trainer.accumulate` batches of the loader, then the record.
+    """Run one epoch: an update for each `trainer.accumulate` batches of the loader, then the
+    record.
 
     1. `trainer.begin_epoch()`, then the callbacks' `on_epoch_start`: `trainer.call(name)` calls the
        method of that name of all callbacks.
@@ -146,7 +147,7 @@ def run_epoch(trainer: Trainer, loader: Iterable[Any], validation: Iterable[Any]
 
 
 def record_of(trainer: Trainer, validation: Iterable[Any] | None, started: float) -> Record:
-    """What the history keeps of the epoch that is ending, in this order:
+    """The record that the history keeps of the epoch that is ending, in this order:
 
     - "epoch": its number, counted from 1, and "step": the updates so far;
     - the means of `trainer.averages`: the loss and the metrics, while the model was trained;

@@ -59,7 +59,7 @@ def first_nonfinite(model: Module, run: Callable[[], Any]) -> str | None:
 
 
 def blame(model: Module, batch: Any, run: Callable[[], Any]) -> str:
-    """Where a result that is not finite has its origin, as the end of a sentence about it.
+    """The origin of a result that is not finite, as the end of a sentence about it.
 
     `run()` calls the model with the batch again. Where that shows nothing, "".
     """

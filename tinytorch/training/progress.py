@@ -108,7 +108,7 @@ def make_progress(kind: str) -> Progress:
 
 
 def format_record(record: Record, epochs: int) -> str:
-    """One line.
+    """The record as one line.
 
     >>> format_record({"epoch": 2, "step": 64, "loss": 0.25, "lr": 0.001, "seconds": 1.5}, 10)
     'epoch 2/10  loss 0.2500  lr 0.001  1.5 s'

@@ -20,14 +20,15 @@ class Resumable(Protocol):
     """A loader that can say how far it is, such as `DataLoader`."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """How far it is."""
+        """The position in the run."""
 
     def load_state_dict(self, state: Any) -> None:
         """Continue from there."""
 
 
 def capture(trainer: Trainer) -> dict[str, Any]:
-    """All that the steps to come depend on, as a tree; its tensors are the trainer's, not copies.
+    """The state that the steps to come depend on, as a tree; its tensors are the trainer's, not
+    copies.
 
     Its keys: "model" and "optimizer", "callbacks", "generator" (the place in the random numbers),
     "loaders" (which batches are next), "progress" (where the run is), "history".
@@ -57,7 +58,7 @@ def capture(trainer: Trainer) -> dict[str, Any]:
 
 
 def restore(trainer: Trainer, state: Mapping[str, Any]) -> None:
-    """Bring the trainer to a state, or, if it does not fit, leave it as it is.
+    """Load a state into the trainer, or leave it as it is if the state does not fit.
 
     `state` must have all keys that `capture(trainer)` has. `take_over(trainer, state)` writes into
     the trainer's own tensors, and may raise when it has written a part: then take over what was

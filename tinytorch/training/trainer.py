@@ -164,11 +164,11 @@ class Trainer:
     # -- what the loop is made of ------------------------------------------------------------------
 
     def run_epoch(self, loader: Loader, validation: Loader | None) -> None:
-        """One epoch of `fit`."""
+        """Run one epoch of `fit`."""
         loop.run_epoch(self, loader, validation)
 
     def update(self, batches: Sequence[Any]) -> float:
-        """One update of the parameters by `batches`; the mean loss."""
+        """Update the parameters once by `batches`; the mean loss."""
         return loop.update(self, batches)
 
     def begin_epoch(self) -> None:
@@ -251,7 +251,7 @@ class Trainer:
         self.load_state_dict(load_checkpoint(path))
 
     def state_dict(self) -> dict[str, Any]:
-        """Model, optimizer, callbacks, random numbers, loaders, progress and history, as a tree."""
+        """The state of model, optimizer, callbacks, random numbers, loaders, history, as a tree."""
         return capture(self)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

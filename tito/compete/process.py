@@ -170,7 +170,7 @@ class Worker:
         return ahead + spent + self._since_stop(), found  # it may still have been writing
 
     def stop(self) -> None:
-        """Stop all of its threads, and wait until they stand."""
+        """Stop all of its threads, and wait until they are stopped."""
         deadline = time.monotonic() + STOP_SECONDS
         self._signal(signal.SIGSTOP)
         while not _all_stopped(self.pid):
@@ -314,7 +314,7 @@ def _is_transposed(array: Array) -> bool:
 
 
 def _all_stopped(pid: int) -> bool:
-    """Whether every thread stands: state T in proc(5), or is gone."""
+    """Whether every thread is stopped: state T in proc(5), or is gone."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except FileNotFoundError:

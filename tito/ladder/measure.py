@@ -22,8 +22,8 @@ from tito.workspace.share import Share, measure as share_of, read_report
 
 PROBLEM, REFERENCE, RESULT, REPORT = "problem.npz", "reference.npz", "result.npz", "report.json"
 CHECKED_STEPS = 3
-LOSS_APART = 1e-4  # relative
-CHANGE_APART = 5e-3  # of how far the steps moved a parameter; float32 sums in another order
+LOSS_DISTANCE = 1e-4  # relative
+CHANGE_DISTANCE = 5e-3  # of how far the steps moved a parameter; float32 sums in another order
 WARM_UP_CALLS = 2
 SAMPLE_SECONDS = 0.05  # a sample is at least one call, and about as many as take so long
 CHECK_SECONDS, TIME_SECONDS, TRACE_SECONDS = 300.0, 120.0, 600.0
@@ -216,17 +216,17 @@ def difference(got: dict[str, Any], expected: dict[str, Any], start: dict[str, A
     if theirs.shape != ours.shape:
         return f"{theirs.size} losses instead of {ours.size}"
     for number, (a, b) in enumerate(zip(theirs, ours, strict=True), 1):
-        if not abs(a - b) <= LOSS_APART * abs(b):
+        if not abs(a - b) <= LOSS_DISTANCE * abs(b):
             return f"the loss of step {number} is {a:.6g}, and the reference's {b:.6g}"
     for name in sorted(expected.keys() - {"losses"}):
         a, b, before = got[name], expected[name], start[name]
         if a.shape != b.shape:
             return f"{name.removeprefix('state/')} has the shape {a.shape} instead of {b.shape}"
         moved = float(np.linalg.norm(b - before))
-        apart = float(np.linalg.norm(a - b))
-        if not apart <= CHANGE_APART * moved:
+        distance = float(np.linalg.norm(a - b))
+        if not distance <= CHANGE_DISTANCE * moved:
             return (
-                f"after {CHECKED_STEPS} steps {name.removeprefix('state/')} is {apart:.3g} from "
+                f"after {CHECKED_STEPS} steps {name.removeprefix('state/')} is {distance:.3g} from "
                 f"the reference's, which has moved by {moved:.3g}"
             )
     return ""

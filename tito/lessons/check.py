@@ -237,7 +237,7 @@ def _sizes(lesson: Lesson, cells: list[Cell], package: Package) -> Iterator[Prob
         for target in exercise.targets:
             if not (exercise.statement or target.op or package.find(target).docstring):
                 message = f"{target} has no docstring, and the exercise no text: what is to be done"
-                yield _at(lesson, line, f"{message} stands nowhere")
+                yield _at(lesson, line, f"{message} is nowhere")
 
 
 def _names_of_tests(lesson: Lesson, cells: list[Cell]) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ from tinytorch.graph.recompute.problem import Problem
 
 
 def exact_plans(problem: Problem, steps: int = 16) -> Iterator[frozenset[int]]:
-    """What is kept at the least cost, for ever lower bounds on the bytes of it.
+    """The plans of least cost for ever lower bounds on the bytes kept.
 
     A strategy for graphs of up to some hundred nodes: what the others are measured against.
     """
@@ -57,7 +57,7 @@ class _Program:
                 self._require({self.keep[r]: 1, self.compute[r]: 1, self.compute[s]: -1}, 0)
 
     def cheapest(self, kept_bytes: int) -> frozenset[int]:
-        """What to keep, if that may take so many bytes."""
+        """The cheapest set to keep within so many bytes."""
         sizes = np.zeros(len(self.costs))
         sizes[list(self.keep.values())] = [-self.problem.sizes[s] for s in self.keep]
         solution = milp(

@@ -128,7 +128,7 @@ def test_a_statement_must_stand_somewhere(repository: Repository) -> None:
     repository.edit('            """The gradient of x."""\n'[4:], "", "tinytorch/layers.py")
     assert [text for _, text in problems(repository)] == [
         "tinytorch/layers.py::Scale.backward has no docstring, and the exercise no text: what is "
-        "to be done stands nowhere"
+        "to be done is nowhere"
     ]
     repository.edit("layers.py::Scale.backward]\npoints: 2\n---", "layers.py::Scale.backward]\n"
                     "points: 2\n---\nThe gradient of x is factor times g.")  # fmt: skip

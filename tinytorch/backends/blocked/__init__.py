@@ -78,7 +78,7 @@ class BlockedBackend(NumpyBackend):
     adam_step = staticmethod(optimizers.adam_step)
 
     def specialize(self, plan: Plan) -> Kernel:
-        """What can be decided by shapes and dtypes is decided once for each plan.
+        """The kernel for a plan: what shapes and dtypes decide is decided once.
 
         Elementwise ops on little data, or with operands to broadcast, go to NumPy: a loop of one
         length for all has to write out in full what NumPy reads again and again where it is.

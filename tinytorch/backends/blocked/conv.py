@@ -78,7 +78,8 @@ def images_last(x: Array, images: Array, padding: Pair) -> None:
 
 @kernel
 def window_starts(layout: Layout, kernel_size: Pair, dilation: Pair) -> Array:
-    """Where the rows of the columns begin, in the flat images, for the first row of outputs.
+    """The offsets in the flat images at which rows of the columns begin, for the first row of
+    outputs.
 
     Element (i, j) of the window sees row i dilation[0] and column j dilation[1] of its channel at
     output position (0, 0), and what follows there at the next ones.

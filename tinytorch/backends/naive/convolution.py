@@ -80,7 +80,7 @@ def conv2d_input(
     dilation: Pair,
     groups: int,
 ) -> Array:
-    """Every window element gets, from each output channel, the gradient there times its weight."""
+    """The gradient of the input: a window element gets each output's gradient times its weight."""
     n, channels = g.shape[0], w.shape[1] * groups
     height, width = (s + 2 * p for s, p in zip(input_size, padding, strict=True))
     _, taps = _taps((height, width), w.shape, stride, dilation)
@@ -131,7 +131,7 @@ def conv2d_weight(
     dilation: Pair,
     groups: int,
 ) -> Array:
-    """Every weight gets, from each position, the gradient there times the element it met."""
+    """The gradient of the weights: each gets the gradient at a position times the element there."""
     shape = (g.shape[1], x.shape[1] // groups, *kernel_size)
     padded = pad2d(x, padding)
     _, taps = _taps(padded.shape[2:], shape, stride, dilation)

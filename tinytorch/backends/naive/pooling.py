@@ -93,7 +93,7 @@ def max_pool2d_select(v: Array, x: Array, **params: Any) -> Array:
 
 
 def max_pool2d_backward(g: Array, x: Array, **params: Any) -> Array:
-    """Each gradient is added where `x` has the first largest element of the window."""
+    """The gradient of the input: each is added where `x` has the window's first largest element."""
     _, windows = _windows(x.shape[2:], **params)
     warn_if_slow("max_pool2d_backward", "elements", g.size * len(windows[0]), x.shape)
     planes = zip(_planes(g), _planes(x), strict=True)
@@ -113,7 +113,7 @@ def avg_pool2d(x: Array, *, kernel_size: Pair, stride: Pair, padding: Pair) -> A
 def avg_pool2d_backward(
     g: Array, *, input_size: Pair, kernel_size: Pair, stride: Pair, padding: Pair
 ) -> Array:
-    """Each gradient is shared evenly among the elements of its window."""
+    """The gradient of the input: each is shared evenly among the elements of its window."""
     _, windows = _windows(input_size, kernel_size, stride, padding)
     count = kernel_size[0] * kernel_size[1]
     out = []

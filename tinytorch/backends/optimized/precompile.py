@@ -97,7 +97,8 @@ _HELP = f"from {__name__} import help_to_load_library; help_to_load_library()"
 
 @warm_up
 def embeddings() -> None:
-    """It comes first, being quick: where this must be compiled, the helper is called."""
+    """Embeddings come first, since they compile quickly: where this must be compiled, the helper is
+    called."""
     embedding.scatter_add(X, np.zeros(2, np.int64), length=3)
 
 
@@ -207,11 +208,11 @@ def convolutions() -> None:
 
 @warm_up
 def strided_convolutions() -> None:
-    """Those that leave out positions."""
+    """Convolutions with a stride above 1."""
     _convolution_and_gradients(IMAGE, KERNEL, 2)
 
 
 @warm_up
 def convolutions_of_small_images() -> None:
-    """Those of many at a time."""
+    """Convolutions of many small images at a time."""
     _convolution_and_gradients(SMALL_IMAGES, SMALL_KERNELS, 1)

@@ -16,7 +16,7 @@ NOISE = 1e-4
 
 
 def first_difference(found: Mapping[Slot, Any], expected: Mapping[Slot, Any]) -> str | None:
-    """Which result differs from eager's beyond rounding, and how; None if none does.
+    """The first result that differs from eager's beyond rounding, and how; None if none does.
 
     What is rounding is measured against the largest value among the results of the same role.
     """
@@ -36,7 +36,7 @@ def first_difference(found: Mapping[Slot, Any], expected: Mapping[Slot, Any]) ->
 
 
 def difference(found: Any, expected: Any, scale: float | None = None) -> str | None:
-    """How a value differs from another beyond rounding, as the end of a sentence; None if not.
+    """The difference of two values beyond rounding, as the end of a sentence; None if not.
 
     Args:
         scale: the value to whose rounding absolute errors are compared; by default the largest.

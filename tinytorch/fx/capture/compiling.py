@@ -10,8 +10,8 @@ import torch
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Let `torch.compiler.is_compiling()` be true, as torch.export does: libraries then choose code
-    that can be traced, such as a loop in place of a kernel without a fake form."""
+    """Make `torch.compiler.is_compiling()` true inside the block, as torch.export does: libraries
+    then choose code that can be traced, such as a loop in place of a kernel without a fake form."""
     before = torch.compiler._is_compiling_flag
     torch.compiler._is_compiling_flag = True
     try:

@@ -118,7 +118,7 @@ def countable_buffers(model: nn.Module) -> dict[str, Tensor]:
 def with_constants(
     model: nn.Module, fixed: Mapping[str, Tensor], buffers: Mapping[str, Tensor]
 ) -> Iterator[set[str]]:
-    """In this block the forward of a model gets these in place of the inputs of those names.
+    """Give a model's forward these values for the inputs of those names, inside the block.
 
     Args:
         fixed: by the names of keyword arguments, or the numbers of positional ones.
@@ -179,7 +179,7 @@ def check_in_graph(
     fixed: Mapping[str, Tensor],
     buffers: Mapping[str, Tensor],
 ) -> None:
-    """Let a graph begin with the check that its constant inputs, and buffers, have their values."""
+    """Begin a graph with the check that its constant inputs, and buffers, have their values."""
     graph = module.graph
     inputs = {str(n.target): n for n in graph.find_nodes(op="placeholder")}
     own = {str(n.target): n for n in graph.find_nodes(op="get_attr")}

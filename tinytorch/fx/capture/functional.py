@@ -74,7 +74,8 @@ def tracing() -> Iterator[None]:
 
 @contextmanager
 def autocast_cache(is_enabled: bool) -> Iterator[None]:
-    """Let autocast convert a weight once where it is used twice, as eagerly; make_fx forbids it.
+    """Make autocast convert a weight once where it is used twice, as eager does; make_fx forbids
+    it.
 
     That is more than speed: gradients of both uses are added before the conversion, or after it.
     """
@@ -89,7 +90,7 @@ def autocast_cache(is_enabled: bool) -> Iterator[None]:
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Mark the nodes that are traced in this block as of this phase."""
+    """Mark the nodes that are traced in this block with this phase."""
     yield
     mode = get_proxy_mode()
     if mode is None:
@@ -242,7 +243,7 @@ def buffers_of(
 
 
 def mark_constants(module: torch.fx.GraphModule, constants: Collection[Slot]) -> None:
-    """Let `bind` compare the values of these inputs with those of the capture."""
+    """Make `bind` compare the values of these inputs with those of the capture."""
     for node in module.graph.find_nodes(op="placeholder"):
         if Slot(node.meta["role"], node.meta["name"]) in constants:
             node.meta["is_constant"] = True

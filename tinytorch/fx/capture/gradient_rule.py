@@ -43,7 +43,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class GradientRule:
-    """What is done with gradients before the update.
+    """The change of gradients before the update, such as clipping.
 
     Attributes:
         max_norm: of all gradients together, as of `clip_grad_norm_`; None: not clipped so.

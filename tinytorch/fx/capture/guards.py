@@ -74,7 +74,7 @@ def guard_errors() -> Iterator[None]:
 def forward_within(
     model: nn.Module, context: Callable[[], AbstractContextManager[Any]]
 ) -> Iterator[None]:
-    """In this block each forward of a model runs within a context of its own."""
+    """Run each forward of a model, inside the block, within a context of its own."""
     original, before = model.forward, model.__dict__.get("forward")
 
     @functools.wraps(original)
@@ -115,7 +115,7 @@ class _Asking(TorchFunctionMode):
     """Sees what asks for values: a number or a bool, or the number of True elements of a mask."""
 
     def answer(self, func: Any, ask: Callable[[], Any], asked: Callable[[], Tensor]) -> Any:
-        """What Python gets.
+        """The value that Python gets.
 
         Args:
             ask: asks the tensor.
@@ -143,7 +143,8 @@ class _Asking(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def positions(self, mask: Tensor) -> Tensor:
-        """Where a tensor is not 0, [count, dimensions]; the count is a value that is asked for."""
+        """The positions at which a tensor is not 0, [count, dimensions]; the count is a value that
+        is asked for."""
         count = torch.count_nonzero(mask)
         size = self.answer(torch.count_nonzero, count.item, lambda: count)
         return torch.nonzero_static(mask, size=size)

@@ -39,7 +39,7 @@ class KnownValues(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.read: dict[Slot, Line | None] = {}
 
     def follow(self, buffers: Mapping[Slot, tuple[Tensor, Tensor]]) -> None:
-        """Let what is made of these be known.
+        """Treat what is made of these tensors as known.
 
         Args:
             buffers: for each one what it is traced as, and the buffer itself.

@@ -45,7 +45,7 @@ def relaid_like(tensor: Tensor, other: Tensor) -> Tensor:
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """Each element of the memory belongs to exactly one of the tensor."""
+    """Whether each element of the memory belongs to exactly one element of the tensor."""
     return _is_contiguous_in(tensor, layout_order(tensor))
 
 

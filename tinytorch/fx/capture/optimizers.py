@@ -38,7 +38,7 @@ class Group:
 
 @dataclass
 class OptimizerRule:
-    """How parameters are updated.
+    """The update of parameters by one kind of optimizer.
 
     Attributes:
         kind: "sgd", "adam" or "adamw".
@@ -86,7 +86,7 @@ class OptimizerRule:
 
     @property
     def counts_steps(self) -> bool:
-        """There is a step counter."""
+        """Whether there is a step counter."""
         return self.kind != "sgd"
 
     def update(

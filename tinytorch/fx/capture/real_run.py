@@ -225,7 +225,7 @@ class RealRun(torch.fx.Interpreter):
         return made
 
     def lay_out_results(self, expected: Sequence[Any]) -> None:
-        """Give the results of the graph the strides of eager's."""
+        """Change the results of the graph to the strides that eager's have."""
         output = self.graph.output_node()
         results: Any = output.args[0]
         nodes = list(results)

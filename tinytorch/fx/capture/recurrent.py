@@ -25,7 +25,7 @@ rnn_layer.is_pure = True  # type: ignore[attr-defined]
 
 
 def keep_workspaces(module: torch.fx.GraphModule) -> None:
-    """Let the recurrent layers of a graph make what their backward needs."""
+    """Make the recurrent layers of a graph save what their backward needs."""
     found = module.graph.find_nodes(op="call_function", target=aten.mkldnn_rnn_layer.default)
     for node in found:
         node.target = rnn_layer

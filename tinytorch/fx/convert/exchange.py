@@ -56,7 +56,7 @@ def tensor_to_torch(tensor: Tensor) -> torch.Tensor:
 
 
 def array_to_torch(array: Any) -> torch.Tensor:
-    """As `tensor_to_torch`, of a NumPy array."""
+    """The PyTorch tensor of a NumPy array, as `tensor_to_torch` makes it."""
     if not array.flags.writeable or any(stride < 0 for stride in array.strides):
         array = array.copy()
     return torch.from_numpy(array)

@@ -295,7 +295,8 @@ def quantized_linear(
     group_size: int,
     activation: str,
 ) -> Tensor:
-    """In floats, with the same rounding; gradients pass it unchanged."""
+    """The quantized product computed in floats, with the same rounding; gradients pass it
+    unchanged."""
     rounded, given = x, x.detach()
     if activation == "dynamic":
         most = given.abs().amax(-1, keepdim=True).clamp_min(1e-30)

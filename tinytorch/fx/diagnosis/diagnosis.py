@@ -44,7 +44,7 @@ UNSTABLE = ("clock", "global", "random", "state", "hook")
 
 @dataclass
 class Verdict:
-    """What became of one tracer.
+    """The outcome of one tracer.
 
     Attributes:
         tracer: its name.
@@ -66,7 +66,7 @@ class Verdict:
     nodes: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as for JSON."""
+        """The same as plain values, as for JSON."""
         reason = None
         if self.reason is not None:
             line = self.reason.line
@@ -88,7 +88,7 @@ class Verdict:
 
 @dataclass
 class Diagnosis:
-    """What `diagnose` found.
+    """The result of `diagnose`.
 
     Attributes:
         model: name of its class.
@@ -108,7 +108,7 @@ class Diagnosis:
         return [name for name, v in self.verdicts.items() if v.status == WORKS]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as for JSON."""
+        """The same as plain values, as for JSON."""
         return {"model": self.model, "compared_on": self.compared_on,
                 "with_gradients": self.with_gradients,
                 "verdicts": [v.to_dict() for v in self.verdicts.values()]}  # fmt: skip

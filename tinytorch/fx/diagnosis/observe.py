@@ -70,7 +70,7 @@ class Trial:
 
 @dataclass
 class Observation:
-    """What one call did: named tensors and other values."""
+    """The observable effects of one call: named tensors and other values."""
 
     outputs: list[Any]
     gradients: dict[str, Tensor | None]
@@ -136,7 +136,7 @@ def _sketch(tensor: Tensor) -> Tensor:
 
 
 def difference(found: Observation, expected: Observation) -> str | None:
-    """What is not the same, in words; None if nothing is."""
+    """The difference of two observations, in words; None if nothing is."""
     if len(found.outputs) != len(expected.outputs):
         return f"{len(found.outputs)} outputs instead of {len(expected.outputs)}"
     for i, (a, b) in enumerate(zip(found.outputs, expected.outputs, strict=True)):

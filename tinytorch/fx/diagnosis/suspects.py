@@ -70,7 +70,7 @@ NUMBERS = {"item", "tolist", "__bool__"}
 
 
 def suspects(model: nn.Module) -> dict[str, list[Line]]:
-    """By kind, the lines of the model's own classes that may be traced wrong."""
+    """The lines of the model's own classes that may be traced wrong, by kind."""
     found: dict[str, list[Line]] = {}
     for kind in dict.fromkeys(type(m) for m in model.modules()):
         if not kind.__module__.startswith("torch."):
@@ -88,7 +88,7 @@ def suspects(model: nn.Module) -> dict[str, list[Line]]:
 
 
 def first_reason(found: dict[str, list[Line]], order: tuple[str, ...]) -> Reason | None:
-    """The first kind of this order that there is, with its first line."""
+    """The reason for the first kind in this order that was found, with its first line."""
     for kind in order:
         if kind in found:
             text, fix = KINDS[kind]

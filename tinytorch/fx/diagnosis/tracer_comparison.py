@@ -29,7 +29,7 @@ NATURE: dict[str, tuple[str, str]] = {
 
 @dataclass
 class Row:
-    """One tracer on one model.
+    """The outcome of one tracer on one model.
 
     Attributes:
         verdict: of `diagnose`.
@@ -47,7 +47,7 @@ class Row:
     loses: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as for JSON."""
+        """The same as plain values, as for JSON."""
         return {**self.verdict.to_dict(), "gradients": self.gradients,
                 "other_sizes": self.other_sizes, "mode_switch": self.mode_switch,
                 "keeps": self.keeps, "loses": self.loses}  # fmt: skip
@@ -55,7 +55,7 @@ class Row:
 
 @dataclass
 class TracerTable:
-    """What `compare_tracers` found.
+    """The result of `compare_tracers`.
 
     Attributes:
         diagnosis: what the rows were made from.
@@ -66,7 +66,7 @@ class TracerTable:
     rows: dict[str, Row]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as for JSON."""
+        """The same as plain values, as for JSON."""
         return {"model": self.diagnosis.model, "rows": [r.to_dict() for r in self.rows.values()]}
 
     def __str__(self) -> str:

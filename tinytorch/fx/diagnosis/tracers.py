@@ -243,7 +243,8 @@ TRACERS: dict[str, Callable[[nn.Module, Batch], Traced]] = {
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings, no log, no print: a comparison finds what tracers warn of, and more."""
+    """Suppress warnings, logs and prints inside the block: a comparison finds what tracers warn of,
+    and more."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

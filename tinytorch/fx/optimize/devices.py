@@ -102,7 +102,7 @@ def generator_states(devices: Iterable[torch.device] = ()) -> Callable[[], None]
 
 @contextmanager
 def generators_kept(devices: Iterable[torch.device] = ()) -> Iterator[None]:
-    """After the block, the random generators of the CPU and of these devices are as before."""
+    """Restore the random generators of the CPU and of these devices after the block."""
     put_back = generator_states(devices)
     try:
         yield

@@ -102,7 +102,7 @@ class OptimizedModule(nn.Module):
         return self.graphs["train" if self.training else "eval"]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the model returns.
+        """The model's result.
 
         Raises:
             OptimizedModuleError: other arguments, shapes or dtypes than captured, or gradients

@@ -71,7 +71,7 @@ class Change:
 
 @dataclass
 class OptimizationReport:
-    """What `GraphOptimizer.optimize` did.
+    """The result of `GraphOptimizer.optimize`.
 
     Attributes:
         capture_seconds: for capturing all graphs.
@@ -104,11 +104,11 @@ class OptimizationReport:
 
     @property
     def failures(self) -> list[PassResult]:
-        """What was rolled back at once, with why."""
+        """The passes that were rolled back at once, with the reasons."""
         return [r for results in self.results.values() for r in results if r.error is not None]
 
     def to_dict(self) -> dict[str, Any]:
-        """What a machine may read; times in seconds."""
+        """The report as plain values, as for JSON; times in seconds."""
         return {
             "capture_s": self.capture_seconds,
             "pass_s": self.pass_seconds,
@@ -250,7 +250,7 @@ class GraphOptimizer:
         return self._module if self.keep_slower else self._faster()
 
     def report(self) -> OptimizationReport:
-        """What `optimize` did; printed it is a table.
+        """The report of `optimize`; printed it is a table.
 
         Raises:
             OptimizationError: nothing has been optimized yet.
@@ -447,7 +447,8 @@ class _Timed(OptimizationPass):
         return self.inner.run(graph)
 
     def verify(self, before: torch.fx.Graph, after: torch.fx.Graph) -> None:
-        """What the pass promises; and that the graph is faster, of a pass that must make it so."""
+        """Check what the pass promises; and that the graph is faster, of a pass that must make it
+        so."""
         self.inner.verify(before, after)
         if not (isinstance(self.inner, AutotunedPass) and self.inner.must_be_faster):
             return

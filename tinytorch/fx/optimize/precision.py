@@ -11,7 +11,7 @@ FLOAT32, TF32, BFLOAT16 = "float32", "TF32", "bfloat16 autocast"
 
 
 def precisions_of(device: torch.device) -> tuple[str, ...]:
-    """What a device has; TF32 is of CUDA's products and convolutions.
+    """The precisions of a device; TF32 is of CUDA's products and convolutions.
 
     >>> precisions_of(torch.device("cpu"))
     ('float32', 'bfloat16 autocast')

@@ -26,7 +26,7 @@ from tinytorch.fx.profile.memory_meter import PeakMemory, measure_peak
 
 @dataclass(frozen=True)
 class SpeedComparison:
-    """What was measured.
+    """The measured times of two models.
 
     Attributes:
         original, optimized: times of a call.
@@ -51,7 +51,7 @@ class SpeedComparison:
         return ratio(self.original, self.optimized)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a machine may read; times in seconds, memory in bytes."""
+        """The comparison as plain values, as for JSON; times in seconds, memory in bytes."""
         return {
             "device": self.device,
             "speedup": self.speedup,

@@ -23,7 +23,7 @@ WORSE = 4.0  # times the error of the original against float64 that a change may
 
 
 class ForwardSemantics(TorchSemantics):
-    """What passes may ask of a model's forward.
+    """The semantics of a model's forward, for passes.
 
     Args:
         frozen: for inference: weights are constant, and nothing is differentiated.
@@ -38,7 +38,7 @@ class ForwardSemantics(TorchSemantics):
 
 @dataclass
 class Behaviour:
-    """All that a call of a module did.
+    """The observable behaviour of one call of a module.
 
     Attributes:
         spec: the form of its result.
@@ -185,7 +185,8 @@ class Accuracy:
 
     @property
     def share(self) -> float:
-        """Of the error that is allowed: the original's times a small factor, or rounding."""
+        """The share of the allowed error that is used: the original's times a small factor, or
+        rounding."""
         return self.optimized / max(WORSE * self.original, 1e-6)
 
     @property

@@ -62,7 +62,7 @@ class AttentionPattern(OptimizationPass):
     exact = False
 
     def analyze(self, graph: torch.fx.Graph) -> list[Attention]:
-        """What is written out."""
+        """The attentions that are written out."""
         products = [n for n in graph.nodes if is_call(n, *PRODUCTS)]
         if not products:
             return []

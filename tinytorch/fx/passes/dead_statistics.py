@@ -49,7 +49,7 @@ CHEAPER: dict[Any, tuple[tuple[int, ...], Callable[[dict[str, Any]], Call]]] = {
 
 @register_pass
 class DeadStatistics(OptimizationPass):
-    """Lets normalizations and pools compute no statistics, new buffers or indices that are unused.
+    """Removes statistics, buffers and indices of normalizations and pools that are unused.
 
     Run dead-code elimination before it: a `getitem` that nothing uses counts as a use.
     """

@@ -19,7 +19,7 @@ GRADIENTS = 1  # the position of their list among the arguments
 
 @dataclass
 class Move:
-    """One parameter's update, and where it may go.
+    """The update of one parameter, and the node after which it may run.
 
     Attributes:
         update: the node that updates many parameters.

@@ -16,7 +16,7 @@ from tinytorch.graph.passes.base import OptimizationPass, register_pass
 
 @register_pass
 class GradientsInPlace(OptimizationPass):
-    """Lets the backward of elementwise functions write over the gradient that comes in.
+    """Makes the backward of elementwise functions overwrite the gradient that comes in.
 
         dx = gelu_backward(dy, x)    becomes    dx = gelu_backward(dy, x, grad_input=dy)
 

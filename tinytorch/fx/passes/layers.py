@@ -62,7 +62,7 @@ class Layer:
 
     @property
     def inputs(self) -> list[Node]:
-        """What goes in, and what is added if something is."""
+        """The layer's inputs, and what is added to its result, if anything."""
         first: Any = self.nodes[0].args[self.position]
         if not self.epilogue.adds:
             return [first]
@@ -71,12 +71,12 @@ class Layer:
 
     @property
     def sizes(self) -> list[int]:
-        """Of what goes in; of an open size that in the example."""
+        """The sizes of the inputs; of an open size that in the example."""
         return _sizes(self.inputs[0])
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Equal for layers that take equally long."""
+        """A key that is equal for layers that take equally long."""
         kinds = tuple(str(n.target) for n in self.nodes)
         sizes = tuple(map(tuple, map(_sizes, self.inputs)))
         rest = (self.window, self.epilogue, self.in_place)
@@ -110,14 +110,14 @@ class LayerPass(AutotunedPass):
 
     @abstractmethod
     def accepts(self, layer: Layer) -> bool:
-        """There may be a packed form of this layer."""
+        """Whether there may be a packed form of this layer."""
 
     @abstractmethod
     def packed(self, layer: Layer) -> PackedLayer:
         """The function that computes all of it."""
 
     def rival(self, layer: Layer) -> PackedLayer | None:
-        """What the packed layer must beat; None for the nodes themselves."""
+        """The layer that the packed one must beat; None for the nodes themselves."""
         return None
 
     def analyze(self, graph: torch.fx.Graph) -> list[Layer]:

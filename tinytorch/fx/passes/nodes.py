@@ -32,7 +32,7 @@ def value(node: Any) -> Tensor | None:
 
 
 def is_call(node: Any, *targets: Any) -> bool:
-    """It calls one of these functions."""
+    """Whether a node calls one of these functions."""
     return isinstance(node, Node) and node.op == "call_function" and node.target in targets
 
 
@@ -42,13 +42,13 @@ def only_user(node: Node) -> Node | None:
 
 
 def has_static_shape(node: Node) -> bool:
-    """All sizes and strides are numbers."""
+    """Whether all sizes and strides are numbers."""
     found = value(node)
     return found is not None and all(isinstance(n, int) for n in (*found.shape, *found.stride()))
 
 
 def on_cpu(graph: torch.fx.Graph) -> bool:
-    """All values of a graph lie on the CPU."""
+    """Whether all values of a graph are on the CPU."""
     return all(
         v.device.type == "cpu"
         for node in graph.nodes
@@ -68,7 +68,7 @@ def insert(
 
 
 def replace(graph: torch.fx.Graph, nodes: list[Node], new: Node) -> None:
-    """Let a new node stand for a chain of nodes, of which only the last is used outside."""
+    """Replace a chain of nodes, of which only the last is used outside, by a new node."""
     nodes[-1].replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
     for node in reversed(nodes):
         graph.erase_node(node)

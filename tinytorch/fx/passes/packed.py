@@ -22,7 +22,7 @@ from torch import Tensor
 
 
 class Epilogue(NamedTuple):
-    """What is applied to a result.
+    """The functions that are applied to a result.
 
     Attributes:
         adds: another tensor of the same shape is added first.
@@ -36,7 +36,7 @@ class Epilogue(NamedTuple):
 
 
 class Window(NamedTuple):
-    """How a convolution walks over an image: a row and a column figure each, and groups."""
+    """Stride, padding and dilation of a convolution: a row and a column figure each, and groups."""
 
     stride: tuple[int, ...]
     padding: tuple[int, ...]

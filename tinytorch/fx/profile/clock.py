@@ -28,11 +28,11 @@ class Clock(ABC):
 
     @abstractmethod
     def seconds(self, start: Any, end: Any) -> float:
-        """From one stamp to another."""
+        """The seconds from one stamp to another."""
 
 
 class HostClock(Clock):
-    """For the CPU, and for devices without timed events: everything is waited for."""
+    """The clock of the CPU, and of devices without timed events: everything is waited for."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -42,7 +42,7 @@ class HostClock(Clock):
         return time.perf_counter()
 
     def wait(self) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: no work is pending."""
 
     def seconds(self, start: float, end: float) -> float:
         return end - start

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def write_csv(profile: Profile, path: str | Path) -> None:
-    """One row a node; what holds of activations only is empty for others."""
+    """Write the profile as CSV, a row a node; columns of activations are empty for others."""
     with Path(path).open("w", newline="") as file:
         writer = csv.DictWriter(file, [*NODE_COLUMNS, *ACTIVATION_COLUMNS])
         writer.writeheader()
@@ -37,7 +37,7 @@ def write_parquet(profile: Profile, path: str | Path) -> None:
 
 
 def write_json(profile: Profile, path: str | Path) -> None:
-    """Everything that the profile knows."""
+    """Write everything that the profile knows as JSON."""
     Path(path).write_text(json.dumps(profile.to_dict()))
 
 

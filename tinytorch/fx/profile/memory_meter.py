@@ -91,7 +91,7 @@ def _listed(existing: Any) -> Any:
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """What running a function took.
+    """The peak of memory in running a function.
 
     Attributes:
         peak: bytes above what was there before, at the most.

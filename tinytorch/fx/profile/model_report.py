@@ -43,7 +43,7 @@ Table = tuple[list[str], list[list[str]]]
 
 @dataclass
 class ModelReport:
-    """What became of a model.
+    """The report on one model: capture, passes, speed, memory.
 
     Attributes:
         title: its name.
@@ -65,7 +65,7 @@ class ModelReport:
     training: Profile
 
     def to_dict(self) -> dict[str, Any]:
-        """For a machine; times in seconds."""
+        """The report as plain values, as for JSON; times in seconds."""
         return {
             "title": self.title,
             "optimization": self.optimization.to_dict(),

@@ -64,7 +64,7 @@ class Profile:
 
     @property
     def phases(self) -> dict[str, range]:
-        """For each phase the ranks from its first to its last node."""
+        """The ranks from the first to the last node of each phase."""
         ranks: dict[str, list[int]] = defaultdict(list)
         for n in self.nodes:
             if n.phase:

@@ -67,7 +67,7 @@ def _nodes(profile: Profile) -> list[dict[str, Any]]:
 
 
 def layout(profile: Profile) -> list[tuple[int, int]]:
-    """For each node its column and its row: one row below the last of its inputs.
+    """The column and row of each node: one row below the last of its inputs.
 
     Nodes of a row are side by side. Inputs of the graph are in the row above their first use,
     or they would all crowd the first one.

@@ -11,7 +11,7 @@ CATEGORIES = (PARAMETER, STATE, ACTIVATION, GRADIENT, OTHER)
 
 @dataclass(frozen=True)
 class NodeProfile:
-    """One node.
+    """The measurements of one node.
 
     Attributes:
         rank: its place in the order of execution.

@@ -28,7 +28,7 @@ class Announced:
         return self
 
     def __call__(self, detail: str) -> None:
-        """Say how far it is."""
+        """Report progress."""
         if time.monotonic() - self._begin < SHOW_AFTER_SECONDS:
             return
         if sys.stderr.isatty():

@@ -61,7 +61,7 @@ class Compiled:
     flops: int
 
     def to_dict(self) -> dict[str, Any]:
-        """What the plan takes, beside keeping everything and the lowest peak there is."""
+        """The plan's cost, beside that of keeping everything and the lowest peak there is."""
         graph = self.joint.module.graph
         return {
             "peak": self.plan.peak,
@@ -188,7 +188,7 @@ class Checkpointed(nn.Module):
         return compiled.joint.result([v for s, v in outputs.items() if s.role != BUFFER])
 
     def compiled(self, batch: Batch) -> Compiled:
-        """What runs for batches like this one; made when it is first asked for.
+        """The code that runs for batches like this one; made when it is first asked for.
 
         Raises:
             CaptureError: the model cannot be captured.

@@ -58,7 +58,7 @@ def known_frontier(
 
 
 def file_of(problem: Problem, strategies: Iterable[str]) -> Path:
-    """Where the frontier of a problem is, if it is known.
+    """The file of a problem's frontier, if it is known.
 
     Equal for problems in which every plan has the same effect: the same ops in the same order, with
     the same costs, and the same bytes.
@@ -72,7 +72,7 @@ def file_of(problem: Problem, strategies: Iterable[str]) -> Path:
 
 
 def load(path: Path, problem: Problem) -> Frontier | None:
-    """What a file says, if it is there and each of its plans takes what it says."""
+    """The plans of a file, if it is there and each takes what the file says."""
     try:
         found = json.loads(path.read_text())
         plans = [problem.simulate(kept, source) for kept, _, source in found["plans"]]

@@ -33,7 +33,7 @@ BUDGETS = (0.9, 0.7, 0.5, 0.4, 0.3, 0.2, 0.1)
 
 @dataclass
 class Partition:
-    """What the partitioner makes of a joint graph.
+    """The forward and backward that the partitioner makes of a joint graph.
 
     Attributes:
         forward, backward: its graphs.
@@ -111,7 +111,7 @@ def _first_call(graph: torch.fx.Graph) -> torch.fx.Node:
 
 
 def min_cut_plans(problem: Problem, budgets: Sequence[float] = BUDGETS) -> Iterator[frozenset[int]]:
-    """What the partitioner keeps at each budget.
+    """The storages that the partitioner keeps at each budget.
 
     It partitions once, and is asked for every budget where it chooses: what it does before and
     after that takes longer than the choice.

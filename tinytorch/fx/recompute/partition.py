@@ -61,7 +61,7 @@ class BoxedCodeGen(CodeGen):
 
 
 def partition(joint: JointGraph) -> Partition:
-    """Cut a joint graph between its phases, as it stands: what crosses the cut is kept."""
+    """Partition a joint graph between its phases, unchanged: what crosses is kept."""
     module = joint.module
     inputs = [s for s in joint.inputs if s.role != TANGENT]
     outputs = [s for role in (OUTPUT, BUFFER) for s in joint.outputs if s.role == role]

@@ -51,7 +51,7 @@ class SwapReport:
     backward_begins: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the curves, for a machine; times in seconds."""
+        """The report without its curves as plain values, as for JSON; times in seconds."""
         return {
             "limit": self.limit,
             "lowest_peak": self.lowest,

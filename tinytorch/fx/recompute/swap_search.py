@@ -56,7 +56,7 @@ class SwapFrontier:
 def find_swap_frontier(
     swapping: Swapping, recomputing: Frontier, *, progress: Progress = lambda what: None
 ) -> SwapFrontier:
-    """Let muTWO's rule and every recomputation plan with more and more swapped propose plans.
+    """The best plans of muTWO's rule and of every recomputation plan with more and more swapped.
 
     Args:
         recomputing: plans that swap nothing.

@@ -108,7 +108,7 @@ class Swapping:
 
     @cached_property
     def compute_seconds(self) -> float:
-        """Of the step if everything is kept."""
+        """The seconds of the step if everything is kept."""
         return sum(self._forward) + sum(self._backward)
 
     @cached_property
@@ -119,7 +119,7 @@ class Swapping:
 
     @cached_property
     def inactive(self) -> dict[int, float]:
-        """For each candidate the seconds between its last use in the forward and the next."""
+        """The seconds between each candidate's last use in the forward and the next use."""
         p = self.problem
         ends = list(accumulate(self._forward))
         begins = [ends[-1] + t for t in accumulate(self._backward[:-1], initial=0.0)]
@@ -138,7 +138,7 @@ class Swapping:
         return max([*p.forward_live, *least])
 
     def simulate(self, kept: Iterable[int], swapped: Iterable[int] = ()) -> SwapPlan:
-        """What a plan takes: memory to the byte, and time by the durations of the nodes.
+        """Simulate a plan: memory to the byte, and time by the durations of the nodes.
 
         Raises:
             RecomputeError: a storage cannot be swapped.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @contextmanager
 def buffers_kept(buffers: Sequence[Tensor]) -> Iterator[None]:
-    """After the block, these tensors have the values of before.
+    """Restore the values of these tensors after the block.
 
     What has not changed is not written: a buffer may be expanded, and then cannot be.
     """

@@ -62,7 +62,7 @@ METHODS = {"size", "dim", "float", "double", "half", "bfloat16", "int", "long", 
 
 
 class Effects(NamedTuple):
-    """What a node does.
+    """The effects of a node.
 
     Attributes:
         pure: nothing but to compute its value.
@@ -81,7 +81,7 @@ PURE = Effects(True)
 
 
 def effects(node: Node) -> Effects:
-    """What a node does."""
+    """The effects of a node."""
     if node.op in ("placeholder", "output"):
         return Effects(False)
     if node.op == "get_attr":
@@ -162,7 +162,7 @@ def _is_fresh(op: OpOverload) -> bool:
 
 
 def is_view(node: Node) -> bool:
-    """It computes nothing: its value is another look at the memory of an input."""
+    """Whether a node computes nothing: its value is another look at the memory of an input."""
     target: Any = node.target
     if node.op != "call_function" or not isinstance(target, OpOverload):
         return target is operator.getitem

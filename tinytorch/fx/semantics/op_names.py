@@ -59,7 +59,7 @@ BUILD: dict[str, Callable[..., Any]] = {
 
 
 def signature(node: Node) -> Signature | None:
-    """What a node computes in terms of the op table; None if the table has no such op."""
+    """The call of the op table that a node computes; None if the table has no such op."""
     if node.op != "call_function":
         return None
     if node.target in SAME:

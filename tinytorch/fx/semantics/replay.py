@@ -10,7 +10,7 @@ from torch.fx import Node
 
 
 def replay(first: Node, again: Node) -> Node:
-    """Let the first run save the generator's state, and the second one use it.
+    """Make the first run save the generator's state and the second one use it.
 
     Both nodes are replaced; returns the one for the second run.
     """

@@ -122,7 +122,7 @@ class TorchSemantics(Semantics):
             return target(*args, **kwargs)
 
     def replay(self, first: Node, again: Node) -> Node:
-        """From the state that the generator had."""
+        """Replay a random op from the state that the generator had."""
         return replay(first, again)
 
     def user_line(self, node: Node) -> str:
@@ -158,7 +158,8 @@ class TorchSemantics(Semantics):
         return node
 
     def constant_value(self, node: Node) -> Any:
-        """Of parameters and buffers only if frozen; of constants written in the code always."""
+        """The constant value of a node; of parameters and buffers only if frozen; of constants
+        written in the code always."""
         value, name = _attribute(node), str(node.target).rpartition(".")[2]
         is_constant = self.frozen or name.startswith(CONSTANTS)
         return value if isinstance(value, Tensor) and is_constant else None
@@ -174,8 +175,8 @@ class TorchSemantics(Semantics):
             return [to_numpy(v) if isinstance(v, Tensor) else v for v in everything]
 
     def gradients(self, graph: torch.fx.Graph, inputs: Sequence[Any], seed: int) -> list[Any]:
-        """For each floating-point input and each parameter; or only for these, where an op on the
-        inputs has no gradient (it writes a view or into `out=`)."""
+        """The gradients of each floating-point input and each parameter; or only for these, where
+        an op on the inputs has no gradient (it writes a view or into `out=`)."""
         try:
             return self._gradients(graph, inputs, seed, of_inputs=True)
         except RuntimeError:
@@ -209,7 +210,7 @@ class TorchSemantics(Semantics):
         return [_value(n, seed, generator) for n in graph.find_nodes(op="placeholder")]
 
     def storages(self, graph: torch.fx.Graph, inputs: Sequence[Any] | None = None) -> Storages:
-        """By interpreting it on fake tensors.
+        """The storages of a graph, by interpreting it on fake tensors.
 
         Args:
             inputs: like its inputs; by default what `node.meta["val"]` of the placeholders says.
@@ -288,7 +289,7 @@ def _execute(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Any:
 
 @contextmanager
 def untouched(graph: torch.fx.Graph) -> Iterator[Callable[[], list[Tensor]]]:
-    """After the block, buffers of the graph's module and the generators are as they were before.
+    """Restore buffers of the graph's module and the generators after the block.
 
     Yields:
         A function that gives the buffers that have changed since.

@@ -49,7 +49,7 @@ def catalogue() -> list[str]:
 def chosen(
     names: Sequence[str], only: Sequence[str] = (), sample: int | None = None, seed: int = 0
 ) -> list[str]:
-    """Those that fit one of the patterns, and of these a random sample, in random order.
+    """A random sample, in random order, of the names that fit one of the patterns.
 
     A sample begins with the smaller ones of the same seed, so as far as a run of it has come, it is
     a random sample, too.

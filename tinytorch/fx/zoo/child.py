@@ -27,7 +27,7 @@ Send = Callable[[str, Any], None]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a model may take.
+    """The limits of a model: parameters, memory, seconds.
 
     Seconds are of CPU time, so that a verdict does not depend on what else the machine does.
 
@@ -114,7 +114,7 @@ def run_stage(subject: Subject, stage: str, seconds: float) -> Verdict:
 
 
 def main(name: str, stages: Sequence[str], limits: Limits, pipe: Connection) -> None:
-    """What the process runs; it ends with a "done"."""
+    """Run the process; it ends with a "done"."""
     resource.setrlimit(resource.RLIMIT_DATA, (limits.memory_bytes, limits.memory_bytes))
     silent = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # of loggers too, which keep the streams they began with

@@ -25,7 +25,7 @@ DRAWS_INTO: frozenset[Callable[..., Any]] = frozenset(
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """In this block what asks for float32 gets float64; draws are those of float32."""
+    """Give float64 to what asks for float32, inside the block; draws are those of float32."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -25,7 +25,7 @@ COLUMNS = (EQUAL, WITHIN, REFUSED, WRONG, CRASH, TIMEOUT, MEMORY)
 
 
 def counts(records: Iterable[Record]) -> dict[str, Counter[str]]:
-    """For each stage how often each verdict came."""
+    """The count of each verdict, for each stage."""
     found: dict[str, Counter[str]] = {stage: Counter() for stage in STAGES}
     for record in records:
         for stage, verdict in record.stages.items():
@@ -73,14 +73,14 @@ def refusals(records: Iterable[Record]) -> dict[str, list[tuple[str, str]]]:
 
 
 def peaks(records: Iterable[Record]) -> tuple[int, int]:
-    """Of how many checkpointed models the peak was measured, and at most as predicted plus 1 %."""
+    """The number of checkpointed models whose peak was measured, and at most as predicted + 1 %."""
     facts = [v["facts"] for r in records for s, v in r.stages.items()
              if s == "checkpoint" and "measured" in v.get("facts", {})]  # fmt: skip
     return len(facts), sum(f["measured"] <= 1.01 * f["predicted"] for f in facts)
 
 
 def summary(records: Sequence[Record], versions: dict[str, str]) -> dict[str, Any]:
-    """For a machine: what the table says."""
+    """The summary as plain values, as for JSON: what the table says."""
     ran = [r for r in records if not r.skipped]
     return {
         "versions": versions,

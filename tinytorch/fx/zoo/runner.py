@@ -33,7 +33,7 @@ class ResultsError(TinyTorchError, ValueError):
 
 @dataclass
 class Record:
-    """What is known of one architecture.
+    """The stages and results of one architecture.
 
     Attributes:
         name: in the catalogue.
@@ -48,7 +48,7 @@ class Record:
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def lacks(self, stages: Iterable[str]) -> list[str]:
-        """Those of the stages that it has not gone through."""
+        """The stages that it has not gone through."""
         return [] if self.skipped else [s for s in stages if s not in self.stages]
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Record:
 
 
 def versions() -> dict[str, str]:
-    """Of what the results depend on; "absent" for what is not installed."""
+    """The versions of what the results depend on; "absent" for what is not installed."""
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
@@ -157,7 +157,8 @@ def _enter(record: Record, key: str, value: Any) -> None:
 
 
 def in_child(name: str, stages: Sequence[str], limits: Limits) -> Iterator[tuple[str, Any]]:
-    """What `child.examine` sends, from a process of its own; a stage in which it dies is said so.
+    """The results that `child.examine` sends from a process of its own; a stage in which it dies is
+    said so.
 
     The stages after one that ends its process go on in a new one: what comes first is of no
     consequence for what comes later.

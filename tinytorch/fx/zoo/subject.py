@@ -24,7 +24,7 @@ SIZES = re.compile(r"(^|_)(grid|sizes)(_|$)")  # in the name of an input
 
 
 def seed(number: int = SEED) -> None:
-    """Of every generator that a model may ask."""
+    """Seed every generator that a model may use."""
     torch.manual_seed(number)
     np.random.seed(number)
     random.seed(number)
@@ -142,7 +142,7 @@ def _tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def outputs(model: nn.Module, batch: Any) -> list[Tensor | None]:
-    """What a model returns, as copies: a later call may write into the same memory."""
+    """Copies of a model's results: a later call may write into the same memory."""
     seed()
     with torch.no_grad():
         return [x.clone() for x in tensors_of(call(model, batch))]

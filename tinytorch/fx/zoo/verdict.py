@@ -31,7 +31,7 @@ FLOOR = 1e-6  # of the largest value: an error below it says nothing
 
 @dataclass
 class Verdict:
-    """What became of a model in one stage.
+    """The outcome of a model in one stage.
 
     Attributes:
         verdict: one of VERDICTS.
@@ -46,7 +46,7 @@ class Verdict:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """What a line of JSON has; empty fields are left out."""
+        """The verdict as a line of JSON has it; empty fields are left out."""
         found = {"verdict": self.verdict, "seconds": round(self.seconds, 2)}
         return found | {k: v for k in ("detail", "facts") if (v := getattr(self, k))}
 
@@ -122,7 +122,7 @@ def _judge_by(found: Tensors, expected: Tensors, exact: Tensors, different: list
 
 
 def same(a: Tensor | None, b: Tensor | None) -> bool:
-    """Equal to the last bit, NaN included; both absent counts."""
+    """Whether values are equal to the last bit, NaN included; both absent counts."""
     if a is None or b is None:
         return a is b
     return torch.equal(a, b) or (
@@ -159,7 +159,7 @@ def of_error(error: BaseException) -> Verdict:
 
 
 def of_peer(error: BaseException) -> Verdict:
-    """What another tool says when it does not take a model."""
+    """The verdict of another tool that refuses a model."""
     return Verdict(REFUSED, _relative(str(explain(error))))
 
 

@@ -81,7 +81,8 @@ class CompiledTrace(TracedFunction):
     # -- whether the code is right -----------------------------------------------------------------
 
     def why_not(self, leaves: Sequence[Any], spec: TreeSpec) -> str | None:
-        """As of a traced function; and the backend, and memory that is written, must be as then."""
+        """The reason why the trace does not fit, as of a traced function; and the backend, and
+        memory that is written, must be as then."""
         reason = super().why_not(leaves, spec)
         if reason is not None:
             return reason
@@ -166,7 +167,7 @@ class CompiledTrace(TracedFunction):
         return self._code is not None and self._code.mode == "native"
 
     def renew_guard(self) -> None:
-        """Let the guard recognise calls like the one that has just fitted."""
+        """Make the guard recognise calls like the one that has just fitted."""
         if self._guards:
             self._guards -= 1
             self.guard = make_guard(self)
@@ -223,7 +224,7 @@ class CompiledTrace(TracedFunction):
         return self.joints[wanted]
 
     def generated(self) -> dict[str, Code]:
-        """All code that there is, by what it does."""
+        """The generated code, by what it does."""
         codes = {} if self._code is None else {"call": self._code}
         for number, joint in enumerate(filter(None, self.joints.values()), 1):
             suffix = "" if number == 1 else f" {number}"

@@ -75,7 +75,7 @@ class Compiled:
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the function.
+        """Call the function, compiled.
 
         Raises:
             TraceError: the function cannot be traced; the message gives the line and what to write.
@@ -115,7 +115,7 @@ class Compiled:
 
     @property
     def reasons(self) -> list[str]:
-        """For each trace that was made, why those before it did not fit."""
+        """The reasons, for each trace that was made, why those before it did not fit."""
         return self._specializing.reasons
 
     @property
@@ -124,7 +124,7 @@ class Compiled:
         return [t for t in self._specializing.traces if isinstance(t, CompiledTrace)]
 
     def explain(self) -> Explanation:
-        """What was compiled, what was not and why, and how long every node takes.
+        """Report what was compiled, what was not and why, and how long every node takes.
 
         Raises:
             GraphError: nothing was called yet.
@@ -160,7 +160,7 @@ class CompiledModule(Module):
         self.compiled = Compiled(module, options)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the module's own."""
+        """Run the module's own forward, compiled."""
         return self.compiled(*args, **kwargs)
 
     def explain(self) -> Explanation:

@@ -26,7 +26,7 @@ SLOWEST = 20  # nodes in the printed table
 
 @dataclass(frozen=True)
 class NodeTime:
-    """One step.
+    """The measured time of one step.
 
     Attributes:
         node: its name.
@@ -77,7 +77,7 @@ class CodeReport:
     measured: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As numbers, text, lists and dicts."""
+        """The same as numbers, text, lists and dicts."""
         return {
             "name": self.name,
             "mode": self.mode,
@@ -129,7 +129,7 @@ class CodeReport:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What became of a compiled function.
+    """The report on a compiled function.
 
     Attributes:
         function: its name.
@@ -156,11 +156,11 @@ class Explanation:
 
     @property
     def fallbacks(self) -> list[tuple[str, str]]:
-        """What no faster mode could run, and why."""
+        """The nodes that no faster mode could run, and why."""
         return [*self.failures, *(each for code in self.codes for each in code.fallbacks)]
 
     def to_dict(self) -> dict[str, Any]:
-        """As numbers, text, lists and dicts."""
+        """The same as numbers, text, lists and dicts."""
         return {
             "function": self.function,
             "backend": self.backend,
@@ -188,7 +188,7 @@ class Explanation:
 
 
 def explain(compiled: Compiled) -> Explanation:
-    """Look at what was compiled last, and time it on example values.
+    """Report on what was compiled last, and time it on example values.
 
     Raises:
         GraphError: nothing has been compiled yet.

@@ -187,7 +187,7 @@ def _build_native(code: Code, convention: tuple[Any, ...]) -> list[tuple[str, st
 
 
 def say_failure(what: str, error: Exception) -> str:
-    """Why something could not be made; said once where nobody could expect it."""
+    """Report why something could not be made; said once where nobody could expect it."""
     reason = str(error)
     if not isinstance(error, (GraphError, NotImplementedError)):
         reason = f"{type(error).__name__}: {error}"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Guard(NamedTuple):
-    """What is known of the calls that fit.
+    """The conditions under which calls fit.
 
     Attributes:
         fits: whether a call with these arguments, on this backend, with gradients on or off, is one
@@ -66,7 +66,7 @@ NEVER = Guard(lambda args, backend, grad: False, _no_values, lambda: None)
 
 
 def make_guard(trace: CompiledTrace) -> Guard:
-    """For calls like the one that the trace has just been found to fit."""
+    """Make the guard for calls like the one that the trace has just been found to fit."""
     s = trace.signature
     if trace.environment.why_not() is not None:
         return NEVER

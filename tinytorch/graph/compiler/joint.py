@@ -2,7 +2,7 @@
 
 The graph of the forward and that of its gradients are traced together, optimized as one, and cut in
 two: the forward returns, beside its results, the values that the backward reads. A call appears in
-the history of its results as one function, so it can stand anywhere in an eager computation.
+the history of its results as one function, so it can be part of any eager computation.
 
 Source: the ahead-of-time autograd of J. Ansel et al., "PyTorch 2: faster machine learning through
 dynamic Python bytecode transformation and graph compilation", ASPLOS 2024.
@@ -80,7 +80,7 @@ class JointFunction:
 
     @property
     def is_compiled(self) -> bool:
-        """There is code for both parts."""
+        """Whether there is code for both parts."""
         return self.forward.program is not None and self.backward.program is not None
 
     def run(self, tensors: Sequence[Tensor | None], values: list[Any]) -> list[Tensor]:

@@ -165,7 +165,7 @@ def example_of(node: Node) -> Any:
 
 
 def inherit(new: Node, node: Node) -> None:
-    """Let a new node say the phase and user's line of the one that it was made for."""
+    """Give a new node the phase and user's line of the one that it was made for."""
     new.meta.update({key: value for key, value in node.meta.items() if key in INHERITED})
 
 
@@ -242,5 +242,5 @@ def _repeats(node: Node) -> bool:
 
 
 def is_creation(node: Node) -> bool:
-    """It makes its value from nothing, so the value is the same in every call."""
+    """Whether a node makes its value from nothing, so that every call has the same value."""
     return node.op == "call_function" and not node.args and not TINYTORCH.is_random(node)

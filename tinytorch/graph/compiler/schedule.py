@@ -66,7 +66,7 @@ CONSTANT_LIMIT = 65_536  # elements; what `full` makes beyond it is made anew in
 
 
 class Role(Enum):
-    """What an input is to the caller."""
+    """The role of an input: argument, parameter, buffer or state."""
 
     ARGUMENT = "argument"
     STATE = "state"  # a parameter, a buffer, a moment of an optimizer
@@ -76,7 +76,7 @@ class Role(Enum):
 
     @property
     def is_number(self) -> bool:
-        """It is a Python number of the call, not memory."""
+        """Whether it is a Python number of the call, not memory."""
         return self in (Role.SEED, Role.SCALAR)
 
 
@@ -118,7 +118,7 @@ class Step:
 
 @dataclass
 class Schedule:
-    """What one call of a graph does, in order, and where each value is stored.
+    """The kernel calls of a graph, in order, and where each value is stored.
 
     Attributes:
         graph: lowered: casts, copies and the parts of fused ops are nodes of their own.
@@ -171,7 +171,7 @@ _SEMANTICS = _Scheduling()
 
 
 def role_of(binding: Binding) -> Role:
-    """What an input that is bound so is to the caller."""
+    """The role of an input with this binding."""
     roles: dict[type[Binding], Role] = {
         ArgumentBinding: Role.ARGUMENT,
         GradBinding: Role.GRAD,
@@ -205,7 +205,7 @@ def schedule_graph(
     is_kept: Callable[[Node], bool] = lambda node: False,
     writes_out: Callable[[Node], bool] = lambda node: True,
 ) -> Schedule:
-    """Put the values of a graph into memory.
+    """Assign memory to the values of a graph, and order its kernel calls.
 
     Args:
         graph: with shapes and dtypes; it is not changed.

@@ -94,7 +94,7 @@ class AlgebraicSimplification(OptimizationPass):
         self.exact = not fast_math  # type: ignore[misc]
 
     def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, Rule]]:
-        """Where which rule matches now; what follows from a rewrite shows only after it."""
+        """The nodes at which rules match now; what follows from a rewrite shows only after it."""
         rules = self._rules_for(graph)
         memory = Aliasing(graph, self.semantics)
         return [

@@ -6,7 +6,7 @@ from tinytorch.graph.semantics import AnyGraph, AnyNode, Semantics
 
 
 class Aliasing:
-    """What is known of the memory of a graph, through whatever views.
+    """The aliasing of a graph's values, through whatever views.
 
     Attributes:
         written: nodes whose memory some node writes in place. What they are worth depends on when
@@ -31,7 +31,7 @@ class Aliasing:
                     kind.add(node)
 
     def touches_written(self, node: AnyNode) -> bool:
-        """It reads or makes what is written in place."""
+        """Whether a node reads or makes memory that is written in place."""
         return any(n in self.written for n in (node, *node.all_input_nodes))
 
     def may_replace(self, new: AnyNode, old: AnyNode) -> bool:

@@ -57,7 +57,7 @@ class FusedAttention(OptimizationPass):
     exact = False
 
     def analyze(self, graph: AnyGraph) -> list[WrittenOut]:
-        """What is written out."""
+        """The attentions that are written out."""
         memory = Aliasing(graph, self.semantics)
         found = [self._match(node, memory) for node in graph.nodes]
         return [each for each in found if each is not None]

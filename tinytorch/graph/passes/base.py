@@ -33,7 +33,7 @@ class OptimizationPass(ABC):
 
     @abstractmethod
     def analyze(self, graph: AnyGraph) -> Any:
-        """What there is to do. Changes nothing."""
+        """Find what there is to do. Changes nothing."""
 
     @abstractmethod
     def transform(self, graph: AnyGraph, found: Any) -> bool:
@@ -59,7 +59,7 @@ class OptimizationPass(ABC):
         return found if isinstance(found, list) else None
 
     def select(self, found: Any, numbers: Sequence[int]) -> Any:
-        """What was found, with only some of its rewrites."""
+        """The analysis with only some of its rewrites."""
         if isinstance(found, dict):
             items = list(found.items())
             return dict(items[i] for i in numbers)

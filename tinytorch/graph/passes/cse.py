@@ -12,7 +12,7 @@ from tinytorch.graph.semantics import AnyGraph, AnyNode
 
 @register_pass
 class CommonSubexpressionElimination(OptimizationPass):
-    """Lets two nodes that compute the same be one.
+    """Merges nodes that compute the same.
 
     The same are nodes of one op on the same values, in either order if the op is commutative.
     Random nodes, nodes with effects and nodes that touch memory which is written are never merged;
@@ -24,7 +24,7 @@ class CommonSubexpressionElimination(OptimizationPass):
     name = "cse"
 
     def analyze(self, graph: AnyGraph) -> dict[AnyNode, AnyNode]:
-        """For each node that repeats an earlier one, that one."""
+        """The earlier node that each repeated node equals."""
         first: dict[Hashable, AnyNode] = {}
         same: dict[AnyNode, AnyNode] = {}
         memory = Aliasing(graph, self.semantics)

@@ -13,7 +13,7 @@ SPREADS = ("expand", "copy")
 
 @register_pass
 class BroadcastCleanup(OptimizationPass):
-    """Lets elementwise ops read what an `expand` or `copy` reads, where they come out the same.
+    """Makes elementwise ops read the operand of an `expand` or `copy` where nothing changes.
 
     An elementwise op broadcasts its operands itself, and reads them in whatever order they lie; so
     an operand need be neither expanded nor copied. Only one that decides the shape, or (as a 0-d

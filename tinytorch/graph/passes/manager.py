@@ -22,7 +22,7 @@ TOLERANCES = {"float16": (1e-2, 1e-3), "float32": (1e-4, 1e-5), "float64": (1e-9
 
 @dataclass
 class PassResult:
-    """What became of one application of a pass.
+    """The result of one application of a pass.
 
     Attributes:
         name: of the pass.
@@ -52,12 +52,12 @@ class PassResult:
 
     @property
     def nodes_before(self) -> int:
-        """How many nodes there were, those inside of fused ops included."""
+        """The number of nodes before, those inside of fused ops included."""
         return sum(" = " in line for line in self.before.splitlines())
 
     @property
     def nodes_after(self) -> int:
-        """How many nodes the pass made of them."""
+        """The number of nodes after."""
         return sum(" = " in line for line in self.after.splitlines())
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class PassResult:
 
 @dataclass
 class Report:
-    """What a `PassManager` did, in order."""
+    """The results of a `PassManager`, in order."""
 
     results: list[PassResult] = field(default_factory=list)
 

@@ -41,7 +41,7 @@ class Rule:
         self._name = _parts(self.left)[0]  # of the op at the top, to look at first
 
     def match(self, node: AnyNode, semantics: Semantics) -> Bound | None:
-        """What the names of the rule stand for at this node; None if it does not match."""
+        """The nodes that the names of the rule match at this node; None if it does not match."""
         bound: Bound = {}
         if node.op != "call_function" or semantics.op_name(node) != self._name:
             return None

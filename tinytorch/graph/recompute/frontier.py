@@ -61,7 +61,7 @@ def find_frontier(
     *,
     progress: Progress = lambda what: None,
 ) -> Frontier:
-    """Let all strategies propose plans, and improve the best of them.
+    """Find the best plans: all strategies propose some, and the best are improved.
 
     Args:
         strategies: by name.

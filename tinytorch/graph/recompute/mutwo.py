@@ -37,7 +37,7 @@ class Candidate:
 
 
 def greedy_order(problem: Problem) -> list[int]:
-    """Storages in the order in which muTWO's rule forgets them."""
+    """Storages in the order in which muTWO's rule drops them."""
     left = candidates(problem)
     chosen: dict[int, Candidate] = {}
     while left:
@@ -62,7 +62,7 @@ def greedy_order(problem: Problem) -> list[int]:
 
 
 def candidates(problem: Problem) -> dict[int, Candidate]:
-    """What recomputing each value that the backward reads takes, if all others are kept."""
+    """The cost of recomputing each value that the backward reads, if all others are kept."""
     needed = {s for s in problem.needed if s not in problem.fixed and s in problem.made_by}
     return {s: _candidate(problem, s, needed) for s in sorted(needed)}
 
@@ -87,7 +87,7 @@ def _candidate(problem: Problem, storage: int, needed: set[int]) -> Candidate:
 
 
 def greedy_plans(problem: Problem, most: int = 200) -> Iterator[frozenset[int]]:
-    """What is kept along muTWO's path, in at most so many steps from everything to nothing."""
+    """The plans along muTWO's path, in at most so many steps from keeping everything to nothing."""
     order = greedy_order(problem)
     steps = sorted({round(len(order) * i / most) for i in range(most + 1)})
     for count in steps:

@@ -27,7 +27,7 @@ class RecomputeError(TinyTorchError, ValueError):
 
 
 def is_forward(node: AnyNode) -> bool:
-    """It is computed in the forward."""
+    """Whether a node is computed in the forward."""
     return bool(node.op == "call_function" and node.meta.get("phase", "forward") == "forward")
 
 
@@ -146,7 +146,7 @@ class Problem:
                 )
 
     def _overwrites(self, node: AnyNode, backward: set[int]) -> bool:
-        """It writes memory that is not of the backward alone."""
+        """Whether a node writes memory that does not belong to the backward only."""
         written = [self.found.held[a] for a in self.semantics.mutates(node)]
         return any(not held or not backward.issuperset(held) for held in written)
 
@@ -194,7 +194,7 @@ class Problem:
 
     @cached_property
     def defined_at(self) -> dict[int, int]:
-        """For each storage of the forward the position of the instruction that makes it."""
+        """The position of the instruction that makes each storage of the forward."""
         made = {s: i for i, each in enumerate(self.forward) for s in each.makes}
         states = {s: i for i, each in enumerate(self.forward) for s in each.reads if s not in made}
         return made | states
@@ -220,7 +220,7 @@ class Problem:
 
     @cached_property
     def backward_live(self) -> list[tuple[int, int]]:
-        """For each instruction of the backward the bytes alive before and during it, without what
+        """The bytes alive at each instruction of the backward: before and during it, without what
         the forward kept or is computed again. Autograd holds the tangents all the while."""
         nodes = list(self.graph.nodes)
         makers, external = self.found.makers, self.found.external
@@ -347,7 +347,7 @@ class Problem:
         return [again.get(event) or next(ordinary) for event in range(len(walk.live))]
 
     def simulate(self, kept: Iterable[int], source: str = "") -> Plan:
-        """What a plan takes: its peak to the byte, and what is computed again."""
+        """Simulate a plan: its peak to the byte, and what is computed again."""
         plan = frozenset(kept) | self.fixed
         walk = Walk(self.whole, plan)
         peak = max([*self.live_in_forward(walk), *self.live_in_backward(walk)], default=0)

@@ -10,7 +10,7 @@ from tinytorch.graph.semantics import AnyNode
 
 
 def rewrite(problem: Problem, plan: Plan) -> list[AnyNode]:
-    """Put what is computed again right before its first use in the backward, in place.
+    """Insert recomputed values right before their first use in the backward, in place.
 
     A random op is replayed; how, `Semantics.replay` knows. Of batch norm only the normalized values
     are computed again: its new statistics are results of the forward.
@@ -53,7 +53,7 @@ class _Rewriting:
                 self._copy(part, before)
 
     def redirect(self, node: AnyNode) -> None:
-        """Let a node of the backward read what there is there."""
+        """Make a node of the backward read the values that exist there."""
         for a in node.all_input_nodes:
             node.replace_input_with(a, self._value(a, node))
 
@@ -87,7 +87,7 @@ class _Rewriting:
         self.made.append(new)
 
     def replay_random_ops(self) -> None:
-        """Let each random op draw the second time what it drew the first time."""
+        """Make each random op draw the second time what it drew the first time."""
         semantics = self.problem.semantics
         for node, copy in list(self.again.items()):
             if semantics.is_random(node):

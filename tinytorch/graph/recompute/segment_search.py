@@ -54,7 +54,7 @@ class Search:
         self._known: dict[Hashable, list[tuple[tuple[int, ...], Option]]] = {}
 
     def options(self, run: Run) -> list[Option]:
-        """What can be done with a run: no option is better than another in all respects."""
+        """The options for a run: no option is better than another in all respects."""
         key = self.segments.structure(run)
         if key not in self._known:
             place = {s: i for i, s in enumerate(run.free)}
@@ -133,7 +133,7 @@ def _spread(options: list[Option]) -> list[Option]:
 
 
 def cheapest(segments: Segments, options: Options, budget: int) -> frozenset[int] | None:
-    """What to keep so that every part of the backward stays within a budget, at the least cost.
+    """The cheapest plan that keeps every part of the backward within a budget.
 
     Dynamic programming from the first segment to the last; the state is how much all segments so
     far have freed, in buckets. None if nothing fits.
@@ -179,7 +179,7 @@ def _kept(
 
 
 def segment_plans(problem: Problem, levels: int = 96) -> Iterator[frozenset[int]]:
-    """What is kept at budgets from the peak with everything kept down to nothing."""
+    """The plans at budgets from the peak with everything kept down to nothing."""
     segments = Segments(problem)
     options = Search(segments).runs()
     whole = problem.simulate(problem.everything).peak

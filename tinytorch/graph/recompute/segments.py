@@ -43,7 +43,7 @@ class Option:
     touched: Set[int] = field(default=frozenset(), compare=False)
 
     def beats(self, other: Option) -> bool:
-        """It is at least as good in all respects."""
+        """Whether it is at least as good in all respects."""
         return self.freed >= other.freed and self.peak <= other.peak and self.cost <= other.cost
 
 
@@ -123,14 +123,14 @@ class Segments:
 
     @cached_property
     def segment_of(self) -> dict[int, int]:
-        """For each storage of the forward the segment that makes it."""
+        """The segment that makes each storage of the forward."""
         starts = [0, *self.ends[:-1]]
         index = np.searchsorted(starts, list(self.problem.defined_at.values()), side="right") - 1
         return dict(zip(self.problem.defined_at, map(int, index), strict=True))
 
     @cached_property
     def last_reader(self) -> dict[int, int]:
-        """For each storage of the forward the last segment that reads it."""
+        """The last segment that reads each storage of the forward."""
         starts = [0, *self.ends[:-1]]
         last = self.problem.forward_last
         index = np.searchsorted(starts, list(last.values()), side="right") - 1
@@ -138,7 +138,7 @@ class Segments:
 
     @cached_property
     def windows(self) -> list[range]:
-        """For each segment the ops of the backward that belong to it.
+        """The ops of the backward that belong to each segment.
 
         An op belongs to the last segment that it, or one behind it, reads. A read does not count
         when the backward has left its segment for good, as when a gradient that was computed in
@@ -223,7 +223,7 @@ class Segments:
         return found
 
     def measure(self, run: Run, kept: frozenset[int]) -> Option:
-        """What keeping these storages of a run does, if all others keep everything."""
+        """The effect of keeping these storages of a run, if all others keep everything."""
         p = self.problem
         walk = Walk(self._part(run), kept)
         change, last = walk.change(), walk.last
@@ -240,7 +240,7 @@ class Segments:
         return Option(kept, freed, peak - run.reference, walk.cost, last.keys())
 
     def structure(self, run: Run) -> Hashable:
-        """Equal for runs in which the same choices have the same effect."""
+        """A key that is equal for runs in which the same choices have the same effect."""
         p = self.problem
         names: dict[int, int] = {}
 

@@ -125,7 +125,7 @@ class Walk:
             self.flops += flops
 
     def change(self) -> list[int]:
-        """How the bytes of what is computed again change at each event, and after the last."""
+        """The changes of the recomputed bytes at each event, and after the last."""
         change = [0] * (len(self.live) + 1)
         for event, size, key in self.allocates:
             change[event] += size

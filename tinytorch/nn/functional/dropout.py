@@ -19,7 +19,7 @@ def dropout(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Every element is 0 with probability p, and x / (1 - p) otherwise; out of training, x.
+    """x with every element 0 with probability p, and x / (1 - p) otherwise; out of training, x.
 
     Args:
         x: of any shape.
@@ -46,7 +46,7 @@ def dropout1d(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """As `dropout`, but a channel of a signal, (n, channels, length), is dropped as a whole."""
+    """x with whole channels of a signal, (n, channels, length), dropped as by `dropout`."""
     return _drop_channels("dropout1d", x, 1, p, training, generator)
 
 
@@ -80,7 +80,7 @@ def dropout3d(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """As `dropout`, but a channel of a volume, (n, channels, d, h, w), is dropped as a whole."""
+    """x with whole channels of a volume, (n, channels, d, h, w), dropped as by `dropout`."""
     return _drop_channels("dropout3d", x, 3, p, training, generator)
 
 

@@ -40,7 +40,7 @@ def gaussian_nll_loss(
     if variance.ndim == input.ndim - 1 and variance.shape == input.shape[:-1]:
         variance = unsqueeze(variance, -1)
     raised = clip(variance.detach(), min=eps)
-    variance = variance + (raised - variance.detach())  # cut off, as it stands for the gradient
+    variance = variance + (raised - variance.detach())  # constant for the gradient
     difference = input - target
     loss = 0.5 * (log(variance) + difference * difference / variance)
     return reduce_loss(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)

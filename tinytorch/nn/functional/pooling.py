@@ -108,7 +108,7 @@ def max_unpool2d(
     padding: Size = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """Each element at the place that `max_pool2d` took it from, and 0 elsewhere.
+    """The elements at the positions that `max_pool2d` took them from, and 0 elsewhere.
 
     Args:
         input, indices: (n, c, oh, ow), as `max_pool2d(..., return_indices=True)` gives them.

@@ -30,7 +30,7 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """Another size of the last dimensions, whose elements are read off or mixed from neighbours.
+    """The tensor resized in its last dimensions, by copying or mixing neighbours.
 
     Args:
         input: (n, channels, length), (n, channels, h, w) or (n, channels, d, h, w).

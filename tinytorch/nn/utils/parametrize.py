@@ -13,7 +13,7 @@ from tinytorch.tensor import Tensor
 
 
 class ParametrizationList(ModuleList):
-    """What one tensor is computed from, and how.
+    """The parametrizations of one tensor, and what it is computed from.
 
     Attributes:
         original: the parameter that the parametrizations are applied to, one after the other; or

@@ -34,7 +34,7 @@ class PackedSequence(NamedTuple):
     unsorted_indices: Tensor | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """With the data converted, as by `Tensor.to`."""
+        """The sequence with its data converted, as by `Tensor.to`."""
         return self._replace(data=self.data.to(*args, **kwargs))
 
     def cpu(self) -> PackedSequence:

@@ -11,7 +11,7 @@ from tinytorch.tensor import Tensor
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All elements of all parameters in one row.
+    """The elements of all parameters as one vector.
 
     >>> from tinytorch import nn
     >>> parameters_to_vector(nn.Linear(3, 2).parameters()).shape

@@ -50,7 +50,7 @@ def atanh(x: Tensor) -> Tensor:
 
 @operator("Div")
 def div(a: Tensor, b: Tensor) -> Tensor:
-    """Of integers: towards zero, as C does it."""
+    """The quotient; of integers: towards zero, as C does it."""
     if a.dtype.is_floating_point:
         return a / b
     down = e.floor_divide(a, b)
@@ -194,7 +194,7 @@ def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 def dropout(
     x: Tensor, ratio: Any = None, training_mode: Any = None, *, seed: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Without training: x, and a mask of all true."""
+    """Dropout without training: x, and a mask of all true."""
     drops = 0.5 if ratio is None else float(ratio)
     if training_mode is not None and bool(training_mode) and drops > 0:
         raise refuse("Dropout with training_mode: its random numbers")

@@ -68,7 +68,7 @@ def _scatter(rows: Tensor, index: Tensor, updates: Tensor, reduction: str, what:
 def scatter_elements(
     x: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    """Which of several updates of one place wins is left open by ONNX; here they must not meet."""
+    """Write updates at indices; no two may have the same index, as ONNX leaves open which wins."""
     dim = axis % x.ndim
     index = indexing.flat_index(x.shape, dim, _from_front(indices, x.shape, dim))
     flat = _scatter(

@@ -36,7 +36,8 @@ def batch_normalization(
     training_mode: int = 0,
     spatial: int = 1,
 ) -> Any:
-    """In training also the new running mean and variance (of n elements, not of n - 1)."""
+    """The normalized input; in training also the new running mean and variance (of n elements, not
+    of n - 1)."""
     if not training_mode:
         factor = _channels(scale * e.rsqrt(var + epsilon), x)
         return (x - _channels(mean, x)) * factor + _channels(bias, x)

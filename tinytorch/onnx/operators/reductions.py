@@ -119,7 +119,7 @@ def top_k(
 
 @operator("Hardmax", since=13)
 def hardmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """One at the first largest element, zero elsewhere."""
+    """1 at the first largest element, 0 elsewhere."""
     hot = indexing.one_hot(r.argmax(x, axis), x.shape[axis]).to(x.dtype)
     return movement.permute(hot, _last_to(axis % x.ndim, x.ndim))
 

@@ -43,7 +43,8 @@ OPERATORS: dict[str, Operator] = {}
 def operator(
     *names: str, static: Sequence[str] = (), since: int = 1, of_shapes: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Enter a function as the meaning of ONNX operators; the arguments are as in `Operator`."""
+    """Register a function as the implementation of ONNX operators; the arguments are as in
+    `Operator`."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         parameters = list(inspect.signature(function).parameters.values())

@@ -25,7 +25,7 @@ class Windows(NamedTuple):
 
     @property
     def is_symmetric(self) -> bool:
-        """As much is added before as after, as our ops have it."""
+        """Whether as much is added before as after, as our ops have it."""
         return self.before == self.after
 
 

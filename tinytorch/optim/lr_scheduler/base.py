@@ -92,7 +92,7 @@ class LRScheduler:
         return least + (rate - least) * (now - least) / (before - least)
 
     def step(self, epoch: int | None = None) -> None:
-        """One epoch (or batch) is over; or, given its number, go to that one."""
+        """Advance the schedule by one epoch (or batch); or, given its number, go to that one."""
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
@@ -121,7 +121,8 @@ class LRScheduler:
         return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:
-        """Its options and where it is. The rates in force are in the optimizer's state.
+        """The options and position of the schedule. The rates in force are in the optimizer's
+        state.
 
         Functions that it was given are not part of it.
         """
@@ -190,7 +191,7 @@ def per_group(name: str, value: Any, optimizer: Optimizer) -> list[float]:
 
 
 def momentum_option(optimizer: Optimizer) -> str:
-    """What stands for the momentum in this optimizer's groups: "momentum", or "betas".
+    """The name of the momentum in this optimizer's groups: "momentum", or "betas".
 
     Raises:
         ValueError: it has neither.

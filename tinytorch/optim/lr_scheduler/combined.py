@@ -80,7 +80,7 @@ class SequentialLR(_Combined):
         raise ValueError("SequentialLR only goes on: call step() without a number")
 
     def step(self, epoch: int | None = None) -> None:
-        """One epoch (or batch) is over."""
+        """Advance by one epoch (or batch)."""
         if epoch is not None:
             self._go_to(epoch)
         self.last_epoch += 1
@@ -94,7 +94,7 @@ class SequentialLR(_Combined):
 
 
 class ChainedScheduler(_Combined):
-    """All schedules at once, one upon the other: their factors multiply
+    """Applies several schedules at once, one upon the other: their factors multiply
 
         slow_start = ConstantLR(optimizer, factor=0.1, total_iters=5)
         ChainedScheduler([slow_start, ExponentialLR(optimizer, 0.9)])
@@ -113,7 +113,7 @@ class ChainedScheduler(_Combined):
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self, epoch: int | None = None) -> None:
-        """One epoch (or batch) is over, for each of the schedules."""
+        """Advance each of the schedules by one epoch (or batch)."""
         for schedule in self._schedulers:
             schedule.step(epoch)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch

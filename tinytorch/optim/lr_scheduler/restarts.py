@@ -54,7 +54,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         return [self.eta_min + (base - self.eta_min) * half for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """One step is over; or, given its number, go to that one, or to a part of it."""
+        """Advance by one step; or, given its number, go to that one, or to a part of it."""
         if epoch is not None or self.last_epoch < 0:
             self._go_to(epoch or 0)
             return

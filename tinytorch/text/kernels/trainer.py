@@ -204,7 +204,7 @@ def merge_pairs(
 
 
 def train(texts: Iterable[bytes], size: int, split: str) -> Vocabulary:
-    """What `bpe.train` gives for the pieces of the texts."""
+    """Train on the pieces of texts, with the result of `bpe.train`."""
     pieces = count(texts, split)
     out = _merge(pieces, size)
     data = pieces.text.tobytes()

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 
 class PositionsGeometry(NamedTuple):
-    """Of `plan.Positions`: a padded image, and what is between two of its positions."""
+    """The numbers of a `plan.Positions` that kernels read: a padded image, and what is between two
+    of its positions."""
 
     origin: int
     pitch: int
@@ -22,7 +23,8 @@ class PositionsGeometry(NamedTuple):
 
 
 class CorrelationGeometry(NamedTuple):
-    """Of `plan.Correlation`: a padded phase of an image, and how many phases there are."""
+    """The numbers of a `plan.Correlation` that kernels read: a padded phase of an image, and how
+    many phases there are."""
 
     origin: int
     pitch: int
@@ -33,7 +35,7 @@ class CorrelationGeometry(NamedTuple):
 
 
 class BatchGeometry(NamedTuple):
-    """Of `plan.Batch`: the windows."""
+    """The numbers of a `plan.Batch` that kernels read: the windows."""
 
     kernel_height: int
     kernel_width: int
@@ -45,7 +47,8 @@ class BatchGeometry(NamedTuple):
 
 
 class ProductsGeometry(NamedTuple):
-    """Of a gradient to the weights: a padded image with its channels last, and its positions."""
+    """The numbers of a gradient to the weights that kernels read: a padded image with its channels
+    last, and its positions."""
 
     origin: int
     pitch: int

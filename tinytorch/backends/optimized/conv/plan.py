@@ -133,7 +133,7 @@ def forward_positions(
     itemsize: int, channels: int, image: Pair, size: Pair, stride: Pair, padding: Pair,
     dilation: Pair,
 ) -> Positions:  # fmt: skip
-    """Every output is a sum over all taps of the padded image."""
+    """The walk of the forward: every output is a sum over all taps of the padded image."""
     layout = padded(itemsize, image, padding, padding)
     rows, columns = ([k * d for k in range(n)] for n, d in zip(size, dilation, strict=True))
     table = _offsets(layout, itemsize, channels, rows, columns)
@@ -147,7 +147,8 @@ def backward_positions(
     itemsize: int, channels: int, image: Pair, size: Pair, stride: Pair, padding: Pair,
     dilation: Pair, output: Pair,
 ) -> tuple[Positions, Table]:  # fmt: skip
-    """For each phase of the input its own taps of the padded gradient (of size `image`).
+    """The walk of the input's gradient: for each phase its taps of the padded gradient (of size
+    `image`).
 
     Returns:
         The walk, and for each entry of its table the row of the weights (channel, row, column).

@@ -1,6 +1,6 @@
 """Scalar definitions of the op table, rewritten so that they compile to good vector code.
 
-The table says what an op means in plain Python, `1.0 / (1.0 + math.exp(-a))`. Compiled as it stands
+The table says what an op means in plain Python, `1.0 / (1.0 + math.exp(-a))`. Compiled as written
 that would be slow: a literal is a float64 and drags a float32 computation up to it, and `math.exp`
 calls the C library, one number at a time. So the source is read, and in its syntax tree
 
@@ -147,7 +147,7 @@ class _Typed(ast.NodeTransformer):
 def compile_scalar(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
     """A scalar definition as a kernel on numbers of type `real`, to be inlined into loops.
 
-    A lambda, or a function without source or with a closure, is compiled as it stands: right, but
+    A lambda, or a function without source or with a closure, is compiled as written: right, but
     it may compute in float64.
 
     Args:

@@ -338,7 +338,7 @@ class LazyGemm:
         self._ways[way - 1].load()
 
     def load_all(self) -> None:
-        """So that the kernel always returns 0."""
+        """Load all ways, so that the kernel always returns 0."""
         for way in self._ways:
             way.load()
 

@@ -43,7 +43,7 @@ def avg_pool(x: Array, out: Array, kernel_size: Pair, stride: Pair, padding: Pai
 
 @kernel
 def avg_pool_backward(g: Array, dx: Array, kernel_size: Pair, stride: Pair, padding: Pair) -> None:
-    """Every output element spreads evenly over its window."""
+    """Spread every output element evenly over its window."""
     kind, windows = g.dtype.type, g.shape[1:]
     scale = kind(1 / (kernel_size[0] * kernel_size[1]))
     phases, begin, offsets = prepare(

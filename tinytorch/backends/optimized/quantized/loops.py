@@ -176,7 +176,7 @@ def add_rest(
     x: Array, weight: Array, scale: Array, done: int, columns: int, is_nibbles: bool, o: int,
     wide: int, totals: Array,
 ) -> None:  # fmt: skip
-    """What is left of a row after whole steps."""
+    """Add the products of what is left of a row after whole steps."""
     for r in range(x.shape[0]):
         for t in range(wide):
             total = np.float32(0)

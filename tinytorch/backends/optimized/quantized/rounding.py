@@ -122,7 +122,7 @@ def round_row(row: Array, zero: np.float32, scale: np.float32) -> None:
 
 @kernel(inner=True)
 def word_of(column: int) -> int:
-    """Where a column's word is, for `nibble_rows`."""
+    """The position of a column's word, for `nibble_rows`."""
     block, j = column // 32, column % 32
     byte = block * 16 + j % 16
     return (byte // WORDS) * 2 * WORDS + (j // 16) * WORDS + byte % WORDS

@@ -12,7 +12,7 @@ Word = Any  # an int, or an array that stays where it is
 
 
 class ConvRecord(NamedTuple):
-    """Of `conv2d_by_...`: a sum over taps.
+    """The record of `conv2d_by_...`: a sum over taps.
 
     The tables are those of a walk of `optimized.conv.plan`.
     """
@@ -42,7 +42,7 @@ class ConvRecord(NamedTuple):
 
 
 class ConvWeightRecord(NamedTuple):
-    """Of `conv2d_weight_by_...`: the gradient to the weights."""
+    """The record of `conv2d_weight_by_...`: the gradient to the weights."""
 
     images: Word
     channels: Word
@@ -64,7 +64,7 @@ class ConvWeightRecord(NamedTuple):
 
 
 class ConvDotsRecord(NamedTuple):
-    """Of `conv2d_weight_by_dots`, beside a `ConvWeightRecord`: a walk with positions as vectors."""
+    """The record of `conv2d_weight_by_dots`, beside a `ConvWeightRecord`: positions as vectors."""
 
     table: Word  # of taps
     taps: Word
@@ -76,7 +76,7 @@ class ConvDotsRecord(NamedTuple):
 
 
 class BatchRecord(NamedTuple):
-    """Of `gemm_batch`: outer x inner products of (m, k) and (k, n) matrices."""
+    """The record of `gemm_batch`: outer x inner products of (m, k) and (k, n) matrices."""
 
     outer: Word
     inner: Word
@@ -97,7 +97,7 @@ class BatchRecord(NamedTuple):
 
 
 class PoolRecord(NamedTuple):
-    """Of pooling: planes (images times channels) and their windows."""
+    """The record of pooling: planes (images times channels) and their windows."""
 
     planes: Word
     height: Word

@@ -39,7 +39,7 @@ def declare(name: str, real: Any, parameters: str) -> Callable[[Callable[..., No
 
 
 def declare_kernel(name: str, kernel: Callable[..., None], sizes: str, operands: str) -> None:
-    """Export a kernel on C-contiguous arrays as it stands, for every type.
+    """Export a kernel on C-contiguous arrays unchanged, for every type.
 
         declare_kernel("scale_rows", _scale, "n d", "x[n,d] w[d] *factor out[n,d]")
 

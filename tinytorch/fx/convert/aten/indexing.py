@@ -58,8 +58,8 @@ def index(a: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def index_put(
     a: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """With indices for the first dimensions. Several values for one place add up with `accumulate`;
-    without, PyTorch leaves open which is put, and here it is their mean."""
+    """Write values at indices of the first dimensions. Several values for one place add up with
+    `accumulate`; without, PyTorch leaves open which is put, and here it is their mean."""
     if any(i is None for i in indices):
         raise NotImplementedError("index_put with a dimension that is taken whole")
     depth = len(indices)
@@ -192,7 +192,7 @@ REDUCED: dict[str, tuple[float, Any, Any]] = {
 def scatter_reduce(
     a: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """With "amax", "amin" and "prod" every place is compared with every index, in memory too."""
+    """Reduce values by index; "amax", "amin" and "prod" compare every position with every index."""
     src = src[tuple(slice(n) for n in index.shape)]
     zeros = creation.zeros(a.shape, dtype=a.dtype)
     count = scattering.scatter_add(zeros, dim, index, creation.ones(index.shape, dtype=a.dtype))

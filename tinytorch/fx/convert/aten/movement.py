@@ -40,7 +40,7 @@ def clone(a: Tensor, *, memory_format: Any = None) -> Tensor:
 def as_strided(
     a: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """Of a tensor whose memory is its elements in order; others are not taken over."""
+    """A strided view of a tensor whose memory is its elements in order; others are refused."""
     index = creation.full((), storage_offset or 0, dtype=int64)
     for extent, step in zip(size, stride, strict=True):
         index = m.unsqueeze(index, -1) + creation.arange(extent) * step

@@ -16,7 +16,7 @@ ATEN: dict[str, Callable[..., Any]] = {}
 
 
 def aten(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function as the meaning of ATen operators.
+    """Register a function as the implementation of ATen operators.
 
     Raises:
         ValueError: a name is taken.

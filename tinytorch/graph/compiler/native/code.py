@@ -35,7 +35,7 @@ RESERVED = frozenset(
 
 
 class Unsupported(Exception):
-    """Why there is no native code for a step."""
+    """The reason why there is no native code for a step."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class Code:
         return before
 
     def begin(self, step: Step) -> None:
-        """What follows computes this step."""
+        """Begin the lines that compute this step."""
         self.comment = comment_of(step)
         self.name_output(step)
 
     def name_output(self, step: Step) -> None:
-        """From now on the address of the step's output goes by the step's name."""
+        """Call the address of the step's output by the step's name from now on."""
         if step.output.buffer.memory in (Memory.ARENA, Memory.OWN):
             self._hints[step.output.buffer, step.output.offset] = step.node.name
 

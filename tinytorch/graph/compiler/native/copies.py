@@ -48,7 +48,7 @@ def unslice(code: Code, source: StridedView, out: StridedView, bounds: Any) -> N
 
 
 def cat(code: Code, sources: list[StridedView], out: StridedView, dim: int) -> None:
-    """One after the other along a dimension."""
+    """Copy operands one after the other along a dimension."""
     start = 0
     for source in sources:
         stop = start + source.shape[dim]

@@ -33,7 +33,7 @@ def _sizes(x: StridedView, out: StridedView) -> dict[str, Any]:
 
 
 def conv2d(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
-    """As the backend's `conv2d` chooses."""
+    """Write a convolution, by the algorithm that the backend's `conv2d` chooses."""
     x, w, *bias = [contiguous(code, view) for view in inputs]
     start = code.address(bias[0]) if bias else "0"
     if not out.size:
@@ -47,7 +47,7 @@ def conv2d(code: Code, inputs: list[Any], out: StridedView, params: Params) -> N
 
 
 def conv2d_input(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
-    """As the backend's `conv2d_input` chooses."""
+    """Write the gradient to the input, by the algorithm that the backend chooses."""
     g, w = (contiguous(code, view) for view in inputs)
     groups, (channels, own) = params["groups"], w.shape[:2]
     size: Any = w.shape[2:]
@@ -128,7 +128,7 @@ def _sum(
 
 
 def conv2d_weight(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
-    """As the backend's `conv2d_weight` chooses."""
+    """Write the gradient to the weights, by the algorithm that the backend chooses."""
     x, g = (contiguous(code, view) for view in inputs)
     if not out.size:
         return

@@ -59,7 +59,7 @@ MOST_OPERANDS = 12  # that a loop walks through side by side
 
 @dataclass(frozen=True)
 class Value:
-    """What an instruction computes: its number, and the type of the result."""
+    """The result of an instruction: its number, and the type of the result."""
 
     number: int
     dtype: DType

@@ -30,7 +30,7 @@ GELU: dict[str, dict[str, Callable[..., Any]]] = {
 
 
 def writes(*names: str) -> Callable[[Writer], Writer]:
-    """Enter the writer of these ops."""
+    """Register the writer of these ops."""
 
     def enter(writer: Writer) -> Writer:
         _WRITERS.update(dict.fromkeys(names, writer))
@@ -40,7 +40,7 @@ def writes(*names: str) -> Callable[[Writer], Writer]:
 
 
 def knows(name: str) -> bool:
-    """There is native code for the op of this name as a whole."""
+    """Whether there is native code for the op of this name as a whole."""
     return any(name in table for table in (_WRITERS, PRODUCTS, CONVOLUTIONS, GELU))
 
 

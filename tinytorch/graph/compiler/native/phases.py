@@ -23,7 +23,7 @@ from tinytorch.graph.layout import StridedView
 
 @dataclass(frozen=True)
 class Task:
-    """Something to write: the statements, the views that they read and write."""
+    """A unit of work to write: the statements, the views that they read and write."""
 
     write: Callable[[], Any]
     reads: Sequence[StridedView]
@@ -62,7 +62,7 @@ class _Phase:
     unfinished: list[StridedView] = field(default_factory=list)
     used: int = 0
 
-    def takes(self, parts: Sequence[Task]) -> bool:
+    def accepts(self, parts: Sequence[Task]) -> bool:
         """Whether each part can be done by the thread that has the same part, without meeting."""
         touched = [view for new in parts for view in (*new.reads, *new.writes)]
         return all(disjoint(a, b) for a in touched for b in self.unfinished) and all(
@@ -175,7 +175,7 @@ class Phases:
     def _share(self, shared: _Shared, work: float) -> bool:
         """Let threads share a task, in the open phase or a new one; False if that does not pay."""
         phase = self._phase
-        if phase is None or not phase.takes(shared.parts):
+        if phase is None or not phase.accepts(shared.parts):
             if work < partition.MIN_PARALLEL_WORK:
                 return False
             phase = _Phase([[] for _ in shared.parts], [[] for _ in shared.parts])

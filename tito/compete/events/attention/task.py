@@ -84,10 +84,10 @@ def reference(inputs: Sequence[Array], parameters: dict[str, Any]) -> list[tuple
     one = np.ones(())  # of sums: how far they may be off relative to their terms' sizes
     over_width = rounding_bound(width, one)
     over_queries, over_keys = (rounding_bound(x.shape[-2], one) for x in (q, k))
-    w, apart = _weights(q @ k.mT * scale, parameters["causal"])
+    w, below = _weights(q @ k.mT * scale, parameters["causal"])
     off_s = (over_width + EPS) * scale * (np.abs(q) @ np.abs(k).mT)
     off_w = off_s + (w * off_s).sum(-1, keepdims=True)  # relative, as all that follows
-    off_w += over_keys / 2 + EPS * (ROUNDINGS + 2 * apart)  # the sum has no products to round
+    off_w += over_keys / 2 + EPS * (ROUNDINGS + 2 * below)  # the sum has no products to round
     found = [(w @ v, (w * (off_w + over_keys)) @ np.abs(v) + TINY)]
     if not rest:
         return found
@@ -117,6 +117,6 @@ def _weights(scores: Array, causal: bool) -> tuple[Array, Array]:
     if causal:
         seen = np.tri(*scores.shape[-2:], dtype=bool)
         scores = np.where(seen, scores, -np.inf)
-    apart = scores.max(-1, keepdims=True) - scores
-    w = np.exp(-apart)
-    return w / w.sum(-1, keepdims=True), np.where(np.isfinite(apart), apart, 0.0)
+    below = scores.max(-1, keepdims=True) - scores
+    w = np.exp(-below)
+    return w / w.sum(-1, keepdims=True), np.where(np.isfinite(below), below, 0.0)
