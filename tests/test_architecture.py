@@ -105,7 +105,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_990,
-    "tinytorch/fx": 11_485,
+    "tinytorch/fx": 11_760,
     "tito": 8_000,
     "tito/course": 5_520,
     "tito/ladder": 720,
