@@ -278,7 +278,7 @@ BY_FUNCTION: dict[str, Make] = {
     "moveaxis": lambda v: _call(v.array(), 0, 1),
     "unflatten": lambda v: _call(v.array(), v.dim, (2, v.shape[v.dim or 0] // 2)),
     "diagonal": lambda v: _call(v.array()),
-    "diagflat": lambda v: _call(v.array(v.rows)),
+    **dict.fromkeys(("diagflat", "diag_embed"), lambda v: _call(v.array(v.rows))),
     "select": lambda v: _call(v.array(), v.dim, 1),
     "select_scatter": lambda v: _call(v.array(), v.array(v.shape[1 - (v.dim or 0)]), v.dim, 1),
     "slice_scatter": lambda v: _call(v.array(), v.part(), v.dim, 0, v.shape[v.dim or 0] // 16),

@@ -125,7 +125,13 @@ def numpys(name: str, v: Values) -> Callable[[], Any] | None:
     """NumPy's function of that name, if it takes the same arguments by position."""
     function = getattr(np, name, None)
     call = call_of(name, v)
-    if not isinstance(function, np.ufunc) and name not in ("cumsum", "cumprod", "matmul", "sum"):
+    if not isinstance(function, np.ufunc) and name not in (
+        "cumsum",
+        "cumprod",
+        "matmul",
+        "sum",
+        "prod",
+    ):
         return None
     options = {{"dim": "axis"}.get(k, k): x for k, x in call.options.items()}
     run = partial(function, *call.args, **options)  # type: ignore[misc]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import DEFAULT_INT
-from tinytorch.functions import indexing, movement
+from tinytorch.functions import indexing, movement, scans
 from tinytorch.op import find_op
 
 if TYPE_CHECKING:
@@ -98,6 +98,32 @@ def _taken_along(a: Tensor, index: Tensor, dim: int) -> Tensor:
     order = (dim, *(d for d in range(a.ndim) if d != dim))
     rows = apply(ops.take, apply(ops.permute, a, dims=order), index)
     return apply(ops.permute, rows, dims=tuple(order.index(d) for d in range(a.ndim)))
+
+
+@decomposition
+def gather(x: Tensor, index: Tensor, *, dim: int) -> Tensor:
+    """out[i][j] = x[index[i][j]][j] (for dim 0): elements of x flattened, by their positions."""
+    flat = indexing.flat_index(x.shape, dim, index)
+    return apply(ops.take, movement.reshape(x, (-1,)), flat)
+
+
+@decomposition
+def prod(x: Tensor, *, dim: int, keepdim: bool) -> Tensor:
+    """The product along `dim`, of halves again and again; gradients are right where x is 0."""
+    if x.shape[dim] == 0:
+        return apply(ops.sum, x, dims=(dim,), keepdim=keepdim) + 1
+    while (n := x.shape[dim]) > 1:
+        half = n // 2
+        rest = movement.narrow(x, dim, 2 * half, n - 2 * half)
+        x = movement.narrow(x, dim, 0, half) * movement.narrow(x, dim, half, half)
+        x = movement.cat([x, rest], dim) if n % 2 else x
+    return x if keepdim else movement.squeeze(x, dim)
+
+
+@decomposition
+def cumprod(x: Tensor, *, dim: int) -> Tensor:
+    """The products of ever longer stretches along `dim`; gradients are right where x is 0."""
+    return scans.scanned((x,), dim, lambda before, now: (before[0] * now[0],))[0]
 
 
 @decomposition

@@ -29,6 +29,8 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tinytorch import ops
 from tinytorch.decompositions import slice_from
 from tinytorch.decompositions_attention import mask_gradient, part_of_gradients
@@ -36,9 +38,19 @@ from tinytorch.decompositions_quantized import dequantized, scale_gradient
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, TensorMeta
 from tinytorch.functions.elementwise import where
-from tinytorch.functions.movement import expand, flip, in_shape, narrow, permute, rows
+from tinytorch.functions.indexing import flat_index
+from tinytorch.functions.movement import (
+    cat,
+    expand,
+    flip,
+    in_shape,
+    narrow,
+    permute,
+    rows,
+    split,
+)
 from tinytorch.functions.reductions import sum as sum_, sum_to
-from tinytorch.functions.scans import cumsum
+from tinytorch.functions.scans import cumprod, cumsum
 from tinytorch.history import Record
 from tinytorch.op import Op, Params, find_op
 
@@ -276,6 +288,27 @@ def _extremum(g: Tensor, a: Tensor, out: Tensor, dims: tuple[int, ...], keepdim:
     return _unreduce(g, dims, keepdim, a.ndim) * share
 
 
+def _is_accurate(products: Any) -> bool:
+    """Whether no product is 0, was rounded as a tiny number is, or overflowed. False in a trace."""
+    if not isinstance(products, np.ndarray):
+        return False
+    limits, sizes = np.finfo(products.dtype), np.abs(products)
+    return bool((sizes > limits.tiny / limits.eps).all() and (sizes <= limits.max).all())
+
+
+def _prod(g: Tensor, x: Tensor, out: Tensor, dim: int, keepdim: bool) -> Tensor:
+    """g times the product of all other elements: out / x, where there is no 0."""
+    g, out = (_unreduce(t, (dim,), keepdim, x.ndim) for t in (g, out))
+    if not x.meta.size or _is_accurate(out._data):
+        return g * out / x
+    before, after = narrow(x, dim, 0, x.shape[dim] - 1), narrow(x, dim, 1, x.shape[dim] - 1)
+    one = apply(ops.full, shape=out.shape, value=1.0, dtype=x.dtype)
+    left = cumprod(cat([one, before], dim), dim)
+    right = flip(cumprod(cat([one, flip(after, dim)], dim), dim), dim)
+    return g * left * right
+
+
+gradient("prod", x=_prod)
 gradient("sum", a=_sum)
 gradient("amax", a=_extremum)
 gradient("amin", a=_extremum)
@@ -305,12 +338,21 @@ gradient(
 gradient("scatter_add", a=lambda g, index: apply(ops.take, g, index), index=None)
 
 
-def _cat(g: Tensor, metas: tuple[TensorMeta, ...], position: int, dim: int) -> Tensor:
-    start = sum(meta.shape[dim] for meta in metas[:position])
-    return narrow(g, dim, start, metas[position].shape[dim])
+def _gather(g: Tensor, x_shape: Shape, index: Tensor, dim: int) -> Tensor:
+    """Every element of g added to where it came from in zeros of `x_shape`."""
+    flat = flat_index(x_shape, dim, index)
+    return in_shape(apply(ops.scatter_add, g, flat, length=math.prod(x_shape)), x_shape)
 
 
-gradient("cat", **{"*": _cat})
+gradient("gather", x=_gather, index=None)
+
+
+def _cut(g: Tensor, metas: tuple[TensorMeta, ...], dim: int) -> tuple[Tensor, ...]:
+    """g cut where `cat` joined it."""
+    return split(g, [meta.shape[dim] for meta in metas], dim)
+
+
+gradient("cat", shared=_cut, **{"*": lambda pieces, position: pieces[position]})
 
 # -- contractions and pooling ----------------------------------------------------------------------
 

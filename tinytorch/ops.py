@@ -473,6 +473,11 @@ cross_entropy_backward = _fused(
     "cross_entropy_backward", "grad x target", shapes.labelled_gradient,
     dtype_rules.indexed(2, dtype_rules.only_floating), 6,
 )  # fmt: skip
+gather = _row(
+    "gather", "x index", "fused", shapes.gathered, dtype_rules.indexed(1), _free,
+)  # fmt: skip
+prod = _row("prod", "x", "fused", shapes.multiplied, dtype_rules.accumulating, _per_input)
+cumprod = _row("cumprod", "x", "fused", shapes.same, dtype_rules.accumulating, _per_input)
 gelu = _fused("gelu", "x", shapes.same, dtype_rules.only_floating, 8)
 gelu_backward = _fused("gelu_backward", "grad x", shapes.equal, dtype_rules.only_floating, 12)
 

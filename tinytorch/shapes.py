@@ -155,6 +155,26 @@ def taken(name: str, shapes: list[Shape], params: Params) -> Shape:
     return shapes[1] + shapes[0][1:]
 
 
+def gathered(name: str, shapes: list[Shape], params: Params) -> Shape:
+    """The shape of the index, which is no larger than the first input but along `dim`."""
+    x, index = shapes
+    dim = params["dim"]
+    fits = len(x) == len(index) and all(
+        i == dim or n <= s for i, (n, s) in enumerate(zip(index, x, strict=True))
+    )
+    if not fits:
+        raise ShapeError(
+            f"{name}: index {index} must have as many dimensions as {x}, and be no larger in "
+            f"any but dim {dim}"
+        )
+    return index
+
+
+def multiplied(name: str, shapes: list[Shape], params: Params) -> Shape:
+    """Without the dimension `dim`, or with size 1 there if `keepdim`."""
+    return reduced(name, shapes, {"dims": (params["dim"],), "keepdim": params["keepdim"]})
+
+
 def scattered(name: str, shapes: list[Shape], params: Params) -> Shape:
     """`length` rows; the values have the index's shape in front."""
     values, index = shapes

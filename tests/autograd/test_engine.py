@@ -6,10 +6,13 @@ import gc
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tinytorch
 from tinytorch.autograd import grad
+from tinytorch.backends import reference
+from tinytorch.backends.numpy import NumpyBackend
 
 
 @pytest.fixture(autouse=True)
@@ -254,3 +257,35 @@ def test_casts_give_the_gradient_in_the_inputs_dtype() -> None:
     (x * w).sum().backward()
     assert x.grad.dtype is tinytorch.float32
     assert w.grad.dtype is tinytorch.float64
+
+
+def test_parts_of_a_split_are_added_up_in_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros around each of n parts would cost n times the whole."""
+    made = []
+    zeros = reference.unslice
+    monkeypatch.setitem(
+        reference._FUNCTIONS, "unslice", lambda *a, **k: made.append(1) or zeros(*a, **k)
+    )
+    with tinytorch.using_backend(NumpyBackend()):
+        x = tinytorch.ones(50, 3, requires_grad=True)
+        seed = tinytorch.ones(3)
+        rows = x.unbind(0)
+        total = rows[0] * 0.0
+        for i, row in enumerate(rows):
+            total = total + row * float(i)
+        total.backward(seed)
+    assert len(made) == 1
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), np.arange(50.0)[:, None] * np.ones(3))
+    np.testing.assert_array_equal(seed.numpy(), np.ones(3))
+
+
+def test_a_slice_and_the_whole_leave_gradients_that_others_hold_alone() -> None:
+    x = tinytorch.ones(4, requires_grad=True)
+    seed, half = tinytorch.ones(4), tinytorch.ones(2)
+    y, z = x + 0.0, x[1:3]
+    again = x[2:4]
+    found = grad([y, z, again], x, [seed, half, half])[0]
+    np.testing.assert_array_equal(found.numpy(), [1.0, 2.0, 3.0, 2.0])
+    np.testing.assert_array_equal(seed.numpy(), np.ones(4))
+    np.testing.assert_array_equal(half.numpy(), np.ones(2))

@@ -260,3 +260,19 @@ def test_a_range_is_an_index_as_in_pytorch():
     ours[range(3), [0, 1, 2]] = 5.0
     theirs[range(3), [0, 1, 2]] = 5.0
     assert ours.tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (2, 3, 4), (1, 5), (0, 3), (3, 0)])
+def test_a_diagonal_is_numpys_in_any_layout(shape: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    for array in (x, np.ascontiguousarray(x.T).T):
+        for offset in range(-6, 7):
+            for dims in ((0, 1), (1, 0), (-1, 0)):
+                found = tinytorch.diagonal(tinytorch.from_numpy(array), offset, *dims).numpy()
+                np.testing.assert_array_equal(found, np.diagonal(array, offset, *dims))
+
+
+def test_a_diagonal_is_a_view() -> None:
+    for x in (tinytorch.zeros(3, 4), tinytorch.zeros(4, 3).t()):
+        x.diagonal().fill_(1.0)
+        np.testing.assert_array_equal(x.numpy(), np.eye(3, 4))

@@ -14,11 +14,12 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.autograd.listeners import BackwardListener, leaves_when_ready, listeners
+from tinytorch.backends import reference
 from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, write_clock
-from tinytorch.state import backward_mode, grad_mode, no_mode_active
+from tinytorch.state import backward_mode, grad_mode, is_grad_enabled, no_mode_active
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -135,7 +136,7 @@ def _propagate(
     if len(seeds) != len(outputs):
         raise AutogradError(f"{len(outputs)} outputs need as many gradients, not {len(seeds)}")
     free = not (create_graph if retain_graph is None else retain_graph)
-    pending: dict[Source, Tensor] = {}
+    pending = _Pending()
     found: dict[Source, Tensor] = {}
     with backward_mode(create_graph):
         for output, seed in zip(outputs, seeds, strict=True):
@@ -164,6 +165,32 @@ def _propagate(
                     source.inputs = None
                     source.output = None
     return found
+
+
+class _Pending(dict[Source, "Tensor"]):
+    """The gradient so far of each source.
+
+    Attributes:
+        own: sources whose gradient is in memory of its own, and so may be added to in place.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own: set[Source] = set()
+
+    def add_part(self, source: Source, g: Tensor, record: Record) -> bool:
+        """Add the gradient of a slice in place, where that can be: whether it was done.
+
+        Zeros around each of the n parts of a split would cost n times the whole.
+        """
+        whole = self.get(source)
+        if whole is None or source not in self.own or is_grad_enabled() or not no_mode_active():
+            return False
+        if not isinstance(whole._data, np.ndarray) or whole.dtype is not g.dtype:
+            return False
+        part = reference.slice_(whole._data, **record.params)
+        np.add(part, g._data, part)
+        return True
 
 
 def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
@@ -234,9 +261,7 @@ def _shared(record: Record, g: Tensor) -> Any:
     return op.shared_vjp(g, record, _output_of(record) if op.saves_output else None, 0)
 
 
-def _step(
-    record: Record, g: Tensor, pending: dict[Source, Tensor], relevant: set[Source] | None
-) -> None:
+def _step(record: Record, g: Tensor, pending: _Pending, relevant: set[Source] | None) -> None:
     """Hand the gradient of a result on to the inputs: pending[edge] += vjp(g).
 
     The gradient of input i is `vjp(g, record, output, i)`. The `vjp` is `record.op.vjps[i]`; an op
@@ -260,7 +285,7 @@ def _step(
         if edge is None or (relevant is not None and edge not in relevant):
             continue
         vjp = vjps[i if len(vjps) > i else -1]  # the last stands for all inputs of a variadic op
-        if vjp is None:
+        if vjp is None or (op is ops.slice_ and pending.add_part(edge, g, record)):
             continue
         gradient = vjp(g, record, output, i)
         if gradient is None:
@@ -268,7 +293,11 @@ def _step(
         if op.kind == "elementwise" and gradient.meta is not record.metas[i]:
             gradient = sum_to(gradient, record.metas[i].shape)
         before = pending.get(edge)
-        pending[edge] = gradient if before is None else before + gradient
+        if before is not None:
+            gradient = before + gradient
+        if before is not None or op is ops.slice_:
+            pending.own.add(edge)
+        pending[edge] = gradient
 
 
 def _output_of(record: Record) -> Tensor:

@@ -22,5 +22,9 @@ class NumpyBackend(ComputeBackend):
     def conv2d_input(self, g: Array, w: Array, **params: Any) -> Array:
         return reference.conv2d_input(g, w, **params)
 
+    gather = staticmethod(reference.gather)
+    prod = staticmethod(reference.prod)
+    cumprod = staticmethod(reference.cumprod)
+
     def conv2d_weight(self, x: Array, g: Array, **params: Any) -> Array:
         return reference.conv2d_weight(x, g, **params)

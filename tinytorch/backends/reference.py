@@ -146,6 +146,7 @@ _SILENT = frozenset(
 _sum: Any = np.add.reduce
 _max: Any = np.maximum.reduce
 _min: Any = np.minimum.reduce
+_prod: Any = np.multiply.reduce
 
 
 @np.errstate(all="ignore")
@@ -258,6 +259,22 @@ def cast(a: Array, *, dtype: DType) -> Array:
 
 def take(a: Array, index: Array) -> Array:
     return np.take(a, index, axis=0)
+
+
+def gather(x: Array, index: Array, *, dim: int) -> Array:
+    """out[i][j] = x[index[i][j]][j] (for dim 0)."""
+    near = tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))
+    return np.take_along_axis(x[near], index, dim)
+
+
+@np.errstate(all="ignore")
+def prod(x: Array, *, dim: int, keepdim: bool) -> Array:
+    return _prod(x, dim, None, None, keepdim)
+
+
+@np.errstate(all="ignore")
+def cumprod(x: Array, *, dim: int) -> Array:
+    return np.multiply.accumulate(x, dim)
 
 
 @np.errstate(all="ignore")

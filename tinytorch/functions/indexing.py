@@ -17,11 +17,18 @@ from tinytorch import ops
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
 from tinytorch.errors import ShapeError
+from tinytorch.functions import movement
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
+
+
+_INT64 = np.dtype(np.int64)
+_largest: Any = np.maximum.reduce
+_WHOLE = slice(None)
+_BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
 def take_rows(x: Tensor, index: Tensor) -> Tensor:
@@ -40,11 +47,18 @@ def check_range(index: Tensor, extent: int, what: str = "index") -> None:
     """Raise IndexError unless all of `index` is in [0, extent). (Not checked in a trace.)"""
     data = index._data
     if isinstance(data, np.ndarray) and data.size:
+        if _within(data, extent):
+            return
         low, high = data.min(), data.max()
         if low < 0 or high >= extent:
             raise IndexError(
                 f"{what} {int(low if low < 0 else high)} is out of range: there are {extent}"
             )
+
+
+def _within(data: Array, extent: int) -> Any:
+    """Whether every index is in [0, extent): without its sign, a negative one is a large number."""
+    return data.dtype is _INT64 and _largest(data.view(np.uint64), None) < extent
 
 
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -64,7 +78,11 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     check_range(index, x.shape[dim] if x.ndim else 1)
     if not x.ndim:
         return apply(ops.copy, x)
-    return x[(slice(None),) * dim + (index.reshape(-1),)]
+    if dim == 0:
+        return apply(ops.take, x, movement.reshape(index, (-1,)))
+    shape = tuple(index.numel() if d == dim else n for d, n in enumerate(x.shape))
+    line = movement.reshape(index, tuple(-1 if d == dim else 1 for d in range(x.ndim)))
+    return apply(ops.gather, x, movement.expand(line, shape), dim=dim)
 
 
 def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
@@ -83,21 +101,8 @@ def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> 
     if not x.ndim or (x.ndim == 1 and not index.ndim):  # of a 0-d tensor and by a 0-d index, too
         check_range(index, x.numel())
         return apply(ops.take, x.reshape(-1), index)
-    check_gather("gather", x.shape, index.shape, dim)
     check_range(index, x.shape[dim])
-    return take_rows(x.reshape(-1), flat_index(x.shape, dim, index))
-
-
-def check_gather(name: str, shape: Shape, index: Shape, dim: int) -> None:
-    """Raise ShapeError unless an index of a shape fits a tensor of another, along `dim`."""
-    fits = len(shape) == len(index) and all(
-        i == dim or n <= s for i, (n, s) in enumerate(zip(index, shape, strict=True))
-    )
-    if not fits:
-        raise ShapeError(
-            f"{name}: index {index} must have as many dimensions as {shape}, and be no larger in "
-            f"any but dim {dim}"
-        )
+    return apply(ops.gather, x, index, dim=dim)
 
 
 def flat_index(shape: Shape, dim: int, index: Tensor) -> Tensor:
@@ -127,8 +132,10 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     >>> x[:, -1], x[[1, 0]].tolist(), x[x > 2]
     (tensor([2, 4]), [[3, 4], [1, 2]], tensor([3, 4]))
     """
-    entries = _read(x, index)
-    x, arrays = _basic(x, entries)
+    entries = index if type(index) is tuple else (index,)
+    if _BASIC.issuperset(map(type, entries)):
+        return _basic(x, _spread(x, [*entries]))[0]
+    x, arrays = _basic(x, _read(x, index))
     return _advanced(x, arrays) if arrays else x
 
 
@@ -174,16 +181,25 @@ def _read(x: Tensor, index: Any) -> list[Any]:
     )
     for entry in index:
         entries += [entry] if _is_basic(entry) else _positions(x, entry)
-    used = sum(1 for e in entries if e is not None and e is not Ellipsis)
-    if sum(1 for e in entries if e is Ellipsis) > 1:
-        raise IndexError("an index can have only one Ellipsis")
-    if used > x.ndim:
-        raise IndexError(f"{used} indices are too many for shape {x.shape}")
-    if Ellipsis not in [e for e in entries if e is Ellipsis]:
-        entries.append(Ellipsis)
-    at = next(i for i, e in enumerate(entries) if e is Ellipsis)
-    entries[at : at + 1] = [slice(None)] * (x.ndim - used)
+    entries = _spread(x, entries)
     check_masks(x, index)
+    return entries
+
+
+def _spread(x: Tensor, entries: list[Any]) -> list[Any]:
+    """Entries with a slice for each dimension that Ellipsis stands for, or that none names."""
+    left, places = len(x.meta.shape), []
+    for place, entry in enumerate(entries):
+        if entry is Ellipsis:
+            places.append(place)
+        elif entry is not None:
+            left -= 1
+    if len(places) > 1:
+        raise IndexError("an index can have only one Ellipsis")
+    if left < 0:
+        raise IndexError(f"{x.ndim - left} indices are too many for shape {x.shape}")
+    at = places[0] if places else len(entries)
+    entries[at : at + 1] = [_WHOLE] * left
     return entries
 
 
@@ -248,11 +264,17 @@ def _basic(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[tuple[int, Tenso
     bounds: list[tuple[int, int, int]] = []
     shape: list[int] = []
     arrays: list[tuple[int, Tensor]] = []
+    given = x.meta.shape
+    is_whole = True
     for entry in entries:
         if entry is None:
             shape.append(1)
             continue
-        extent = x.shape[len(bounds)]
+        extent = given[len(bounds)]
+        if entry is _WHOLE:
+            bounds.append((0, extent, 1))
+            shape.append(extent)
+            continue
         if isinstance(entry, slice):
             bound = _slice_bound(entry, extent)
             shape.append(len(range(*bound)))
@@ -268,12 +290,11 @@ def _basic(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[tuple[int, Tenso
             bound = (0, extent, 1)
             arrays.append((len(shape), entry))
             shape.append(extent)
+        is_whole = is_whole and bound == (0, extent, 1)
         bounds.append(bound)
-    if any(b != (0, n, 1) for b, n in zip(bounds, x.shape, strict=True)):
+    if not is_whole:
         x = apply(ops.slice_, x, bounds=tuple(bounds))
-    if tuple(shape) != x.shape:
-        x = apply(ops.reshape, x, shape=tuple(shape))
-    return x, arrays
+    return movement.in_shape(x, tuple(shape)), arrays
 
 
 def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
@@ -322,6 +343,8 @@ def from_front(index: Tensor, size: int, dim: int) -> Tensor:
     """
     data = index._data
     if isinstance(data, np.ndarray) and data.size:
+        if _within(data, size):
+            return index
         low, high = data.min(), data.max()
         if low < -size or high >= size:
             raise IndexError(
@@ -392,14 +415,17 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
     first, second = max(0, -offset), max(0, offset)
     length = max(0, min(x.shape[dim1] - first, x.shape[dim2] - second))
-    positions = np.arange(length)
-    index = [wrap(p, meta_of_array(p)) for p in (positions + first, positions + second)]
-    picked = x.permute(dim1, dim2, *rest)[index[0], index[1]]
-    return picked.permute(*range(1, picked.ndim), 0)
+    data = x._data
+    if isinstance(data, np.ndarray) and data.strides[dim1] < data.strides[dim2]:
+        dim1, dim2, first, second = dim2, dim1, second, first  # the same, in the order of memory
+    rows, columns = x.shape[dim1], x.shape[dim2]
+    flat = movement.reshape(x.permute(*rest, dim1, dim2), (*(x.shape[d] for d in rest), -1))
+    start = min(first * columns + second, rows * columns)  # from one to the next: a row and a place
+    stop = min(start + length * (columns + 1), rows * columns) if length else start
+    return flat[..., start : stop : columns + 1]
 
 
 publish(
     globals(),
-    hidden="take_rows check_range check_gather flat_index getitem in_two_steps check_masks "
-    "from_front one_hot",
+    hidden="take_rows check_range flat_index getitem in_two_steps check_masks from_front one_hot",
 )

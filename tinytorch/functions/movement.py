@@ -216,7 +216,8 @@ def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, .
     >>> split(arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
-    extent = x.shape[normalize_dim(dim, x.ndim)]
+    dim = normalize_dim(dim, x.ndim)
+    extent = x.shape[dim]
     if isinstance(size, int):
         if size < 1:
             raise ValueError(f"split: size must be at least 1, not {size}")
@@ -225,8 +226,12 @@ def split(x: Tensor, size: int | Sequence[int], dim: int = 0) -> tuple[Tensor, .
         sizes = list(size)
         if sum(sizes) != extent:
             raise ValueError(f"split: sizes {sizes} add up to {sum(sizes)}, not to {extent}")
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return tuple(narrow(x, dim, start, n) for start, n in zip(starts, sizes, strict=True))
+    whole = [(0, n, 1) for n in x.shape]
+    before, after, end, pieces = tuple(whole[:dim]), tuple(whole[dim + 1 :]), 0, []
+    for n in sizes:
+        start, end = end, end + n
+        pieces.append(apply(ops.slice_, x, bounds=(*before, (start, end, 1), *after)))
+    return tuple(pieces)
 
 
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -250,7 +255,9 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along `dim`, each without it."""
     dim = normalize_dim(dim, x.ndim)
-    return tuple(squeeze(piece, dim) for piece in split(x, 1, dim)) if x.shape[dim] else ()
+    shape = (*x.shape[:dim], *x.shape[dim + 1 :])
+    pieces = split(x, 1, dim) if x.shape[dim] else ()
+    return tuple([apply(ops.reshape, piece, shape=shape) for piece in pieces])
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -266,7 +273,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """
     if not tensors:
         raise ValueError("cat needs at least one tensor")
-    if any(t.shape == (0,) for t in tensors) and len({t.ndim for t in tensors}) > 1:
+    if any([t.meta.shape == (0,) for t in tensors]) and len({t.ndim for t in tensors}) > 1:
         tensors = [t for t in tensors if t.shape != (0,)]  # PyTorch's legacy: they count as nothing
     return apply(ops.cat, *tensors, dim=normalize_dim(dim, tensors[0].ndim))
 

@@ -11,11 +11,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Shape
+from tinytorch.dtypes import Shape, bool_
 from tinytorch.errors import DTypeError
-from tinytorch.functions import elementwise, indexing, movement
+from tinytorch.functions import elementwise, movement
 from tinytorch.functions.dims import normalize_dim, normalize_dims
 from tinytorch.functions.publish import publish
 from tinytorch.op import Op
@@ -134,10 +136,11 @@ def min(
 
 def at_index(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
     """The elements at the indices that a reduction with `keepdim` found, and those indices."""
-    values = indexing.gather(x, dim, index) if x.ndim else x
+    values = apply(ops.gather, x, index, dim=normalize_dim(dim, x.ndim)) if x.ndim else x
     if keepdim or not x.ndim:
         return ValuesAndIndices(values, index)
-    return ValuesAndIndices(movement.squeeze(values, dim), movement.squeeze(index, dim))
+    shape = _without(x.shape, (normalize_dim(dim, x.ndim),))
+    return ValuesAndIndices(movement.in_shape(values, shape), movement.in_shape(index, shape))
 
 
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -171,7 +174,7 @@ def _arg(op: Op, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 
 
 def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """Product of elements, by multiplying halves; so gradients are right where elements are 0.
+    """Product of elements. Gradients are right where elements are 0.
 
     Integers and bool give int64; over no elements it is 1.
 
@@ -183,28 +186,9 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     """
     x = _converted(x, dtype)
     if dim is None or x.ndim == 0:
-        product = _prod_last(movement.reshape(x, (-1,)))
+        product = apply(ops.prod, movement.reshape(x, (-1,)), dim=0, keepdim=False)
         return movement.reshape(product, (1,) * x.ndim) if keepdim else product
-    dim = normalize_dim(dim, x.ndim)
-    product = _prod_last(movement.transpose(x, dim, -1))
-    # what was last now is at `dim`
-    product = movement.unsqueeze(product, -1)
-    product = movement.transpose(product, dim, -1)
-    return product if keepdim else movement.squeeze(product, dim)
-
-
-def _prod_last(x: Tensor) -> Tensor:
-    if not x.dtype.is_floating_point:
-        x = x.long()
-    if x.shape[-1] == 0:
-        return sum(x, -1) + 1
-    while (n := x.shape[-1]) > 1:
-        half = n // 2
-        rest = movement.narrow(x, -1, 2 * half, n - 2 * half)
-        x = movement.narrow(x, -1, 0, half) * movement.narrow(x, -1, half, half)
-        if n % 2:
-            x = movement.cat([x, rest], -1)
-    return movement.squeeze(x, -1)
+    return apply(ops.prod, x, dim=normalize_dim(dim, x.ndim), keepdim=keepdim)
 
 
 def var(
@@ -276,14 +260,18 @@ def std_mean(x: Tensor, dim: Dim | bool = None, **options: Any) -> tuple[Tensor,
 
 def all(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether every element is true (not zero); over no elements, true."""
-    # over no elements `all` is true: count the false ones
-    false = sum(apply(ops.logical_not, x), dim, keepdim)
-    return apply(ops.eq, false, 0)
+    true = x if x.dtype is bool_ else apply(ops.ne, x, 0)
+    if true.meta.size:
+        return amin(true, dim, keepdim)
+    return apply(ops.eq, sum(apply(ops.logical_not, x), dim, keepdim), 0)
 
 
 def any(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether at least one element is true (not zero); over no elements, false."""
-    return apply(ops.ne, sum(apply(ops.ne, x, 0), dim, keepdim), 0)
+    true = x if x.dtype is bool_ else apply(ops.ne, x, 0)
+    if true.meta.size:
+        return amax(true, dim, keepdim)
+    return apply(ops.ne, sum(true, dim, keepdim), 0)
 
 
 def nansum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -415,6 +403,8 @@ def _root(total: Tensor, p: float) -> Tensor:
 
     There the derivative is infinite, and infinity times the 0 of the terms would be NaN.
     """
+    if not total.requires_grad and isinstance(total._data, np.ndarray):
+        return apply(ops.sqrt, total) if p == 2 else elementwise.pow(total, 1 / p)
     zero = apply(ops.eq, total, 0)
     safe = apply(ops.where, zero, 1.0, total)
     root = apply(ops.sqrt, safe) if p == 2 else elementwise.pow(safe, 1 / p)

@@ -50,12 +50,12 @@ def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     dim = normalize_dim(dim, x.ndim)
     if dtype is not None or not x.dtype.is_floating_point:
         x = x.to(dtype) if dtype is not None else x.long()
-    return _scanned((x,), dim, lambda before, now: (before[0] * now[0],))[0]
+    return apply(ops.cumprod, x, dim=dim) if x.ndim else x
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """log(cumsum(exp(x))) along `dim`, without overflow."""
-    return _scanned((x,), normalize_dim(dim, x.ndim), _log_added)[0]
+    return scanned((x,), normalize_dim(dim, x.ndim), _log_added)[0]
 
 
 def _log_added(before: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor]:
@@ -94,10 +94,10 @@ def _running(x: Tensor, dim: int, better: Callable[..., Tensor]) -> ValuesAndInd
         chosen = elementwise.logical_or(better(now[0], before[0]), elementwise.isnan(now[0]))
         return tuple(elementwise.where(chosen, n, b) for n, b in zip(now, before, strict=True))
 
-    return at_index(x, _scanned((values, index), dim, last_best)[1], dim, keepdim=True)
+    return at_index(x, scanned((values, index), dim, last_best)[1], dim, keepdim=True)
 
 
-def _scanned(
+def scanned(
     values: tuple[Tensor, ...], dim: int, combine: Callable[..., tuple[Tensor, ...]]
 ) -> tuple[Tensor, ...]:
     """The running combination of elements along a dimension.
@@ -147,4 +147,4 @@ def diff(
     return x
 
 
-publish(globals())
+publish(globals(), hidden="scanned")

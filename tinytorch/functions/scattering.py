@@ -24,8 +24,9 @@ from tinytorch.functions import (
     reductions,
 )
 from tinytorch.functions.dims import normalize_dim
-from tinytorch.functions.indexing import check_gather, check_range, flat_index, from_front
+from tinytorch.functions.indexing import check_range, flat_index, from_front
 from tinytorch.functions.publish import publish
+from tinytorch.shapes import gathered
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -93,7 +94,7 @@ def _flattened(name: str, x: Tensor, dim: int, index: Tensor, src: Tensor) -> tu
         src = movement.reshape(src, (-1,))
     elif not index.ndim and x.ndim == 1:
         index, src = movement.reshape(index, (1,)), movement.reshape(src, (-1,))
-    check_gather(name, shape, index.shape, dim)
+    gathered(name, [shape, index.shape], {"dim": dim})
     if src.ndim != index.ndim or any(s < n for s, n in zip(src.shape, index.shape, strict=True)):
         raise ShapeError(f"{name}: source {src.shape} is smaller than the index {index.shape}")
     if src.shape != index.shape:

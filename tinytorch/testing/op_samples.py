@@ -176,6 +176,25 @@ def _argsort(s: Source) -> Sample:
     return Sample((s.array(shape),), params)
 
 
+@samples("prod", torch=lambda torch, x, dim, keepdim: torch.prod(x, dim, keepdim))
+def _prod(s: Source) -> Sample:
+    shape = s.shape(1)
+    params = {"dim": s.integer(0, len(shape) - 1), "keepdim": s.flag()}
+    return Sample((_factors(s, shape),), params)
+
+
+def _factors(s: Source, shape: tuple[int, ...]) -> Any:
+    """Numbers whose products do not overflow: then it would matter what is multiplied first."""
+    x = s.array(shape)
+    return x if x.dtype.kind != "f" else np.where(np.isinf(x), x, np.clip(x, -4, 4))
+
+
+@samples("cumprod", torch=lambda torch, x, dim: torch.cumprod(x, dim))
+def _cumprod(s: Source) -> Sample:
+    shape = s.shape(1)
+    return Sample((_factors(s, shape),), {"dim": s.integer(0, len(shape) - 1)})
+
+
 @samples("cumsum")
 def _cumsum(s: Source) -> Sample:
     shape = s.shape(1)
@@ -273,6 +292,14 @@ def _cast(s: Source) -> Sample:
 def _take(s: Source) -> Sample:
     rows = s.extent(1)
     return Sample((s.array((rows, *s.shape(0, 2))), s.index(s.shape(0, 2), rows)), {})
+
+
+@samples("gather", torch=lambda torch, x, index, dim: torch.gather(x, dim, index))
+def _gather(s: Source) -> Sample:
+    shape = s.shape(1, extent=1)
+    dim = s.integer(0, len(shape) - 1)
+    wanted = tuple(s.extent() if d == dim else s.integer(0, n) for d, n in enumerate(shape))
+    return Sample((s.array(shape), s.index(wanted, shape[dim])), {"dim": dim})
 
 
 @samples("scatter_add")

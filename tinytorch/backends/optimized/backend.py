@@ -130,6 +130,21 @@ class OptimizedBackend(NumpyBackend):
         """Running sum along `dim`."""
         return (scans.cumsum if _is_float(a) else reference.cumsum)(a, dim=dim)
 
+    def cumprod(self, x: Array, *, dim: int) -> Array:
+        """Running product along `dim`."""
+        return (scans.cumprod if _is_float(x) else reference.cumprod)(x, dim=dim)
+
+    def prod(self, x: Array, *, dim: int, keepdim: bool) -> Array:
+        """Product along `dim`."""
+        if _is_float(x):
+            return reductions.prod(x, dims=(dim,), keepdim=keepdim)
+        return reference.prod(x, dim=dim, keepdim=keepdim)
+
+    def gather(self, x: Array, index: Array, *, dim: int) -> Array:
+        """An element for each index."""
+        is_here = _is_float(x) or x.dtype == np.int64
+        return (embedding.gather if is_here else reference.gather)(x, index, dim=dim)
+
     def argsort(self, a: Array, *, dim: int, descending: bool) -> Array:
         """Indices in the order of the elements."""
         is_sorted_here = _is_float(a) or a.dtype.kind == "i"

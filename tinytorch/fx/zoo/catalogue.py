@@ -1,13 +1,12 @@
 """The architectures of the installed transformers, timm and torchvision, by name.
 
 `transformers/bert` is a model type of transformers, `timm/vit` a family of timm (its smallest
-model), `torchvision/resnet` one of torchvision, too. Weights are random.
+model), `torchvision/resnet18` a model of torchvision. Weights are random.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 import random
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ import torch
 from torch import nn
 
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.tiny import MOST_AT_LAST, MOST_PARAMETERS, TinyError, classes_of, tiny_model
+from tinytorch.fx.tiny import MOST_PARAMETERS, TinyError, classes_of, tiny_model
 
 LIBRARIES = ("transformers", "timm", "torchvision")
 IMAGE = 64
@@ -97,11 +96,7 @@ def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
     if library == "torchvision":
         import torchvision  # type: ignore[import-not-found]
 
-        known = _torchvision()
-        if short not in known:
-            raise ZooError(f"torchvision has no family {short!r}; it has {', '.join(known)}")
-        made = torchvision.models.get_model(known[short], num_classes=10, **_alone(known[short]))
-        return _with_image(made, batch)
+        return _with_image(torchvision.models.get_model(short, num_classes=10), batch)
     raise ZooError(f"there is no library {library!r}; there are {', '.join(LIBRARIES)}")
 
 
@@ -126,39 +121,21 @@ def _timm() -> dict[str, str]:
     return found
 
 
-def _torchvision() -> dict[str, str]:
-    """For each family, which is a module of torchvision, the model with the fewest parameters;
-    but for detectors, whose inputs are lists, quantized models, and optical flow."""
-    from torchvision import models
+def _torchvision() -> list[str]:
+    import torchvision
 
-    found: dict[str, tuple[int, str]] = {}
-    for name in models.list_models():
-        family = models.get_model_builder(name).__module__.removeprefix("torchvision.models.")
-        if not family.startswith(("detection", "quantization", "optical_flow")):
-            counts = [w.meta["num_params"] for w in models.get_model_weights(name)]
-            one = (min(counts, default=MOST_PARAMETERS), name)
-            found[family] = min(found.get(family, one), one)
-    return {family: name for family, (_, name) in sorted(found.items())}
-
-
-def _alone(name: str) -> dict[str, Any]:
-    """Arguments that keep a model from loading weights for its backbone."""
-    from torchvision import models
-
-    given = inspect.signature(models.get_model_builder(name)).parameters
-    return {"weights_backbone": None} if "weights_backbone" in given else {}
+    listed = torchvision.models.list_models()
+    return [n for n in listed if not any(part in n for part in ("rcnn", "detection", "raft"))]
 
 
 def _with_image(model: nn.Module, batch: int) -> tuple[nn.Module, dict[str, Any]]:
     """The image size that the model runs on, the smaller one first."""
     count = sum(p.numel() for p in model.parameters())
-    if count > MOST_AT_LAST:
-        raise TinyError(f"has {count:,} parameters, more than {MOST_AT_LAST:,}")
+    if count > MOST_PARAMETERS:
+        raise TinyError(f"has {count:,} parameters, more than {MOST_PARAMETERS:,}")
     said = ""
-    shapes = [(s, s) for s in (IMAGE, 224, 256, 384)] + [(16, IMAGE, IMAGE), (16, 224, 224)]
-    main = next(iter(inspect.signature(model.forward).parameters))
-    for shape in shapes:  # a video has frames
-        inputs = {main: torch.randn(batch, 3, *shape)}
+    for size in (IMAGE, 224, 256, 384):
+        inputs = {"x": torch.randn(batch, 3, size, size)}
         try:
             with torch.no_grad():
                 model.eval()(**inputs)

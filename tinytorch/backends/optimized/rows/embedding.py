@@ -20,6 +20,48 @@ def _scatter_add(index: Array, g: Array, out: Array) -> None:
             target[j] += source[j]
 
 
+@kernel
+def _scatter_add_numbers(index: Array, g: Array, out: Array) -> None:
+    for i in range(index.size):
+        out[index[i]] += g[i]
+
+
+@kernel
+def _gather_rows(x: Array, index: Array, out: Array) -> None:
+    for i in range(index.shape[0]):
+        for j in range(index.shape[1]):
+            out[i, j] = x[i, index[i, j]]
+
+
+@kernel
+def _gather_columns(x: Array, index: Array, out: Array) -> None:
+    for i in range(index.shape[0]):
+        for j in range(index.shape[1]):
+            for k in range(index.shape[2]):
+                out[i, j, k] = x[i, index[i, j, k], k]
+
+
+def gather(x: Array, index: Array, *, dim: int) -> Array:
+    """out[i][j] = x[index[i][j]][j] (for dim 0).
+
+    Args:
+        x: float32, float64 or int64.
+        index: int64, no larger than x but along `dim`.
+    """
+    if x.shape != index.shape:
+        x = x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+    out = buffers.empty(index.shape, x.dtype)
+    if not out.size:
+        return out
+    inner = math.prod(index.shape[dim + 1 :])
+    tail = (inner,) if inner > 1 else ()
+    of_x, of_index = (-1, x.shape[dim], *tail), (-1, index.shape[dim], *tail)
+    run = _gather_columns if tail else _gather_rows
+    source, wanted = np.ascontiguousarray(x), np.ascontiguousarray(index)
+    run(source.reshape(of_x), wanted.reshape(of_index), out.reshape(of_index))
+    return out
+
+
 def take(x: Array, index: Array) -> Array:
     """Rows of `x`, in the order of `index`.
 
@@ -50,8 +92,11 @@ def scatter_add(g: Array, index: Array, *, length: int) -> Array:
     width = math.prod(shape)
     out = buffers.empty((length, width), g.dtype)
     out[...] = 0
-    rows = np.ascontiguousarray(g).reshape(index.size, width)
-    _scatter_add(np.ascontiguousarray(index).reshape(-1), rows, out)
+    flat = np.ascontiguousarray(index).reshape(-1)
+    if width == 1:
+        _scatter_add_numbers(flat, np.ascontiguousarray(g).reshape(-1), out.reshape(-1))
+    else:
+        _scatter_add(flat, np.ascontiguousarray(g).reshape(index.size, width), out)
     return out.reshape(length, *shape)
 
 

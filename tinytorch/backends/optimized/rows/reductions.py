@@ -58,6 +58,26 @@ def _sum_columns(x: Array, out: Array) -> None:
                 result[j] += part[j]
 
 
+@kernel
+def _multiply_rows(x: Array, out: Array) -> None:
+    for i in range(x.shape[0]):
+        row, product = x[i], x.dtype.type(1)
+        for j in range(row.size):
+            product *= row[j]
+        out[i] = product
+
+
+@kernel
+def _multiply_columns(x: Array, out: Array) -> None:
+    for i in range(x.shape[0]):
+        result = out[i]
+        result[:] = 1
+        for r in range(x.shape[1]):
+            row = x[i, r]
+            for j in range(row.size):
+                result[j] *= row[j]
+
+
 @kernel(force_inline=True)
 def _above(a: Any, b: Any) -> Any:
     return a > b
@@ -100,6 +120,7 @@ def _extreme(beats: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
 
 KERNELS = {
     "sum": (_sum_rows, _sum_columns),
+    "prod": (_multiply_rows, _multiply_columns),
     "amax": _extreme(_above),
     "amin": _extreme(_below),
 }
@@ -148,7 +169,7 @@ def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
     return reduce
 
 
-_sum, _amax, _amin = (_reduction(*KERNELS[name]) for name in ("sum", "amax", "amin"))
+_sum, _prod, _amax, _amin = (_reduction(*KERNELS[name]) for name in KERNELS)
 
 
 def sum(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
@@ -160,6 +181,11 @@ def sum(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         keepdim: leave the reduced dimensions in place, with length 1.
     """
     return _sum(x, dims=dims, keepdim=keepdim)
+
+
+def prod(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
+    """Product over `dims`; 1 where there is nothing to multiply."""
+    return _prod(x, dims=dims, keepdim=keepdim)
 
 
 def amax(x: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
