@@ -8,6 +8,7 @@ schemes       what `quantize_` can do, by name
 layers        layers whose weights are codes
 observer      what a layer's inputs look like
 replacement   layers exchanged for others
+storage       one block of memory for the codes of a model
 quantization  `quantize_`
 training      quantization-aware training
 axes          which dimensions of a model's tensors are the same channels, from its graph

@@ -14,6 +14,7 @@ from tinytorch.compression.layers import (
 from tinytorch.compression.observer import observe
 from tinytorch.compression.replacement import replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
+from tinytorch.compression.storage import Block, bytes_of_codes
 from tinytorch.nn.conv import Conv2d
 from tinytorch.nn.embedding import Embedding
 from tinytorch.nn.linear import Linear
@@ -70,7 +71,7 @@ def quantize_(
     chosen = find_scheme(scheme, group_size)
     kinds = {Linear, *([Embedding] if embeddings else []), *([Conv2d] if convolutions else [])}
     _check_is_float(model, kinds)
-    layers = {
+    layers: dict[str, Any] = {
         name: part
         for name, part in model.named_modules()
         if type(part) in kinds and (filter_fn is None or filter_fn(part, name))
@@ -87,11 +88,16 @@ def quantize_(
         linear = {name: part for name, part in layers.items() if isinstance(part, Linear)}
         ranges = observe(model, linear, data, calibration or Calibration())
     wanted = {id(part): name for name, part in layers.items()}
+    block = Block(sum(bytes_of_codes(part.weight.shape, chosen) for part in layers.values()))
     layers.clear()  # from here on only the model holds them
 
     def make(layer: Module) -> Module | None:
         name = wanted.get(id(layer))
-        return None if name is None else _quantized(layer, chosen, ranges.get(name))
+        if name is None:
+            return None
+        made = _quantized(layer, chosen, ranges.get(name))
+        block.hold(made)
+        return made
 
     replace_layers(model, make)
     return model

@@ -11,6 +11,9 @@ from tinytorch.jit.library import kernel
 from tinytorch.shapes_quantized import LEAST
 
 EXACT: frozenset[str] = frozenset()  # a product and a rounding more or less would be another code
+RUN = min(16, WORDS)
+"""Columns whose words are neighbours, for `nibble_rows`."""
+
 _LEAST = np.float32(LEAST)
 _ROUNDS = np.float32(3 << 22)  # added and taken away: what is left is whole, ties to even
 _MAGNITUDE = np.int32(0x7FFFFFFF)
@@ -91,7 +94,12 @@ def word_codes(
             target[j] = np.int32(min(max(value, low), high))
         if halves:
             words[i] = 0
-            for j in range(k):
+            whole = k // RUN * RUN
+            for start in range(0, whole, RUN):
+                at = word_of(start)
+                for j in range(RUN):
+                    words[i, at + j] = rounded[start + j]
+            for j in range(whole, k):
                 words[i, word_of(j)] = rounded[j]
         else:
             words[i, k:] = 0
