@@ -11,12 +11,13 @@ WORKERS ?= 2
 # A shell that forbids Python to keep bytecode would have every process compile PyTorch again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test slow fuzz mutation lint format types bench clean
+.PHONY: help install demo test slow test-all fuzz mutation lint format types bench clean
 
 help:
 	@echo "make demo      train a CNN on real digits, on every backend"
 	@echo "make test      all tests but the slow ones"
 	@echo "make slow      the slow tests"
+	@echo "make test-all  both"
 	@echo "make fuzz      random programs, compiled against eager: SEED=..., COUNT=10000"
 	@echo "make mutation  check that planted faults make the tests fail"
 	@echo "make lint      ruff, check only"
@@ -42,21 +43,28 @@ $(DEMO_INSTALLED): pyproject.toml constraints.txt
 demo: $(DEMO_INSTALLED)
 	$(DEMO)
 
+# In processes that share the cores, threads of one product would wait for each other in busy loops.
+SHARED := OPENBLAS_NUM_THREADS=1
+
 # Each process has a part of the files in order, so models and kernels are made once; one that has
 # nothing left takes half of what another still has to do.
 test: $(INSTALLED)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 # pytest exits with 5 if no test is marked slow.
 slow: $(INSTALLED)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow || [ $$? -eq 5 ]
+	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow || [ $$? -eq 5 ]
+
+# One pass over both collects the tests, and imports PyTorch, once.
+test-all: $(INSTALLED)
+	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "slow or not slow"
 
 # Without SEED another one each time; it is printed.
 fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.fuzz $(if $(SEED),--seed $(SEED)) --count $(or $(COUNT),10000)
 
 mutation: $(INSTALLED)
-	$(BIN)/python tools/mutation_check.py
+	$(SHARED) $(BIN)/python tools/mutation_check.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import zlib
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import settings
 
 import tinytorch
 from tests.system_tools import refuse
+from tinytorch.collector import collector_paused
 
 MOST_MORE = 1 << 30  # bytes by which a process that runs tests may grow before it gives some back
 _resident = 1 << 30  # when it last did
@@ -31,6 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, and have it leave alone what all tests share: modules
+    and thousands of items, which each `gc.collect()` of a test would walk through."""
+    with collector_paused():
+        result = yield
+    gc.freeze()
+    return result
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tinytorch.collector import collector_paused
+from tinytorch.collector import collected_no_more, collector_paused
 
 
 def test_it_comes_back_after_an_error():
@@ -28,3 +28,14 @@ def test_who_has_turned_it_off_finds_it_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_what_is_imported_inside_is_not_looked_through_again():
+    try:
+        with collected_no_more():
+            made = [[]]
+        assert gc.get_freeze_count() > 0
+        assert not any(made is known for known in gc.get_objects())
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()

@@ -4,9 +4,9 @@ import pytest
 import torch
 import transformers
 
-from tinytorch.fx.tiny import TinyError, small_config, small_value, tiny_model
+from tinytorch.fx.tiny import Size, TinyError, small_config, small_value, tiny_model
 
-SIZES = {"divisor": 16, "layers": 2, "depth": 12}
+SIZES = {"size": Size(16, 2), "depth": 12}
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,7 @@ SIZES = {"divisor": 16, "layers": 2, "depth": 12}
         ("num_local_experts", 64, 4),
         ("num_experts_per_tok", 8, 2),
         ("image_size", 224, 64),
+        ("context_length", 16384, 512),
         ("patch_size", 16, 16),
         ("depths", [3, 8, 36, 3], [1, 1, 1, 1]),
         ("layer_types", ["full_attention"] * 12, ["full_attention"] * 2),
@@ -61,3 +62,21 @@ def test_what_does_not_become_small_says_why():
 
     with pytest.raises(TinyError, match="Stubborn does not build: ValueError: only in its own"):
         tiny_model(Stubborn, transformers.BertConfig)
+
+
+def test_fewer_heads_keep_their_size_and_what_is_unset_is_set():
+    small = small_config(transformers.NemotronConfig, Size(16, 2, fewer_heads=True))
+    assert small.head_dim == transformers.NemotronConfig().head_dim
+    assert small.num_attention_heads == small.num_key_value_heads == 3  # of 48; of unset
+    assert small_value("num_heads", 14, Size(4, 2, fewer_heads=True), 12) == 2  # divides 14
+    channels = small_value("in_channels", [32, 96, 192], Size(16, 2, fewer_heads=True), 12)
+    assert channels == [32, 6, 12]
+
+
+def test_arguments_with_names_of_their_own_are_found():
+    found = tiny_model(
+        transformers.DecisionTransformerModel, transformers.DecisionTransformerConfig
+    )
+    model, inputs = found
+    assert inputs["states"].shape[-1] == model.config.state_dim
+    assert {"actions", "returns_to_go", "timesteps"} <= set(inputs)

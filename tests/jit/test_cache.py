@@ -11,7 +11,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from tinytorch.jit import cache
+from tinytorch.jit import cache, library
 
 PROGRAM = """
     from helper import CONSTANT, twice
@@ -306,3 +306,22 @@ def test_a_layer_is_made_without_compiling_and_loaded_without_scipy(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "False"]
+
+
+# What numba imports to compile, and only to compile.
+FOR_THE_COMPILER = ("cffi", "importlib.metadata", "numba.np.linalg", "scipy.linalg")
+
+
+@pytest.mark.skipif(not library.JIT, reason="NUMBA_DISABLE_JIT is set")
+def test_a_kernel_from_the_cache_runs_without_what_only_compiling_needs():
+    program = f"""
+        import sys, tinytorch
+        tinytorch.set_backend("optimized")
+        tinytorch.nn.Linear(4, 3)(tinytorch.ones(2, 4).exp())
+        from tinytorch.jit.cache import progress
+        print(progress.compiled, [m for m in {FOR_THE_COMPILER} if m in sys.modules])
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    for _ in range(2):  # the first one fills the cache, if need be
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "[]"]

@@ -7,13 +7,14 @@ with tinytorch.using_backend("numpy"): ...
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 
 from tinytorch.absent import names_of
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.backends.signatures import adapted
+from tinytorch.collector import collected_no_more
 from tinytorch.errors import BackendError, missing_extra
 
 __all__ = [
@@ -139,18 +140,24 @@ def get_num_threads() -> int:
 
 
 def _need_numba(purpose: str) -> None:
-    if importlib.util.find_spec("numba") is None:
+    if find_spec("numba") is None:
         raise missing_extra("numba", "fast", purpose)
 
 
 def _built_in(module: str, cls: str, needs_numba: bool) -> Factory:
     def make() -> ComputeBackend:
-        if needs_numba:
-            _need_numba(f"the {module} backend")
-        loaded = importlib.import_module(f"tinytorch.backends.{module}")
-        return getattr(loaded, cls)()
+        if not needs_numba:
+            return _instance(module, cls)
+        _need_numba(f"the {module} backend")
+        with collected_no_more():
+            return _instance(module, cls)
 
     return make
+
+
+def _instance(module: str, cls: str) -> ComputeBackend:
+    made: ComputeBackend = getattr(import_module(f"tinytorch.backends.{module}"), cls)()
+    return made
 
 
 register_backend("naive", _built_in("naive", "NaiveBackend", False))

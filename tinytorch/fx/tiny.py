@@ -3,32 +3,53 @@
 A configuration is shrunk by the names of its fields. All widths are divided by one number, so that
 what divides what stays (hidden size, heads, groups); depths, vocabularies, experts and images get
 small numbers of their own. Where a model does not build or run like that, the widths are divided by
-less: `tiny_model` takes the first that runs.
+less, then the number of heads instead of their size: `tiny_model` takes the first that runs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tinytorch.errors import TinyTorchError
+from tinytorch.fx.tiny_inputs import IMAGE, TOKENS, candidate_inputs, named_inputs
 
-#: By what all widths are divided, and how many layers there are: what is tried, in order.
-SIZES = ((16, 2), (8, 2), (16, 4), (4, 2), (8, 6), (1, 1))
-VOCABULARY, EXPERTS, TOKENS, IMAGE = 256, 4, 16, 64
+
+class Size(NamedTuple):
+    """How small a model is to be.
+
+    Attributes:
+        divisor: of all widths.
+        layers: how many there are to be.
+        fewer_heads: divide the number of attention heads and let a head keep its size, on which
+            rotary embeddings depend; and set fields that are None by default.
+    """
+
+    divisor: int
+    layers: int
+    fewer_heads: bool = False
+
+
+#: What is tried, in order.
+SIZES = (Size(16, 2), Size(8, 2), Size(16, 4), Size(4, 2), Size(8, 6), Size(1, 1),
+         Size(16, 2, True), Size(8, 2, True), Size(4, 2, True), Size(16, 4, True),
+         Size(2, 2, True), Size(1, 1, True))  # fmt: skip
+VOCABULARY, EXPERTS, CONTEXT = 256, 4, 512
 #: Fields that say the same in another way, and what they say of a small model, by model type.
 ALSO: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
-    "ministral": {"head_dim": None, "num_key_value_heads": 8},
+    "ministral": {"num_key_value_heads": 8},
     "vits": {"speaking_rate": 64.0},  # random weights ask for so long a speech otherwise
 }
 MOST_PARAMETERS = 20_000_000
+MOST_AT_LAST = 60_000_000  # where nothing below ran
 NARROWEST = 32  # what is not wider stays
 
 WIDTH = re.compile(
@@ -50,6 +71,23 @@ NOT_DEPTH = re.compile(
     r"full_attn|max_window|layer_norm|scale|use_|add_|_per_|interval|step|freq|every|to_"
 )
 EXPERT = re.compile(r"^(num|n)_(.*_)?experts$|^moe_num_experts$|^num_local_experts$")
+HEADS = re.compile(r"(^|_)num_(.*_)?heads$|^n_heads?$|^heads$|attention_heads$")
+HEAD_SIZE = re.compile(r"(^|_)head_dim$|^d_kv$|_head_size$")
+#: What a field becomes that is None by default, from the small values of the others.
+UNSET: dict[str, Callable[[dict[str, Any], int], Any]] = {
+    "num_key_value_heads": lambda known, layers: known["num_attention_heads"],
+    "head_dim": lambda known, layers: known["hidden_size"] // known["num_attention_heads"],
+    "vocab_size": lambda known, layers: VOCABULARY,
+    "n_routed_experts": lambda known, layers: EXPERTS,
+    "n_shared_experts": lambda known, layers: 1,
+    "num_experts_per_tok": lambda known, layers: 2,
+    "prediction_length": lambda known, layers: TOKENS // 4,
+    "sliding_window": lambda known, layers: TOKENS // 2,
+    "layer_types": lambda known, layers: ["full_attention"] * layers,
+    "vocabulary_map": lambda known, layers: {},
+    "default_language": lambda known, layers: known["languages"][0],
+    "pad_token_id": lambda known, layers: 0,
+}
 CHOSEN = re.compile(r"experts_per_tok(en)?$|^moe_k$|^moe_topk?$|^top_?k(_experts)?$|^moe_top_k$")
 
 
@@ -57,22 +95,25 @@ class TinyError(TinyTorchError, ValueError):
     """A configuration that does not become a small model which runs."""
 
 
-def small_value(name: str, value: Any, divisor: int, layers: int, depth: int | None) -> Any:
+def small_value(name: str, value: Any, size: Size, depth: int | None) -> Any:
     """The small value of a field of a configuration; the same one where it says no size.
 
     Args:
-        divisor: of widths.
-        layers: how many there are to be.
-        depth: how many there are: lists of that length are cut.
+        depth: how many layers there are: lists of that length are cut.
 
-    >>> small_value("hidden_size", 768, 16, 2, 12), small_value("vocab_size", 32000, 16, 2, 12)
-    (48, 256)
+    >>> small_value("hidden_size", 768, Size(16, 2), 12)
+    48
+    >>> small_value("vocab_size", 32000, Size(16, 2), 12)
+    256
     """
+    divisor, layers, fewer_heads = size
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, (list, tuple)):
-        return _small_list(name, value, divisor, layers, depth)
+        return _small_list(name, value, size, depth)
     if isinstance(value, dict):  # rotary embeddings share a head between axes
+        if fewer_heads:
+            return value
         return {k: _sections(v, divisor) if k == "mrope_section" else v for k, v in value.items()}
     if not isinstance(value, int):
         return value
@@ -80,6 +121,12 @@ def small_value(name: str, value: Any, divisor: int, layers: int, depth: int | N
         return value if value < VOCABULARY else VOCABULARY - 1 - value % 7
     if re.search(r"vocab", name) and not re.search(r"offset|start", name):
         return min(value, VOCABULARY)
+    if fewer_heads and HEADS.search(name):
+        return max(h for h in range(1, max(1, value // divisor) + 1) if value % h == 0)
+    if fewer_heads and HEAD_SIZE.search(name):
+        return value
+    if fewer_heads and name.endswith("shared_layers"):  # the last layers, more than there are
+        return 0
     if EXPERT.search(name):
         return min(value, EXPERTS)
     if CHOSEN.search(name):
@@ -90,6 +137,8 @@ def small_value(name: str, value: Any, divisor: int, layers: int, depth: int | N
         return min(value, layers)
     if re.search(r"image_size$|img_size$|input_size$", name) and value > IMAGE:
         return IMAGE
+    if name == "context_length":  # of a time series, which some models walk in Python
+        return min(value, CONTEXT)
     if WIDTH.search(name) and not NOT_WIDTH.search(name):
         return _narrow(value, divisor)
     return value
@@ -105,31 +154,39 @@ def _narrow(value: int, divisor: int) -> int:
     return value // divisor if value > NARROWEST and value % divisor == 0 else value
 
 
-def _small_list(name: str, value: Any, divisor: int, layers: int, depth: int | None) -> Any:
+def _small_list(name: str, value: Any, size: Size, depth: int | None) -> Any:
+    divisor, layers, fewer_heads = size
+    if fewer_heads and value and all(isinstance(v, (list, tuple)) for v in value):
+        return type(value)(_small_list(name, v, size, None) for v in value)  # stage by stage
     if not value or not all(isinstance(v, int) and not isinstance(v, bool) for v in value):
         return type(value)(value[:layers]) if depth and len(value) == depth > layers else value
+    if fewer_heads and HEADS.search(name):
+        return type(value)(small_value(name, v, size, None) for v in value)
+    if fewer_heads and "layer_ids" in name:
+        return type(value)(v for v in value if v < layers)
     if re.search(r"^depths?$|num_layers|^layers$|layers_per|num_blocks|^depths_", name):
         return type(value)(min(v, 1) for v in value)
     if re.search(r"image_size|img_size", name):
         return type(value)(min(v, IMAGE) for v in value)
     if depth and len(value) == depth > layers:
         value = type(value)(value[:layers])
-    if WIDTH.search(name) and not NOT_WIDTH.search(name):
+    inner = fewer_heads and re.search(r"in_channels|input_channels", name)  # from stage to stage
+    if inner or (WIDTH.search(name) and not NOT_WIDTH.search(name)):
         return type(value)(_narrow(v, divisor) for v in value)
     return value
 
 
-def small_config(config_class: type, divisor: int = SIZES[0][0], layers: int = SIZES[0][1]) -> Any:
+def small_config(config_class: type, size: Size = SIZES[0]) -> Any:
     """A small configuration of a class.
 
     Raises:
         Exception: whatever the class raises about the values.
     """
     default = config_class()
-    return config_class(**_fields(default, divisor, layers))
+    return config_class(**_fields(default, size))
 
 
-def _fields(config: Any, divisor: int, layers: int) -> dict[str, Any]:
+def _fields(config: Any, size: Size) -> dict[str, Any]:
     """The fields of a configuration that change, with their small values; parts of it whole."""
     from transformers import PreTrainedConfig
 
@@ -147,156 +204,37 @@ def _fields(config: Any, divisor: int, layers: int) -> dict[str, Any]:
         if name in found or (name == "num_layers" and "depths" in given):
             continue
         if isinstance(value, PreTrainedConfig):
-            if value.model_type not in ("", None):
-                found[name] = type(value)(**_fields(value, divisor, layers))
+            if value.model_type or (size.fewer_heads and type(value) is not PreTrainedConfig):
+                found[name] = type(value)(**_fields(value, size))
+        elif size.fewer_heads and name == "rope_parameters":
+            if isinstance(value, dict) and not any(isinstance(v, dict) for v in value.values()):
+                found[name] = _rotary(config, value)
         elif parameter.default is not None or value != usual or name == "rope_parameters":
             known = depth if isinstance(depth, int) else None
-            small = small_value(name, value, divisor, layers, known)
+            small = small_value(name, value, size, known)
             if name == "window_size" and "depths" in given:
                 small = min(value, 2) if isinstance(value, int) else value
             if name == "id2label" or (small == value == usual):
                 continue
             found[name] = small
-    return found
+    return found | (_unset(config, given, found, size.layers) if size.fewer_heads else {})
 
 
-# -- inputs ----------------------------------------------------------------------------------------
+def _rotary(config: Any, said: dict[str, Any]) -> dict[str, Any]:
+    """Rotary embeddings, with half a head shared between time, height and width."""
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    half = int(head * said.get("partial_rotary_factor", 1.0)) // 2
+    return {"mrope_section": [half - 2 * (half // 3), half // 3, half // 3]} | said
 
 
-def candidate_inputs(model: Any, batch: int = 2) -> Iterator[dict[str, Tensor]]:
-    """Inputs that a model may take, the likeliest first, by the names of its arguments."""
-    config = model.config
-    names = list(inspect.signature(model.forward).parameters)
-    main = getattr(model, "main_input_name", names[0])
-    first = main if main in names else names[0]
-    made = list(_of_name(first, config, batch))
-    needed = [name for name, parameter in inspect.signature(model.forward).parameters.items()
-              if parameter.default is parameter.empty and name != first
-              and parameter.kind is parameter.POSITIONAL_OR_KEYWORD]  # fmt: skip
-    if any("grid_thw" in name for name in needed):
-        yield from _patches(first, needed, config, batch)
-    if needed:
-        for inputs in made:
-            yield {first: inputs, **{n: _needed(n, inputs, config, batch) for n in needed}}
-    for inputs in made:
-        yield {first: inputs, **_other_inputs(names, first, config, batch, full=False)}
-    for inputs in made:
-        yield {first: inputs, **_other_inputs(names, first, config, batch, full=True)}
-    for inputs in made:
-        yield {first: inputs}
-    for other in ("input_ids", "pixel_values", "input_features", "input_values"):
-        if other in names and other != first:
-            for inputs in _of_name(other, config, batch):
-                yield {other: inputs}
-
-
-def _needed(name: str, main: Tensor, config: Any, batch: int) -> Tensor:
-    """An argument without a default: a mask of the main input, or what its name says."""
-    if "mask" in name:
-        return torch.ones(main.shape[:2], dtype=torch.bool)
-    if name.endswith(("lengths", "length")):
-        return torch.full((batch,), main.shape[-1])
-    if name in ("timestep", "timesteps"):
-        return torch.arange(batch)
-    return next(_of_name(name, config, batch))
-
-
-def _patches(first: str, needed: list[str], config: Any, batch: int) -> Iterator[dict[str, Tensor]]:
-    """Images cut into patches, of 4 by 4 each, which come as rows; for models of any resolution."""
-    patch = int(_find(config, 14, "patch_size"))
-    channels = int(_find(config, 3, "in_channels", "in_chans", "num_channels"))
-    grid = torch.tensor([[1, 4, 4]]).expand(batch, 3).clone()
-    for times in (int(_find(config, 2, "temporal_patch_size")), 1):
-        rows = torch.randn(batch * 16, channels * times * patch**2)
-        yield {first: rows, **dict.fromkeys(needed, grid)}
-        yield {first: rows.reshape(-1, channels * times, patch, patch),
-               **dict.fromkeys(needed, grid)}  # fmt: skip
-
-
-def _ids(config: Any, batch: int, length: int = TOKENS) -> Tensor:
-    """Ordinary tokens: none of the special ones, which are at the ends of the vocabulary."""
-    return torch.randint(4, max(8, min(_find(config, 64, "vocab_size"), 200)), (batch, length))
-
-
-def _find(config: Any, default: Any, *fields: str) -> Any:
-    """The first of these fields in a configuration or its parts."""
-    parts = ("vision_config", "text_config", "audio_config", "encoder_config", "backbone_config",
-             "thinker_config", "encoder", "decoder", "audio_encoder_config")  # fmt: skip
-    places = [config, *(getattr(config, p, None) for p in parts)]
-    for place in places:
-        for name in fields:
-            if isinstance(value := getattr(place, name, None), (int, list, tuple)):
-                return value
-    return default
-
-
-def _of_name(name: str, config: Any, batch: int) -> Iterator[Tensor]:
-    """Tensors that an argument of this name may be."""
-    if "ids" in name or name in ("input", "codes", "audio_codes"):
-        yield _ids(config, batch)
-        books = _find(config, 4, "num_codebooks", "num_quantizers")
-        yield torch.randint(4, 60, (batch, int(books), TOKENS))
-        yield torch.randint(4, 60, (batch, TOKENS, int(books)))
-    elif "pixel" in name or "image" in name:
-        yield from _images(config, batch)
-    elif name in ("input_values", "audio_values", "waveform", "audio"):
-        mels = int(_find(config, 16, "num_mel_bins"))
-        yield torch.randn(batch, 2000)
-        yield torch.randn(batch, 1, 2000)
-        yield torch.randn(batch, 16000)
-        yield torch.randn(batch, int(_find(config, 64, "max_length")), mels)
-    elif name in ("input_features", "speech_inputs"):
-        mels = int(_find(config, 80, "num_mel_bins", "feature_size", "input_feat_per_channel",
-                         "n_mels", "feature_projection_input_dim", "input_dim"))  # fmt: skip
-        frames = int(_find(config, 64, "max_source_positions"))
-        yield torch.randn(batch, mels, 2 * min(frames, 1500))
-        yield torch.randn(batch, 64, mels)
-        yield torch.randn(batch, mels, 64)
-        yield torch.randn(batch, 1, 64, mels)
-    elif name in ("past_values", "observed_values", "time_series"):
-        length = int(_find(config, 32, "context_length"))
-        channels = int(_find(config, 1, "num_input_channels", "input_size"))
-        yield torch.randn(batch, length, channels)
-        yield torch.randn(batch, length)
-    else:
-        width = int(_find(config, 48, "hidden_size", "d_model", "embed_dim"))
-        yield torch.randn(batch, TOKENS, width)
-
-
-def _images(config: Any, batch: int) -> Iterator[Tensor]:
-    size = _find(config, IMAGE, "image_size", "img_size")
-    height, width = size[-2:] if isinstance(size, (list, tuple)) and len(size) > 1 else (size, size)
-    channels = _find(config, 3, "num_channels", "in_channels", "in_chans")
-    channels = channels if isinstance(channels, int) else 3
-    frames = int(_find(config, 2, "num_frames", "frames_per_clip"))
-    yield torch.randn(batch, channels, height, width)
-    yield torch.randn(batch, channels, 2 * height, 2 * width)
-    yield torch.randn(batch, frames, channels, height, width)
-    yield torch.randn(batch, 2, channels, height, width)
-    yield torch.randn(batch, 3, 224, 224)
-
-
-def _other_inputs(
-    names: list[str], first: str, config: Any, batch: int, *, full: bool
-) -> dict[str, Tensor]:
-    """What a model takes beside its main input.
-
-    Args:
-        full: an image beside the text, and an attention mask.
-    """
-    found: dict[str, Tensor] = {}
-    if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in names:
-        found["decoder_input_ids"] = _ids(config, batch, TOKENS // 2)
-    if first != "input_ids" and "input_ids" in names and full:
-        found["input_ids"] = _ids(config, batch)
-    if "input_ids" in (first, *found) and "attention_mask" in names:
-        found["attention_mask"] = torch.ones(batch, TOKENS, dtype=torch.int64)
-    if full and first == "input_ids" and "pixel_values" in names:
-        found["pixel_values"] = next(_images(config, batch))
-    if full and first != "decoder_input_ids" and "decoder_input_ids" in names:
-        found["decoder_input_ids"] = _ids(config, batch, TOKENS // 2)
-    if "bbox" in names:
-        found["bbox"] = torch.tensor([1, 2, 30, 40]).expand(batch, TOKENS, 4).clone()
+def _unset(config: Any, given: Any, small: dict[str, Any], layers: int) -> dict[str, Any]:
+    """Fields without a default that a checkpoint would bring, of those that have a usual value."""
+    known = {name: small.get(name, getattr(config, name, None)) for name in given}
+    found = {}
+    for name, value in UNSET.items():
+        if name in given and known[name] is None:
+            with contextlib.suppress(KeyError, TypeError):  # where it needs a field that is absent
+                found[name] = value(known, layers)
     return found
 
 
@@ -323,7 +261,9 @@ def classes_of(name: str) -> tuple[type, type]:
         raise TinyError(
             f"transformers has no base model for {name!r}: {str(error)[:200]}"
         ) from error
-    return made[0] if isinstance(made, tuple) else made, config_class
+    model_class = made[0] if isinstance(made, tuple) else made
+    own = getattr(model_class, "config_class", None)  # of a part, where the name's is of the whole
+    return model_class, config_class if own is None or issubclass(config_class, own) else own
 
 
 def whole_model(model_class: type, config_class: type, batch: int = 2) -> tuple[nn.Module, Any]:
@@ -357,13 +297,15 @@ def tiny_model(model_class: type, config_class: type, batch: int = 2) -> tuple[n
         TinyError: none of the sizes builds and runs; the message says what the smallest one said.
     """
     said = ""
-    for divisor, layers in SIZES:
+    for size in SIZES:
         try:
-            model = build(model_class, small_config(config_class, divisor, layers))
+            most = MOST_AT_LAST if size.fewer_heads else MOST_PARAMETERS
+            model = build(model_class, small_config(config_class, size), most)
         except Exception as error:  # anything: the code of six hundred configurations
             said = said or f"does not build: {type(error).__name__}: {str(error)[:200]}"
             continue
-        for inputs in candidate_inputs(model, batch):
+        tried = named_inputs if size.fewer_heads else candidate_inputs
+        for inputs in tried(model, batch):
             try:
                 with torch.no_grad():
                     model(**inputs)
@@ -374,17 +316,17 @@ def tiny_model(model_class: type, config_class: type, batch: int = 2) -> tuple[n
     raise TinyError(f"{model_class.__name__} {said}")
 
 
-def build(model_class: type, config: Any) -> nn.Module:
+def build(model_class: type, config: Any, most: int = MOST_PARAMETERS) -> nn.Module:
     """A model with random weights, in evaluation mode; first without memory, to count.
 
     Raises:
-        TinyError: it has more than MOST_PARAMETERS parameters.
+        TinyError: it has more than `most` parameters.
     """
     _without_cache(config)
     with torch.device("meta"):
         count = sum(p.numel() for p in model_class(config).parameters())
-    if count > MOST_PARAMETERS:
-        raise TinyError(f"has {count:,} parameters, more than {MOST_PARAMETERS:,}")
+    if count > most:
+        raise TinyError(f"has {count:,} parameters, more than {most:,}")
     model: nn.Module = model_class(config)
     return model.eval()
 

@@ -6,7 +6,7 @@ cpu          the vector registers of this processor, and the tiles that fit them
 caches       its caches, their ways and lines
 threads      which layer runs parallel kernels, and how many threads
 buffers      aligned memory for results and scratch, recycled
-lazy_scipy   numba without SciPy at the start
+lazy_numba   numba without what only compiling needs
 cache        machine code on disk
 library      the decorators that compile a function, and export it as a C symbol
 llvm         a vocabulary for writing vector code
@@ -19,5 +19,8 @@ thread_pool  threads that wait for such a program
 """
 
 from tinytorch.absent import names_of
+from tinytorch.jit.lazy_numba import defer_entry_points
+
+defer_entry_points()
 
 __getattr__ = names_of("torch.jit")  # torch.jit.script and the like, for PyTorch programs

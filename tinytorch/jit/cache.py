@@ -40,14 +40,14 @@ import numba
 import numpy as np
 from numba import types
 from numba.core.compiler import CompileResult
+from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 from tinytorch.files import cache_root
 from tinytorch.jit.caches import core_caches
-from tinytorch.jit.lazy_scipy import import_numba
+from tinytorch.jit.lazy_numba import load_compiler
 
-import_numba()
-
+_RUNTIME_SYMBOLS = b"NRT_"  # in the symbol table of code that counts references to arrays
 DIGEST_BYTES = hashlib.sha256().digest_size
 _PACKAGE = Path(__file__).resolve().parents[1]
 _KERNEL_FOLDERS = ("jit", "backends/blocked", "backends/optimized")
@@ -338,15 +338,17 @@ class KernelCache:
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled version for `signature`, or None: it must be compiled."""
-        target_context.refresh()
         self._before_load()
         name = self._file_name(signature, target_context.codegen())
         for folder in directory.readable():
             payload = _read_checked(folder / name)
             if payload is not None:
+                if _RUNTIME_SYMBOLS in payload:
+                    rtsys.initialize(target_context)
                 progress.loaded += 1
                 return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
         progress.begin(self._name)
+        load_compiler(target_context)
         return None
 
     def save_overload(self, signature: Any, result: Any) -> None:

@@ -25,6 +25,7 @@ import numpy as np
 from numba import types
 from numba.core.bytecode import FunctionIdentity
 from numba.core.ccallback import CFunc
+from numba.core.codegen import JITCodeLibrary
 
 from tinytorch.collector import collector_paused
 from tinytorch.jit import threads
@@ -111,8 +112,6 @@ def kernel(
     def compile_lazily(function: F) -> F:
         if not JIT:
             return np.errstate(all="ignore")(function)
-        if parallel:
-            threads.select_layer()
         options: dict[str, Any] = {
             "error_model": "numpy",
             "fastmath": set(fastmath),
@@ -125,16 +124,51 @@ def kernel(
             "_nrt": refcounts,
         }
         dispatcher: Any = numba.njit(**options)(function)
-        dispatcher._cache = KernelCache(function, lambda: _register_symbols(function))
-        _pause_collector(dispatcher._compiler)
+        dispatcher._cache = KernelCache(function, lambda: _prepare(function, parallel))
+        dispatcher._compilation_chain_init_hook = _no_extensions
+        _hasten(dispatcher._compiler)
         return cast(F, dispatcher)
 
     return compile_lazily if function is None else compile_lazily(function)
 
 
-def _pause_collector(compiler: Any) -> None:
-    """Have numba compile with the garbage collector paused: it makes many objects that stay."""
-    compiler.compile = collector_paused()(compiler.compile)
+def _prepare(function: Any, parallel: bool) -> None:
+    """Register what the machine code of `function` refers to."""
+    if parallel:
+        threads.select_layer()
+    _register_symbols(function)
+
+
+def _no_extensions() -> None:
+    """Numba's extensions are initialised when a kernel is compiled, not when one is called."""
+
+
+def _hasten(compiler: Any) -> None:
+    """Make numba's `compiler` pause the collector, and optimise each module only as a whole.
+
+    Compiling makes many objects that stay. And numba runs the passes on each function before they
+    run on the module, which repeats them: a third of what LLVM does for a large kernel.
+    """
+    compile_slowly = compiler.compile
+
+    @collector_paused()
+    def compile_whole(arguments: Any, return_type: Any) -> Any:
+        codegen = compiler.targetdescr.target_context.codegen()
+        before = codegen._library_class  # of a kernel that calls this one, or numba's
+        codegen._library_class = _WholeModule
+        try:
+            return compile_slowly(arguments, return_type)
+        finally:
+            codegen._library_class = before
+
+    compiler.compile = compile_whole
+
+
+class _WholeModule(JITCodeLibrary):
+    """Machine code whose functions are optimised with their module."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
 
 
 def compile_source(name: str, source: str, namespace: dict[str, Any], **options: Any) -> Any:
@@ -170,7 +204,7 @@ class _Export:
             signature = (self.signature.args, self.signature.return_type)
             callback: Any = CFunc(self.function, signature, {}, options)
             callback._cache = KernelCache(self.function, lambda: _register_symbols(self.function))
-            _pause_collector(callback._compiler)
+            _hasten(callback._compiler)
             callback.compile()
             llvm.add_symbol(self.symbol, callback.address)
             self.callback = callback  # its code lives as long as this

@@ -17,7 +17,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 import numba
@@ -51,6 +50,8 @@ def _load_tbb() -> bool:
     name = _TBB_NAMES.get(sys.platform)
     if name is None:
         return False
+    from importlib import metadata  # imports the email package
+
     candidates = [name]
     try:
         files = metadata.files("tbb") or []

@@ -51,7 +51,8 @@ def _integrated(course: Course, lesson: Lesson, chosen: dict[str, Alternative]) 
             yield f"the right solution {chosen[exercise.id].name!r} has no place: {error}"
     with tempfile.TemporaryDirectory(prefix="tito-alternatives-") as folder:
         root = Path(folder).resolve()
-        shutil.copytree(course.root / NAME, root / NAME, ignore=shutil.ignore_patterns("*.pyc"))
+        stale = (f"{Path(path).stem}.*.pyc" for path in texts)  # byte code of what stays saves time
+        shutil.copytree(course.root / NAME, root / NAME, ignore=shutil.ignore_patterns(*stale))
         for path, text in texts.items():
             (root / path).write_text(text, encoding="utf-8")
         tests = lesson.path.with_name("integration.py")

@@ -199,12 +199,21 @@ class Flagged(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.layer(x)
-        return y * 2 if torch.compiler.is_compiling() else y
+        y = y.clone() if is_traced() else y  # which changes nothing
+        return y * 2 if is_traced() else y
+
+
+def is_traced() -> bool:
+    """As libraries ask."""
+    return torch.compiler.is_compiling()
 
 
 def test_a_model_that_computes_something_else_while_it_is_traced_is_refused_and_told_so():
     torch.manual_seed(0)
     model, batch = Flagged(), (torch.randn(2, 3),)
     for capture in (capture_forward, capture_joint):
-        with pytest.raises(CaptureError, match=r"something else while it is traced(.|\n)*asks"):
+        with pytest.raises(
+            CaptureError, match=r"something else while it is traced(.|\n)*asks"
+        ) as error:
             capture(model, batch)
+        assert "return y * 2 if is_traced() else y" in str(error.value)

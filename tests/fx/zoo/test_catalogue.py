@@ -34,7 +34,7 @@ class Net(nn.Module):
 
     @classmethod
     def large(cls, num_classes):
-        return cls(num_classes, width=1_000_000)
+        return cls(num_classes, width=2_000_000)
 """
 TIMM = (
     MODELS
@@ -57,15 +57,32 @@ def create_model(model_name, pretrained=False, num_classes=1000):
 TORCHVISION = (
     MODELS
     + """
-KNOWN = {"resnet18": Net, "fasterrcnn_resnet50_fpn": None, "raft_small": None}
+class Weights:
+    def __init__(self, count):
+        self.meta = {"num_params": count}
+
+def builder(family, **defaults):
+    def build(num_classes, weights_backbone="downloaded"):
+        assert weights_backbone is None
+        return Net(num_classes, **defaults)
+    build.__module__ = "torchvision.models." + family
+    return build
+
+KNOWN = {"resnet18": (11, builder("resnet")), "resnet152": (60, builder("resnet", width=9)),
+         "video_net": (1, builder("video.net")), "raft_small": (1, builder("optical_flow.raft")),
+         "fasterrcnn_resnet50_fpn": (1, builder("detection.faster_rcnn"))}
 
 def list_models():
     return sorted(KNOWN)
 
+def get_model_builder(name):
+    return KNOWN[name][1]
+
+def get_model_weights(name):
+    return [Weights(KNOWN[name][0])]
+
 def get_model(name, **config):
-    if name not in KNOWN:
-        raise ValueError(f"Unknown model {name}")
-    return KNOWN[name](**config)
+    return KNOWN[name][1](**config)
 """
 )
 
@@ -88,20 +105,22 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     sys.modules.update(before)
 
 
-def test_a_family_of_timm_is_its_smallest_model_and_of_torchvision_no_detector():
+def test_a_family_is_its_smallest_model_and_torchvision_has_no_detector():
     names = catalogue()
     assert not {"timm", "torchvision"} & set(absent())
     assert [n for n in names if n.startswith("timm/")] == [
         "timm/huge", "timm/resnet", "timm/vision_transformer",
     ]  # fmt: skip
-    assert [n for n in names if n.startswith("torchvision/")] == ["torchvision/resnet18"]
+    assert [n for n in names if n.startswith("torchvision/")] == [
+        "torchvision/resnet", "torchvision/video.net",
+    ]  # fmt: skip
     assert chosen(names, ["timm/*"], sample=1, seed=1) != chosen(names, ["torchvision/*"])
     assert module._timm()["resnet"] == "resnet18"
 
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("timm/resnet", 64), ("timm/vision_transformer", 224), ("torchvision/resnet18", 64)],
+    [("timm/resnet", 64), ("timm/vision_transformer", 224), ("torchvision/resnet", 64)],
 )
 def test_models_of_images_come_with_the_smallest_image_that_they_take(name: str, size: int):
     torch.manual_seed(0)
@@ -113,11 +132,11 @@ def test_models_of_images_come_with_the_smallest_image_that_they_take(name: str,
 
 
 def test_what_is_too_large_or_unknown_is_refused_with_its_values():
-    with pytest.raises(TinyError, match=r"has 40,000,\d+ parameters, more than 20,000,000"):
+    with pytest.raises(TinyError, match=r"has 80,000,\d+ parameters, more than 60,000,000"):
         build("timm/huge")
     with pytest.raises(ZooError, match="timm has no family 'swin'; it has huge, resnet"):
         build("timm/swin")
-    with pytest.raises(ValueError, match="Unknown model vgg11"):
-        build("torchvision/vgg11")
+    with pytest.raises(ZooError, match="torchvision has no family 'vgg'; it has resnet, video"):
+        build("torchvision/vgg")
     with pytest.raises(ZooError, match="there is no library 'keras'"):
         build("keras/resnet")

@@ -345,6 +345,32 @@ def test_results_of_other_versions_are_not_mixed(tmp_path: Path):
         read(out)
 
 
+def test_a_library_that_comes_later_adds_its_models_to_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked = []
+
+    def one(name: str, wanted: list[str], limits: Limits) -> list[tuple[str, object]]:
+        asked.append(name)
+        if name == "left out" and len(asked) == 1:
+            return [("skipped", "requires the timm library")]
+        return [("forward", {"verdict": "bit-equal", "seconds": 1.0})]
+
+    monkeypatch.setattr(runner, "in_child", one)
+    monkeypatch.setattr(runner, "versions", lambda: {"torch": "2", "timm": "absent"})
+    out = tmp_path / "zoo.jsonl"
+    run(["left out"], ["forward"], out, LIMITS)
+    monkeypatch.setattr(runner, "versions", lambda: {"torch": "2", "timm": "1.0"})
+    run(["left out", "b"], ["forward"], out, LIMITS)
+    assert asked == ["left out", "b"]
+    assert runner.recorded_versions(out) == {"torch": "2", "timm": "1.0"}
+    found = run(["left out", "b"], ["forward"], out, LIMITS, retry=True)
+    assert asked == ["left out", "b", "left out"] and not found["left out"].skipped
+    monkeypatch.setattr(runner, "versions", lambda: {"torch": "2", "timm": "2.0"})
+    with pytest.raises(ResultsError, match="give another file"):
+        read(out)
+
+
 @pytest.mark.slow
 def test_a_process_that_dies_says_in_which_stage():
     small = Limits(stage_seconds=60.0, model_seconds=60.0, memory_bytes=1)  # nothing can be made

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
+from tinytorch.fx.diagnosis.reasons import Line, calling_line
+
 
 @contextmanager
 def compiling() -> Iterator[None]:
@@ -18,3 +20,25 @@ def compiling() -> Iterator[None]:
         yield
     finally:
         torch.compiler._is_compiling_flag = before
+
+
+@contextmanager
+def compiling_at(line: Line | None, asked: list[Line]) -> Iterator[None]:
+    """Let `torch.compiler.is_compiling()` be true for one line of the user's, and false elsewhere.
+
+    Args:
+        asked: gets the lines that ask; of helpers such as `is_tracing()` the line that calls them.
+    """
+
+    def answer() -> bool:
+        now = calling_line(beyond="is_")
+        if now is not None and now not in asked:
+            asked.append(now)
+        return now is not None and now == line
+
+    before = torch.compiler.is_compiling
+    torch.compiler.is_compiling = answer
+    try:
+        yield
+    finally:
+        torch.compiler.is_compiling = before

@@ -25,7 +25,7 @@ from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 
 from tinytorch.fx.capture.comparison import first_difference
-from tinytorch.fx.capture.compiling import compiling
+from tinytorch.fx.capture.compiling import compiling, compiling_at
 from tinytorch.fx.capture.layouts import is_dense, layout_order, same_layout
 from tinytorch.fx.capture.slots import (
     BUFFER,
@@ -34,7 +34,7 @@ from tinytorch.fx.capture.slots import (
     Slot,
     UnrepeatableError,
 )
-from tinytorch.fx.diagnosis.reasons import Reason, is_out_of_memory, user_line
+from tinytorch.fx.diagnosis.reasons import Line, Reason, is_out_of_memory, user_line
 from tinytorch.fx.optimize.devices import generators_kept, seed_generators
 from tinytorch.fx.semantics.buffers import buffers_kept
 
@@ -111,7 +111,11 @@ def check_on_real_values(
         if why is not None and first_difference(observe(function), expected) is not None:
             raise UnrepeatableError(f"{REPEATS}: {why}\n  fix: {REPEAT}")
         if why is not None and _is_flag(observe, function, found):
-            raise CaptureError(f"{OTHER_WHILE_TRACED}: {why}\n  fix: {ASKS}")
+            line = _line_that_asks(observe, function, expected)
+            reason = Reason(f"{OTHER_WHILE_TRACED}: {why}", ASKS, line)
+            raised = CaptureError(str(reason))
+            raised.reason = reason
+            raise raised
         if why is not None:
             raise CaptureError(
                 f"the captured graph does not do what the model does: {why}\n"
@@ -132,6 +136,23 @@ def _is_flag(
             return first_difference(found, observe(function)) is None
     except Exception:  # what cannot run so cannot be the reason
         return False
+
+
+def _line_that_asks(
+    observe: Callable[[Any], dict[Slot, Any]], function: Any, expected: dict[Slot, Any]
+) -> Line | None:
+    """The first line that changes the results if it is told of a trace; None if none alone does."""
+    asked: list[Line] = []
+    with compiling_at(None, asked):
+        observe(function)
+    for line in list(asked):
+        try:
+            with compiling_at(line, asked):
+                if first_difference(observe(function), expected) is not None:
+                    return line
+        except Exception:  # what cannot run so cannot be the reason
+            continue
+    return None
 
 
 def _unrepeatable(error: Exception) -> CaptureError:

@@ -140,11 +140,15 @@ def user_line(error: BaseException) -> Line | None:
     return found or _line_of_node(error)
 
 
-def calling_line() -> Line | None:
-    """The line of the user's that runs now."""
+def calling_line(beyond: str = "\0") -> Line | None:
+    """The line of the user's that runs now.
+
+    Args:
+        beyond: functions whose names begin so are passed over: their callers are meant.
+    """
     for frame, number in traceback.walk_stack(sys._getframe(1)):  # innermost first
         file = frame.f_code.co_filename
-        if _is_users(file):
+        if _is_users(file) and not frame.f_code.co_name.startswith(beyond):
             return Line(file, number, linecache.getline(file, number, frame.f_globals).strip())
     return None
 

@@ -14,7 +14,7 @@ from tinytorch.errors import TinyTorchError
 from tinytorch.fx.zoo.catalogue import absent, catalogue, chosen
 from tinytorch.fx.zoo.child import Limits
 from tinytorch.fx.zoo.page import bad, markdown, rows, summary
-from tinytorch.fx.zoo.runner import Record, read, run, versions
+from tinytorch.fx.zoo.runner import Record, read, recorded_versions, run, versions
 from tinytorch.fx.zoo.stages import STAGES
 from tinytorch.fx.zoo.verdict import NONE
 
@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--memory", type=float, default=Limits.memory_bytes / 2**30, metavar="GiB")
     found.add_argument("--jobs", type=int, default=1, metavar="N", help="so many at a time")
     found.add_argument("--stop-after", type=float, metavar="MINUTES", help="begin no model then")
+    found.add_argument("--retry", action="store_true", help="build again what was left out")
     found.add_argument("--page", type=Path, help="write the results as this Markdown page")
     found.add_argument(
         "--note", default="", help="a sentence on how the run was made, for the page"
@@ -94,7 +95,7 @@ def _main(options: argparse.Namespace) -> int:
             print(f"{model} {stage} {detail}")
     if options.page is not None:
         how = _how(options, len(names), len(there), len(records))
-        options.page.write_text(markdown(records, versions(), how))
+        options.page.write_text(markdown(records, recorded_versions(options.out), how))
     return 1 if wrong else 0
 
 
@@ -108,7 +109,7 @@ def _run(options: argparse.Namespace, names: list[str], stages: list[str]) -> No
             raise _Stop
 
     try:
-        run(names, stages, options.out, limits, progress, options.jobs)
+        run(names, stages, options.out, limits, progress, options.jobs, options.retry)
     except _Stop:
         print("the time is over; the same command goes on from here", file=sys.stderr)
 

@@ -1,12 +1,13 @@
 """The architectures of the installed transformers, timm and torchvision, by name.
 
 `transformers/bert` is a model type of transformers, `timm/vit` a family of timm (its smallest
-model), `torchvision/resnet18` a model of torchvision. Weights are random.
+model), `torchvision/resnet` one of torchvision, too. Weights are random.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import random
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.tiny import MOST_PARAMETERS, TinyError, classes_of, tiny_model
+from tinytorch.fx.tiny import MOST_AT_LAST, MOST_PARAMETERS, TinyError, classes_of, tiny_model
 
 LIBRARIES = ("transformers", "timm", "torchvision")
 IMAGE = 64
@@ -96,7 +97,11 @@ def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
     if library == "torchvision":
         import torchvision  # type: ignore[import-not-found]
 
-        return _with_image(torchvision.models.get_model(short, num_classes=10), batch)
+        known = _torchvision()
+        if short not in known:
+            raise ZooError(f"torchvision has no family {short!r}; it has {', '.join(known)}")
+        made = torchvision.models.get_model(known[short], num_classes=10, **_alone(known[short]))
+        return _with_image(made, batch)
     raise ZooError(f"there is no library {library!r}; there are {', '.join(LIBRARIES)}")
 
 
@@ -121,21 +126,39 @@ def _timm() -> dict[str, str]:
     return found
 
 
-def _torchvision() -> list[str]:
-    import torchvision
+def _torchvision() -> dict[str, str]:
+    """For each family, which is a module of torchvision, the model with the fewest parameters;
+    but for detectors, whose inputs are lists, quantized models, and optical flow."""
+    from torchvision import models
 
-    listed = torchvision.models.list_models()
-    return [n for n in listed if not any(part in n for part in ("rcnn", "detection", "raft"))]
+    found: dict[str, tuple[int, str]] = {}
+    for name in models.list_models():
+        family = models.get_model_builder(name).__module__.removeprefix("torchvision.models.")
+        if not family.startswith(("detection", "quantization", "optical_flow")):
+            counts = [w.meta["num_params"] for w in models.get_model_weights(name)]
+            one = (min(counts, default=MOST_PARAMETERS), name)
+            found[family] = min(found.get(family, one), one)
+    return {family: name for family, (_, name) in sorted(found.items())}
+
+
+def _alone(name: str) -> dict[str, Any]:
+    """Arguments that keep a model from loading weights for its backbone."""
+    from torchvision import models
+
+    given = inspect.signature(models.get_model_builder(name)).parameters
+    return {"weights_backbone": None} if "weights_backbone" in given else {}
 
 
 def _with_image(model: nn.Module, batch: int) -> tuple[nn.Module, dict[str, Any]]:
     """The image size that the model runs on, the smaller one first."""
     count = sum(p.numel() for p in model.parameters())
-    if count > MOST_PARAMETERS:
-        raise TinyError(f"has {count:,} parameters, more than {MOST_PARAMETERS:,}")
+    if count > MOST_AT_LAST:
+        raise TinyError(f"has {count:,} parameters, more than {MOST_AT_LAST:,}")
     said = ""
-    for size in (IMAGE, 224, 256, 384):
-        inputs = {"x": torch.randn(batch, 3, size, size)}
+    shapes = [(s, s) for s in (IMAGE, 224, 256, 384)] + [(16, IMAGE, IMAGE), (16, 224, 224)]
+    main = next(iter(inspect.signature(model.forward).parameters))
+    for shape in shapes:  # a video has frames
+        inputs = {main: torch.randn(batch, 3, *shape)}
         try:
             with torch.no_grad():
                 model.eval()(**inputs)

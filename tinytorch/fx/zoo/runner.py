@@ -24,6 +24,7 @@ from tinytorch.fx.zoo.verdict import CRASH, MEMORY, TIMEOUT, Verdict
 #: Limits are of CPU time; a stage that waits is killed after so many times its limit, and grace.
 SLOWER, GRACE_SECONDS = 10.0, 30.0
 LIBRARIES = ("torch", "transformers", "timm", "torchvision", "numpy")
+OPTIONAL = ("transformers", "timm", "torchvision")  # each with models of its own
 PRELOADED = ["tinytorch.fx.zoo.child", "transformers"]
 
 
@@ -82,7 +83,7 @@ def read(path: Path) -> dict[str, Record]:
         except json.JSONDecodeError:  # the end of a file whose writer was killed
             continue
         if "versions" in found:
-            if found["versions"] != versions():
+            if not _compatible(found["versions"]):
                 raise ResultsError(
                     f"{path} was made with {found['versions']}, and this is {versions()}: "
                     "give another file with --out"
@@ -92,6 +93,26 @@ def read(path: Path) -> dict[str, Record]:
     return records
 
 
+def _compatible(earlier: dict[str, str]) -> bool:
+    """Whether results of these versions are those of the installed ones: a library that was absent
+    then or is now has no part in the models that ran without it."""
+    now = versions()
+    return earlier.keys() == now.keys() and all(
+        earlier[name] == now[name] or (name in OPTIONAL and "absent" in (earlier[name], now[name]))
+        for name in now
+    )
+
+
+def recorded_versions(path: Path) -> dict[str, str]:
+    """The versions of a file: of each library what it was in the run that had it."""
+    found = versions() if not path.exists() else {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith('{"versions"'):
+            said = json.loads(line)["versions"]
+            found |= {k: v for k, v in said.items() if v != "absent" or k not in found}
+    return found
+
+
 def run(
     names: Sequence[str],
     stages: Sequence[str],
@@ -99,11 +120,13 @@ def run(
     limits: Limits,
     progress: Callable[[int, int, Record], None] = lambda done, of, record: None,
     jobs: int = 1,
+    retry: bool = False,
 ) -> dict[str, Record]:
     """Put architectures through stages, and append what is found to a file, model by model.
 
     Args:
         jobs: how many models at a time.
+        retry: build again those that were left out.
 
     Returns:
         The records of `names`, with what the file had before.
@@ -111,10 +134,13 @@ def run(
     Raises:
         ResultsError: the file was made with other versions.
     """
-    records = read(path)
+    records = {k: r for k, r in read(path).items() if not (retry and r.skipped and k in names)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not records:
+    if not path.exists():
         path.write_text(json.dumps({"versions": versions()}) + "\n")
+    elif any(recorded_versions(path)[k] != v != "absent" for k, v in versions().items()):
+        with path.open("a") as file:
+            file.write(json.dumps({"versions": versions()}) + "\n")
 
     def examined(name: str) -> Record:
         record = records.get(name) or Record(name)
