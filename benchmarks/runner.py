@@ -145,9 +145,14 @@ def _calls_lasting(function: Function, seconds: float) -> int:
     return max(1, int(seconds / once))
 
 
+def lower_quartile(values: Sequence[float]) -> float:
+    """The value below which a quarter are; of one round that round's."""
+    return statistics.quantiles(values, n=4)[0] if len(values) > 1 else values[0]
+
+
 def _evaluate(case: Case, samples: Mapping[str, list[float]], disturbed: bool) -> Result:
     fastest = {name: min(values) for name, values in samples.items()}
-    quartile = {n: statistics.quantiles(v, n=4)[0] for n, v in samples.items()}
+    quartile = {n: lower_quartile(v) for n, v in samples.items()}
     for name in case.remote:  # the best of a family speaks for it
         family = name.partition(":")[0]
         best = min(
@@ -162,6 +167,27 @@ def _evaluate(case: Case, samples: Mapping[str, list[float]], disturbed: bool) -
         {n: fastest[n] / fastest["ours"] for n in families if n != "ours"},
         case.flops, case.nbytes, disturbed,
     )  # fmt: skip
+
+
+def verdict(
+    results: Sequence[Result], goals: Mapping[str, Mapping[str, float]]
+) -> tuple[list[str], list[str]]:
+    """Lines on the goals that were missed, and on those without a peer to compare with.
+
+    Args:
+        goals: by group and peer, how many times as long that must take at the least.
+    """
+    missed, absent = [], []
+    for result in results:
+        for name, goal in goals[result.group].items():
+            ratio = result.ratios.get(name)
+            if ratio is None:
+                absent.append(f"{result.name}: {name} is not installed, so its goal {goal} is open")
+            elif ratio < goal:
+                missed.append(
+                    f"{result.name}: {name} takes {ratio:.2f} times as long, the goal is {goal}"
+                )
+    return missed, absent
 
 
 def report(results: Sequence[Result], *, peak: float, bandwidth: float) -> None:

@@ -21,7 +21,7 @@ os.environ["RAYON_NUM_THREADS"] = "1"  # before tokenizers and rustbpe are loade
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import numpy as np
-from runner import Case, as_json, measure
+from runner import Case, as_json, measure, verdict
 
 import tinytorch
 from tinytorch.bench import format_seconds, format_table
@@ -164,13 +164,8 @@ def main() -> None:
         for result in results
     ]
     print(format_table(["", "ours", "MB/s", *(f"{other}/ours" for other in others)], rows))
-    missed = [
-        f"{result.name}: {name} takes {result.ratios[name]:.2f} times as long, the goal is {goal}"
-        for result in results
-        for name, goal in GOALS[result.group].items()
-        if result.ratios.get(name, goal) < goal
-    ]
-    print("\n" + "\n".join(missed or ["all goals are met"]))
+    missed, absent = verdict(results, GOALS)
+    print("\n" + "\n".join([*missed, *absent] or ["all goals are met"]))
     if options.check and missed:
         raise SystemExit(1)
 

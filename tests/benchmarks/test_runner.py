@@ -119,3 +119,24 @@ def test_benchmark_of_kernels_without_avx512():
     )
     assert answer["processor"]["vector_unit"] == "avx2"
     assert "SkylakeX" not in answer["openblas"]
+
+
+def test_one_round_is_enough_to_report(runner):
+    case = runner.Case("group", "name", {"ours": lambda: busy(0.001), "other": lambda: busy(0.001)})
+    result = runner.measure(case, clock="cpu", rounds=1, attempts=1)
+    assert result.quartile["ours"] == result.seconds["ours"] > 0
+    assert runner.lower_quartile([4.0, 1.0, 3.0, 2.0]) == 1.25
+
+
+def test_a_peer_that_is_not_installed_is_named(runner):
+    """With tiktoken absent, all goals were said to be met."""
+    goals = {"encode": {"tiktoken": 5.0, "tokenizers": 20.0}}
+
+    def verdict(**ratios):
+        result = runner.Result("encode", "encode, 400 tokens", {}, {}, ratios, None, None, False)
+        return runner.verdict([result], goals)
+
+    assert verdict(tiktoken=6.0, tokenizers=30.0) == ([], [])
+    missed, absent = verdict(tokenizers=2.0)
+    assert missed == ["encode, 400 tokens: tokenizers takes 2.00 times as long, the goal is 20.0"]
+    assert absent == ["encode, 400 tokens: tiktoken is not installed, so its goal 5.0 is open"]
