@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-FEWEST_PAIRS, FEWEST_LAUNCHES = 2, 2  # turned round once; of one launch there is no interval
+FEWEST_PAIRS, FEWEST_LAUNCHES = 2, 3  # turned round once; of two, an interval says nothing
 
 
 @dataclass

@@ -232,11 +232,16 @@ class Worker:
 
     def _send(self, data: bytes) -> None:
         assert self.process.stdin is not None
+        descriptor = self.process.stdin.fileno()
+        os.set_blocking(descriptor, False)  # it may fill the pipe itself, and then never read
         try:
-            self.process.stdin.write(data)
-            self.process.stdin.flush()
+            sent = os.write(descriptor, data)
+        except BlockingIOError:
+            sent = 0
         except BrokenPipeError:
             raise self._ended() from None
+        if sent < len(data):
+            raise Failure("rule", "the pipe of its commands is full: it does not read them")
 
     def _expect(self, answer: bytes, seconds: float) -> None:
         deadline = time.monotonic() + seconds

@@ -353,6 +353,44 @@ NO_GAIN = {
         self.calls = getattr(self, "calls", 0) + 1
         if self.calls <= 2: time.sleep(0.2)
         return np.matmul(a, b)""",
+    "its own commands, until the pipe is full": """
+        import os, stat
+        for n in range(3, 32):
+            try:
+                if stat.S_ISFIFO(os.fstat(n).st_mode):
+                    pipe = os.open(f"/proc/self/fd/{n}", os.O_RDWR | os.O_NONBLOCK)
+                    while os.write(pipe, b"g" * 4096): pass
+            except OSError: pass
+        return np.matmul(a, b)""",
+    "what a process may ask of its system": """
+        import ctypes, fcntl, json, os, sys
+        memory = json.loads(sys.argv[1])["memory"]
+        call = ctypes.CDLL(None).syscall
+        attempts = (
+            lambda: fcntl.fcntl(memory, 1033, 0x1F),  # F_ADD_SEALS: nobody may write there
+            lambda: os.nice(-20),
+            lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50)),
+            lambda: os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0)),
+            lambda: call(323, 0),  # userfaultfd: faults of its memory are its own
+            lambda: call(425, 64, ctypes.create_string_buffer(256)),  # io_uring_setup
+            lambda: call(298, ctypes.create_string_buffer(128), 0, -1, -1, 0),  # perf_event_open
+        )
+        for attempt in attempts:
+            try: attempt()
+            except OSError: pass
+        return np.matmul(a, b)""",
+    "noise where it goes badly": """
+        import time
+        began = time.thread_time()
+        c = np.matmul(a, b)
+        rate = (time.thread_time() - began) / (a.size * b.shape[1])
+        self.best = min(getattr(self, "best", rate), rate)
+        while rate > 1.05 * self.best and time.thread_time() - began < 0.01: pass
+        return c""",
+    "outputs that are never freed": """
+        self.kept = getattr(self, "kept", [])
+        self.kept.append(np.matmul(a, b))
+        return self.kept[-1]""",
     "NumPy made slow for all": """
         import time
         own = getattr(np.matmul, "own", np.matmul)

@@ -70,7 +70,7 @@ def run(
         (2.5, 0.8, [2] + [4] * 7),  # eight launches of fewer pairs: 40.7 s are left for 7
         (4.0, 0.7, [2] * 8),
         (9.0, 3.0, [2] * 3),  # not even so: fewer launches
-        (60.0, 9.0, [2] * 2),  # of one launch nothing is known
+        (60.0, 9.0, [2] * 3),  # of fewer nothing is known
     ],
 )
 def test_time_is_divided_over_launches_and_pairs(
@@ -83,7 +83,7 @@ def test_time_is_divided_over_launches_and_pairs(
     machine = Machine(first_calls, pair_seconds)
     measured, budget = run(monkeypatch, machine, pair)
     assert machine.pairs == pairs
-    assert budget.spent <= max(SECONDS, 2 * (first_calls + 2 * pair_seconds))
+    assert budget.spent <= max(SECONDS, 3 * (first_calls + 2 * pair_seconds))
     assert measured.result is not None and not measured.is_noisy
     assert measured.result.verdicts["entry"] == "ok"
 
@@ -154,5 +154,5 @@ def test_every_event_is_measured_in_time(
         monkeypatch.setattr(module, "_peak", lambda cores: None)
         budget = Budget(SECONDS, clock=lambda now=machine: now.now)  # type: ignore[misc]
         measure(load_event(name), pair, 8, budget=budget)
-        assert budget.spent <= max(SECONDS, 3 * first_calls)
-        assert len(machine.pairs) >= 2
+        assert budget.spent <= max(SECONDS, 4.5 * first_calls)
+        assert len(machine.pairs) >= 3

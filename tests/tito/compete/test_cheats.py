@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from tito.compete import process
 from tito.compete.entry import read_entry
 from tito.compete.event import Array, Event
 from tito.compete.match import Failed, Launch, launches
-from tito.compete.process import Contestant
+from tito.compete.process import Contestant, Failure
 from tito.compete.result import Row, summarize
 
 ROOT = Path(__file__).parents[3]
@@ -109,6 +110,18 @@ def test_what_breaks_the_protocol_is_no_result(
     found = failure(event, contestant(entry(tmp_path, PROTOCOL[name], outside)))
     assert found.verdict in ("wrong", "error", "timeout", "memory", "rule"), found.text
     assert "\x1b" not in found.text and len(found.text) < 1000
+
+
+def test_a_full_pipe_of_commands_holds_up_nobody() -> None:
+    """Whoever may open its own pipe for writing can fill it, and the runner would wait for ever."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb", buffering=0) as stdin, os.fdopen(reading, "rb"):
+        worker = process.Worker.__new__(process.Worker)
+        worker.process = SimpleNamespace(stdin=stdin)  # type: ignore[assignment]
+        with pytest.raises(Failure, match="does not read") as caught:
+            while True:
+                worker._send(b"g" * 4096)
+        assert caught.value.verdict == "rule"
 
 
 @needs_sandbox

@@ -147,6 +147,7 @@ def small_event(tmp_path: Path) -> Path:
     text = (folder / "event.toml").read_text()
     first, _, _ = text.partition("[[cases]]")[2].partition("[[cases]]")
     text = re.sub(r"rounds = \d+", "rounds = 2", text.partition("[[cases]]")[0])
+    text = text.replace("[limits]", "[limits]\nshared_mib = 8")  # all of it is touched first
     (folder / "event.toml").write_text(f"{text}[[cases]]{first}")
     return folder
 

@@ -155,7 +155,7 @@ def submission(request: Request, who: Who, number: int) -> Response:
         shown = _submission(session, who, number)
         boards = request.app.state.boards
         rows = views.board_of(boards, session, shown["submission"].event, None)["rows"]
-        others = [row["submission"] for row in rows if row["submission"] != number]
+        others = [row for row in rows if row["submission"] != number]
         return page(request, "submission.html", **shown, others=others)
 
 

@@ -55,8 +55,9 @@ def record(steps: Sequence[tuple[float, float]]) -> Markup:
     for at, score in steps[1:]:
         x, y = place(at, score)
         path += f"H{x:.1f}V{y:.1f}"
-    hours = (end - begin) / 3600
-    unit = f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
+    minutes = (end - begin) / 60
+    unit = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+    unit = unit if minutes < 2880 else f"{minutes / 1440:.1f} days"
     return Markup(
         f'<svg class="record" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="the record rose from {steps[0][1]:.2f} to {steps[-1][1]:.2f} in {unit}">'

@@ -65,7 +65,9 @@ def ago(seconds: float | None) -> str:
 
 def number(value: float | None, digits: int = 3) -> str:
     """A figure with so many significant digits; a dash for none."""
-    return "-" if value is None else f"{value:.{digits}g}" if value < 1e4 else f"{value:,.0f}"
+    if value is None:
+        return "-"
+    return f"{value:#.{digits}g}".removesuffix(".") if value < 1e4 else f"{value:,.0f}"
 
 
 FILTERS: dict[str, Callable[..., str]] = {
