@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.attention.loops import (
+    Gradients,
+    Operands,
     Sizes,
     backward_plan,
     entries,
@@ -25,9 +27,16 @@ _BYTES = np.dtype(np.uint8)
 
 
 def scaled_dot_product_attention(
-    q: Array, k: Array, v: Array, mask: Mask = None, seed: Any = None, *, is_causal: bool,
-    scale: float, dropout_p: float,
-) -> Array:  # fmt: skip
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Mask = None,
+    seed: Any = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Array:
     """dropout(softmax(q @ k.T * scale + mask)) @ v, a block at a time.
 
     Args:
@@ -46,16 +55,25 @@ def scaled_dot_product_attention(
         return out
     keys, values = _of_heads(k), _of_heads(v)
     query, target = _of_groups(q, keys), _of_groups(out, keys)
-    sizes, hides, adds = _masks(q, query, keys, values, mask, is_causal, scale, dropout_p, seed)
-    plan = forward_plan(sizes, q.itemsize)
-    _run("forward", *plan, query, query, keys, values, hides, adds, target)
+    hides, adds, kind = _masks(mask, (*query.shape[:-1], keys.shape[-2]), q)
+    x = Operands(query, keys, values, hides, adds)
+    sizes = _sizes(x, is_causal, kind, scale, dropout_p, seed)
+    _run("forward", *forward_plan(sizes, q.itemsize), query, x, target)
     return out
 
 
 def scaled_dot_product_attention_backward(
-    g: Array, q: Array, k: Array, v: Array, mask: Mask = None, seed: Any = None, *,
-    is_causal: bool, scale: float, dropout_p: float,
-) -> Array:  # fmt: skip
+    g: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Mask = None,
+    seed: Any = None,
+    *,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+) -> Array:
     """The gradients for q, k and v, flat, one after the other; see `decompositions_attention`."""
     flat = empty((q.size + k.size + v.size,), q.dtype)
     if not g.size or not k.size or not q.size or dropout_p == 1:
@@ -67,16 +85,15 @@ def scaled_dot_product_attention_backward(
     )
     keys, values = _of_heads(k), _of_heads(v)
     query = _of_groups(q, keys)
-    sizes, hides, adds = _masks(q, query, keys, values, mask, is_causal, scale, dropout_p, seed)
-    plan = backward_plan(sizes, q.itemsize)
-    _run(
-        "backward", *plan, query, _of_groups(g, keys), query, keys, values, hides,
-        adds, _of_groups(dq, keys), _of_heads(dk), _of_heads(dv),
-    )  # fmt: skip
+    hides, adds, kind = _masks(mask, (*query.shape[:-1], keys.shape[-2]), q)
+    x = Operands(query, keys, values, hides, adds)
+    sizes = _sizes(x, is_causal, kind, scale, dropout_p, seed)
+    gradients = Gradients(_of_groups(dq, keys), _of_heads(dk), _of_heads(dv))
+    _run("backward", *backward_plan(sizes, q.itemsize), query, _of_groups(g, keys), x, gradients)
     return flat
 
 
-def _run(name: str, s: Sizes, room: int, query: Array, *arrays: Array) -> None:
+def _run(name: str, s: Sizes, room: int, query: Array, *arrays: Any) -> None:
     """Call a kernel on as many threads as there is work and heads for."""
     items = query.shape[0] * query.shape[1]
     work = items * query.shape[2] * s.queries * s.keys * (s.e + s.v)
@@ -112,23 +129,22 @@ def _of_groups(x: Array, keys: Array) -> Array:
     return x.reshape((batch, heads, group, *x.shape[-2:]))
 
 
-def _masks(
-    q: Array, query: Array, keys: Array, values: Array, mask: Mask, is_causal: bool, scale: float,
-    dropout_p: float, seed: Any,
-) -> tuple[Sizes, Array, Array]:  # fmt: skip
-    """The sizes, and a mask of bool and one of floats: what is not used repeats a single zero."""
-    shape = (*query.shape[:-1], keys.shape[-2])
-    hides, adds = (np.ndarray(shape, t, _ZERO, 0, (0,) * 5) for t in (np.uint8, query.dtype))
-    kind = NO_MASK
-    if isinstance(mask, np.ndarray) and mask.dtype == np.bool_:
-        hides, kind = _full_mask(mask.view(np.uint8), q.shape[:-1], shape), BOOL_MASK
-    elif isinstance(mask, np.ndarray):
-        adds, kind = _full_mask(mask, q.shape[:-1], shape), FLOAT_MASK
-    sizes = Sizes(
-        query.shape[3], keys.shape[2], keys.shape[3], values.shape[3], is_causal, kind, scale,
-        dropout_p, int(seed) if dropout_p else 0, 0, 0,
-    )  # fmt: skip
-    return sizes, hides, adds
+def _sizes(
+    x: Operands, is_causal: bool, kind: int, scale: float, dropout_p: float, seed: Any
+) -> Sizes:
+    (queries, e), (keys, v) = x.q.shape[-2:], x.v.shape[-2:]
+    number = int(seed) if dropout_p else 0
+    return Sizes(queries, keys, e, v, is_causal, kind, scale, dropout_p, number, 0, 0)
+
+
+def _masks(mask: Mask, shape: tuple[int, ...], q: Array) -> tuple[Array, Array, int]:
+    """A mask of bool, one of floats, and which is used: the other repeats a single zero."""
+    hides, adds = (np.ndarray(shape, t, _ZERO, 0, (0,) * 5) for t in (np.uint8, q.dtype))
+    if not isinstance(mask, np.ndarray):
+        return hides, adds, NO_MASK
+    if mask.dtype == np.bool_:
+        return _full_mask(mask.view(np.uint8), q.shape[:-1], shape), adds, BOOL_MASK
+    return hides, _full_mask(mask, q.shape[:-1], shape), FLOAT_MASK
 
 
 def _full_mask(mask: Array, front: tuple[int, ...], shape: tuple[int, ...]) -> Array:

@@ -79,6 +79,29 @@ class Sizes(NamedTuple):
     pitch: int
 
 
+class Operands(NamedTuple):
+    """Query, key, value, and the mask as one of bool and as one of floats.
+
+    Attributes:
+        q: (batch, heads, group, queries, e); k, v: (batch, heads, keys, e or v).
+        hides, adds: (batch, heads, group, queries, keys).
+    """
+
+    q: Array
+    k: Array
+    v: Array
+    hides: Array
+    adds: Array
+
+
+class Gradients(NamedTuple):
+    """The gradients of query, key and value, of their shapes and in C order."""
+
+    q: Array
+    k: Array
+    v: Array
+
+
 _named_tuple: Any = types.NamedTuple
 SIZES = _named_tuple(
     (*[SIZE] * 4, types.boolean, SIZE, *[types.float64] * 2, types.int64, SIZE, SIZE), Sizes
@@ -111,10 +134,18 @@ def _aligned(at: int) -> int:
 
 
 @inner
-def _mask(s: Sizes, i: int, j: int, hides: Array, adds: Array) -> tuple[int, int]:
+def _head(x: Operands, b: int, h: int, g: int) -> Operands:
+    """The matrices of query head g of those that share head h of the keys."""
+    return Operands(x.q[b, h, g], x.k[b, h], x.v[b, h], x.hides[b, h, g], x.adds[b, h, g])
+
+
+@inner
+def _mask(s: Sizes, i: int, j: int, x: Operands) -> tuple[int, int]:
     """The address of element (i, j) of the mask that is used, and the bytes from row to row."""
     if s.mask == BOOL_MASK:
+        hides = x.hides
         return address(hides) + i * hides.strides[0] + j * hides.strides[1], hides.strides[0]
+    adds = x.adds
     return address(adds) + i * adds.strides[0] + j * adds.strides[1], adds.strides[0]
 
 
@@ -153,11 +184,11 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
 
     @inner
     def block(
-        s: Sizes, i0: int, m: int, q: Array, k: Array, panels: int, v: Array, hides: Array,
-        adds: Array, out: Array, number: int, scratch: int,
-    ) -> None:  # fmt: skip
-        """The result for m queries from i0 on; `number` is that of their first weight in the
-        order of `uniform`. The keys are packed at `panels`, unless that is 0."""
+        s: Sizes, i0: int, x: Operands, panels: int, out: Array, number: int, scratch: int
+    ) -> None:
+        """The result for a block of queries of a head from i0 on; `number` is that of their first
+        weight in the order of `uniform`. The keys are packed at `panels`, unless that is 0."""
+        q, k, v, m = x.q, x.k, x.v, min(s.block, s.queries - i0)
         size, pitch, weights = s.block, s.pitch, scratch
         query = scratch + size * pitch
         maxima = query + size * s.e * itemsize
@@ -169,7 +200,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         view(real, totals, m)[:] = 0
         begin, last = 0, min(s.keys, i0 + m) if s.is_causal else s.keys
         if s.mask == BOOL_MASK:
-            begin, last = _shown(s, i0, m, last, hides)
+            begin, last = _shown(s, i0, m, last, x.hides)
         for j0 in range(begin, last, KEYS):
             n, seen = min(KEYS, last - j0), _visible(s, j0) + i0
             if panels:
@@ -178,7 +209,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
                 rows = address(k) + j0 * k.strides[0]
                 dots(m, n, s.e, query, width, rows, k.strides[0], 0, 0, weights, pitch, 0)
             if s.mask != NO_MASK:
-                mask, mask_bytes = _mask(s, i0, j0, hides, adds)
+                mask, mask_bytes = _mask(s, i0, j0, x)
                 mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
             exponentials(weights, pitch, m, n, seen, maxima, totals, shrink)
             if s.dropout_p > 0:
@@ -197,21 +228,16 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         divide(m, s.v, to, row_bytes, totals)
 
     @kernel(refcounts=False)
-    def forward(
-        s: Sizes, begin: int, end: int, q: Array, k: Array, v: Array, hides: Array, adds: Array,
-        out: Array, scratch: int,
-    ) -> None:  # fmt: skip
+    def forward(s: Sizes, begin: int, end: int, x: Operands, out: Array, scratch: int) -> None:
         """Heads of the keys number begin to end, with their query heads.
 
         Args:
-            q: (batch, heads, group, queries, e); k, v: (batch, heads, keys, e or v).
-            hides, adds: (batch, heads, group, queries, keys).
             out: (batch, heads, group, queries, v), in C order.
         """
-        heads, group = q.shape[1], q.shape[2]
+        heads, group = x.q.shape[1], x.q.shape[2]
         for item in range(begin, end):
             b, h = item // heads, item % heads
-            head = k[b, h]
+            head = x.k[b, h]
             panels, rest = 0, _aligned(scratch)
             if group * s.queries > UNPACKED:
                 panels, rest = rest, _aligned(rest + s.keys * s.e * itemsize)
@@ -219,10 +245,8 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
             for g in range(group):
                 number = ((b * heads + h) * group + g) * s.queries
                 for i0 in range(0, s.queries, s.block):
-                    block(
-                        s, i0, min(s.block, s.queries - i0), q[b, h, g], head, panels, v[b, h],
-                        hides[b, h, g], adds[b, h, g], out[b, h, g], (number + i0) * s.keys, rest,
-                    )  # fmt: skip
+                    first = (number + i0) * s.keys
+                    block(s, i0, _head(x, b, h, g), panels, out[b, h, g], first, rest)
 
     return forward
 
@@ -237,11 +261,19 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
 
     @inner
     def block(
-        s: Sizes, i0: int, m: int, upper: Array, q: Array, k: Array, keys: int,
-        values: int, hides: Array, adds: Array, dq: Array, dk: Array, dv: Array, number: int,
+        s: Sizes,
+        i0: int,
+        upper: Array,
+        x: Operands,
+        panels: tuple[int, int],
+        d: Gradients,
+        number: int,
         scratch: int,
-    ) -> None:  # fmt: skip
-        """The gradients for m queries from i0 on, and what they add to those of keys and values."""
+    ) -> None:
+        """The gradients for a block of queries of a head from i0 on, and what they add to those of
+        keys and values, which are packed at `panels`."""
+        q, k, m = x.q, x.k, min(s.block, s.queries - i0)
+        keys, values = panels
         size, pitch, weights = s.block, s.pitch, scratch
         change = weights + size * pitch
         query = change + size * pitch
@@ -257,7 +289,7 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         view(real, totals, m)[:] = 0
         scores(m, 0, n, s.keys, s.e, query, width, keys, weights, pitch, seen)
         if s.mask != NO_MASK:
-            mask, mask_bytes = _mask(s, i0, 0, hides, adds)
+            mask, mask_bytes = _mask(s, i0, 0, x)
             mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
         exponentials(weights, pitch, m, n, seen, maxima, totals, shrink)
         divide(m, n, weights, pitch, totals)
@@ -267,44 +299,41 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         score_gradients(weights, change, pitch, m, n, seen)
         if s.dropout_p > 0:
             drop(weights, pitch, m, n, s.dropout_p, s.seed, number, s.keys)
-        rows, row_bytes = address(dq) + i0 * dq.strides[0], dq.strides[0]
+        row_bytes = d.q.strides[0]
+        rows = address(d.q) + i0 * row_bytes
         sums(m, s.e, n, change, pitch, address(k), k.strides[0], rows, row_bytes, 0, seen)
         scaled(m, s.e, rows, row_bytes, s.scale, rows, row_bytes)
-        transposed(
-            n, s.e, m, change, pitch, query, width, address(dk), dk.strides[0], seen
-        )  # fmt: skip
-        transposed(
-            n, s.v, m, weights, pitch, g, v_width, address(dv), dv.strides[0], seen
-        )  # fmt: skip
+        dk, dk_bytes, dv, dv_bytes = address(d.k), d.k.strides[0], address(d.v), d.v.strides[0]
+        transposed(n, s.e, m, change, pitch, query, width, dk, dk_bytes, seen)
+        transposed(n, s.v, m, weights, pitch, g, v_width, dv, dv_bytes, seen)
 
     @kernel(refcounts=False)
     def backward(
-        s: Sizes, begin: int, end: int, upper: Array, q: Array, k: Array, v: Array,
-        hides: Array, adds: Array, dq: Array, dk: Array, dv: Array, scratch: int,
-    ) -> None:  # fmt: skip
-        """As `forward`, for the gradients: those have the shapes of q, k and v, in C order.
+        s: Sizes, begin: int, end: int, upper: Array, x: Operands, d: Gradients, scratch: int
+    ) -> None:
+        """As `forward`, for the gradients.
 
         Args:
             upper: the gradient of the result, (batch, heads, group, queries, v).
         """
-        heads, group = q.shape[1], q.shape[2]
+        heads, group = x.q.shape[1], x.q.shape[2]
         for item in range(begin, end):
             b, h = item // heads, item % heads
             keys = _aligned(scratch)
             values = _aligned(keys + s.keys * s.e * itemsize)
             rest = _aligned(values + s.keys * s.v * itemsize)
-            head, other = k[b, h], v[b, h]
+            head, other = x.k[b, h], x.v[b, h]
             pack(s.keys, s.e, address(head), head.strides[0], head.strides[1], keys)
             pack(s.keys, s.v, address(other), other.strides[0], other.strides[1], values)
-            dk[b, h] = 0
-            dv[b, h] = 0
+            d.k[b, h] = 0
+            d.v[b, h] = 0
             for g in range(group):
                 number = ((b * heads + h) * group + g) * s.queries
                 for i0 in range(0, s.queries, s.block):
+                    of_head = Gradients(d.q[b, h, g], d.k[b, h], d.v[b, h])
                     block(
-                        s, i0, min(s.block, s.queries - i0), upper[b, h, g], q[b, h, g], k[b, h],
-                        keys, values, hides[b, h, g], adds[b, h, g], dq[b, h, g], dk[b, h],
-                        dv[b, h], (number + i0) * s.keys, rest,
+                        s, i0, upper[b, h, g], _head(x, b, h, g), (keys, values), of_head,
+                        (number + i0) * s.keys, rest,
                     )  # fmt: skip
 
     return backward
@@ -316,34 +345,35 @@ def _make_entries(real: Any, dtype: Any) -> Entries:
 
     @kernel(parallel=True)
     def forward_parallel(
-        count: int, room: int, s: Sizes, begin: int, end: int, q: Array, k: Array, v: Array,
-        hides: Array, adds: Array, out: Array, scratch: int,
-    ) -> None:  # fmt: skip
+        count: int, room: int, s: Sizes, begin: int, end: int, x: Operands, out: Array, scratch: int
+    ) -> None:
         """On `count` threads, each with `room` bytes of scratch."""
         for t in prange(count):
-            forward(
-                s, end * t // count, end * (t + 1) // count, q, k, v, hides, adds, out,
-                scratch + t * room,
-            )  # fmt: skip
+            first, last = end * t // count, end * (t + 1) // count
+            forward(s, first, last, x, out, scratch + t * room)
 
     @kernel(parallel=True)
     def backward_parallel(
-        count: int, room: int, s: Sizes, begin: int, end: int, upper: Array, q: Array,
-        k: Array, v: Array, hides: Array, adds: Array, dq: Array, dk: Array, dv: Array,
+        count: int,
+        room: int,
+        s: Sizes,
+        begin: int,
+        end: int,
+        upper: Array,
+        x: Operands,
+        d: Gradients,
         scratch: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """On `count` threads, each with `room` bytes of scratch."""
         for t in prange(count):
-            backward(
-                s, end * t // count, end * (t + 1) // count, upper, q, k, v, hides, adds, dq,
-                dk, dv, scratch + t * room,
-            )  # fmt: skip
+            first, last = end * t // count, end * (t + 1) // count
+            backward(s, first, last, upper, x, d, scratch + t * room)
 
     four, five = array_type(dtype, 4), array_type(dtype, 5)
     hides = array_type(types.uint8, 5)
-    first = (SIZES, SIZE, SIZE)
-    of_forward = (*first, five, four, four, hides, five, five, SIZE)
-    of_backward = (*first, five, five, four, four, hides, five, five, four, four, SIZE)
+    first, operands = (SIZES, SIZE, SIZE), _named_tuple((five, four, four, hides, five), Operands)
+    of_forward = (*first, operands, five, SIZE)
+    of_backward = (*first, five, operands, _named_tuple((five, four, four), Gradients), SIZE)
     return Entries(
         forward=(forward, *of_forward),
         forward_parallel=(forward_parallel, SIZE, SIZE, *of_forward),

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.attention.loops import Sizes, entries
+from tinytorch.backends.optimized.attention.loops import Gradients, Operands, Sizes, entries
 from tinytorch.backends.optimized.symbols.records import ATTENTION_WORDS, AttentionRecord
 from tinytorch.backends.optimized.symbols.table import REALS, declare
-from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.views import strided, view, words
 
@@ -20,7 +19,7 @@ def _declare(real: Any) -> None:
     itemsize = np.dtype(real).itemsize
 
     @kernel
-    def operands(plan: int, q: int, k: int, v: int, mask: int) -> tuple[Array, ...]:
+    def operands(plan: int, q: int, k: int, v: int, mask: int) -> Operands:
         """Query, key, value, and the mask as one of bool and as one of floats."""
         r = AttentionRecord(*words(plan, ATTENTION_WORDS))
         shape = (r.batch, r.heads, r.group, r.queries, r.keys)
@@ -29,7 +28,7 @@ def _declare(real: Any) -> None:
         q_steps = (r.q_batch, r.q_head, r.q_group, r.q_row, itemsize)
         k_steps = (r.k_batch, r.k_head, r.k_row, itemsize)
         v_steps = (r.v_batch, r.v_head, r.v_row, itemsize)
-        return (
+        return Operands(
             strided(real, q, q_shape, q_steps),
             strided(real, k, (r.batch, r.heads, r.keys, r.e), k_steps),
             strided(real, v, (r.batch, r.heads, r.keys, r.v), v_steps),
@@ -64,12 +63,10 @@ def _declare(real: Any) -> None:
         out: int, scratch: int,
     ) -> None:  # fmt: skip
         s = sizes(plan, scale, dropout_p, seed)
-        query, key, value, hides, adds = operands(plan, q, k, v, mask)
-        batch, heads, group = query.shape[0], query.shape[1], query.shape[2]
+        x = operands(plan, q, k, v, mask)
+        batch, heads, group = x.q.shape[0], x.q.shape[1], x.q.shape[2]
         shape = (batch, heads, group, s.queries, s.v)
-        forward(
-            s, 0, batch * heads, query, key, value, hides, adds, view(real, out, shape), scratch
-        )
+        forward(s, 0, batch * heads, x, view(real, out, shape), scratch)
 
     @declare(
         "scaled_dot_product_attention_backward", real,
@@ -80,16 +77,17 @@ def _declare(real: Any) -> None:
         seed: int, out: int, scratch: int,
     ) -> None:  # fmt: skip
         s = sizes(plan, scale, dropout_p, seed)
-        query, key, value, hides, adds = operands(plan, q, k, v, mask)
-        batch, heads, group = query.shape[0], query.shape[1], query.shape[2]
+        x = operands(plan, q, k, v, mask)
+        batch, heads, group = x.q.shape[0], x.q.shape[1], x.q.shape[2]
         dk = out + batch * heads * group * s.queries * s.e * itemsize
         dv = dk + batch * heads * s.keys * s.e * itemsize
-        backward(
-            s, 0, batch * heads, view(real, g, (batch, heads, group, s.queries, s.v)), query, key,
-            value, hides, adds, view(real, out, (batch, heads, group, s.queries, s.e)),
+        upper = view(real, g, (batch, heads, group, s.queries, s.v))
+        gradients = Gradients(
+            view(real, out, (batch, heads, group, s.queries, s.e)),
             view(real, dk, (batch, heads, s.keys, s.e)),
-            view(real, dv, (batch, heads, s.keys, s.v)), scratch,
-        )  # fmt: skip
+            view(real, dv, (batch, heads, s.keys, s.v)),
+        )
+        backward(s, 0, batch * heads, upper, x, gradients, scratch)
 
 
 for _real in REALS:
