@@ -94,7 +94,7 @@ BUDGETS = {
     "tinytorch/text": 1_795,
     "tinytorch/compression": 1_310,
     "tinytorch/data": 980,
-    "tinytorch/distributed": 940,
+    "tinytorch/distributed": 945,
     "tinytorch/bench": 760,
     "tinytorch/compat": 1_440,
     "tinytorch/testing": 700,

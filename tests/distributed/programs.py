@@ -217,6 +217,8 @@ def models_that_differ_are_refused() -> None:
     width = 4 + (get_rank() == 1)
     model = nn.Linear(3, width)
     raises(ProcessGroupError, "weight float32[4, 3]", lambda: data_parallel(model))
+    sizes = 25.0 if get_rank() else 0.5
+    raises(ProcessGroupError, "bucket_mb is", lambda: data_parallel(nn.Linear(3, 4), sizes))
     frozen = nn.Linear(2, 2).requires_grad_(False)
     raises(ProcessGroupError, "no parameter", lambda: data_parallel(frozen))
 

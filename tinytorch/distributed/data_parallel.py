@@ -44,8 +44,8 @@ def data_parallel(model: Module, bucket_mb: float = 25.0) -> DataParallel:
         A handle: `no_sync()` for accumulation, `remove()` to end it.
 
     Raises:
-        ProcessGroupError: the models of the ranks differ; the message names the first difference.
-            No group; nothing to train.
+        ProcessGroupError: the models of the ranks differ, or bucket_mb; the message names the first
+            difference. No group; nothing to train.
     """
     return DataParallel(model, bucket_mb)
 
@@ -62,7 +62,7 @@ class DataParallel:
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if not named:
             raise ProcessGroupError("data_parallel: no parameter of the model requires a gradient")
-        _check_agreement(named)
+        _check_agreement(named, bucket_mb)
         self.model = model
         for tensor in (*model.parameters(), *model.buffers()):
             broadcast(tensor)
@@ -139,10 +139,18 @@ class DataParallel:
             self._sent.append(self._known)
 
 
-def _check_agreement(named: Sequence[tuple[str, Tensor]]) -> None:
-    """All ranks train the same parameters: the first difference is an error on every rank."""
+def _check_agreement(named: Sequence[tuple[str, Tensor]], bucket_mb: float) -> None:
+    """All ranks train the same parameters: the first difference is an error on every rank.
+
+    So is another size of the messages: the sums would be of gradients that do not belong together.
+    """
     own = [f"{name} {p.dtype.name}{list(p.shape)}" for name, p in named]
-    for rank, theirs in enumerate(gather_objects(own)):
+    for rank, (their_mb, theirs) in enumerate(gather_objects((bucket_mb, own))):
+        if their_mb != bucket_mb:
+            raise ProcessGroupError(
+                f"data_parallel: bucket_mb is {bucket_mb} on rank {get_rank()} and {their_mb} on "
+                f"rank {rank}; it must be the same"
+            )
         if theirs == own:
             continue
         i = next((i for i, (a, b) in enumerate(zip(own, theirs, strict=False)) if a != b), None)
