@@ -49,7 +49,7 @@ def child(case: str) -> dict[str, float]:
         graph, _ = PassManager(passes, rounds=2, trials=0).run(traced.graph)
         schedule = schedule_traced(traced.with_graph(graph), is_kept=native.is_kept)
     scheduled = time.process_time()
-    for function in native_build._write(schedule, count=1)[0].functions.values():
+    for function in native_build.write(schedule, count=1)[0].functions.values():
         name = getattr(function, "symbol", None)
         if name is not None:
             library.exports[name].register()

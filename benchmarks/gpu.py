@@ -25,7 +25,13 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from tinytorch.bench import CANNOT_RUN_HERE, format_bytes, format_seconds, time_callables
+from tinytorch.bench import (
+    CANNOT_RUN_HERE,
+    format_bytes,
+    format_seconds,
+    markdown_table,
+    time_callables,
+)
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.models import LoadedModel, call, load_model
 from tinytorch.fx.optimize.devices import resolve_device, synchronize
@@ -235,14 +241,14 @@ def as_markdown(rows: list[Row], title: str) -> str:
     """A table for each section."""
     lines = [f"# {title}", ""]
     for section in dict.fromkeys(row.section for row in rows):
-        lines += [f"## {section}", "", "| model | | time | peak memory | |",
-                  "|---|---|---:|---:|---|"]  # fmt: skip
-        for row in rows:
-            if row.section == section:
-                time, memory = format_seconds(row.seconds), format_bytes(row.peak_bytes)
-                name = row.model.removeprefix("hf:")
-                lines.append(f"| {name} | {row.contestant} | {time} | {memory} | {row.note} |")
-        lines.append("")
+        cells = [
+            [row.model.removeprefix("hf:"), row.contestant, format_seconds(row.seconds),
+             format_bytes(row.peak_bytes), row.note]
+            for row in rows
+            if row.section == section
+        ]  # fmt: skip
+        columns = ["model", "", "time", "peak memory", ""]
+        lines += [f"## {section}", "", markdown_table(columns, cells, left=2), ""]
     return "\n".join(lines)
 
 

@@ -17,7 +17,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tinytorch.bench import format_bytes
+from tinytorch.bench import format_bytes, markdown_table
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -121,15 +121,13 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     return " ".join(filter(None, (share, *ratios, "!" if row.get("disturbed") else "")))
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join((head, f"|{'---|' * len(rows[0])}", *body))
+FACTS = ("machine", "processor", "peak, Gflop/s", "memory, GB/s", "L1", "L2", "measured")
 
 
 def page(records: Sequence[Record]) -> str:
     """The page of all machines, in Markdown."""
     columns = list(_columns(records))
-    facts = [["machine", "processor", "peak, Gflop/s", "memory, GB/s", "L1", "L2", "measured"]]
+    facts = []
     for title, record, values in columns:
         levels = (record["caches"][level] for level in ("L1", "L2"))
         caches = [f"{format_bytes(each['size'])}, {each['ways']} ways" for each in levels]
@@ -138,14 +136,14 @@ def page(records: Sequence[Record]) -> str:
             title, record["model"], f"{values['peak_gflops']:.0f}",
             f"{values['memory_gbytes']:.0f}", *caches, f"{record['date']}: {versions}",
         ])  # fmt: skip
-    sections = [INTRODUCTION, _table(facts)]
+    sections = [INTRODUCTION, markdown_table(FACTS, facts, left=2)]
     groups = dict.fromkeys(g for _, _, values in columns for g in values["results"])
     for group in groups:
         found = [values["results"].get(group, {}) for _, _, values in columns]
         names = dict.fromkeys(name for results in found for name in results)
         rows = [[name, *(_cell(results.get(name)) for results in found)] for name in names]
         sections.append(f"## {group}\n")
-        sections.append(_table([[group, *(title for title, _, _ in columns)], *rows]))
+        sections.append(markdown_table([group, *(title for title, _, _ in columns)], rows))
     return "\n".join(sections) + "\n"
 
 

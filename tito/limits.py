@@ -121,13 +121,22 @@ def run(
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:  # after an interrupt as well
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            end(child)
         seconds = time.monotonic() - start
         return Finished(
             child.returncode, _text(out, output_bytes), _text(err, output_bytes), seconds, timed_out
         )
+
+
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Kill a process that leads its session, and all that it started; close what leads to it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    for stream in (child.stdin, child.stdout):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
 
 
 def _text(file: IO[bytes], limit: int) -> str:

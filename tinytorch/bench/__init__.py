@@ -22,7 +22,13 @@ from tinytorch.bench.paired import (
 from tinytorch.bench.profiler import Event, Profiler
 from tinytorch.bench.roofline import Machine, measure_machine
 from tinytorch.bench.timer import Timing, ratio, time_callable, time_callables
-from tinytorch.bench.units import format_bytes, format_count, format_seconds, format_table
+from tinytorch.bench.units import (
+    format_bytes,
+    format_count,
+    format_seconds,
+    format_table,
+    markdown_table,
+)
 
 #: Exit code of a benchmark that needs what this machine does not have, as test harnesses use it.
 CANNOT_RUN_HERE = 77
@@ -50,6 +56,7 @@ __all__ = [
     "fresh_call",
     "furthest_off",
     "geometric_mean",
+    "markdown_table",
     "measure_machine",
     "measure_pairs",
     "paired_ratios",

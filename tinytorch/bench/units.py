@@ -50,8 +50,11 @@ def format_count(count: float) -> str:
     return _digits(count)
 
 
-def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """Columns of text under their names: the first flush left, the others, numbers, flush right.
+
+    Args:
+        left: how many columns are flush left.
 
     Raises:
         ValueError: a row has more or fewer cells than there are columns.
@@ -68,8 +71,20 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
+            cell.ljust(width) if i < left else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     )
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """`format_table` in Markdown.
+
+    >>> print(markdown_table(["op", "calls"], [["add", "12"]]))
+    | op | calls |
+    | --- | --: |
+    | add | 12 |
+    """
+    lines = [columns, ["---"] * left + ["--:"] * (len(columns) - left), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tinytorch.bench import units
 from tinytorch.graph.node import format_argument, target_name
 from tinytorch.op import Op
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tinytorch.graph.ir import Graph
 
 INDENT = "    "
+COLUMNS = ("opcode", "name", "target", "args", "kwargs")
 
 
 def format_graph(graph: Graph, title: str = "graph()") -> str:
@@ -35,12 +37,8 @@ def format_graph(graph: Graph, title: str = "graph()") -> str:
 
 def format_table(graph: Graph) -> str:
     """The nodes as a table: opcode, name, target, args, kwargs."""
-    rows = [("opcode", "name", "target", "args", "kwargs")]
-    for n in graph.nodes:
-        arguments = format_argument(tuple(n.args)), format_argument(dict(n.kwargs))
-        rows.append((n.op, n.name, target_name(n.target), *arguments))
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    rows = [
+        (n.op, n.name, target_name(n.target), *map(format_argument, (tuple(n.args), n.kwargs)))
+        for n in graph.nodes
+    ]
+    return units.format_table(COLUMNS, rows, left=len(COLUMNS))

@@ -13,10 +13,13 @@ kernels on LLVM's generic vectors of 16 bytes (SSE, NEON, ...).
 Source: Low et al., Analytical modeling is enough for high-performance BLIS, ACM TOMS 43 (2016).
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
+CPUINFO = Path("/proc/cpuinfo")
 MOST_ROWS = 14
 MOST_ACCUMULATORS = 24
 """Limits of a register tile: enough to keep the FMA pipelines full, and no larger than that, as
@@ -111,3 +114,18 @@ def host_features() -> Mapping[str, bool]:
 def host_vector_unit() -> VectorUnit:
     """The vector unit of those features."""
     return choose_vector_unit(host_features())
+
+
+def processor_name() -> str:
+    """The processor's name for itself; of an ARM core on Linux only its number is known."""
+    import platform
+    import subprocess
+
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    for line in CPUINFO.read_text(encoding="utf-8").splitlines() if CPUINFO.exists() else ():
+        key, _, value = line.partition(":")
+        if key.strip() in ("model name", "CPU part"):
+            return value.strip()
+    return platform.processor() or platform.machine()

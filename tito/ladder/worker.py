@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tito.cells import child_environment
-from tito.limits import Limits, limited
+from tito.limits import Limits, end, limited
 
 CHILD = Path(__file__).with_name("child.py")
 LIMITS = Limits(seconds=0, file_bytes=1 << 30)  # of wall time it has as much as each request
@@ -74,13 +74,8 @@ class Worker:
 
     def close(self) -> None:
         """End it and all that it started, whatever it is doing."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.said):
-            if stream is not None:
-                with suppress(BrokenPipeError):
-                    stream.close()
+        end(self.process)
+        self.said.close()
 
     def _answer(self, seconds: float) -> dict[str, Any]:
         assert self.process.stdout is not None

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tinytorch.bench.units import markdown_table
 from tinytorch.fx.zoo.runner import Record
 from tinytorch.fx.zoo.stages import GUARDED, PEERS, RIGHT_IN_EVALUATION, STAGES, WHY_GUARDED
 from tinytorch.fx.zoo.verdict import (
@@ -112,7 +113,7 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
         f"Of {len(records)} architectures {len(ran)} build small and run eagerly; the others are "
         "listed at the end. *Within* means: not equal to the last bit, but with an error against "
         "float64 that is at most four times eager's own (or below 1e-6 of the largest value).", "",
-        _table(columns, table), "",
+        markdown_table(columns, table), "",
         "Inputs that say sizes (such as `grid_thw`) are constants of forward, joint and steps.", "",
         *_of_peaks(ran),
         *_of_training(ran),
@@ -179,8 +180,3 @@ def _plain(text: str) -> str:
     """On one line, with nothing that Markdown takes for a sign."""
     text = " ".join(text.split())[:260]
     return re.sub(r"([*_<>|\[\]`])", r"\\\1", text)
-
-
-def _table(columns: list[str], table: list[list[str]]) -> str:
-    lines = [columns, ["---"] + ["--:"] * (len(columns) - 1), *table]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

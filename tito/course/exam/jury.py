@@ -7,7 +7,6 @@ is. So nothing that a submission sent is decoded in the process that grades the 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from tito.course.exam.job import InfrastructureError
 from tito.course.exam.judge import TestKey, Verdict
 from tito.course.exam.judge_child import PREFIX
 from tito.course.exam.receive import FloodError, Lines
-from tito.limits import Limits
+from tito.limits import Limits, end
 from tito.sandbox import NoSandboxError, for_python
 from tito.usage import usage
 
@@ -118,10 +117,4 @@ class Jury:
         if self.child is None:
             return
         child, self.child = self.child, None
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, 9)
-        child.wait()
-        for stream in (child.stdin, child.stdout):
-            assert stream is not None
-            with suppress(OSError):
-                stream.close()
+        end(child)

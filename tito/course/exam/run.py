@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
@@ -27,6 +27,7 @@ from typing import IO, Any
 
 from tito.course.exam.job import InfrastructureError, Job, Question, Transcript, Unit
 from tito.course.exam.receive import MOST_BYTES, FloodError, Lines
+from tito.limits import end
 from tito.sandbox import WRITABLE, NoSandboxError, Sandbox, for_python
 from tito.usage import Usage, files_made, usage
 
@@ -131,13 +132,7 @@ def _kernel(sandbox: Sandbox, job: Job) -> Iterator[tuple[Popen[bytes], IO[bytes
         try:
             yield child, errors, path
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, 9)
-            child.wait()
-            for stream in (child.stdin, child.stdout):
-                assert stream is not None
-                with suppress(OSError):
-                    stream.close()
+            end(child)
 
 
 def _package(job: Job, folder: Path) -> tuple[dict[Path, Path], list[Path]]:

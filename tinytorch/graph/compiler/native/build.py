@@ -38,7 +38,7 @@ def is_kept(node: Node) -> bool:
 
 def unsupported(schedule: Schedule) -> list[tuple[Node, str]]:
     """The steps for which there is no native code, and why."""
-    return _write(schedule, count=1)[1]
+    return write(schedule, count=1)[1]
 
 
 def build(schedule: Schedule) -> NativeProgram:
@@ -52,16 +52,16 @@ def build(schedule: Schedule) -> NativeProgram:
 
 
 def _build(schedule: Schedule, count: int) -> NativeProgram:
-    code, lacking, phases = _write(schedule, count)
+    code, lacking, phases = write(schedule, count)
     if lacking:
         reasons = "; ".join(f"{node.name}: {reason}" for node, reason in lacking)
         raise Unsupported(f"no native code for {len(lacking)} steps: {reasons}")
     if count > 1 and not phases:  # nothing in it is worth dividing
-        code, _, _ = _write(schedule, count=1)
+        code, _, _ = write(schedule, count=1)
     return NativeProgram(code)
 
 
-def _write(schedule: Schedule, count: int) -> tuple[Code, list[tuple[Node, str]], int]:
+def write(schedule: Schedule, count: int) -> tuple[Code, list[tuple[Node, str]], int]:
     """The code of a schedule for so many threads, the steps that it lacks, the number of phases."""
     code, lacking = Code(schedule, count), []
     phases = Phases(code)
