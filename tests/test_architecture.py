@@ -102,7 +102,7 @@ BUDGETS = {
     "tinytorch/backends": 2_090,
     "tinytorch/backends/optimized": 6_317,
     "tinytorch/jit": 1_500,
-    "tinytorch/graph": 3_915,
+    "tinytorch/graph": 3_920,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_990,
@@ -398,7 +398,12 @@ def test_each_room_stays_within_its_budget() -> None:
         )
 
 
-DENSE = PACKAGE / "backends" / "optimized"  # a tile takes a dozen addresses and strides
+# Emitted tiles and exported symbols are C functions of addresses and strides, in BLAS's order: they
+# take no tuples, and the loops of gemm and conv that hand their arguments on have the same lists.
+# Loops over arrays can take a NamedTuple: attention's do, and neither the time to compile them nor
+# that of a call has changed (a call of tiny arrays from Python pays for making the tuples).
+DENSE = PACKAGE / "backends" / "optimized"
+GROUPED = {DENSE / "attention" / "attention.py", DENSE / "attention" / "loops.py"}
 
 
 def test_signatures_are_formatted() -> None:
@@ -406,7 +411,8 @@ def test_signatures_are_formatted() -> None:
     found = []
     for path in [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "tito").rglob("*.py")]:
         text = path.read_text()
-        if DENSE in path.parents or "fmt: skip" not in text:
+        is_dense = DENSE in path.parents and path not in GROUPED
+        if is_dense or "fmt: skip" not in text:
             continue
         lines = text.splitlines()
         for node in ast.walk(ast.parse(text)):

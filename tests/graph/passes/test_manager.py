@@ -305,3 +305,18 @@ def test_special_values_are_compared():
             node.replace_all_uses_with(zero)
 
     assert "output 0" in rolled_back(ZeroIsZero(), graph)
+
+
+def test_what_is_called_after_a_pass_sees_both_graphs_and_may_refuse_it() -> None:
+    graph = trace(lambda x: x.exp() + x.exp(), tinytorch.ones(3)).graph
+    seen = []
+
+    def refuse(each: OptimizationPass, before: Any, after: Any) -> None:
+        seen.append((each.name, len(before.nodes), len(after.nodes)))
+        raise ValueError("not today")
+
+    improved, report = PassManager(["dce", "cse"], after_pass=refuse).run(graph)
+    assert ("cse", 5, 4) in seen and "dce" not in {name for name, *_ in seen}
+    assert len(improved.nodes) == 5 and report.failures[0].error == "ValueError: not today"
+    kept, _ = PassManager(["cse"], after_pass=lambda *_: None).run(graph)
+    assert len(kept.nodes) == 4

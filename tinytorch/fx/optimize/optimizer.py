@@ -337,8 +337,10 @@ class GraphOptimizer:
             node.meta["example"] = leaf
 
     def _run_passes(self, graph: torch.fx.Graph, mode: str) -> torch.fx.Graph:
-        timed = [_Timed(each, self.device) for each in self.passes]
-        manager = PassManager(timed, self.semantics, self.rounds, self.trials, each=False)
+        manager = PassManager(
+            self.passes, self.semantics, self.rounds, self.trials, each=False,
+            after_pass=self._check_faster,
+        )  # fmt: skip
         final, report = manager.run(graph)
         self._report.results[mode] = report.results
         before: Any = graph
@@ -349,6 +351,18 @@ class GraphOptimizer:
             result.made = None  # what can be undone is in `_changes`
         assert before is final
         return before
+
+    def _check_faster(self, each: Any, before: torch.fx.Graph, after: torch.fx.Graph) -> None:
+        """Raise GraphError if a pass must make the graph faster, and has not."""
+        if not (isinstance(each, AutotunedPass) and each.must_be_faster):
+            return
+        sample = each.semantics.sample(after, 0)
+        inputs = [x.clone() if isinstance(x, Tensor) else x for x in sample]
+        old, new = (_flat_function(graph, inputs) for graph in (before, after))
+        with untouched(before):  # they run many times, and may write buffers and inputs
+            faster = is_faster(new, old, self.device)
+        if not faster:
+            raise GraphError("the graph is not faster with it on this machine")
 
     def _check_against_model(self) -> None:
         """Compare with the model; take back passes until it does the same."""
@@ -415,51 +429,6 @@ class GraphOptimizer:
         if errors.is_good:
             return None
         return f"error against float64 {errors.optimized:.2g}, of the model {errors.original:.2g}"
-
-
-class _Timed(OptimizationPass):
-    """A pass that is kept only if it makes nothing slower.
-
-    Args:
-        inner: the pass.
-        device: on which the graphs run.
-    """
-
-    def __init__(self, inner: OptimizationPass, device: torch.device) -> None:
-        super().__init__(inner.semantics)
-        self.inner, self.device = inner, device
-        self.name = inner.name  # type: ignore[misc]
-        self.exact = inner.exact  # type: ignore[misc]
-
-    def analyze(self, graph: torch.fx.Graph) -> Any:
-        return self.inner.analyze(graph)
-
-    def transform(self, graph: torch.fx.Graph, found: Any) -> bool:
-        return self.inner.transform(graph, found)
-
-    def rewrites(self, found: Any) -> list[Any] | None:
-        return self.inner.rewrites(found)
-
-    def select(self, found: Any, numbers: Sequence[int]) -> Any:
-        return self.inner.select(found, numbers)
-
-    def run(self, graph: torch.fx.Graph) -> bool:
-        return self.inner.run(graph)
-
-    def verify(self, before: torch.fx.Graph, after: torch.fx.Graph) -> None:
-        """Check what the pass promises; and that the graph is faster, of a pass that must make it
-        so."""
-        self.inner.verify(before, after)
-        if not (isinstance(self.inner, AutotunedPass) and self.inner.must_be_faster):
-            return
-        inputs = [
-            x.clone() if isinstance(x, Tensor) else x for x in self.semantics.sample(after, 0)
-        ]
-        old, new = (_flat_function(graph, inputs) for graph in (before, after))
-        with untouched(before):  # they run many times, and may write buffers and inputs
-            faster = is_faster(new, old, self.device)
-        if not faster:
-            raise GraphError("the graph is not faster with it on this machine")
 
 
 def _flat_function(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Callable[[], object]:

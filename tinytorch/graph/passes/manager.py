@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -101,6 +101,8 @@ class PassManager:
         each: compare after each pass. Otherwise only where passes that keep every bit end, and at
             the end; if results differ there, all begins anew and is compared after each pass. For
             graphs that take long to run.
+        after_pass: called with each pass that changed the graph, and the graph before and after it.
+            If it raises, the pass is rolled back as one that breaks the graph.
     """
 
     def __init__(
@@ -110,12 +112,14 @@ class PassManager:
         rounds: int = 1,
         trials: int = 3,
         each: bool = True,
+        after_pass: Callable[[OptimizationPass, AnyGraph, AnyGraph], None] | None = None,
     ) -> None:
         self.semantics = semantics
         self.passes = [get_pass_by_name(p)(semantics) if isinstance(p, str) else p for p in passes]
         self.rounds = rounds
         self.trials = trials
         self.each = each
+        self.after_pass = after_pass
 
     def run(self, graph: AnyGraph) -> tuple[AnyGraph, Report]:
         """The improved copy of a graph, and what was done. The graph itself stays as it is."""
@@ -234,6 +238,8 @@ class PassManager:
         try:
             after.lint()
             each.verify(before, after)
+            if self.after_pass is not None:
+                self.after_pass(each, before, after)
             if original is not None:
                 original.compare(after, each.exact)
         except Exception as error:  # a broken graph may fail in any way when it runs
