@@ -100,7 +100,9 @@ def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
         known = _torchvision()
         if short not in known:
             raise ZooError(f"torchvision has no family {short!r}; it has {', '.join(known)}")
-        made = torchvision.models.get_model(known[short], num_classes=10, **_alone(known[short]))
+        made = torchvision.models.get_model(
+            known[short], num_classes=10, **_without_weights(known[short])
+        )
         return _with_image(made, batch)
     raise ZooError(f"there is no library {library!r}; there are {', '.join(LIBRARIES)}")
 
@@ -141,7 +143,7 @@ def _torchvision() -> dict[str, str]:
     return {family: name for family, (_, name) in sorted(found.items())}
 
 
-def _alone(name: str) -> dict[str, Any]:
+def _without_weights(name: str) -> dict[str, Any]:
     """Arguments that keep a model from loading weights for its backbone."""
     from torchvision import models
 
