@@ -31,12 +31,3 @@ def test_without_numba_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     result = CliRunner().invoke(app, ["cache"])
     assert result.exit_code == 1
     assert "pip install 'tinytorch[fast]'" in result.stderr
-
-
-@pytest.mark.slow
-def test_warm_compiles_what_models_use(tito: Tito, tmp_path: Path) -> None:
-    folder = {"TINYTORCH_CACHE_DIR": str(tmp_path)}
-    shown = json.loads(tito("cache", "warm", "--json", **folder).stdout)
-    assert shown["entries"] > 50
-    again = json.loads(tito("cache", "warm", "--json", **folder).stdout)
-    assert (again["entries"], again["compiled"]) == (shown["entries"], 0)
