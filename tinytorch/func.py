@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinytorch.absent import names_of
@@ -21,21 +21,18 @@ def grad_and_value(
         values = list(args)
         with grad_mode(True):
             for i in chosen:
-                x = args[i]
-                values[i] = x.reshape(x.shape) if x.requires_grad else x.detach().requires_grad_()
+                values[i] = _map(_watched, args[i])
             result = func(*values, **options)
             y = result[0] if has_aux else result
             if y.numel() != 1:
                 raise AutogradError(f"func.grad: the result has shape {y.shape}, not one element")
-            recording = any(args[i].requires_grad for i in chosen)
-            found = gradients_of(
-                y.reshape(()), [values[i] for i in chosen], None, None, True, allow_unused=True
-            )
-        whole = [values[i] * 0 if g is None else g for i, g in zip(chosen, found, strict=True)]
-        if not recording:
-            whole = [g.detach() for g in whole]
-        gradient = whole[0] if isinstance(argnums, int) else tuple(whole)
-        return gradient, result
+            recording = any(x.requires_grad for i in chosen for x in _leaves(args[i]))
+            leaves = [x for i in chosen for x in _leaves(values[i])]
+            found = gradients_of(y.reshape(()), leaves, None, None, True, allow_unused=True)
+        pairs = zip(leaves, found, strict=True)
+        whole = iter([x * 0 if g is None else g if recording else g.detach() for x, g in pairs])
+        gradient = tuple(_map(lambda _: next(whole), values[i]) for i in chosen)
+        return (gradient[0] if isinstance(argnums, int) else gradient), result
 
     return both
 
@@ -47,7 +44,8 @@ def grad(
 
     Args:
         func: returns a tensor of one element; with `has_aux` a pair of it and anything else.
-        argnums: for which argument; a tuple for a tuple of gradients.
+        argnums: for which argument, a tensor, or a dictionary, list or tuple of tensors, as its
+            gradient then is; a tuple for a tuple of gradients.
         has_aux: give a pair of the gradient and the second part of the result.
 
     Raises:
@@ -64,6 +62,70 @@ def grad(
         return (g, result[1]) if has_aux else g
 
     return gradient
+
+
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: dict[str, Any] | Sequence[dict[str, Any]],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    strict: bool = False,
+) -> Any:
+    """Call a module with other tensors in place of its parameters and buffers.
+
+    Args:
+        module: a `nn.Module`; it is as before afterwards.
+        parameter_and_buffer_dicts: name, as in `state_dict`, -> tensor; or several such.
+        args: the arguments, a tuple; or the only one.
+        kwargs: the arguments by keyword.
+        strict: every parameter and buffer must be given.
+
+    Raises:
+        KeyError: the module has no such parameter or buffer, or, with `strict`, one is not given.
+
+    >>> from tinytorch import nn, ones
+    >>> functional_call(nn.Linear(2, 1), {"weight": ones(1, 2), "bias": ones(1)}, ones(1, 2)).item()
+    3.0
+    """
+    dicts = parameter_and_buffer_dicts
+    given = dict(dicts) if isinstance(dicts, dict) else {k: v for d in dicts for k, v in d.items()}
+    known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    wrong = sorted(given.keys() ^ known.keys() if strict else given.keys() - known.keys())
+    if wrong:
+        raise KeyError(f"functional_call: {wrong} of {sorted(given)}; the module has {list(known)}")
+    own = []
+    try:
+        for path, value in given.items():
+            owner, _, name = path.rpartition(".")
+            attributes = vars(module.get_submodule(owner))
+            own.append((attributes, name, attributes[name]))
+            attributes[name] = value
+        arguments = () if args is None else args if isinstance(args, tuple) else (args,)
+        return module(*arguments, **(kwargs or {}))
+    finally:
+        for attributes, name, value in own:
+            attributes[name] = value
+
+
+def _watched(x: Any) -> Any:
+    """A tensor of the same value for which gradients are computed."""
+    return x.reshape(x.shape) if x.requires_grad else x.detach().requires_grad_()
+
+
+def _map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """`function` of each tensor in dictionaries, lists and tuples, in the same form."""
+    if isinstance(tree, dict):
+        return {key: _map(function, value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)([_map(function, value) for value in tree])
+    return function(tree)
+
+
+def _leaves(tree: Any) -> list[Any]:
+    found: list[Any] = []
+    _map(found.append, tree)
+    return found
 
 
 __getattr__ = names_of("torch.func")  # names of PyTorch's that are not here

@@ -92,3 +92,25 @@ def test_func_needs_no_import_of_its_own():
     """As `torch.func`; in a fresh process, since this file has imported it."""
     code = "import tinytorch; tinytorch.func.grad(lambda x: (x * x).sum())(tinytorch.ones(2))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_gradient_for_the_parameters_of_a_module(rng):
+    weight, bias, x = (rng.standard_normal(s).astype("f") for s in ((2, 3), (2,), (4, 3)))
+    found = []
+    for library in (torch, tinytorch):
+        model = library.nn.Linear(3, 2)
+        values = {"weight": library.tensor(weight), "bias": library.tensor(bias)}
+
+        def loss(parameters, x, library=library, model=model):
+            return library.func.functional_call(model, parameters, (x,)).square().sum()
+
+        gradients = library.func.grad(loss)(values, library.tensor(x))
+        assert list(gradients) == ["weight", "bias"]
+        assert isinstance(model.weight, library.nn.Parameter) and model.weight.grad is None
+        found.append([g.numpy() for g in gradients.values()])
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    with pytest.raises(KeyError, match="wieght"):
+        func.functional_call(model, {"wieght": x}, tinytorch.tensor(x))
+    with pytest.raises(KeyError, match="bias"):
+        func.functional_call(model, {"weight": model.weight}, tinytorch.tensor(x), strict=True)

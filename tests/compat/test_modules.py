@@ -118,3 +118,42 @@ def test_a_missing_name_says_what_to_write(tmp_path):
         from torch import sparse_coo_tensor  # noqa: F401
     with pytest.raises(AttributeError, match=r"has no attribute 'no_such_name'$"):
         tinytorch.nn.no_such_name  # noqa: B018
+
+
+def test_base_classes_of_layers_are_found_at_pytorchs_paths():
+    import torch
+
+    from tinytorch import nn
+
+    paths = (
+        *("loss._Loss", "loss._WeightedLoss", "conv._ConvNd", "conv._ConvTransposeNd"),
+        *("batchnorm._NormBase", "batchnorm._BatchNorm", "instancenorm._InstanceNorm"),
+        *("dropout._DropoutNd", "rnn.RNNBase", "linear.Linear", "container.Sequential"),
+    )
+    layers = "Conv2d ConvTranspose2d BatchNorm1d InstanceNorm1d Dropout LSTM Linear MSELoss NLLLoss"
+    for path in paths:
+        file, name = path.split(".")
+        theirs = getattr(getattr(torch.nn.modules, file), name)
+        ours = getattr(getattr(nn.modules, file), name)
+        for layer in layers.split():
+            expected = issubclass(getattr(torch.nn, layer), theirs)
+            if name != "_WeightedLoss":
+                assert issubclass(getattr(nn, layer), ours) is expected, (path, layer)
+    with pytest.raises(AttributeError, match="_Foo"):
+        nn.modules.loss._Foo  # noqa: B018
+
+
+def test_a_loss_of_the_users_derives_from_pytorchs_base_class():
+    from tinytorch.nn.modules.loss import _Loss, _WeightedLoss
+
+    class Squares(_Loss):
+        def forward(self, x, y):
+            return ((x - y) ** 2).sum() if self.reduction == "sum" else ((x - y) ** 2).mean()
+
+    assert Squares(reduction="sum")(tinytorch.ones(3), tinytorch.zeros(3)).item() == 3.0
+    assert [*_WeightedLoss(tinytorch.ones(2)).state_dict()] == ["weight"]
+
+
+def test_distributed_is_available():
+    pytest.importorskip("torch")
+    assert tinytorch.distributed.is_available() and not tinytorch.distributed.is_initialized()

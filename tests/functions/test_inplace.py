@@ -221,3 +221,31 @@ def test_the_pool_of_buffers_is_no_other_tensor(backend: str, size: int) -> None
         with pytest.raises(AutogradError, match="shares memory"):
             z += x
         assert part[0].item() == 2
+
+
+def _parts_written(library):
+    a = library.arange(12.0, dtype=library.float32).reshape(3, 4).requires_grad_()
+    w = library.tensor(2.0, requires_grad=True)
+    y = a * 3
+    y[1:3] *= 2
+    y[0] += 1.5
+    y[:, 1] -= a[:, 0]
+    y[2, 2:] /= w
+    (y * y).sum().backward()
+    return [t.detach().numpy() for t in (y, a.grad, w.grad)]
+
+
+def test_operators_write_into_a_part_of_a_computed_tensor():
+    for ours, theirs in zip(_parts_written(tinytorch), _parts_written(torch), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_a_view_with_a_name_is_not_written_where_that_is_recorded():
+    y = tinytorch.ones(4, requires_grad=True) * 3
+    part = y[1:3]
+    with pytest.raises(AutogradError, match="shares memory"):
+        part *= 2
+    views = [y[1:3]]
+    with pytest.raises(AutogradError, match="shares memory"):
+        views[0] *= 2
+    assert y.tolist() == [3.0, 3.0, 3.0, 3.0]

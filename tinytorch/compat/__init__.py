@@ -15,6 +15,7 @@ scripting      `jit.script`, which returns what it is given
 einops_backend what einops needs to know of tensors
 einops_layers  its layers
 array_api      the names of the array API standard
+bases          `nn.modules`, and the base classes of layers
 modules        PyTorch's paths of modules
 names          which file above has which name
 program        run a program under the name torch

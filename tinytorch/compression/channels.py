@@ -24,7 +24,7 @@ from tinytorch.graph.bindings import StateBinding
 from tinytorch.graph.trace import trace
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.nn import Linear, Module, Parameter
-from tinytorch.nn.batch_norm import _BatchNorm
+from tinytorch.nn.batch_norm import _NormBase
 from tinytorch.nn.conv import _Conv
 from tinytorch.tensor import Tensor
 
@@ -286,7 +286,7 @@ def _set_sizes(module: Module) -> None:
             module.groups = module.weight.shape[0]
         module.out_channels = module.weight.shape[0]
         module.in_channels = module.weight.shape[1] * module.groups
-    elif isinstance(module, _BatchNorm):
+    elif isinstance(module, _NormBase):
         for tensor in (module.weight, module.running_mean):
             if tensor is not None:
                 module.num_features = tensor.shape[0]

@@ -76,6 +76,11 @@ def destroy_process_group() -> None:
         dist.destroy_process_group()
 
 
+def is_available() -> bool:
+    """Whether the installed PyTorch has collectives."""
+    return bool(dist.is_available())
+
+
 def is_initialized() -> bool:
     """Whether this process is in a group."""
     return bool(dist.is_initialized())

@@ -320,7 +320,58 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     write_clock.write(array)
 
 
-iadd, isub, imul, itruediv = add_, sub_, mul_, div_
+class _Probe:
+    """Counts the references to itself in `p *= 0`, which are those that a tensor would have."""
+
+    count = 0
+
+    def __imul__(self, _: object) -> _Probe:
+        type(self).count = sys.getrefcount(self)
+        return self
+
+
+def _references_to_a_part() -> int:
+    """References to what only Python's stack holds, as in `y[1:3] *= 2`; 0: not to be told."""
+
+    class Box(dict[int, Any]):
+        def __missing__(self, _: int) -> Any:
+            return _Probe()
+
+    Box()[0] *= 0
+    unnamed = _Probe.count
+    named = _Probe()
+    named *= 0
+    return unnamed if unnamed < _Probe.count else 0
+
+
+_REFERENCES_TO_A_PART = _references_to_a_part()
+
+
+def _operator(method: Callable[..., Tensor], function: Compute) -> Callable[..., Tensor]:
+    """The operator of `method`: `y[1:3] *= 2` is `y[1:3] = y[1:3] * 2` where that is recorded.
+
+    Python assigns the result of `*=` to the part of y that it took. So a view which nobody else
+    holds need not be written: it is let go of, and the assignment is followed by gradients.
+    """
+
+    def operator(x: Tensor, other: Operand) -> Tensor:
+        if (
+            x.history is not None
+            and x.history.op.view
+            and sys.getrefcount(x) <= _REFERENCES_TO_A_PART
+            and is_grad_enabled()
+        ):
+            part = apply(ops.copy, x)  # so that no gradient holds the memory of the whole
+            return _fitted(x, method.__name__.rstrip("_"), function(part, other))
+        return method(x, other)
+
+    operator.__name__ = operator.__qualname__ = method.__name__
+    operator.__doc__ = method.__doc__
+    return operator
+
+
+iadd, isub = _operator(add_, elementwise.add), _operator(sub_, elementwise.sub)
+imul, itruediv = _operator(mul_, elementwise.mul), _operator(div_, elementwise.div)
 
 
 publish(

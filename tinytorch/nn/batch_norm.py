@@ -15,7 +15,7 @@ from tinytorch.nn.parameter import Parameter
 from tinytorch.tensor import Tensor
 
 
-class _BatchNorm(Module):
+class _NormBase(Module):
     """(x - mean) / sqrt(var + eps) * weight + bias, for each channel.
 
     In training mode mean and variance are those of the batch, and the running ones move towards
@@ -114,6 +114,10 @@ class _BatchNorm(Module):
         )
 
 
+class _BatchNorm(_NormBase):
+    __doc__ = _NormBase.__doc__
+
+
 class BatchNorm1d(_BatchNorm):
     __doc__ = f"{_BatchNorm.__doc__}\n    Shapes: (n, num_features) or (n, num_features, length).\n"
     allowed_dims = (2, 3)
@@ -129,7 +133,7 @@ class BatchNorm3d(_BatchNorm):
     allowed_dims = (5,)
 
 
-class _InstanceNorm(_BatchNorm):
+class _InstanceNorm(_NormBase):
     """(x - mean) / sqrt(var + eps) * weight + bias, for each channel of each sample.
 
     Args:
