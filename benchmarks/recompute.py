@@ -256,6 +256,13 @@ def simulate(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 PLOT = Path("build/recompute.png")
+#: What the families of rows are called in the plot.
+LEGEND = {
+    "eager": "eager, everything kept",
+    "ours": "ours, at budgets of memory",
+    "min-cut": "PyTorch's min-cut, at its budgets",
+    "blocks": "checkpoint of each block",
+}
 #: Where activations, not weights and their gradients, are most of the memory.
 USUAL = {"batch": 8, "sequence": 256, "layers": 4}
 
@@ -270,6 +277,7 @@ def plans_within(frontier: Frontier, budgets: list[float], whole: int) -> dict[s
         except RecomputeError:
             refused.append(f"{budget:g}")
     lowest = frontier.plans[0]
+    found = {name: plan for name, plan in found.items() if plan is not lowest}  # one row for it
     found["ours lowest"] = lowest
     if refused:
         print(f"budgets {', '.join(refused)} of the peak with everything kept cannot be met: the "
@@ -328,11 +336,12 @@ def plot(rows: list[dict[str, Any]], path: Path, title: str, limit: int | None =
             (r["peak"] / 2**20, 100 * r["slower"]) for r in rows
             if r["name"].partition(" ")[0] == family
         )  # fmt: skip
-        axes.plot(*zip(*own, strict=True), marker="o", label=family)
+        axes.plot(*zip(*own, strict=True), marker="o", label=LEGEND.get(family, family))
     if limit is not None:
         axes.axvline(limit / 2**20, color="black", linestyle="--", label=format_bytes(limit))
-    axes.set_xlabel("peak, MiB")
-    axes.set_ylabel("extra time, %")
+    axes.axhline(0, color="grey", linewidth=0.8)
+    axes.set_xlabel("peak of memory, MiB; lower is better")
+    axes.set_ylabel("extra time over eager, %; lower is better")
     axes.set_title(title)
     axes.legend()
     figure.savefig(path)

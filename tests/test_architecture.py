@@ -106,7 +106,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_990,
-    "tinytorch/fx": 11_760,
+    "tinytorch/fx": 11_830,
     "tito": 8_005,
     "tito/course": 5_430,
     "tito/ladder": 710,

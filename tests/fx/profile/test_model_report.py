@@ -27,9 +27,11 @@ def report() -> ModelReport:
 
 def test_it_says_what_the_parts_say(report: ModelReport) -> None:
     sections = report.sections()
+    assert report.optimization is not None and report.training is not None
     before, after = report.optimization.calls["eval"]
     assert sections["Size of the graph"][1] == [["eval", str(before), str(after)]]
     passes = [row[1] for row in sections["Passes"][1]]
+    assert all(row[-1].endswith(".") for row in sections["Passes"][1])  # what it does
     assert passes == [r.name for r in report.optimization.results["eval"]]
     phases = [row[0] for row in sections["The training step"][1]]
     assert phases == list(report.training.phases) == ["forward", "backward", "optimizer"]
@@ -63,4 +65,30 @@ def test_for_a_terminal_and_for_a_machine(report: ModelReport) -> None:
     assert all(title in text for title in report.sections())
     facts = json.loads(json.dumps(report.to_dict()))
     assert facts["contestants"][EAGER]["speedup"] == 1
+    assert report.training is not None
     assert facts["training"]["nodes"] == len(report.training.nodes)
+
+
+class Branching(torch.nn.Module):
+    """Chooses by a value, which no graph has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) if x.sum() > 0 else x
+
+
+def test_a_model_that_is_refused_gets_a_page_with_the_reasons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model_report, "COMPILERS", ("eager",))
+    example = LoadedModel("branching", Branching(), (torch.ones(4, 8),), loss=squares)
+    found = model_report.report_model(example, "branching", "sgd")
+    assert found.training is None and found.optimization is None
+    assert list(found.timings) == [EAGER, "torch.compile(eager)"]
+    line = "return self.layer(x) if x.sum() > 0 else x"
+    assert line in found.refused[OURS] and line in found.refused["the training step"]
+    assert "Passes" not in found.sections() and line.replace(">", "&gt;") in found.render()
+    assert json.loads(json.dumps(found.to_dict()))["training"] is None

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 from tinytorch.bench.timer import Timing, ratio, time_callables
 from tinytorch.bench.units import format_bytes, format_count, format_seconds, format_table
+from tinytorch.fx.capture.slots import CaptureError
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.diagnosis.diagnosis import Diagnosis, diagnose
 from tinytorch.fx.models import Batch, LoadedModel
@@ -32,11 +33,24 @@ from tinytorch.fx.profile.memory_meter import measure_peak
 from tinytorch.fx.profile.profile import Profile
 from tinytorch.fx.profile.profiler import GraphProfiler
 from tinytorch.fx.profile.report_page import STYLE
+from tinytorch.graph.passes import get_pass_by_name
 
 EAGER, OURS, EXPORTED = "the model itself", "GraphOptimizer", "torch.export"
 COMPILERS = ("tinytorch", "inductor")  # backends of torch.compile
 ROUNDS = 7
 REFUSED = "Refused, and why"
+SIZE, CONTEST, PASSES = "Size of the graph", "Time and memory of an inference", "Passes"
+TRAINING, STEP = "The training step", "the training step"
+#: What a reader has to know of a table.
+NOTES = {
+    SIZE: "Calls of operators in the captured graph, before and after all passes that stayed.",
+    CONTEST: "All contestants in turn, in the same rounds. The peak is of what is allocated above "
+             "weights and inputs; compiled code allocates where it cannot be seen.",
+    PASSES: "In the order in which they ran. Nodes are calls, inputs, parameters and constants. A "
+            "pass whose graph gives other results, or is not faster, is rolled back.",
+    REFUSED: "The model itself runs; here is what does not take it, or what was not kept.",
+    TRAINING: "Forward, backward and the update as one captured graph, run node by node.",
+}  # fmt: skip
 
 Table = tuple[list[str], list[list[str]]]
 
@@ -53,22 +67,22 @@ class ModelReport:
         peaks: bytes above weights and inputs, of those whose memory can be followed on the CPU:
             compiled code allocates unseen.
         refused: contestants that did not run, with why.
-        training: a profile of the whole training step.
+        training: a profile of the whole training step; None if it is refused, as `optimization`.
     """
 
     title: str
-    optimization: OptimizationReport
+    optimization: OptimizationReport | None
     diagnosis: Diagnosis
     timings: dict[str, Timing]
     peaks: dict[str, int]
     refused: dict[str, str]
-    training: Profile
+    training: Profile | None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, as for JSON; times in seconds."""
         return {
             "title": self.title,
-            "optimization": self.optimization.to_dict(),
+            "optimization": self.optimization and self.optimization.to_dict(),
             "diagnosis": self.diagnosis.to_dict(),
             "contestants": {
                 name: {**timing.to_dict(), "peak_bytes": self.peaks.get(name),
@@ -76,22 +90,26 @@ class ModelReport:
                 for name, timing in self.timings.items()
             },
             "refused": self.refused,
-            "training": {"nodes": len(self.training.nodes), "seconds": self.training.whole_seconds,
-                         "peak_bytes": self.training.predicted_peak},
+            "training": self.training and {
+                "nodes": len(self.training.nodes), "seconds": self.training.whole_seconds,
+                "peak_bytes": self.training.predicted_peak},
         }  # fmt: skip
 
     def sections(self) -> dict[str, Table]:
-        """The tables of the report, each with its title: columns and rows."""
-        return {
-            "Size of the graph": (
-                ["mode", "calls before", "calls after"],
-                [[mode, *map(str, calls)] for mode, calls in self.optimization.calls.items()],
-            ),
-            "Time and memory of an inference": self._contest(),
-            "Passes": self._passes(),
-            REFUSED: (["what", "why"], self._refusals()),
-            "The training step": self._training(),
-        }
+        """The tables of the report, each with its title: columns and rows; of what is refused
+        there is none but its reason."""
+        found: dict[str, Table] = {}
+        if self.optimization is not None:
+            calls = self.optimization.calls.items()
+            found[SIZE] = (["mode", "calls before", "calls after"],
+                           [[mode, *map(str, counts)] for mode, counts in calls])  # fmt: skip
+        found[CONTEST] = self._contest()
+        if self.optimization is not None:
+            found[PASSES] = self._passes(self.optimization)
+        found[REFUSED] = (["what", "why"], self._refusals())
+        if self.training is not None:
+            found[TRAINING] = self._training(self.training)
+        return found
 
     def _contest(self) -> Table:
         rows = []
@@ -104,30 +122,31 @@ class ModelReport:
             ])  # fmt: skip
         return ["contestant", "median", "spread", "times as fast", "peak"], rows
 
-    def _passes(self) -> Table:
+    def _passes(self, optimization: OptimizationReport) -> Table:
         rows = []
-        for mode, results in self.optimization.results.items():
+        for mode, results in optimization.results.items():
             for r in results:
                 state = "rolled back" if r.error else "changed" if r.changed else "no change"
                 rows.append([mode, r.name, state, f"{r.nodes_before} to {r.nodes_after}",
-                             format_seconds(r.seconds)])  # fmt: skip
-        return ["mode", "pass", "result", "nodes", "time"], rows
+                             format_seconds(r.seconds), _meaning(r.name)])  # fmt: skip
+        return ["mode", "pass", "result", "nodes", "time", "what it does"], rows
 
     def _refusals(self) -> list[list[str]]:
         rows = [[name, why] for name, why in self.refused.items()]
-        rows += [[f"pass {r.name}", str(r.error)] for r in self.optimization.failures]
-        for results in self.optimization.results.values():
-            rows += [[f"a rewrite of {r.name}", why] for r in results for why in r.left_out]
-        rows += [["taken back", line] for line in self.optimization.undone]
-        rows += [["not checked", line] for line in self.optimization.notes]
+        if (done := self.optimization) is not None:
+            rows += [[f"pass {r.name}", str(r.error)] for r in done.failures]
+            for results in done.results.values():
+                rows += [[f"a rewrite of {r.name}", why] for r in results for why in r.left_out]
+            rows += [["taken back", line] for line in done.undone]
+            rows += [["not checked", line] for line in done.notes]
         rows += [[f"{v.tracer}: {v.status}", " ".join([v.what, str(v.reason or "")]).strip()]
                  for v in self.diagnosis.verdicts.values() if v.reason or v.what]  # fmt: skip
         return rows or [["nothing", "every pass and every tracer took the model"]]
 
-    def _training(self) -> Table:
-        nodes = self.training.nodes
+    def _training(self, training: Profile) -> Table:
+        nodes = training.nodes
         rows = []
-        for phase in self.training.phases:
+        for phase in training.phases:
             own = [n for n in nodes if n.phase == phase]
             rows.append([
                 phase, str(len(own)), format_seconds(sum(n.seconds for n in own)),
@@ -139,7 +158,7 @@ class ModelReport:
     def __str__(self) -> str:
         lines = [self.title]
         for title, (columns, rows) in self.sections().items():
-            lines += ["", title]
+            lines += ["", title, *([NOTES[title]] if title in NOTES else [])]
             if title == REFUSED:  # sentences, which no column holds
                 lines += [f"{what}: {why}" for what, why in rows]
             else:
@@ -156,7 +175,8 @@ class ModelReport:
         for title, (columns, rows) in self.sections().items():
             head = "".join(f'<th class="text">{html.escape(c)}</th>' for c in columns)
             body = "".join(f"<tr>{_cells(row)}</tr>\n" for row in rows)
-            parts.append(f"<h2>{html.escape(title)}</h2>\n<table><thead><tr>{head}</tr></thead>\n"
+            note = f"<p>{html.escape(NOTES[title])}</p>\n" if title in NOTES else ""
+            parts.append(f"<h2>{html.escape(title)}</h2>\n{note}<table><thead><tr>{head}</tr></thead>\n"
                          f"<tbody>{body}</tbody></table>")  # fmt: skip
         title, about = html.escape(self.title), html.escape(_machine())
         return (
@@ -164,6 +184,11 @@ class ModelReport:
             f"<style>{STYLE}td {{ white-space: pre-wrap; }}</style></head>\n"
             f"<body><h1>{title}</h1>\n<p>{about}</p>\n{''.join(parts)}\n</body></html>\n"
         )
+
+
+def _meaning(name: str) -> str:
+    """The first sentence that a pass says of itself."""
+    return " ".join((get_pass_by_name(name).__doc__ or "").split("\n\n")[0].split())
 
 
 def _cells(row: Iterable[str]) -> str:
@@ -182,15 +207,22 @@ def report_model(example: LoadedModel, title: str, optimizer: str = "adamw") -> 
         title: of the page.
         optimizer: of the training step: "sgd", "adam" or "adamw".
 
-    Raises:
-        CaptureError: the model cannot be captured at all.
+    What cannot be captured is among the refusals, with its reason.
     """
-    step = capture_step(example.model, example.batch, optimizer, loss=example.loss, lr=1e-3)
-    training = GraphProfiler(step, title=title).run(repeats=3)
-    model = example.model.eval()
-    optimizing = GraphOptimizer(model, example.inputs, keep_slower=True)
-    contestants: dict[str, nn.Module] = {EAGER: model, OURS: optimizing.optimize()}
     refused: dict[str, str] = {}
+    training, optimizing = None, None
+    try:
+        step = capture_step(example.model, example.batch, optimizer, loss=example.loss, lr=1e-3)
+        training = GraphProfiler(step, title=title).run(repeats=3)
+    except CaptureError as error:
+        refused[STEP] = str(error)
+    model = example.model.eval()
+    contestants: dict[str, nn.Module] = {EAGER: model}
+    try:
+        optimizing = GraphOptimizer(model, example.inputs, keep_slower=True)
+        contestants[OURS] = optimizing.optimize()
+    except CaptureError as error:
+        refused[OURS], optimizing = str(error), None
     for name, module in _peers(model, example.inputs, refused):
         contestants[name] = module
     device = torch.device("cpu")
@@ -201,7 +233,7 @@ def report_model(example: LoadedModel, title: str, optimizer: str = "adamw") -> 
     existing = [*model.parameters(), *model.buffers(), *tree_leaves(example.inputs)]
     peaks = {name: measure_peak(runs[name], existing, device).peak
              for name in (EAGER, OURS, EXPORTED) if name in runs}  # fmt: skip
-    report = optimizing.report()
+    report = None if optimizing is None else optimizing.report()
     return ModelReport(title, report, diagnose(model, example.inputs), timings, peaks, refused,
                        training)  # fmt: skip
 
