@@ -109,3 +109,11 @@ def test_linspace_and_eye():
     assert_same(tinytorch.linspace(0, 1, 1), torch.linspace(0, 1, 1))
     assert_same(tinytorch.eye(3), torch.eye(3))
     assert_same(tinytorch.eye(2, 4), torch.eye(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"), [(2**63, None), (-(2**70), None), (300, "uint8"), (-1, "uint8")]
+)
+def test_full_refuses_a_number_that_the_dtype_has_not(value, dtype):
+    with pytest.raises(DTypeError, match=f"full: {value} is not within"):
+        tinytorch.full((2,), value, dtype=dtype)

@@ -81,7 +81,7 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool =
 
     Raises:
         ShapeError: a size is negative.
-        DTypeError: a gradient is asked of integers.
+        DTypeError: a gradient is asked of integers, or the dtype does not have the number.
 
     >>> full((2,), 7), full((2,), 7.0)
     (tensor([7, 7]), tensor([7., 7.]))
@@ -90,6 +90,13 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool =
     if dtype is None and isinstance(fill_value, Tensor):
         dtype = fill_value.dtype
     kind = as_dtype(dtype if dtype is not None else type(value))
+    if kind.dtype.kind in "iu" and isinstance(value, int):
+        limits = np.iinfo(kind.dtype)
+        if not limits.min <= value <= limits.max:
+            raise DTypeError(
+                f"full: {value} is not within {limits.min} and {limits.max}, the numbers of "
+                f"{kind.name}; give another dtype"
+            )
     sizes = shape_arguments((size,))
     return apply(ops.full, shape=sizes, value=value, dtype=kind).requires_grad_(requires_grad)
 

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 
 import tinytorch
 import tinytorch.nn.functional as F
-from tinytorch.errors import ShapeError
+from tinytorch.errors import DTypeError, ShapeError
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 reductions = st.sampled_from(["none", "mean", "sum"])
@@ -131,3 +131,9 @@ def test_kl_div_names_its_reductions():
     text = "reduction must be one of none, mean, sum, batchmean, not 'avg'"
     with pytest.raises(ValueError, match=text):
         F.kl_div(tinytorch.ones(2), tinytorch.ones(2), "avg")
+
+
+def test_ctc_refuses_whole_numbers():
+    scores = tinytorch.zeros(4, 1, 3, dtype="int64")
+    with pytest.raises(DTypeError, match="ctc_loss takes floating-point scores, not int64"):
+        F.ctc_loss(scores, tinytorch.tensor([[1, 2]]), [4], [2])

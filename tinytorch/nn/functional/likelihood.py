@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.creation import as_tensor, from_numpy, full
-from tinytorch.errors import ShapeError
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.elementwise import clip, exp, log, where
 from tinytorch.functions.indexing import gather
 from tinytorch.functions.movement import cat, narrow, stack, unsqueeze
@@ -87,9 +87,15 @@ def ctc_loss(
         reduction: "mean" divides each loss by its target's length first; "sum" or "none".
         zero_infinity: 0, without gradient, for a target that is too long for its input.
 
+    Raises:
+        DTypeError: the log probabilities are not floating-point.
+        ShapeError: the lengths do not fit them.
+
     Source: A. Graves et al., "Connectionist temporal classification", 2006, equations 5 to 8.
     """
     check_reduction(reduction)
+    if not log_probs.dtype.is_floating_point:
+        raise DTypeError(f"ctc_loss takes floating-point scores, not {log_probs.dtype.name}")
     if log_probs.ndim == 2:
         batch = unsqueeze(targets, 0) if targets.ndim == 1 else targets
         spans, sizes = (np.reshape(np.asarray(v), (1,)) for v in (input_lengths, target_lengths))

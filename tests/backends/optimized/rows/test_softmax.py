@@ -99,3 +99,22 @@ def test_views_and_threads(monkeypatch, rng):
         np.testing.assert_allclose(
             softmax.softmax(view, dim=1), exact_softmax(view, 1).astype(float), rtol=1e-5
         )
+
+
+@pytest.mark.parametrize("shape", [(7, 40), (2, 5, 16), (3, 1, 9)])
+def test_along_another_dimension_than_the_last(shape):
+    """There whole rows are combined; a row of -inf gives NaN, as along the last."""
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x[..., 0] = -np.inf
+    g = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    for dim in range(len(shape) - 1):
+        turned, back = np.moveaxis(x, dim, -1), np.moveaxis(g, dim, -1)
+        for forward, backward in (
+            (softmax.softmax, softmax.softmax_backward),
+            (softmax.log_softmax, softmax.log_softmax_backward),
+        ):
+            out, wanted = forward(x, dim=dim), forward(turned, dim=len(shape) - 1)
+            np.testing.assert_allclose(np.moveaxis(out, dim, -1), wanted, 1e-5, 1e-6)
+            found = backward(g, out, dim=dim)
+            wanted = backward(back, np.moveaxis(out, dim, -1), dim=len(shape) - 1)
+            np.testing.assert_allclose(np.moveaxis(found, dim, -1), wanted, 1e-4, 1e-5)
