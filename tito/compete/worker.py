@@ -39,7 +39,7 @@ def main() -> None:
     try:
         arena = Arena(settings["memory"], settings["bytes"])
         task = _module("event_task", Path(settings["task"]))
-        entry = _contestant(settings, task)
+        entry = load_contestant(settings, task)
         os.write(answers, PREPARED)
         while line := commands.readline():
             request = json.loads(line)
@@ -58,7 +58,8 @@ def main() -> None:
         os.write(answers, FAILED + json.dumps(said).encode() + b"\n")
 
 
-def _contestant(settings: dict[str, Any], task: ModuleType) -> Any:
+def load_contestant(settings: dict[str, Any], task: ModuleType) -> Any:
+    """Make what is measured: an instance of the entry's class, or a baseline."""
     if settings["baseline"]:
         return _baseline(settings["baseline"], task, settings["threads"])
     if settings["division"] == "kernel":
@@ -79,7 +80,9 @@ def _baseline(name: str, task: ModuleType, threads: int) -> Any:
 
     if threads > 1:
         set_num_threads(threads)
-    return find_backend(name)
+    backend = type(find_backend(name))
+    # TinyTorch checks every result of a class that does not say `trusted`, as no entry can
+    return type(backend.__name__, (backend,), {})()
 
 
 def _module(name: str, path: Path) -> ModuleType:
