@@ -11,13 +11,12 @@ WORKERS ?= 2
 # A shell that forbids Python to keep bytecode would have every process compile PyTorch again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test slow test-all fuzz mutation lint format types bench clean
+.PHONY: help install demo test slow fuzz mutation lint format types bench clean
 
 help:
 	@echo "make demo      train a CNN on real digits, on every backend"
 	@echo "make test      all tests but the slow ones"
 	@echo "make slow      the slow tests"
-	@echo "make test-all  both"
 	@echo "make fuzz      random programs, compiled against eager: SEED=..., COUNT=10000"
 	@echo "make mutation  check that planted faults make the tests fail"
 	@echo "make lint      ruff, check only"
@@ -54,10 +53,6 @@ test: $(INSTALLED)
 # pytest exits with 5 if no test is marked slow.
 slow: $(INSTALLED)
 	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow || [ $$? -eq 5 ]
-
-# One pass over both collects the tests, and imports PyTorch, once.
-test-all: $(INSTALLED)
-	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "slow or not slow"
 
 # Without SEED another one each time; it is printed.
 fuzz: $(INSTALLED)
