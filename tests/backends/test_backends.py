@@ -65,7 +65,7 @@ def test_a_factory_must_make_a_backend():
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
     monkeypatch.setattr(backends, "_instances", {})
     with pytest.raises(MissingExtraError, match=r"needs numba, .*pip install 'tinytorch\[fast\]'"):
         tinytorch.set_backend("optimized")

@@ -225,7 +225,8 @@ def test_the_proof_shows_that_the_test_sees_the_bug(
     if old:
         practice.edit(old, new)
     cells = proof._everything(practice.cells())
-    findings = list(proof._all_pass(cells, proof._run(cells, practice.root)))
+    (outcomes,) = proof._run([cells], [], practice.root)
+    findings = list(proof._all_pass(cells, outcomes))
     if finding is None:
         assert findings == []
     else:

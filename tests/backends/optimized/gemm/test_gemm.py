@@ -149,10 +149,11 @@ def error(result, exact):
 @pytest.mark.parametrize("right", ("C", "transposed"))
 @pytest.mark.parametrize("k", (4608, 20_000))
 def test_errors_of_long_sums_are_those_of_a_blas(rng, m, right, k):
-    """One running sum over all of k is off by more than three times as much."""
+    """One running sum over all of k is off by more than three times as much; OpenBLAS itself by
+    1 to 1.6 times, as it sums in other blocks on other processors."""
     a, b = matrix(rng, (m, k), np.float32), matrix(rng, (k, 48), np.float32, right)
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    assert error(matmul(a, b), exact) <= 1.5 * error(a @ b, exact)
+    assert error(matmul(a, b), exact) <= 2 * error(a @ b, exact)
 
 
 @pytest.mark.parametrize("value", (np.nan, np.inf, -np.inf))
