@@ -160,7 +160,10 @@ def _propagate(
             if not is_leaf:
                 if source.inputs is None or source.clock != write_clock.now:
                     _check_usable(source)
-                _step(source, _shared(source, g), pending, relevant)
+                if source.op is ops.slice_:
+                    _step_slice(source, g, pending, relevant)
+                else:
+                    _step(source, _shared(source, g), pending, relevant)
                 if free:
                     source.inputs = None
                     source.output = None
@@ -178,19 +181,28 @@ class _Pending(dict[Source, "Tensor"]):
         super().__init__()
         self.own: set[Source] = set()
 
-    def add_part(self, source: Source, g: Tensor, record: Record) -> bool:
-        """Add the gradient of a slice in place, where that can be: whether it was done.
 
-        Zeros around each of the n parts of a split would cost n times the whole.
-        """
-        whole = self.get(source)
-        if whole is None or source not in self.own or is_grad_enabled() or not no_mode_active():
-            return False
-        if not isinstance(whole._data, np.ndarray) or whole.dtype is not g.dtype:
-            return False
+def _step_slice(record: Record, g: Tensor, pending: _Pending, relevant: set[Source] | None) -> None:
+    """As `_step`, but a later part of the same input is added in place.
+
+    Zeros around each of the n parts of a split would cost n times the whole.
+    """
+    (edge,) = record.edges
+    whole = pending.get(edge) if edge in pending.own else None
+    if whole is not None and _may_write(whole, g):
         part = reference.slice_(whole._data, **record.params)
         np.add(part, g._data, part)
-        return True
+        return
+    _step(record, _shared(record, g), pending, relevant)
+    if edge in pending:
+        pending.own.add(edge)  # zeros with the part in it, or a sum
+
+
+def _may_write(whole: Tensor, g: Tensor) -> bool:
+    """Whether nobody follows what is computed, and both are NumPy's arrays of one dtype."""
+    if is_grad_enabled() or not no_mode_active():
+        return False
+    return isinstance(whole._data, np.ndarray) and whole.dtype is g.dtype
 
 
 def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
@@ -261,7 +273,9 @@ def _shared(record: Record, g: Tensor) -> Any:
     return op.shared_vjp(g, record, _output_of(record) if op.saves_output else None, 0)
 
 
-def _step(record: Record, g: Tensor, pending: _Pending, relevant: set[Source] | None) -> None:
+def _step(
+    record: Record, g: Tensor, pending: dict[Source, Tensor], relevant: set[Source] | None
+) -> None:
     """Hand the gradient of a result on to the inputs: pending[edge] += vjp(g).
 
     The gradient of input i is `vjp(g, record, output, i)`. The `vjp` is `record.op.vjps[i]`; an op
@@ -285,7 +299,7 @@ def _step(record: Record, g: Tensor, pending: _Pending, relevant: set[Source] | 
         if edge is None or (relevant is not None and edge not in relevant):
             continue
         vjp = vjps[i if len(vjps) > i else -1]  # the last stands for all inputs of a variadic op
-        if vjp is None or (op is ops.slice_ and pending.add_part(edge, g, record)):
+        if vjp is None:
             continue
         gradient = vjp(g, record, output, i)
         if gradient is None:
@@ -293,11 +307,7 @@ def _step(record: Record, g: Tensor, pending: _Pending, relevant: set[Source] | 
         if op.kind == "elementwise" and gradient.meta is not record.metas[i]:
             gradient = sum_to(gradient, record.metas[i].shape)
         before = pending.get(edge)
-        if before is not None:
-            gradient = before + gradient
-        if before is not None or op is ops.slice_:
-            pending.own.add(edge)
-        pending[edge] = gradient
+        pending[edge] = gradient if before is None else before + gradient
 
 
 def _output_of(record: Record) -> Tensor:
