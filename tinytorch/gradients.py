@@ -47,7 +47,6 @@ from tinytorch.functions.movement import (
     narrow,
     permute,
     rows,
-    split,
 )
 from tinytorch.functions.reductions import sum as sum_, sum_to
 from tinytorch.functions.scans import cumprod, cumsum
@@ -347,12 +346,13 @@ def _gather(g: Tensor, x_shape: Shape, index: Tensor, dim: int) -> Tensor:
 gradient("gather", x=_gather, index=None)
 
 
-def _cut(g: Tensor, metas: tuple[TensorMeta, ...], dim: int) -> tuple[Tensor, ...]:
-    """g cut where `cat` joined it."""
-    return split(g, [meta.shape[dim] for meta in metas], dim)
+def _cat(g: Tensor, metas: tuple[TensorMeta, ...], position: int, dim: int) -> Tensor:
+    """The part of g that input `position` became."""
+    start = sum(meta.shape[dim] for meta in metas[:position])
+    return narrow(g, dim, start, metas[position].shape[dim])
 
 
-gradient("cat", shared=_cut, **{"*": lambda pieces, position: pieces[position]})
+gradient("cat", **{"*": _cat})
 
 # -- contractions and pooling ----------------------------------------------------------------------
 
