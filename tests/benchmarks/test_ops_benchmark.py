@@ -17,6 +17,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 #: Ops that no function of the public interface applies on its own.
 APPLIED_ELSEWHERE = {
     "quantized_linear": "tinytorch.compression",
+    "dynamic_update_slice": "the cache of a decoding step",
     "detach": "autograd",
     "max_pool2d_select": "the gradient of a gradient",
 }
