@@ -42,6 +42,13 @@ def _checking(kernel: Kernel, plan: Plan, backend: ComputeBackend) -> Kernel:
     return checked
 
 
+def _for_every_backend(op: Op) -> str:
+    """What to write so that each backend can run an op."""
+    if op.kind == "fused":
+        return "say what it is made of in tinytorch/decompositions.py, below a line @decomposition"
+    return "add its NumPy kernel to _FUNCTIONS in tinytorch/backends/reference.py"
+
+
 class ComputeBackend(ABC):
     """Executes ops on NumPy arrays.
 
@@ -123,14 +130,10 @@ class ComputeBackend(ABC):
             return lambda *arrays, **params: family(op, *arrays, **params)
         kernel = reference.find_kernel(op)
         if kernel is None:
-            everywhere = (
-                "say what it is made of in tinytorch/decompositions.py, below a line @decomposition"
-                if op.kind == "fused"
-                else "add its NumPy kernel to _FUNCTIONS in tinytorch/backends/reference.py"
-            )
             raise NotImplementedError(
                 f"{type(self).__name__} has no kernel for {op.name}: write a method "
-                f"{op.name}({', '.join(op.inputs)}, ...), or, for every backend, {everywhere}"
+                f"{op.name}({', '.join(op.inputs)}, ...), or, for every backend, "
+                f"{_for_every_backend(op)}"
             )
         return kernel
 
