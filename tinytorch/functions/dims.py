@@ -25,8 +25,6 @@ def normalize_dim(dim: int, ndim: int, what: str = "dim") -> int:
     >>> normalize_dim(-1, 3), normalize_dim(1, 3)
     (2, 1)
     """
-    if type(dim) is int and -ndim <= dim < ndim:  # the frequent case
-        return dim if dim >= 0 else dim + ndim
     dim = _whole(dim, what)
     extent = max(ndim, 1)  # as in PyTorch, a 0-d tensor may be asked for dim 0 or -1
     if not -extent <= dim < extent:
@@ -60,6 +58,8 @@ def normalize_dims(dim: int | Iterable[int] | None, ndim: int) -> tuple[int, ...
 
 
 def _whole(dim: Any, what: str) -> int:
+    if type(dim) is int:  # the frequent case
+        return dim
     if isinstance(dim, bool):
         raise TypeError(
             f"{what} is a whole number, not {dim}: write keepdim={dim} if that is meant"
