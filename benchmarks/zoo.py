@@ -3,15 +3,15 @@
     python benchmarks/zoo.py --sample 25 --seed 1
     python benchmarks/zoo.py --only 'transformers/*' --page docs/zoo.md
 
-Each model runs in a process of its own with limits; results are lines of JSON in build/zoo.jsonl,
-and the same command goes on where it was stopped. The same as `tito fx zoo`.
+It is `tito fx zoo`, with one thread of BLAS.
 """
 
 import thread_count  # noqa: F401, I001 - before torch
 
 import sys
 
-from tinytorch.fx.zoo.__main__ import main
+from tito.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.argv[1:1] = ["fx", "zoo"]
+    main()

@@ -107,7 +107,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_150,
     "tinytorch/onnx": 1_990,
     "tinytorch/fx": 11_830,
-    "tito": 8_005,
+    "tito": 8_060,
     "tito/course": 5_430,
     "tito/ladder": 710,
     "tito/compete": 2_090,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tito import console, scripts
+from tito import console
 from tito.options import (
     PICTURES,
     AsJson,
@@ -280,7 +280,10 @@ def compile_(
     )  # fmt: skip
 
 
-@app.command(epilog="Example: tito fx zoo --sample 25 --seed 1")
+@app.command(
+    epilog="Examples:\n\ntito fx zoo --sample 25 --seed 1\n\n"
+    "tito fx zoo --only bert --stages forward,joint --page zoo.md"
+)
 def zoo(
     only: Annotated[
         list[str] | None,
@@ -291,24 +294,51 @@ def zoo(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the sample.")] = 0,
     stages: Annotated[
-        str | None, typer.Option("--stages", help="Names of stages, separated by commas.")
+        str | None, typer.Option("--stages", help="Names of stages, with commas; by default all.")
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", help="Results, a line of JSON each; a run goes on from them.")
     ] = Path("build/zoo.jsonl"),
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Try again what was left out, refused or too slow.")
+    ] = False,
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Run nothing: look at what --out has.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", help="Models at a time.", min=1)] = 1,
+    stop_after: Annotated[
+        float | None,
+        typer.Option("--stop-after", metavar="MINUTES", help="Begin no model after that."),
+    ] = None,
+    stage_seconds: Annotated[
+        float | None, typer.Option("--stage-seconds", help="CPU time of a stage. Default: 60.")
+    ] = None,
+    model_seconds: Annotated[
+        float | None, typer.Option("--model-seconds", help="Of all its stages. Default: 300.")
+    ] = None,
+    memory: Annotated[
+        float | None, typer.Option("--memory", metavar="GiB", help="Of a model. Default: 6.")
+    ] = None,
     page: Annotated[
         Path | None, typer.Option("--page", help="Write the results as this Markdown page.")
     ] = None,
+    note: Annotated[
+        str | None, typer.Option("--note", help="How the run was made: a sentence for the page.")
+    ] = None,
     list_names: Annotated[bool, typer.Option("--list", help="Print the names, and stop.")] = False,
     as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Every architecture at hand, small, through all that `tito fx` does: is it like eager?"""
-    arguments = ["tinytorch.fx.zoo", "--seed", str(seed), "--out", str(out)]
-    for pattern in only or ():
-        arguments += ["--only", pattern]
-    given = {"--sample": sample, "--stages": stages, "--page": page}
-    for option, value in given.items():
-        arguments += [] if value is None else [option, str(value)]
-    arguments += ["--list"] * list_names + ["--json"] * as_json
-    code, _ = scripts.run_script("-m", arguments)
-    raise typer.Exit(code)
+    limits = {
+        "stage_seconds": stage_seconds, "model_seconds": model_seconds,
+        "memory_bytes": None if memory is None else int(memory * 2**30),
+    }  # fmt: skip
+    asked = {
+        "only": only, "sample": sample, "seed": seed, "stages": names(stages), "out": out,
+        "retry": retry, "jobs": jobs, "stop_after": stop_after, "note": note,
+    }  # fmt: skip
+    ask(
+        CHILD, "zoo", zoo=asked, limits=limits, run=not no_run, list=list_names, page=page,
+        json=as_json, verbose=verbose,
+    )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +21,16 @@ from tinytorch.fx.models import LoadedModel, ModelError, call, check_model, squa
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.graph.ir import map_arg
 from tinytorch.graph.recompute.budget import parse_budget
-from tito.child import Answer, RequestError, describe, diffs, drawn, passes_of, serve
+from tito.child import (
+    USER_ERROR,
+    Answer,
+    RequestError,
+    describe,
+    diffs,
+    drawn,
+    passes_of,
+    serve,
+)
 from tito.console import unknown
 
 errors = Console(stderr=True)
@@ -218,9 +228,27 @@ def compile_(request: dict[str, Any]) -> Answer:
     )  # fmt: skip
 
 
+def zoo(request: dict[str, Any]) -> Answer:
+    from tinytorch.fx.zoo.child import Limits
+    from tinytorch.fx.zoo.command import Zoo
+
+    given = {k: v for k, v in request["zoo"].items() if v is not None}
+    limits = Limits(**{k: v for k, v in request["limits"].items() if v is not None})
+    asked = Zoo(**{**given, "out": Path(request["zoo"]["out"]), "limits": limits})
+    if request["list"]:
+        return Answer(text=lambda: "\n".join(asked.names()), value=asked.names)
+    if request["run"]:
+        asked.run()
+    found = asked.results()
+    if request["page"]:
+        Path(request["page"]).write_text(found.page())
+    return Answer(text=lambda: str(found), value=found.to_dict, code=USER_ERROR if found.bad else 0)
+
+
 COMMANDS = {
     "diagnose": diagnose, "show": show, "draw": draw, "optimize": optimize, "profile": profile,
     "report": report, "checkpoint": checkpoint, "compile": compile_,
+    "zoo": zoo,
 }  # fmt: skip
 
 if __name__ == "__main__":

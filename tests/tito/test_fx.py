@@ -116,6 +116,28 @@ def test_every_command_works_on_a_users_own_model(tito: Tito, factory: str, tmp_
     assert speed["ratio"] > 0 and "compiled parts" in speed["report"]
 
 
+def test_the_zoo_hands_on_what_it_is_asked(
+    tito: Tito, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tinytorch.fx.zoo import runner
+
+    def one(name: str, wanted: list[str], limits: Any) -> list[tuple[str, object]]:
+        assert (limits.stage_seconds, limits.memory_bytes) == (5.0, 2**30)
+        return [("model", {"class": "A"}), ("forward", {"verdict": "WRONG", "seconds": 1.0})]
+
+    monkeypatch.setattr(runner, "in_child", one)
+    out, page = tmp_path / "zoo.jsonl", tmp_path / "zoo.md"
+    options = ["zoo", "--only", "bert", "--out", str(out), "--stages", "forward"]
+    assert tito(*options, "--list").stdout.split() == ["transformers/bert"]
+    assert not out.exists()
+    ran = tito(*options, "--stage-seconds", "5", "--memory", "1", "--jobs", "2")
+    assert ran.exit_code == 1 and "transformers/bert forward WRONG" in ran.stdout
+    looked = tito(*options, "--no-run", "--page", str(page), "--note", "By hand.", "--json")
+    assert json.loads(looked.stdout)["stages"] == {"forward": {"WRONG": 1}}
+    assert "Limits: 60 s" in page.read_text() and "By hand." in page.read_text()
+    assert "there is no stage 'fly'" in tito("zoo", "--stages", "fly").stderr
+
+
 def test_wrong_requests_are_refused_at_once(tmp_path: Path) -> None:
     for arguments, message in (
         (["trace", "hf:gpt3"], "there is no model 'hf:gpt3'. Did you mean 'hf:gpt2'?"),

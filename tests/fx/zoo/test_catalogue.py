@@ -15,6 +15,7 @@ from tinytorch.fx.zoo import catalogue as module
 from tinytorch.fx.zoo.catalogue import ZooError, absent, build, catalogue, chosen
 from tinytorch.fx.zoo.child import run_stage
 from tinytorch.fx.zoo.subject import Subject
+from tinytorch.fx.zoo.torchvision_operators import declare_torchvision_operators
 
 MODELS = """
 import torch
@@ -99,7 +100,9 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     (tmp_path / "torchvision" / "__init__.py").write_text("from torchvision import models\n")
     (tmp_path / "torchvision" / "models.py").write_text(TORCHVISION)
     monkeypatch.syspath_prepend(tmp_path)
+    declare_torchvision_operators.cache_clear()
     yield
+    declare_torchvision_operators.cache_clear()
     for name in names:
         sys.modules.pop(name, None)
     sys.modules.update(before)
@@ -140,3 +143,14 @@ def test_what_is_too_large_or_unknown_is_refused_with_its_values():
         build("torchvision/vgg")
     with pytest.raises(ZooError, match="there is no library 'keras'"):
         build("keras/resnet")
+
+
+def test_torchvision_without_its_compiled_part_finds_its_operators_declared(tmp_path: Path):
+    declare = declare_torchvision_operators.__wrapped__
+    assert declare() is None  # it has no compiled part
+    (tmp_path / "torchvision" / "_C.so").write_text("no library")  # as one for CUDA
+    declared = declare()
+    assert declared is not None
+    for name in ("nms", "qnms"):
+        with pytest.raises(NotImplementedError, match=f"torchvision::{name}"):
+            getattr(torch.ops.torchvision, name)(torch.ones(1, 4), torch.ones(1), 0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tinytorch.errors import TinyTorchError
 from tinytorch.fx.zoo import child, runner, stages
-from tinytorch.fx.zoo.__main__ import main
 from tinytorch.fx.zoo.catalogue import SMALL, ZooError, build, catalogue, chosen
 from tinytorch.fx.zoo.child import Limits, StageTimeoutError, run_stage, time_limit
+from tinytorch.fx.zoo.command import Zoo
 from tinytorch.fx.zoo.page import bad, markdown, refusals, rows, summary
 from tinytorch.fx.zoo.runner import Record, ResultsError, in_child, read, run, versions
 from tinytorch.fx.zoo.subject import Subject
@@ -313,22 +315,71 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str
 
 
 def test_a_run_goes_on_where_it_stopped(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], in_this_process: list[tuple[str, list[str]]]
+    tmp_path: Path, in_this_process: list[tuple[str, list[str]]]
 ):
     out = tmp_path / "zoo.jsonl"
-    options = ["--only", "resnet", "--only", "layoutlmv2", "--out", str(out)]
-    assert main([*options, "--stages", "forward"]) == 0
+    only = ["transformers/resnet", "transformers/layoutlmv2"]
+    asked = Zoo(only, stages=["forward"], out=out)
+    asked.run()
+    assert asked.results().bad == []
     lines = out.read_text().splitlines()
     assert len(lines) == 3 and "versions" in lines[0]
-    assert main([*options, "--stages", "forward,export", "--json"]) == 0
+    asked = replace(asked, stages=["forward", "export"])
+    asked.run()
     assert in_this_process[2:] == [("transformers/resnet", ["export"])]  # what was missing
-    printed = capfd.readouterr().out
-    found = json.loads(printed[printed.index("{") :])
+    found = asked.results().to_dict()
     assert found["architectures"] == 2 and found["ran"] == 1
     assert found["stages"] == {"forward": {"bit-equal": 1}, "export": {"bit-equal": 1}}
     with out.open("a") as file:
         file.write('{"name": "half a li')  # its writer was killed
     assert set(read(out)) == {"transformers/resnet", "transformers/layoutlmv2"}
+
+
+def test_what_did_not_work_is_tried_again_and_what_did_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    out = tmp_path / "zoo.jsonl"
+    right, late = ({"verdict": v, "seconds": 1.0} for v in ("bit-equal", "timeout"))
+    none = {"verdict": "not applicable", "seconds": 0.0}
+    records = [
+        Record("a", model={"class": "A"}, stages={"forward": right, "joint": late, "sgd": none}),
+        Record("b", skipped="has too many parameters"),
+        Record("c", model={"class": "C"}, stages={"forward": late, "joint": right, "sgd": right}),
+    ]
+    lines = [{"versions": versions()}, *(record.to_dict() for record in records)]
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked = []
+
+    def one(name: str, wanted: list[str], limits: Limits) -> list[tuple[str, object]]:
+        asked.append((name, list(wanted)))
+        return [("model", {"class": name}), *((stage, right) for stage in wanted)]
+
+    monkeypatch.setattr(runner, "in_child", one)
+    stages = ["forward", "joint", "sgd"]
+    run(["a", "b"], stages, out, LIMITS)
+    assert asked == []
+    run(["a", "b"], stages, out, LIMITS, retry=True)
+    assert asked == [("a", ["joint"]), ("b", stages)]
+    known = read(out)
+    assert not known["b"].skipped and known["a"].stages["joint"] == right
+    assert known["c"].stages["forward"] == late  # nobody asked for it
+
+
+def test_a_run_stops_when_its_time_is_over_and_refuses_stages_that_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def one(name: str, wanted: list[str], limits: Limits) -> list[tuple[str, object]]:
+        return [("skipped", "not here")]
+
+    monkeypatch.setattr(runner, "in_child", one)
+    asked = Zoo(sample=3, out=tmp_path / "zoo.jsonl", stop_after=1e-9, note="By hand.")
+    asked.run()
+    assert len(read(asked.out)) == 1 and "the time is over" in capsys.readouterr().err
+    found = asked.results()
+    assert "a random sample of 3 (seed 0)" in found.how and "of which 1 were reached" in found.how
+    assert "By hand." in found.page() and len(found.records) == 1
+    with pytest.raises(TinyTorchError, match="there is no stage 'fly'; there are forward, joint"):
+        Zoo(stages=["fly"])
 
 
 @pytest.mark.slow

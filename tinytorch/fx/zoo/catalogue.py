@@ -19,6 +19,7 @@ from torch import nn
 
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.tiny import MOST_AT_LAST, MOST_PARAMETERS, TinyError, classes_of, tiny_model
+from tinytorch.fx.zoo.torchvision_operators import declare_torchvision_operators
 
 LIBRARIES = ("transformers", "timm", "torchvision")
 IMAGE = 64
@@ -41,6 +42,7 @@ def absent() -> list[str]:
 
 def catalogue() -> list[str]:
     """The names of all architectures that are installed."""
+    declare_torchvision_operators()
     makers = {"transformers": _transformers, "timm": _timm, "torchvision": _torchvision}
     missing = absent()
     return [f"{library}/{name}" for library in LIBRARIES if library not in missing
@@ -83,6 +85,7 @@ def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
         TinyError: it does not become small, or does not build or run.
         ZooError: there is no such name.
     """
+    declare_torchvision_operators()
     library, _, short = name.partition("/")
     if library == "transformers":
         return tiny_model(*classes_of(short), batch)

@@ -19,7 +19,7 @@ from typing import Any
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.zoo import child
 from tinytorch.fx.zoo.child import OVER, Limits
-from tinytorch.fx.zoo.verdict import CRASH, MEMORY, TIMEOUT, Verdict
+from tinytorch.fx.zoo.verdict import CRASH, GOOD, MEMORY, NONE, TIMEOUT, Verdict
 
 #: Limits are of CPU time; a stage that waits is killed after so many times its limit, and grace.
 SLOWER, GRACE_SECONDS = 10.0, 30.0
@@ -51,6 +51,11 @@ class Record:
     def lacks(self, stages: Iterable[str]) -> list[str]:
         """The stages that it has not gone through."""
         return [] if self.skipped else [s for s in stages if s not in self.stages]
+
+    def without_failures(self) -> Record:
+        """What of it stays when what did not work is tried again."""
+        right = {s: v for s, v in self.stages.items() if v["verdict"] in (*GOOD, NONE)}
+        return replace(self, skipped="", stages=right)
 
     def to_dict(self) -> dict[str, Any]:
         """A line of the file."""
@@ -126,7 +131,8 @@ def run(
 
     Args:
         jobs: how many models at a time.
-        retry: build again those that were left out.
+        retry: build again those that were left out, and go again through stages that were not
+            right: refused, timed out, crashed.
 
     Returns:
         The records of `names`, with what the file had before.
@@ -134,7 +140,10 @@ def run(
     Raises:
         ResultsError: the file was made with other versions.
     """
-    records = {k: r for k, r in read(path).items() if not (retry and r.skipped and k in names)}
+    records = read(path)
+    for name in names if retry else ():
+        if name in records:
+            records[name] = records[name].without_failures()
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         path.write_text(json.dumps({"versions": versions()}) + "\n")
