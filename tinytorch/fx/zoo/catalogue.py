@@ -90,7 +90,7 @@ def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
     if library == "transformers":
         return tiny_model(*classes_of(short), batch)
     if library == "timm":
-        import timm  # type: ignore[import-not-found]
+        import timm
 
         known = _timm()
         if short not in known:
@@ -98,7 +98,7 @@ def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
         model: nn.Module = timm.create_model(known[short], pretrained=False, num_classes=10)
         return _with_image(model, batch)
     if library == "torchvision":
-        import torchvision  # type: ignore[import-not-found]
+        import torchvision
 
         known = _torchvision()
         if short not in known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.library import Library
@@ -29,9 +30,9 @@ def declare_torchvision_operators() -> Library | None:
     if compiled is None:
         return None
     try:
-        torch.ops.load_library(str(compiled))
+        torch.ops.load_library(str(compiled))  # type: ignore[no-untyped-call]
     except OSError:  # libcudart.so: cannot open shared object file
-        library = Library("torchvision", "DEF")
+        library: Any = Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for name in ("nms", "qnms"):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         return library
