@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -27,6 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+
+from tito.usage import usage
 
 ENTRY = "# tito: event = matmul\nclass Mine:\n    def matmul(self, a, b):\n        return a  # {}\n"
 PORT = 8791
@@ -49,7 +50,7 @@ def main() -> int:
             told = asyncio.run(
                 load(
                     greeting, options.port, options.entries, options.rate, options.seconds,
-                    lambda: cpu_seconds(server.pid),
+                    lambda: usage(server.pid).cpu_seconds,
                 )
             )  # fmt: skip
         finally:
@@ -75,12 +76,6 @@ def start(url: str, port: int, folder: str) -> tuple[subprocess.Popen[str], str]
         server.kill()
         raise SystemExit(f"the server did not start, or its database is not empty: {greeting}")
     return server, greeting.strip().rpartition("#")[2]
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of a process until now. Source: proc(5), /proc/pid/stat."""
-    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def load(

@@ -9,22 +9,25 @@ import signal
 import sys
 import threading
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import tinytorch
+from tests import global_state
 from tests.system_tools import refuse
-from tinytorch.collector import collector_paused
+from tinytorch.collector import collected_no_more
 
 MOST_MORE = 1 << 30  # bytes by which a process that runs tests may grow before it gives some back
 _resident = 1 << 30  # when it last did
 
-settings.register_profile("local", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("local", **UNTIMED)  # a busy machine is no failure
+settings.register_profile("ci", **UNTIMED, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
@@ -39,10 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Collect without the garbage collector, and have it leave alone what all tests share: modules
     and thousands of items, which each `gc.collect()` of a test would walk through."""
-    with collector_paused():
-        result = yield
-    gc.freeze()
-    return result
+    with collected_no_more():
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,6 +73,16 @@ def resident_bytes() -> int:
 
 def _seed(node: pytest.Item) -> int:
     return zlib.crc32(node.nodeid.encode())
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """A test fails that leaves a setting of the process or of a library changed: the next would
+    fail, or pass, for its sake."""
+    before = global_state.read()
+    yield
+    if left := global_state.changes(before, global_state.read()):
+        pytest.fail("the test leaves behind: " + "; ".join(left))
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 needs_sandbox = pytest.mark.usefixtures("working_sandbox")  # of tests/conftest.py
-POSTGRES_SECONDS = 60.0
+POSTGRES_SECONDS = 300.0
 POSTGRESQL = "/usr/lib/postgresql"  # Debian keeps the server's programs off the PATH
 
 

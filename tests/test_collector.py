@@ -31,6 +31,7 @@ def test_who_has_turned_it_off_finds_it_off():
 
 
 def test_what_is_imported_inside_is_not_looked_through_again():
+    was_frozen = gc.get_freeze_count() > 0  # all that the tests share, by conftest.py
     try:
         with collected_no_more():
             made = [[]]
@@ -39,3 +40,6 @@ def test_what_is_imported_inside_is_not_looked_through_again():
         assert gc.isenabled()
     finally:
         gc.unfreeze()
+        if was_frozen:
+            gc.collect()
+            gc.freeze()

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from tinytorch.data.prefetch import prefetch
 
-WAIT = 10.0
+WAIT = 120.0
 
 
 def loaders() -> list[threading.Thread]:

@@ -12,7 +12,7 @@ from tinytorch.distributed import launch
 
 @lru_cache
 def _results(ranks: int) -> list[dict[str, str]]:
-    return launch(programs.all_checks, ranks, timeout=60.0)
+    return launch(programs.all_checks, ranks, timeout=600.0)
 
 
 @pytest.mark.parametrize("name", programs.CHECKS)

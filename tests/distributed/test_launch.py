@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -47,24 +46,22 @@ def test_the_error_of_a_rank_comes_first_with_its_traceback() -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_rank_is_named_by_all_others_within_10_seconds() -> None:
+def test_a_killed_rank_is_named_by_all_others_long_before_the_timeout() -> None:
     with pytest.raises(ProcessGroupError) as caught:
         launch(programs.says_who_was_killed, 3)
     text = str(caught.value)
     assert "rank 2: was killed by SIGKILL" in text
     told = re.findall(r"RuntimeError: after ([\d.]+) s: rank (\d) of 3: .*: rank 2 has gone", text)
     assert {rank for _, rank in told} == {"0", "1"}, text
-    assert all(float(seconds) < 10 for seconds, _ in told)
+    assert all(float(seconds) < 100 for seconds, _ in told)  # of 300
 
 
 @pytest.mark.slow
 def test_a_run_whose_rank_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     whole = launch(programs.resumable, 2, str(tmp_path / "whole"), 8)
     path = str(tmp_path / "killed")
-    begin = time.monotonic()
     with pytest.raises(ProcessGroupError, match="SIGKILL"):
         launch(programs.resumable, 2, path, 8, 5)
-    assert time.monotonic() - begin < 120
     resumed = launch(programs.resumable, 2, path, 8)
     assert set(resumed) == set(whole)
     (alone,) = launch(programs.resumable, 1, str(tmp_path / "alone"), 8)

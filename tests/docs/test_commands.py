@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 
 import click
 import pytest
@@ -12,18 +13,28 @@ import typer
 from tito.cli import app
 from tito.scripts import ROOT
 
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHOWN = re.compile(r"^(tito .*?)(?:\s{2,}.*)?$|`(tito [^`]*)`", re.MULTILINE)
+TARGET = re.compile(r"^(\w+):", re.MULTILINE)
+MAKE = re.compile(r"(?:^|`)make (\w+)", re.MULTILINE)
+PIP = re.compile(r"pip install .*\[([\w,]+)\]")
+FILE = re.compile(r"`((?:tinytorch|tito|benchmarks|tools|scripts|milestones|examples)/[\w./-]+)`")
 
 
 def shown_commands(text: str) -> list[str]:
-    """Lines that begin with `tito`, without the explanation behind them, and those in backticks."""
-    return [line or inline for line, inline in SHOWN.findall(text)]
+    """Lines that begin with `tito`, without the explanation behind them, and those in backticks;
+    `tito init, status` are two."""
+    shown = [line or inline for line, inline in SHOWN.findall(text)]
+    return [
+        f"tito {part.strip()}" if ", " in each else each
+        for each in shown
+        for part in (each.removeprefix("tito ").split(", ") if ", " in each else [each])
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_exist(page) -> None:
-    commands = shown_commands(page.read_text())
+    commands = shown_commands(page.read_text("utf-8"))
     assert commands
     for shown in commands:
         command: click.Command = typer.main.get_command(app)
@@ -42,3 +53,17 @@ def test_the_commands_of_a_page_exist(page) -> None:
 def test_commands_are_found_in_lines_and_in_text() -> None:
     text = "tito status   what is yours\ntito init X --format py\nas `tito module hint NN` says"
     assert shown_commands(text) == ["tito status", "tito init X --format py", "tito module hint NN"]
+    assert shown_commands("tito init, status   a workspace") == ["tito init", "tito status"]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_make_pip_and_files_of_a_page_are_there(page) -> None:
+    targets = set(TARGET.findall((ROOT / "Makefile").read_text("utf-8")))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    text = page.read_text("utf-8")
+    for target in MAKE.findall(text):
+        assert target in targets, f"{page.name}: there is no `make {target}`"
+    extras = {name for names in PIP.findall(text) for name in names.split(",")}
+    assert extras <= project["optional-dependencies"].keys(), f"{page.name} installs {extras}"
+    absent = [name for name in FILE.findall(text) if not (ROOT / name).exists()]
+    assert not absent, f"{page.name} names files that are not there"

@@ -44,7 +44,7 @@ def test_a_product_of_ones_own_is_entered(tmp_path: Path) -> None:
     places = {"PYTHONPATH": os.pathsep.join([str(student.root), str(ROOT)])}
     written = subprocess.run(
         [sys.executable, "-c", entry_cell(course)], cwd=student.root, env=os.environ | places,
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=900, check=True,
     ).stdout  # fmt: skip
     path = Path(written.split()[0])
     entry = read_entry(path)

@@ -66,7 +66,7 @@ class Project:
 
 
 def finish(process):
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     return tuple(int(x) for x in out.split()), err
 

@@ -64,7 +64,7 @@ def test_parallel_kernels_survive(setup, body):
         env={**os.environ, "NUMBA_NUM_THREADS": "2"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
 

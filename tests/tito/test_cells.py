@@ -7,11 +7,13 @@ from pathlib import Path
 from tito.cells import Cell, Outcome, run_attempts, run_cells
 from tito.limits import Limits
 
-LIMITS = Limits(seconds=20)
+LIMITS = Limits(seconds=600)
 
 
-def run(tmp_path: Path, *sources: str, seconds: float = 10) -> list[Outcome]:
-    cells = [Cell(f"cell {i}", source, seconds) for i, source in enumerate(sources)]
+def run(tmp_path: Path, *sources: str, seconds: float = 300) -> list[Outcome]:
+    """The outcomes of cells; the first has `seconds`."""
+    limits = [seconds, *[300.0] * len(sources)]
+    cells = [Cell(f"cell {i}", *each) for i, each in enumerate(zip(sources, limits, strict=False))]
     return run_cells(cells, cwd=tmp_path, path=[tmp_path], limits=LIMITS)
 
 
@@ -73,7 +75,7 @@ def test_a_process_that_ends_is_the_outcome_of_its_cell(tmp_path: Path) -> None:
 
 
 def test_threads_left_behind_hold_up_nothing(tmp_path: Path) -> None:
-    code = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()"
+    code = "import threading, time\nthreading.Thread(target=time.sleep, args=(6000,)).start()"
     (outcome,) = run(tmp_path, code)
     assert outcome.ok
 
@@ -84,10 +86,10 @@ def test_of_a_long_output_the_end_is_kept(tmp_path: Path) -> None:
     assert len(outcome.output) == 4_000
 
 
-def attempts(tmp_path: Path, *sources: str, seconds: float = 20) -> list[Outcome]:
+def attempts(tmp_path: Path, *sources: str, seconds: float = 300) -> list[Outcome]:
     """The outcomes of attempts of one cell each, which import `mine`."""
     (tmp_path / "mine.py").write_text("import os\nIMPORTED_BY = os.getpid()\nvalues = []")
-    todo = [[Cell("cell", source, 60)] for source in sources]
+    todo = [[Cell("cell", source, 300)] for source in sources]
     imports = ["import there_is_no_such_module", "import mine"]
     limits = Limits(seconds=seconds)
     return [one for (one,) in run_attempts(todo, imports, path=[tmp_path], limits=limits)]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tito.limits import Limits, limited, run
+from tito.limits import Finished, Limits, limited, run
 
 MIB = 1 << 20
-Q = Limits(seconds=20)  # enough for what is quick
+HANG = 300.0  # seconds; what is quick ends before, however busy the machine
+Q = Limits(seconds=HANG)
 
 
 def python(code: str) -> list[str]:
@@ -24,24 +25,30 @@ def test_output_and_exit_code_come_back() -> None:
 
 
 def test_wall_time_ends_it_and_what_it_printed_is_kept() -> None:
-    code = "import time; print('begun', flush=True); time.sleep(60)"
-    finished = run(python(code), Limits(seconds=0.5))
-    assert finished.timed_out
+    finished = stopped("import time; print('begun', flush=True); time.sleep(6000)")
     assert finished.stdout == "begun\n"
-    assert finished.seconds < 10
 
 
-def test_a_process_that_ignores_signals_and_its_children_end_too(tmp_path: Path) -> None:
-    code = f"""
-import os, signal, subprocess, sys, time
+def stopped(code: str) -> Finished:
+    """How code without an end was stopped, after it had printed something."""
+    for seconds in (0.5, 5.0, 50.0):  # on a busy machine Python starts late
+        finished = run(python(code), Limits(seconds=seconds))
+        assert finished.timed_out
+        if finished.stdout:
+            break
+    return finished
+
+
+def test_a_process_that_ignores_signals_and_its_children_end_too() -> None:
+    code = """
+import signal, subprocess, sys, time
 for each in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
     signal.signal(each, signal.SIG_IGN)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
-time.sleep(60)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(6000)"])
+print(child.pid, flush=True)
+time.sleep(6000)
 """
-    assert run(python(code), Limits(seconds=2)).timed_out
-    assert not alive(int((tmp_path / "pid").read_text()))
+    assert not alive(int(stopped(code).stdout))
 
 
 def alive(pid: int) -> bool:
@@ -59,19 +66,17 @@ def alive(pid: int) -> bool:
 
 def test_a_child_left_behind_does_not_hold_us_up() -> None:
     code = "import subprocess as s, sys; s.Popen([sys.executable, '-c', 'input()'], stdin=s.PIPE)"
-    start = time.monotonic()
     assert run(python(code), Q).code == 0
-    assert time.monotonic() - start < 15
 
 
 def test_memory() -> None:
-    finished = run(python("bytearray(2 << 30)"), Limits(seconds=20, memory_bytes=512 * MIB))
+    finished = run(python("bytearray(2 << 30)"), Limits(seconds=HANG, memory_bytes=512 * MIB))
     assert finished.code == 1
     assert "MemoryError" in finished.stderr
 
 
 def test_cpu_time() -> None:
-    finished = run(python("while True: pass"), Limits(seconds=30, cpu_seconds=1))
+    finished = run(python("while True: pass"), Limits(seconds=HANG, cpu_seconds=1))
     assert finished.code < 0
     assert not finished.timed_out
 
@@ -79,7 +84,7 @@ def test_cpu_time() -> None:
 def test_file_size(tmp_path: Path) -> None:
     path = str(tmp_path / "big")
     code = f"open({path!r}, 'wb').write(bytes({4 * MIB}))"
-    finished = run(python(code), Limits(seconds=20, file_bytes=MIB))
+    finished = run(python(code), Limits(seconds=HANG, file_bytes=MIB))
     assert finished.code == 1
     assert "File too large" in finished.stderr
     assert (tmp_path / "big").stat().st_size <= MIB
@@ -87,7 +92,7 @@ def test_file_size(tmp_path: Path) -> None:
 
 def test_open_files() -> None:
     code = "files = [open('/dev/null') for _ in range(100)]"
-    finished = run(python(code), Limits(seconds=20, open_files=40))
+    finished = run(python(code), Limits(seconds=HANG, open_files=40))
     assert "Too many open files" in finished.stderr
 
 
@@ -100,7 +105,7 @@ def test_of_a_long_output_the_ends_are_kept() -> None:
 
 
 def test_an_output_without_end_is_stopped() -> None:
-    limits = Limits(seconds=20, file_bytes=2 * MIB)
+    limits = Limits(seconds=HANG, file_bytes=2 * MIB)
     finished = run(python("while True: print('x' * 10000)"), limits)
     assert finished.code == 1
     assert not finished.timed_out
@@ -111,7 +116,7 @@ def test_a_limit_above_the_hard_one_is_that_one() -> None:
         python("import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))"),
         Limits(seconds=1, open_files=100),
     )
-    assert run(inner, Limits(seconds=20, open_files=50)).stdout == "(50, 50)\n"
+    assert run(inner, Limits(seconds=HANG, open_files=50)).stdout == "(50, 50)\n"
 
 
 def test_without_posix_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tito.usage import usage
 
 LIMITS = Limits(
     seconds=60,
-    cpu_seconds=60,
+    cpu_seconds=600,
     memory_bytes=1 << 30,
     file_bytes=8 << 20,
     open_files=64,
@@ -33,7 +33,7 @@ def inside(code: str, **options: Any) -> Any:
     """Run Python code in the sandbox; the value that it prints as JSON."""
     box = for_python("tinytorch", "tito", scratch_bytes=4 << 20)
     child = box.start([sys.executable, "-I", "-c", code], LIMITS, **options)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=600)
     return json.loads(out)
 
 
@@ -121,7 +121,7 @@ def test_a_package_below_the_temporary_folder_is_seen(tmp_path: Path) -> None:
             "print(mine.NUMBER)"
         )
         child = box.start([sys.executable, "-I", "-c", code], LIMITS)
-        assert child.communicate(timeout=60)[0] == b"17\n"
+        assert child.communicate(timeout=600)[0] == b"17\n"
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -250,14 +250,14 @@ os._exit(0)
 if sandbox.unavailable():
     sys.exit(sandbox.unavailable())
 child = box.start([sys.executable, "-I", "-c", inside], Limits(seconds=20, processes=20))
-out, _ = child.communicate(timeout=20)
+out, _ = child.communicate(timeout=600)
 print(json.dumps([box.level, json.loads(out)]))
 """
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     if not shutil.which("setpriv") or not Path(python).exists():
         pytest.skip("needs setpriv and a Python that everyone can run")
     command = [*as_nobody, python, "-I", "-c", script, str(scripts.ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=600)
     if done.returncode and ("bubblewrap does not run" in done.stderr or "tito" in done.stderr):
         pytest.skip(done.stderr.strip().splitlines()[-1])
     level, (count, user, may_write, sees_root, of_bubblewrap) = json.loads(done.stdout)
@@ -283,7 +283,7 @@ def test_without_confinement_the_level_says_so_and_limits_hold(tmp_path: Path) -
     assert box.level.startswith("none")
     code = "import os, resource; print(os.getcwd(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     child = box.start([sys.executable, "-c", code], LIMITS, cwd=tmp_path)
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=600)
     assert out.decode().split() == [str(tmp_path), "64"]
 
 

@@ -193,7 +193,7 @@ def _step_slice(record: Record, g: Tensor, pending: _Pending, relevant: set[Sour
         part = reference.slice_(whole._data, **record.params)
         np.add(part, g._data, part)
         return
-    _step(record, _shared(record, g), pending, relevant)
+    _step(record, g, pending, relevant)
     if edge in pending:
         pending.own.add(edge)  # zeros with the part in it, or a sum
 

@@ -16,7 +16,7 @@ from tito.compete.event import Event
 from tito.compete.load import PATIENCE_SECONDS
 from tito.compete.match import Failed, Launch, launches
 from tito.compete.process import Contestant, Failure, Worker
-from tito.compete.result import Result, summarize
+from tito.compete.result import Result, summarize, was_quiet
 
 REPEATS = 2
 
@@ -84,7 +84,7 @@ def measure(
                 if not (is_noisy := _is_noisy(result, left)):
                     break
                 if budget is not None and not budget.affords():
-                    result, is_noisy = _widened(result, found), not _was_quiet(found)
+                    result, is_noisy = _widened(result, found), not was_quiet(found)
                     break
             return Measured(found, result, failed, peak, is_noisy)
         except Failed as error:
@@ -122,13 +122,9 @@ def _is_noisy(result: Result, contestants: Sequence[Contestant]) -> bool:
     return any(result.verdicts[c.name] == "noisy" for c in contestants if not c.is_naive)
 
 
-def _was_quiet(found: Sequence[Launch]) -> bool:
-    return all(launch.was_quiet for launch in found)
-
-
 def _widened(result: Result, found: Sequence[Launch]) -> Result:
     """Noise is what more launches do not narrow; here there was no time for them."""
-    word = "wide" if _was_quiet(found) else "noisy"
+    word = "wide" if was_quiet(found) else "noisy"
     told = {name: word if v == "noisy" else v for name, v in result.verdicts.items()}
     return replace(result, verdicts=told)
 

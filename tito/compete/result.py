@@ -85,7 +85,7 @@ def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = No
         total = statistics.median(by_launch[name])
         rows += own
         scores.append(Row(name, "all", total, low, high, 0.0, 0.0))
-        known = len(launches) > 1 and all(launch.was_quiet for launch in launches)
+        known = len(launches) > 1 and was_quiet(launches)
         verdicts[name] = "ok" if known and high <= NOISY * low else "noisy"
         if peak is not None and max(r.gflops for r in own) * 1e9 > SUSPICIOUS * peak:
             verdicts[name] = "impossible"
@@ -95,6 +95,11 @@ def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = No
     }
     others = max(launch.others for launch in launches)
     return Result(baseline, tuple(rows), tuple(scores), by_launch, verdicts, compiling, others)
+
+
+def was_quiet(launches: Sequence[Launch]) -> bool:
+    """Whether others used few enough cores during all of the launches."""
+    return all(launch.was_quiet for launch in launches)
 
 
 def _row(launches: Sequence[Launch], name: str, case: str, baseline: str) -> Row:

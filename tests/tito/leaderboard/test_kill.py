@@ -70,7 +70,7 @@ class Asker:
         self._http = httpx.Client(
             base_url=f"{server.address}/api",
             headers={"Authorization": f"Bearer {token}"},
-            timeout=60.0,
+            timeout=300.0,
         )
 
     def close(self) -> None:

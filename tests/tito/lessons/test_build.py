@@ -114,7 +114,7 @@ def test_the_watch_command(repository: Repository, tmp_path: Path) -> None:
                 break
         assert "01_sizes" in changed
         watcher.send_signal(signal.SIGINT)
-        assert watcher.wait(timeout=30) == 130
+        assert watcher.wait(timeout=300) == 130
     finally:
         watcher.kill()
         watcher.stdout.close()

@@ -17,15 +17,17 @@ from tito.limits import Limits
 from tito.workspace import course, folder, notebook, run, show, state
 from tito.workspace.run import Result
 
-QUICK = Limits(seconds=6, memory_bytes=2 << 30)
+LIMITS = Limits(seconds=600, memory_bytes=2 << 30)
 
 
-def answered(student: Student, code: str, limits: Limits = QUICK) -> tuple[Result, str]:
+def answered(
+    student: Student, code: str, limits: Limits = LIMITS, cell_seconds: float = 300
+) -> tuple[Result, str]:
     """The result of the first exercise's tests with `code` in its cell, and the words for it."""
     student.write("01_first.ipynb", {"count": code, "size": SIZE})
     workspace = folder.require(student.root)
     path = student.file("01_first.ipynb")
-    result = run.run_tests(workspace, course.find("1"), path, limits, cell_seconds=1)
+    result = run.run_tests(workspace, course.find("1"), path, limits, cell_seconds)
     return result, "\n".join(show.result_lines(result))
 
 
@@ -47,9 +49,12 @@ def test_a_syntax_error(student: Student) -> None:
 
 def test_an_endless_loop(student: Student) -> None:
     code = "def normalize_dim(dim, ndim, what=''):\n    while True:\n        pass\n"
-    result, text = answered(student, code)
+    for seconds in (1, 6, 36):  # on a busy machine the imports alone take the first
+        result, text = answered(student, code, cell_seconds=seconds)
+        if result.points:
+            break
     assert result.points == 2
-    assert "not finished after 1 s" in text
+    assert f"not finished after {seconds} s" in text
     assert "in your cell, line" in text
 
 
@@ -58,9 +63,12 @@ def test_a_loop_that_swallows_everything(student: Student) -> None:
         "def normalize_dim(dim, ndim, what=''):\n    import signal\n"
         "    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n    while True:\n        pass\n"
     )
-    result, text = answered(student, code, Limits(seconds=3))
+    for seconds in (3, 18, 108):
+        result, text = answered(student, code, Limits(seconds=seconds))
+        if "endless loop" in text:  # the process came as far as the loop
+            break
     assert result.points == 0
-    assert "the process was stopped after 3 s: is there an endless loop?" in text
+    assert f"the process was stopped after {seconds} s: is there an endless loop?" in text
     assert "size: size-values (2 points) fails" in text
     assert "it was not reached" in text
 

@@ -159,7 +159,7 @@ def test_a_kernel_started_in_the_workspace_imports_the_students_package(student:
         printed: list[str] = []
         client.execute_interactive(
             "import tinytorch; print(tinytorch.__file__)",
-            timeout=60,
+            timeout=600,
             output_hook=lambda message: printed.append(message["content"].get("text", "")),
         )
     assert "".join(printed).strip() == str(student.root / "tinytorch/__init__.py")

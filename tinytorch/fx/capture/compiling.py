@@ -14,12 +14,8 @@ from tinytorch.fx.diagnosis.reasons import Line, calling_line
 def compiling() -> Iterator[None]:
     """Make `torch.compiler.is_compiling()` true inside the block, as torch.export does: libraries
     then choose code that can be traced, such as a loop in place of a kernel without a fake form."""
-    before = torch.compiler._is_compiling_flag
-    torch.compiler._is_compiling_flag = True
-    try:
+    with _replaced("_is_compiling_flag", True):
         yield
-    finally:
-        torch.compiler._is_compiling_flag = before
 
 
 @contextmanager
@@ -36,9 +32,16 @@ def compiling_at(line: Line | None, asked: list[Line]) -> Iterator[None]:
             asked.append(now)
         return now is not None and now == line
 
-    before = torch.compiler.is_compiling
-    torch.compiler.is_compiling = answer
+    with _replaced("is_compiling", answer):
+        yield
+
+
+@contextmanager
+def _replaced(name: str, value: object) -> Iterator[None]:
+    """Give an attribute of `torch.compiler` another value inside the block."""
+    before = getattr(torch.compiler, name)
+    setattr(torch.compiler, name, value)
     try:
         yield
     finally:
-        torch.compiler.is_compiling = before
+        setattr(torch.compiler, name, before)

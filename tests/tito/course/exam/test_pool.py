@@ -18,7 +18,7 @@ from tito.course.exam.values import decode
 def jobs(count: int) -> Iterator[tuple[int, Job]]:
     for number in range(count):
         question = Question("test", f"__tito__.got(0, x + {number})", True)
-        yield number, Job((Unit("0", "x = 100"),), (question,), Budget(seconds=60))
+        yield number, Job((Unit("0", "x = 100"),), (question,), Budget(seconds=600))
 
 
 def values(answers: Iterator[tuple[Any, Transcript | Exception]]) -> dict[int, int]:

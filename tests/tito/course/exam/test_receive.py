@@ -49,7 +49,7 @@ def test_a_flood_of_newlines_is_read_in_time_linear_in_its_length(pipe: Any) -> 
         pass
     writer.join()
     assert message == {"after": 1}
-    assert time.process_time() - start < 5  # a copy of the rest for each line takes hours
+    assert time.process_time() - start < 120  # a copy of the rest for each line takes hours
 
 
 def test_a_line_without_an_end_is_not_kept(pipe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
