@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import DEFAULT_INT
-from tinytorch.functions import indexing, movement, scans
+from tinytorch.dtypes import DEFAULT_INT, Shape
+from tinytorch.functions import elementwise, indexing, movement, scans
 from tinytorch.op import find_op
 
 if TYPE_CHECKING:
@@ -105,6 +105,75 @@ def gather(x: Tensor, index: Tensor, *, dim: int) -> Tensor:
     """out[i][j] = x[index[i][j]][j] (for dim 0): elements of x flattened, by their positions."""
     flat = indexing.flat_index(x.shape, dim, index)
     return apply(ops.take, movement.reshape(x, (-1,)), flat)
+
+
+@decomposition
+def scatter(x: Tensor, index: Tensor, src: Tensor, *, dim: int, reduce: str) -> Tensor:
+    """x, with src[i][j] put at [index[i][j]][j] (for dim 0), or added there.
+
+    Args:
+        index, src: of one shape, which is no larger than x but along `dim`.
+        dim: along which the index counts.
+        reduce: "none" to put, of several for one place the last; "add" to add all.
+
+    Source: ONNX, operator ScatterElements.
+    """
+    flat = movement.reshape(indexing.flat_index(x.shape, dim, index), (-1,))
+    values, size = movement.reshape(src, (-1,)), x.numel()
+    if reduce == "add":
+        return x + movement.in_shape(apply(ops.scatter_add, values, flat, length=size), x.shape)
+    if not index.numel() or not size:
+        return apply(ops.copy, x)
+    winner, hit = _last_of_each(flat, size)
+    chosen = apply(ops.where, hit, apply(ops.take, values, winner), movement.reshape(x, (-1,)))
+    return movement.in_shape(chosen, x.shape)
+
+
+def _last_of_each(positions: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """For each of `size` positions the last entry that names it, and whether there is one.
+
+    In the order of a stable sort the entries of a place are a run; running counts say where it
+    ends.
+    """
+    one = apply(ops.full, shape=positions.shape, value=1, dtype=DEFAULT_INT)
+    counts = apply(ops.scatter_add, one, positions, length=size)
+    order = apply(ops.argsort, positions, dim=0, descending=False)
+    ends = apply(ops.cumsum, counts, dim=0) - 1
+    hit = apply(ops.ne, counts, 0)
+    return apply(ops.take, order, apply(ops.where, hit, ends, 0)), hit
+
+
+def put_gradient(g: Tensor, x_shape: Shape, index: Tensor, dim: int, reduce: str) -> Tensor:
+    """The gradient of `scatter` for src: that of its place; of several put there, the last has it.
+
+    Args:
+        g: the gradient of the result, of `x_shape`.
+        index, dim, reduce: those of `scatter`.
+    """
+    taken = apply(ops.gather, g, index, dim=dim)
+    if reduce == "add":
+        return taken
+    order = movement.in_shape(_counted(index.numel()), index.shape)
+    nowhere = apply(ops.full, shape=x_shape, value=-1, dtype=DEFAULT_INT)
+    last = apply(ops.scatter, nowhere, index, order, dim=dim, reduce=reduce)
+    is_last = apply(ops.eq, apply(ops.gather, last, index, dim=dim), order)
+    return apply(ops.where, is_last, taken, 0.0)
+
+
+@decomposition
+def running_argmax(a: Tensor, *, dim: int) -> Tensor:
+    """The index of the largest element up to each along `dim`: of equal ones, and of NaN, the last.
+
+    Returns:
+        int64, of a's shape.
+    """
+    return scans.running_index(a, dim, elementwise.ge)
+
+
+@decomposition
+def running_argmin(a: Tensor, *, dim: int) -> Tensor:
+    """The index of the smallest element up to each along `dim`, as `running_argmax`."""
+    return scans.running_index(a, dim, elementwise.le)
 
 
 @decomposition

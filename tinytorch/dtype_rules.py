@@ -104,6 +104,11 @@ def added(name: str, operands: list[Operand], params: Params) -> Types:
     return [dtype] * len(operands), dtype
 
 
+def replaced(name: str, operands: list[Operand], params: Params) -> Types:
+    """The rule `promoted` where values are added, any type where they replace others."""
+    return (promoted if params["reduce"] == "add" else any_type)(name, operands, params)
+
+
 def indexed(position: int, values_rule: DTypeRule = any_type) -> DTypeRule:
     """The input at `position` holds int64 positions; the others follow a rule of their own."""
 

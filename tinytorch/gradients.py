@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.decompositions import slice_from
+from tinytorch.decompositions import put_gradient, slice_from
 from tinytorch.decompositions_attention import mask_gradient, part_of_gradients
 from tinytorch.decompositions_quantized import dequantized, scale_gradient
 from tinytorch.dispatch import apply
@@ -344,6 +344,15 @@ def _gather(g: Tensor, x_shape: Shape, index: Tensor, dim: int) -> Tensor:
 
 
 gradient("gather", x=_gather, index=None)
+
+
+def _scatter_into(g: Tensor, index: Tensor, dim: int, reduce: str) -> Tensor:
+    if reduce == "add":
+        return g
+    return apply(ops.scatter, g, index, _zeros_of(index.shape, g), dim=dim, reduce=reduce)
+
+
+gradient("scatter", x=_scatter_into, index=None, src=put_gradient)
 
 
 def _cat(g: Tensor, metas: tuple[TensorMeta, ...], position: int, dim: int) -> Tensor:

@@ -372,13 +372,9 @@ cast = _row("cast", "a", "movement", shapes.same, dtype_rules.converting)
 
 take = _row("take", "a index", "index", shapes.taken, dtype_rules.indexed(1))
 scatter_add = _row(
-    "scatter_add",
-    "a index",
-    "index",
-    shapes.scattered,
-    dtype_rules.indexed(1, dtype_rules.added),
+    "scatter_add", "a index", "index", shapes.scattered, dtype_rules.indexed(1, dtype_rules.added),
     _per_input,
-)
+)  # fmt: skip
 
 # -- contractions ----------------------------------------------------------------------------------
 
@@ -473,9 +469,12 @@ cross_entropy_backward = _fused(
     "cross_entropy_backward", "grad x target", shapes.labelled_gradient,
     dtype_rules.indexed(2, dtype_rules.only_floating), 6,
 )  # fmt: skip
-gather = _row(
-    "gather", "x index", "fused", shapes.gathered, dtype_rules.indexed(1), _free,
-)  # fmt: skip
+gather = _row("gather", "x index", "fused", shapes.gathered, dtype_rules.indexed(1))
+scatter = _row(
+    "scatter", "x index src", "fused", shapes.replaced, dtype_rules.indexed(1, dtype_rules.replaced)
+)
+running_argmax = _row("running_argmax", "a", "fused", shapes.same, dtype_rules.ordering, _per_input)
+running_argmin = _row("running_argmin", "a", "fused", shapes.same, dtype_rules.ordering, _per_input)
 prod = _row("prod", "x", "fused", shapes.multiplied, dtype_rules.accumulating, _per_input)
 cumprod = _row("cumprod", "x", "fused", shapes.same, dtype_rules.accumulating, _per_input)
 gelu = _fused("gelu", "x", shapes.same, dtype_rules.only_floating, 8)

@@ -170,6 +170,15 @@ def gathered(name: str, shapes: list[Shape], params: Params) -> Shape:
     return index
 
 
+def replaced(name: str, shapes: list[Shape], params: Params) -> Shape:
+    """The shape of the first input; the values have the index's, which fits as in `gather`."""
+    x, index, values = shapes
+    gathered(name, [x, index], params)
+    if values != index:
+        raise ShapeError(f"{name}: values {values} must have the index's shape {index}")
+    return x
+
+
 def multiplied(name: str, shapes: list[Shape], params: Params) -> Shape:
     """Without the dimension `dim`, or with size 1 there if `keepdim`."""
     return reduced(name, shapes, {"dims": (params["dim"],), "keepdim": params["keepdim"]})

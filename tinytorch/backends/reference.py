@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextvars
-import math
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tinytorch.backends import reference_special
 from tinytorch.backends.reference_conv import (
     avg_pool2d,
     avg_pool2d_backward,
@@ -55,11 +55,6 @@ def _sign(a: Array) -> Array:
     return np.subtract(a > 0, a < 0, dtype=a.dtype)  # 0 for NaN, as in PyTorch
 
 
-def _sigmoid(a: Array) -> Array:
-    t = np.exp(-np.abs(a))
-    return np.where(a >= 0, 1 / (1 + t), t / (1 + t))
-
-
 def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy answers 0 to an integer divided by zero; that would be a wrong number."""
 
@@ -69,13 +64,6 @@ def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(a, b)
 
     return safe
-
-
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
-def _erf_array(a: Array) -> Array:
-    return np.asarray(_erf(a), dtype=a.dtype)
 
 
 def _relu_backward(g: Array, out: Array) -> Array:
@@ -102,8 +90,8 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "atan": np.arctan,
     "atan2": np.arctan2,
     "tanh": np.tanh,
-    "sigmoid": _sigmoid,
-    "erf": _erf_array,
+    "sigmoid": reference_special.sigmoid,
+    "erf": reference_special.erf,
     "relu": lambda a: np.maximum(0, a),  # in this order -0.0 keeps its sign
     "floor": np.floor,
     "round": np.round,
@@ -138,6 +126,9 @@ _SILENT = frozenset(
         *("le", "logical_not", "logical_and", "logical_or", "where", "relu_backward", "clip"),
     )
 )
+
+
+gelu, gelu_backward = map(_quiet, (reference_special.gelu, reference_special.gelu_backward))
 
 
 # -- reductions ------------------------------------------------------------------------------------
@@ -265,6 +256,46 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
     """out[i][j] = x[index[i][j]][j] (for dim 0)."""
     near = tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))
     return np.take_along_axis(x[near], index, dim)
+
+
+def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Array:
+    """x, with src[i][j] put at [index[i][j]][j] (for dim 0), the last of several, or added."""
+    out = np.array(x, order="C", copy=True)
+    near = out[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+    places = list(np.ix_(*map(np.arange, index.shape)))
+    places[dim] = index
+    if reduce == "add":
+        with np.errstate(all="ignore"):
+            np.add.at(near, tuple(places), src)
+    else:
+        near[tuple(places)] = src
+    return out
+
+
+def dynamic_update_slice(a: Array, update: Array, start: Array, *, dim: int) -> Array:
+    """A copy of `a` with `update` along `dim` from `start` on.
+
+    Raises:
+        IndexError: the slice would not lie within `a`.
+    """
+    first, most = int(start), a.shape[dim] - update.shape[dim]
+    if not 0 <= first <= most:
+        raise IndexError(f"a slice that begins at {first} must begin at 0 to {most}")
+    out = np.array(a, order="C", copy=True)
+    out[(slice(None),) * dim + (slice(first, first + update.shape[dim]),)] = update
+    return out
+
+
+def _running_index(extreme: Any) -> Callable[..., Array]:
+    def index(a: Array, *, dim: int) -> Array:
+        is_best = (a == extreme.accumulate(a, dim)) | (a != a)
+        places = np.arange(a.shape[dim]).reshape(-1, *(1,) * (a.ndim - dim - 1))
+        return np.maximum.accumulate(np.where(is_best, places, 0), dim)
+
+    return index
+
+
+running_argmax, running_argmin = _running_index(np.maximum), _running_index(np.minimum)
 
 
 @np.errstate(all="ignore")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.backends import reference_special
 from tinytorch.backends.reference import ELEMENTWISE, cast, slice_
 from tinytorch.dtypes import Array, DType, Shape, bfloat16, bits_of_bfloat16
 from tinytorch.op import Op
@@ -97,6 +98,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "minimum": _minimum,
     "sign": _sign,
     "relu": _relu,
+    "sigmoid": reference_special.sigmoid.into,
+    "erf": reference_special.erf.into,
     "relu_backward": _relu_backward,
     "clip": _clip,
     "round": _round,

@@ -21,6 +21,7 @@ from tinytorch.functions import elementwise, mathematics, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
+from tinytorch.op import Op
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -71,7 +72,7 @@ def cummax(x: Tensor, dim: int) -> ValuesAndIndices:
     >>> cummax(tensor([1, 3, 2]), 0)
     ValuesAndIndices(values=tensor([1, 3, 3]), indices=tensor([0, 1, 1]))
     """
-    return _running(x, dim, elementwise.ge)
+    return _running(ops.running_argmax, x, dim)
 
 
 def cummin(x: Tensor, dim: int) -> ValuesAndIndices:
@@ -79,22 +80,30 @@ def cummin(x: Tensor, dim: int) -> ValuesAndIndices:
 
     NaN counts as the smallest. The gradient goes to the index.
     """
-    return _running(x, dim, elementwise.le)
+    return _running(ops.running_argmin, x, dim)
 
 
-def _running(x: Tensor, dim: int, better: Callable[..., Tensor]) -> ValuesAndIndices:
+def _running(op: Op, x: Tensor, dim: int) -> ValuesAndIndices:
     dim = normalize_dim(dim, x.ndim)
-    if not x.ndim:
-        return at_index(x, reductions.argmax(x), dim, keepdim=True)
+    index = apply(op, x.detach(), dim=dim) if x.ndim else reductions.argmax(x)
+    return at_index(x, index, dim, keepdim=True)
+
+
+def running_index(x: Tensor, dim: int, better: Callable[..., Tensor]) -> Tensor:
+    """The index of the best element up to each along `dim`: of equal ones, and of NaN, the last.
+
+    Args:
+        better: whether elements are as good as others, for example `elementwise.ge`.
+    """
     positions = np.arange(x.shape[dim]).reshape(-1, *(1,) * (x.ndim - dim - 1))
     index = movement.expand(wrap(positions, meta_of_array(positions)), x.shape)
-    values = x.detach().long() if x.dtype is bool_ else x.detach()
+    values = x.long() if x.dtype is bool_ else x
 
     def last_best(before: tuple[Tensor, ...], now: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         chosen = elementwise.logical_or(better(now[0], before[0]), elementwise.isnan(now[0]))
         return tuple(elementwise.where(chosen, n, b) for n, b in zip(now, before, strict=True))
 
-    return at_index(x, scanned((values, index), dim, last_best)[1], dim, keepdim=True)
+    return scanned((values, index), dim, last_best)[1]
 
 
 def scanned(
@@ -147,4 +156,4 @@ def diff(
     return x
 
 
-publish(globals(), hidden="scanned")
+publish(globals(), hidden="scanned running_index")

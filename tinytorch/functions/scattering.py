@@ -13,8 +13,8 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.absent import accepts_device
-from tinytorch.dispatch import SCALAR_TYPES, apply, wrap
-from tinytorch.dtypes import bfloat16, int64, meta_of_array
+from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
+from tinytorch.dtypes import Shape, bfloat16, bool_, int64, meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import (
     arrangement,
@@ -24,7 +24,7 @@ from tinytorch.functions import (
     reductions,
 )
 from tinytorch.functions.dims import normalize_dim
-from tinytorch.functions.indexing import check_range, flat_index, from_front
+from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
 from tinytorch.shapes import gathered
 
@@ -45,9 +45,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     >>> scatter_add(zeros(3), 0, tensor([0, 2, 0]), tensor([1.0, 2.0, 3.0]))
     tensor([4., 0., 2.])
     """
-    positions, values = _flattened("scatter_add", x, dim, index, src)
-    added = apply(ops.scatter_add, values, positions, length=x.numel())
-    return x + movement.reshape(added, x.shape)
+    return _scatter("scatter_add", x, dim, index, src, "add")
 
 
 def scatter(
@@ -81,52 +79,23 @@ def scatter(
         return scatter_add(x, dim, index, src)
     if reduce is not None:
         raise ValueError(f"scatter: reduce is None or 'add', not {reduce!r}")
-    positions, values = _flattened("scatter", x, dim, index, src)
-    return _put(x, positions, values)
+    return _scatter("scatter", x, dim, index, src, "none")
 
 
-def _flattened(name: str, x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each value goes in the flattened x, and the values, both 1-d."""
+def _scatter(name: str, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
     dim = normalize_dim(dim, x.ndim)
-    shape = x.shape or (1,)
     if not x.ndim:
-        index = movement.reshape(index, (-1,))
-        src = movement.reshape(src, (-1,))
-    elif not index.ndim and x.ndim == 1:
+        flat = [movement.reshape(t, (-1,)) for t in (x, index, src)]
+        return movement.reshape(_scatter(name, flat[0], 0, flat[1], flat[2], reduce), ())
+    if not index.ndim and x.ndim == 1:
         index, src = movement.reshape(index, (1,)), movement.reshape(src, (-1,))
-    gathered(name, [shape, index.shape], {"dim": dim})
+    gathered(name, [x.shape, index.shape], {"dim": dim})
     if src.ndim != index.ndim or any(s < n for s, n in zip(src.shape, index.shape, strict=True)):
         raise ShapeError(f"{name}: source {src.shape} is smaller than the index {index.shape}")
     if src.shape != index.shape:
         src = src[tuple(slice(0, n) for n in index.shape)]
-    check_range(index, shape[dim])
-    positions = movement.reshape(flat_index(shape, dim, index), (-1,))
-    return positions, movement.reshape(src.to(x.dtype), (-1,))
-
-
-def _put(x: Tensor, positions: Tensor, values: Tensor) -> Tensor:
-    """x with the 1-d values at these positions of the flattened x; of several the last wins."""
-    size = x.numel()
-    if not positions.numel() or not size:
-        return apply(ops.copy, x)
-    winner, hit = _last_of_each(positions, size)
-    chosen = apply(ops.take, values, winner)
-    flat = apply(ops.where, hit, chosen, movement.reshape(x, (-1,)))
-    return movement.reshape(flat, x.shape)
-
-
-def _last_of_each(positions: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """For each of `size` positions the last entry that names it, and whether there is one.
-
-    In the order of a stable sort the entries of a place are a run; running counts say where it
-    ends.
-    """
-    one = apply(ops.full, shape=positions.shape, value=1, dtype=int64)
-    counts = apply(ops.scatter_add, one, positions, length=size)
-    order = apply(ops.argsort, positions, dim=0, descending=False)
-    ends = apply(ops.cumsum, counts, dim=0) - 1
-    hit = apply(ops.ne, counts, 0)
-    return apply(ops.take, order, apply(ops.where, hit, ends, 0)), hit
+    check_range(index, x.shape[dim])
+    return apply(ops.scatter, x, index, src.to(x.dtype), dim=dim, reduce=reduce)
 
 
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
@@ -199,23 +168,43 @@ def put(x: Tensor, index: Any, value: Any, accumulate: bool = False) -> Tensor:
         IndexError, TypeError: as `x[index]`.
         ShapeError: the value does not broadcast to the shape of `x[index]`.
     """
+    value, reduce = _as_value(x, value), "add" if accumulate else "none"
+    dim = _only_array(x, index)
+    if dim is not None:
+        places = from_front(index[dim] if isinstance(index, tuple) else index, x.shape[dim], dim)
+        shape = (*x.shape[:dim], places.numel(), *x.shape[dim + 1 :])
+        line = movement.reshape(places, (-1, *(1,) * (x.ndim - dim - 1)))
+        given = movement.expand(line, shape), _spread(value, shape)
+        return apply(ops.scatter, x, *given, dim=dim, reduce=reduce)
     numbers = np.arange(math.prod(x.shape)).reshape(x.shape)
     positions = indexing.getitem(wrap(numbers, meta_of_array(numbers)), index)
-    value = _as_value(x, value)
-    if value.ndim > positions.ndim:  # leading ones, as in PyTorch
-        extra = value.ndim - positions.ndim
+    values = movement.reshape(_spread(value, positions.shape), (-1,))
+    flat, positions = movement.reshape(x, (-1,)), movement.reshape(positions, (-1,))
+    put = apply(ops.scatter, flat, positions, values, dim=0, reduce=reduce)
+    return movement.reshape(put, x.shape)
+
+
+def _only_array(x: Tensor, index: Any) -> int | None:
+    """The dimension that a 1-d integer tensor indexes, if the index is that and whole slices."""
+    *before, last = index if isinstance(index, tuple) else (index,)
+    whole = all(isinstance(entry, slice) and entry == slice(None) for entry in before)
+    if not whole or len(before) >= x.ndim or not is_tensor(last):
+        return None
+    is_places = last.ndim == 1 and last.dtype is not bool_ and not last.is_floating_point()
+    return len(before) if is_places else None
+
+
+def _spread(value: Tensor, shape: Shape) -> Tensor:
+    """A value broadcast to the shape of what it takes the place of; leading ones may be more."""
+    if value.ndim > len(shape):  # as in PyTorch
+        extra = value.ndim - len(shape)
         if any(n != 1 for n in value.shape[:extra]):
             raise ShapeError(
-                f"a value of shape {value.shape} does not broadcast to {positions.shape}, the "
-                f"shape of x[index]"
+                f"a value of shape {value.shape} does not broadcast to {shape}, the shape of "
+                f"x[index]"
             )
         value = movement.reshape(value, value.shape[extra:])
-    values = movement.reshape(movement.expand(value, positions.shape), (-1,))
-    flat = movement.reshape(positions, (-1,))
-    if accumulate:
-        added = apply(ops.scatter_add, values, flat, length=x.numel())
-        return x + movement.reshape(added, x.shape)
-    return _put(x, flat, values)
+    return value if value.shape == shape else movement.expand(value, shape)
 
 
 def _as_value(x: Tensor, value: Any) -> Tensor:
@@ -261,8 +250,18 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """x, with `src` in place of the slice `index` along `dim`."""
-    return put(x, (slice(None),) * normalize_dim(dim, x.ndim) + (index,), src)
+    """x, with `src` in place of the slice `index` along `dim`.
+
+    Raises:
+        IndexError: there is no such slice.
+        ShapeError: `src` does not broadcast to its shape.
+    """
+    dim = normalize_dim(dim, x.ndim)
+    extent = x.shape[dim] if x.ndim else 0
+    if not -extent <= index < extent:
+        raise IndexError(f"select_scatter: {index} is not in {-extent} to {extent - 1}")
+    src = _spread(_as_value(x, src), (*x.shape[:dim], *x.shape[dim + 1 :]))
+    return _update(x, movement.unsqueeze(src, dim), dim, index % extent)
 
 
 def slice_scatter(
@@ -273,8 +272,19 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Tensor:
-    """x, with `src` in place of the slices start to end (not included) along `dim`."""
-    return put(x, (slice(None),) * normalize_dim(dim, x.ndim) + (slice(start, end, step),), src)
+    """x, with `src`, which broadcasts, in place of the slices start to end (not included)."""
+    dim = normalize_dim(dim, x.ndim)
+    if step != 1 or not x.ndim:
+        return put(x, (slice(None),) * dim + (slice(start, end, step),), src)
+    first, last, _ = slice(start, end).indices(x.shape[dim])
+    count = max(0, last - first)
+    src = _spread(_as_value(x, src), (*x.shape[:dim], count, *x.shape[dim + 1 :]))
+    return _update(x, src, dim, min(first, x.shape[dim] - count))
+
+
+def _update(x: Tensor, part: Tensor, dim: int, start: int) -> Tensor:
+    first = np.array(start)
+    return apply(ops.dynamic_update_slice, x, part, wrap(first, meta_of_array(first)), dim=dim)
 
 
 # -- diagonals -------------------------------------------------------------------------------------

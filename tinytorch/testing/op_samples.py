@@ -195,6 +195,8 @@ def _cumprod(s: Source) -> Sample:
     return Sample((_factors(s, shape),), {"dim": s.integer(0, len(shape) - 1)})
 
 
+@samples("running_argmax", torch=lambda torch, a, dim: torch.cummax(a, dim).indices)
+@samples("running_argmin", torch=lambda torch, a, dim: torch.cummin(a, dim).indices)
 @samples("cumsum")
 def _cumsum(s: Source) -> Sample:
     shape = s.shape(1)
@@ -300,6 +302,24 @@ def _gather(s: Source) -> Sample:
     dim = s.integer(0, len(shape) - 1)
     wanted = tuple(s.extent() if d == dim else s.integer(0, n) for d, n in enumerate(shape))
     return Sample((s.array(shape), s.index(wanted, shape[dim])), {"dim": dim})
+
+
+def _torch_scatter(torch: Any, x: Any, index: Any, src: Any, dim: int, reduce: str) -> Any:
+    return (torch.scatter_add if reduce == "add" else torch.scatter)(x, dim, index, src)
+
+
+@samples("scatter", torch=_torch_scatter)
+def _scatter(s: Source) -> Sample:
+    shape = s.shape(1, extent=1)
+    dim = s.integer(0, len(shape) - 1)
+    wanted = tuple(s.extent() if d == dim else s.integer(0, n) for d, n in enumerate(shape))
+    if s.flag():
+        index, reduce = s.index(wanted, shape[dim]), "add"
+    else:  # PyTorch says not which of several values for one place wins; that is tested elsewhere
+        wanted = tuple(min(n, m) for n, m in zip(wanted, shape, strict=True))
+        order = np.argsort(s.rng.random(shape), axis=dim)
+        index, reduce = order[tuple(slice(n) for n in wanted)], "none"
+    return Sample((s.array(shape), index, s.array(wanted)), {"dim": dim, "reduce": reduce})
 
 
 @samples("scatter_add")

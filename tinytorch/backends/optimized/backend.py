@@ -105,7 +105,6 @@ class OptimizedBackend(NumpyBackend):
     scaled_dot_product_attention_backward = staticmethod(
         attention.scaled_dot_product_attention_backward
     )
-    dynamic_update_slice = staticmethod(embedding.dynamic_update_slice)
     quantized_linear = staticmethod(quantized.quantized_linear)  # type: ignore[assignment]
 
     sgd_step = staticmethod(optimizers.sgd_step)
@@ -130,6 +129,14 @@ class OptimizedBackend(NumpyBackend):
         """Running sum along `dim`."""
         return (scans.cumsum if _is_float(a) else reference.cumsum)(a, dim=dim)
 
+    def running_argmax(self, a: Array, *, dim: int) -> Array:
+        """Index of the largest element so far along `dim`."""
+        return (scans if _is_float(a) else reference).running_argmax(a, dim=dim)
+
+    def running_argmin(self, a: Array, *, dim: int) -> Array:
+        """Index of the smallest element so far along `dim`."""
+        return (scans if _is_float(a) else reference).running_argmin(a, dim=dim)
+
     def cumprod(self, x: Array, *, dim: int) -> Array:
         """Running product along `dim`."""
         return (scans.cumprod if _is_float(x) else reference.cumprod)(x, dim=dim)
@@ -144,6 +151,12 @@ class OptimizedBackend(NumpyBackend):
         """An element for each index."""
         is_here = _is_float(x) or x.dtype == np.int64
         return (embedding.gather if is_here else reference.gather)(x, index, dim=dim)
+
+    def scatter(self, x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Array:
+        """Elements put or added at each index."""
+        is_here = _is_float(x) or x.dtype == np.int64
+        kernel = embedding.scatter if is_here else reference.scatter
+        return kernel(x, index, src, dim=dim, reduce=reduce)
 
     def argsort(self, a: Array, *, dim: int, descending: bool) -> Array:
         """Indices in the order of the elements."""

@@ -41,6 +41,66 @@ def _gather_columns(x: Array, index: Array, out: Array) -> None:
                 out[i, j, k] = x[i, index[i, j, k], k]
 
 
+@kernel
+def _scatter_rows(index: Array, src: Array, out: Array, add: bool) -> bool:
+    """Put or add each src[i, j] at out[i, index[i, j]]; whether all of them fit."""
+    n, fits = out.shape[1], True
+    for i in range(index.shape[0]):
+        places, values, row = index[i], src[i], out[i]
+        for j in range(places.size):
+            at = places[j]
+            if at < 0 or at >= n:
+                fits = False
+            else:
+                row[at] = row[at] + values[j] if add else values[j]
+    return fits
+
+
+@kernel
+def _scatter_columns(index: Array, src: Array, out: Array, add: bool) -> bool:
+    """Put or add each src[i, j, k] at out[i, index[i, j, k], k]; whether all of them fit."""
+    n, fits = out.shape[1], True
+    for i in range(index.shape[0]):
+        for j in range(index.shape[1]):
+            places, values = index[i, j], src[i, j]
+            for k in range(places.size):
+                at = places[k]
+                if at < 0 or at >= n:
+                    fits = False
+                else:
+                    out[i, at, k] = out[i, at, k] + values[k] if add else values[k]
+    return fits
+
+
+def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Array:
+    """x, with src[i][j] put at [index[i][j]][j] (for dim 0), the last of several, or added there.
+
+    Args:
+        x, src: float32, float64 or int64.
+        index: int64, no larger than x but along `dim`; src has its shape.
+        reduce: "none" to put, "add" to add.
+
+    Raises:
+        IndexError: an index is negative or out of range.
+    """
+    out = buffers.empty(x.shape, x.dtype)
+    np.copyto(out, x)
+    near = out[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+    if not index.size:
+        return out
+    inner = math.prod(index.shape[dim + 1 :])
+    tail = (inner,) if inner > 1 else ()
+    run = _scatter_columns if tail else _scatter_rows
+    target = np.ascontiguousarray(near).reshape(-1, x.shape[dim], *tail)
+    shape = (-1, index.shape[dim], *tail)
+    places, values = (np.ascontiguousarray(a).reshape(shape) for a in (index, src))
+    if not run(places, values, target, reduce == "add"):
+        raise IndexError(f"scatter: an index is not in 0 to {x.shape[dim] - 1}")
+    if near.shape != out.shape:  # then the target is a copy
+        near[...] = target.reshape(near.shape)
+    return out
+
+
 def gather(x: Array, index: Array, *, dim: int) -> Array:
     """out[i][j] = x[index[i][j]][j] (for dim 0).
 
@@ -98,17 +158,3 @@ def scatter_add(g: Array, index: Array, *, length: int) -> Array:
     else:
         _scatter_add(flat, np.ascontiguousarray(g).reshape(index.size, width), out)
     return out.reshape(length, *shape)
-
-
-def dynamic_update_slice(a: Array, update: Array, start: Array, *, dim: int) -> Array:
-    """A copy of `a` with `update` along `dim` from `start` on.
-
-    Raises:
-        IndexError: the slice would not lie within `a`.
-    """
-    first, most = int(start), a.shape[dim] - update.shape[dim]
-    if not 0 <= first <= most:
-        raise IndexError(f"a slice that begins at {first} must begin at 0 to {most}")
-    out = np.array(a, order="C", copy=True)
-    out[(slice(None),) * dim + (slice(first, first + update.shape[dim]),)] = update
-    return out

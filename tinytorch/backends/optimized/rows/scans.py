@@ -1,4 +1,4 @@
-"""Running sums and products along a dimension."""
+"""Running sums, products and extremes along a dimension."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
+Scan = Callable[..., Array]
+
 TOGETHER = 4  # rows: each addition waits for the one before it in its row
 
 
@@ -27,7 +29,7 @@ def _times(a: Any, b: Any) -> Any:
     return a * b
 
 
-def _scan(combine: Callable[[Any, Any], Any], start: float) -> Callable[..., Array]:
+def _scan(combine: Callable[[Any, Any], Any], start: float) -> Scan:
     @kernel(fastmath=EXACT)
     def rows(x: Array, out: Array) -> None:
         """Along each row, in float64."""
@@ -56,10 +58,19 @@ def _scan(combine: Callable[[Any, Any], Any], start: float) -> Callable[..., Arr
                 for k in range(row.size):
                     now[k] = combine(before[k], row[k])
 
+    return _along(rows, columns)
+
+
+def _along(rows: Callable[..., None], columns: Callable[..., None], dtype: Any = None) -> Scan:
+    """A function of any dimension: of rows x (outer, length), of columns x (outer, length, inner).
+
+    Args:
+        dtype: of the result; None for that of the argument.
+    """
     run_rows, run_columns = (shared(f, "x[:], out[:]") for f in (rows, columns))
 
     def scan(a: Array, *, dim: int) -> Array:
-        out = buffers.empty(a.shape, a.dtype)
+        out = buffers.empty(a.shape, dtype or a.dtype)
         if not a.size:
             return out
         inner, source = math.prod(a.shape[dim + 1 :]), np.ascontiguousarray(a)
@@ -72,6 +83,58 @@ def _scan(combine: Callable[[Any, Any], Any], start: float) -> Callable[..., Arr
         return out
 
     return scan
+
+
+@kernel(force_inline=True)
+def _at_least(a: Any, b: Any) -> Any:
+    return a >= b
+
+
+@kernel(force_inline=True)
+def _at_most(a: Any, b: Any) -> Any:
+    return a <= b
+
+
+def _running(is_as_good: Callable[[Any, Any], Any]) -> Scan:
+    """The index of the best element so far: of equal ones, and of NaN, the last."""
+
+    @kernel(fastmath=EXACT)
+    def rows(x: Array, out: Array) -> None:
+        for i in range(x.shape[0]):
+            best, place = x[i, 0], 0
+            for j in range(x.shape[1]):
+                value = x[i, j]
+                if is_as_good(value, best) or value != value:
+                    best, place = value, j
+                out[i, j] = place
+
+    @kernel(fastmath=EXACT)
+    def columns(x: Array, out: Array) -> None:
+        best = np.empty(x.shape[2], x.dtype)
+        for i in range(x.shape[0]):
+            best[:] = x[i, 0]
+            out[i, 0, :] = 0
+            for j in range(1, x.shape[1]):
+                before, row, now = out[i, j - 1], x[i, j], out[i, j]
+                for k in range(row.size):
+                    wins = is_as_good(row[k], best[k]) or row[k] != row[k]
+                    best[k] = row[k] if wins else best[k]
+                    now[k] = j if wins else before[k]
+
+    return _along(rows, columns, np.dtype(np.int64))
+
+
+_running_argmax, _running_argmin = _running(_at_least), _running(_at_most)
+
+
+def running_argmax(a: Array, *, dim: int) -> Array:
+    """The index of the largest element up to each along `dim`, the last of equal ones, as int64."""
+    return _running_argmax(a, dim=dim)
+
+
+def running_argmin(a: Array, *, dim: int) -> Array:
+    """The index of the smallest element up to each along `dim`, the last of equal ones."""
+    return _running_argmin(a, dim=dim)
 
 
 _cumsum, _cumprod = _scan(_plus, 0.0), _scan(_times, 1.0)

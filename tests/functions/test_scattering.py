@@ -1,0 +1,107 @@
+"""Values put at positions: which of several wins, where gradients go, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import tinytorch
+from tests.backends.loading import load
+from tinytorch import tensor
+from tinytorch.autograd import gradcheck
+from tinytorch.errors import DTypeError, ShapeError
+
+BACKENDS = ("naive", "numpy", "optimized")
+
+
+@pytest.fixture(params=BACKENDS, autouse=True)
+def _backend(request):
+    with tinytorch.using_backend(request.param):
+        load(request.param)
+        yield
+
+
+def test_of_several_values_for_one_place_the_last_wins_and_has_the_gradient():
+    x = tinytorch.zeros(2, 3, requires_grad=True)
+    src = tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    out = x.scatter(1, tensor([[0, 2, 0], [1, 1, 1]]), src)
+    assert out.tolist() == [[3.0, 0.0, 2.0], [0.0, 6.0, 0.0]]
+    (out * tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).sum().backward()
+    assert src.grad.tolist() == [[0.0, 3.0, 1.0], [0.0, 0.0, 5.0]]
+    assert x.grad.tolist() == [[0.0, 2.0, 0.0], [4.0, 0.0, 6.0]]
+
+
+def test_added_values_all_have_gradients():
+    x = tensor([1.0, 2.0], requires_grad=True)
+    src = tensor([3.0, 4.0, 5.0], requires_grad=True)
+    out = x.scatter_add(0, tensor([1, 0, 1]), src)
+    assert out.tolist() == [5.0, 10.0]
+    (out * tensor([2.0, 3.0])).sum().backward()
+    assert src.grad.tolist() == [3.0, 2.0, 3.0]
+    assert x.grad.tolist() == [2.0, 3.0]
+
+
+def test_gradients_of_first_and_second_order():
+    rng = np.random.default_rng(0)
+    x, src = (tinytorch.from_numpy(rng.standard_normal((2, 3))).requires_grad_() for _ in range(2))
+    index = tensor([[0, 1, 1], [1, 1, 0]])
+    for reduce in (None, "add"):
+        call = lambda x, s, reduce=reduce: x.scatter(0, index, s, reduce=reduce) ** 2  # noqa: E731
+        gradcheck(call, (x, src), order=2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool", "float16"])
+def test_other_dtypes(dtype):
+    x = tinytorch.zeros(3, dtype=dtype)
+    out = x.scatter(0, tensor([2]), tinytorch.ones(1, dtype=dtype))
+    assert (out.dtype.name, out.float().tolist()) == (dtype, [0.0, 0.0, 1.0])
+
+
+def test_what_is_refused():
+    x = tinytorch.zeros(2, 3)
+    with pytest.raises(IndexError, match="3"):
+        x.scatter(1, tensor([[3]]), tinytorch.ones(1, 1))
+    with pytest.raises(ShapeError, match="smaller than the index"):
+        x.scatter(1, tensor([[0, 1]]), tinytorch.ones(1, 1))
+    with pytest.raises(ShapeError, match="as many dimensions"):
+        x.scatter(1, tensor([0]), tinytorch.ones(1))
+    with pytest.raises(DTypeError, match="storage"):
+        x.half().scatter_add(1, tensor([[0]]), tinytorch.ones(1, 1).half())
+    with pytest.raises(ShapeError, match="does not expand"):
+        x.select_scatter(tinytorch.ones(2), 0, 1)
+    with pytest.raises(IndexError, match="not in -2 to 1"):
+        x.select_scatter(tinytorch.ones(3), 0, 2)
+
+
+def test_slices_and_rows_are_put_as_in_pytorch():
+    rng = np.random.default_rng(0)
+    array, part, row = (rng.standard_normal(s) for s in ((4, 5), (2, 5), (5,)))
+    ours, theirs = tinytorch.from_numpy(array), torch.from_numpy(array)
+    for call in (
+        lambda x, f: x.slice_scatter(f(part), 0, 1, 3),
+        lambda x, f: x.slice_scatter(f(part), 0, -2),
+        lambda x, f: x.slice_scatter(f(part), 0, 0, 4, 2),
+        lambda x, f: x.slice_scatter(f(part[:0]), 0, 3, 1),
+        lambda x, f: x.select_scatter(f(row), 0, -1),
+        lambda x, f: x.select_scatter(f(row[:4]), 1, 2),
+        lambda x, f: x.index_copy(0, f(np.array([3, 0])), f(part)),
+        lambda x, f: x.index_copy(1, f(np.array([1])), f(array[:, :1])),
+        lambda x, f: x.index_put((f(np.array([-1, 0])),), f(part)),
+        lambda x, f: x.index_put((f(np.array([2, 2])),), f(part), accumulate=True),
+        lambda x, f: x.index_put((f(np.array([1])), f(np.array([4]))), f(row[:1])),
+    ):
+        found, expected = call(ours, tinytorch.from_numpy), call(theirs, torch.from_numpy)
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+
+
+def test_running_extremes_and_their_places():
+    nan = float("nan")
+    x = np.array([[1.0, 3.0, 3.0, nan, 5.0, nan], [2.0, 1.0, 0.0, -1.0, 7.0, 7.0]])
+    for array in (x, x.T.copy().T, np.stack([x, -x]), x[:1] > 2):
+        for dim in range(array.ndim):
+            for name in ("cummax", "cummin"):
+                found = getattr(tinytorch.from_numpy(array), name)(dim)
+                expected = getattr(torch.from_numpy(array), name)(dim)
+                np.testing.assert_array_equal(found.values.numpy(), expected.values.numpy())
+                np.testing.assert_array_equal(found.indices.numpy(), expected.indices.numpy())
