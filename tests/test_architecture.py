@@ -99,7 +99,7 @@ BUDGETS = {
     "tinytorch/bench": 770,
     "tinytorch/compat": 1_420,
     "tinytorch/testing": 670,
-    "tinytorch/backends": 2_222,
+    "tinytorch/backends": 2_230,
     "tinytorch/backends/optimized": 6_430,
     "tinytorch/jit": 1_500,
     "tinytorch/graph": 3_920,
