@@ -20,7 +20,8 @@ class Action(StrEnum):
 
 def cache(
     action: Annotated[
-        Action | None, typer.Argument(help="warm: compile all kernels now, not when needed.")
+        Action | None,
+        typer.Argument(help="warm: compile and time all kernels now, not when needed."),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Remove all compiled kernels.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For a machine to read.")] = False,
@@ -58,9 +59,12 @@ def cache(
 
 
 def _warm() -> None:
-    """Compile every family of kernels, with a progress bar on stderr."""
+    """Compile every family of kernels, with a progress bar on stderr, and see where NumPy's library
+    has the faster product."""
     from rich.progress import Progress
 
+    from tinytorch.backends.optimized.gemm.library import all_classes
+    from tinytorch.backends.optimized.gemm.matmul import choices as products
     from tinytorch.backends.optimized.precompile import load_library
     from tinytorch.jit.cache import progress
     from tinytorch.text.kernels import encoder, trainer  # noqa: F401 - their kernels too
@@ -69,3 +73,7 @@ def _warm() -> None:
     with Progress(console=console.errors, transient=True) as bar:
         task = bar.add_task("compiling kernels")
         load_library(lambda done, total: bar.update(task, completed=done, total=total))
+        bar.add_task("timing products beside NumPy's library")
+        choices = products()
+        for product in all_classes():
+            choices.takes_library(product)

@@ -245,6 +245,44 @@ def check_vector_unit() -> Iterator[Check]:
     yield Check("vectors", "512x512 product", "ok", f"{share:.0%} of the peak of one core")
 
 
+LIBRARY_PROBE = """
+import json
+from tinytorch.backends.optimized.gemm import library
+from tinytorch.backends.optimized.gemm.matmul import choices
+products = [p for p in library.all_classes() if library.fits(p.threads)]
+known = choices().known()
+print(json.dumps([choices().name, library.MARGIN, [[str(p), known.get(str(p))] for p in products]]))
+"""
+
+
+def check_library() -> Iterator[Check]:
+    """Which large products the BLAS of NumPy computes in place of the kernels."""
+    if _version("numba") is None:
+        return
+    try:
+        name, margin, products = probe(LIBRARY_PROBE)
+    except ProbeError as error:
+        yield Check("products", "library", "broken", str(error), "pip install 'tinytorch[fast]'")
+        return
+    if not products:
+        yield Check("products", "library", "ok", "none whose product can be called: own kernels")
+        return
+    known = {product: times for product, times in products if times is not None}
+    faster = [
+        f"{product} ({own / library:.1f} times)"
+        for product, (own, library) in known.items()
+        if own > margin * library
+    ]
+    detail = f"{name}: faster in {len(faster)} of {len(known)} classes of large products"
+    detail += f", which it computes: {'; '.join(faster)}" if faster else ""
+    if len(known) < len(products):
+        detail += f"; {len(products) - len(known)} not timed yet"
+        advice = "tito cache warm times them; otherwise the first such product does"
+        yield Check("products", "library", "missing", detail, advice)
+    else:
+        yield Check("products", "library", "ok", detail)
+
+
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     check_python,
     check_numpy,
@@ -252,6 +290,7 @@ CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     check_extras,
     check_backends,
     check_vector_unit,
+    check_library,
     check_threads,
 )
 

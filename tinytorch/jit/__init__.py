@@ -7,6 +7,7 @@ caches       its caches, their ways and lines
 threads      which layer runs parallel kernels, and how many threads
 buffers      aligned memory for results and scratch, recycled
 lazy_numba   numba without what only compiling needs
+blas         the product of the library that NumPy ships, and its threads
 cache        machine code on disk
 library      the decorators that compile a function, and export it as a C symbol
 llvm         a vocabulary for writing vector code

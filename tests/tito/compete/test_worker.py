@@ -48,3 +48,10 @@ def test_a_copy_of_a_baseline_runs_what_the_baseline_runs(
     copy = load_contestant({**both, "baseline": None}, event.task)
     baseline = load_contestant({**both, "baseline": "numpy"}, event.task)
     assert _called(event, copy, problem) == _called(event, baseline, problem)
+
+
+def test_the_optimized_baseline_is_our_kernels_and_no_library() -> None:
+    """An event measures kernels: whose BLAS is faster on a machine is not the question."""
+    task = load_event("matmul").task
+    both = {"division": "open", "class": "", "threads": 1, "entry": ""}
+    assert load_contestant({**both, "baseline": "optimized"}, task).own_kernels_only

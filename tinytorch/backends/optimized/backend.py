@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weigh
 from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.elementwise.loops import specialize
-from tinytorch.backends.optimized.gemm.matmul import linear, matmul
+from tinytorch.backends.optimized.gemm.matmul import linear, linear_weight, matmul, own_affine
 from tinytorch.backends.optimized.pooling import average, maximum
 from tinytorch.backends.optimized.quantized import linear as quantized
 from tinytorch.backends.optimized.rows import (
@@ -46,6 +45,9 @@ _BY_NUMPY = frozenset(
 )
 
 
+_PRODUCTS = {"matmul": matmul, "linear": linear, "linear_weight": linear_weight}
+
+
 class OptimizedBackend(NumpyBackend):
     """Kernels for this machine's CPU, in float32 and float64; the rest by NumPy.
 
@@ -53,6 +55,8 @@ class OptimizedBackend(NumpyBackend):
         winograd: None for exact convolution; 4 or 2 to run 3x3 convolutions of stride 1 and padding
             1 forward by Winograd's F(4, 3) or F(2, 3): fewer multiplications, larger rounding
             errors (`conv.winograd` says how large).
+        own_kernels_only: compute large matrix products by these kernels also where the BLAS that
+            NumPy ships is faster on this machine (`gemm.library`); for comparing kernels.
 
     Raises:
         ValueError: there is no such Winograd transform.
@@ -61,8 +65,14 @@ class OptimizedBackend(NumpyBackend):
     """
 
     trusted = True
+    own_kernels_only = False
 
-    def __init__(self, *, winograd: int | None = None) -> None:
+    def __init__(self, *, winograd: int | None = None, own_kernels_only: bool = False) -> None:
+        if own_kernels_only:
+            self.own_kernels_only = True
+            for name, kernel in _PRODUCTS.items():
+                if getattr(type(self), name) is kernel:  # not overridden
+                    setattr(self, name, partial(kernel, affine=own_affine))
         if winograd is not None:
             if winograd not in MATRICES:
                 raise ValueError(f"winograd must be None or one of {sorted(MATRICES)}: {winograd}")
@@ -70,11 +80,7 @@ class OptimizedBackend(NumpyBackend):
 
     matmul = staticmethod(matmul)
     linear = staticmethod(linear)
-
-    @staticmethod
-    def linear_weight(g: Array, x: Array) -> Array:
-        """g.T @ x over all rows."""
-        return matmul(_rows(g).T, _rows(x))
+    linear_weight = staticmethod(linear_weight)
 
     conv2d = staticmethod(conv2d.conv2d)  # type: ignore[assignment]
     conv2d_input = staticmethod(conv2d_input.conv2d_input)  # type: ignore[assignment]
@@ -201,7 +207,3 @@ def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, 
 
 def _is_float(a: Array) -> bool:
     return a.dtype is _F32 or a.dtype is _F64
-
-
-def _rows(a: Array) -> Array:
-    return a if a.ndim == 2 else a.reshape(math.prod(a.shape[:-1]), a.shape[-1])

@@ -155,7 +155,7 @@ def _try_native(code: Code, target: Target, convention: tuple[Any, ...]) -> None
     why_not = _why_not_native(target.backend)
     if why_not is None:
         try:
-            failures = _build_native(code, convention)
+            failures = _build_native(code, target.backend, convention)
         except Exception as error:
             if target.mode == "native":
                 raise
@@ -172,7 +172,9 @@ def _try_native(code: Code, target: Target, convention: tuple[Any, ...]) -> None
         )
 
 
-def _build_native(code: Code, convention: tuple[Any, ...]) -> list[tuple[str, str]]:
+def _build_native(
+    code: Code, backend: ComputeBackend, convention: tuple[Any, ...]
+) -> list[tuple[str, str]]:
     """Make it native code; returns which nodes cannot be, and why."""
     from tinytorch.graph.compiler import native
 
@@ -180,7 +182,7 @@ def _build_native(code: Code, convention: tuple[Any, ...]) -> list[tuple[str, st
     schedule = schedule_graph(graph, *convention, is_kept=native.is_kept)
     failures = [(n.format_node(), reason) for n, reason in native.unsupported(schedule)]
     if not failures:
-        code.program = native.build(schedule)
+        code.program = native.build(schedule, not backend.own_kernels_only)  # type: ignore[attr-defined]
         code.mode, code.graph, code.schedule = "native", graph, schedule
         code.reports.append(report)
     return failures

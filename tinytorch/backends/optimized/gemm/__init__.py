@@ -6,5 +6,6 @@ dot_kernel      the same where both operands run along the summed index
 gemv_kernel     the same where C is a single row
 packing         blocks copied into the order in which the micro-kernel reads them
 loops           which of these for which shape, and the loops around them
+library         NumPy's BLAS where that is faster: the choice, kept on disk
 matmul          products of arrays
 """

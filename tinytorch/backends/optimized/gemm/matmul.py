@@ -12,9 +12,11 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends import reference
+from tinytorch.backends.optimized.gemm import library
 from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES, LazyGemm, shared_gemm
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
+from tinytorch.jit.blas import find_blas
 from tinytorch.jit.buffers import empty, workspace
 from tinytorch.jit.entries import SIZE, Entries, array_type
 from tinytorch.jit.library import kernel
@@ -127,12 +129,54 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _NO_BIAS: dict[int, Array] = {4: np.empty(0, np.float32), 8: np.empty(0, np.float64)}
 
 
-def matmul(a: Array, b: Array) -> Array:
+def own_affine(a: Array, b: Array, bias: Array, count: int = 0) -> Array:
+    """a @ b + bias for matrices, by these kernels; on `count` threads, 0 for as many as it pays."""
+    m, k = a.shape
+    n = b.shape[1]
+    out = empty((m, n), a.dtype)
+    of_dtype = entries(a.itemsize)
+    count = count or threads.threads_for(m * n * k)
+    if count == 1:  # as `run` would do, in a third of the time
+        while missing := of_dtype.affine(a, b, bias, out, _scratch.address):
+            lazy_gemm(a.itemsize).load(missing)
+    else:
+        lazy_gemm(a.itemsize).load_all()
+        of_dtype.run("affine", count, a, b, bias, out, scratch(count))
+    return out
+
+
+@cache
+def choices() -> library.Choices:
+    """Which products NumPy's library computes in this process."""
+    blas = find_blas()
+    return library.Choices(
+        own_affine,
+        library.library_affine,
+        library.fits,
+        "" if blas is None else f"numpy {np.__version__}, {blas.name}",
+        library.kernel_folders,
+    )
+
+
+def fastest_affine(a: Array, b: Array, bias: Array) -> Array:
+    """a @ b + bias for matrices, by these kernels or, where it is faster, by NumPy's library."""
+    m, k = a.shape
+    n = b.shape[1]
+    if m * n * k >= library.LARGE:
+        count = threads.threads_for(m * n * k)
+        product = library.class_of((m, n, k), a.strides, b.strides, a.itemsize, count)
+        if product is not None and choices().takes_library(product):
+            return library.library_affine(a, b, bias, count)
+    return own_affine(a, b, bias)
+
+
+def matmul(a: Array, b: Array, affine: library.Affine = fastest_affine) -> Array:
     """a @ b over the last two dimensions; the dimensions before them broadcast.
 
     Args:
         a: (..., m, k), any strides. The kernels are for float32 and float64; others go to NumPy.
         b: (..., k, n), of the same dtype.
+        affine: computes what is not small; `own_affine` for these kernels alone.
 
     Returns:
         (..., m, n).
@@ -147,65 +191,60 @@ def matmul(a: Array, b: Array) -> Array:
         dtype = a.dtype
         product = _products[dtype]
     except (ValueError, KeyError):
-        return _not_yet_or_no_matrices(a, b)
+        return _not_yet_or_no_matrices(a, b, affine)
     if m * n * k >= threads.SERIAL_BELOW:
-        return _affine(a, b, _NO_BIAS[a.itemsize])
+        return affine(a, b, _NO_BIAS[a.itemsize])
     out = np.empty((m, n), dtype)
     while missing := product(a, b, out, _scratch.address):
         lazy_gemm(a.itemsize).load(missing)
     return out
 
 
-def _not_yet_or_no_matrices(a: Array, b: Array) -> Array:
+def _not_yet_or_no_matrices(a: Array, b: Array, affine: library.Affine) -> Array:
     """`matmul` where it is not the product of two matrices with a kernel that is ready."""
     if a.dtype not in _FLOATS:
         return reference.matmul(a, b)
     if a.ndim != 2 or b.ndim != 2:
-        return _batched(a, b)
+        return _batched(a, b, affine)
     _products[a.dtype] = entries(a.itemsize).product
-    return matmul(a, b)
+    return matmul(a, b, affine)
 
 
-def linear(x: Array, w: Array, b: Array | None = None) -> Array:
+def linear(
+    x: Array, w: Array, b: Array | None = None, affine: library.Affine = fastest_affine
+) -> Array:
     """x @ w.T + b, the bias being what the sums start from.
 
     Args:
         x: (..., in), float32 or float64.
         w: (out, in).
         b: (out,) or None.
+        affine: as `matmul` takes it.
 
     Returns:
         (..., out).
     """
     bias = _NO_BIAS[x.itemsize] if b is None else np.ascontiguousarray(b)
     if x.ndim == 2:
-        return _affine(x, w.T, bias)
-    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    return _affine(rows, w.T, bias).reshape(*x.shape[:-1], w.shape[0])
+        return affine(x, w.T, bias)
+    return affine(_rows(x), w.T, bias).reshape(*x.shape[:-1], w.shape[0])
 
 
-def _affine(a: Array, b: Array, bias: Array) -> Array:
-    """a @ b + bias for matrices."""
-    m, k = a.shape
-    n = b.shape[1]
-    out = empty((m, n), a.dtype)
-    of_dtype = entries(a.itemsize)
-    count = threads.threads_for(m * n * k)
-    if count == 1:  # as `run` would do, in a third of the time
-        while missing := of_dtype.affine(a, b, bias, out, _scratch.address):
-            lazy_gemm(a.itemsize).load(missing)
-    else:
-        lazy_gemm(a.itemsize).load_all()
-        of_dtype.run("affine", count, a, b, bias, out, scratch(count))
-    return out
+def linear_weight(g: Array, x: Array, affine: library.Affine = fastest_affine) -> Array:
+    """g.T @ x over all rows."""
+    return matmul(_rows(g).T, _rows(x), affine)
 
 
-def _batched(a: Array, b: Array) -> Array:
+def _rows(a: Array) -> Array:
+    return a if a.ndim == 2 else a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+
+
+def _batched(a: Array, b: Array, affine: library.Affine) -> Array:
     """Matrix products over batch dimensions."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     m, k, n = *a.shape[-2:], b.shape[-1]
     if b.ndim == 2 and a.flags.c_contiguous:  # one tall matrix
-        return matmul(a.reshape(math.prod(batch) * m, k), b).reshape(*batch, m, n)
+        return matmul(a.reshape(math.prod(batch) * m, k), b, affine).reshape(*batch, m, n)
     out = empty((*batch, m, n), a.dtype)
     a, b, target = (_with_two_batch_dimensions(x, batch) for x in (a, b, out))
     items = target.shape[0] * target.shape[1]

@@ -41,29 +41,35 @@ def unsupported(schedule: Schedule) -> list[tuple[Node, str]]:
     return write(schedule, count=1)[1]
 
 
-def build(schedule: Schedule) -> NativeProgram:
+def build(schedule: Schedule, may_call_library: bool = False) -> NativeProgram:
     """Compile a schedule.
+
+    Args:
+        may_call_library: as for `Code`.
 
     Raises:
         Unsupported: `unsupported(schedule)` is not empty.
     """
     with collector_paused():
-        return _build(schedule, min(get_num_threads(), MOST_THREADS) if JIT else 1)
+        count = min(get_num_threads(), MOST_THREADS) if JIT else 1
+        return _build(schedule, count, may_call_library)
 
 
-def _build(schedule: Schedule, count: int) -> NativeProgram:
-    code, lacking, phases = write(schedule, count)
+def _build(schedule: Schedule, count: int, may_call_library: bool) -> NativeProgram:
+    code, lacking, phases = write(schedule, count, may_call_library)
     if lacking:
         reasons = "; ".join(f"{node.name}: {reason}" for node, reason in lacking)
         raise Unsupported(f"no native code for {len(lacking)} steps: {reasons}")
     if count > 1 and not phases:  # nothing in it is worth dividing
-        code, _, _ = write(schedule, count=1)
+        code, _, _ = write(schedule, 1, may_call_library)
     return NativeProgram(code)
 
 
-def write(schedule: Schedule, count: int) -> tuple[Code, list[tuple[Node, str]], int]:
+def write(
+    schedule: Schedule, count: int, may_call_library: bool = False
+) -> tuple[Code, list[tuple[Node, str]], int]:
     """The code of a schedule for so many threads, the steps that it lacks, the number of phases."""
-    code, lacking = Code(schedule, count), []
+    code, lacking = Code(schedule, count, may_call_library), []
     phases = Phases(code)
     pending: Loop | None = None
     steps = deque(schedule.steps)

@@ -62,8 +62,11 @@ class Code:
     Args:
         schedule: whose steps are written.
         count: of threads that the code is for.
+        may_call_library: NumPy's BLAS may compute products (`gemm.library`); only on one thread, as
+            the number of threads of that library is one for the whole process.
 
     Attributes:
+        calls_library: it computes one.
         lines: the statements.
         checks: those that come before all others.
         words: the table, by name.
@@ -75,8 +78,10 @@ class Code:
         part: of a step, where threads share it: which one is being written.
     """
 
-    def __init__(self, schedule: Schedule, count: int = 1) -> None:
+    def __init__(self, schedule: Schedule, count: int = 1, may_call_library: bool = False) -> None:
         self.schedule = schedule
+        self.may_call_library = may_call_library and count == 1
+        self.calls_library = False
         self.count = count
         self.part = 0
         self.lines: list[str] = []
@@ -194,9 +199,12 @@ class Code:
 
     def call(self, name: str, real: Any, *arguments: Any) -> None:
         """A call of an op's symbol for one type."""
-        full, function = symbol(name, real)
-        self.functions[full] = function
-        self.statement(f"{full}({', '.join(map(str, arguments))})")
+        self.call_function(*symbol(name, real), *arguments)
+
+    def call_function(self, name: str, function: Any, *arguments: Any) -> None:
+        """A call of a function by a name that is its own."""
+        self.functions[name] = function
+        self.statement(f"{name}({', '.join(map(str, arguments))})")
 
     def statement(self, text: str) -> None:
         """A line, with the comment of the present step."""

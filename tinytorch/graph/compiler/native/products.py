@@ -14,6 +14,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tinytorch.backends.optimized.gemm import library
+from tinytorch.backends.optimized.gemm.matmul import choices
+from tinytorch.backends.optimized.symbols import symbol
 from tinytorch.backends.optimized.symbols.records import BatchRecord
 from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous
@@ -85,10 +88,24 @@ def product(
             first = contiguous(code, first)
         start, ld_start = code.address(first), first.strides[-2] if len(first.shape) > 1 else 0
     ld_out = out.strides[-2] if len(out.shape) > 1 else n * out.dtype.itemsize
-    code.call(
-        "gemm", real_of(out), m, n, k, code.address(a), *a.strides, code.address(b), *b.strides,
-        code.address(out), ld_out, start, ld_start, int(epilogue.relu), code.scratch,
+    code.call_function(
+        *_gemm(code, (m, n, k), a, b, real_of(out)), m, n, k, code.address(a), *a.strides,
+        code.address(b), *b.strides, code.address(out), ld_out, start, ld_start,
+        int(epilogue.relu), code.scratch,
     )  # fmt: skip
+
+
+def _gemm(
+    code: Code, shape: tuple[int, int, int], a: StridedView, b: StridedView, real: Any
+) -> tuple[str, Any]:
+    """The name of the product and what it calls: these kernels' or, where faster, the library's."""
+    itemsize = a.dtype.itemsize
+    if code.may_call_library:
+        product = library.class_of(shape, a.strides, b.strides, itemsize, 1)
+        if product is not None and choices().takes_library(product):
+            code.calls_library = True
+            return f"gemm_library_f{8 * itemsize}", library.library_gemm(itemsize)
+    return symbol("gemm", real)
 
 
 def _scaled(

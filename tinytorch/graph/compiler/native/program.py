@@ -25,6 +25,7 @@ from tinytorch.graph.layout import Buffer, Memory, StridedView
 from tinytorch.graph.memory import ALIGNMENT
 from tinytorch.jit import barrier, threads
 from tinytorch.jit.barrier import LINE, barrier_bytes
+from tinytorch.jit.blas import find_blas
 from tinytorch.jit.library import JIT, compile_source, kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.thread_pool import process_pool, runner
@@ -128,6 +129,8 @@ class NativeProgram:
         self.source = "\n\n".join([*code.sources.values(), text])
         run = _run_serial if code.count == 1 else partial(_run_parallel, code.count)
         self._run: Callable[[_Frame], int] = run(text, code.functions)
+        if code.calls_library:
+            self._run = _limited(self._run)
         self._frames: deque[_Frame] = deque()
         schedule, changing = code.schedule, _changing(code)
         state, self._arguments = [], []
@@ -211,6 +214,18 @@ def _run_serial(source: str, functions: dict[str, Any]) -> Callable[[_Frame], in
         return lambda frame: interpreted(frame.address)
     code, run = MachineCode(source, functions), runner()
     return lambda frame: run(code.address, frame.address)
+
+
+def _limited(run: Callable[[_Frame], int]) -> Callable[[_Frame], int]:
+    """Run code that calls NumPy's library with one thread for that library."""
+    blas = find_blas()
+    assert blas is not None
+
+    def limited(frame: _Frame) -> int:
+        with blas.limited(1):
+            return run(frame)
+
+    return limited
 
 
 def _run_parallel(count: int, source: str, functions: dict[str, Any]) -> Callable[[_Frame], int]:
