@@ -76,4 +76,4 @@ def _warm() -> None:
         bar.add_task("timing products beside NumPy's library")
         choices = products()
         for product in all_classes():
-            choices.takes_library(product)
+            choices.prefers_library(product)

@@ -63,36 +63,38 @@ def test_the_library_is_taken_where_it_is_clearly_faster(
 ) -> None:
     contest = Contest(own, theirs)
     choices = contest.choices(tmp_path)
-    assert choices.takes_library(PRODUCT) is taken
+    assert choices.prefers_library(PRODUCT) is taken
     assert choices.known() == {str(PRODUCT): (own, theirs)}
     before = dict(contest.calls)
-    assert choices.takes_library(PRODUCT) is taken
+    assert choices.prefers_library(PRODUCT) is taken
     assert contest.calls == before  # measured once
 
 
 def test_another_process_finds_the_choice_on_disk(tmp_path: Path) -> None:
-    Contest(2.0, 1.0).choices(tmp_path).takes_library(PRODUCT)
+    Contest(2.0, 1.0).choices(tmp_path).prefers_library(PRODUCT)
     later = Contest(1.0, 2.0)
-    assert later.choices(tmp_path).takes_library(PRODUCT)
+    assert later.choices(tmp_path).prefers_library(PRODUCT)
     assert later.calls["own"] == 0
-    assert not later.choices(tmp_path, "fake 2").takes_library(PRODUCT)  # of another version
+    assert not later.choices(tmp_path, "fake 2").prefers_library(PRODUCT)  # of another version
     assert later.calls["own"] > 0
-    assert Contest(1.0, 2.0).choices(tmp_path).takes_library(PRODUCT)  # whose times are still there
+    assert (
+        Contest(1.0, 2.0).choices(tmp_path).prefers_library(PRODUCT)
+    )  # whose times are still there
 
 
 def test_a_choice_stays_within_a_process(tmp_path: Path) -> None:
     choices = Contest(2.0, 1.0).choices(tmp_path)
-    assert choices.takes_library(PRODUCT)
+    assert choices.prefers_library(PRODUCT)
     (tmp_path / library.FILE).unlink()
-    Contest(1.0, 2.0).choices(tmp_path).takes_library(PRODUCT)
-    assert choices.takes_library(PRODUCT)
+    Contest(1.0, 2.0).choices(tmp_path).prefers_library(PRODUCT)
+    assert choices.prefers_library(PRODUCT)
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"fake 1": {"x": 3}}', "[]"])
 def test_a_damaged_file_is_measured_anew(tmp_path: Path, content: str) -> None:
     (tmp_path / library.FILE).write_text(content)
     choices = Contest(2.0, 1.0).choices(tmp_path)
-    assert choices.takes_library(PRODUCT) and str(PRODUCT) in choices.known()
+    assert choices.prefers_library(PRODUCT) and str(PRODUCT) in choices.known()
 
 
 def test_a_busy_machine_is_no_place_to_measure(tmp_path: Path) -> None:
@@ -105,35 +107,35 @@ def test_a_busy_machine_is_no_place_to_measure(tmp_path: Path) -> None:
         return run(who, a, b)
 
     contest._run = disturbed  # type: ignore[method-assign]
-    assert not choices.takes_library(PRODUCT)
+    assert not choices.prefers_library(PRODUCT)
     assert not list(tmp_path.iterdir())  # it is measured again by another process
     contest._run = run  # type: ignore[method-assign]
-    assert not choices.takes_library(PRODUCT)  # and not by this one
-    assert not choices.takes_library(PRODUCT._replace(layout="TT"))  # nor is another
-    assert Contest(4.0, 1.0).choices(tmp_path).takes_library(PRODUCT)
+    assert not choices.prefers_library(PRODUCT)  # and not by this one
+    assert not choices.prefers_library(PRODUCT._replace(layout="TT"))  # nor is another
+    assert Contest(4.0, 1.0).choices(tmp_path).prefers_library(PRODUCT)
 
 
 def test_classes_are_kept_side_by_side(tmp_path: Path) -> None:
     choices = Contest(2.0, 1.0).choices(tmp_path)
     other = PRODUCT._replace(layout="TN")
-    assert choices.takes_library(PRODUCT) and choices.takes_library(other)
+    assert choices.prefers_library(PRODUCT) and choices.prefers_library(other)
     assert choices.known().keys() == {str(PRODUCT), str(other)}
 
 
 def test_a_library_with_wrong_results_is_never_taken(tmp_path: Path) -> None:
-    assert not Contest(2.0, 1.0, error=1.0).choices(tmp_path).takes_library(PRODUCT)
+    assert not Contest(2.0, 1.0, error=1.0).choices(tmp_path).prefers_library(PRODUCT)
 
 
 def test_without_a_library_nothing_is_measured(tmp_path: Path) -> None:
     contest = Contest(2.0, 1.0)
-    assert not contest.choices(tmp_path, fits=False).takes_library(PRODUCT)
+    assert not contest.choices(tmp_path, fits=False).prefers_library(PRODUCT)
     assert contest.calls == {"own": 0, "library": 0} and not list(tmp_path.iterdir())
 
 
 def test_where_nothing_can_be_written_the_choice_is_for_this_process() -> None:
     contest = Contest(2.0, 1.0)
     choices = contest.choices(None)
-    assert choices.takes_library(PRODUCT) and choices.takes_library(PRODUCT)
+    assert choices.prefers_library(PRODUCT) and choices.prefers_library(PRODUCT)
     assert contest.calls["own"] == 1 + library.ROUNDS
 
 
@@ -206,7 +208,7 @@ def taking_library(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
     counts: list[int] = []
 
     class Always:
-        def takes_library(self, product: ProductClass) -> bool:
+        def prefers_library(self, product: ProductClass) -> bool:
             return True
 
     def noted(a: Array, b: Array, bias: Array, count: int) -> Array:

@@ -236,7 +236,7 @@ class Choices:
         self._is_busy = False  # the machine: timing one class after the other would take long
         self._lock = threading.RLock()
 
-    def takes_library(self, product: ProductClass) -> bool:
+    def prefers_library(self, product: ProductClass) -> bool:
         """Whether the library computes it; what is not known yet is measured."""
         chosen = self._chosen.get(product)
         return self._choose(product) if chosen is None else chosen

@@ -165,7 +165,7 @@ def fastest_affine(a: Array, b: Array, bias: Array) -> Array:
     if m * n * k >= library.LARGE:
         count = threads.threads_for(m * n * k)
         product = library.class_of((m, n, k), a.strides, b.strides, a.itemsize, count)
-        if product is not None and choices().takes_library(product):
+        if product is not None and choices().prefers_library(product):
             return library.library_affine(a, b, bias, count)
     return own_affine(a, b, bias)
 

@@ -102,7 +102,7 @@ def _gemm(
     itemsize = a.dtype.itemsize
     if code.may_call_library:
         product = library.class_of(shape, a.strides, b.strides, itemsize, 1)
-        if product is not None and choices().takes_library(product):
+        if product is not None and choices().prefers_library(product):
             code.calls_library = True
             return f"gemm_library_f{8 * itemsize}", library.library_gemm(itemsize)
     return symbol("gemm", real)
