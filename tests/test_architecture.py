@@ -52,7 +52,7 @@ LAYERS = [
     ["as_torch", "__main__"],
 ]
 # Imports under TYPE_CHECKING of a module that imports this one at run time.
-TYPED_BACK = 43
+TYPED_BACK = 40
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 #
@@ -92,7 +92,7 @@ BUDGETS = {
     "tinytorch/training": 790,
     "tinytorch/serialization": 360,
     "tinytorch/distributions": 525,
-    "tinytorch/text": 1_795,
+    "tinytorch/text": 1_820,
     "tinytorch/compression": 1_310,
     "tinytorch/data": 980,
     "tinytorch/distributed": 950,

@@ -61,7 +61,8 @@ def test_machine_code_copies_no_cache_and_compiles_no_more(scheme):
             found = step(tokens).numpy()
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            np.testing.assert_allclose(found, eager(tokens).numpy(), atol=1e-5)
+            # one code of 16 bits is 3e-5 of the largest
+            np.testing.assert_allclose(found, eager(tokens).numpy(), atol=1e-4 if scheme else 1e-5)
             assert token == 0 or peak < step.cache.nbytes / 50
         (trace,) = step._transform.traces
         assert trace.code.mode == "native"

@@ -17,13 +17,14 @@ from tinytorch.backends.optimized.quantized.loops import (
     product_of_codes,
     product_of_codes_parallel,
 )
+from tinytorch.backends.optimized.quantized.nibbles import words_of_row
 from tinytorch.backends.optimized.quantized.rounding import (
     byte_codes,
     floats_of_bytes,
     floats_of_nibbles,
     word_codes,
 )
-from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, MOST_ROWS, words_of_row
+from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, MOST_ROWS
 from tinytorch.backends.reference_quantized import rounded
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads

@@ -8,14 +8,9 @@ from numba import prange
 from tinytorch.backends.optimized.gemm.packing import pack_f32
 from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, ROWS, byte_tile
 from tinytorch.backends.optimized.quantized.dots import CODES_PER_LANE
-from tinytorch.backends.optimized.quantized.rounding import EXACT, round_row, word_of
-from tinytorch.backends.optimized.quantized.vectors import (
-    AT_ONCE,
-    BLOCKS,
-    WORDS,
-    byte_rows,
-    nibble_rows,
-)
+from tinytorch.backends.optimized.quantized.nibbles import REST_WORDS, STEP, nibble_rows
+from tinytorch.backends.optimized.quantized.rounding import EXACT, rest_of, round_row
+from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, WORDS, byte_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
@@ -120,15 +115,15 @@ def few_rows(
     """
     m = x.shape[0]
     wide = AT_ONCE if m == 1 else _HALF
-    steps = columns // (32 * BLOCKS) if is_nibbles else columns // WORDS
-    done = steps * (32 * BLOCKS if is_nibbles else WORDS)
+    steps = columns // STEP if is_nibbles else columns // WORDS
+    done = steps * (STEP if is_nibbles else WORDS)
     totals = np.empty((m, AT_ONCE), np.float32)
     for begin in range(first, stop, wide):
         o = min(begin, stop - wide)
         w = address(weight) + o * weight.strides[0]
         if is_nibbles:
             nibble_rows(
-                m, steps, w, weight.strides[0], address(x), x.strides[0],
+                m, steps, w, weight.strides[0], address(x) + 2 * REST_WORDS, x.strides[0],
                 address(scale) + o * scale.strides[0], scale.strides[0], address(totals),
             )  # fmt: skip
         else:
@@ -185,7 +180,7 @@ def add_rest(
                     byte = np.int64(weight[o + t, p // 32 * 16 + p % 16])
                     half = byte >> 4 if p % 32 >= 16 else byte
                     code = ((half & 15) ^ 8) - 8
-                    total += np.float32(code * x[r, word_of(p)]) * scale[o + t, p // 32]
+                    total += np.float32(code * rest_of(x[r], p)) * scale[o + t, p // 32]
                 else:
                     total += np.float32(np.int32(weight[o + t, p]) * np.int32(x[r, p]))
             totals[r, t] += total

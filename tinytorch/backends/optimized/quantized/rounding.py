@@ -5,14 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from tinytorch.backends.optimized.quantized.dots import CODE
+from tinytorch.backends.optimized.quantized.nibbles import (
+    AS_BYTES,
+    LOADED,
+    REST_WORDS,
+    STEP,
+    STEP_WORDS,
+)
 from tinytorch.backends.optimized.quantized.vectors import WORDS
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import address
+from tinytorch.jit.views import view
 from tinytorch.shapes_quantized import LEAST
 
 EXACT: frozenset[str] = frozenset()  # a product and a rounding more or less would be another code
 RUN = min(16, WORDS)
-"""Columns whose words are neighbours, for `nibble_rows`."""
+"""Columns whose words are neighbours in the order of `nibble_rows`."""
 
 _LEAST = np.float32(LEAST)
 _ROUNDS = np.float32(3 << 22)  # added and taken away: what is left is whole, ties to even
@@ -74,12 +83,12 @@ def word_codes(
     Args:
         zero, scale: as for `byte_codes`; the words are codes - zero then.
         largest: where scale is 0, the word of a row's largest magnitude.
-        halves: in the order that `nibble_rows` takes them.
-        words: (m, columns), int16; what is beyond x is filled with zeros.
+        halves: as `nibble_rows` needs them.
+        words: (m, `nibbles.words_of_row`), int16; what is beyond x is filled with zeros.
         scales: (m,)
     """
     m, k = x.shape
-    rounded = np.empty(k, np.int16)
+    rounded = np.zeros(words.shape[1] if halves else 0, np.int16)
     for i in range(m):
         most = magnitude(bits[i])
         if most < 0:
@@ -92,18 +101,41 @@ def word_codes(
         for j in range(k):
             value = (x[i, j] * factor + _ROUNDS) - _ROUNDS
             target[j] = np.int32(min(max(value, low), high))
-        if halves:
-            words[i] = 0
-            whole = k // RUN * RUN
-            for start in range(0, whole, RUN):
+        if not halves:
+            words[i, k:] = 0
+        elif AS_BYTES:
+            as_bytes(rounded, words[i])
+        else:
+            for start in range(0, words.shape[1], RUN):
                 at = word_of(start)
                 for j in range(RUN):
                     words[i, at + j] = rounded[start + j]
-            for j in range(whole, k):
-                words[i, word_of(j)] = rounded[j]
-        else:
-            words[i, k:] = 0
     return True
+
+
+@kernel(inner=True)
+def as_bytes(rounded: Array, words: Array) -> None:
+    """Words, in the order of columns, as the form "bytes" of `nibbles` needs them."""
+    steps, half = (words.size - REST_WORDS) // STEP_WORDS, LOADED // 16
+    words[:REST_WORDS] = rounded[steps * STEP : steps * STEP + REST_WORDS]
+    operands = address(words) + 2 * REST_WORDS
+    lows = view(np.uint8, operands, (steps, 5, half, 16))
+    highs = view(np.int8, operands, (steps, 5, half, 16))
+    sums = view(np.int32, operands, (steps, 5, half, 4))
+    for step in range(steps):
+        for block in range(half):
+            start = step * STEP + 32 * block
+            for j in range(16):
+                low, high = rounded[start + j], rounded[start + 16 + j]
+                lows[step, 0, block, j] = low & 255
+                highs[step, 1, block, j] = low >> 8
+                lows[step, 2, block, j] = high & 255
+                highs[step, 3, block, j] = high >> 8
+            for lane in range(4):
+                total = np.int32(0)
+                for j in range(start + 4 * lane, start + 4 * lane + 4):
+                    total += np.int32(rounded[j]) + np.int32(rounded[j + 16])
+                sums[step, 4, block, lane] = -8 * total
 
 
 @kernel(fastmath=EXACT)
@@ -129,8 +161,14 @@ def round_row(row: Array, zero: np.float32, scale: np.float32) -> None:
 
 
 @kernel(inner=True)
+def rest_of(words: Array, column: int) -> int:
+    """The word of a column that is in no whole step of `nibble_rows`."""
+    return words[column % STEP] if AS_BYTES else words[word_of(column)]
+
+
+@kernel(inner=True)
 def word_of(column: int) -> int:
-    """The position of a column's word, for `nibble_rows`."""
+    """The position of a column's word in the form "words" of `nibbles`."""
     block, j = column // 32, column % 32
     byte = block * 16 + j % 16
     return (byte // WORDS) * 2 * WORDS + (j // 16) * WORDS + byte % WORDS

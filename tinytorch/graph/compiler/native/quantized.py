@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from tinytorch.backends.optimized.quantized.linear import LARGEST
-from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, MOST_ROWS, words_of_row
+from tinytorch.backends.optimized.quantized.nibbles import words_of_row
+from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, MOST_ROWS
 from tinytorch.backends.optimized.symbols.records import QuantizedRecord
 from tinytorch.dtypes import float32
 from tinytorch.graph.compiler.native import copies
