@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tinytorch.dtypes import DType, Shape, TensorMeta, bool_, int64
 from tinytorch.graph.ir import Node
-
-if TYPE_CHECKING:
-    from tinytorch.onnx.exporter import OnnxWriter
+from tinytorch.onnx.writer import OnnxWriter
 
 Lowering = Callable[..., str]
 Pair = tuple[int, int]

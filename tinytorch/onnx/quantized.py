@@ -6,8 +6,6 @@ Codes of 4 bits and scales of groups need ONNX's opset 21.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tinytorch.backends.reference_quantized import unpacked
@@ -15,13 +13,10 @@ from tinytorch.dtypes import Array, float32, uint8
 from tinytorch.graph.ir import Node
 from tinytorch.onnx.errors import UnsupportedOnnxError
 from tinytorch.onnx.library import onnx_package
+from tinytorch.onnx.writer import OnnxWriter
 from tinytorch.shapes_quantized import LEAST
 
-if TYPE_CHECKING:
-    from tinytorch.onnx.exporter import OnnxWriter
-
 OPSET = 21
-IR_VERSION = 10
 
 
 def quantized_linear(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tinytorch.dtypes import DType, Shape, bool_
 from tinytorch.onnx.library import onnx_package
+from tinytorch.onnx.writer import OnnxWriter
 from tinytorch.scalar import Number, ScalarError, Vocabulary
-
-if TYPE_CHECKING:
-    from tinytorch.onnx.exporter import OnnxWriter
 
 Word = Callable[..., str]
 

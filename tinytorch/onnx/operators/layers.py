@@ -1,4 +1,4 @@
-"""ONNX's products: convolution, matrix multiplication, einsum."""
+"""ONNX's products: convolution, matrix multiplication, einsum, attention."""
 
 from __future__ import annotations
 
@@ -118,3 +118,33 @@ def conv_transpose(
     for i in (0, 1):
         spread = m.narrow(spread, 2 + i, before[i], full[i] - before[i] - after[i])
     return spread if bias is None else spread + m.reshape(bias, (-1, 1, 1))
+
+
+@operator("Attention", since=23)
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    is_causal: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    q_num_heads: int | None = None,
+    kv_num_heads: int | None = None,
+) -> Tensor:
+    """Of (batch, heads, length, width); or (batch, length, heads * width), where the numbers of
+    heads are given."""
+    if softcap:
+        raise refuse("Attention with a softcap")
+    is_flat = query.ndim == 3
+    if is_flat:
+        counts = (q_num_heads, kv_num_heads, kv_num_heads)
+        query, key, value = (
+            m.transpose(m.reshape(x, (*x.shape[:2], count, -1)), 1, 2)
+            for x, count in zip((query, key, value), counts, strict=True)
+        )
+    out = F.scaled_dot_product_attention(
+        query, key, value, mask, is_causal=bool(is_causal), scale=scale, enable_gqa=True
+    )
+    return m.reshape(m.transpose(out, 1, 2), (*out.shape[:1], out.shape[2], -1)) if is_flat else out
