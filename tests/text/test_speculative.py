@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,6 +47,24 @@ def test_greedy_tokens_are_the_models_own_with_any_draft(choices: dict[str, obje
     assert generate(large, prompts, 20, penalized, draft=model(1)) == generate(
         large, prompts, 20, penalized
     )
+
+
+def test_compiled_code_writes_the_same_and_is_traced_once_for_all_prompts() -> None:
+    large, small, prompts = model(0, tied=False), model(1, layers=1), [[1, 2, 3], [4]]
+    expected = generate(large, prompts, 24, GREEDY)
+    compiled: list[Any] = []
+
+    def compile(function: Any) -> Any:
+        compiled.append(tinytorch.compile(function))
+        return compiled[-1]
+
+    for draft in (small, large):
+        compiled.clear()
+        got = generate(large, prompts, 24, GREEDY, draft=draft, compile=compile)
+        assert got == expected
+        target, helper = compiled
+        assert len(target.traces) == 1  # five tokens
+        assert len(helper.traces) == (2 if draft is large else 1)  # two, where all were accepted
 
 
 def test_a_draft_that_always_agrees_saves_four_passes_of_five() -> None:

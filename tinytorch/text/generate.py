@@ -15,10 +15,9 @@ from tinytorch.nn.gpt import GPT
 from tinytorch.random import default_generator
 from tinytorch.tensor import Tensor
 from tinytorch.text.sampling import Sampling
-from tinytorch.text.speculative import speculate
+from tinytorch.text.speculative import Compiler, Readers, speculate
 
 Stream = Callable[[int, int], Any]
-Compiler = Callable[..., Any]
 
 
 def generate(
@@ -64,7 +63,7 @@ def generate(
 
     Raises:
         ValueError: there is no prompt, or an empty one; the draft does not fit the model; `compile`
-            without the cache, or with a draft.
+            without the cache.
         ShapeError: a prompt and its continuation are longer than the model's context.
         IndexError: a token is outside of the vocabulary.
     """
@@ -74,13 +73,14 @@ def generate(
     if seed is None:
         seed = default_generator.draw_seed() % 2**63
     rngs = [np.random.default_rng([seed, i]) for i in range(len(sequences))]
-    if compile is not None and (draft is not None or not use_cache):
-        raise ValueError("compile needs the cache, and no draft: leave use_cache and draft out")
+    if compile is not None and not use_cache:
+        raise ValueError("compile needs the cache: leave use_cache as it is")
     if draft is not None:
         _check_draft(model, draft, sequences, max_new_tokens, draft_tokens, use_cache)
         return _with_draft(
-            model, draft, sequences, max_new_tokens, sampling, rngs, draft_tokens, stop, stream
-        )
+            model, draft, sequences, max_new_tokens, sampling, rngs, draft_tokens, stop, stream,
+            compile,
+        )  # fmt: skip
     running = set(range(len(sequences)))
     training = model.training
     step = _Steps(model.eval(), sequences, max_new_tokens, use_cache, compile)
@@ -116,16 +116,20 @@ def _with_draft(
     draft_tokens: int,
     stop: Collection[int],
     stream: Stream | None,
+    compile: Compiler | None,
 ) -> list[list[int]]:
     """`generate` by `speculate`, one prompt after the other."""
     modes = [(each, each.training) for each in (model, draft)]
+    length = max(map(len, sequences)) + new
     try:
         for each, _ in modes:
             each.eval()
+        readers = Readers.of(model, draft, length, draft_tokens, compile)
         return [
             speculate(
                 model, draft, sequence, new, sampling, rngs[i], draft_tokens=draft_tokens,
                 stop=stop, stream=partial(stream, i) if stream is not None else lambda token: None,
+                readers=readers,
             ).tokens
             for i, sequence in enumerate(sequences)
         ]  # fmt: skip

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinytorch.autograd import no_grad
+from tinytorch.nn.decoding import DecodeStep
 from tinytorch.nn.gpt import GPT
 from tinytorch.tensor import Tensor
 from tinytorch.text.sampling import Sampling, draw
+
+Compiler = Callable[..., Any]
 
 
 @dataclass
@@ -50,6 +53,7 @@ def speculate(
     draft_tokens: int = 4,
     stop: Collection[int] = (),
     stream: Callable[[int], Any] = lambda token: None,
+    readers: Readers | None = None,
 ) -> Speculation:
     """Continue one prompt; both models are in evaluation mode.
 
@@ -59,10 +63,11 @@ def speculate(
     Args:
         draft: proposes; it has the model's vocabulary, and sees as many tokens.
         draft_tokens: how many it proposes at a time.
+        readers: of both models, where several prompts share them.
     """
     done = Speculation([int(token) for token in prompt])
     tokens, end = done.tokens, len(prompt) + max_new_tokens
-    target, helper = _Reader(model, end), _Reader(draft, end)
+    target, helper = readers or Readers.of(model, draft, end, draft_tokens)
     with no_grad():
         while len(tokens) < end:
             count = min(draft_tokens, end - len(tokens) - 1)
@@ -108,7 +113,7 @@ def accept(
 
 
 def _propose(
-    helper: _Reader, tokens: list[int], count: int, sampling: Sampling, rng: np.random.Generator
+    helper: Reader, tokens: list[int], count: int, sampling: Sampling, rng: np.random.Generator
 ) -> tuple[list[int], list[np.ndarray]]:
     """Tokens of the small model, and the probabilities from which each was drawn."""
     proposals: list[int] = []
@@ -120,11 +125,20 @@ def _propose(
     return proposals, guesses
 
 
-class _Reader:
-    """A model and its cache, which goes back where a sequence has changed."""
+class Reader:
+    """A model and its cache, which goes back where a sequence has changed.
 
-    def __init__(self, model: GPT, length: int) -> None:
-        self.model, self.cache = model, model.make_cache(1, length)
+    Args:
+        length: of the cache.
+        compile: `tinytorch.compile`, so that to read `counts` new tokens is one call of compiled
+            code: see `DecodeStep`.
+    """
+
+    def __init__(
+        self, model: GPT, length: int, counts: Collection[int], compile: Compiler | None
+    ) -> None:
+        self.model, self.cache, self.counts = model, model.make_cache(1, length), counts
+        self.step = None if compile is None else DecodeStep(model, self.cache, compile)
         self.tokens: list[int] = []  # in the cache
 
     def read(self, tokens: list[int], count: int) -> np.ndarray:
@@ -133,7 +147,30 @@ class _Reader:
         same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(self.tokens))
         same = min(same, len(tokens) - count)
         self.cache.rewind(same)
-        logits = self.model(Tensor.from_numpy(np.array([tokens[same:]])), self.cache, keep=count)
+        new = Tensor.from_numpy(np.array([tokens[same:]]))
+        if self.step is not None and len(tokens) - same in self.counts:
+            logits = self.step(new)
+        else:
+            logits = self.model(new, self.cache, keep=count)
         self.tokens = tokens.copy()
-        result: np.ndarray = logits.numpy()[0]
+        result: np.ndarray = logits.numpy()[0, -count:]
         return result
+
+
+class Readers(NamedTuple):
+    """The large model and the small one."""
+
+    target: Reader
+    helper: Reader
+
+    @classmethod
+    def of(
+        cls, model: GPT, draft: GPT, length: int, draft_tokens: int, compile: Compiler | None = None
+    ) -> Readers:
+        """Readers of sequences of this length at most.
+
+        Compiled is what comes again and again: the large model reads all that is proposed and its
+        own last token, the small one that token, or two where all its proposals were accepted.
+        """
+        target = Reader(model, length, {draft_tokens + 1}, compile)
+        return cls(target, Reader(draft, length, {1, 2}, compile))
