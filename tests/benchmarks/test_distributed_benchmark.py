@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -17,9 +16,8 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "distributed.py"
 
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch):
-    """The script as a module, without what it does to the environment of its process."""
-    monkeypatch.setitem(sys.modules, "thread_count", ModuleType("thread_count"))
+def benchmark():
+    """The script as a module."""
     spec = importlib.util.spec_from_file_location("distributed_benchmark", SCRIPT)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
