@@ -96,7 +96,7 @@ BUDGETS = {
     "tinytorch/compression": 1_310,
     "tinytorch/data": 980,
     "tinytorch/distributed": 950,
-    "tinytorch/bench": 770,
+    "tinytorch/bench": 795,
     "tinytorch/compat": 1_420,
     "tinytorch/testing": 670,
     "tinytorch/backends": 2_230,

@@ -1,4 +1,4 @@
-"""What this core can do at most: multiply-adds per second, and bytes per second from memory."""
+"""What this core can do a second at most: multiply-adds, and bytes from memory and from a cache."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tinytorch.jit.llvm import VectorEmitter, vector_intrinsic
 
 ROUNDS = 200_000
 TRIES = 15
+CACHED_BYTES = 8 * 1024  # in every first-level data cache, beside what else is there
+LOADS = 8  # in one round of a loop, each into a sum of its own
 TRIAD_BYTES = 192 * 1024**2  # three arrays, together well beyond the last cache
 
 
@@ -48,6 +50,29 @@ def _run_multiply_adds(rounds: int, address: int) -> None:
     _multiply_adds(np.float32, rounds, address)
 
 
+@vector_intrinsic(_no_twin)
+def _loads(e: VectorEmitter, rounds: Any, address: Any) -> None:
+    """Sums of vectors that lie one after another; the sums go where the first ones were."""
+    pointer = e.pointer(address)
+    one = e.constant(1.0)
+
+    def add_up(state: list[Any]) -> list[Any]:
+        here, *sums = state
+        vectors = [e.load(e.at(here, i * e.register_bytes)) for i in range(LOADS)]
+        sums = [e.fma(vector, one, total) for vector, total in zip(vectors, sums, strict=True)]
+        return [e.at(here, LOADS * e.register_bytes), *sums]
+
+    _, *sums = e.loop(rounds, [pointer, *[one] * LOADS], add_up)
+    for i, total in enumerate(sums):
+        e.store(total, e.at(pointer, i * e.register_bytes))
+
+
+@kernel
+def _run_loads(times: int, rounds: int, address: int) -> None:
+    for _ in range(times):
+        _loads(np.float32, rounds, address)
+
+
 @kernel
 def _triad(a: Any, b: Any, c: Any) -> None:
     for i in range(a.size):
@@ -76,6 +101,15 @@ def multiply_add_peak() -> float:
 def share_of_peak(function: Callable[[], object], flops: float, peak: float) -> float:
     """What part of `peak` a function reaches that does so many operations on this thread."""
     return flops / _least_seconds(function) / peak
+
+
+def cache_bandwidth() -> float:
+    """Bytes per second that one core loads from its first-level cache: nothing feeds it faster."""
+    size = CACHED_BYTES // (LOADS * host_vector_unit().register_bytes)
+    memory = workspace((CACHED_BYTES // 4,), np.dtype(np.float32))
+    memory[...] = 1e-9
+    seconds = _least_seconds(lambda: _run_loads(ROUNDS // size, size, memory.ctypes.data))
+    return ROUNDS // size * CACHED_BYTES / seconds
 
 
 def memory_bandwidth() -> float:

@@ -13,6 +13,7 @@ It comes from who makes the event, and is trusted: the parent imports it.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import tomllib
 from collections.abc import Sequence
@@ -48,6 +49,12 @@ class Problem:
     outputs: list[tuple[tuple[int, ...], Any]]
     flops: float
     parameters: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """What any way of computing it has to read and write at least."""
+        written = sum(math.prod(shape) * np.dtype(kind).itemsize for shape, kind in self.outputs)
+        return written + sum(array.nbytes for array in self.inputs)
 
 
 class Task(Protocol):

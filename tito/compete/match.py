@@ -52,6 +52,7 @@ class Launch:
     Attributes:
         seconds: of each contestant, in each case, round by round.
         gflop: of each case, round by round.
+        bytes: of each case's inputs and outputs, round by round.
         compile_seconds: wall time of each contestant's start and first calls.
         others: cores that other programs used while calls were timed.
         was_quiet: they used so few that wall time counts, or CPU time is what counts.
@@ -59,6 +60,7 @@ class Launch:
 
     seconds: Times
     gflop: dict[str, list[float]]
+    bytes: dict[str, list[int]]
     compile_seconds: dict[str, float] = field(default_factory=dict)
     others: float = 0.0
     was_quiet: bool = True
@@ -118,7 +120,7 @@ def _first_calls(
 ) -> Launch:
     """Start the workers, and call each once in each case: that compiles, and is not timed."""
     cores = set(sorted(os.sched_getaffinity(0))[-event.threads :])
-    launch = Launch({c.name: {} for c in contestants}, {})
+    launch = Launch({c.name: {} for c in contestants}, {}, {})
     spent = launch.compile_seconds
     started = {}
     for contestant in _shuffled(draw, contestants):
@@ -136,7 +138,7 @@ def _first_calls(
         names = [name for name in workers if case["name"] in theirs[name]]
         if not names:
             continue
-        launch.gflop[case["name"]] = []
+        launch.gflop[case["name"]], launch.bytes[case["name"]] = [], []
         problem = event.task.make(draw, case)
         expected = _reference(event, problem)
         for name in _shuffled(draw, names):
@@ -177,6 +179,7 @@ def _timed_calls(
             problem = event.task.make(draw, case)
             expected = _reference(event, problem)
             launch.gflop[case["name"]].append(problem.flops / 1e9)
+            launch.bytes[case["name"]].append(problem.bytes)
             order = _shuffled(draw, names) if i % 2 == 0 else order[::-1]
             for name in order:
                 spent = _call(workers[name], name, case["name"], problem, expected)

@@ -16,7 +16,7 @@ from tito.compete.event import Event
 from tito.compete.load import PATIENCE_SECONDS
 from tito.compete.match import Failed, Launch, launches
 from tito.compete.process import Contestant, Failure, Worker
-from tito.compete.result import Result, summarize, was_quiet
+from tito.compete.result import Peak, Result, summarize, was_quiet
 
 REPEATS = 2
 
@@ -29,14 +29,14 @@ class Measured:
         launches: every sample.
         result: ratios and verdicts of those that were measured; None if too few were left.
         failed: of each that could not be scored, why.
-        peak: operations per second of the event's cores; None where it could not be measured.
+        peak: what the event's cores can do a second; None where it could not be measured.
         is_noisy: an interval is too wide for a score; the naive backend needs none.
     """
 
     launches: list[Launch]
     result: Result | None
     failed: dict[str, Failed]
-    peak: float | None
+    peak: Peak | None
     is_noisy: bool = False
 
 
@@ -156,10 +156,10 @@ def _launches(
         yield launch
 
 
-def _peak(cores: int) -> float | None:
-    """Operations per second of so many cores; None without numba, which measures it."""
+def _peak(cores: int) -> Peak | None:
+    """What so many cores can do a second; None without numba, which measures it."""
     try:
-        from tinytorch.bench.peak import multiply_add_peak
+        from tinytorch.bench.peak import cache_bandwidth, multiply_add_peak
     except ImportError:
         return None
-    return cores * multiply_add_peak()
+    return Peak(cores * multiply_add_peak(), cores * cache_bandwidth())

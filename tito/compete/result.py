@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinytorch.bench.paired import (
     bootstrap_interval,
@@ -19,7 +19,14 @@ NOISY = 1.03  # upper over lower end of the interval
 CONFIDENCE = 0.99  # of each of up to three looks, of which the narrow one is accepted
 MANY = 8  # launches; of fewer, not even the least and the largest have their median between them
 #            with this probability (1 - 2 ** (1 - n)), and a bootstrap has no more than these
-SUSPICIOUS = 1.02  # share of the machine's peak that nothing can reach
+SUSPICIOUS = 1.02  # times the least that a call can take: nothing is that fast
+
+
+class Peak(NamedTuple):
+    """What the event's cores can do a second at most: operations, and bytes out of a cache."""
+
+    flops: float
+    bytes: float
 
 
 @dataclass(frozen=True)
@@ -69,11 +76,11 @@ class Result:
         return asdict(self)
 
 
-def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = None) -> Result:
+def summarize(launches: Sequence[Launch], baseline: str, peak: Peak | None = None) -> Result:
     """Ratios of each contestant to the baseline, over launches.
 
     Args:
-        peak: operations per second that the event's cores can do at most, if it was measured.
+        peak: what the event's cores can do at most, if it was measured.
     """
     rows, scores = [], []
     by_launch: dict[str, tuple[float, ...]] = {}
@@ -87,7 +94,7 @@ def summarize(launches: Sequence[Launch], baseline: str, peak: float | None = No
         scores.append(Row(name, "all", total, low, high, 0.0, 0.0))
         known = len(launches) > 1 and was_quiet(launches)
         verdicts[name] = "ok" if known and high <= NOISY * low else "noisy"
-        if peak is not None and max(r.gflops for r in own) * 1e9 > SUSPICIOUS * peak:
+        if peak is not None and any(_is_impossible(launches, name, r.case, peak) for r in own):
             verdicts[name] = "impossible"
     compiling = {
         name: statistics.median(launch.compile_seconds[name] for launch in launches)
@@ -110,6 +117,18 @@ def _row(launches: Sequence[Launch], name: str, case: str, baseline: str) -> Row
     low, high = _interval(by_launch)
     middle = statistics.median(by_launch)
     return Row(name, case, middle, low, high, 1e3 * statistics.median(seconds), rate)
+
+
+def _is_impossible(launches: Sequence[Launch], name: str, case: str, peak: Peak) -> bool:
+    """Whether the median call took less time than its operations, or its bytes, take at least."""
+    shares = [
+        max(1e9 * gflop / peak.flops, size / peak.bytes) / seconds
+        for launch in launches
+        for gflop, size, seconds in zip(
+            launch.gflop[case], launch.bytes[case], launch.seconds[name][case], strict=True
+        )
+    ]
+    return statistics.median(shares) > SUSPICIOUS
 
 
 def _ratio(launch: Launch, name: str, case: str, baseline: str) -> float:

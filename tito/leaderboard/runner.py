@@ -197,7 +197,7 @@ def report(measured: Measured, machine: dict[str, str]) -> dict[str, Any]:
             }
         )  # fmt: skip
     return {
-        "machine": {**machine, "peak": measured.peak},
+        "machine": {**machine, "peak": measured.peak.flops if measured.peak else None},
         "machine_class": machine_class(machine),
         "outcomes": outcomes,
     }

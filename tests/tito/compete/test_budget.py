@@ -46,7 +46,13 @@ class Machine:
             }
             spent = {c.name: self.first_calls / len(contestants) for c in contestants}
             quiet = len(self.pairs) not in self.disturbed
-            yield Launch(seconds, {"a": [1.0] * event.rounds}, spent, was_quiet=quiet)
+            yield Launch(
+                seconds,
+                {"a": [1.0] * event.rounds},
+                {"a": [8] * event.rounds},
+                spent,
+                was_quiet=quiet,
+            )
 
 
 @pytest.fixture

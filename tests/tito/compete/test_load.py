@@ -104,7 +104,8 @@ def test_all_cores_are_this_machines() -> None:
 def test_the_peak_is_that_of_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two cores may be faster than one can be."""
     monkeypatch.setattr("tinytorch.bench.peak.multiply_add_peak", lambda: 1e9)
-    assert (measure._peak(1), measure._peak(2)) == (1e9, 2e9)
+    monkeypatch.setattr("tinytorch.bench.peak.cache_bandwidth", lambda: 5e9)
+    assert (measure._peak(1), measure._peak(2)) == ((1e9, 5e9), (2e9, 10e9))
 
 
 ENTRY = """

@@ -27,7 +27,7 @@ UNLIKELY = 1e-4
 
 
 def measured(scores: list[float]) -> Measured:
-    launches = [Launch({"numpy": {"a": [s]}, "copy": {"a": [1.0]}}, {"a": [1.0]},
+    launches = [Launch({"numpy": {"a": [s]}, "copy": {"a": [1.0]}}, {"a": [1.0]}, {"a": [8]},
                        {"numpy": 0.1, "copy": 0.1}) for s in scores]  # fmt: skip
     return Measured(launches, summarize(launches, "numpy"), {}, None)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tinytorch.collector import collector_paused
 from tito.compete.event import Event, Problem, list_events, load_event
 from tito.compete.study import COPY
 from tito.compete.worker import load_contestant
@@ -25,11 +26,12 @@ def _called(event: Event, entry: Any, problem: Problem) -> Counter[str]:
         if what == "call":
             counts[f"{frame.f_code.co_filename}:{frame.f_code.co_qualname}"] += 1
 
-    sys.setprofile(count)
-    try:
-        event.task.call(entry, problem.inputs, problem.parameters)
-    finally:
-        sys.setprofile(None)
+    with collector_paused():  # which would run what others left to be finalised
+        sys.setprofile(count)
+        try:
+            event.task.call(entry, problem.inputs, problem.parameters)
+        finally:
+            sys.setprofile(None)
     return counts
 
 
