@@ -105,3 +105,19 @@ def test_running_extremes_and_their_places():
                 expected = getattr(torch.from_numpy(array), name)(dim)
                 np.testing.assert_array_equal(found.values.numpy(), expected.values.numpy())
                 np.testing.assert_array_equal(found.indices.numpy(), expected.indices.numpy())
+
+
+def test_index_add_along_each_dimension():
+    rng = np.random.default_rng(0)
+    x, index = rng.standard_normal((3, 4, 2)), np.array([1, 0, 1])
+    for dim, alpha in ((0, 1), (1, 1), (1, 0.5), (2, 2), (-1, 1)):
+        source = rng.standard_normal([3 if d == dim % 3 else n for d, n in enumerate(x.shape)])
+        ours, theirs = (
+            f(x).index_add(dim, f(index), f(source), alpha=alpha)
+            for f in (tinytorch.from_numpy, torch.from_numpy)
+        )
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-12)
+    with pytest.raises(ShapeError):
+        tinytorch.from_numpy(x).index_add(1, tensor([0, 1]), tinytorch.ones(3, 3, 2).double())
+    with pytest.raises(ShapeError):
+        tinytorch.from_numpy(x).index_add(1, tensor([0, 1]), tinytorch.ones(2, 2, 2).double())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable
+from functools import lru_cache, wraps
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,11 @@ _silence = _Silence()
 
 
 def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arrays, **params: _silence.run(function, *arrays, **params)
+    @wraps(function)
+    def quiet(*arrays: Any, **params: Any) -> Any:
+        return _silence.run(function, *arrays, **params)
+
+    return quiet
 
 
 def _sign(a: Array) -> Array:
@@ -140,7 +145,7 @@ _min: Any = np.minimum.reduce
 _prod: Any = np.multiply.reduce
 
 
-@np.errstate(all="ignore")
+@_quiet
 def sum(a: Array, *, dims: Dims, keepdim: bool) -> Array:
     return _sum(a, dims, None, None, keepdim)
 
@@ -169,7 +174,7 @@ def argsort(a: Array, *, dim: int, descending: bool) -> Array:
     return np.ascontiguousarray(a.shape[dim] - 1 - np.flip(order, dim))
 
 
-@np.errstate(all="ignore")
+@_quiet
 def cumsum(a: Array, *, dim: int) -> Array:
     return np.cumsum(a, axis=dim)
 
@@ -177,6 +182,7 @@ def cumsum(a: Array, *, dim: int) -> Array:
 # -- movement --------------------------------------------------------------------------------------
 
 
+@lru_cache(4096)
 def _slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
     # a negative stop means "past the first element", which a Python slice writes as None
     return tuple(
@@ -217,7 +223,7 @@ def unfold(a: Array, *, size: int, step: int) -> Array:
     return windows[..., ::step, :]
 
 
-@np.errstate(all="ignore")
+@_quiet
 def fold(a: Array, *, length: int, step: int) -> Array:
     """Windows added back to where `unfold` took them."""
     out = np.zeros((*a.shape[:-2], length), a.dtype)
@@ -238,7 +244,7 @@ def copy(a: Array) -> Array:
     return np.array(a, order="C", copy=True)
 
 
-@np.errstate(all="ignore")
+@_quiet
 def cast(a: Array, *, dtype: DType) -> Array:
     if a.dtype == np.uint16:  # no other dtype of ours is stored so
         a = bfloat16_values(a)
@@ -298,17 +304,17 @@ def _running_index(extreme: Any) -> Callable[..., Array]:
 running_argmax, running_argmin = _running_index(np.maximum), _running_index(np.minimum)
 
 
-@np.errstate(all="ignore")
+@_quiet
 def prod(x: Array, *, dim: int, keepdim: bool) -> Array:
     return _prod(x, dim, None, None, keepdim)
 
 
-@np.errstate(all="ignore")
+@_quiet
 def cumprod(x: Array, *, dim: int) -> Array:
     return np.multiply.accumulate(x, dim)
 
 
-@np.errstate(all="ignore")
+@_quiet
 def scatter_add(a: Array, index: Array, *, length: int) -> Array:
     out = np.zeros((length, *a.shape[index.ndim :]), a.dtype)
     np.add.at(out, index, a)
@@ -346,7 +352,7 @@ def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
 # -- contractions ----------------------------------------------------------------------------------
 
 
-@np.errstate(all="ignore")
+@_quiet
 def matmul(a: Array, b: Array) -> Array:
     return np.matmul(a, b)
 
@@ -354,8 +360,8 @@ def matmul(a: Array, b: Array) -> Array:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: f if name in _SILENT else _quiet(f) for name, f in ELEMENTWISE.items()},
     "slice": slice_,
-    "sum": _quiet(sum),
-    "cumsum": _quiet(cumsum),
+    "sum": sum,
+    "cumsum": cumsum,
     **{
         f.__name__: f
         for f in (

@@ -238,8 +238,9 @@ def cross(a: Tensor, b: Tensor, dim: int = -1) -> Tensor:
     a, b = arrangement.broadcast_tensors(a, b)
     if a.shape[dim] != 3:
         raise ShapeError(f"cross: shape {a.shape} must have size 3 along dim {dim}")
-    next_a, next_b = (movement.roll(t, -1, dim) for t in (a, b))
-    last_a, last_b = (movement.roll(t, 1, dim) for t in (a, b))
+    twice = [movement.cat([t, t], dim) for t in (a, b)]  # so that what is next is a slice
+    next_a, next_b = (movement.narrow(t, dim, 1, 3) for t in twice)
+    last_a, last_b = (movement.narrow(t, dim, 2, 3) for t in twice)
     return next_a * last_b - last_a * next_b
 
 

@@ -105,6 +105,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
         index: 1-d (or 0-d) integers, as many as `source` has slices along `dim`.
 
     Raises:
+        ShapeError: `source` has another shape than x in another dimension, or too few slices.
         IndexError: an index is out of range. (Not checked in a trace.)
 
     >>> from tinytorch import tensor, zeros
@@ -118,9 +119,15 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
     index = movement.reshape(index, (-1,))
     if source.ndim == x.ndim - 1:
         source = movement.unsqueeze(source, dim)
-    rows = movement.transpose(source.to(x.dtype), dim, 0)
-    added = apply(ops.scatter_add, rows, index, length=x.shape[dim])
-    added = movement.transpose(added, dim, 0)
+    source, wanted = source.to(x.dtype), (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
+    if source.shape != wanted:
+        raise ShapeError(f"index_add: source {source.shape} must have the shape {wanted}")
+    if dim:  # along rows as they are in memory
+        line = movement.reshape(index, (-1, *(1,) * (x.ndim - dim - 1)))
+        places = movement.expand(line, wanted)
+        values = source if alpha == 1 else source * alpha
+        return apply(ops.scatter, x, places, values, dim=dim, reduce="add")
+    added = apply(ops.scatter_add, source, index, length=x.shape[0])
     return x + (added if alpha == 1 else added * alpha)
 
 

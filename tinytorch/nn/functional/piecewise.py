@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tinytorch.functions.elementwise import clip, logical_and, logical_or, where
+import numpy as np
+
+from tinytorch.functions.elementwise import abs, clip, logical_or, where
 from tinytorch.nn.functional.arguments import inplaceable
 from tinytorch.random import Generator, rand_like
 from tinytorch.tensor import Tensor
@@ -23,6 +25,8 @@ def hardtanh(
         raise ValueError(f"hardtanh: min_val {min_val} must not be above max_val {max_val}")
     if not x.dtype.is_floating_point and min_val == int(min_val) and max_val == int(max_val):
         min_val, max_val = int(min_val), int(max_val)  # integers stay integers
+    if not x.requires_grad and isinstance(x._data, np.ndarray):
+        return clip(x, min_val, max_val)
     bound = clip(x, min_val, max_val).detach()
     return where(logical_or(x <= min_val, x >= max_val), bound, x)
 
@@ -57,7 +61,7 @@ def hardswish(
 
 def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     """0 where |x| <= lambd, x elsewhere."""
-    return where(logical_and(x >= -lambd, x <= lambd), 0.0, x)
+    return where(abs(x) <= lambd, 0.0, x)
 
 
 def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
@@ -68,8 +72,7 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     """
     if lambd < 0:
         raise ValueError(f"softshrink: lambd cannot be negative: {lambd}")
-    moved = where(x > 0, x - lambd, x + lambd)
-    return where(logical_and(x >= -lambd, x <= lambd), 0.0, moved)
+    return x - clip(x, -lambd, lambd)
 
 
 @inplaceable
