@@ -73,3 +73,17 @@ def test_a_gradient_that_should_be_zero_is_judged_by_the_largest_of_all(scale: f
     noise = torch.full((3,), 1e-9 * scale)
     exact = [EXACT, torch.zeros(3, dtype=torch.float64)]
     assert judge([EAGER, noise], [EAGER, -noise], lambda: exact).verdict == "within"
+
+
+def test_where_a_gradient_jumps_eager_on_nearby_inputs_shows_how_far():
+    jump = EAGER + 1e-3  # the other side of a ReLU's corner
+    found = judge([jump], [EAGER], lambda: [EXACT], lambda: [[EAGER], [jump]])
+    assert found.verdict == "within" and "largest of 3 runs of eager's" in found.detail
+    assert judge([EAGER + 1e-1], [EAGER], lambda: [EXACT], lambda: [[jump]]).verdict == "WRONG"
+    assert judge([jump], [EAGER], lambda: [EXACT], lambda: [[EAGER]]).verdict == "WRONG"
+
+    def never() -> list[list[torch.Tensor]]:
+        raise AssertionError
+
+    other = torch.nextafter(EAGER, torch.zeros(()))
+    assert judge([other], [EAGER], lambda: [EXACT], never).verdict == "within"

@@ -288,6 +288,25 @@ def test_integers_that_say_sizes_stay_where_the_model_takes_no_others():
     assert all(not torch.equal(b["x"], inputs["x"]) for b in (second, third))
 
 
+def test_nearby_inputs_differ_in_the_last_bit_and_the_model_stays():
+    inputs = {"x": torch.randn(6, 4), "extent": torch.tensor([3, 2]), "ids": torch.arange(3)}
+    seen = []
+
+    def ask(model: nn.Module, batch: dict[str, Tensor]) -> list[Tensor | None]:
+        seen.append(batch)
+        assert model.training
+        return [batch["x"]]
+
+    subject = Subject("own/small", Small(), inputs)
+    results = list(subject.nearby(ask, inputs, True))
+    assert len(results) > 1 and not torch.equal(seen[0]["x"], seen[1]["x"])
+    for batch in seen:
+        off = (batch["x"] - inputs["x"]).abs() / inputs["x"].abs()
+        assert 0 < off.max() <= 2**-23 and batch["ids"] is inputs["ids"]
+    assert not subject.model.training
+    assert list(subject.nearby(ask, {"ids": inputs["ids"]}, True)) == []  # nothing to change
+
+
 def test_names_are_chosen_by_pattern_and_by_seed():
     names = catalogue()
     assert set(SMALL) <= set(names) and len(names) > 100

@@ -51,7 +51,8 @@ WHY_GUARDED = "refused without guards"
 PEAK_MARGIN = 4096  # bytes: small tensors that autograd holds beside the graph
 
 InMode = Callable[[Subject, bool, Branches[Any] | None], Verdict]  # in training mode, or not
-Ask = Callable[[nn.Module, Any], list[Tensor | None]]
+Results = list[Tensor | None]
+Ask = Callable[[nn.Module, Any], Results]
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
@@ -69,8 +70,16 @@ def like_eager(
         expected = ask(subject.model, batch)
         subject.reset()
         got = ask(module, batch)
-        found.append(judge(got, expected, partial(subject.in_float64, ask, batch, False)))
+        found.append(_judged(subject, ask, batch, False, got, expected))
     return worst(found)
+
+
+def _judged(
+    subject: Subject, ask: Ask, batch: Any, training: bool, found: Results, expected: Results
+) -> Verdict:
+    """The verdict on what was found, of what `ask` says of the model itself."""
+    return judge(found, expected, partial(subject.in_float64, ask, batch, training),
+                 partial(subject.nearby, ask, batch, training))  # fmt: skip
 
 
 def or_guarded(run: Callable[[Branches[Any] | None], Verdict]) -> Verdict:
@@ -181,8 +190,7 @@ def _joint(subject: Subject, training: bool, branches: Branches[Any] | None) -> 
         subject.reset()
         expected = gradients(subject.model.train(training), batch)
         subject.reset()
-        exact = partial(subject.in_float64, gradients, batch, training)
-        found.append(judge(ask(batch), expected, exact))
+        found.append(_judged(subject, gradients, batch, training, ask(batch), expected))
     return worst(found)
 
 
@@ -222,7 +230,7 @@ def _steps(subject: Subject, name: str, training: bool, branches: Branches[Any] 
     subject.reset()
     expected = _eager_steps(subject.model.train(training), subject.batches, name)
     ask = partial(_eager_steps, name=name)
-    return judge(found, expected, partial(subject.in_float64, ask, subject.batches, training))
+    return _judged(subject, ask, subject.batches, training, found, expected)
 
 
 def _eager_steps(model: nn.Module, batches: Any, name: str) -> list[Tensor | None]:

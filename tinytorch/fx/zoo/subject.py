@@ -5,21 +5,23 @@ from __future__ import annotations
 import copy
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 from tinytorch.fx.models import call, squares_loss, tensors_of
 from tinytorch.fx.optimize.verify import other_values
 from tinytorch.fx.zoo.float64 import doubled, in_float64
 
 SEED = 1
+NEARBY = 6  # runs of eager's on inputs that differ in the last bit
 SIZES = re.compile(r"(^|_)(grid|sizes)(_|$)")  # in the name of an input
 
 
@@ -135,6 +137,30 @@ class Subject:
         with suppress(Exception), in_float64():
             return ask(self.exact.train(training), doubled(batch))
         return None
+
+    def nearby(
+        self, ask: Callable[[nn.Module, Any], list[Tensor | None]], batch: Any, training: bool
+    ) -> Iterator[list[Tensor | None]]:
+        """What `ask` says of the model on inputs that differ from the batch's in the last bit."""
+        floats = [x for x in tree_leaves(batch) if _is_float(x)]
+        for number in range(NEARBY if floats else 0):
+            generator = torch.Generator().manual_seed(number)
+            self.reset()
+            yield ask(self.model.train(training), tree_map(partial(_shaken, generator), batch))
+            self.reset()
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point()
+
+
+def _shaken(generator: torch.Generator, x: Any) -> Any:
+    """Each value is the next larger or smaller one of its dtype; what is no float stays."""
+    if not _is_float(x):
+        return x
+    up = torch.rand(x.shape, generator=generator) < 0.5
+    towards = torch.where(up, torch.inf, -torch.inf).to(x.dtype)
+    return torch.nextafter(x, towards) if x.dtype in (torch.float32, torch.float64) else x
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
