@@ -36,7 +36,16 @@ from tinytorch.fx.optimize.verify import larger
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.recompute.checkpointing import checkpoint
 from tinytorch.fx.zoo.subject import Subject, gradients, outputs, seed
-from tinytorch.fx.zoo.verdict import GOOD, NONE, VERDICTS, WRONG, Verdict, judge, of_error
+from tinytorch.fx.zoo.verdict import (
+    GOOD,
+    NONE,
+    VERDICTS,
+    WRONG,
+    Tensors,
+    Verdict,
+    judge,
+    of_error,
+)
 from tinytorch.graph.trace import trace
 from tinytorch.graph.traced import TENSOR
 
@@ -51,8 +60,7 @@ WHY_GUARDED = "refused without guards"
 PEAK_MARGIN = 4096  # bytes: small tensors that autograd holds beside the graph
 
 InMode = Callable[[Subject, bool, Branches[Any] | None], Verdict]  # in training mode, or not
-Results = list[Tensor | None]
-Ask = Callable[[nn.Module, Any], Results]
+Ask = Callable[[nn.Module, Any], list[Tensor | None]]
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
@@ -75,7 +83,7 @@ def like_eager(
 
 
 def _judged(
-    subject: Subject, ask: Ask, batch: Any, training: bool, found: Results, expected: Results
+    subject: Subject, ask: Ask, batch: Any, training: bool, found: Tensors, expected: Tensors
 ) -> Verdict:
     """The verdict on what was found, of what `ask` says of the model itself."""
     return judge(found, expected, partial(subject.in_float64, ask, batch, training),
