@@ -10,8 +10,12 @@ from thread_count import THREADS  # noqa: I001 - before NumPy
 import argparse
 import copy
 import itertools
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -30,6 +34,7 @@ from tinytorch.compression import (
 WIDTH = 2048
 BATCHES = (128, 512)  # of a product; decode has 1
 SPARSITIES = (0.5, 0.8, 0.9)
+HOLD = Path(__file__).parents[1] / "milestones" / "07_2020_small_and_fast" / "memory.py"
 
 
 def runs(model: nn.Module, x: tinytorch.Tensor) -> Callable[[], object]:
@@ -136,6 +141,22 @@ def csr(model: nn.Module, x: tinytorch.Tensor) -> dict[str, Callable[[], object]
     return {"scipy csr": lambda: rows @ columns}
 
 
+def resident() -> dict[str, float]:
+    """What a large model adds to the memory of a process, as a part of what it adds in float32.
+
+    The operating system's figure, each of a process of its own that only holds the model.
+    """
+    if not Path("/proc/self/statm").exists():
+        return {}
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "262144"}  # freed pieces are given back
+    added = {}
+    for scheme in ("float32", "int8", "int4"):
+        command = [sys.executable, str(HOLD), scheme]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        added[scheme] = int(done.stdout)
+    return {scheme: nbytes / added["float32"] for scheme, nbytes in added.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1, help="more than one: wall clock")
@@ -153,11 +174,15 @@ def main() -> None:
     batches = (16,) if options.small else BATCHES
     cases = (*quantized(width, batches), *smaller(width, channels, size))
     results = [measure(case, clock=clock, rounds=options.rounds) for case in cases]
+    memory = resident()
     if options.json:
         facts = {"threads": THREADS, "clock": clock, "peak_flops": peak, "bandwidth": bandwidth}
+        facts["resident"] = memory
         print(as_json(results, **facts))
     else:
         report(results, peak=peak, bandwidth=bandwidth)
+        print("memory of a process that holds a model, of float32's, as the system sees it:")
+        print("  ".join(f"{scheme} {share:.2f}" for scheme, share in memory.items()))
 
 
 if __name__ == "__main__":
