@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -76,9 +77,16 @@ def _seed(node: pytest.Item) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left_behind() -> Iterator[None]:
+def _nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test fails that leaves a setting of the process or of a library changed: the next would
-    fail, or pass, for its sake."""
+    fail, or pass, for its sake.
+
+    Slow ones start clusters and servers, whose libraries set variables: these are taken back.
+    """
+    if request.node.get_closest_marker("slow"):
+        with patch.dict(os.environ):
+            yield
+        return
     before = global_state.read()
     yield
     if left := global_state.changes(before, global_state.read()):
