@@ -19,6 +19,8 @@ OF_LIBRARIES = (  # variables that are set by what a test only uses
     b"PYTEST_CURRENT_TEST",
     b"HF_HUB_OFFLINE",  # tinytorch.fx downloads nothing
     b"TORCHINDUCTOR_CACHE_DIR",  # PyTorch's compiler
+    b"KMP_DUPLICATE_LIB_OK",  # scikit-learn, as the next
+    b"KMP_INIT_AT_FORK",
 )
 UNKNOWN = None  # of a library that was not imported
 
