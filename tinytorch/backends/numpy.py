@@ -28,8 +28,6 @@ class NumpyBackend(ComputeBackend):
     running_argmin = staticmethod(reference.running_argmin)
     dynamic_update_slice = staticmethod(reference.dynamic_update_slice)
     prod = staticmethod(reference.prod)
-    gelu = staticmethod(reference.gelu)
-    gelu_backward = staticmethod(reference.gelu_backward)
     cumprod = staticmethod(reference.cumprod)
 
     def conv2d_weight(self, x: Array, g: Array, **params: Any) -> Array:

@@ -133,9 +133,6 @@ _SILENT = frozenset(
 )
 
 
-gelu, gelu_backward = map(_quiet, (reference_special.gelu, reference_special.gelu_backward))
-
-
 # -- reductions ------------------------------------------------------------------------------------
 
 # the ufuncs' own reductions: np.sum and its like cost twice as much on a small array

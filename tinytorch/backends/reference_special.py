@@ -1,4 +1,4 @@
-"""erf, sigmoid and gelu by NumPy's vector code, in blocks that stay in the L2 cache.
+"""erf and sigmoid by NumPy's vector code, in blocks that stay in the L2 cache.
 
 NumPy has no erf, and a formula of twenty steps over a large array reads and writes memory forty
 times. Here every step writes into an array that is there already, for a block of elements after the
@@ -18,7 +18,6 @@ and approximation practice", 2013, chapter 4 (Chebyshev points).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -27,11 +26,6 @@ import numpy as np
 from tinytorch.dtypes import Array
 
 BLOCK = 8192  # elements
-
-SQRT_HALF = math.sqrt(0.5)
-DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
-SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
-CUBIC = 0.044715
 
 _TERMS = {  # of p, the constant first
     np.dtype(real): [np.asarray(term, real) for term in terms]
@@ -111,52 +105,4 @@ def _erf(x: Array, size: Array, sum_: Array, out: Array) -> None:
     np.copysign(sum_, x, out)
 
 
-def _gelu(x: Array, a: Array, b: Array, c: Array, out: Array, *, approximate: str) -> None:
-    if approximate == "tanh":
-        _tanh_argument(x, a)
-        np.tanh(a, a)
-    else:
-        np.multiply(x, SQRT_HALF, a)
-        _erf(a, b, c, a)
-    np.add(a, 1, a)
-    np.multiply(a, x, a)
-    np.multiply(a, 0.5, out)
-
-
-def _tanh_argument(x: Array, out: Array) -> None:
-    """SQRT_2_OVER_PI * (x + CUBIC * x^3)"""
-    np.multiply(x, x, out)
-    np.multiply(out, SQRT_2_OVER_PI * CUBIC, out)
-    np.add(out, SQRT_2_OVER_PI, out)
-    np.multiply(out, x, out)
-
-
-def _gelu_backward(
-    g: Array, x: Array, a: Array, b: Array, c: Array, out: Array, *, approximate: str
-) -> None:
-    if approximate == "tanh":
-        _tanh_argument(x, a)
-        np.tanh(a, a)
-        np.multiply(x, x, b)  # x times the derivative of 0.5 tanh(...)
-        np.multiply(b, 1.5 * SQRT_2_OVER_PI * CUBIC, b)
-        np.add(b, 0.5 * SQRT_2_OVER_PI, b)
-        np.multiply(b, x, b)
-        np.multiply(a, a, c)
-        np.subtract(1, c, c)
-        np.multiply(b, c, b)
-    else:
-        np.multiply(x, SQRT_HALF, a)
-        _erf(a, b, c, a)
-        np.multiply(x, x, b)  # x times the density
-        np.multiply(b, -0.5, b)
-        np.exp(b, b)
-        np.multiply(b, DENSITY_AT_0, b)
-        np.multiply(b, x, b)
-    np.add(a, 1, a)
-    np.multiply(a, 0.5, a)
-    np.add(a, b, a)
-    np.multiply(a, g, out)
-
-
 sigmoid, erf = _Kernel(_sigmoid, 0), _Kernel(_erf, 2)
-gelu, gelu_backward = _Kernel(_gelu, 3), _Kernel(_gelu_backward, 3)
