@@ -77,6 +77,32 @@ print(*done())
 """
 
 
+FIRST_FORWARD = """
+import numpy as np
+import tinytorch
+from tinytorch import nn
+from tinytorch.jit.cache import CompileProgress
+
+names, begin = [], CompileProgress.begin
+CompileProgress.begin = lambda self, name: (names.append(name.split(".")[-1]), begin(self, name))
+tinytorch.set_backend("optimized")
+layer = nn.Linear(8, 4)
+assert not names
+layer(tinytorch.tensor(np.ones((2, 8), np.float32)))
+print(*names)
+"""
+
+
+@needs_jit
+def test_the_first_forward_of_a_layer_compiles_what_it_needs(tmp_path: Path) -> None:
+    """Each kernel once, not again for the constants it is called with; and none for the layer."""
+    names = run_script(FIRST_FORWARD, TINYTORCH_CACHE_DIR=str(tmp_path)).split()
+    assert sorted(names) == [
+        *("_cost_of_tiles", "affine", "balanced", "choose", "gemm_tile_f32", "pack_block"),
+        *("pack_f32", "panel_columns", "tiles", "transposed", "walks_badly"),
+    ]
+
+
 @needs_jit
 def test_a_product_compiles_only_the_way_it_takes() -> None:
     first, then = run_script(FIRST_PRODUCTS).splitlines()

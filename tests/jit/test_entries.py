@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numba import types
 
-from tinytorch.jit.entries import SIZE, BorrowedArray, Entries, array_type
+from tinytorch.jit.entries import BorrowedArray, Entries, array_type
 from tinytorch.jit.library import JIT, kernel
+from tinytorch.jit.operands import SIZE
 
 
 @kernel

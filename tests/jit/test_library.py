@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import os
@@ -11,10 +12,12 @@ import traceback
 import numpy as np
 import pytest
 from numba import types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from tinytorch.jit import library
 from tinytorch.jit.library import compile_source, export, kernel
+from tinytorch.jit.operands import MATRIX, Matrix
 
 needs_jit = pytest.mark.skipif(not library.JIT, reason="NUMBA_DISABLE_JIT is set")
 
@@ -64,6 +67,48 @@ def test_an_export_is_compiled_when_a_kernel_that_calls_it_is():
 
     assert outer(3) == 82
     assert library.exports["tinytorch_test_square"].callback is not None
+
+
+@needs_jit
+@pytest.mark.parametrize("is_emitted", [False, True])
+def test_a_record_is_several_parameters_of_a_c_function(is_emitted):
+    @export(
+        f"tinytorch_test_place_{is_emitted}",
+        types.intp(types.intp, MATRIX, types.intp),
+        is_emitted=is_emitted,
+    )
+    def place(scale, matrix, index):
+        return scale * (matrix.address + index * matrix.row) - matrix.column
+
+    @kernel
+    def call(index):
+        return place(2, Matrix(100, 10, index), index)
+
+    assert call(3) == 2 * 130 - 3  # of Python's types, constants among them
+    made = library.exports[f"tinytorch_test_place_{is_emitted}"].callback
+    from_c = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 5)(made.address)
+    assert from_c(2, 100, 10, 3, 3) == 257
+
+    @kernel
+    def wrong(index):
+        return place(2, (index, index), index)
+
+    with pytest.raises(TypingError):  # two fields in place of three
+        wrong(3)
+
+
+@needs_jit
+def test_a_kernel_is_compiled_once_for_all_constants():
+    @kernel
+    def scaled(x, factor):
+        return x * factor
+
+    @kernel
+    def total(x):
+        return scaled(x, 2) + scaled(x, 3) + scaled(x, x)
+
+    assert total(4) == 8 + 12 + 16
+    assert len(scaled.overloads) == 1
 
 
 @needs_jit
@@ -197,12 +242,12 @@ def test_an_import_that_was_interrupted_can_be_repeated():
 
         real, count = library.export, 0
 
-        def export(*args):
+        def export(*args, **options):
             global count
             count += 1
             if count == 12:
                 raise KeyboardInterrupt
-            return real(*args)
+            return real(*args, **options)
 
         library.export = export
         for _ in range(2):

@@ -9,7 +9,9 @@ buffers      aligned memory for results and scratch, recycled
 lazy_numba   numba without what only compiling needs
 blas         the product of the library that NumPy ships, and its threads
 cache        machine code on disk
+c_functions  kernels as C functions, and how kernels call these
 library      the decorators that compile a function, and export it as a C symbol
+operands     what is in memory: its address and strides under one name
 llvm         a vocabulary for writing vector code
 views        memory at an address as an array
 deferred     functions that are compiled when a kernel first reaches them

@@ -17,6 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tinytorch.jit.c_functions import c_values
 from tinytorch.jit.library import JIT, exports
 from tinytorch.jit.llvm import I64, i64
 
@@ -26,7 +27,7 @@ _local: Callable[..., Any] = cgutils.alloca_once_value
 
 
 class Deferred:
-    """An exported function of integers that is compiled when it is first reached.
+    """An exported function of numbers, or records of them, compiled when it is first reached.
 
         ways = Deferred(dots, missing=1), Deferred(tiles, missing=2)
         first, second = (way.call for way in ways)
@@ -72,7 +73,7 @@ def _call_through(symbol: str, missing: int) -> Any:
             address = builder.load(cell)
             result = _local(builder, i64(missing))
             with builder.if_then(builder.icmp_signed("!=", address, i64(0)), likely=True):
-                given = _unpack(builder, values[0])
+                given = c_values(context, builder, arguments, _unpack(builder, values[0]))
                 function = ir.FunctionType(I64, [I64] * len(given)).as_pointer()
                 builder.store(builder.call(builder.inttoptr(address, function), given), result)
             return builder.load(result)

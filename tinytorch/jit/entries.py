@@ -21,8 +21,6 @@ from numba.extending import NativeValue, register_model, unbox
 from tinytorch.jit import threads
 from tinytorch.jit.library import JIT
 
-SIZE = types.intp
-
 # Functions of numba that have no type annotations.
 _unboxes: Callable[..., Any] = unbox
 _models: Callable[..., Any] = register_model

@@ -24,11 +24,11 @@ import numba
 import numpy as np
 from numba import types
 from numba.core.bytecode import FunctionIdentity
-from numba.core.ccallback import CFunc
 from numba.core.codegen import JITCodeLibrary
 
 from tinytorch.collector import collector_paused
 from tinytorch.jit import threads
+from tinytorch.jit.c_functions import CFunction, c_symbol
 from tinytorch.jit.cache import KernelCache, cache_info, clear_cache
 
 __all__ = [
@@ -127,6 +127,7 @@ def kernel(
         dispatcher._cache = KernelCache(function, lambda: _prepare(function, parallel))
         dispatcher._compilation_chain_init_hook = _no_extensions
         _hasten(dispatcher._compiler)
+        _compile_for_all_integers(dispatcher._compiler)
         return cast(F, dispatcher)
 
     return compile_lazily if function is None else compile_lazily(function)
@@ -143,7 +144,7 @@ def _no_extensions() -> None:
     """Numba's extensions are initialised when a kernel is compiled, not when one is called."""
 
 
-def _hasten(compiler: Any) -> None:
+def _hasten(compiler: Any, module: type[JITCodeLibrary] | None = None) -> None:
     """Make numba's `compiler` pause the collector, and optimise each module only as a whole.
 
     Compiling makes many objects that stay. And numba runs the passes on each function before they
@@ -155,7 +156,7 @@ def _hasten(compiler: Any) -> None:
     def compile_whole(arguments: Any, return_type: Any) -> Any:
         codegen = compiler.targetdescr.target_context.codegen()
         before = codegen._library_class  # of a kernel that calls this one, or numba's
-        codegen._library_class = _WholeModule
+        codegen._library_class = module or _WholeModule
         try:
             return compile_slowly(arguments, return_type)
         finally:
@@ -164,11 +165,38 @@ def _hasten(compiler: Any) -> None:
     compiler.compile = compile_whole
 
 
+def _compile_for_all_integers(compiler: Any) -> None:
+    """Have numba compile a kernel once for integers, and not again for each constant it is given.
+
+    LLVM knows the constants of a call where the kernel is inlined into the caller.
+    """
+    fold = compiler.fold_argument_types
+
+    def fold_without_literals(arguments: Any, keywords: Any) -> Any:
+        signature, found = fold(arguments, keywords)
+        return signature, tuple(
+            kind.literal_type if isinstance(kind, types.IntegerLiteral) else kind for kind in found
+        )
+
+    compiler.fold_argument_types = fold_without_literals
+
+
 class _WholeModule(JITCodeLibrary):
     """Machine code whose functions are optimised with their module."""
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
+
+
+class _EmittedModule(_WholeModule):
+    """Machine code of vector instructions that are as they should be: LLVM's level 1, once."""
+
+    def _optimize_final_module(self) -> None:
+        codegen: Any = self._codegen
+        passes, builder = codegen._module_pass_manager(
+            opt=1, loop_vectorize=False, slp_vectorize=False
+        )
+        passes.run(self._final_module, builder)
 
 
 def compile_source(name: str, source: str, namespace: dict[str, Any], **options: Any) -> Any:
@@ -192,19 +220,21 @@ def compile_source(name: str, source: str, namespace: dict[str, Any], **options:
 class _Export:
     """A kernel under a C name. It is compiled and registered when first needed."""
 
-    def __init__(self, symbol: str, signature: Any, function: FunctionType) -> None:
+    def __init__(
+        self, symbol: str, signature: Any, function: FunctionType, is_emitted: bool
+    ) -> None:
         self.symbol = symbol
         self.function = function
         self.signature = signature
+        self.is_emitted = is_emitted
         self.callback: Any = None
 
     def register(self) -> None:
         if self.callback is None:
             options = {"error_model": "numpy", "fastmath": set(FASTMATH), "nogil": True}
-            signature = (self.signature.args, self.signature.return_type)
-            callback: Any = CFunc(self.function, signature, {}, options)
+            callback: Any = CFunction(self.function, self.signature, options)
             callback._cache = KernelCache(self.function, lambda: _register_symbols(self.function))
-            _hasten(callback._compiler)
+            _hasten(callback._compiler, _EmittedModule if self.is_emitted else _WholeModule)
             callback.compile()
             llvm.add_symbol(self.symbol, callback.address)
             self.callback = callback  # its code lives as long as this
@@ -213,17 +243,22 @@ class _Export:
 exports: dict[str, _Export] = {}
 
 
-def export(symbol: str, signature: Any) -> Callable[[Callable[..., Any]], Any]:
+def export(
+    symbol: str, signature: Any, *, is_emitted: bool = False
+) -> Callable[[Callable[..., Any]], Any]:
     """Export a function as the C symbol `symbol`, for other kernels to call without inlining it.
 
     A large kernel is then compiled once, not once in each caller: generated code that calls it
-    compiles in a fraction of a second. The decorated name is a `types.ExternalFunction`; call it
-    from kernels only. Its symbol is registered whenever a kernel that refers to it is about to be
+    compiles in a fraction of a second. The decorated name has the symbol as an attribute; call it
+    from kernels only. The symbol is registered whenever a kernel that refers to it is about to be
     loaded.
 
     Args:
         symbol: the C name; `tinytorch_` in front keeps it apart from other libraries.
-        signature: a numba signature, `types.void(types.intp, types.intp)`.
+        signature: a numba signature, `types.void(types.intp, types.intp)`. A record of integers
+            (a NamedTuple, see `operands`) is several parameters in C.
+        is_emitted: the function is one call of a `vector_intrinsic` whose instructions LLVM has to
+            translate and not to improve: a third of the optimizer's time, for the same code.
 
     Raises:
         ValueError: the symbol is exported already.
@@ -238,8 +273,8 @@ def export(symbol: str, signature: Any) -> Callable[[Callable[..., Any]], Any]:
         if known is not None and not _same_definition(known.function, function):
             raise ValueError(f"the symbol {symbol!r} is exported already; choose another name")
         if known is None or known.callback is None:  # else its code is in use
-            exports[symbol] = _Export(symbol, signature, function)
-        return types.ExternalFunction(symbol, signature)
+            exports[symbol] = _Export(symbol, signature, function, is_emitted)
+        return c_symbol(symbol, signature)
 
     return declare
 
@@ -259,11 +294,10 @@ def _register_symbols(function: Any, seen: set[int] | None = None) -> None:
         return
     seen.add(id(function))
     for value in _referenced(function):
-        if isinstance(value, types.ExternalFunction):
-            if value.symbol in exports:
-                exports[value.symbol].register()
-        elif hasattr(value, "py_func"):  # another kernel
+        if hasattr(value, "py_func"):  # another kernel
             _register_symbols(value.py_func, seen)
+        elif (symbol := getattr(value, "symbol", None)) in exports:
+            exports[symbol].register()
 
 
 def _referenced(function: FunctionType) -> Iterator[Any]:

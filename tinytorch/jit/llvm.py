@@ -48,7 +48,7 @@ def vector_intrinsic(twin: Callable[..., None]) -> Callable[[Callable[..., None]
         @vector_intrinsic(twin)
         def name(e: VectorEmitter, x: Value, y: Value) -> None: ...
 
-        name(np.float32, x, y)          # in a kernel; x and y are integers
+        name(np.float32, x, y)          # in a kernel; x and y are integers, or records of them
 
     Args:
         twin: twin(dtype, x, y) does the same in NumPy, and takes over when the JIT is disabled.
@@ -62,7 +62,8 @@ def vector_intrinsic(twin: Callable[..., None]) -> Callable[[Callable[..., None]
         def call(typing_context: Any, dtype: Any, *arguments: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
                 e = VectorEmitter(builder, dtype.dtype, host_vector_unit().register_bytes)
-                emit(e, *_unpack(builder, values[1]))
+                given = zip(arguments, _unpack(builder, values[1]), strict=True)
+                emit(e, *(_as_record(builder, kind, value) for kind, value in given))
                 return context.get_dummy_value()
 
             return types.void(dtype, _star_arguments(arguments)), generate
@@ -70,6 +71,12 @@ def vector_intrinsic(twin: Callable[..., None]) -> Callable[[Callable[..., None]
         return call
 
     return declare
+
+
+def _as_record(builder: Any, kind: Any, value: Any) -> Any:
+    """The value of an argument; of a NamedTuple the same of its fields' values."""
+    is_record = isinstance(kind, types.BaseNamedTuple)
+    return kind.instance_class(*_unpack(builder, value)) if is_record else value
 
 
 def _emit_address(typing_context: Any, x: Any) -> Any:

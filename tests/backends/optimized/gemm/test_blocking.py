@@ -6,11 +6,22 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tinytorch.backends.optimized.gemm import blocking
-from tinytorch.backends.optimized.gemm.blocking import KC_BYTES, MC, walks_badly
+from tinytorch.backends.optimized.gemm.blocking import KC_BYTES, MC
 from tinytorch.jit.caches import L1_PAGES, PAGE_BYTES, core_caches
 from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import kernel
 
 L1, L2 = core_caches()
+
+
+@kernel
+def walks_badly(steps, stride):  # kernels alone call the other
+    return blocking.walks_badly(steps, stride)
+
+
+@kernel
+def balanced(size, most):
+    return blocking.balanced(size, most)
 
 
 def lines_left(steps, stride):
@@ -51,5 +62,5 @@ def test_blocks_fit_where_they_should_stay():
 
 @given(st.integers(1, 10_000), st.integers(1, 500))
 def test_balanced_parts(size, most):
-    part = blocking.balanced(size, most)
+    part = balanced(size, most)
     assert part <= most and math.ceil(size / part) == math.ceil(size / most)

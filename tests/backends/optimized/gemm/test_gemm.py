@@ -12,6 +12,7 @@ from tinytorch.backends.optimized.gemm.loops import gemm_f32
 from tinytorch.backends.optimized.gemm.matmul import linear, matmul, scratch
 from tinytorch.jit import threads
 from tinytorch.jit.llvm import address
+from tinytorch.jit.operands import Matrix, Rows
 
 DTYPES = (np.float32, np.float64)
 LAYOUTS = ("C", "transposed", "reversed", "every second", "unaligned", "broadcast")
@@ -197,11 +198,9 @@ def test_exported_gemm_accumulates_with_relu(rng):
 
     @kernel
     def call(a, b, c, relu, scratch):
-        gemm_f32(
-            a.shape[0], b.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
-            address(b), b.strides[0], b.strides[1], address(c), c.strides[0],
-            address(c), c.strides[0], relu, scratch,
-        )  # fmt: skip
+        to = Rows(address(c), c.strides[0])
+        left, right = Matrix(address(a), *a.strides), Matrix(address(b), *b.strides)
+        gemm_f32(a.shape[0], b.shape[1], a.shape[1], left, right, to, to, relu, scratch)
 
     sizes = ((9, 30, 40), (1, 2000, 500), (3, 1500, 20), (30, 1500, 20), (30, 1500, 300))
     for m, k, n in sizes:

@@ -37,9 +37,10 @@ from tinytorch.backends.optimized.attention.weights import BOOL_MASK, NO_MASK, W
 from tinytorch.backends.optimized.gemm.gemv_kernel import FEW_ROWS
 from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.dtypes import Array
-from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
+from tinytorch.jit.operands import NOWHERE, SIZE, Matrix, Rows
 from tinytorch.jit.views import view
 
 inner = kernel(inner=True, refcounts=False)
@@ -194,6 +195,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         maxima = query + size * s.e * itemsize
         totals, shrink = maxima + size * itemsize, maxima + 2 * size * itemsize
         to, row_bytes = address(out) + i0 * out.strides[0], out.strides[0]
+        of_weights = Rows(weights, pitch)
         width, q_bytes = s.e * itemsize, q.strides[0]
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
         view(real, maxima, m)[:] = -np.inf
@@ -204,10 +206,10 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         for j0 in range(begin, last, KEYS):
             n, seen = min(KEYS, last - j0), _visible(s, j0) + i0
             if panels:
-                scores(m, j0, j0 + n, s.keys, s.e, query, width, panels, weights, pitch, seen)
+                scores(m, j0, j0 + n, s.keys, s.e, Rows(query, width), panels, of_weights, seen)
             else:
-                rows = address(k) + j0 * k.strides[0]
-                dots(m, n, s.e, query, width, rows, k.strides[0], 0, 0, weights, pitch, 0)
+                rows = Rows(address(k) + j0 * k.strides[0], k.strides[0])
+                dots(m, n, s.e, Rows(query, width), rows, NOWHERE, of_weights, 0)
             if s.mask != NO_MASK:
                 mask, mask_bytes = _mask(s, i0, j0, x)
                 mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
@@ -221,10 +223,8 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
                         scaled(
                             1, s.v, to + i * row_bytes, 0, factors[i], to + i * row_bytes, 0
                         )  # fmt: skip
-            sums(
-                m, s.v, n, weights, pitch, address(v) + j0 * v.strides[0], v.strides[0], to,
-                row_bytes, int(j0 > begin), seen,
-            )  # fmt: skip
+            values = Rows(address(v) + j0 * v.strides[0], v.strides[0])
+            sums(m, s.v, n, of_weights, values, Rows(to, row_bytes), int(j0 > begin), seen)
         divide(m, s.v, to, row_bytes, totals)
 
     @kernel(refcounts=False)
@@ -241,7 +241,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
             panels, rest = 0, _aligned(scratch)
             if group * s.queries > UNPACKED:
                 panels, rest = rest, _aligned(rest + s.keys * s.e * itemsize)
-                pack(s.keys, s.e, address(head), head.strides[0], head.strides[1], panels)
+                pack(s.keys, s.e, Matrix(address(head), *head.strides), panels)
             for g in range(group):
                 number = ((b * heads + h) * group + g) * s.queries
                 for i0 in range(0, s.queries, s.block):
@@ -287,13 +287,14 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         n, seen = min(s.keys, i0 + m) if s.is_causal else s.keys, _visible(s, 0) + i0
         view(real, maxima, m)[:] = -np.inf
         view(real, totals, m)[:] = 0
-        scores(m, 0, n, s.keys, s.e, query, width, keys, weights, pitch, seen)
+        of_weights, of_change = Rows(weights, pitch), Rows(change, pitch)
+        scores(m, 0, n, s.keys, s.e, Rows(query, width), keys, of_weights, seen)
         if s.mask != NO_MASK:
             mask, mask_bytes = _mask(s, i0, 0, x)
             mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
         exponentials(weights, pitch, m, n, seen, maxima, totals, shrink)
         divide(m, n, weights, pitch, totals)
-        scores(m, 0, n, s.keys, s.v, g, v_width, values, change, pitch, seen)
+        scores(m, 0, n, s.keys, s.v, Rows(g, v_width), values, of_change, seen)
         if s.dropout_p > 0:
             drop(change, pitch, m, n, s.dropout_p, s.seed, number, s.keys)
         score_gradients(weights, change, pitch, m, n, seen)
@@ -301,11 +302,12 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
             drop(weights, pitch, m, n, s.dropout_p, s.seed, number, s.keys)
         row_bytes = d.q.strides[0]
         rows = address(d.q) + i0 * row_bytes
-        sums(m, s.e, n, change, pitch, address(k), k.strides[0], rows, row_bytes, 0, seen)
+        of_keys = Rows(address(k), k.strides[0])
+        sums(m, s.e, n, of_change, of_keys, Rows(rows, row_bytes), 0, seen)
         scaled(m, s.e, rows, row_bytes, s.scale, rows, row_bytes)
-        dk, dk_bytes, dv, dv_bytes = address(d.k), d.k.strides[0], address(d.v), d.v.strides[0]
-        transposed(n, s.e, m, change, pitch, query, width, dk, dk_bytes, seen)
-        transposed(n, s.v, m, weights, pitch, g, v_width, dv, dv_bytes, seen)
+        dk, dv = Rows(address(d.k), d.k.strides[0]), Rows(address(d.v), d.v.strides[0])
+        transposed(n, s.e, m, of_change, Rows(query, width), dk, seen)
+        transposed(n, s.v, m, of_weights, Rows(g, v_width), dv, seen)
 
     @kernel(refcounts=False)
     def backward(
@@ -323,8 +325,8 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
             values = _aligned(keys + s.keys * s.e * itemsize)
             rest = _aligned(values + s.keys * s.v * itemsize)
             head, other = x.k[b, h], x.v[b, h]
-            pack(s.keys, s.e, address(head), head.strides[0], head.strides[1], keys)
-            pack(s.keys, s.v, address(other), other.strides[0], other.strides[1], values)
+            pack(s.keys, s.e, Matrix(address(head), *head.strides), keys)
+            pack(s.keys, s.v, Matrix(address(other), *other.strides), values)
             d.k[b, h] = 0
             d.v[b, h] = 0
             for g in range(group):

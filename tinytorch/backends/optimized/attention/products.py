@@ -34,6 +34,7 @@ from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_t
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import export
+from tinytorch.jit.operands import MATRIX, NOWHERE, ROWS, SIZE, Matrix, Rows
 
 WIDER = tuple(
     min(w for w in host_vector_unit().tile_vectors if w >= v) for v in range(TILE_VECTORS + 1)
@@ -41,9 +42,7 @@ WIDER = tuple(
 """For each number of vectors the next for which there is a tile."""
 
 
-def sizes(count: int) -> Any:
-    """The signature of a symbol that takes so many addresses and sizes."""
-    return types.void(*[types.intp] * count)
+_THREE, _FIVE = (SIZE, SIZE, SIZE, ROWS, ROWS, ROWS), (SIZE, SIZE, SIZE, SIZE, SIZE)
 
 
 class Products:
@@ -64,21 +63,28 @@ class Products:
         tile, copy = (gemm_tile_f32, pack_f32) if itemsize == 4 else (gemm_tile_f64, pack_f64)
         suffix = f"f{8 * itemsize}"
 
-        @export(f"tinytorch_attention_pack_{suffix}", sizes(6))
-        def pack(rows: int, depth: int, x: int, across: int, along: int, panels: int) -> None:
-            """x (rows, depth) with those strides as the right operand of `scores`, x.T, packed."""
+        @export(f"tinytorch_attention_pack_{suffix}", types.void(SIZE, SIZE, MATRIX, SIZE))
+        def pack(rows: int, depth: int, x: Matrix, panels: int) -> None:
+            """x (rows, depth) as the right operand of `scores`, x.T, packed."""
             j = 0
             while j < rows:
                 columns = panel_columns(rows - j, lanes)
-                to = panels + j * depth * itemsize
-                copy(columns, depth, x + j * across, across, along, to, columns * itemsize)
+                to = Rows(panels + j * depth * itemsize, columns * itemsize)
+                copy(columns, depth, Matrix(x.address + j * x.row, x.row, x.column), to)
                 j += columns
 
-        @export(f"tinytorch_attention_scores_{suffix}", sizes(11))
+        @export(f"tinytorch_attention_scores_{suffix}", types.void(*_FIVE, ROWS, SIZE, ROWS, SIZE))
         def scores(
-            m: int, first: int, stop: int, keys: int, depth: int, a: int, lda: int, panels: int,
-            c: int, ldc: int, seen: int,
-        ) -> None:  # fmt: skip
+            m: int,
+            first: int,
+            stop: int,
+            keys: int,
+            depth: int,
+            a: Rows,
+            panels: int,
+            c: Rows,
+            seen: int,
+        ) -> None:
             """C (m, stop - first) = A (m, depth) @ the columns first to stop of what is packed.
 
             `first` is where a panel begins; there are `keys` columns in all. Row i needs those
@@ -93,18 +99,16 @@ class Products:
                     needed = min(columns, seen + i + height - 1 - (j - first))
                     if needed > 0:
                         wide = min(WIDER[(needed + lanes - 1) // lanes] * lanes, columns)
-                        tile(
-                            height, wide, depth, a + i * lda, lda, itemsize,
-                            panels + j * depth * itemsize, columns * itemsize, 0, 0,
-                            c + i * ldc + (j - first) * itemsize, ldc, 0,
-                        )  # fmt: skip
+                        left = Matrix(a.address + i * a.stride, a.stride, itemsize)
+                        panel = Rows(panels + j * depth * itemsize, columns * itemsize)
+                        at = c.address + i * c.stride + (j - first) * itemsize
+                        tile(height, wide, depth, left, panel, NOWHERE, Rows(at, c.stride), 0)
                 j += columns
 
-        @export(f"tinytorch_attention_sums_{suffix}", sizes(11))
+        @export(f"tinytorch_attention_sums_{suffix}", types.void(*_THREE, SIZE, SIZE))
         def sums(
-            m: int, n: int, depth: int, a: int, lda: int, b: int, ldb: int, c: int, ldc: int,
-            adds: int, seen: int,
-        ) -> None:  # fmt: skip
+            m: int, n: int, depth: int, a: Rows, b: Rows, c: Rows, adds: int, seen: int
+        ) -> None:
             """C (m, n) = A (m, depth) @ B (depth, n), or += if `adds` is not 0; in row i of A the
             elements from seen + i on are zeros."""
             j = 0
@@ -114,18 +118,15 @@ class Products:
                 for i in range(0, m, rows):
                     height = min(rows, m - i)
                     steps = max(min(depth, seen + i + height - 1), 0)
-                    to = c + i * ldc + j * itemsize
-                    tile(
-                        height, columns, steps, a + i * lda, lda, itemsize, b + j * itemsize, ldb,
-                        to if adds else 0, ldc, to, ldc, 0,
-                    )  # fmt: skip
+                    left = Matrix(a.address + i * a.stride, a.stride, itemsize)
+                    right = Rows(b.address + j * itemsize, b.stride)
+                    to = Rows(c.address + i * c.stride + j * itemsize, c.stride)
+                    start = Rows(to.address if adds else 0, c.stride)
+                    tile(height, columns, steps, left, right, start, to, 0)
                 j += columns
 
-        @export(f"tinytorch_attention_transposed_{suffix}", sizes(10))
-        def transposed(
-            m: int, n: int, depth: int, a: int, lda: int, b: int, ldb: int, c: int, ldc: int,
-            seen: int,
-        ) -> None:  # fmt: skip
+        @export(f"tinytorch_attention_transposed_{suffix}", types.void(*_THREE, SIZE))
+        def transposed(m: int, n: int, depth: int, a: Rows, b: Rows, c: Rows, seen: int) -> None:
             """C (m, n) += A.T (m, depth) @ B (depth, n); in row i of A the elements from seen + i
             on are zeros."""
             j = 0
@@ -136,11 +137,11 @@ class Products:
                     # the first row of A that has something here: seen + start > i
                     start = max(i - seen + 1, 0)
                     if start < depth:
-                        to, x = c + i * ldc + j * itemsize, a + i * itemsize + start * lda
-                        tile(
-                            min(rows, m - i), columns, depth - start, x, itemsize, lda,
-                            b + start * ldb + j * itemsize, ldb, to, ldc, to, ldc, 0,
-                        )  # fmt: skip
+                        x = a.address + i * itemsize + start * a.stride
+                        left = Matrix(x, itemsize, a.stride)
+                        right = Rows(b.address + start * b.stride + j * itemsize, b.stride)
+                        to = Rows(c.address + i * c.stride + j * itemsize, c.stride)
+                        tile(min(rows, m - i), columns, depth - start, left, right, to, to, 0)
                 j += columns
 
         self.dots = dots_with_rows_f32 if itemsize == 4 else dots_with_rows_f64

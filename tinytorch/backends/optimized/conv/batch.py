@@ -17,15 +17,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tinytorch.backends.optimized.conv.chain_kernel import in_blocks
+from tinytorch.backends.optimized.conv.chain_kernel import make_in_blocks
 from tinytorch.backends.optimized.conv.geometry import BATCH, TOGETHER
-from tinytorch.backends.optimized.conv.loops import over_items
+from tinytorch.backends.optimized.conv.loops import Sums, over_items
 from tinytorch.backends.optimized.gemm.blocking import balanced
 from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_ROWS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
+from tinytorch.jit.operands import Matrix, Rows, Stack
+
+Pair = tuple[int, int]
 
 
 @kernel
@@ -35,6 +38,8 @@ def row_bytes(images: int, itemsize: int) -> int:
 
 
 def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
+    in_blocks = make_in_blocks(tile, dtype.bitwidth // 8)
+
     @kernel
     def to_lanes(x: Array, first: int, count: int, target: int, ld: int) -> None:
         """Images first .. first+count-1, to rows (row, column, channel) of lanes."""
@@ -45,7 +50,8 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
             for i in range(height):
                 source = address(x) + first * x.strides[0] + c * x.strides[1] + i * x.strides[2]
                 at = target + (i * width * channels + c) * ld
-                pack(count, width, source, x.strides[0], x.strides[3], at, channels * ld)
+                elements = Matrix(source, x.strides[0], x.strides[3])
+                pack(count, width, elements, Rows(at, channels * ld))
 
     @kernel
     def from_lanes(
@@ -55,18 +61,26 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
         channels, height, width = y.shape[1:]
         area, skip = height * width * y.itemsize, begin * width
         for c in range(channels):
-            pack(
-                (end - begin) * width, count, source + (skip * channels + c) * ld, channels * ld,
-                y.itemsize, address(y) + (first * channels + c) * area + skip * y.itemsize,
-                channels * area,
-            )  # fmt: skip
+            lanes = Matrix(source + (skip * channels + c) * ld, channels * ld, y.itemsize)
+            at = address(y) + (first * channels + c) * area + skip * y.itemsize
+            pack((end - begin) * width, count, lanes, Rows(at, channels * area))
 
     @kernel
     def sums(
-        ld: int, itemsize: int, shape: tuple[int, int, int], x: int, w: int, start_from: int,
-        size: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], begin: int,
-        end: int, result: tuple[int, int], y: int,
-    ) -> None:  # fmt: skip
+        ld: int,
+        itemsize: int,
+        shape: tuple[int, int, int],
+        x: int,
+        w: int,
+        start_from: int,
+        size: Pair,
+        stride: Pair,
+        padding: Pair,
+        begin: int,
+        end: int,
+        result: Pair,
+        y: int,
+    ) -> None:
         """Rows begin .. end-1 of y (rows, width, out_channels) from x (height, width, channels)."""
         (height, width, channels), (out_width, out_channels) = shape, result
         ldw = size[0] * size[1] * channels * itemsize
@@ -80,19 +94,22 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
                 source = x + ((top + first) * width + left + start) * channels * ld
                 weights = w + (first * size[1] + start) * channels * itemsize
                 target = y + (i * out_width + j) * out_channels * ld
+                right = Stack(source, ld, width * channels * ld)
                 for o in range(0, out_channels, rows):
                     in_blocks(
-                        tile, itemsize, min(rows, out_channels - o), ld // itemsize, last - first,
-                        (stop - start) * channels, weights + o * ldw, ldw,
-                        size[1] * channels * itemsize, source, ld, width * channels * ld,
-                        start_from + o * ld if start_from else 0, ld, target + o * ld, ld,
-                    )  # fmt: skip
+                        min(rows, out_channels - o),
+                        ld // itemsize,
+                        last - first,
+                        (stop - start) * channels,
+                        Stack(weights + o * ldw, ldw, size[1] * channels * itemsize),
+                        right,
+                        Rows(start_from + o * ld if start_from else 0, ld),
+                        Rows(target + o * ld, ld),
+                    )
 
     @kernel
-    def items(
-        x: Array, w: Array, bias: Array, y: Array, table: Array, walk: Array, geometry: Array,
-        in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
-    ) -> None:  # fmt: skip
+    def items(s: Sums, pieces: int, begin: int, end: int, scratch: int) -> None:
+        x, w, bias, y, geometry = s.x, s.w, s.bias, s.y, s.geometry
         images, (channels, height, width) = geometry[TOGETHER], x.shape[1:]
         windows = (
             (geometry[BATCH.kernel_height], geometry[BATCH.kernel_width]),
@@ -110,22 +127,23 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
             if panel != held:
                 to_lanes(x, first, count, scratch, ld)
                 for o in range(bias.size):  # a row of lanes for each channel
-                    pack(
-                        1,
-                        ld // x.itemsize,
-                        address(bias) + o * x.itemsize,
-                        0,
-                        0,
-                        biases + o * ld,
-                        x.itemsize,
-                    )
+                    repeated = Matrix(address(bias) + o * x.itemsize, 0, 0)
+                    pack(1, ld // x.itemsize, repeated, Rows(biases + o * ld, x.itemsize))
                 held = panel
             if start < stop:
                 sums(
-                    ld, x.itemsize, (height, width, channels), scratch, address(w),
-                    biases if bias.size else 0, windows[0], windows[1], windows[2], start, stop,
-                    (y.shape[3], y.shape[1]), result,
-                )  # fmt: skip
+                    ld,
+                    x.itemsize,
+                    (height, width, channels),
+                    scratch,
+                    address(w),
+                    biases if bias.size else 0,
+                    *windows,
+                    start,
+                    stop,
+                    (y.shape[3], y.shape[1]),
+                    result,
+                )
                 from_lanes(result, ld, start, stop, y, first, count)
 
     @kernel
@@ -133,10 +151,9 @@ def make_batch(dtype: Any, tile: Callable[..., None], pack: Callable[..., None])
         """Weights (out_channels, channels, taps) to (out_channels, taps, channels)."""
         channels, taps = w.shape[1:]
         for o in range(w.shape[0]):
-            pack(
-                channels, taps, address(w) + o * w.strides[0], w.strides[1], w.strides[2],
-                address(packed) + o * packed.strides[0], channels * w.itemsize,
-            )  # fmt: skip
+            source = Matrix(address(w) + o * w.strides[0], w.strides[1], w.strides[2])
+            target = Rows(address(packed) + o * packed.strides[0], channels * w.itemsize)
+            pack(channels, taps, source, target)
 
     return Entries(
         **over_items(dtype, items), arrange=(arrange, array_type(dtype, 3), array_type(dtype, 2))

@@ -22,11 +22,11 @@ from numba import prange, types
 from tinytorch.backends.optimized.conv.chain_kernel import (
     chain_tile_f32,
     chain_tile_f64,
-    in_blocks,
+    make_in_blocks,
 )
 from tinytorch.backends.optimized.conv.conv2d import zeroed
 from tinytorch.backends.optimized.conv.geometry import CORRELATION, PRODUCTS, ProductsGeometry
-from tinytorch.backends.optimized.conv.loops import pad_image
+from tinytorch.backends.optimized.conv.loops import make_pad_image
 from tinytorch.backends.optimized.conv.plan import (
     SLACK,
     Correlation,
@@ -50,9 +50,10 @@ from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace
-from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
+from tinytorch.jit.operands import SIZE, Matrix, Rows, Stack
 
 DOT_BYTES = 256 * 1024  # of padded images that dot products run through before they start again
 
@@ -60,11 +61,19 @@ DOT_BYTES = 256 * 1024  # of padded images that dot products run through before 
 def _make_entries(
     dtype: Any, tile: Callable[..., None], dot: Callable[..., None], pack: Callable[..., None]
 ) -> Entries:
+    pad_image, in_blocks = make_pad_image(pack), make_in_blocks(tile, dtype.bitwidth // 8)
+
     @kernel
     def runs_of_image(
-        itemsize: int, x: int, g: int, ldg: int, out_channels: int, runs: Array, geometry: Array,
-        acc: int, lda: int, ldr: int,
-    ) -> None:  # fmt: skip
+        itemsize: int,
+        x: int,
+        g: Rows,
+        out_channels: int,
+        runs: Array,
+        geometry: Array,
+        acc: Rows,
+        ldr: int,
+    ) -> None:
         """acc[o, run] += g[o] @ the elements of x under it, for the channels of a group."""
         step, next_row = geometry[PRODUCTS.step], geometry[PRODUCTS.next_row]
         positions, rows_of_g = geometry[PRODUCTS.positions], geometry[PRODUCTS.rows]
@@ -76,19 +85,31 @@ def _make_entries(
                 vectors = PANEL_VECTORS[min(width - v, TILE_VECTORS)]
                 rows, skip = balanced(out_channels, TILE_ROWS[vectors]), v * REGISTER_BYTES
                 for o in range(0, out_channels, rows):
-                    at = acc + o * lda + t * ldr + skip
+                    to = Rows(acc.address + o * acc.stride + t * ldr + skip, acc.stride)
                     in_blocks(
-                        tile, itemsize, min(rows, out_channels - o),
-                        vectors * REGISTER_BYTES // itemsize, rows_of_g, positions, g + o * ldg,
-                        ldg, next_g, x + runs[t] + skip, step, next_row, at, lda, at, lda,
-                    )  # fmt: skip
+                        min(rows, out_channels - o),
+                        vectors * REGISTER_BYTES // itemsize,
+                        rows_of_g,
+                        positions,
+                        Stack(g.address + o * g.stride, g.stride, next_g),
+                        Stack(x + runs[t] + skip, step, next_row),
+                        to,
+                        to,
+                    )
                 v += vectors
 
     @kernel
     def products_of(
-        x: Array, g: Array, acc: Array, runs: Array, geometry: Array, groups: int, begin: int,
-        end: int, scratch: int,
-    ) -> None:  # fmt: skip
+        x: Array,
+        g: Array,
+        acc: Array,
+        runs: Array,
+        geometry: Array,
+        groups: int,
+        begin: int,
+        end: int,
+        scratch: int,
+    ) -> None:
         """Add the products of images begin .. end-1 to acc (output channels, runs, vectors)."""
         origin, pitch = geometry[PRODUCTS.origin], geometry[PRODUCTS.pitch]
         own = geometry[PRODUCTS.group]
@@ -98,17 +119,16 @@ def _make_entries(
             height, width = 1, height * width  # no padding: the rows follow one another
         for n in range(begin, end):
             for i in range(height):
-                pack(
-                    channels, width, address(x) + n * x.strides[0] + i * x.strides[2], x.strides[1],
-                    x.strides[3], scratch + origin + i * pitch, channels * itemsize,
-                )  # fmt: skip
+                at = address(x) + n * x.strides[0] + i * x.strides[2]
+                target = Rows(scratch + origin + i * pitch, channels * itemsize)
+                pack(channels, width, Matrix(at, x.strides[1], x.strides[3]), target)
             for group in range(groups):
                 o = group * out_channels
-                upper = address(g) + n * g.strides[0] + o * g.strides[1]
-                runs_of_image(
-                    itemsize, scratch + group * own, upper, g.strides[1], out_channels, runs,
-                    geometry, address(acc) + o * acc.strides[0], acc.strides[0], acc.strides[1],
-                )  # fmt: skip
+                image = scratch + group * own
+                upper = Rows(address(g) + n * g.strides[0] + o * g.strides[1], g.strides[1])
+                to = Rows(address(acc) + o * acc.strides[0], acc.strides[0])
+                ldr = acc.strides[1]
+                runs_of_image(itemsize, image, upper, out_channels, runs, geometry, to, ldr)
 
     @kernel
     def products(
@@ -118,21 +138,32 @@ def _make_entries(
 
     @kernel(parallel=True)
     def products_parallel(
-        count: int, x: Array, g: Array, acc: Array, runs: Array, geometry: Array, groups: int,
+        count: int,
+        x: Array,
+        g: Array,
+        acc: Array,
+        runs: Array,
+        geometry: Array,
+        groups: int,
         buffer: Array,
-    ) -> None:  # fmt: skip
+    ) -> None:
         share = (x.shape[0] + count - 1) // count
         for t in prange(count):
-            products_of(
-                x, g, acc[t], runs, geometry, groups, t * share, min((t + 1) * share, x.shape[0]),
-                address(buffer) + t * buffer.shape[1],
-            )  # fmt: skip
+            end, own = min((t + 1) * share, x.shape[0]), address(buffer) + t * buffer.shape[1]
+            products_of(x, g, acc[t], runs, geometry, groups, t * share, end, own)
 
     @kernel
     def dots(
-        x: Array, g: Array, dw: Array, table: Array, geometry: Array, groups: int, length: int,
-        together: int, buffer: Array,
-    ) -> None:  # fmt: skip
+        x: Array,
+        g: Array,
+        dw: Array,
+        table: Array,
+        geometry: Array,
+        groups: int,
+        length: int,
+        together: int,
+        buffer: Array,
+    ) -> None:
         """dw (output channels, taps) as dot products over `together` images at a time."""
         origin, pitch = geometry[CORRELATION.origin], geometry[CORRELATION.pitch]
         plane = geometry[CORRELATION.plane]
@@ -151,22 +182,27 @@ def _make_entries(
             count = min(together, x.shape[0] - n)
             for i in range(count):
                 at = images_x + i * next_x
-                pad_image(pack, x[n + i], phases_h, phases_w, origin, pitch, plane, at)
-                pad_image(pack, g[n + i], 1, 1, 0, pitch, plane_g, images_g + i * next_g)
+                pad_image(x[n + i], phases_h, phases_w, origin, pitch, plane, at)
+                pad_image(g[n + i], 1, 1, 0, pitch, plane_g, images_g + i * next_g)
             for group in range(groups):
                 for t in range(0, taps, columns):
                     for o in range(0, out_channels, rows):
                         at = group * out_channels + o
-                        target = address(dw) + (at * taps + t) * itemsize
+                        to = Rows(address(dw) + (at * taps + t) * itemsize, taps * itemsize)
                         for p in range(0, length, depth):
                             skip = p * itemsize
                             dot(
-                                min(rows, out_channels - o), min(columns, taps - t),
-                                min(depth, length - p), count, images_g + at * plane_g + skip,
-                                plane_g, next_g, images_x + group * own + skip, 0,
-                                address(table) + t * 8, next_x, target if n or p else 0,
-                                taps * itemsize, target, taps * itemsize, 0,
-                            )  # fmt: skip
+                                min(rows, out_channels - o),
+                                min(columns, taps - t),
+                                min(depth, length - p),
+                                count,
+                                Stack(images_g + at * plane_g + skip, plane_g, next_g),
+                                Stack(images_x + group * own + skip, 0, next_x),
+                                address(table) + t * 8,
+                                Rows(to.address if n or p else 0, to.stride),
+                                to,
+                                0,
+                            )
 
     @kernel
     def arrange(acc: Array, dw: Array) -> None:
@@ -180,8 +216,8 @@ def _make_entries(
         for o in range(out_channels):
             for i in range(rows):
                 source = address(acc) + o * acc.strides[0] + i * down
-                target = address(dw) + o * dw.strides[0] + i * dw.strides[2]
-                pack(columns, channels, source, across, itemsize, target, dw.strides[1])
+                target = Rows(address(dw) + o * dw.strides[0] + i * dw.strides[2], dw.strides[1])
+                pack(columns, channels, Matrix(source, across, itemsize), target)
 
     array = {ndim: array_type(dtype, ndim) for ndim in (2, 3, 4)}
     table, buffer = array_type(types.int64, 1), array_type(types.uint8, 2)

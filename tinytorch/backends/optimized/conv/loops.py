@@ -17,7 +17,8 @@ algorithm, arXiv:1907.02129 (2019).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import prange, types
@@ -39,53 +40,62 @@ from tinytorch.backends.optimized.gemm.loops import (
     panel_columns,
 )
 from tinytorch.dtypes import Array
-from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
+from tinytorch.jit.operands import SIZE, Matrix, Rows
+
+
+class Sums(NamedTuple):
+    """What a convolution sums: y = bias + w * the taps of x, as a walk of `plan` says."""
+
+    x: Array
+    w: Array  # as the loops have it
+    bias: Array  # one for each output channel, or none
+    y: Array
+    table: Array  # byte offsets of the taps
+    walk: Array  # of phases or of stores
+    geometry: Array
+    in_place: int  # the image is read where it is
+    groups: int
+
 
 # -- loops over one image -------------------------------------------------------------------------
 
 
-@kernel
-def pad_image(
-    pack: Callable[..., None], x: Array, phases_h: int, phases_w: int, origin: int, pitch: int,
-    plane: int, target: int,
-) -> None:  # fmt: skip
-    """Copy an image (channels, height, width) into a zeroed buffer, phase by phase."""
-    channels, height, width = x.shape
-    for c in range(channels):
-        for i in range(phases_h):
-            rows = (height - i + phases_h - 1) // phases_h
-            source, step = address(x) + c * x.strides[0] + i * x.strides[1], phases_h * x.strides[1]
-            at = target + (c * phases_h + i) * phases_w * plane + origin
-            if phases_w == 2 and x.strides[2] == x.itemsize:
-                split_pairs(x.dtype.type, width, rows, source, step, at, plane, pitch)
-                continue
-            for j in range(phases_w):
-                columns = (width - j + phases_w - 1) // phases_w
-                pack(
-                    columns, rows, source + j * x.strides[2], phases_w * x.strides[2], step,
-                    at + j * plane, pitch,
-                )  # fmt: skip
+@cache
+def make_pad_image(pack: Callable[..., None]) -> Callable[..., None]:
+    """A kernel that lays out an image with its padding."""
 
+    @kernel
+    def pad_image(
+        x: Array,
+        phases_h: int,
+        phases_w: int,
+        origin: int,
+        pitch: int,
+        plane: int,
+        target: int,
+    ) -> None:
+        """Copy an image (channels, height, width) into a zeroed buffer, phase by phase."""
+        channels, height, width = x.shape
+        for c in range(channels):
+            for i in range(phases_h):
+                rows = (height - i + phases_h - 1) // phases_h
+                source, step = (
+                    address(x) + c * x.strides[0] + i * x.strides[1],
+                    phases_h * x.strides[1],
+                )
+                at = target + (c * phases_h + i) * phases_w * plane + origin
+                if phases_w == 2 and x.strides[2] == x.itemsize:
+                    split_pairs(x.dtype.type, width, rows, source, step, at, plane, pitch)
+                    continue
+                for j in range(phases_w):
+                    columns = (width - j + phases_w - 1) // phases_w
+                    phase = Matrix(source + j * x.strides[2], phases_w * x.strides[2], step)
+                    pack(columns, rows, phase, Rows(at + j * plane, pitch))
 
-@kernel
-def by_vectors(
-    tile: Callable[..., None], itemsize: int, channels: int, taps: int, w: int, x: int, table: int,
-    stores: int, entry: int, parts: int, first: int, last: int, y: int, ldy: int, bias: int,
-) -> None:  # fmt: skip
-    """Vectors first .. last-1 of the positions, for all output channels."""
-    v = first
-    while v < last:
-        vectors = PANEL_VECTORS[min(last - v, TILE_VECTORS)]
-        rows = balanced(channels, TILE_ROWS[vectors])
-        for o in range(0, channels, rows):
-            tile(
-                min(rows, channels - o), vectors * REGISTER_BYTES // itemsize, taps,
-                w + o * taps * itemsize, taps * itemsize, x, table, stores + v * entry, parts,
-                y + o * ldy, ldy, bias + o * itemsize if bias else 0, 0,
-            )  # fmt: skip
-        v += vectors
+    return pad_image
 
 
 # -- loops over images ----------------------------------------------------------------------------
@@ -96,12 +106,14 @@ def by_vectors(
 
 
 def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
+    pad_image = make_pad_image(pack)
+
     @kernel
     def panel_of_image(
-        itemsize: int, x: int, w: int, bias: int, table: Array, phases: Array, geometry: Array,
-        y: int, first: int, last: int, width: int, columns: int,
-    ) -> None:  # fmt: skip
+        s: Sums, x: int, w: int, bias: int, y: int, first: int, last: int, columns: int
+    ) -> None:
         """Output rows first .. last-1 of `columns` channels: y[position, channel]."""
+        phases, geometry, width, itemsize = s.walk, s.geometry, s.y.shape[3], s.y.itemsize
         pitch, read_h = geometry[POSITIONS.pitch], geometry[POSITIONS.read_rows]
         read_w = geometry[POSITIONS.read_columns] * itemsize
         write_h, write_w = geometry[POSITIONS.write_rows], geometry[POSITIONS.write_columns]
@@ -115,17 +127,20 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
                 target = y + ((i * write_h + i0) * width + j0) * ldw
                 for j in range(0, positions, rows):
                     tile(
-                        min(rows, positions - j), columns, taps,
-                        x + i * read_h * pitch + j * read_w, read_w,
-                        address(table) + start * 8, w + start * ldw, ldw, bias, 0,
-                        target + j * write_w * ldw, write_w * ldw, 0,
-                    )  # fmt: skip
+                        min(rows, positions - j),
+                        columns,
+                        taps,
+                        Rows(x + i * read_h * pitch + j * read_w, read_w),
+                        address(s.table) + start * 8,
+                        Rows(w + start * ldw, ldw),
+                        Rows(bias, 0),
+                        Rows(target + j * write_w * ldw, write_w * ldw),
+                        0,
+                    )
 
     @kernel
-    def items(
-        x: Array, w: Array, bias: Array, y: Array, table: Array, phases: Array, geometry: Array,
-        in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
-    ) -> None:  # fmt: skip
+    def items(s: Sums, pieces: int, begin: int, end: int, scratch: int) -> None:
+        x, w, bias, y, table, _, geometry, in_place, groups = s
         origin, pitch = geometry[POSITIONS.origin], geometry[POSITIONS.pitch]
         plane, write_h = geometry[POSITIONS.plane], geometry[POSITIONS.write_rows]
         _, channels, height, width = y.shape
@@ -143,21 +158,20 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
                 if in_place:
                     source = address(x) + image * x.strides[0]
                 else:
-                    pad_image(pack, x[image], 1, 1, origin, pitch, plane, scratch)
+                    pad_image(x[image], 1, 1, origin, pitch, plane, scratch)
             for g in range(groups):
                 o = 0
                 while o < channels:
                     columns = panel_columns(channels - o, REGISTER_BYTES // itemsize)
                     at, ldw, skip = g * channels + o, columns * itemsize, first * width
+                    weights = address(w) + at * taps * itemsize
+                    begins = address(bias) + at * itemsize if bias.size else 0
                     panel_of_image(
-                        itemsize, source + g * own, address(w) + at * taps * itemsize,
-                        address(bias) + at * itemsize if bias.size else 0, table, phases, geometry,
-                        result, first, last, width, columns,
-                    )  # fmt: skip
-                    pack(
-                        max(last - first, 0) * width, columns, result + skip * ldw, ldw, itemsize,
-                        address(y) + (image * y.shape[1] + at) * area + skip * itemsize, area,
-                    )  # fmt: skip
+                        s, source + g * own, weights, begins, result, first, last, columns
+                    )
+                    to = address(y) + (image * y.shape[1] + at) * area + skip * itemsize
+                    made = Matrix(result + skip * ldw, ldw, itemsize)
+                    pack(max(last - first, 0) * width, columns, made, Rows(to, area))
                     o += columns
 
     @kernel
@@ -169,10 +183,9 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
             while o < channels:
                 columns = panel_columns(channels - o, REGISTER_BYTES // w.itemsize)
                 at = g * channels + o
-                pack(
-                    columns, taps, address(w) + at * w.strides[0], w.strides[0], w.strides[1],
-                    address(packed) + at * taps * w.itemsize, columns * w.itemsize,
-                )  # fmt: skip
+                source = Matrix(address(w) + at * w.strides[0], *w.strides)
+                panel = Rows(address(packed) + at * taps * w.itemsize, columns * w.itemsize)
+                pack(columns, taps, source, panel)
                 o += columns
 
     @kernel
@@ -188,16 +201,12 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
                 ld = columns * itemsize
                 for o in range(out_channels):
                     source = address(w) + g * w.strides[0] + o * w.strides[1] + c * w.strides[2]
-                    pack(
-                        columns, taps, source, w.strides[2], w.strides[3],
-                        address(scratch) + o * taps * ld, ld,
-                    )  # fmt: skip
+                    of_channel = Matrix(source, w.strides[2], w.strides[3])
+                    pack(columns, taps, of_channel, Rows(address(scratch) + o * taps * ld, ld))
                 panel = address(packed) + g * packed.strides[0] + c * depth * itemsize
                 for k in range(order.size):
-                    pack(
-                        columns, 1, address(scratch) + order[k] * ld, itemsize, ld,
-                        panel + k * ld, ld,
-                    )  # fmt: skip
+                    row = Matrix(address(scratch) + order[k] * ld, itemsize, ld)
+                    pack(columns, 1, row, Rows(panel + k * ld, ld))
                 c += columns
             scratch[:1, :1] = 0  # it must live until here
 
@@ -210,11 +219,45 @@ def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., No
 
 
 def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
+    pad_image = make_pad_image(pack)
+
     @kernel
-    def items(
-        x: Array, w: Array, bias: Array, y: Array, table: Array, stores: Array, geometry: Array,
-        in_place: int, groups: int, pieces: int, begin: int, end: int, scratch: int,
-    ) -> None:  # fmt: skip
+    def by_vectors(
+        s: Sums,
+        channels: int,
+        w: int,
+        x: int,
+        first: int,
+        last: int,
+        y: Rows,
+        bias: int,
+    ) -> None:
+        """Vectors first .. last-1 of the positions, for all output channels."""
+        itemsize, taps, entry = s.y.itemsize, s.w.shape[1], s.walk.shape[1] * 8
+        table, stores, parts = address(s.table), address(s.walk), s.walk.shape[1] // STORE_PART
+        v = first
+        while v < last:
+            vectors = PANEL_VECTORS[min(last - v, TILE_VECTORS)]
+            rows = balanced(channels, TILE_ROWS[vectors])
+            for o in range(0, channels, rows):
+                tile(
+                    min(rows, channels - o),
+                    vectors * REGISTER_BYTES // itemsize,
+                    taps,
+                    Rows(w + o * taps * itemsize, taps * itemsize),
+                    x,
+                    table,
+                    stores + v * entry,
+                    parts,
+                    Rows(y.address + o * y.stride, y.stride),
+                    bias + o * itemsize if bias else 0,
+                    0,
+                )
+            v += vectors
+
+    @kernel
+    def items(s: Sums, pieces: int, begin: int, end: int, scratch: int) -> None:
+        x, w, bias, y, _, stores, geometry, in_place, groups = s
         origin, pitch = geometry[CORRELATION.origin], geometry[CORRELATION.pitch]
         plane = geometry[CORRELATION.plane]
         phases_h = geometry[CORRELATION.phases_height]
@@ -232,16 +275,14 @@ def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None
                 if in_place:
                     source = address(x) + image * x.strides[0]
                 else:
-                    pad_image(pack, x[image], phases_h, phases_w, origin, pitch, plane, scratch)
+                    pad_image(x[image], phases_h, phases_w, origin, pitch, plane, scratch)
             for g in range(groups):
                 at = g * channels
-                by_vectors(
-                    tile, itemsize, channels, taps, address(w) + at * taps * itemsize,
-                    source + g * own, address(table), address(stores), stores.shape[1] * 8,
-                    stores.shape[1] // STORE_PART, first, min(first + share, stores.shape[0]),
-                    address(y) + (image * y.shape[1] + at) * area, area,
-                    address(bias) + at * itemsize if bias.size else 0,
-                )  # fmt: skip
+                weights = address(w) + at * taps * itemsize
+                last = min(first + share, stores.shape[0])
+                to = Rows(address(y) + (image * y.shape[1] + at) * area, area)
+                begins = address(bias) + at * itemsize if bias.size else 0
+                by_vectors(s, channels, weights, source + g * own, first, last, to, begins)
 
     return Entries(**over_items(dtype, items))
 
@@ -251,27 +292,44 @@ def over_items(dtype: Any, items: Callable[..., None]) -> dict[str, tuple[Any, .
 
     @kernel
     def serial(
-        x: Array, w: Array, bias: Array, y: Array, table: Array, walk: Array, geometry: Array,
-        in_place: int, groups: int, buffer: Array,
-    ) -> None:  # fmt: skip
+        x: Array,
+        w: Array,
+        bias: Array,
+        y: Array,
+        table: Array,
+        walk: Array,
+        geometry: Array,
+        in_place: int,
+        groups: int,
+        buffer: Array,
+    ) -> None:
         together = geometry[TOGETHER]
         images = (y.shape[0] + together - 1) // together
-        items(x, w, bias, y, table, walk, geometry, in_place, groups, 1, 0, images, address(buffer))
+        sums = Sums(x, w, bias, y, table, walk, geometry, in_place, groups)
+        items(sums, 1, 0, images, address(buffer))
 
     @kernel(parallel=True)
     def parallel(
-        count: int, x: Array, w: Array, bias: Array, y: Array, table: Array, walk: Array,
-        geometry: Array, in_place: int, groups: int, buffer: Array,
-    ) -> None:  # fmt: skip
+        count: int,
+        x: Array,
+        w: Array,
+        bias: Array,
+        y: Array,
+        table: Array,
+        walk: Array,
+        geometry: Array,
+        in_place: int,
+        groups: int,
+        buffer: Array,
+    ) -> None:
         together = geometry[TOGETHER]
         images = (y.shape[0] + together - 1) // together
         pieces = 1 if images >= count else count
         share = (images * pieces + count - 1) // count
         for t in prange(count):
-            items(
-                x, w, bias, y, table, walk, geometry, in_place, groups, pieces, t * share,
-                min((t + 1) * share, images * pieces), address(buffer) + t * buffer.shape[1],
-            )  # fmt: skip
+            sums = Sums(x, w, bias, y, table, walk, geometry, in_place, groups)
+            end, own = min((t + 1) * share, images * pieces), address(buffer) + t * buffer.shape[1]
+            items(sums, pieces, t * share, end, own)
 
     images, matrix, vector = (array_type(dtype, ndim) for ndim in (4, 2, 1))
     table, walk = (array_type(types.int64, ndim) for ndim in (1, 2))

@@ -33,13 +33,15 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
+from tinytorch.jit.operands import ROWS, SIZE, Rows
 
 
 def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vectors: int) -> None:
     """One tile size."""
-    taps, w, ldw, x, table, stores, parts, y, ldy, bias, relu = arguments
-    build = e.builder
-    w, x, table, stores, y, bias = (e.pointer(p) for p in (w, x, table, stores, y, bias))
+    taps, weights, x, table, stores, parts, result, bias, relu = arguments
+    build, ldy = e.builder, result.stride
+    places = (weights.address, x, table, stores, result.address, bias)
+    w, x, table, stores, y, bias = (e.pointer(place) for place in places)
     size = e.add(e.mul(parts, 8 * STORE_PART), 8 * STORE.target)  # bytes of an entry of `stores`
     entries = [e.at(stores, e.mul(size, j)) for j in range(vectors)]
     starts = [e.at(x, e.load_scalar(entry, I64)) for entry in entries]
@@ -61,9 +63,9 @@ def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vec
         lambda: [e.zeros] * rows,
     )
     floor = e.splat(e.floor(relu))
+    blocks = emit_blocks(e, taps, weights.stride, rows, vectors, [w, table], operands)
     sums = [
-        e.at_least(build.fadd(begin[i // vectors], value), floor)
-        for i, value in enumerate(emit_blocks(e, taps, ldw, rows, vectors, [w, table], operands))
+        e.at_least(build.fadd(begin[i // vectors], value), floor) for i, value in enumerate(blocks)
     ]
 
     def store_part(state: list[Value]) -> list[Value]:
@@ -80,12 +82,10 @@ def _emit_conv_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, vec
     e.loop(parts, [e.at(entry, 8 * STORE.target) for entry in entries], store_part)
 
 
-def _conv_tile_twin(
-    dtype: Any, rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int,
-    stores: int, parts: int, y: int, ldy: int, bias: int, relu: int,
-) -> None:  # fmt: skip
+def _conv_tile_twin(dtype: Any, rows: int, columns: int, *arguments: Any) -> None:
     from tinytorch.jit.cpu import host_vector_unit
 
+    taps, w, x, table, stores, parts, y, bias, relu = arguments
     lanes = host_vector_unit().register_bytes // np.dtype(dtype).itemsize
     offsets = memory(np.int64, table, (taps,))
     size = STORE.target + STORE_PART * parts
@@ -93,15 +93,15 @@ def _conv_tile_twin(
         matrix = np.stack(
             [memory(dtype, x + int(entry[STORE.source] + o), (lanes,)) for o in offsets]
         )
-        result = memory(dtype, w, (rows, taps), (ldw,)) @ matrix
+        result = memory(dtype, w.address, (rows, taps), (w.stride,)) @ matrix
         if bias:
             result += memory(dtype, bias, (rows, 1), (np.dtype(dtype).itemsize,))
         result = np.maximum(result, 0) if relu else result
         for target, bits in entry[STORE.target :].reshape(parts, STORE_PART):
             for lane in range(lanes):
                 if int(bits) >> lane & 1:
-                    at = y + int(target) + lane * result.itemsize
-                    memory(dtype, at, (rows, 1), (ldy,))[:, 0] = result[:, lane]
+                    at = y.address + int(target) + lane * result.itemsize
+                    memory(dtype, at, (rows, 1), (y.stride,))[:, 0] = result[:, lane]
 
 
 @vector_intrinsic(_conv_tile_twin)
@@ -109,34 +109,52 @@ def _conv_tile(e: VectorEmitter, rows: Value, columns: Value, *arguments: Value)
     tile_table(e, rows, columns, partial(_emit_conv_tile, e, arguments))
 
 
-_SIGNATURE = types.void(*[types.intp] * 13)
+_SIGNATURE = types.void(*[SIZE] * 3, ROWS, *[SIZE] * 4, ROWS, SIZE, SIZE)
 
 
 @export("tinytorch_conv_tile_f32", _SIGNATURE)
 def conv_tile_f32(
-    rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int, stores: int,
-    parts: int, y: int, ldy: int, bias: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int,
+    columns: int,
+    taps: int,
+    w: Rows,
+    x: int,
+    table: int,
+    stores: int,
+    parts: int,
+    y: Rows,
+    bias: int,
+    relu: int,
+) -> None:
     """y[r, q] = bias[r] + the sum over taps t of w[r, t] * x[q + table[t]], in float32.
 
     Args:
         rows, columns: output channels, and positions (whole vectors), of the tile.
         taps: terms of a sum.
-        w, ldw: address of the weights, and bytes from one output channel to the next.
+        w: the weights, a row for each output channel.
         x, table: address of the padded image, and of the byte offset (int64) of each tap.
         stores: address of one entry (int64) for each vector of positions: the byte offset of the
             vector in x, then `parts` times the byte offset in y and the mask of the lanes to store.
-        y, ldy: address of the output, and bytes from one channel to the next.
+        y: the output, a row for each channel.
         bias: address of a value for each output channel, or 0.
         relu: not 0: store max(value, 0).
     """
-    _conv_tile(np.float32, rows, columns, taps, w, ldw, x, table, stores, parts, y, ldy, bias, relu)
+    _conv_tile(np.float32, rows, columns, taps, w, x, table, stores, parts, y, bias, relu)
 
 
 @export("tinytorch_conv_tile_f64", _SIGNATURE)
 def conv_tile_f64(
-    rows: int, columns: int, taps: int, w: int, ldw: int, x: int, table: int, stores: int,
-    parts: int, y: int, ldy: int, bias: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int,
+    columns: int,
+    taps: int,
+    w: Rows,
+    x: int,
+    table: int,
+    stores: int,
+    parts: int,
+    y: Rows,
+    bias: int,
+    relu: int,
+) -> None:
     """`conv_tile_f32` in float64."""
-    _conv_tile(np.float64, rows, columns, taps, w, ldw, x, table, stores, parts, y, ldy, bias, relu)
+    _conv_tile(np.float64, rows, columns, taps, w, x, table, stores, parts, y, bias, relu)

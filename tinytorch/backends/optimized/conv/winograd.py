@@ -37,7 +37,7 @@ from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace
-from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import (
     Value,
@@ -47,6 +47,7 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
+from tinytorch.jit.operands import NOWHERE, SIZE, Matrix, Rows
 
 CHUNK_BYTES = 512 * 1024
 """Of transformed tiles that are multiplied together: they stay in the second-level cache."""
@@ -169,11 +170,9 @@ def _make_entries(
         kernel that is larger than the caches is read in one stream.
         """
         out_channels, channels, item = w.shape[0], w.shape[1], w.itemsize
-        pack(
-            out_channels, channels * 9, address(w), w.strides[0], item, address(spread),
-            spread.strides[1],
-        )  # fmt: skip
         ld = spread.strides[1]
+        source = Matrix(address(w), w.strides[0], item)
+        pack(out_channels, channels * 9, source, Rows(address(spread), ld))
         o = 0
         while o < u.shape[2]:
             columns = panel_columns(u.shape[2] - o, REGISTER_BYTES // item)
@@ -188,23 +187,24 @@ def _make_entries(
 
     @kernel
     def multiply(
-        count: int, channels: int, width: int, item: int, v: int, next_v: int, u: int, next_u: int,
-        products: int, next_product: int,
-    ) -> None:  # fmt: skip
-        """products[element] = v[element] @ u[element]: (tiles, channels) @ (channels, width)."""
-        ld = width * item
+        count: int, channels: int, width: int, item: int, v: Rows, u: Rows, products: Rows
+    ) -> None:
+        """products[element] = v[element] @ u[element]: (tiles, channels) @ (channels, width).
+
+        The strides are from element to element.
+        """
+        ld, lda = width * item, channels * item
         for element in range(size * size):
             o = 0
             while o < width:
                 columns = panel_columns(width - o, REGISTER_BYTES // item)
                 rows = balanced(count, TILE_ROWS[columns * item // REGISTER_BYTES])
                 for i in range(0, count, rows):
-                    lda = channels * item
-                    tile(
-                        min(rows, count - i), columns, channels, v + element * next_v + i * lda,
-                        lda, item, u + element * next_u + o * lda, columns * item, 0, 0,
-                        products + element * next_product + i * ld + o * item, ld, 0,
-                    )  # fmt: skip
+                    left = Matrix(v.address + element * v.stride + i * lda, lda, item)
+                    right = Rows(u.address + element * u.stride + o * lda, columns * item)
+                    to = products.address + element * products.stride + i * ld + o * item
+                    height = min(rows, count - i)
+                    tile(height, columns, channels, left, right, NOWHERE, Rows(to, ld), 0)
                 o += columns
 
     @kernel
@@ -227,10 +227,9 @@ def _make_entries(
         result = products + size * size * next_product
         for n in range(begin, end):
             for h in range(height):
-                pack(
-                    channels, width, address(x) + n * x.strides[0] + h * x.strides[2],
-                    x.strides[1], x.strides[3], scratch + (h + 1) * line + deep * item, deep * item,
-                )  # fmt: skip
+                at = address(x) + n * x.strides[0] + h * x.strides[2]
+                target = Rows(scratch + (h + 1) * line + deep * item, deep * item)
+                pack(channels, width, Matrix(at, x.strides[1], x.strides[3]), target)
             for first in range(0, down, chunk):
                 tiles = min(chunk, down - first) * across
                 for t in range(tiles):
@@ -239,10 +238,9 @@ def _make_entries(
                         dtype, deep // lanes, scratch + i * line + j * deep * item, line,
                         deep * item, v + t * deep * item, size * next_v, next_v, 0,
                     )  # fmt: skip
-                multiply(
-                    tiles, deep, wide, item, v, next_v, address(u), u.strides[0], products,
-                    next_product,
-                )  # fmt: skip
+                kernels = Rows(address(u), u.strides[0])
+                to = Rows(products, next_product)
+                multiply(tiles, deep, wide, item, Rows(v, next_v), kernels, to)
                 ld = wide * item
                 for t in range(tiles):
                     i, j = t // across * m, t % across * m
@@ -252,11 +250,11 @@ def _make_entries(
                     )  # fmt: skip
                 for h in range(first * m, min((first + chunk) * m, height)):
                     row = result + (h - first * m) * across * m * ld
-                    target = address(y) + n * y.strides[0] + h * y.strides[2]
+                    at = address(y) + n * y.strides[0] + h * y.strides[2]
                     if y.strides[3] == item:
-                        pack(width, y.shape[1], row, ld, item, target, y.strides[1])
+                        pack(width, y.shape[1], Matrix(row, ld, item), Rows(at, y.strides[1]))
                     else:  # channels last, as the result is
-                        pack(y.shape[1], width, row, item, ld, target, y.strides[3])
+                        pack(y.shape[1], width, Matrix(row, item, ld), Rows(at, y.strides[3]))
 
     @kernel
     def serial(x: Array, u: Array, bias: Array, y: Array, chunk: int, buffer: Array) -> None:

@@ -49,14 +49,14 @@ TILES_THAT_PAY = 6
 """Packing pays for itself when this many tiles read what was packed."""
 
 
-@kernel
+@kernel(inner=True)
 def balanced(size: int, most: int) -> int:
     """The length of the parts, if `size` is cut into equal parts of at most `most`."""
     parts = (size + most - 1) // most
     return (size + parts - 1) // max(parts, 1)
 
 
-@kernel
+@kernel(inner=True)
 def walks_badly(steps: int, stride: int) -> bool:
     """Whether a walk of so many steps goes through more pages than are translated at once, or
     through more lines than half of the sets that they fall into hold."""

@@ -34,6 +34,7 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
+from tinytorch.jit.operands import ROWS, SIZE, STACK, Rows, Stack
 
 MOST_COLUMNS = 16
 """More than any tile has columns: the jump table's row length."""
@@ -41,18 +42,17 @@ MOST_COLUMNS = 16
 
 def _emit_dot_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, columns: int) -> None:
     """One tile size."""
-    (_, length, count, a, rsa, next_a, b, rsb, table, next_b,
-     start, ld_start, c, ldc, relu) = arguments  # fmt: skip
+    _, length, count, of_a, of_b, table, begins, result, relu = arguments
     build = e.builder
-    a, b, start, c = (e.pointer(address) for address in (a, b, start, c))
-    row_offsets = [e.mul(rsa, r) for r in range(rows)]
+    a, b, start, c = (e.pointer(x.address) for x in (of_a, of_b, begins, result))
+    row_offsets = [e.mul(of_a.stride, r) for r in range(rows)]
 
     def listed() -> list[Value]:
         first = e.pointer(table)
         return [e.load_scalar(e.at(first, 8 * t), I64) for t in range(columns)]
 
     has_table = build.icmp_signed("!=", table, i64(0))
-    offsets = e.either(has_table, listed, lambda: [e.mul(rsb, t) for t in range(columns)])
+    offsets = e.either(has_table, listed, lambda: [e.mul(of_b.stride, t) for t in range(columns)])
 
     def products(
         x: Value, ys: list[Value], sums: list[Value], mask: Value | None = None
@@ -84,7 +84,7 @@ def _emit_dot_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, colu
             lambda: products(pointers[0], pointers[1:], sums, mask),
             lambda: sums,
         )
-        return [e.at(x, next_a), e.at(y, next_b), *sums]
+        return [e.at(x, of_a.step), e.at(y, of_b.step), *sums]
 
     sums = e.loop(count, [a, b, *[e.zeros] * (rows * columns)], pair)[2:]
     totals = _totals(e, [sums[r * columns : (r + 1) * columns] for r in range(rows)])
@@ -92,13 +92,13 @@ def _emit_dot_tile(e: VectorEmitter, arguments: Sequence[Value], rows: int, colu
     given = build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0))
     begin = e.either(
         given,
-        lambda: [e.load(e.at(start, e.mul(ld_start, r)), mask) for r in range(rows)],
+        lambda: [e.load(e.at(start, e.mul(begins.stride, r)), mask) for r in range(rows)],
         lambda: [e.zeros] * rows,
     )
     floor = e.splat(e.floor(relu))
     for r in range(rows):
         value = e.at_least(build.fadd(begin[r], totals[r]), floor)
-        e.store(value, e.at(c, e.mul(ldc, r)), mask)
+        e.store(value, e.at(c, e.mul(result.stride, r)), mask)
 
 
 def _totals(e: VectorEmitter, sums: list[list[Value]]) -> list[Value]:
@@ -116,18 +116,19 @@ def _totals(e: VectorEmitter, sums: list[list[Value]]) -> list[Value]:
     return totals
 
 
-def _dot_tile_twin(
-    dtype: Any, rows: int, columns: int, length: int, count: int, a: int, rsa: int, next_a: int,
-    b: int, rsb: int, table: int, next_b: int, start: int, ld_start: int, c: int, ldc: int,
-    relu: int,
-) -> None:  # fmt: skip
-    offsets = memory(np.int64, table, (columns,)) if table else rsb * np.arange(columns)
-    total = memory(dtype, start, (rows, columns), (ld_start,)) + dtype(0) if start else dtype(0)
+def _dot_tile_twin(dtype: Any, rows: int, columns: int, *arguments: Any) -> None:
+    length, count, a, b, table, start, c, relu = arguments
+    offsets = memory(np.int64, table, (columns,)) if table else b.stride * np.arange(columns)
+    total = dtype(0)
+    if start.address:
+        total = total + memory(dtype, start.address, (rows, columns), (start.stride,))
     for i in range(count):
-        x = memory(dtype, a + i * next_a, (rows, length), (rsa,))
-        ys = [memory(dtype, b + i * next_b + int(offset), (length,)) for offset in offsets]
+        x = memory(dtype, a.address + i * a.step, (rows, length), (a.stride,))
+        at = b.address + i * b.step
+        ys = [memory(dtype, at + int(offset), (length,)) for offset in offsets]
         total = total + x @ np.stack(ys, axis=1)
-    memory(dtype, c, (rows, columns), (ldc,))[...] = np.maximum(total, 0) if relu else total
+    target = memory(dtype, c.address, (rows, columns), (c.stride,))
+    target[...] = np.maximum(total, 0) if relu else total
 
 
 @vector_intrinsic(_dot_tile_twin)
@@ -141,38 +142,47 @@ def _dot_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
     e.switch(e.add(e.mul(rows, MOST_COLUMNS), arguments[0]), cases)
 
 
-_SIGNATURE = types.void(*[types.intp] * 16)
+_SIGNATURE = types.void(SIZE, SIZE, SIZE, SIZE, STACK, STACK, SIZE, ROWS, ROWS, SIZE)
 
 
 @export("tinytorch_dot_tile_f32", _SIGNATURE)
 def dot_tile_f32(
-    rows: int, columns: int, length: int, count: int, a: int, rsa: int, next_a: int, b: int,
-    rsb: int, table: int, next_b: int, start: int, ld_start: int, c: int, ldc: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int,
+    columns: int,
+    length: int,
+    count: int,
+    a: Stack,
+    b: Stack,
+    table: int,
+    start: Rows,
+    c: Rows,
+    relu: int,
+) -> None:
     """C[r, t] = start + the sum over i and p of A_i[r, p] * B_i[t, p] (then relu), in float32.
 
     Args:
         rows, columns: size of the tile, rows up to dot_rows of the vector unit, columns up to its
             `columns_of_dots`.
         length, count: terms of a sum (p), and pairs of matrices (i).
-        a, rsa, next_a: address of A_0, bytes between its rows, and from one A to the next.
-        b, rsb, next_b: the same for B.
-        table: address of the byte offsets (int64) of the rows of B, instead of rsb; or 0.
-        start, ld_start, c, ldc, relu: as for `gemm_tile_f32`.
+        a, b: the matrices.
+        table: address of the byte offsets (int64) of the rows of B, instead of its stride; or 0.
+        start, c, relu: as for `gemm_tile_f32`.
     """
-    _dot_tile(
-        np.float32, rows, columns, length, count, a, rsa, next_a, b, rsb, table, next_b,
-        start, ld_start, c, ldc, relu,
-    )  # fmt: skip
+    _dot_tile(np.float32, rows, columns, length, count, a, b, table, start, c, relu)
 
 
 @export("tinytorch_dot_tile_f64", _SIGNATURE)
 def dot_tile_f64(
-    rows: int, columns: int, length: int, count: int, a: int, rsa: int, next_a: int, b: int,
-    rsb: int, table: int, next_b: int, start: int, ld_start: int, c: int, ldc: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int,
+    columns: int,
+    length: int,
+    count: int,
+    a: Stack,
+    b: Stack,
+    table: int,
+    start: Rows,
+    c: Rows,
+    relu: int,
+) -> None:
     """`dot_tile_f32` in float64."""
-    _dot_tile(
-        np.float64, rows, columns, length, count, a, rsa, next_a, b, rsb, table, next_b,
-        start, ld_start, c, ldc, relu,
-    )  # fmt: skip
+    _dot_tile(np.float64, rows, columns, length, count, a, b, table, start, c, relu)

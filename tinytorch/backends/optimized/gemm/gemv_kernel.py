@@ -43,6 +43,7 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
+from tinytorch.jit.operands import ROWS, SIZE, Rows
 
 GEMV_ROWS = 8
 FEW_ROWS = 6
@@ -51,11 +52,11 @@ FEW_ROWS = 6
 
 def _emit_sum_of_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
     """One number of rows."""
-    n, x, stride, b, ldb, start, y, relu = arguments
+    n, of_x, of_b, start, y, relu = arguments
     build = e.builder
-    x, b, start, y = (e.pointer(address) for address in (x, b, start, y))
-    factors = [e.splat(e.load_scalar(e.at(x, e.mul(stride, r)))) for r in range(rows)]
-    offsets = [e.mul(ldb, r) for r in range(rows)]
+    x, b, start, y = (e.pointer(at) for at in (of_x.address, of_b.address, start, y))
+    factors = [e.splat(e.load_scalar(e.at(x, e.mul(of_x.stride, r)))) for r in range(rows)]
+    offsets = [e.mul(of_b.stride, r) for r in range(rows)]
     given = build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0))
     floor = e.splat(e.floor(relu))
 
@@ -79,10 +80,10 @@ def _emit_sum_of_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int) -
 
 
 def _sum_of_rows_twin(
-    dtype: Any, rows: int, n: int, x: int, stride: int, b: int, ldb: int, start: int, y: int,
-    relu: int,
-) -> None:  # fmt: skip
-    total = memory(dtype, x, (rows,), (stride,)) @ memory(dtype, b, (rows, n), (ldb,))
+    dtype: Any, rows: int, n: int, x: Rows, b: Rows, start: int, y: int, relu: int
+) -> None:
+    left = memory(dtype, x.address, (rows,), (x.stride,))
+    total = left @ memory(dtype, b.address, (rows, n), (b.stride,))
     if start:
         total += memory(dtype, start, (n,))
     memory(dtype, y, (n,))[...] = np.maximum(total, 0) if relu else total
@@ -94,32 +95,28 @@ def _sum_of_rows(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
     e.switch(rows, cases)
 
 
-_SIGNATURE = types.void(*[types.intp] * 9)
+_SIGNATURE = types.void(SIZE, SIZE, ROWS, ROWS, SIZE, SIZE, SIZE)
 
 
 @export("tinytorch_sum_of_rows_f32", _SIGNATURE)
-def sum_of_rows_f32(
-    rows: int, n: int, x: int, stride: int, b: int, ldb: int, start: int, y: int, relu: int
-) -> None:
+def sum_of_rows_f32(rows: int, n: int, x: Rows, b: Rows, start: int, y: int, relu: int) -> None:
     """y = start + x @ B (then relu, if set) for up to GEMV_ROWS rows of B, in float32.
 
     Args:
         rows, n: the size of B.
-        x, stride: address of x, and bytes from one element to the next.
-        b, ldb: address of B and its row stride in bytes; rows are contiguous.
+        x: a column: its elements are rows of one element.
+        b: the rows.
         start: address of what y starts from (y itself accumulates), or 0 for nothing.
         y: address of the result.
         relu: not 0: store max(value, 0).
     """
-    _sum_of_rows(np.float32, rows, n, x, stride, b, ldb, start, y, relu)
+    _sum_of_rows(np.float32, rows, n, x, b, start, y, relu)
 
 
 @export("tinytorch_sum_of_rows_f64", _SIGNATURE)
-def sum_of_rows_f64(
-    rows: int, n: int, x: int, stride: int, b: int, ldb: int, start: int, y: int, relu: int
-) -> None:
+def sum_of_rows_f64(rows: int, n: int, x: Rows, b: Rows, start: int, y: int, relu: int) -> None:
     """`sum_of_rows_f32` in float64."""
-    _sum_of_rows(np.float64, rows, n, x, stride, b, ldb, start, y, relu)
+    _sum_of_rows(np.float64, rows, n, x, b, start, y, relu)
 
 
 # -- x @ B.T ---------------------------------------------------------------------------------------
@@ -127,10 +124,10 @@ def sum_of_rows_f64(
 
 def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
     """One number of rows of x."""
-    n, k, x, ldx, b, ldb, start, ld_start, y, ldy, relu = arguments
+    n, k, left, right, begins, result, relu = arguments
     build = e.builder
-    x, b, start, y = (e.pointer(address) for address in (x, b, start, y))
-    xs = [e.at(x, e.mul(ldx, r)) for r in range(rows)]
+    x, b, start, y = (e.pointer(operand.address) for operand in (left, right, begins, result))
+    xs = [e.at(x, e.mul(left.stride, r)) for r in range(rows)]
     given = build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0))
     floor = e.floor(relu)
     room = min(24, host_vector_unit().registers - 4)  # for sums; x comes from memory
@@ -166,7 +163,7 @@ def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int
     def row(state: list[Value]) -> list[Value]:
         b, offset = state
         totals = e.sums(dots(b))
-        at = [e.at(start, build.add(e.mul(ld_start, r), offset)) for r in range(rows)]
+        at = [e.at(start, build.add(e.mul(begins.stride, r), offset)) for r in range(rows)]
         begin = e.either(
             given,
             lambda: [e.load_scalar(address) for address in at],
@@ -174,21 +171,21 @@ def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int
         )
         for r in range(rows):
             value = build.fadd(begin[r], build.extract_element(totals, ir.Constant(I32, r)))
-            to = e.at(y, build.add(e.mul(ldy, r), offset))
+            to = e.at(y, build.add(e.mul(result.stride, r), offset))
             e.store_scalar(e.at_least(value, floor), to)
-        return [e.at(b, ldb), e.add(offset, e.itemsize)]
+        return [e.at(b, right.stride), e.add(offset, e.itemsize)]
 
     e.loop(n, [b, i64(0)], row)
 
 
-def _dots_with_rows_twin(
-    dtype: Any, rows: int, n: int, k: int, x: int, ldx: int, b: int, ldb: int, start: int,
-    ld_start: int, y: int, ldy: int, relu: int,
-) -> None:  # fmt: skip
-    total = memory(dtype, x, (rows, k), (ldx,)) @ memory(dtype, b, (n, k), (ldb,)).T
-    if start:
-        total += memory(dtype, start, (rows, n), (ld_start,))
-    memory(dtype, y, (rows, n), (ldy,))[...] = np.maximum(total, 0) if relu else total
+def _dots_with_rows_twin(dtype: Any, rows: int, n: int, k: int, *arguments: Any) -> None:
+    x, b, start, y, relu = arguments
+    right = memory(dtype, b.address, (n, k), (b.stride,))
+    total = memory(dtype, x.address, (rows, k), (x.stride,)) @ right.T
+    if start.address:
+        total += memory(dtype, start.address, (rows, n), (start.stride,))
+    target = memory(dtype, y.address, (rows, n), (y.stride,))
+    target[...] = np.maximum(total, 0) if relu else total
 
 
 @vector_intrinsic(_dots_with_rows_twin)
@@ -197,30 +194,28 @@ def _dots_with_rows(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
     e.switch(rows, cases)
 
 
-_DOTS_SIGNATURE = types.void(*[types.intp] * 12)
+_DOTS_SIGNATURE = types.void(SIZE, SIZE, SIZE, ROWS, ROWS, ROWS, ROWS, SIZE)
 
 
 @export("tinytorch_dots_with_rows_f32", _DOTS_SIGNATURE)
 def dots_with_rows_f32(
-    rows: int, n: int, k: int, x: int, ldx: int, b: int, ldb: int, start: int, ld_start: int,
-    y: int, ldy: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int, n: int, k: int, x: Rows, b: Rows, start: Rows, y: Rows, relu: int
+) -> None:
     """y = start + x @ B.T (then relu, if set) for up to FEW_ROWS rows of x, in float32.
 
     Args:
         rows, n, k: x is rows x k, B is n x k.
-        x, ldx, b, ldb: addresses and row strides in bytes; rows are contiguous.
-        start, ld_start: address and row stride of what y starts from, or address 0 for nothing.
-        y, ldy: address and row stride of the result.
+        x, b: the operands.
+        start: what y starts from, or address 0 for nothing.
+        y: the result.
         relu: not 0: store max(value, 0).
     """
-    _dots_with_rows(np.float32, rows, n, k, x, ldx, b, ldb, start, ld_start, y, ldy, relu)
+    _dots_with_rows(np.float32, rows, n, k, x, b, start, y, relu)
 
 
 @export("tinytorch_dots_with_rows_f64", _DOTS_SIGNATURE)
 def dots_with_rows_f64(
-    rows: int, n: int, k: int, x: int, ldx: int, b: int, ldb: int, start: int, ld_start: int,
-    y: int, ldy: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int, n: int, k: int, x: Rows, b: Rows, start: Rows, y: Rows, relu: int
+) -> None:
     """`dots_with_rows_f32` in float64."""
-    _dots_with_rows(np.float64, rows, n, k, x, ldx, b, ldb, start, ld_start, y, ldy, relu)
+    _dots_with_rows(np.float64, rows, n, k, x, b, start, y, relu)

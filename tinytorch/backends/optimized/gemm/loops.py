@@ -56,6 +56,7 @@ from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.deferred import Deferred
 from tinytorch.jit.library import export, kernel
+from tinytorch.jit.operands import MATRIX, ROWS, SIZE, Matrix, Rows, Stack
 
 _UNIT = host_vector_unit()
 REGISTER_BYTES = _UNIT.register_bytes
@@ -75,42 +76,50 @@ SCRATCH_BYTES = _B_BYTES + KC_BYTES * MC
 
 
 @kernel(force_inline=True)
+def transposed(matrix: Matrix) -> Matrix:
+    """The same memory with rows as columns."""
+    return Matrix(matrix.address, matrix.column, matrix.row)
+
+
+@kernel(force_inline=True)
 def _cost_of_tiles(m: int, n: int, k: int, lanes: int) -> int:
     """Of packing B and of tiles of C, in lanes of a vector instruction."""
     return (n + lanes - 1) // lanes * lanes * k * (m + 6)
 
 
-@kernel
+@kernel(inner=True)
 def panel_columns(left: int, lanes: int) -> int:
     """Columns of the next panel, where `left` columns are left to do."""
     vectors = min((left + lanes - 1) // lanes, TILE_VECTORS)
     return min(PANEL_VECTORS[vectors] * lanes, left)
 
 
-@kernel(force_inline=True)
-def _pack_block(
-    pack: Callable[..., None], itemsize: int, n: int, k: int, b: int, rsb: int, csb: int,
-    scratch: int, width: int,
-) -> None:  # fmt: skip
-    """Copy a k x n block of B into panels, one after the other.
-
-    They are as wide as `width`, or as `panel_columns` says if that is 0. Rows of B that are
-    contiguous are read a few at a time, from one end to the other.
-    """
+def _make_pack_block(pack: Callable[..., None], itemsize: int) -> Callable[..., None]:
     lanes = REGISTER_BYTES // itemsize
-    most = ROWS_AT_ONCE if csb == itemsize else PACK_DEPTH
-    for p in range(0, k, most):
-        depth = min(most, k - p)
-        j = 0
-        while j < n:
-            columns = min(width, n - j) if width else panel_columns(n - j, lanes)
-            to = scratch + (j * k + p * columns) * itemsize
-            pack(columns, depth, b + p * rsb + j * csb, csb, rsb, to, columns * itemsize)
-            j += columns
+
+    @kernel(force_inline=True)
+    def pack_block(n: int, k: int, b: Matrix, scratch: int, width: int) -> None:
+        """Copy a k x n block of B into panels, one after the other.
+
+        They are as wide as `width`, or as `panel_columns` says if that is 0. Rows of B that are
+        contiguous are read a few at a time, from one end to the other.
+        """
+        most = ROWS_AT_ONCE if b.column == itemsize else PACK_DEPTH
+        for p in range(0, k, most):
+            depth = min(most, k - p)
+            j = 0
+            while j < n:
+                columns = min(width, n - j) if width else panel_columns(n - j, lanes)
+                source = Matrix(b.address + p * b.row + j * b.column, b.column, b.row)
+                to = Rows(scratch + (j * k + p * columns) * itemsize, columns * itemsize)
+                pack(columns, depth, source, to)
+                j += columns
+
+    return pack_block
 
 
-_SIZES = [types.intp] * 15
-_WAY = types.intp(*_SIZES)
+_PRODUCT = (SIZE, SIZE, SIZE, MATRIX, MATRIX, ROWS, ROWS, SIZE, SIZE)
+_WAY = SIZE(*_PRODUCT)
 
 
 def _make_dots(
@@ -120,28 +129,43 @@ def _make_dots(
 
     @export(f"tinytorch_gemm_dots_f{8 * itemsize}", _WAY)
     def dots(
-        m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
-        ldc: int, start: int, ld_start: int, relu: int, scratch: int,
-    ) -> int:  # fmt: skip
+        m: int,
+        n: int,
+        k: int,
+        a: Matrix,
+        b: Matrix,
+        c: Rows,
+        start: Rows,
+        relu: int,
+        scratch: int,
+    ) -> int:
         """C as dot products of rows of A with columns of B, both contiguous."""
         few = m == 1 or (m <= FEW_ROWS and m * k * itemsize <= FEW_BYTES)
         if few and n * k * itemsize > L2_BYTES // 2:  # B comes from memory: in one stream
-            dots_with_rows(m, n, k, a, rsa, b, csb, start, ld_start, c, ldc, relu)
+            left, right = Rows(a.address, a.row), Rows(b.address, b.column)
+            dots_with_rows(m, n, k, left, right, start, c, relu)
             return 0
         rows = balanced(m, DOT_ROWS)
         columns = balanced(n, DOT_COLUMNS if m > 1 else most_of_a_row)
         depth = max(balanced(k, DOT_ROW_BYTES // itemsize), 1)
         for j in range(0, n, columns):
             for i in range(0, m, rows):
-                at, to = i * ld_start + j * itemsize, c + i * ldc + j * itemsize
+                begin = start.address + i * start.stride + j * itemsize if start.address else 0
+                from_start = Rows(begin, start.stride)
+                to = Rows(c.address + i * c.stride + j * itemsize, c.stride)
                 for p in range(0, max(k, 1), depth):
-                    begin = start + at if start else 0
                     dot(
-                        min(rows, m - i), min(columns, n - j), min(depth, k - p), 1,
-                        a + i * rsa + p * csa, rsa, 0, b + j * csb + p * rsb, csb, 0, 0,
-                        to if p else begin, ldc if p else ld_start, to, ldc,
+                        min(rows, m - i),
+                        min(columns, n - j),
+                        min(depth, k - p),
+                        1,
+                        Stack(a.address + i * a.row + p * a.column, a.row, 0),
+                        Stack(b.address + j * b.column + p * b.row, b.column, 0),
+                        0,
+                        to if p else from_start,
+                        to,
                         relu if p + depth >= k else 0,
-                    )  # fmt: skip
+                    )
         return 0
 
     return dots
@@ -150,17 +174,30 @@ def _make_dots(
 def _make_rows(sum_of_rows: Callable[..., None], itemsize: int) -> Callable[..., int]:
     @export(f"tinytorch_gemm_rows_f{8 * itemsize}", _WAY)
     def rows(
-        m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
-        ldc: int, start: int, ld_start: int, relu: int, scratch: int,
-    ) -> int:  # fmt: skip
+        m: int,
+        n: int,
+        k: int,
+        a: Matrix,
+        b: Matrix,
+        c: Rows,
+        start: Rows,
+        relu: int,
+        scratch: int,
+    ) -> int:
         """Each row of C as a sum of the rows of B, in the order of memory: that is the limit."""
         for i in range(m):
+            to = c.address + i * c.stride
             for p in range(0, k, GEMV_ROWS):
-                begin = start + i * ld_start if start else 0
+                begin = start.address + i * start.stride if start.address else 0
                 sum_of_rows(
-                    min(GEMV_ROWS, k - p), n, a + i * rsa + p * csa, csa, b + p * rsb, rsb,
-                    c + i * ldc if p else begin, c + i * ldc, relu if p + GEMV_ROWS >= k else 0,
-                )  # fmt: skip
+                    min(GEMV_ROWS, k - p),
+                    n,
+                    Rows(a.address + i * a.row + p * a.column, a.column),
+                    Rows(b.address + p * b.row, b.row),
+                    to if p else begin,
+                    to,
+                    relu if p + GEMV_ROWS >= k else 0,
+                )
         return 0
 
     return rows
@@ -169,73 +206,86 @@ def _make_rows(sum_of_rows: Callable[..., None], itemsize: int) -> Callable[...,
 def _make_tiles(
     tile: Callable[..., None], pack: Callable[..., None], itemsize: int
 ) -> Callable[..., int]:
+    pack_block = _make_pack_block(pack, itemsize)
+
     @export(f"tinytorch_gemm_tiles_f{8 * itemsize}", _WAY)
     def tiles(
-        m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
-        ldc: int, start: int, ld_start: int, relu: int, scratch: int,
-    ) -> int:  # fmt: skip
+        m: int,
+        n: int,
+        k: int,
+        a: Matrix,
+        b: Matrix,
+        c: Rows,
+        start: Rows,
+        relu: int,
+        scratch: int,
+    ) -> int:
         """C tile by tile, or C.T, which is then transposed, where that costs less packing."""
         lanes, swap = REGISTER_BYTES // itemsize, False
         widest = TILE_VECTORS * lanes
-        if csb != itemsize and m * max(n * itemsize, KC_BYTES) < _B_BYTES // 2:
+        if b.column != itemsize and m * max(n * itemsize, KC_BYTES) < _B_BYTES // 2:
             transposing = (m + lanes - 1) // lanes * lanes * 16 * n
             swap = _cost_of_tiles(n, m, k, lanes) + transposing < _cost_of_tiles(m, n, k, lanes)
-        target, ldt = c, ldc
+        target = c
         if swap:
-            m, n, a, rsa, csa, b, rsb, csb = n, m, b, csb, rsb, a, csa, rsa
-            target, ldt = scratch + _B_BYTES // 2, n * itemsize
-            if start:
-                pack(n, m, start, ld_start, itemsize, target, ldt)
-                start, ld_start = target, ldt
+            m, n, a, b = n, m, transposed(b), transposed(a)
+            target = Rows(scratch + _B_BYTES // 2, n * itemsize)
+            if start.address:
+                pack(n, m, Matrix(start.address, start.stride, itemsize), target)
+                start = target
         kc = max(balanced(k, KC_BYTES // itemsize), 1)
         tall, broad = m > TILES_THAT_PAY * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
-        pack_b = csb != itemsize or (tall and walks_badly(kc, rsb))
-        pack_a = csa != itemsize and broad and walks_badly(kc, csa)
+        pack_b = b.column != itemsize or (tall and walks_badly(kc, b.row))
+        pack_a = a.column != itemsize and broad and walks_badly(kc, a.column)
         mc = balanced(m, MC) if pack_a else MC
         for jc in range(0, n, NC):
             block = min(NC, n - jc)
             for pc in range(0, max(k, 1), kc):
                 depth = min(kc, k - pc)
-                begin, ld_begin = (target, ldt) if pc > 0 else (start, ld_start)
+                begin = target if pc > 0 else start
                 relu_now = relu if pc + depth == k else 0
-                source = b + pc * rsb + jc * csb
+                source = Matrix(b.address + pc * b.row + jc * b.column, b.row, b.column)
                 if pack_b:
-                    _pack_block(pack, itemsize, block, depth, source, rsb, csb, scratch, 0)
+                    pack_block(block, depth, source, scratch, 0)
                 for ic in range(0, m, mc):
                     height = min(mc, m - ic)
-                    block_of_a, wide = a + ic * rsa + pc * csa, height
+                    block_of_a, wide = a.address + ic * a.row + pc * a.column, height
                     if pack_a:
                         wide = 2 * balanced(height, TILE_ROWS[TILE_VECTORS])
                         packed = scratch + _B_BYTES
-                        _pack_block(
-                            pack, itemsize, height, depth, block_of_a, csa, rsa, packed, wide
-                        )
+                        columns_of_a = Matrix(block_of_a, a.column, a.row)
+                        pack_block(height, depth, columns_of_a, packed, wide)
                         block_of_a = packed
                     j = 0
                     while j < block:
                         columns = panel_columns(block - j, lanes)
-                        panel, ldb = source + j * csb, rsb
+                        panel = Rows(source.address + j * b.column, b.row)
                         if pack_b:
-                            panel, ldb = scratch + j * depth * itemsize, columns * itemsize
+                            panel = Rows(scratch + j * depth * itemsize, columns * itemsize)
                         rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
                         rows = wide // 2 if pack_a else rows
                         for i in range(0, height, rows):
-                            tile_of_a, ra, ca = block_of_a + i * rsa, rsa, csa
+                            tile_of_a = Matrix(block_of_a + i * a.row, a.row, a.column)
                             if pack_a:
                                 before = i // wide * wide
-                                ra, ca = itemsize, min(wide, height - before) * itemsize
-                                tile_of_a = (
-                                    block_of_a + before * depth * itemsize + (i - before) * ra
-                                )
-                            at = (jc + j) * itemsize
+                                skip = (before * depth + i - before) * itemsize
+                                step = min(wide, height - before) * itemsize
+                                tile_of_a = Matrix(block_of_a + skip, itemsize, step)
+                            at, row = (jc + j) * itemsize, ic + i
+                            first = begin.address + row * begin.stride + at if begin.address else 0
                             tile(
-                                min(rows, height - i), columns, depth, tile_of_a, ra, ca,
-                                panel, ldb, begin + (ic + i) * ld_begin + at if begin else 0,
-                                ld_begin, target + (ic + i) * ldt + at, ldt, relu_now,
-                            )  # fmt: skip
+                                min(rows, height - i),
+                                columns,
+                                depth,
+                                tile_of_a,
+                                panel,
+                                Rows(first, begin.stride),
+                                Rows(target.address + row * target.stride + at, target.stride),
+                                relu_now,
+                            )
                         j += columns
         if swap:
-            pack(m, n, target, ldt, itemsize, c, ldc)
+            pack(m, n, Matrix(target.address, target.stride, itemsize), c)
         return 0
 
     return tiles
@@ -244,14 +294,16 @@ def _make_tiles(
 Way = Callable[..., int]
 _WAYS: dict[int, tuple[Way, Way, Way]] = {
     4: (
-        _make_dots(dot_tile_f32, dots_with_rows_f32, 4), _make_rows(sum_of_rows_f32, 4),
+        _make_dots(dot_tile_f32, dots_with_rows_f32, 4),
+        _make_rows(sum_of_rows_f32, 4),
         _make_tiles(gemm_tile_f32, pack_f32, 4),
     ),
     8: (
-        _make_dots(dot_tile_f64, dots_with_rows_f64, 8), _make_rows(sum_of_rows_f64, 8),
+        _make_dots(dot_tile_f64, dots_with_rows_f64, 8),
+        _make_rows(sum_of_rows_f64, 8),
         _make_tiles(gemm_tile_f64, pack_f64, 8),
     ),
-}  # fmt: skip
+}
 """The ways to a product, by the bytes of an element: dot products, sums of rows, tiles. All take
 the arguments of `gemm_f32` and return 0."""
 
@@ -264,59 +316,80 @@ def _choosing(
 
     @kernel(force_inline=True)
     def choose(
-        m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
-        ldc: int, start: int, ld_start: int, relu: int, scratch: int,
-    ) -> int:  # fmt: skip
+        m: int,
+        n: int,
+        k: int,
+        a: Matrix,
+        b: Matrix,
+        c: Rows,
+        start: Rows,
+        relu: int,
+        scratch: int,
+    ) -> int:
         if m == 0 or n == 0:
             return 0
-        rsb = itemsize if k <= 1 else rsb
-        csb = itemsize if n == 1 else csb
-        if n == 1 and csa != itemsize and ldc == itemsize and start == 0:
+        b = Matrix(b.address, itemsize if k <= 1 else b.row, itemsize if n == 1 else b.column)
+        if n == 1 and a.column != itemsize and c.stride == itemsize and start.address == 0:
             # a column is a row: C.T = B.T @ A.T
-            m, n, a, rsa, csa, b, rsb, csb = 1, m, b, csb, rsb, a, csa, rsa
+            m, n, a, b = 1, m, transposed(b), transposed(a)
         cost_of_dots = m * n * (k + 10 * lanes)
-        contiguous = csa == itemsize and rsb == itemsize
+        contiguous = a.column == itemsize and b.row == itemsize
         if contiguous and cost_of_dots < _cost_of_tiles(m, n, k, lanes):
-            return dots(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
+            return dots(m, n, k, a, b, c, start, relu, scratch)
         row_by_row = 0 < k <= GEMV_ROWS and n * k * itemsize <= L2_BYTES // 8
-        if csb == itemsize and (row_by_row or (m == 1 and n * k * itemsize > L2_BYTES // 2)):
-            return rows(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
-        return tiles(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
+        large = m == 1 and n * k * itemsize > L2_BYTES // 2
+        if b.column == itemsize and (row_by_row or large):
+            return rows(m, n, k, a, b, c, start, relu, scratch)
+        return tiles(m, n, k, a, b, c, start, relu, scratch)
 
     return choose
 
 
 _gemm_f32 = _choosing(*_WAYS[4], 4)
 _gemm_f64 = _choosing(*_WAYS[8], 8)
-_SIGNATURE = types.void(*_SIZES)
+SIGNATURE = types.void(*_PRODUCT)
 
 
-@export("tinytorch_gemm_f32", _SIGNATURE)
+@export("tinytorch_gemm_f32", SIGNATURE)
 def gemm_f32(
-    m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
-    ldc: int, start: int, ld_start: int, relu: int, scratch: int,
-) -> None:  # fmt: skip
+    m: int,
+    n: int,
+    k: int,
+    a: Matrix,
+    b: Matrix,
+    c: Rows,
+    start: Rows,
+    relu: int,
+    scratch: int,
+) -> None:
     """C = start + A @ B (then relu, if set), in float32, on this thread.
 
     Args:
         m, n, k: C is m x n, the sum has k terms.
-        a, rsa, csa, b, rsb, csb: addresses, and row and column strides in bytes; any strides.
-        c, ldc: address of C and its row stride; rows are contiguous.
-        start, ld_start: address and row stride of what C starts from: C itself to accumulate, a
-            bias with row stride 0, or address 0 for nothing.
+        a, b: the operands.
+        c: the result.
+        start: what C starts from: C itself to accumulate, a bias with row stride 0, or address 0
+            for nothing.
         relu: not 0: store max(value, 0).
         scratch: address of SCRATCH_BYTES of memory for packing B.
     """
-    _gemm_f32(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
+    _gemm_f32(m, n, k, a, b, c, start, relu, scratch)
 
 
-@export("tinytorch_gemm_f64", _SIGNATURE)
+@export("tinytorch_gemm_f64", SIGNATURE)
 def gemm_f64(
-    m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int, csb: int, c: int,
-    ldc: int, start: int, ld_start: int, relu: int, scratch: int,
-) -> None:  # fmt: skip
+    m: int,
+    n: int,
+    k: int,
+    a: Matrix,
+    b: Matrix,
+    c: Rows,
+    start: Rows,
+    relu: int,
+    scratch: int,
+) -> None:
     """`gemm_f32` in float64."""
-    _gemm_f64(m, n, k, a, rsa, csa, b, rsb, csb, c, ldc, start, ld_start, relu, scratch)
+    _gemm_f64(m, n, k, a, b, c, start, relu, scratch)
 
 
 class LazyGemm:
@@ -343,7 +416,7 @@ class LazyGemm:
             way.load()
 
 
-@kernel
+@kernel(inner=True)
 def _aligned_part(size: int, count: int, unit: int) -> int:
     """The length of `count` parts of `size`, rounded up to a multiple of `unit`."""
     return ((size + count - 1) // count + unit - 1) // unit * unit
@@ -360,25 +433,33 @@ def shared_gemm(itemsize: int) -> Callable[..., None]:
 
     @kernel(parallel=True)
     def shared(
-        count: int, m: int, n: int, k: int, a: int, rsa: int, csa: int, b: int, rsb: int,
-        csb: int, c: int, ldc: int, start: int, ld_start: int, relu: int, scratch: int,
-    ) -> None:  # fmt: skip
+        count: int,
+        m: int,
+        n: int,
+        k: int,
+        a: Matrix,
+        b: Matrix,
+        c: Rows,
+        start: Rows,
+        relu: int,
+        scratch: int,
+    ) -> None:
         side, unit = (n, columns_unit) if n >= m else (m, rows_unit)
         step = _aligned_part(side, count, unit)
         for t in prange(count):
             mine, at = scratch + t * SCRATCH_BYTES, t * step
             length = max(min(step, side - at), 0)
             if n >= m:
-                begin = start + at * itemsize if start else 0
-                gemm(
-                    m, length, k, a, rsa, csa, b + at * csb, rsb, csb, c + at * itemsize, ldc,
-                    begin, ld_start, relu, mine,
-                )  # fmt: skip
+                begin = Rows(start.address + at * itemsize if start.address else 0, start.stride)
+                columns = Matrix(b.address + at * b.column, b.row, b.column)
+                to = Rows(c.address + at * itemsize, c.stride)
+                gemm(m, length, k, a, columns, to, begin, relu, mine)
             else:
-                begin = start + at * ld_start if start else 0
-                gemm(
-                    length, n, k, a + at * rsa, rsa, csa, b, rsb, csb, c + at * ldc, ldc, begin,
-                    ld_start, relu, mine,
-                )  # fmt: skip
+                begin = Rows(
+                    start.address + at * start.stride if start.address else 0, start.stride
+                )
+                rows = Matrix(a.address + at * a.row, a.row, a.column)
+                to = Rows(c.address + at * c.stride, c.stride)
+                gemm(length, n, k, rows, b, to, begin, relu, mine)
 
     return shared

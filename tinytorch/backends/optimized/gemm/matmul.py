@@ -18,9 +18,10 @@ from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.blas import find_blas
 from tinytorch.jit.buffers import empty, workspace
-from tinytorch.jit.entries import SIZE, Entries, array_type
+from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
+from tinytorch.jit.operands import NOWHERE, SIZE, Matrix, Rows
 
 
 class _Scratch(threading.local):
@@ -57,28 +58,27 @@ def _make_entries(dtype: Any) -> Entries:
 
     @kernel(nogil=False)  # only small products come this way
     def product(a: Array, b: Array, out: Array, scratch: int) -> int:
+        m, n = out.shape
+        left, right = Matrix(address(a), *a.strides), Matrix(address(b), *b.strides)
         return gemm(
-            out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
-            address(b), b.strides[0], b.strides[1], address(out), out.strides[0], 0, 0, 0, scratch,
-        )  # fmt: skip
+            m, n, a.shape[1], left, right, Rows(address(out), out.strides[0]), NOWHERE, 0, scratch
+        )
 
     @kernel
     def affine(a: Array, b: Array, bias: Array, out: Array, scratch: int) -> int:
-        return gemm(
-            out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
-            address(b), b.strides[0], b.strides[1], address(out), out.strides[0],
-            address(bias) if bias.size else 0, 0, 0, scratch,
-        )  # fmt: skip
+        m, n = out.shape
+        left, right = Matrix(address(a), *a.strides), Matrix(address(b), *b.strides)
+        to, start = Rows(address(out), out.strides[0]), Rows(address(bias) if bias.size else 0, 0)
+        return gemm(m, n, a.shape[1], left, right, to, start, 0, scratch)
 
     @kernel
     def affine_parallel(
         count: int, a: Array, b: Array, bias: Array, out: Array, scratch: int
     ) -> None:
-        shared(
-            count, out.shape[0], out.shape[1], a.shape[1], address(a), a.strides[0], a.strides[1],
-            address(b), b.strides[0], b.strides[1], address(out), out.strides[0],
-            address(bias) if bias.size else 0, 0, 0, scratch,
-        )  # fmt: skip
+        m, n = out.shape
+        left, right = Matrix(address(a), *a.strides), Matrix(address(b), *b.strides)
+        to, start = Rows(address(out), out.strides[0]), Rows(address(bias) if bias.size else 0, 0)
+        shared(count, m, n, a.shape[1], left, right, to, start, 0, scratch)
 
     @kernel
     def item(a: Array, b: Array, out: Array, index: int, scratch: int) -> None:

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -53,6 +53,7 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
+from tinytorch.jit.operands import MATRIX, ROWS, SIZE, Matrix, Rows
 
 PAGE_BYTES = 4096
 """Where the rows of C lie in different pages, the processor does not foresee which lines of C will
@@ -155,25 +156,36 @@ def tile_table(e: VectorEmitter, rows: Value, columns: Value, emit: Callable[...
     e.switch(e.add(e.mul(vectors, MOST_ROWS + 1), rows), cases)
 
 
+class _Tile(NamedTuple):
+    """The arguments of `gemm_tile_f32` but for the rows; of `indirect_tile_f32`, where `a.column`
+    is the address of its table."""
+
+    columns: Value
+    k: Value
+    a: Matrix
+    b: Rows
+    start: Rows
+    c: Rows
+    relu: Value
+
+
 def _emit_gemm_tile(
-    e: VectorEmitter,
-    arguments: Sequence[Value],
-    indirect: bool,
-    masks: Sequence[Value],
-    rows: int,
-    vectors: int,
+    e: VectorEmitter, tile: _Tile, indirect: bool, masks: Sequence[Value], rows: int, vectors: int
 ) -> None:
     """One tile size: accumulate, add what C starts from, store."""
-    _, k, a, rsa, steps, b, ldb, start, ld_start, c, ldc, relu = arguments
     build = e.builder
-    a, b, start, c = (e.pointer(address) for address in (a, b, start, c))
+    placed = (tile.a, tile.b, tile.start, tile.c)
+    a, b, start, c = (e.pointer(operand.address) for operand in placed)
+    steps, ldc = tile.a.column, tile.c.stride
 
     def at(base: Value, ld: Value, r: int, j: int) -> Value:
         return e.at(e.at(base, e.mul(ld, r)), j * e.register_bytes)
 
     def from_memory() -> list[Value]:
         return [
-            e.load(at(start, ld_start, r, j), masks[j]) for r in range(rows) for j in range(vectors)
+            e.load(at(start, tile.start.stride, r, j), masks[j])
+            for r in range(rows)
+            for j in range(vectors)
         ]
 
     def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
@@ -181,8 +193,8 @@ def _emit_gemm_tile(
         row = [e.load(e.at(b, j * e.register_bytes), masks[j]) for j in range(vectors)]
         if indirect:
             column = e.at(a, e.load_scalar(place, I64))
-            return column, row, [e.at(place, 8), e.at(b, ldb)]
-        return place, row, [e.at(place, steps), e.at(b, ldb)]
+            return column, row, [e.at(place, 8), e.at(b, tile.b.stride)]
+        return place, row, [e.at(place, steps), e.at(b, tile.b.stride)]
 
     with build.if_then(build.icmp_signed(">=", ldc, i64(PAGE_BYTES))):
         for r in range(rows):
@@ -190,7 +202,7 @@ def _emit_gemm_tile(
                 e.prefetch(at(c, ldc, r, j), write=True)
     walk = [e.pointer(steps) if indirect else a, b]
     # Later LLVM may take two steps at a time: it asks earlier for the lines of a transposed A.
-    sums = emit_blocks(e, k, rsa, rows, vectors, walk, operands, unroll=not indirect)
+    sums = emit_blocks(e, tile.k, tile.a.row, rows, vectors, walk, operands, unroll=not indirect)
     sums = e.either(
         build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0)),
         lambda: [build.fadd(x, y) for x, y in zip(from_memory(), sums, strict=True)],
@@ -198,7 +210,7 @@ def _emit_gemm_tile(
     )
     # a branch: comparisons would take as many cycles as two steps of k
     sums = e.either(
-        build.icmp_signed("!=", relu, i64(0)),
+        build.icmp_signed("!=", tile.relu, i64(0)),
         lambda: [e.at_least(value, e.zeros) for value in sums],
         lambda: sums,
     )
@@ -207,112 +219,106 @@ def _emit_gemm_tile(
             e.store(sums[r * vectors + j], at(c, ldc, r, j), masks[j])
 
 
-def _gemm_tile_twin(
-    dtype: Any, rows: int, columns: int, k: int, a: int, rsa: int, csa: int, b: int, ldb: int,
-    start: int, ld_start: int, c: int, ldc: int, relu: int,
-) -> None:  # fmt: skip
-    result = memory(dtype, a, (rows, k), (rsa, csa)) @ memory(dtype, b, (k, columns), (ldb,))
-    if start:
-        result += memory(dtype, start, (rows, columns), (ld_start,))
-    memory(dtype, c, (rows, columns), (ldc,))[...] = np.maximum(result, 0) if relu else result
+def _gemm_tile_twin(dtype: Any, rows: int, *arguments: Any) -> None:
+    columns, k, a, b, start, c, relu = _Tile(*arguments)
+    left = memory(dtype, a.address, (rows, k), (a.row, a.column))
+    result = left @ memory(dtype, b.address, (k, columns), (b.stride,))
+    if start.address:
+        result += memory(dtype, start.address, (rows, columns), (start.stride,))
+    target = memory(dtype, c.address, (rows, columns), (c.stride,))
+    target[...] = np.maximum(result, 0) if relu else result
 
 
 def _indirect_tile_twin(
-    dtype: Any, rows: int, columns: int, k: int, a: int, rsa: int, table: int, b: int, ldb: int,
-    start: int, ld_start: int, c: int, ldc: int, relu: int,
-) -> None:  # fmt: skip
+    dtype: Any, rows: int, columns: int, k: int, a: Rows, table: int, *rest: Any
+) -> None:
     packed = np.empty((k, rows), dtype)
     for step, offset in enumerate(memory(np.int64, table, (k,))):
-        packed[step] = memory(dtype, a + int(offset), (rows,), (rsa,))
-    _gemm_tile_twin(
-        dtype, rows, columns, k, packed.ctypes.data, packed.itemsize, packed.strides[0], b, ldb,
-        start, ld_start, c, ldc, relu,
-    )  # fmt: skip
+        packed[step] = memory(dtype, a.address + int(offset), (rows,), (a.stride,))
+    left = Matrix(packed.ctypes.data, packed.itemsize, packed.strides[0])
+    _gemm_tile_twin(dtype, rows, columns, k, left, *rest)
 
 
-def _emit_table(e: VectorEmitter, rows: Value, arguments: Sequence[Value], indirect: bool) -> None:
-    columns = arguments[0]
+def _emit_table(e: VectorEmitter, rows: Value, tile: _Tile, indirect: bool) -> None:
+    columns = tile.columns
 
     def emit(rows: int, vectors: int) -> None:
         last = e.first_lanes(e.add(columns, (1 - vectors) * e.lanes))
         masks = [*[None] * (vectors - 1), last]
         if vectors == 1 or host_vector_unit().masks_are_free:
-            _emit_gemm_tile(e, arguments, indirect, masks, rows, vectors)
+            _emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
             return
         full = e.builder.icmp_signed("==", columns, i64(vectors * e.lanes))
         with e.builder.if_else(full) as (plain, ragged):
             with plain:
-                _emit_gemm_tile(e, arguments, indirect, [None] * vectors, rows, vectors)
+                _emit_gemm_tile(e, tile, indirect, [None] * vectors, rows, vectors)
             with ragged:
-                _emit_gemm_tile(e, arguments, indirect, masks, rows, vectors)
+                _emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
 
     tile_table(e, rows, columns, emit)
 
 
 @vector_intrinsic(_gemm_tile_twin)
 def _gemm_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
-    _emit_table(e, rows, arguments, indirect=False)
+    _emit_table(e, rows, _Tile(*arguments), indirect=False)
 
 
 @vector_intrinsic(_indirect_tile_twin)
-def _indirect_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
-    _emit_table(e, rows, arguments, indirect=True)
+def _indirect_tile(
+    e: VectorEmitter, rows: Value, columns: Value, k: Value, a: Rows, table: Value, *rest: Value
+) -> None:
+    _emit_table(e, rows, _Tile(columns, k, Matrix(*a, table), *rest), indirect=True)
 
 
-_SIGNATURE = types.void(*[types.intp] * 13)
+_SIGNATURE = types.void(SIZE, SIZE, SIZE, MATRIX, ROWS, ROWS, ROWS, SIZE)
 
 
-@export("tinytorch_gemm_tile_f32", _SIGNATURE)
+@export("tinytorch_gemm_tile_f32", _SIGNATURE, is_emitted=True)
 def gemm_tile_f32(
-    rows: int, columns: int, k: int, a: int, rsa: int, csa: int, b: int, ldb: int, start: int,
-    ld_start: int, c: int, ldc: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int, columns: int, k: int, a: Matrix, b: Rows, start: Rows, c: Rows, relu: int
+) -> None:
     """C = start + A @ B (then relu, if set) for one register tile, in float32.
 
     Args:
         rows, columns: size of the tile; columns up to `tile_vectors` registers, rows up to what
             `VectorUnit.tile_rows` says for them.
         k: columns of A and rows of B.
-        a, rsa, csa: address of A, row and column stride, all in bytes.
-        b, ldb: address of B and its row stride; the elements of a row are adjacent.
-        start, ld_start: what C starts from, and its row stride (0 repeats one row: a bias; C itself
-            accumulates); address 0 starts from zero.
-        c, ldc: address of C and its row stride; rows are contiguous.
+        a, b: the operands.
+        start: what C starts from (a stride of 0 repeats one row: a bias; C itself accumulates);
+            address 0 starts from zero.
+        c: the result.
         relu: not 0: store max(value, 0).
     """
-    _gemm_tile(np.float32, rows, columns, k, a, rsa, csa, b, ldb, start, ld_start, c, ldc, relu)
+    _gemm_tile(np.float32, rows, columns, k, a, b, start, c, relu)
 
 
-@export("tinytorch_gemm_tile_f64", _SIGNATURE)
+@export("tinytorch_gemm_tile_f64", _SIGNATURE, is_emitted=True)
 def gemm_tile_f64(
-    rows: int, columns: int, k: int, a: int, rsa: int, csa: int, b: int, ldb: int, start: int,
-    ld_start: int, c: int, ldc: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int, columns: int, k: int, a: Matrix, b: Rows, start: Rows, c: Rows, relu: int
+) -> None:
     """`gemm_tile_f32` in float64."""
-    _gemm_tile(np.float64, rows, columns, k, a, rsa, csa, b, ldb, start, ld_start, c, ldc, relu)
+    _gemm_tile(np.float64, rows, columns, k, a, b, start, c, relu)
 
 
-@export("tinytorch_indirect_tile_f32", _SIGNATURE)
+_INDIRECT = types.void(SIZE, SIZE, SIZE, ROWS, SIZE, ROWS, ROWS, ROWS, SIZE)
+
+
+@export("tinytorch_indirect_tile_f32", _INDIRECT, is_emitted=True)
 def indirect_tile_f32(
-    rows: int, columns: int, k: int, a: int, rsa: int, table: int, b: int, ldb: int, start: int,
-    ld_start: int, c: int, ldc: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int, columns: int, k: int, a: Rows, table: int, b: Rows, start: Rows, c: Rows, relu: int
+) -> None:
     """`gemm_tile_f32` where column p of A lies table[p] bytes after `a`, in float32.
 
     Args:
-        table: address of k byte offsets (int64), for A[r, p] = element at a + table[p] + r * rsa.
+        table: address of k byte offsets (int64), for A[r, p] = element at a.address + table[p] +
+            r * a.stride.
     """
-    _indirect_tile(
-        np.float32, rows, columns, k, a, rsa, table, b, ldb, start, ld_start, c, ldc, relu
-    )
+    _indirect_tile(np.float32, rows, columns, k, a, table, b, start, c, relu)
 
 
-@export("tinytorch_indirect_tile_f64", _SIGNATURE)
+@export("tinytorch_indirect_tile_f64", _INDIRECT, is_emitted=True)
 def indirect_tile_f64(
-    rows: int, columns: int, k: int, a: int, rsa: int, table: int, b: int, ldb: int, start: int,
-    ld_start: int, c: int, ldc: int, relu: int,
-) -> None:  # fmt: skip
+    rows: int, columns: int, k: int, a: Rows, table: int, b: Rows, start: Rows, c: Rows, relu: int
+) -> None:
     """`indirect_tile_f32` in float64."""
-    _indirect_tile(
-        np.float64, rows, columns, k, a, rsa, table, b, ldb, start, ld_start, c, ldc, relu
-    )
+    _indirect_tile(np.float64, rows, columns, k, a, table, b, start, c, relu)

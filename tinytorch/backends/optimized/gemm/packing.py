@@ -25,6 +25,7 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
+from tinytorch.jit.operands import MATRIX, ROWS, SIZE, Matrix, Rows
 
 TRANSPOSE_BYTES = 32
 """Register size for transposing: four blocks of 8 x 8 take 96 shuffles, one of 16 x 16 as much as
@@ -50,21 +51,17 @@ def emit_transpose(e: VectorEmitter, rows: list[Value]) -> list[Value]:
     return rows
 
 
-def _pack_twin(
-    dtype: Any, width: int, depth: int, source: int, across: int, along: int, target: int, ld: int
-) -> None:
-    memory(dtype, target, (depth, width), (ld,))[...] = memory(
-        dtype, source, (depth, width), (along, across)
+def _pack_twin(dtype: Any, width: int, depth: int, source: Matrix, target: Rows) -> None:
+    memory(dtype, target.address, (depth, width), (target.stride,))[...] = memory(
+        dtype, source.address, (depth, width), (source.column, source.row)
     )
 
 
 @vector_intrinsic(_pack_twin)
-def _pack(
-    e: VectorEmitter, width: Value, depth: Value, source: Value, across: Value, along: Value,
-    target: Value, ld: Value,
-) -> None:  # fmt: skip
+def _pack(e: VectorEmitter, width: Value, depth: Value, matrix: Matrix, panel: Rows) -> None:
     build = e.builder
-    source, target = e.pointer(source), e.pointer(target)
+    across, along, ld = matrix.row, matrix.column, panel.stride
+    source, target = e.pointer(matrix.address), e.pointer(panel.address)
 
     def copy_vectors(source: Value, target: Value) -> None:
         """Elements of a step are adjacent: copy them as vectors."""
@@ -156,27 +153,22 @@ def _pack(
                 copy_elements(source, target)
 
 
-_SIGNATURE = types.void(*[types.intp] * 7)
+_SIGNATURE = types.void(SIZE, SIZE, MATRIX, ROWS)
 
 
 @export("tinytorch_pack_f32", _SIGNATURE)
-def pack_f32(
-    width: int, depth: int, source: int, across: int, along: int, target: int, ld: int
-) -> None:
-    """target[p * ld + r] = source[r * across + p * along] for r < width and p < depth, in float32.
+def pack_f32(width: int, depth: int, source: Matrix, target: Rows) -> None:
+    """target[p, r] = source[r, p] for r < width and p < depth, in float32.
 
     Args:
         width, depth: elements of a step, and steps.
-        source: address of the first element.
-        across, along: bytes between elements of a step, and between steps.
-        target, ld: address of the panel, and bytes between its steps.
+        source: (width, depth), any strides.
+        target: the panel, a row for each step.
     """
-    _pack(np.float32, width, depth, source, across, along, target, ld)
+    _pack(np.float32, width, depth, source, target)
 
 
 @export("tinytorch_pack_f64", _SIGNATURE)
-def pack_f64(
-    width: int, depth: int, source: int, across: int, along: int, target: int, ld: int
-) -> None:
+def pack_f64(width: int, depth: int, source: Matrix, target: Rows) -> None:
     """`pack_f32` in float64."""
-    _pack(np.float64, width, depth, source, across, along, target, ld)
+    _pack(np.float64, width, depth, source, target)

@@ -14,6 +14,7 @@ from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, WORDS, byte_
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
+from tinytorch.jit.operands import Matrix, Rows
 
 PACKED_AT_ONCE = 512  # columns of a panel that are widened to words at a time
 _HALF = AT_ONCE // 2
@@ -33,7 +34,8 @@ def pack_panel(weight: Array, words: Array, panel: Array) -> None:
         panel[:] = 0
     whole = k // CODES_PER_LANE
     if CODES_PER_LANE == 4:
-        pack_f32(columns, whole, address(weight), weight.strides[0], 4, address(panel), 4 * COLUMNS)
+        source = Matrix(address(weight), weight.strides[0], 4)
+        pack_f32(columns, whole, source, Rows(address(panel), 4 * COLUMNS))
     else:
         step = PACKED_AT_ONCE
         for start in range(0, whole, step // 2):
@@ -42,7 +44,8 @@ def pack_panel(weight: Array, words: Array, panel: Array) -> None:
                 for j in range(2 * count):
                     words[t, j] = weight[t, 2 * start + j]
             to = address(panel) + start * 4 * COLUMNS
-            pack_f32(columns, count, address(words), words.strides[0], 4, to, 4 * COLUMNS)
+            halves = Matrix(address(words), words.strides[0], 4)
+            pack_f32(columns, count, halves, Rows(to, 4 * COLUMNS))
     if whole * CODES_PER_LANE < k:
         for t in range(columns):
             for j in range(CODES_PER_LANE):

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.gemm.loops import gemm_f32, gemm_f64
+from tinytorch.backends.optimized.gemm.loops import SIGNATURE, gemm_f32, gemm_f64
 from tinytorch.backends.optimized.symbols.records import BATCH_WORDS, BatchRecord
 from tinytorch.backends.optimized.symbols.table import SYMBOLS, declare
+from tinytorch.jit.c_functions import with_c_parameters
+from tinytorch.jit.library import JIT
+from tinytorch.jit.operands import NOWHERE, Matrix, Rows
 from tinytorch.jit.views import words
 
 
@@ -27,15 +30,11 @@ def _declare(real: Any, gemm: Callable[..., None]) -> None:
                 at = a + i * r.a_outer + j * r.a_inner
                 bt = b + i * r.b_outer + j * r.b_inner
                 ct = c + i * r.c_outer + j * r.c_inner
-                gemm(
-                    *(r.m, r.n, r.k),
-                    *(at, r.a_row, r.a_column),
-                    *(bt, r.b_row, r.b_column),
-                    *(ct, r.c_row),
-                    *(0, 0, 0, scratch),
-                )
+                left, right = Matrix(at, r.a_row, r.a_column), Matrix(bt, r.b_row, r.b_column)
+                gemm(r.m, r.n, r.k, left, right, Rows(ct, r.c_row), NOWHERE, 0, scratch)
 
 
 _declare(np.float32, gemm_f32)
 _declare(np.float64, gemm_f64)
-SYMBOLS.update(gemm_f32=gemm_f32, gemm_f64=gemm_f64)
+for _name, _gemm in (("gemm_f32", gemm_f32), ("gemm_f64", gemm_f64)):
+    SYMBOLS[_name] = _gemm if JIT else with_c_parameters(_gemm, SIGNATURE)

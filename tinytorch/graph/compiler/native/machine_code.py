@@ -21,8 +21,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.core.ccallback import CFunc
 
+from tinytorch.jit.c_functions import CFunction, c_types
 from tinytorch.jit.library import exports
 from tinytorch.jit.llvm import I64, i64
 
@@ -58,7 +58,7 @@ class _Callee:
     """The address and C type of a function; all its integers are int64."""
 
     def __init__(self, function: Any) -> None:
-        if isinstance(function, types.ExternalFunction):
+        if hasattr(function, "symbol"):
             export = exports[function.symbol]
             export.register()
             made = export.callback
@@ -67,7 +67,7 @@ class _Callee:
         self.address: int = made.address
         signature = made._sig
         returned = ir.VoidType() if signature.return_type is types.void else I64
-        self.arguments = [DOUBLE if a is types.float64 else I64 for a in signature.args]
+        self.arguments = [DOUBLE if a is types.float64 else I64 for a in c_types(signature.args)]
         self.pointer = ir.FunctionType(returned, self.arguments).as_pointer()
 
 
@@ -85,7 +85,7 @@ def c_function(function: Any) -> Any:
             "nogil": True,
             "fastmath": function.targetoptions["fastmath"],
         }
-        made: Any = CFunc(code, ((types.int64,) * count, returned), {}, options)
+        made: Any = CFunction(code, returned(*[types.int64] * count), options)
         made._cache = function._cache
         made.compile()
         _made[function] = made
