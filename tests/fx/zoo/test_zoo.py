@@ -94,6 +94,11 @@ def test_what_eager_cannot_differentiate_is_no_crash_of_ours(stage: str):
     assert "other generators than torch's" in found.detail and "training mode" in found.detail
 
 
+def test_a_compiled_forward_needs_no_gradients_that_eager_has_not():
+    subject = Subject("own/small", OnlyTrains(), {"x": torch.randn(6, 4)})
+    assert run_stage(subject, "aot_eager", 60.0).verdict == "bit-equal"
+
+
 @pytest.mark.parametrize("stage", ["forward", "joint", "sgd", "adamw", "train", "export"])
 def test_a_stage_passes_and_leaves_the_model_as_it_was(subject: Subject, stage: str):
     before = {k: v.clone() for k, v in subject.model.state_dict().items()}

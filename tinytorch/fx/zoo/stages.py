@@ -144,6 +144,11 @@ def _no_gradients(subject: Subject) -> Verdict | None:
     return Verdict(NONE, "no output depends on a parameter")
 
 
+def _has_gradients(subject: Subject) -> bool:
+    """Whether eager has gradients in evaluation mode."""
+    return _no_gradients(subject) is None and not subject.why_no_gradients
+
+
 def joint(subject: Subject) -> Verdict:
     """`capture_joint`, in training mode."""
     return _no_gradients(subject) or _in_training(subject, _joint)
@@ -264,7 +269,7 @@ def _optimizer(frozen: bool) -> Stage:
         report = optimizer.report()
         module.eval()
         found = like_eager(subject, module, outputs)
-        if not frozen and found.verdict in GOOD and _no_gradients(subject) is None:
+        if not frozen and found.verdict in GOOD and _has_gradients(subject):
             parameters = subject.model
             found = worst([found, _module_gradients(subject, module, parameters)])
         taken_back = [*(f"{r.name}: {r.error}" for r in report.failures), *report.undone]
@@ -300,7 +305,7 @@ def _compiled(backend: str) -> Stage:
         torch._dynamo.reset()
         module: Any = torch.compile(subject.model, backend=backend)
         found = like_eager(subject, module, outputs)
-        if found.verdict in GOOD and _no_gradients(subject) is None:
+        if found.verdict in GOOD and _has_gradients(subject):
             found = worst([found, _module_gradients(subject, module, subject.model)])
         if backend == "tinytorch":
             from tinytorch.fx.dynamo import last_report
