@@ -90,7 +90,10 @@ def serve(
 
     import uvicorn
 
-    from tito.leaderboard.web.app import create_app
+    from tinytorch.collector import collected_no_more
+
+    with collected_no_more():  # a full collection would have visitors wait for 0.1 s
+        from tito.leaderboard.web.app import create_app
 
     _check_host(host, public)
     opened = _open(database)

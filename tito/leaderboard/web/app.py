@@ -33,6 +33,8 @@ def create_app(database: Database, *, https: bool = False) -> FastAPI:
     app.state.database, app.state.https = database, https
     app.state.templates = Jinja2Templates(HERE / "templates", context_processors=[views.common])
     app.state.templates.env.filters.update(views.FILTERS)
+    for name in app.state.templates.env.list_templates():  # or the first visitors wait for each
+        app.state.templates.env.get_template(name)
     app.state.boards = views.Cache(views.BOARD_SECONDS)
     app.state.viewers = views.Cache(views.VIEWER_SECONDS)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
