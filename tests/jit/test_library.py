@@ -12,6 +12,7 @@ import traceback
 import numpy as np
 import pytest
 from numba import types
+from numba.core.caching import NullCache
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
@@ -98,7 +99,9 @@ def test_a_record_is_several_parameters_of_a_c_function(is_emitted):
 
 
 @needs_jit
-def test_a_kernel_is_compiled_once_for_all_constants():
+def test_a_kernel_is_compiled_once_for_all_constants(monkeypatch):
+    monkeypatch.setattr(library, "KernelCache", lambda *_: NullCache())  # nothing is on disk
+
     @kernel
     def scaled(x, factor):
         return x * factor

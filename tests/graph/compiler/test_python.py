@@ -158,13 +158,13 @@ def test_nothing_warns_of_infinity():
 
 
 def test_memory_of_kernels_that_bring_their_result_is_let_go():
-    function = tinytorch.compile(lambda x: ((x * 2.0).sigmoid() + 1.0).sigmoid().sum())
+    function = tinytorch.compile(lambda x: ((x * 2.0).cumprod(0) + 1.0).sigmoid().sum())
     function(tinytorch.ones(3))
     lines = without_comments(program_of(function).source).splitlines()
-    after = lines.index("        sigmoid = _sigmoid(mul)")
+    after = lines.index("        cumprod = _cumprod(mul, dim=0)")
     assert lines[after + 1 : after + 3] == [
-        "        _add(sigmoid, 1.0, add)",
-        "        del sigmoid",
+        "        _add(cumprod, 1.0, add)",
+        "        del cumprod",
     ]
 
 
