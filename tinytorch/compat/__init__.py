@@ -8,6 +8,7 @@ functions      other spellings of what there is, and methods in place
 constructors   `FloatTensor`, `LongTensor`, ...
 checkpoint     `utils.checkpoint`
 linalg         `linalg`: norms and products
+special        `special`: the functions of it that there are
 gradients      `autograd.function.once_differentiable` and others
 amp            autocast and GradScaler, which do nothing on one float type
 accelerators   `cuda`, `backends.cudnn`, `mps`: there is none

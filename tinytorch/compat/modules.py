@@ -42,7 +42,7 @@ PATHS: dict[str, tuple[str, str]] = {
     "nn.modules.*": ("compat.bases", ""),
     "nn.parallel": ("compat.layers", ""),
     "nn.parallel.*": ("compat.layers", ""),
-    "special": ("", ""),
+    "special": ("compat.special", ""),
     "testing": ("compat.testing", ""),
     "types": ("compat.types", ""),
     "utils": ("compat.utilities", ""),
