@@ -25,6 +25,7 @@ from tinytorch.onnx.operators.movement import constant
 
 # Options of operators that are otherwise claimed, by what the error says of them.
 REFUSED = {
+    r"Attention with|of Attention": ("attention_",),
     r"random numbers": ("training_dropout",),
     r"over 3 dimensions": ("convtranspose_3d",),
     r"result . of MaxPool": ("maxpool_with_argmax",),

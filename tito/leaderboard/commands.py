@@ -101,10 +101,11 @@ def serve(
     for name in ("uvicorn.error", "httpx", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
     address = f"http://{host}:{port}"
-    _greet(opened, address)
+    app = create_app(opened, https=public)
+    _greet(opened, address)  # after what takes a while: people follow the link at once
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(opened, https=public),
+            app,
             host=host,
             port=port,
             access_log=False,  # guard.AccessLog writes one without secrets

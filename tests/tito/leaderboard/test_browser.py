@@ -57,6 +57,12 @@ class Server:
         assert self.process.stdout is not None
         self.greeting = self.process.stdout.readline().strip()
         assert self.greeting, (self.folder / "server.log").read_text()
+        while self.process.poll() is None:  # it greets a moment before it listens
+            with socket.socket() as probe:
+                if not probe.connect_ex(("127.0.0.1", self.port)):
+                    return
+            time.sleep(0.02)
+        raise AssertionError((self.folder / "server.log").read_text())
 
     def kill(self) -> None:
         assert self.process is not None

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from tinytorch import ops
+from tinytorch.creation import from_numpy
 from tinytorch.dispatch import apply
-from tinytorch.functions import linalg, movement as m
+from tinytorch.dtypes import bool_
+from tinytorch.functions import elementwise, linalg, movement as m
 from tinytorch.nn import functional as F
 from tinytorch.onnx.operators.registry import operator, refuse
 from tinytorch.onnx.operators.windows import pad_spatial, place_windows
@@ -126,7 +132,7 @@ def attention(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None = None,
-    *,
+    *cache: Tensor | None,
     is_causal: int = 0,
     scale: float | None = None,
     softcap: float = 0.0,
@@ -135,8 +141,8 @@ def attention(
 ) -> Tensor:
     """Of (batch, heads, length, width); or (batch, length, heads * width), where the numbers of
     heads are given."""
-    if softcap:
-        raise refuse("Attention with a softcap")
+    if softcap or any(part is not None for part in cache):
+        raise refuse("Attention with a softcap, or with past keys and values")
     is_flat = query.ndim == 3
     if is_flat:
         counts = (q_num_heads, kv_num_heads, kv_num_heads)
@@ -144,6 +150,10 @@ def attention(
             m.transpose(m.reshape(x, (*x.shape[:2], count, -1)), 1, 2)
             for x, count in zip((query, key, value), counts, strict=True)
         )
+    if is_causal and mask is not None:
+        sees = from_numpy(np.tri(query.shape[-2], key.shape[-2], dtype=bool))
+        hidden = False if mask.dtype is bool_ else -math.inf
+        mask, is_causal = elementwise.where(sees, mask, hidden), 0
     out = F.scaled_dot_product_attention(
         query, key, value, mask, is_causal=bool(is_causal), scale=scale, enable_gqa=True
     )
