@@ -143,7 +143,7 @@ def test_the_formulas_of_attention_are_those_of_autograd(case: dict[str, Any]) -
 
 
 def test_no_image_of_a_training_step_lies_where_the_last_bit_decides() -> None:
-    """Two right gradients were further apart than the tolerance, about once in a thousand calls."""
+    """There two right gradients are further apart than the tolerance: a baseline was refused."""
     event = load_event("cnn_step")
     task: Any = event.task
     images, _, *weights = task.make(np.random.default_rng(0), event.cases[0]).inputs
