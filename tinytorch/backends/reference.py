@@ -255,16 +255,20 @@ def take(a: Array, index: Array) -> Array:
     return np.take(a, index, axis=0)
 
 
+def within_reach(x: Array, index: Array, dim: int) -> Array:
+    """The part of x that an index, which may be shorter in other dimensions, reads along `dim`."""
+    return x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+
+
 def gather(x: Array, index: Array, *, dim: int) -> Array:
     """out[i][j] = x[index[i][j]][j] (for dim 0)."""
-    near = tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))
-    return np.take_along_axis(x[near], index, dim)
+    return np.take_along_axis(within_reach(x, index, dim), index, dim)
 
 
 def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Array:
     """x, with src[i][j] put at [index[i][j]][j] (for dim 0), the last of several, or added."""
     out = np.array(x, order="C", copy=True)
-    near = out[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+    near = within_reach(out, index, dim)
     places = list(np.ix_(*map(np.arange, index.shape)))
     places[dim] = index
     if reduce == "add":

@@ -58,7 +58,10 @@ class Zoo:
 
     def names(self) -> list[str]:
         """The architectures that are asked for, of those that are installed."""
-        return chosen(catalogue(), self.only, self.sample, self.seed)
+        return self._chosen(catalogue())
+
+    def _chosen(self, installed: list[str]) -> list[str]:
+        return chosen(installed, self.only, self.sample, self.seed)
 
     def run(self) -> None:
         """Run what `out` does not have yet; a line of progress for each model, on stderr."""
@@ -78,9 +81,10 @@ class Zoo:
 
     def results(self) -> Results:
         """What `out` has of the architectures that are asked for."""
-        known, names = read(self.out), self.names()
+        known, installed = read(self.out), catalogue()
+        names = self._chosen(installed)
         found = [known[name] for name in names if name in known]
-        kind = f"all {len(catalogue())} architectures that are installed"
+        kind = f"all {len(installed)} architectures that are installed"
         if self.only:
             kind = f"those like {', '.join(self.only)} of {kind}"
         if self.sample is not None:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from tinytorch import ops
-from tinytorch.creation import from_numpy
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import bool_
-from tinytorch.functions import elementwise, linalg, movement as m
+from tinytorch.functions import linalg, movement as m
 from tinytorch.nn import functional as F
 from tinytorch.onnx.operators.registry import operator, refuse
 from tinytorch.onnx.operators.windows import pad_spatial, place_windows
@@ -150,11 +144,10 @@ def attention(
             m.transpose(m.reshape(x, (*x.shape[:2], count, -1)), 1, 2)
             for x, count in zip((query, key, value), counts, strict=True)
         )
-    if is_causal and mask is not None:
-        sees = from_numpy(np.tri(query.shape[-2], key.shape[-2], dtype=bool))
-        hidden = False if mask.dtype is bool_ else -math.inf
-        mask, is_causal = elementwise.where(sees, mask, hidden), 0
-    out = F.scaled_dot_product_attention(
-        query, key, value, mask, is_causal=bool(is_causal), scale=scale, enable_gqa=True
-    )
+    # The op takes a mask and is_causal together, which PyTorch's function does not.
+    out = apply(
+        ops.scaled_dot_product_attention, query, key, value, *(() if mask is None else (mask,)),
+        is_causal=bool(is_causal), dropout_p=0.0,
+        scale=float(max(query.shape[-1], 1) ** -0.5 if scale is None else scale),
+    )  # fmt: skip
     return m.reshape(m.transpose(out, 1, 2), (*out.shape[:1], out.shape[2], -1)) if is_flat else out

@@ -162,12 +162,13 @@ def fastest_affine(a: Array, b: Array, bias: Array) -> Array:
     """a @ b + bias for matrices, by these kernels or, where it is faster, by NumPy's library."""
     m, k = a.shape
     n = b.shape[1]
-    if m * n * k >= library.LARGE:
-        count = threads.threads_for(m * n * k)
-        product = library.class_of((m, n, k), a.strides, b.strides, a.itemsize, count)
-        if product is not None and choices().prefers_library(product):
-            return library.library_affine(a, b, bias, count)
-    return own_affine(a, b, bias)
+    if m * n * k < library.LARGE:
+        return own_affine(a, b, bias)
+    count = threads.threads_for(m * n * k)
+    product = library.class_of((m, n, k), a.strides, b.strides, a.itemsize, count)
+    if product is not None and choices().prefers_library(product):
+        return library.library_affine(a, b, bias, count)
+    return own_affine(a, b, bias, count)
 
 
 def matmul(a: Array, b: Array, affine: library.Affine = fastest_affine) -> Array:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tinytorch.backends.reference import within_reach
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel
@@ -85,7 +86,7 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
     """
     out = buffers.empty(x.shape, x.dtype)
     np.copyto(out, x)
-    near = out[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+    near = within_reach(out, index, dim)
     if not index.size:
         return out
     inner = math.prod(index.shape[dim + 1 :])
@@ -109,7 +110,7 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
         index: int64, no larger than x but along `dim`.
     """
     if x.shape != index.shape:
-        x = x[tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))]
+        x = within_reach(x, index, dim)
     out = buffers.empty(index.shape, x.dtype)
     if not out.size:
         return out

@@ -6,7 +6,7 @@ others, "Gradient-based learning applied to document recognition", 1998, with Re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,24 +54,37 @@ def _weight(draw: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def near_a_turn(images: Array, weights: Sequence[Array]) -> NDArray[np.bool_]:
     """Whether an image has a sum within MARGIN of where ReLU or a maximum turns. Shape: (n,)."""
-    c1, b1, c2, b2, *linear = (from_numpy(w.astype(np.float64)) for w in weights)
     near = np.zeros(len(images), bool)
     with tinytorch.using_backend("numpy"), tinytorch.no_grad():
-        x = from_numpy(images.astype(np.float64))
-        for weight, bias, padding in ((c1, b1, 2), (c2, b2, 0)):
-            x = F.conv2d(x, weight, bias, padding=padding)
-            n, channels, height, width = x.shape
-            windows = x.numpy().reshape(n, channels, height // 2, 2, width // 2, 2)
+        exact = [from_numpy(a.astype(np.float64)) for a in (images, *weights)]
+        *hidden, _ = (x.numpy() for x in _sums(F, exact[0], exact[1:]))
+    for sums in hidden:
+        if sums.ndim == 4:
+            n, channels, height, width = sums.shape
+            windows = sums.reshape(n, channels, height // 2, 2, width // 2, 2)
             four = np.sort(np.moveaxis(windows, 3, 4).reshape(n, -1, 4))
             second, largest = np.maximum(four[..., 2], 0), four[..., 3]
             near |= ((np.abs(largest) < MARGIN) | (np.abs(largest - second) < MARGIN)).any(1)
-            x = F.max_pool2d(x.relu(), 2)
-        x = x.flatten(1)
-        for weight, bias in zip(linear[:-2:2], linear[1:-2:2], strict=True):
-            x = F.linear(x, weight, bias)
-            near |= (np.abs(x.numpy()) < MARGIN).any(1)
-            x = x.relu()
+        else:
+            near |= (np.abs(sums) < MARGIN).any(1)
     return near
+
+
+def _sums(functional: Any, x: Any, weights: Sequence[Any]) -> Iterator[Any]:
+    """What each layer adds up, before ReLU and pooling; the logits are last.
+
+    Written once for TinyTorch and PyTorch, which have the same names.
+    """
+    c1, b1, c2, b2, *linear = weights
+    for weight, bias, padding in ((c1, b1, 2), (c2, b2, 0)):
+        sums = functional.conv2d(x, weight, bias, padding=padding)
+        yield sums
+        x = functional.max_pool2d(sums.relu(), 2)
+    x = functional.linear(x.flatten(1), *linear[:2])
+    yield x
+    for weight, bias in zip(linear[2::2], linear[3::2], strict=True):
+        x = functional.linear(x.relu(), weight, bias)
+        yield x
 
 
 def call(entry: Any, inputs: Sequence[Array], parameters: dict[str, Any]) -> list[Array]:
@@ -80,17 +93,10 @@ def call(entry: Any, inputs: Sequence[Array], parameters: dict[str, Any]) -> lis
 
 
 def _step(from_array: Any, functional: Any, inputs: Sequence[Array]) -> list[Array]:
-    """Written once for TinyTorch and PyTorch, which have the same names."""
     images, labels, *given = (from_array(np.array(a)) for a in inputs)
     weights = [w.requires_grad_() for w in given]
-    c1, b1, c2, b2, *linear = weights
-    x = functional.max_pool2d(functional.conv2d(images, c1, b1, padding=2).relu(), 2)
-    x = functional.max_pool2d(functional.conv2d(x, c2, b2).relu(), 2).flatten(1)
-    for i in range(0, len(linear), 2):
-        x = functional.linear(x, linear[i], linear[i + 1])
-        if i + 2 < len(linear):
-            x = x.relu()
-    loss = functional.cross_entropy(x, labels)
+    *_, logits = _sums(functional, images, weights)
+    loss = functional.cross_entropy(logits, labels)
     loss.backward()
     return [loss.detach().numpy(), *(w.grad.numpy() for w in weights)]
 
