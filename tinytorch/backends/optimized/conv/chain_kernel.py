@@ -80,27 +80,25 @@ def _chain_tile(e: VectorEmitter, rows: Value, columns: Value, *arguments: Value
 _SIGNATURE = types.void(SIZE, SIZE, SIZE, SIZE, STACK, STACK, ROWS, ROWS)
 
 
-@export("tinytorch_chain_tile_f32", _SIGNATURE)
-def chain_tile_f32(
-    rows: int, columns: int, count: int, k: int, a: Stack, b: Stack, start: Rows, c: Rows
-) -> None:
-    """C = start + the sum over i < count of A_i @ B_i for one register tile, in float32.
+def _make_chain_tile(real: Any) -> Callable[..., None]:
+    @export(f"tinytorch_chain_tile_f{8 * np.dtype(real).itemsize}", _SIGNATURE)
+    def chain_tile(
+        rows: int, columns: int, count: int, k: int, a: Stack, b: Stack, start: Rows, c: Rows
+    ) -> None:
+        """C = start + the sum over i < count of A_i @ B_i for one register tile.
 
-    Args:
-        rows, columns: size of the tile; columns are whole vectors.
-        count, k: pairs of matrices, and columns of each A.
-        a, b: the matrices.
-        start, c: as for `gemm_tile_f32`, of whole vectors.
-    """
-    _chain_tile(np.float32, rows, columns, count, k, a, b, start, c)
+        Args:
+            rows, columns: size of the tile; columns are whole vectors.
+            count, k: pairs of matrices, and columns of each A.
+            a, b: the matrices.
+            start, c: as for `gemm_tile`, of whole vectors.
+        """
+        _chain_tile(real, rows, columns, count, k, a, b, start, c)
+
+    return chain_tile
 
 
-@export("tinytorch_chain_tile_f64", _SIGNATURE)
-def chain_tile_f64(
-    rows: int, columns: int, count: int, k: int, a: Stack, b: Stack, start: Rows, c: Rows
-) -> None:
-    """`chain_tile_f32` in float64."""
-    _chain_tile(np.float64, rows, columns, count, k, a, b, start, c)
+chain_tile_f32, chain_tile_f64 = map(_make_chain_tile, (np.float32, np.float64))
 
 
 @cache
@@ -119,7 +117,7 @@ def make_in_blocks(tile: Callable[..., None], itemsize: int) -> Callable[..., No
         start: Rows,
         c: Rows,
     ) -> None:
-        """A chain of any length, with the arguments of `chain_tile_f32`.
+        """A chain of any length, with the arguments of `chain_tile`.
 
         About KC steps are summed at a time, from zero (see `gemm.micro_kernel`).
         """

@@ -14,7 +14,7 @@ of a row, its parts are stored one by one, with masks from a second table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -112,49 +112,38 @@ def _conv_tile(e: VectorEmitter, rows: Value, columns: Value, *arguments: Value)
 _SIGNATURE = types.void(*[SIZE] * 3, ROWS, *[SIZE] * 4, ROWS, SIZE, SIZE)
 
 
-@export("tinytorch_conv_tile_f32", _SIGNATURE)
-def conv_tile_f32(
-    rows: int,
-    columns: int,
-    taps: int,
-    w: Rows,
-    x: int,
-    table: int,
-    stores: int,
-    parts: int,
-    y: Rows,
-    bias: int,
-    relu: int,
-) -> None:
-    """y[r, q] = bias[r] + the sum over taps t of w[r, t] * x[q + table[t]], in float32.
+def _make_conv_tile(real: Any) -> Callable[..., None]:
+    @export(f"tinytorch_conv_tile_f{8 * np.dtype(real).itemsize}", _SIGNATURE)
+    def conv_tile(
+        rows: int,
+        columns: int,
+        taps: int,
+        w: Rows,
+        x: int,
+        table: int,
+        stores: int,
+        parts: int,
+        y: Rows,
+        bias: int,
+        relu: int,
+    ) -> None:
+        """y[r, q] = bias[r] + the sum over taps t of w[r, t] * x[q + table[t]].
 
-    Args:
-        rows, columns: output channels, and positions (whole vectors), of the tile.
-        taps: terms of a sum.
-        w: the weights, a row for each output channel.
-        x, table: address of the padded image, and of the byte offset (int64) of each tap.
-        stores: address of one entry (int64) for each vector of positions: the byte offset of the
-            vector in x, then `parts` times the byte offset in y and the mask of the lanes to store.
-        y: the output, a row for each channel.
-        bias: address of a value for each output channel, or 0.
-        relu: not 0: store max(value, 0).
-    """
-    _conv_tile(np.float32, rows, columns, taps, w, x, table, stores, parts, y, bias, relu)
+        Args:
+            rows, columns: output channels, and positions (whole vectors), of the tile.
+            taps: terms of a sum.
+            w: the weights, a row for each output channel.
+            x, table: address of the padded image, and of the byte offset (int64) of each tap.
+            stores: address of one entry (int64) for each vector of positions: the byte offset of
+                the vector in x, then `parts` times the byte offset in y and the mask of the lanes
+                to store.
+            y: the output, a row for each channel.
+            bias: address of a value for each output channel, or 0.
+            relu: not 0: store max(value, 0).
+        """
+        _conv_tile(real, rows, columns, taps, w, x, table, stores, parts, y, bias, relu)
+
+    return conv_tile
 
 
-@export("tinytorch_conv_tile_f64", _SIGNATURE)
-def conv_tile_f64(
-    rows: int,
-    columns: int,
-    taps: int,
-    w: Rows,
-    x: int,
-    table: int,
-    stores: int,
-    parts: int,
-    y: Rows,
-    bias: int,
-    relu: int,
-) -> None:
-    """`conv_tile_f32` in float64."""
-    _conv_tile(np.float64, rows, columns, taps, w, x, table, stores, parts, y, bias, relu)
+conv_tile_f32, conv_tile_f64 = map(_make_conv_tile, (np.float32, np.float64))

@@ -204,7 +204,7 @@ class Correlation:
     Args:
         layout: of one phase of one channel.
         table: byte offset of each tap (channel, row, column) from output position 0.
-        stores: for `conv_tile_f32`: one entry for each vector of output positions.
+        stores: for `conv_tile`: one entry for each vector of output positions.
         geometry: a `CorrelationGeometry` as an array.
         channel: bytes from one channel to the next.
         length: output positions including the gaps between rows.

@@ -17,7 +17,7 @@ The sum may go on over several pairs of matrices (the images of a batch) before 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -145,44 +145,34 @@ def _dot_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
 _SIGNATURE = types.void(SIZE, SIZE, SIZE, SIZE, STACK, STACK, SIZE, ROWS, ROWS, SIZE)
 
 
-@export("tinytorch_dot_tile_f32", _SIGNATURE)
-def dot_tile_f32(
-    rows: int,
-    columns: int,
-    length: int,
-    count: int,
-    a: Stack,
-    b: Stack,
-    table: int,
-    start: Rows,
-    c: Rows,
-    relu: int,
-) -> None:
-    """C[r, t] = start + the sum over i and p of A_i[r, p] * B_i[t, p] (then relu), in float32.
+def _make_dot_tile(real: Any) -> Callable[..., None]:
+    @export(f"tinytorch_dot_tile_f{8 * np.dtype(real).itemsize}", _SIGNATURE)
+    def dot_tile(
+        rows: int,
+        columns: int,
+        length: int,
+        count: int,
+        a: Stack,
+        b: Stack,
+        table: int,
+        start: Rows,
+        c: Rows,
+        relu: int,
+    ) -> None:
+        """C[r, t] = start + the sum over i and p of A_i[r, p] * B_i[t, p] (then relu).
 
-    Args:
-        rows, columns: size of the tile, rows up to dot_rows of the vector unit, columns up to its
-            `columns_of_dots`.
-        length, count: terms of a sum (p), and pairs of matrices (i).
-        a, b: the matrices.
-        table: address of the byte offsets (int64) of the rows of B, instead of its stride; or 0.
-        start, c, relu: as for `gemm_tile_f32`.
-    """
-    _dot_tile(np.float32, rows, columns, length, count, a, b, table, start, c, relu)
+        Args:
+            rows, columns: size of the tile, rows up to dot_rows of the vector unit, columns up to
+                its `columns_of_dots`.
+            length, count: terms of a sum (p), and pairs of matrices (i).
+            a, b: the matrices.
+            table: address of the byte offsets (int64) of the rows of B, instead of its stride; or
+                0.
+            start, c, relu: as for `gemm_tile`.
+        """
+        _dot_tile(real, rows, columns, length, count, a, b, table, start, c, relu)
+
+    return dot_tile
 
 
-@export("tinytorch_dot_tile_f64", _SIGNATURE)
-def dot_tile_f64(
-    rows: int,
-    columns: int,
-    length: int,
-    count: int,
-    a: Stack,
-    b: Stack,
-    table: int,
-    start: Rows,
-    c: Rows,
-    relu: int,
-) -> None:
-    """`dot_tile_f32` in float64."""
-    _dot_tile(np.float64, rows, columns, length, count, a, b, table, start, c, relu)
+dot_tile_f32, dot_tile_f64 = map(_make_dot_tile, (np.float32, np.float64))

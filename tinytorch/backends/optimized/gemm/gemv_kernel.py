@@ -24,7 +24,7 @@ from memory those are several streams, at half of the bandwidth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -98,25 +98,25 @@ def _sum_of_rows(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
 _SIGNATURE = types.void(SIZE, SIZE, ROWS, ROWS, SIZE, SIZE, SIZE)
 
 
-@export("tinytorch_sum_of_rows_f32", _SIGNATURE)
-def sum_of_rows_f32(rows: int, n: int, x: Rows, b: Rows, start: int, y: int, relu: int) -> None:
-    """y = start + x @ B (then relu, if set) for up to GEMV_ROWS rows of B, in float32.
+def _make_sum_of_rows(real: Any) -> Callable[..., None]:
+    @export(f"tinytorch_sum_of_rows_f{8 * np.dtype(real).itemsize}", _SIGNATURE)
+    def sum_of_rows(rows: int, n: int, x: Rows, b: Rows, start: int, y: int, relu: int) -> None:
+        """y = start + x @ B (then relu, if set) for up to GEMV_ROWS rows of B.
 
-    Args:
-        rows, n: the size of B.
-        x: a column: its elements are rows of one element.
-        b: the rows.
-        start: address of what y starts from (y itself accumulates), or 0 for nothing.
-        y: address of the result.
-        relu: not 0: store max(value, 0).
-    """
-    _sum_of_rows(np.float32, rows, n, x, b, start, y, relu)
+        Args:
+            rows, n: the size of B.
+            x: a column: its elements are rows of one element.
+            b: the rows.
+            start: address of what y starts from (y itself accumulates), or 0 for nothing.
+            y: address of the result.
+            relu: not 0: store max(value, 0).
+        """
+        _sum_of_rows(real, rows, n, x, b, start, y, relu)
+
+    return sum_of_rows
 
 
-@export("tinytorch_sum_of_rows_f64", _SIGNATURE)
-def sum_of_rows_f64(rows: int, n: int, x: Rows, b: Rows, start: int, y: int, relu: int) -> None:
-    """`sum_of_rows_f32` in float64."""
-    _sum_of_rows(np.float64, rows, n, x, b, start, y, relu)
+sum_of_rows_f32, sum_of_rows_f64 = map(_make_sum_of_rows, (np.float32, np.float64))
 
 
 # -- x @ B.T ---------------------------------------------------------------------------------------
@@ -197,25 +197,23 @@ def _dots_with_rows(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
 _DOTS_SIGNATURE = types.void(SIZE, SIZE, SIZE, ROWS, ROWS, ROWS, ROWS, SIZE)
 
 
-@export("tinytorch_dots_with_rows_f32", _DOTS_SIGNATURE)
-def dots_with_rows_f32(
-    rows: int, n: int, k: int, x: Rows, b: Rows, start: Rows, y: Rows, relu: int
-) -> None:
-    """y = start + x @ B.T (then relu, if set) for up to FEW_ROWS rows of x, in float32.
+def _make_dots_with_rows(real: Any) -> Callable[..., None]:
+    @export(f"tinytorch_dots_with_rows_f{8 * np.dtype(real).itemsize}", _DOTS_SIGNATURE)
+    def dots_with_rows(
+        rows: int, n: int, k: int, x: Rows, b: Rows, start: Rows, y: Rows, relu: int
+    ) -> None:
+        """y = start + x @ B.T (then relu, if set) for up to FEW_ROWS rows of x.
 
-    Args:
-        rows, n, k: x is rows x k, B is n x k.
-        x, b: the operands.
-        start: what y starts from, or address 0 for nothing.
-        y: the result.
-        relu: not 0: store max(value, 0).
-    """
-    _dots_with_rows(np.float32, rows, n, k, x, b, start, y, relu)
+        Args:
+            rows, n, k: x is rows x k, B is n x k.
+            x, b: the operands.
+            start: what y starts from, or address 0 for nothing.
+            y: the result.
+            relu: not 0: store max(value, 0).
+        """
+        _dots_with_rows(real, rows, n, k, x, b, start, y, relu)
+
+    return dots_with_rows
 
 
-@export("tinytorch_dots_with_rows_f64", _DOTS_SIGNATURE)
-def dots_with_rows_f64(
-    rows: int, n: int, k: int, x: Rows, b: Rows, start: Rows, y: Rows, relu: int
-) -> None:
-    """`dots_with_rows_f32` in float64."""
-    _dots_with_rows(np.float64, rows, n, k, x, b, start, y, relu)
+dots_with_rows_f32, dots_with_rows_f64 = map(_make_dots_with_rows, (np.float32, np.float64))

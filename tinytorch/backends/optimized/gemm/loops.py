@@ -305,13 +305,13 @@ _WAYS: dict[int, tuple[Way, Way, Way]] = {
     ),
 }
 """The ways to a product, by the bytes of an element: dot products, sums of rows, tiles. All take
-the arguments of `gemm_f32` and return 0."""
+the arguments of `gemm` and return 0."""
 
 
 def _choosing(
     dots: Callable[..., int], rows: Callable[..., int], tiles: Callable[..., int], itemsize: int
 ) -> Callable[..., int]:
-    """A kernel that goes one of these ways, with the arguments of `gemm_f32`."""
+    """A kernel that goes one of these ways, with the arguments of `gemm`."""
     lanes = REGISTER_BYTES // itemsize
 
     @kernel(force_inline=True)
@@ -345,51 +345,41 @@ def _choosing(
     return choose
 
 
-_gemm_f32 = _choosing(*_WAYS[4], 4)
-_gemm_f64 = _choosing(*_WAYS[8], 8)
 SIGNATURE = types.void(*_PRODUCT)
 
 
-@export("tinytorch_gemm_f32", SIGNATURE)
-def gemm_f32(
-    m: int,
-    n: int,
-    k: int,
-    a: Matrix,
-    b: Matrix,
-    c: Rows,
-    start: Rows,
-    relu: int,
-    scratch: int,
-) -> None:
-    """C = start + A @ B (then relu, if set), in float32, on this thread.
+def _make_gemm(itemsize: int) -> Callable[..., None]:
+    choose = _choosing(*_WAYS[itemsize], itemsize)
 
-    Args:
-        m, n, k: C is m x n, the sum has k terms.
-        a, b: the operands.
-        c: the result.
-        start: what C starts from: C itself to accumulate, a bias with row stride 0, or address 0
-            for nothing.
-        relu: not 0: store max(value, 0).
-        scratch: address of SCRATCH_BYTES of memory for packing B.
-    """
-    _gemm_f32(m, n, k, a, b, c, start, relu, scratch)
+    @export(f"tinytorch_gemm_f{8 * itemsize}", SIGNATURE)
+    def gemm(
+        m: int,
+        n: int,
+        k: int,
+        a: Matrix,
+        b: Matrix,
+        c: Rows,
+        start: Rows,
+        relu: int,
+        scratch: int,
+    ) -> None:
+        """C = start + A @ B (then relu, if set), on this thread.
+
+        Args:
+            m, n, k: C is m x n, the sum has k terms.
+            a, b: the operands.
+            c: the result.
+            start: what C starts from: C itself to accumulate, a bias with row stride 0, or address
+                0 for nothing.
+            relu: not 0: store max(value, 0).
+            scratch: address of SCRATCH_BYTES of memory for packing B.
+        """
+        choose(m, n, k, a, b, c, start, relu, scratch)
+
+    return gemm
 
 
-@export("tinytorch_gemm_f64", SIGNATURE)
-def gemm_f64(
-    m: int,
-    n: int,
-    k: int,
-    a: Matrix,
-    b: Matrix,
-    c: Rows,
-    start: Rows,
-    relu: int,
-    scratch: int,
-) -> None:
-    """`gemm_f32` in float64."""
-    _gemm_f64(m, n, k, a, b, c, start, relu, scratch)
+gemm_f32, gemm_f64 = map(_make_gemm, (4, 8))
 
 
 class LazyGemm:
@@ -403,7 +393,7 @@ class LazyGemm:
         self._ways = tuple(Deferred(way, 1 + i) for i, way in enumerate(_WAYS[itemsize]))
         dots, rows, tiles = (way.call for way in self._ways)
         self.kernel: Callable[..., int] = _choosing(dots, rows, tiles, itemsize)
-        """As `gemm_f32`, for kernels to call; returns 0, or the number of the way to `load`, where
+        """As `gemm`, for kernels to call; returns 0, or the number of the way to `load`, where
         it has done nothing."""
 
     def load(self, way: int) -> None:

@@ -157,8 +157,8 @@ def tile_table(e: VectorEmitter, rows: Value, columns: Value, emit: Callable[...
 
 
 class _Tile(NamedTuple):
-    """The arguments of `gemm_tile_f32` but for the rows; of `indirect_tile_f32`, where `a.column`
-    is the address of its table."""
+    """The arguments of `gemm_tile` but for the rows; of `indirect_tile`, where `a.column` is the
+    address of its table."""
 
     columns: Value
     k: Value
@@ -273,52 +273,55 @@ def _indirect_tile(
 _SIGNATURE = types.void(SIZE, SIZE, SIZE, MATRIX, ROWS, ROWS, ROWS, SIZE)
 
 
-@export("tinytorch_gemm_tile_f32", _SIGNATURE, is_emitted=True)
-def gemm_tile_f32(
-    rows: int, columns: int, k: int, a: Matrix, b: Rows, start: Rows, c: Rows, relu: int
-) -> None:
-    """C = start + A @ B (then relu, if set) for one register tile, in float32.
+def _make_gemm_tile(real: Any) -> Callable[..., None]:
+    @export(f"tinytorch_gemm_tile_f{8 * np.dtype(real).itemsize}", _SIGNATURE, is_emitted=True)
+    def gemm_tile(
+        rows: int, columns: int, k: int, a: Matrix, b: Rows, start: Rows, c: Rows, relu: int
+    ) -> None:
+        """C = start + A @ B (then relu, if set) for one register tile.
 
-    Args:
-        rows, columns: size of the tile; columns up to `tile_vectors` registers, rows up to what
-            `VectorUnit.tile_rows` says for them.
-        k: columns of A and rows of B.
-        a, b: the operands.
-        start: what C starts from (a stride of 0 repeats one row: a bias; C itself accumulates);
-            address 0 starts from zero.
-        c: the result.
-        relu: not 0: store max(value, 0).
-    """
-    _gemm_tile(np.float32, rows, columns, k, a, b, start, c, relu)
+        Args:
+            rows, columns: size of the tile; columns up to `tile_vectors` registers, rows up to what
+                `VectorUnit.tile_rows` says for them.
+            k: columns of A and rows of B.
+            a, b: the operands.
+            start: what C starts from (a stride of 0 repeats one row: a bias; C itself
+                accumulates); address 0 starts from zero.
+            c: the result.
+            relu: not 0: store max(value, 0).
+        """
+        _gemm_tile(real, rows, columns, k, a, b, start, c, relu)
+
+    return gemm_tile
 
 
-@export("tinytorch_gemm_tile_f64", _SIGNATURE, is_emitted=True)
-def gemm_tile_f64(
-    rows: int, columns: int, k: int, a: Matrix, b: Rows, start: Rows, c: Rows, relu: int
-) -> None:
-    """`gemm_tile_f32` in float64."""
-    _gemm_tile(np.float64, rows, columns, k, a, b, start, c, relu)
-
+gemm_tile_f32, gemm_tile_f64 = map(_make_gemm_tile, (np.float32, np.float64))
 
 _INDIRECT = types.void(SIZE, SIZE, SIZE, ROWS, SIZE, ROWS, ROWS, ROWS, SIZE)
 
 
-@export("tinytorch_indirect_tile_f32", _INDIRECT, is_emitted=True)
-def indirect_tile_f32(
-    rows: int, columns: int, k: int, a: Rows, table: int, b: Rows, start: Rows, c: Rows, relu: int
-) -> None:
-    """`gemm_tile_f32` where column p of A lies table[p] bytes after `a`, in float32.
+def _make_indirect_tile(real: Any) -> Callable[..., None]:
+    @export(f"tinytorch_indirect_tile_f{8 * np.dtype(real).itemsize}", _INDIRECT, is_emitted=True)
+    def indirect_tile(
+        rows: int,
+        columns: int,
+        k: int,
+        a: Rows,
+        table: int,
+        b: Rows,
+        start: Rows,
+        c: Rows,
+        relu: int,
+    ) -> None:
+        """`gemm_tile` where column p of A lies table[p] bytes after `a`.
 
-    Args:
-        table: address of k byte offsets (int64), for A[r, p] = element at a.address + table[p] +
-            r * a.stride.
-    """
-    _indirect_tile(np.float32, rows, columns, k, a, table, b, start, c, relu)
+        Args:
+            table: address of k byte offsets (int64), for A[r, p] = element at a.address + table[p]
+                + r * a.stride.
+        """
+        _indirect_tile(real, rows, columns, k, a, table, b, start, c, relu)
+
+    return indirect_tile
 
 
-@export("tinytorch_indirect_tile_f64", _INDIRECT, is_emitted=True)
-def indirect_tile_f64(
-    rows: int, columns: int, k: int, a: Rows, table: int, b: Rows, start: Rows, c: Rows, relu: int
-) -> None:
-    """`indirect_tile_f32` in float64."""
-    _indirect_tile(np.float64, rows, columns, k, a, table, b, start, c, relu)
+indirect_tile_f32, indirect_tile_f64 = map(_make_indirect_tile, (np.float32, np.float64))

@@ -12,6 +12,7 @@ Where k runs along memory that is a transposition: blocks of lanes x lanes go th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -156,19 +157,19 @@ def _pack(e: VectorEmitter, width: Value, depth: Value, matrix: Matrix, panel: R
 _SIGNATURE = types.void(SIZE, SIZE, MATRIX, ROWS)
 
 
-@export("tinytorch_pack_f32", _SIGNATURE)
-def pack_f32(width: int, depth: int, source: Matrix, target: Rows) -> None:
-    """target[p, r] = source[r, p] for r < width and p < depth, in float32.
+def _make_pack(real: Any) -> Callable[..., None]:
+    @export(f"tinytorch_pack_f{8 * np.dtype(real).itemsize}", _SIGNATURE)
+    def pack(width: int, depth: int, source: Matrix, target: Rows) -> None:
+        """target[p, r] = source[r, p] for r < width and p < depth.
 
-    Args:
-        width, depth: elements of a step, and steps.
-        source: (width, depth), any strides.
-        target: the panel, a row for each step.
-    """
-    _pack(np.float32, width, depth, source, target)
+        Args:
+            width, depth: elements of a step, and steps.
+            source: (width, depth), any strides.
+            target: the panel, a row for each step.
+        """
+        _pack(real, width, depth, source, target)
+
+    return pack
 
 
-@export("tinytorch_pack_f64", _SIGNATURE)
-def pack_f64(width: int, depth: int, source: Matrix, target: Rows) -> None:
-    """`pack_f32` in float64."""
-    _pack(np.float64, width, depth, source, target)
+pack_f32, pack_f64 = map(_make_pack, (np.float32, np.float64))
