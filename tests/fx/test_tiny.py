@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 
-from tinytorch.fx.tiny import Size, TinyError, small_config, small_value, tiny_model
+from tinytorch.fx.tiny import Size, TinyError, classes_of, small_config, small_value, tiny_model
 
 SIZES = {"size": Size(16, 2), "depth": 12}
 
@@ -52,6 +52,12 @@ def test_a_model_runs_on_the_inputs_that_come_with_it():
     assert {"input_ids", "decoder_input_ids"} <= set(inputs)
     assert all(x.shape[0] == 3 for x in inputs.values())
     assert model(**inputs).last_hidden_state.isfinite().all()
+    assert sum(p.numel() for p in model.parameters()) < 1_000_000
+
+
+def test_a_part_whose_sizes_are_none_by_default_becomes_small_too():
+    model, inputs = tiny_model(*classes_of("sam2_vision_model"))
+    assert inputs["pixel_values"].shape == (2, 3, 64, 64)
     assert sum(p.numel() for p in model.parameters()) < 1_000_000
 
 

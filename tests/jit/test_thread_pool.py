@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from tinytorch.jit.barrier import (
 )
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import memory
-from tinytorch.jit.thread_pool import ThreadPool
+from tinytorch.jit.thread_pool import ThreadPool, ThreadStartError
 from tinytorch.jit.views import view
 from tinytorch.state import using_backend
 
@@ -157,6 +158,47 @@ def test_a_crew_that_was_stopped_can_work_again(pool: ThreadPool):
     assert not any(helper.is_alive() for helper in helpers)
     counting.run(pool, 2)
     assert (counting.counts == 2).all()
+
+
+def test_a_thread_that_is_refused_says_what_to_do_and_the_next_call_has_it(
+    pool: ThreadPool, monkeypatch: pytest.MonkeyPatch
+):
+    counting, start = Counting(), threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.endswith("2"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(ThreadStartError, match=r"ulimit -d.*set_num_threads\(1\)"):
+        counting.run(pool, 3)
+    assert issubclass(ThreadStartError, RuntimeError) and not counting.counts.any()
+    assert len(pool._threads) == len(pool._semaphores) == 1  # the first one is there
+    assert counting.run(pool, 2) == counting.run(pool, 1) == 0
+    monkeypatch.undo()
+    assert counting.run(pool, 3) == 0
+    assert (counting.counts == 3).all() and len(pool._threads) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_where_no_memory_is_left_for_a_thread_that_is_said(pool: ThreadPool):
+    import resource
+
+    counting = Counting()
+    counting.run(pool, 1)
+    thread_pool._entry(thread_pool._serve)  # compiled before memory is short
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    used = 1024 * int(status["VmData"].split()[0])
+    limits, stack = resource.getrlimit(resource.RLIMIT_DATA), threading.stack_size(1 << 29)
+    resource.setrlimit(resource.RLIMIT_DATA, (used + (1 << 28), limits[1]))
+    try:
+        with pytest.raises(ThreadStartError, match="lack of memory"):
+            counting.run(pool, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
+        threading.stack_size(stack)
+    assert counting.run(pool, 2) == 0 and (counting.counts == 2).all()
 
 
 def test_after_delays_calls_do_without_helpers_for_a_while(pool: ThreadPool):

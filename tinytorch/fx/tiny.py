@@ -46,8 +46,16 @@ VOCABULARY, EXPERTS, CONTEXT = 256, 4, 512
 ALSO: dict[str, dict[str, Any]] = {
     "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "ministral": {"num_key_value_heads": 8},
+    "sam2_hiera_det_model": {  # None by default, and then of a model that takes 7 GiB
+        "hidden_size": 24, "embed_dim_per_stage": [24, 48, 96, 192], "image_size": [IMAGE, IMAGE],
+        "blocks_per_stage": [1, 1, 2, 1], "global_attention_blocks": [3],
+    },
+    "sam2_vision_model": {
+        "backbone_channel_list": [192, 96, 48, 24],
+        "backbone_feature_sizes": [[IMAGE // 4] * 2, [IMAGE // 8] * 2, [IMAGE // 16] * 2],
+    },
     "vits": {"speaking_rate": 64.0},  # random weights ask for so long a speech otherwise
-}
+}  # fmt: skip
 MOST_PARAMETERS = 20_000_000
 MOST_AT_LAST = 60_000_000  # where nothing below ran
 NARROWEST = 32  # what is not wider stays

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from tinytorch.errors import TinyTorchError
 from tinytorch.jit.barrier import (
     LINE,
     call,
@@ -51,6 +52,10 @@ MOST_THREADS = 8
 
 MOST_SERIAL_CALLS = 64
 PATIENCE = 20_000  # pauses of about 20 ns until a helper without work sleeps
+
+
+class ThreadStartError(TinyTorchError, RuntimeError):
+    """The operating system gave no thread, for lack of memory or by a limit of the process."""
 
 
 @kernel
@@ -148,6 +153,10 @@ class ThreadPool:
 
         Returns:
             the number of the failure that it reports, or 0.
+
+        Raises:
+            ThreadStartError: a helper cannot be started. Nothing has run, and a later call tries
+                again.
         """
         helpers = count - 1
         if helpers < 1 or not self._lock.acquire(blocking=False):
@@ -188,7 +197,15 @@ class ThreadPool:
 
         name = f"tinytorch helper {len(self._threads) + 1}"
         thread = threading.Thread(target=work, name=name, daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise ThreadStartError(
+                f"{error}: helper {len(self._threads) + 1} of native code was refused by the "
+                "operating system, for lack of memory (its stack, `ulimit -s`, must fit into "
+                "`ulimit -d` and `ulimit -v`) or for the number of processes (`ulimit -u`). Raise "
+                "that limit, or do without: tinytorch.set_num_threads(1)"
+            ) from error
         self._threads.append(thread)
         self._semaphores.append(semaphore)
 

@@ -5,6 +5,7 @@ import torch
 
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.zoo.verdict import judge, of_error, of_peer
+from tinytorch.jit.thread_pool import ThreadStartError
 
 EXACT = torch.linspace(1, 2, 100, dtype=torch.float64) * torch.pi
 EAGER = EXACT.float()
@@ -65,6 +66,10 @@ def test_our_own_errors_are_refusals_and_others_crash():
     assert of_error(TinyTorchError("not that way")).verdict == "refused"
     assert of_error(KeyError("oops")).verdict == "crash"
     assert of_error(MemoryError("too much")).verdict == "memory"
+    assert of_error(ThreadStartError("can't start new thread: for lack of memory")).verdict == (
+        "memory"  # of which a child has only so much
+    )
+    assert of_error(RuntimeError("can't start the engine")).verdict == "crash"
     assert of_peer(KeyError("oops")).verdict == "refused"
 
 

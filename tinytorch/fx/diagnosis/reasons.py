@@ -126,9 +126,9 @@ def explain(error: BaseException) -> Reason:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether there was no memory left, in Python or in PyTorch."""
+    """Whether there was no memory left, in Python or in PyTorch; for the stack of a thread, too."""
     known = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-    return known or "can't allocate memory" in str(error)
+    return known or re.search("can't (allocate memory|start new thread)", str(error)) is not None
 
 
 def user_line(error: BaseException) -> Line | None:
