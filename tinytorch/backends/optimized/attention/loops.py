@@ -212,8 +212,8 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
                 dots(m, n, s.e, Rows(query, width), rows, NOWHERE, of_weights, 0)
             if s.mask != NO_MASK:
                 mask, mask_bytes = _mask(s, i0, j0, x)
-                mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
-            exponentials(weights, pitch, m, n, seen, maxima, totals, shrink)
+                mask_rows(of_weights, m, n, seen, s.mask, Rows(mask, mask_bytes))
+            exponentials(of_weights, m, n, seen, maxima, totals, shrink)
             if s.dropout_p > 0:
                 drop(weights, pitch, m, n, s.dropout_p, s.seed, number + j0, s.keys)
             if j0 > begin:
@@ -291,8 +291,8 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         scores(m, 0, n, s.keys, s.e, Rows(query, width), keys, of_weights, seen)
         if s.mask != NO_MASK:
             mask, mask_bytes = _mask(s, i0, 0, x)
-            mask_rows(weights, pitch, m, n, seen, s.mask, mask, mask_bytes)
-        exponentials(weights, pitch, m, n, seen, maxima, totals, shrink)
+            mask_rows(of_weights, m, n, seen, s.mask, Rows(mask, mask_bytes))
+        exponentials(of_weights, m, n, seen, maxima, totals, shrink)
         divide(m, n, weights, pitch, totals)
         scores(m, 0, n, s.keys, s.v, Rows(g, v_width), values, of_change, seen)
         if s.dropout_p > 0:

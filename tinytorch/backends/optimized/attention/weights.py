@@ -22,6 +22,7 @@ from numba import types
 from tinytorch.backends.optimized.elementwise.math import exp_of_negative
 from tinytorch.backends.optimized.rows.rows import largest
 from tinytorch.jit.library import export
+from tinytorch.jit.operands import ROWS, Rows
 from tinytorch.jit.views import view
 
 NO_MASK, BOOL_MASK, FLOAT_MASK = range(3)
@@ -57,31 +58,28 @@ class Weights:
                 for j in range(n):
                     target[j] = source[j] * factor
 
-        @symbol("mask", *[_SIZE] * 8)
-        def mask_rows(
-            scores: int, pitch: int, m: int, n: int, seen: int, kind: int, mask: int, ldm: int
-        ) -> None:
+        @symbol("mask", ROWS, *[_SIZE] * 4, ROWS)
+        def mask_rows(scores: Rows, m: int, n: int, seen: int, kind: int, mask: Rows) -> None:
             """Apply a mask (m, n), of bool or of floats to add, to scores (m, n).
 
             Row i needs the columns before seen + i.
             """
             for i in range(m):
                 visible = max(min(n, seen + i), 0)
-                row = view(real, scores + i * pitch, visible)
+                row = view(real, scores.address + i * scores.stride, visible)
                 if kind == BOOL_MASK:
-                    shown = view(np.uint8, mask + i * ldm, visible)
+                    shown = view(np.uint8, mask.address + i * mask.stride, visible)
                     for j in range(visible):
                         row[j] = row[j] if shown[j] else real(-np.inf)
                 else:
-                    added = view(real, mask + i * ldm, visible)
+                    added = view(real, mask.address + i * mask.stride, visible)
                     for j in range(visible):
                         row[j] += added[j]
 
-        @symbol("exponentials", *[_SIZE] * 8)
+        @symbol("exponentials", ROWS, *[_SIZE] * 6)
         def exponentials(
-            scores: int, pitch: int, m: int, n: int, seen: int, maxima_at: int, totals_at: int,
-            shrink_at: int,
-        ) -> None:  # fmt: skip
+            scores: Rows, m: int, n: int, seen: int, maxima_at: int, totals_at: int, shrink_at: int
+        ) -> None:
             """Scores (m, n) become exp(score - maximum so far), and 0 where row i sees none.
 
             Args:
@@ -94,14 +92,15 @@ class Weights:
             lowest, zero = real(-np.inf), real(0)
             for i in range(m):
                 visible = max(min(n, seen + i), 0)
-                row = view(real, scores + i * pitch, visible)
+                row = view(real, scores.address + i * scores.stride, visible)
                 found = largest(row) if visible else lowest
                 old = maxima[i]
                 new = old if found <= old else found  # NaN stays
                 maxima[i] = new
                 shrink[i] = old - (zero if new == lowest else new)
             for i in range(m):
-                row, visible = view(real, scores + i * pitch, n), max(min(n, seen + i), 0)
+                row = view(real, scores.address + i * scores.stride, n)
+                visible = max(min(n, seen + i), 0)
                 total = zero
                 shift = zero if maxima[i] == lowest else maxima[i]
                 for j in range(visible):

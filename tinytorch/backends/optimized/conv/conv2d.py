@@ -23,9 +23,12 @@ from tinytorch.backends.optimized.conv.plan import (
     SLACK,
     Batch,
     Correlation,
+    Images,
     Pair,
     Positions,
+    Shape,
     Walk,
+    Windows,
     batch,
     correlation,
     forward_positions,
@@ -78,35 +81,30 @@ class _Plan(NamedTuple):
 
 @lru_cache(maxsize=256)
 def plan_conv2d(
-    itemsize: int, n: int, channels: int, image: Pair, out_channels: int, size: Pair, stride: Pair,
-    padding: Pair, dilation: Pair, groups: int,
-) -> _Plan:  # fmt: skip
-    """Lay out a convolution; `channels` and `out_channels` are of one group."""
-    axes = list(zip(size, stride, padding, dilation, strict=True))
-    height, width = (
-        (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, (k, s, p, d) in zip(image, axes, strict=True)
-    )
+    itemsize: int, x: Shape, w: Shape, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> _Plan:
+    """Lay out a convolution of images and weights of these shapes."""
+    windows = Windows((w[2], w[3]), stride, padding, dilation, groups)
+    images, out_channels = Images(w[1], (x[2], x[3])), w[0] // groups
+    output = height, width = windows.output(images.size)
     lanes = host_vector_unit().register_bytes // itemsize
-    vectors = correlation(
-        itemsize, channels, image, (height, width), stride, *(forward_taps(*axis) for axis in axes)
-    )
-    if is_product(lanes, image, size, stride, padding):
-        return _Plan((height, width), vectors, True)
+    rows, columns = (forward_taps(*axis) for axis in windows.axes)
+    vectors = correlation(itemsize, images, output, stride, rows, columns)
+    if is_product(lanes, images.size, windows):
+        return _Plan(output, vectors, True)
     together = None
-    if groups == 1 and dilation == (1, 1) and n * height * width:
-        together = batch(
-            itemsize, n, channels, image, out_channels, (height, width), size, stride, padding
-        )
+    if groups == 1 and dilation == (1, 1) and x[0] * height * width:
+        together = batch(itemsize, x[0], images, Images(out_channels, output), windows)
     walk = cheapest(lanes, out_channels, height * width, vectors, together)
     if walk is not None:
-        return _Plan((height, width), walk, False)
-    positions = forward_positions(itemsize, channels, image, size, stride, padding, dilation)
-    return _Plan((height, width), positions, padding == (0, 0))
+        return _Plan(output, walk, False)
+    return _Plan(output, forward_positions(itemsize, images, windows), padding == (0, 0))
 
 
-def is_product(lanes: int, image: Pair, size: Pair, stride: Pair, padding: Pair) -> bool:
+def is_product(lanes: int, image: Pair, windows: Windows) -> bool:
     """Whether a convolution is a matrix product of whole vectors: images serve as they are."""
-    return size == stride == (1, 1) and padding == (0, 0) and image[0] * image[1] % lanes == 0
+    is_pointwise = windows.size == windows.stride == (1, 1) and windows.padding == (0, 0)
+    return is_pointwise and image[0] * image[1] % lanes == 0
 
 
 def cheapest(
@@ -133,9 +131,15 @@ def cheapest(
 
 
 def conv2d(
-    x: Array, w: Array, b: Array | None = None, *,
-    stride: Pair, padding: Pair, dilation: Pair, groups: int,
-) -> Array:  # fmt: skip
+    x: Array,
+    w: Array,
+    b: Array | None = None,
+    *,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> Array:
     """y[n, o] = b[o] + the sum over channels c of x[n, c] correlated with w[o, c].
 
     Args:
@@ -149,10 +153,7 @@ def conv2d(
         (N, O, OH, OW), OH = (H + 2 * padding - dilation * (kh - 1) - 1) // stride + 1.
     """
     out_channels, own = w.shape[:2]
-    plan = plan_conv2d(
-        x.itemsize, x.shape[0], own, x.shape[2:], out_channels // groups, w.shape[2:], stride,
-        padding, dilation, groups,
-    )  # fmt: skip
+    plan = plan_conv2d(x.itemsize, x.shape, w.shape, stride, padding, dilation, groups)
     y = empty((x.shape[0], out_channels, *plan.output), x.dtype)
     bias = np.empty(0, x.dtype) if b is None else np.ascontiguousarray(b)
     w = np.ascontiguousarray(w).reshape(out_channels, -1)

@@ -15,10 +15,13 @@ import numpy as np
 from tinytorch.backends.optimized.conv.conv2d import cheapest, is_product, loops_for, sum_over_taps
 from tinytorch.backends.optimized.conv.plan import (
     Correlation,
+    Images,
     Pair,
     Positions,
+    Shape,
     Table,
     Walk,
+    Windows,
     backward_positions,
     backward_taps,
     batch,
@@ -39,37 +42,39 @@ class _InputPlan(NamedTuple):
 
 @lru_cache(maxsize=256)
 def plan_conv2d_input(
-    itemsize: int, n: int, out_channels: int, channels: int, image: Pair, output: Pair, size: Pair,
-    stride: Pair, padding: Pair, dilation: Pair, groups: int,
-) -> _InputPlan:  # fmt: skip
-    """Lay out the gradient with respect to the input; channels are of one group."""
+    itemsize: int, x: Shape, w: Shape, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> _InputPlan:
+    """Lay out the gradient with respect to inputs of the shape x, with weights of the shape w."""
+    windows = Windows((w[2], w[3]), stride, padding, dilation, groups)
+    images = Images(w[1], (x[2], x[3]))
+    upper = Images(w[0] // groups, windows.output(images.size))
     lanes = host_vector_unit().register_bytes // itemsize
     if stride == (1, 1):
-        taps = (
-            backward_taps(k, 1, p, d, 0) for k, p, d in zip(size, padding, dilation, strict=True)
-        )
-        vectors = correlation(itemsize, out_channels, output, image, stride, *taps)
-        if is_product(lanes, image, size, stride, padding):
+        rows, columns = (backward_taps(*axis, 0) for axis in windows.axes)
+        vectors = correlation(itemsize, upper, images.size, stride, rows, columns)
+        if is_product(lanes, images.size, windows):
             return _InputPlan(vectors, None, True)
         together = None
         if groups == 1 and dilation == (1, 1):
-            border = (size[0] - 1 - padding[0], size[1] - 1 - padding[1])
-            together = batch(
-                itemsize, n, out_channels, output, channels, image, size, stride, border
-            )
-        walk = cheapest(lanes, channels, image[0] * image[1], vectors, together)
+            border = (w[2] - 1 - padding[0], w[3] - 1 - padding[1])
+            together = batch(itemsize, x[0], upper, images, windows._replace(padding=border))
+        walk = cheapest(lanes, w[1], x[2] * x[3], vectors, together)
         if walk is not None:
             return _InputPlan(walk, None, False)
-    positions, order = backward_positions(
-        itemsize, out_channels, output, size, stride, padding, dilation, image
-    )
+    positions, order = backward_positions(itemsize, upper, images.size, windows)
     return _InputPlan(positions, order, False)
 
 
 def conv2d_input(
-    g: Array, w: Array, *,
-    input_size: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int,
-) -> Array:  # fmt: skip
+    g: Array,
+    w: Array,
+    *,
+    input_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> Array:
     """The gradient of `conv2d` with respect to its input.
 
     Args:
@@ -81,18 +86,14 @@ def conv2d_input(
     Returns:
         (N, C, H, W).
     """
-    out_channels, output = g.shape[1], g.shape[2:]
-    own, size = w.shape[1], (w.shape[2], w.shape[3])
+    _, own, height, width = w.shape
     dx = empty((g.shape[0], own * groups, *input_size), g.dtype)
     if g.size == 0 or dx.size == 0:
         dx.fill(0)
         return dx
-    plan = plan_conv2d_input(
-        g.itemsize, g.shape[0], out_channels // groups, own, input_size, output, size,
-        stride, padding, dilation, groups,
-    )  # fmt: skip
+    plan = plan_conv2d_input(g.itemsize, dx.shape, w.shape, stride, padding, dilation, groups)
     # (group, output channel, channel, tap): the sums run over output channels and taps
-    by_group = w.reshape(groups, -1, own, size[0] * size[1])
+    by_group = w.reshape(groups, -1, own, height * width)
     of_dtype = loops_for(plan.walk.kernels, g.itemsize)
     if isinstance(plan.walk, Correlation):
         weights = np.ascontiguousarray(by_group.transpose(0, 2, 1, 3)).reshape(groups * own, -1)

@@ -30,8 +30,11 @@ from tinytorch.backends.optimized.conv.loops import make_pad_image
 from tinytorch.backends.optimized.conv.plan import (
     SLACK,
     Correlation,
+    Images,
     Pair,
+    Shape,
     Table,
+    Windows,
     correlation,
     forward_taps,
     padded,
@@ -258,16 +261,18 @@ class _WeightPlan(NamedTuple):
 
 @lru_cache(maxsize=256)
 def plan_conv2d_weight(
-    itemsize: int, channels: int, out_channels: int, image: Pair, output: Pair, size: Pair,
-    stride: Pair, padding: Pair, dilation: Pair, groups: int,
-) -> _WeightPlan:  # fmt: skip
-    """Lay out the gradient with respect to the weights; channels are of one group."""
+    itemsize: int, x: Shape, w: Shape, stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> _WeightPlan:
+    """Lay out the gradient with respect to weights of the shape w, with inputs of the shape x."""
+    windows = Windows((w[2], w[3]), stride, padding, dilation, groups)
+    channels, images = w[1], Images(w[1], (x[2], x[3]))
+    output = windows.output(images.size)
     element = groups * channels * itemsize
-    layout = padded(element, image, padding, padding)
-    rows, columns = (np.arange(k) * d for k, d in zip(size, dilation, strict=True))
+    layout = padded(element, images.size, padding, padding)
+    rows, columns = (np.arange(k) * d for k, d in zip(windows.size, dilation, strict=True))
     length = channels
     if groups == dilation[1] == 1:
-        columns, length = columns[:1], channels * size[1]
+        columns, length = columns[:1], channels * w[3]
     runs = (rows[:, None] * layout.pitch + columns * element).reshape(-1)
     lanes = REGISTER_BYTES // itemsize
     vectors = -(-length // lanes) * lanes
@@ -284,10 +289,8 @@ def plan_conv2d_weight(
         rows=height,
         next_gradient=width * itemsize,
     )
-    dots = correlation(
-        itemsize, channels, image, output, stride,
-        *(forward_taps(*a) for a in zip(size, stride, padding, dilation, strict=True)),
-    )  # fmt: skip
+    down, across = (forward_taps(*axis) for axis in windows.axes)
+    dots = correlation(itemsize, images, output, stride, down, across)
     # how full the lanes are; dot products run through the gaps between rows
     use_dots = length / vectors < 0.8 * output[0] * output[1] / dots.length
     return _WeightPlan(
@@ -296,9 +299,15 @@ def plan_conv2d_weight(
 
 
 def conv2d_weight(
-    x: Array, g: Array, *,
-    kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair, groups: int,
-) -> Array:  # fmt: skip
+    x: Array,
+    g: Array,
+    *,
+    kernel_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> Array:
     """The gradient of `conv2d` with respect to its weights.
 
     Args:
@@ -315,10 +324,7 @@ def conv2d_weight(
     if g.size == 0 or dw.size == 0:
         dw.fill(0)
         return dw
-    plan = plan_conv2d_weight(
-        x.itemsize, own, out_channels // groups, x.shape[2:], g.shape[2:], kernel_size,
-        stride, padding, dilation, groups,
-    )  # fmt: skip
+    plan = plan_conv2d_weight(x.itemsize, x.shape, dw.shape, stride, padding, dilation, groups)
     g = np.ascontiguousarray(g)
     if plan.correlation is not None:
         _dots(x, g, dw, plan.correlation, groups)

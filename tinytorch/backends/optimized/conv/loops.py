@@ -43,7 +43,7 @@ from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
-from tinytorch.jit.operands import SIZE, Matrix, Rows
+from tinytorch.jit.operands import SIZE, Matrix, Rows, Stack
 
 
 class Sums(NamedTuple):
@@ -88,7 +88,8 @@ def make_pad_image(pack: Callable[..., None]) -> Callable[..., None]:
                 )
                 at = target + (c * phases_h + i) * phases_w * plane + origin
                 if phases_w == 2 and x.strides[2] == x.itemsize:
-                    split_pairs(x.dtype.type, width, rows, source, step, at, plane, pitch)
+                    phases = Stack(at, pitch, plane)
+                    split_pairs(x.dtype.type, width, rows, Rows(source, step), phases)
                     continue
                 for j in range(phases_w):
                     columns = (width - j + phases_w - 1) // phases_w

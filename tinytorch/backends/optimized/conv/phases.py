@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tinytorch.dtypes import Array
 from tinytorch.jit.llvm import (
     Value,
     VectorEmitter,
@@ -19,19 +20,19 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
+from tinytorch.jit.operands import Rows, Stack
 
 
 def _over_pairs(
-    e: VectorEmitter, width: Value, depth: Value, rows: list[Value], steps: list[Value], body: Any
+    e: VectorEmitter, width: Value, depth: Value, image: Rows, phases: Stack, body: Any
 ) -> None:
     """Run body(pointers, masks of two vectors of a row, masks of one of each phase) along rows.
 
-    Args:
-        width, depth: elements of a row, and rows.
-        rows: addresses in the image and in its two phases.
-        steps: for each, the bytes from row to row.
+    The pointers are two into the image and one into each phase; sizes are those of `split_pairs`.
     """
     build = e.builder
+    rows = [image.address, phases.address, e.add(phases.address, phases.step)]
+    steps = [image.stride, phases.stride, phases.stride]
     rounds = build.sdiv(e.add(width, 2 * e.lanes - 1), i64(2 * e.lanes))
 
     def vectors(state: list[Value]) -> list[Value]:
@@ -64,52 +65,43 @@ def interleave(e: VectorEmitter, even: Value, odd: Value) -> list[Value]:
     return [e.shuffle(even, odd, lanes[: e.lanes]), e.shuffle(even, odd, lanes[e.lanes :])]
 
 
-def _split_pairs_twin(
-    dtype: Any, width: int, depth: int, image: int, step: int, phase: int, next_phase: int,
-    pitch: int,
-) -> None:  # fmt: skip
-    rows = memory(dtype, image, (depth, width), (step,))
-    for i in (0, 1):
-        target = memory(dtype, phase + i * next_phase, (depth, (width + 1 - i) // 2), (pitch,))
-        target[...] = rows[:, i::2]
+def _views(
+    dtype: Any, width: int, depth: int, image: Rows, phases: Stack
+) -> list[tuple[Array, Array]]:
+    """The elements of each phase, in the image and in the phase."""
+    rows = memory(dtype, image.address, (depth, width), (image.stride,))
+    starts = [phases.address + i * phases.step for i in (0, 1)]
+    sizes = [(depth, (width + 1 - i) // 2) for i in (0, 1)]
+    return [
+        (rows[:, i::2], memory(dtype, start, size, (phases.stride,)))
+        for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    ]
+
+
+def _split_pairs_twin(dtype: Any, width: int, depth: int, image: Rows, phases: Stack) -> None:
+    for elements, phase in _views(dtype, width, depth, image, phases):
+        phase[...] = elements
 
 
 @vector_intrinsic(_split_pairs_twin)
-def split_pairs(
-    e: VectorEmitter, width: Value, depth: Value, image: Value, step: Value, phase: Value,
-    next_phase: Value, pitch: Value,
-) -> None:  # fmt: skip
-    """Split `depth` rows of `width` elements.
-
-    Args:
-        image, step: address of the rows, and bytes from one to the next.
-        phase, next_phase, pitch: address of phase 0, bytes to phase 1, and from row to row of both.
-    """
+def split_pairs(e: VectorEmitter, width: Value, depth: Value, image: Rows, phases: Stack) -> None:
+    """Split `depth` rows of `width` elements into two phases."""
 
     def body(pointers: list[Value], whole: list[Value], halves: list[Value]) -> None:
         row = [e.load(pointer, mask) for pointer, mask in zip(pointers[:2], whole, strict=True)]
         for half, pointer, mask in zip(deinterleave(e, *row), pointers[2:], halves, strict=True):
             e.store(half, pointer, mask)
 
-    rows = [image, phase, e.add(phase, next_phase)]
-    _over_pairs(e, width, depth, rows, [step, pitch, pitch], body)
+    _over_pairs(e, width, depth, image, phases, body)
 
 
-def _join_pairs_twin(
-    dtype: Any, width: int, depth: int, image: int, step: int, phase: int, next_phase: int,
-    pitch: int,
-) -> None:  # fmt: skip
-    rows = memory(dtype, image, (depth, width), (step,))
-    for i in (0, 1):
-        source = memory(dtype, phase + i * next_phase, (depth, (width + 1 - i) // 2), (pitch,))
-        rows[:, i::2] = source
+def _join_pairs_twin(dtype: Any, width: int, depth: int, image: Rows, phases: Stack) -> None:
+    for elements, phase in _views(dtype, width, depth, image, phases):
+        elements[...] = phase
 
 
 @vector_intrinsic(_join_pairs_twin)
-def join_pairs(
-    e: VectorEmitter, width: Value, depth: Value, image: Value, step: Value, phase: Value,
-    next_phase: Value, pitch: Value,
-) -> None:  # fmt: skip
+def join_pairs(e: VectorEmitter, width: Value, depth: Value, image: Rows, phases: Stack) -> None:
     """The inverse of `split_pairs`."""
 
     def body(pointers: list[Value], whole: list[Value], halves: list[Value]) -> None:
@@ -117,5 +109,4 @@ def join_pairs(
         for part, pointer, mask in zip(interleave(e, *parts), pointers[:2], whole, strict=True):
             e.store(part, pointer, mask)
 
-    rows = [image, phase, e.add(phase, next_phase)]
-    _over_pairs(e, width, depth, rows, [step, pitch, pitch], body)
+    _over_pairs(e, width, depth, image, phases, body)

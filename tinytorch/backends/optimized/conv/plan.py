@@ -46,6 +46,37 @@ Pair = tuple[int, int]
 Shape = tuple[int, ...]
 Table = NDArray[np.int64]
 
+
+class Windows(NamedTuple):
+    """Where a convolution reads its image: all are (vertical, horizontal), but for the groups."""
+
+    size: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+    groups: int
+
+    @property
+    def axes(self) -> list[tuple[int, int, int, int]]:
+        """Size, stride, padding and dilation of each axis."""
+        return list(zip(self.size, self.stride, self.padding, self.dilation, strict=True))
+
+    def output(self, image: Pair) -> Pair:
+        """Height and width of the result, of those of the image."""
+        height, width = (
+            (n + 2 * p - d * (k - 1) - 1) // s + 1
+            for n, (k, s, p, d) in zip(image, self.axes, strict=True)
+        )
+        return height, width
+
+
+class Images(NamedTuple):
+    """The images that one group reads or writes."""
+
+    channels: int
+    size: Pair
+
+
 SLACK = 128
 """Bytes after an image that may be read (and are not used) by a vector at its end."""
 
@@ -58,15 +89,16 @@ class Tap(NamedTuple):
     shift: int
 
 
-def forward_taps(size: int, stride: int, padding: int, dilation: int) -> tuple[Tap, ...]:
+Taps = tuple[Tap, ...]
+
+
+def forward_taps(size: int, stride: int, padding: int, dilation: int) -> Taps:
     """The taps of one axis of a convolution of kernel size `size`."""
     positions = [(k, k * dilation - padding) for k in range(size)]
     return tuple(Tap(k, at % stride, at // stride) for k, at in positions)
 
 
-def backward_taps(
-    size: int, stride: int, padding: int, dilation: int, phase: int
-) -> tuple[Tap, ...]:
+def backward_taps(size: int, stride: int, padding: int, dilation: int, phase: int) -> Taps:
     """The taps that contribute to the elements `phase` (mod stride) of the input's gradient."""
     positions = [(k, phase + padding - k * dilation) for k in range(size)]
     return tuple(Tap(k, 0, at // stride) for k, at in positions if at % stride == 0)
@@ -129,34 +161,32 @@ class Positions:
         return image, image + 2 * SLACK + y[2] * y[3] * TILE_VECTORS * REGISTER_BYTES
 
 
-def forward_positions(
-    itemsize: int, channels: int, image: Pair, size: Pair, stride: Pair, padding: Pair,
-    dilation: Pair,
-) -> Positions:  # fmt: skip
+def forward_positions(itemsize: int, x: Images, windows: Windows) -> Positions:
     """The walk of the forward: every output is a sum over all taps of the padded image."""
-    layout = padded(itemsize, image, padding, padding)
-    rows, columns = ([k * d for k in range(n)] for n, d in zip(size, dilation, strict=True))
-    table = _offsets(layout, itemsize, channels, rows, columns)
+    layout = padded(itemsize, x.size, windows.padding, windows.padding)
+    rows, columns = ([k * d for k in range(size)] for size, _, _, d in windows.axes)
+    table = _offsets(layout, itemsize, x.channels, rows, columns)
     phases = np.array([PhaseRow(0, table.size, 0, 0)])
-    return Positions(
-        layout, table, phases, np.array(PositionsGeometry(*layout, *stride, 1, 1, together=1))
-    )
+    geometry = np.array(PositionsGeometry(*layout, *windows.stride, 1, 1, together=1))
+    return Positions(layout, table, phases, geometry)
 
 
 def backward_positions(
-    itemsize: int, channels: int, image: Pair, size: Pair, stride: Pair, padding: Pair,
-    dilation: Pair, output: Pair,
-) -> tuple[Positions, Table]:  # fmt: skip
-    """The walk of the input's gradient: for each phase its taps of the padded gradient (of size
-    `image`).
+    itemsize: int, g: Images, output: Pair, windows: Windows
+) -> tuple[Positions, Table]:
+    """The walk of the input's gradient: for each phase its taps of the padded gradient g.
+
+    Args:
+        itemsize: bytes of an element.
+        g: the gradient with respect to the output of `conv2d`.
+        output: height and width of the input, whose gradient is computed.
+        windows: of `conv2d`.
 
     Returns:
         The walk, and for each entry of its table the row of the weights (channel, row, column).
     """
-    taps = [
-        [backward_taps(k, s, p, d, phase) for phase in range(s)]
-        for k, s, p, d in zip(size, stride, padding, dilation, strict=True)
-    ]
+    (channels, image), size, stride = g, windows.size, windows.stride
+    taps = [[backward_taps(*axis, phase) for phase in range(axis[1])] for axis in windows.axes]
     ends = [
         [
             reach(of_phase, image[axis], -(-(output[axis] - phase) // stride[axis]))
@@ -237,18 +267,18 @@ class Correlation:
 
 @lru_cache(maxsize=256)
 def correlation(
-    itemsize: int, channels: int, image: Pair, output: Pair, phases: Pair,
-    rows: tuple[Tap, ...], columns: tuple[Tap, ...],
-) -> Correlation:  # fmt: skip
-    """Lay out an image of `channels` channels for a sum over taps `rows` x `columns`.
+    itemsize: int, x: Images, output: Pair, phases: Pair, rows: Taps, columns: Taps
+) -> Correlation:
+    """Lay out an image x for a sum over taps `rows` x `columns`.
 
     Args:
         itemsize: bytes of an element.
-        image, output: height and width.
+        x: the image.
+        output: height and width of the result.
         phases: number of phases along both axes.
         rows, columns: the taps.
     """
-    height, width = (-(-n // s) for n, s in zip(image, phases, strict=True))
+    height, width = (-(-n // s) for n, s in zip(x.size, phases, strict=True))
     top, bottom = reach(rows, height, output[0])
     left, right = reach(columns, width, output[1])
     right = max(right, output[1] - width)  # a row of outputs fits into a row of the image
@@ -256,11 +286,12 @@ def correlation(
     pitch = layout.pitch // itemsize
     table = [
         ((c * phases[0] + row.phase) * phases[1] + column.phase) * layout.plane
-        + (top + row.shift) * layout.pitch + (left + column.shift) * itemsize
-        for c in range(channels)
+        + (top + row.shift) * layout.pitch
+        + (left + column.shift) * itemsize
+        for c in range(x.channels)
         for row in rows
         for column in columns
-    ]  # fmt: skip
+    ]
     return Correlation(
         layout,
         np.array(table, np.int64),
@@ -299,11 +330,10 @@ class Batch:
 Walk = Positions | Correlation | Batch
 
 
-def batch(
-    itemsize: int, n: int, channels: int, image: Pair, out_channels: int, output: Pair,
-    size: Pair, stride: Pair, padding: Pair,
-) -> Batch:  # fmt: skip
-    """The walk through n images as lanes, without groups and dilation."""
+def batch(itemsize: int, n: int, x: Images, y: Images, windows: Windows) -> Batch:
+    """The walk through n images x as lanes to n images y, without groups and dilation."""
+    (channels, image), (out_channels, output) = x, y
+    size, stride, padding, *_ = windows
     lanes = REGISTER_BYTES // itemsize
     vectors = 1 if n <= lanes else 2
     images = min(n, vectors * lanes)

@@ -118,40 +118,39 @@ def _transform(name: str, m: int) -> Any:
     matrix = MATRICES[m][name]
     rows, columns = matrix.shape
 
-    def twin(
-        dtype: Any, vectors: int, source: int, row: int, column: int, target: int, target_row: int,
-        target_column: int, bias: int,
-    ) -> None:  # fmt: skip
+    def twin(dtype: Any, vectors: int, source: Matrix, target: Matrix, bias: int) -> None:
         size = vectors * REGISTER_BYTES // np.dtype(dtype).itemsize
-        tile = memory(dtype, source, (columns, columns, size), (row, column))
+        strides = (source.row, source.column)
+        tile = memory(dtype, source.address, (columns, columns, size), strides)
         result = np.einsum("ia,jb,abc->ijc", matrix, matrix, tile)
         if bias:
             result += memory(dtype, bias, (size,))
-        strides = (target_row, target_column)
-        memory(dtype, target, (rows, rows, size), strides)[...] = result
+        strides = (target.row, target.column)
+        memory(dtype, target.address, (rows, rows, size), strides)[...] = result
 
     @vector_intrinsic(twin)
     def transform(
-        e: VectorEmitter, vectors: Value, source: Value, row: Value, column: Value, target: Value,
-        target_row: Value, target_column: Value, bias: Value,
-    ) -> None:  # fmt: skip
+        e: VectorEmitter, vectors: Value, source: Matrix, target: Matrix, bias: Value
+    ) -> None:
         given = e.builder.icmp_signed("!=", bias, i64(0))
 
         def step(state: list[Value]) -> list[Value]:
             x, y, b = state
             half = []
             for j in range(columns):
-                at = e.at(x, e.mul(column, j))
-                tile = [e.load(e.at(at, e.mul(row, i))) for i in range(columns)]
+                at = e.at(x, e.mul(source.column, j))
+                tile = [e.load(e.at(at, e.mul(source.row, i))) for i in range(columns)]
                 half.append(emit_product(e, matrix, tile))
             (start,) = e.either(given, lambda: [e.load(b)], lambda: [e.zeros])
             for i in range(rows):
-                at = e.at(y, e.mul(target_row, i))
+                at = e.at(y, e.mul(target.row, i))
                 for j, value in enumerate(emit_product(e, matrix, [c[i] for c in half])):
-                    e.store(e.builder.fadd(value, start), e.at(at, e.mul(target_column, j)))
+                    to = e.at(at, e.mul(target.column, j))
+                    e.store(e.builder.fadd(value, start), to)
             return [e.at(p, e.register_bytes) for p in state]
 
-        e.loop(vectors, [e.pointer(source), e.pointer(target), e.pointer(bias)], step)
+        starts = (source.address, target.address, bias)
+        e.loop(vectors, [e.pointer(start) for start in starts], step)
 
     return transform
 
@@ -178,11 +177,15 @@ def _make_entries(
             columns = panel_columns(u.shape[2] - o, REGISTER_BYTES // item)
             panel = address(u) + o * u.shape[1] * item
             for c in range(channels):
+                at = address(spread) + c * spread.strides[0] + o * item
+                to = panel + c * columns * item
                 transform_weights(
-                    dtype, columns * item // REGISTER_BYTES,
-                    address(spread) + c * spread.strides[0] + o * item, 3 * ld, ld,
-                    panel + c * columns * item, size * u.strides[0], u.strides[0], 0,
-                )  # fmt: skip
+                    dtype,
+                    columns * item // REGISTER_BYTES,
+                    Matrix(at, 3 * ld, ld),
+                    Matrix(to, size * u.strides[0], u.strides[0]),
+                    0,
+                )
             o += columns
 
     @kernel
@@ -234,20 +237,18 @@ def _make_entries(
                 tiles = min(chunk, down - first) * across
                 for t in range(tiles):
                     i, j = (first + t // across) * m, t % across * m
-                    transform_input(
-                        dtype, deep // lanes, scratch + i * line + j * deep * item, line,
-                        deep * item, v + t * deep * item, size * next_v, next_v, 0,
-                    )  # fmt: skip
+                    tile_of_x = Matrix(scratch + i * line + j * deep * item, line, deep * item)
+                    tile_of_v = Matrix(v + t * deep * item, size * next_v, next_v)
+                    transform_input(dtype, deep // lanes, tile_of_x, tile_of_v, 0)
                 kernels = Rows(address(u), u.strides[0])
                 to = Rows(products, next_product)
                 multiply(tiles, deep, wide, item, Rows(v, next_v), kernels, to)
                 ld = wide * item
                 for t in range(tiles):
                     i, j = t // across * m, t % across * m
-                    transform_output(
-                        dtype, wide // lanes, products + t * ld, size * next_product, next_product,
-                        result + (i * across * m + j) * ld, across * m * ld, ld, address(bias),
-                    )  # fmt: skip
+                    product = Matrix(products + t * ld, size * next_product, next_product)
+                    tile_of_y = Matrix(result + (i * across * m + j) * ld, across * m * ld, ld)
+                    transform_output(dtype, wide // lanes, product, tile_of_y, address(bias))
                 for h in range(first * m, min((first + chunk) * m, height)):
                     row = result + (h - first * m) * across * m * ld
                     at = address(y) + n * y.strides[0] + h * y.strides[2]

@@ -95,9 +95,15 @@ class _Format:
     """
 
     def __init__(
-        self, real: Any, integer: Any, ln2_high: float, lowest: float, highest: float,
-        exp_terms: list[float], log_terms: list[float],
-    ) -> None:  # fmt: skip
+        self,
+        real: Any,
+        integer: Any,
+        ln2_high: float,
+        lowest: float,
+        highest: float,
+        exp_terms: list[float],
+        log_terms: list[float],
+    ) -> None:
         info = np.finfo(real)
         self.real, self.integer = real, integer
         self.bits, self.from_bits = (

@@ -28,6 +28,7 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
+from tinytorch.jit.operands import Rows
 
 
 def _exceeds(e: VectorEmitter, later: Value, earlier: Value) -> Value:
@@ -82,40 +83,40 @@ def _first_maximum(upper: Array, lower: Array) -> tuple[Array, Array]:
     return np.take_along_axis(elements, index[None], axis=0)[0], index
 
 
-def _max_twin(dtype: Any, width: int, upper: int, lower: int, out: int) -> None:
-    rows = (memory(dtype, row, (2 * width,)) for row in (upper, lower))
+def _max_twin(dtype: Any, width: int, x: Rows, out: int) -> None:
+    rows = memory(dtype, x.address, (2, 2 * width), (x.stride,))
     memory(dtype, out, (width,))[...] = _first_maximum(*rows)[0]
 
 
+def _both(e: VectorEmitter, rows: Rows) -> tuple[Value, Value]:
+    """The addresses of two rows."""
+    return rows.address, e.add(rows.address, rows.stride)
+
+
 @vector_intrinsic(_max_twin)
-def max_of_windows(e: VectorEmitter, width: Value, upper: Value, lower: Value, out: Value) -> None:
-    """out[k] = the maximum of upper and lower [2 k] and [2 k + 1], for k < width; addresses."""
+def max_of_windows(e: VectorEmitter, width: Value, x: Rows, out: Value) -> None:
+    """out[k] = the maximum of [2 k] and [2 k + 1] in two rows of x, for k < width."""
 
     def body(rows: list[Value], windows: list[Value], halves: list[Value], mask: Value) -> None:
         (above, _), (below, _) = (_maxima_of_pairs(e, row, halves) for row in rows)
         result = e.builder.select(_exceeds(e, below, above), below, above)
         e.store(result, windows[0], mask)
 
-    _over_windows(e, width, (upper, lower), (out,), body)
+    _over_windows(e, width, _both(e, x), (out,), body)
 
 
-def _max_backward_twin(
-    dtype: Any, width: int, upper: int, lower: int, g: int, upper_out: int, lower_out: int
-) -> None:
-    rows = (memory(dtype, row, (2 * width,)) for row in (upper, lower))
+def _max_backward_twin(dtype: Any, width: int, x: Rows, g: int, out: Rows) -> None:
+    rows = memory(dtype, x.address, (2, 2 * width), (x.stride,))
     index = _first_maximum(*rows)[1]
     arriving = memory(dtype, g, (width,)).copy()
-    for i, out in enumerate((upper_out, upper_out, lower_out, lower_out)):
-        target = memory(dtype, out, (2 * width,))
-        target[i % 2 :: 2] = np.where(index == i, arriving, 0)
+    target = memory(dtype, out.address, (2, 2 * width), (out.stride,))
+    for i in range(4):
+        target[i // 2, i % 2 :: 2] = np.where(index == i, arriving, 0)
 
 
 @vector_intrinsic(_max_backward_twin)
-def max_of_windows_backward(
-    e: VectorEmitter, width: Value, upper: Value, lower: Value, g: Value, upper_out: Value,
-    lower_out: Value,
-) -> None:  # fmt: skip
-    """Rows of the gradient: g[k] where window k has its first maximum, and zero beside it."""
+def max_of_windows_backward(e: VectorEmitter, width: Value, x: Rows, g: Value, out: Rows) -> None:
+    """Two rows of the gradient: g[k] where window k has its first maximum, zero beside it."""
 
     def body(rows: list[Value], windows: list[Value], halves: list[Value], mask: Value) -> None:
         (above, upper_right), (below, lower_right) = (
@@ -128,7 +129,7 @@ def max_of_windows_backward(
         _store_pairs(e, to_upper, upper_right, rows[2], halves)
         _store_pairs(e, to_lower, lower_right, rows[3], halves)
 
-    _over_windows(e, width, (upper, lower, upper_out, lower_out), (g,), body)
+    _over_windows(e, width, (*_both(e, x), *_both(e, out)), (g,), body)
 
 
 @kernel
@@ -137,10 +138,8 @@ def max_pool_2x2(x: Array, out: Array) -> None:
     kind = x.dtype.type
     for n in range(x.shape[0]):
         for y in range(out.shape[1]):
-            max_of_windows(
-                kind, out.shape[2], address(x[n, 2 * y]), address(x[n, 2 * y + 1]),
-                address(out[n, y]),
-            )  # fmt: skip
+            rows = Rows(address(x[n, 2 * y]), x.strides[1])
+            max_of_windows(kind, out.shape[2], rows, address(out[n, y]))
 
 
 @kernel
@@ -149,9 +148,8 @@ def max_pool_backward_2x2(g: Array, x: Array, dx: Array) -> None:
     kind = x.dtype.type
     for n in range(g.shape[0]):
         for y in range(g.shape[1]):
-            max_of_windows_backward(
-                kind, g.shape[2], address(x[n, 2 * y]), address(x[n, 2 * y + 1]),
-                address(g[n, y]), address(dx[n, 2 * y]), address(dx[n, 2 * y + 1]),
-            )  # fmt: skip
+            rows = Rows(address(x[n, 2 * y]), x.strides[1])
+            to = Rows(address(dx[n, 2 * y]), dx.strides[1])
+            max_of_windows_backward(kind, g.shape[2], rows, address(g[n, y]), to)
         dx[n, :, 2 * g.shape[2] :] = 0  # the last row and column of an odd size are in no window
         dx[n, 2 * g.shape[1] :, :] = 0

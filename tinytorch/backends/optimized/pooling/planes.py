@@ -19,6 +19,7 @@ from tinytorch.backends.optimized.conv.plan import Pair
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
+from tinytorch.jit.operands import Rows, Stack
 
 
 def planes_of(x: Array) -> Array:
@@ -37,9 +38,15 @@ def _axis(size: int, windows: int, length: int, stride: int, padding: int, dilat
 
 @kernel
 def prepare(
-    kind: Any, border: float, image: Pair, windows: Pair, kernel_size: Pair, stride: Pair,
-    padding: Pair, dilation: Pair,
-) -> tuple[Array, Pair, Array]:  # fmt: skip
+    kind: Any,
+    border: float,
+    image: Pair,
+    windows: Pair,
+    kernel_size: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+) -> tuple[Array, Pair, Array]:
     """Phases full of the border's value, where the image begins in each, and the offsets."""
     top, height = _axis(image[0], windows[0], kernel_size[0], stride[0], padding[0], dilation[0])
     left, pitch = _axis(image[1], windows[1], kernel_size[1], stride[1], padding[1], dilation[1])
@@ -61,6 +68,13 @@ def _copy_every(source: Array, step: int, target: Array, target_step: int, count
         target[k * target_step] = source[k * step]
 
 
+@kernel(force_inline=True)
+def _pair_of_phases(phases: Array, begin: Pair) -> Stack:
+    """Both phases (2, rows, pitch) of the same rows, from where the image begins."""
+    at = address(phases[0, begin[0], begin[1] :])
+    return Stack(at, phases.strides[1], phases.strides[0])
+
+
 @kernel
 def split(plane: Array, phases: Array, begin: Pair) -> None:
     """Copy a plane into its phases."""
@@ -68,10 +82,8 @@ def split(plane: Array, phases: Array, begin: Pair) -> None:
     for i in range(min(down, height)):
         rows = (height - i + down - 1) // down
         if across == 2:
-            split_pairs(
-                plane.dtype.type, width, rows, address(plane[i]), down * plane.strides[0],
-                address(phases[i, 0, begin[0], begin[1] :]), phases.strides[1], phases.strides[2],
-            )  # fmt: skip
+            image = Rows(address(plane[i]), down * plane.strides[0])
+            split_pairs(plane.dtype.type, width, rows, image, _pair_of_phases(phases[i], begin))
             continue
         for j in range(min(across, width)):
             count = (width - j + across - 1) // across
@@ -90,10 +102,8 @@ def join(phases: Array, plane: Array, begin: Pair) -> None:
     for i in range(min(down, height)):
         rows = (height - i + down - 1) // down
         if across == 2:
-            join_pairs(
-                plane.dtype.type, width, rows, address(plane[i]), down * plane.strides[0],
-                address(phases[i, 0, begin[0], begin[1] :]), phases.strides[1], phases.strides[2],
-            )  # fmt: skip
+            image = Rows(address(plane[i]), down * plane.strides[0])
+            join_pairs(plane.dtype.type, width, rows, image, _pair_of_phases(phases[i], begin))
             continue
         for j in range(min(across, width)):
             count = (width - j + across - 1) // across

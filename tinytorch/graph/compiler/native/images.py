@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from tinytorch.backends.optimized.conv.conv2d import plan_conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import plan_conv2d_input
@@ -19,6 +20,7 @@ from tinytorch.graph.compiler.native.copies import contiguous, copy
 from tinytorch.graph.layout import StridedView
 from tinytorch.op import Params
 
+T = TypeVar("T")
 LINE = 64  # bytes of a cache line
 
 
@@ -32,17 +34,20 @@ def _sizes(x: StridedView, out: StridedView) -> dict[str, Any]:
     return dict(zip(names, (*x.shape, *out.shape[1:]), strict=True))
 
 
+def _plan(make: Callable[..., T], x: StridedView, w: StridedView, params: Params) -> T:
+    """The plan of a convolution of x with w, or of its gradient to one of them."""
+    names = ("stride", "padding", "dilation", "groups")
+    return make(x.dtype.itemsize, x.shape, w.shape, *(params[name] for name in names))
+
+
 def conv2d(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
     """Write a convolution, by the algorithm that the backend's `conv2d` chooses."""
     x, w, *bias = [contiguous(code, view) for view in inputs]
     start = code.address(bias[0]) if bias else "0"
     if not out.size:
         return
-    groups, channels = params["groups"], w.shape[0]
-    plan = plan_conv2d(
-        out.dtype.itemsize, x.shape[0], w.shape[1], x.shape[2:], channels // groups, w.shape[2:],
-        params["stride"], params["padding"], params["dilation"], groups,
-    )  # fmt: skip
+    groups = params["groups"]
+    plan = _plan(plan_conv2d, x, w, params)
     _sum(code, plan.walk, x, code.address(w), w.shape, start, out, groups, plan.in_place, None)
 
 
@@ -50,25 +55,19 @@ def conv2d_input(code: Code, inputs: list[Any], out: StridedView, params: Params
     """Write the gradient to the input, by the algorithm that the backend chooses."""
     g, w = (contiguous(code, view) for view in inputs)
     groups, (channels, own) = params["groups"], w.shape[:2]
-    size: Any = w.shape[2:]
     if not out.size:
         return
     if not g.size:
         copy(code, 0.0, out)
         return
-    itemsize, output = out.dtype.itemsize, g.shape[2:]
-    image: Any = out.shape[2:]
-    plan = plan_conv2d_input(
-        itemsize, g.shape[0], channels // groups, own, image, output, size, params["stride"],
-        params["padding"], params["dilation"], groups,
-    )  # fmt: skip
+    plan = _plan(plan_conv2d_input, out, w, params)
     weights: StridedView = w
     order: Any = plan.order
     if isinstance(plan.walk, Correlation):
         weights = contiguous(code, _exchanged(w, groups))
     elif isinstance(plan.walk, Batch):
         order = 1
-    shape, address = (groups * own, channels // groups, *size), code.address(weights)
+    shape, address = (groups * own, channels // groups, *w.shape[2:]), code.address(weights)
     _sum(code, plan.walk, g, address, shape, "0", out, groups, plan.in_place, order)
 
 
@@ -136,11 +135,8 @@ def conv2d_weight(code: Code, inputs: list[Any], out: StridedView, params: Param
         copy(code, 0.0, out)
         return
     real, size, groups = real_of(out), out.dtype.itemsize, params["groups"]
-    channels, own = out.shape[:2]
-    plan = plan_conv2d_weight(
-        size, own, channels // groups, x.shape[2:], g.shape[2:], out.shape[2:],
-        params["stride"], params["padding"], params["dilation"], groups,
-    )  # fmt: skip
+    channels = out.shape[0]
+    plan = _plan(plan_conv2d_weight, x, out, params)
     sums = _lines(channels * plan.runs.size * plan.vectors * size)
     room = _lines(plan.image + SLACK)
     record = code.record(
