@@ -125,7 +125,7 @@ class Tensor:
 
     @property
     def shape(self) -> Shape:
-        """Sizes of the dimensions."""
+        """Sizes of the dimensions, a plain tuple; `numel` is the method that multiplies them."""
         return self.meta.shape
 
     @property

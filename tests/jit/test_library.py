@@ -70,6 +70,25 @@ def test_an_export_is_compiled_when_a_kernel_that_calls_it_is():
     assert library.exports["tinytorch_test_square"].callback is not None
 
 
+class Labelled:
+    """Of another library: its `symbol` is no name of a C function."""
+
+    def __init__(self, symbol: object) -> None:
+        self.symbol = symbol
+
+
+@needs_jit
+@pytest.mark.parametrize("symbol", [[1], None, "tinytorch_test_unknown", 3])
+def test_a_value_with_another_kind_of_symbol_is_no_export(symbol):
+    value = Labelled(symbol)
+    assert library.exported(value) is None
+
+    def refers():
+        return value
+
+    library._register_symbols(refers)  # also where the symbol cannot be hashed
+
+
 @needs_jit
 @pytest.mark.parametrize("is_emitted", [False, True])
 def test_a_record_is_several_parameters_of_a_c_function(is_emitted):

@@ -38,6 +38,7 @@ __all__ = [
     "clear_cache",
     "compile_source",
     "export",
+    "exported",
     "kernel",
     "warm_up",
     "warm_ups",
@@ -243,6 +244,12 @@ class _Export:
 exports: dict[str, _Export] = {}
 
 
+def exported(value: Any) -> _Export | None:
+    """The export that kernels call as `value`, what `export` returned; None for anything else."""
+    symbol = getattr(value, "symbol", None)
+    return exports.get(symbol) if isinstance(symbol, str) else None
+
+
 def export(
     symbol: str, signature: Any, *, is_emitted: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
@@ -296,8 +303,8 @@ def _register_symbols(function: Any, seen: set[int] | None = None) -> None:
     for value in _referenced(function):
         if hasattr(value, "py_func"):  # another kernel
             _register_symbols(value.py_func, seen)
-        elif (symbol := getattr(value, "symbol", None)) in exports:
-            exports[symbol].register()
+        elif (called := exported(value)) is not None:
+            called.register()
 
 
 def _referenced(function: FunctionType) -> Iterator[Any]:

@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import types
 
 from tinytorch.jit.c_functions import CFunction, c_types
-from tinytorch.jit.library import exports
+from tinytorch.jit.library import exported
 from tinytorch.jit.llvm import I64, i64
 
 DOUBLE = ir.DoubleType()
@@ -58,8 +58,7 @@ class _Callee:
     """The address and C type of a function; all its integers are int64."""
 
     def __init__(self, function: Any) -> None:
-        if hasattr(function, "symbol"):
-            export = exports[function.symbol]
+        if (export := exported(function)) is not None:
             export.register()
             made = export.callback
         else:
