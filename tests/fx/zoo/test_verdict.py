@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.zoo.verdict import judge, of_error, of_peer
+from tinytorch.fx.zoo.verdict import CORNER, Again, judge, of_error, of_peer
 from tinytorch.jit.thread_pool import ThreadStartError
 
 EXACT = torch.linspace(1, 2, 100, dtype=torch.float64) * torch.pi
@@ -92,3 +92,29 @@ def test_where_a_gradient_jumps_eager_on_nearby_inputs_shows_how_far():
 
     other = torch.nextafter(EAGER, torch.zeros(()))
     assert judge([other], [EAGER], lambda: [EXACT], never).verdict == "within"
+
+
+OFF, RIGHT = EAGER + 1e-3, [EAGER.nextafter(EAGER * 0)]
+
+
+def tried_again(wide: list[torch.Tensor], elsewhere: list[torch.Tensor]) -> tuple[str, str]:
+    """The verdict on what is off in float32."""
+    batches = [([x], [EAGER], [EXACT]) for x in elsewhere]
+    found = judge([OFF], [EAGER], lambda: [EXACT], tuple, Again(lambda: wide, lambda: batches))
+    return found.verdict, found.detail + found.facts.get(CORNER, "")
+
+
+def test_a_corner_is_right_in_float64_and_on_most_other_inputs():
+    verdict, detail = tried_again([EXACT * (1 + 1e-15)], [*RIGHT * 4, OFF, OFF])
+    assert verdict == "within" and "eager's is" in detail  # how far off it was
+    assert "in float64 it is right, and so on 4 of 6" in detail
+
+
+def test_what_is_wrong_in_float64_or_elsewhere_is_no_corner():
+    verdict, detail = tried_again([EXACT + 1e-3], RIGHT * 6)
+    assert verdict == "WRONG" and "in float64, too" in detail
+    verdict, detail = tried_again([EXACT], [*RIGHT * 3, *[OFF] * 3])  # of float32 alone
+    assert verdict == "WRONG" and "in float32 on 3 of 6" in detail
+    for other in ([EAGER], [EXACT[:9]], [EXACT, EXACT]):
+        assert tried_again(other, RIGHT * 6) == ("WRONG", tried_again(other, [])[1])
+    assert tried_again([EXACT], [])[0] == "WRONG"  # nothing shows that it is one

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tinytorch.errors import TinyTorchError
-from tinytorch.fx.zoo import child, runner, stages
+from tinytorch.fx.zoo import child, runner, stages, subject as zoo_subject
 from tinytorch.fx.zoo.catalogue import SMALL, ZooError, build, catalogue, chosen
 from tinytorch.fx.zoo.child import Limits, StageTimeoutError, run_stage, time_limit
 from tinytorch.fx.zoo.command import Zoo
@@ -133,6 +133,57 @@ def test_a_wrong_graph_is_found(subject: Subject, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(stages, "capture_forward", wrong)
     found = run_stage(subject, "forward", 60.0)
     assert found.verdict == "WRONG" and "eager's is" in found.detail
+
+
+class Rounded(nn.Module):
+    """Sums rows in an order, times a factor; only for positive sums there is a gradient."""
+
+    def __init__(self, order: tuple[int, ...] = (0, 1, 2), factor: float = 1.0) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.order, self.factor = order, factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second, third = (x[:, i] for i in self.order)
+        return ((first + second + third) * self.scale).relu() * self.factor
+
+
+class RoundedInFloat32(Rounded):
+    """Right in float64."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = super().forward(x)
+        return out * (1.001 if x.dtype == torch.float32 else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict", "why"),
+    [
+        (Rounded((2, 1, 0)), "within", "in float64 it is right, and so on 6 of 6 other inputs"),
+        (Rounded(factor=1.001), "WRONG", "in float64, too"),
+        (RoundedInFloat32(), "WRONG", "in float64 it is right, in float32 on 0 of 6 other inputs"),
+    ],
+)
+def test_a_corner_is_told_from_a_wrong_rewrite_and_one_of_float32_alone(
+    made: nn.Module, verdict: str, why: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(zoo_subject, "NEARBY", 0)  # eager's would show the corner, too
+    x = torch.tensor([[1.0, -1.0, 1e-8]]).repeat(4, 1) * torch.tensor([[1.0], [2.0], [1.0], [4.0]])
+    subject = Subject("own/rounded", Rounded(), {"x": x})
+
+    def jump(model: nn.Module, batch: dict[str, Tensor]) -> list[Tensor | None]:
+        x = batch["x"].clone().requires_grad_()
+        return list(torch.autograd.grad(model(x).sum(), [x]))
+
+    def make(model: nn.Module) -> nn.Module:
+        return made.double()
+
+    found = stages.like_eager(subject, made.float(), jump, [subject.inputs], make)
+    assert found.verdict == verdict and why in found.detail + str(found.facts)
+    page = markdown([Record("own/rounded", stages={"compile": found.to_dict()})], {}, "")
+    assert ("*A corner*" in page) == (verdict == "within") and (why in page)
+    right = Verdict("within", "of another batch")
+    assert stages.worst([right, found]).facts == found.facts  # the page counts corners
 
 
 def test_what_a_stage_raises_is_its_verdict(subject: Subject, monkeypatch: pytest.MonkeyPatch):
@@ -309,7 +360,16 @@ def test_nearby_inputs_differ_in_the_last_bit_and_the_model_stays():
         off = (batch["x"] - inputs["x"]).abs() / inputs["x"].abs()
         assert 0 < off.max() <= 2**-23 and batch["ids"] is inputs["ids"]
     assert not subject.model.training
-    assert list(subject.nearby(ask, {"ids": inputs["ids"]}, True)) == []  # nothing to change
+    weight = subject.model.layer.weight
+    before = weight.detach().clone()
+
+    def weights(model: nn.Module, batch: dict[str, Tensor]) -> list[Tensor | None]:
+        return [weight.detach().clone()]
+
+    for found in subject.nearby(weights, {"ids": inputs["ids"]}, True):  # no input is a float
+        off = (found[0] - before).abs() / before.abs()
+        assert 0 < off.max() <= 2**-23
+    assert torch.equal(weight, before)
 
 
 def test_names_are_chosen_by_pattern_and_by_seed():

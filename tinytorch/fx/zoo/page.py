@@ -11,6 +11,7 @@ from tinytorch.bench.units import markdown_table
 from tinytorch.fx.zoo.runner import Record
 from tinytorch.fx.zoo.stages import GUARDED, PEERS, RIGHT_IN_EVALUATION, STAGES, WHY_GUARDED
 from tinytorch.fx.zoo.verdict import (
+    CORNER,
     CRASH,
     EQUAL,
     GOOD,
@@ -114,11 +115,13 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
         "listed at the end. *Within* means: not equal to the last bit, but with an error against "
         "float64 that is at most four times eager's own (or below 1e-6 of the largest value); "
         "where one run of eager's does not show its own error, because a gradient jumps at the "
-        "corner of a ReLU, eager's on inputs that differ in the last bit counts, too.", "",
+        "corner of a ReLU, eager's on inputs (or, without floating-point inputs, parameters) that "
+        "differ in the last bit counts, too.", "",
         markdown_table(columns, table), "",
         "Inputs that say sizes (such as `grid_thw`) are constants of forward, joint and steps.", "",
         *_of_peaks(ran),
         *_of_training(ran),
+        *_of_corners(ran),
         *_of_guards(ran),
         "## Wrong, or a crash", "",
     ]  # fmt: skip
@@ -135,6 +138,20 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
               "They do not become small, or do not build or run eagerly.", ""]  # fmt: skip
     lines += [f"- `{r.name}`: {_plain(r.skipped)}" for r in records if r.skipped]
     return "\n".join(lines) + "\n"
+
+
+def _of_corners(records: Sequence[Record]) -> list[str]:
+    """What was judged in float64 and on other inputs."""
+    facts = [(r.name, s, v.get("facts", {})) for r in records for s, v in r.stages.items()]
+    lines = [f"- `{name}`, {s}: {_plain(f[CORNER])}" for name, s, f in facts if CORNER in f]
+    if not lines:
+        return []
+    return [
+        "*A corner*: compiled code that is off by more than eager ever is counts as within if what "
+        "is compiled of the model in float64 is right, and the code in float32 is right on most "
+        "of six other inputs. So a wrong rewrite is found, and so is an error that float32 alone "
+        "has, unless few inputs meet it:", "", *lines, "",
+    ]  # fmt: skip
 
 
 def _of_guards(records: Sequence[Record]) -> list[str]:

@@ -35,12 +35,14 @@ from tinytorch.fx.optimize.optimizer import GraphOptimizer
 from tinytorch.fx.optimize.verify import larger
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.recompute.checkpointing import checkpoint
-from tinytorch.fx.zoo.subject import Subject, gradients, outputs, seed
+from tinytorch.fx.zoo.float64 import doubled
+from tinytorch.fx.zoo.subject import ELSEWHERE, Subject, gradients, outputs, seed
 from tinytorch.fx.zoo.verdict import (
     GOOD,
     NONE,
     VERDICTS,
     WRONG,
+    Again,
     Tensors,
     Verdict,
     judge,
@@ -64,30 +66,70 @@ Ask = Callable[[nn.Module, Any], list[Tensor | None]]
 
 
 def worst(verdicts: list[Verdict]) -> Verdict:
-    """The one that counts of several."""
-    return max(verdicts, key=lambda v: VERDICTS.index(v.verdict))
+    """The one that counts of several, with the facts of all."""
+    found = max(verdicts, key=lambda v: VERDICTS.index(v.verdict))
+    found.facts = {k: v for each in [*verdicts, found] for k, v in each.facts.items()}
+    return found
 
 
 def like_eager(
-    subject: Subject, module: Any, ask: Ask, batches: Sequence[Any] | None = None
+    subject: Subject,
+    module: Any,
+    ask: Ask,
+    batches: Sequence[Any] | None = None,
+    make: Callable[[nn.Module], Any] | None = None,
 ) -> Verdict:
-    """Ask a module and the model the same, on each batch in turn; by default two of the subject."""
+    """Ask a module and the model the same, on each batch in turn; by default two of the subject.
+
+    Args:
+        make: makes such a module of the model in float64; with it what seems wrong is tried again.
+    """
     found = []
     for batch in subject.batches[:2] if batches is None else batches:
         subject.reset()
         expected = ask(subject.model, batch)
         subject.reset()
         got = ask(module, batch)
-        found.append(_judged(subject, ask, batch, False, got, expected))
+        again = None if make is None else Again(
+            partial(_wide, subject, make, ask, batch), partial(_elsewhere, subject, module, ask)
+        )  # fmt: skip
+        found.append(_judged(subject, ask, batch, False, got, expected, again))
     return worst(found)
 
 
 def _judged(
-    subject: Subject, ask: Ask, batch: Any, training: bool, found: Tensors, expected: Tensors
+    subject: Subject,
+    ask: Ask,
+    batch: Any,
+    training: bool,
+    found: Tensors,
+    expected: Tensors,
+    again: Again | None = None,
 ) -> Verdict:
     """The verdict on what was found, of what `ask` says of the model itself."""
     return judge(found, expected, partial(subject.in_float64, ask, batch, training),
-                 partial(subject.nearby, ask, batch, training))  # fmt: skip
+                 partial(subject.nearby, ask, batch, training), again)  # fmt: skip
+
+
+def _wide(subject: Subject, make: Callable[[nn.Module], Any], ask: Ask, batch: Any) -> Tensors:
+    """What `ask` says of the module that is made of the model in float64."""
+    assert subject.exact is not None, "asked only where eager has been judged by it"
+    subject.reset(subject.exact)
+    return ask(make(subject.exact), doubled(batch))
+
+
+def _elsewhere(
+    subject: Subject, module: Any, ask: Ask
+) -> Iterator[tuple[Tensors, Tensors, Tensors | None]]:
+    """What `ask` says of the module, the model, and the model in float64, on other batches."""
+    used = len(subject.batches)
+    for number in range(used, used + ELSEWHERE):
+        batch = subject.like(subject.inputs, number)
+        subject.reset()
+        expected = ask(subject.model, batch)
+        subject.reset()
+        found = ask(module, batch)
+        yield found, expected, subject.in_float64(ask, batch, False)
 
 
 def or_guarded(run: Callable[[Branches[Any] | None], Verdict]) -> Verdict:
@@ -282,8 +324,14 @@ def _optimizer(frozen: bool) -> Stage:
     return stage
 
 
-def _module_gradients(subject: Subject, module: Any, model: nn.Module) -> Verdict:
-    """Gradients through a module that shares the model's parameters."""
+def _module_gradients(
+    subject: Subject, module: Any, model: nn.Module, make: Callable[[nn.Module], Any] | None = None
+) -> Verdict:
+    """Gradients through a module that shares the model's parameters.
+
+    Args:
+        make: makes one of the model in float64, with its parameters in their order.
+    """
 
     def ask(given: Any, batch: Any) -> list[Tensor | None]:
         if isinstance(given, nn.Module) and given is not module:
@@ -296,7 +344,18 @@ def _module_gradients(subject: Subject, module: Any, model: nn.Module) -> Verdic
         model.zero_grad()
         return [loss.detach(), *found]
 
-    return like_eager(subject, module, ask)
+    return like_eager(subject, module, ask, make=make)
+
+
+def _counts(backend: str) -> dict[str, Any]:
+    """How many calls our backend has compiled, and how many it left to PyTorch."""
+    if backend != "tinytorch":
+        return {}
+    from tinytorch.fx.dynamo import last_report
+
+    graphs = last_report().graphs
+    return {"compiled": sum(g.compiled for g in graphs),
+            "left": sum(n for g in graphs for n, _ in g.fallbacks.values())}  # fmt: skip
 
 
 def _compiled(backend: str) -> Stage:
@@ -304,15 +363,16 @@ def _compiled(backend: str) -> Stage:
         subject.reset()
         torch._dynamo.reset()
         module: Any = torch.compile(subject.model, backend=backend)
-        found = like_eager(subject, module, outputs)
-        if found.verdict in GOOD and _has_gradients(subject):
-            found = worst([found, _module_gradients(subject, module, subject.model)])
-        if backend == "tinytorch":
-            from tinytorch.fx.dynamo import last_report
+        facts: dict[str, Any] = {}
 
-            graphs = last_report().graphs
-            found.facts["compiled"] = sum(g.compiled for g in graphs)
-            found.facts["left"] = sum(n for g in graphs for n, _ in g.fallbacks.values())
+        def in_float64(model: nn.Module) -> Any:
+            facts.update(_counts(backend))  # of the module, before another is compiled
+            return torch.compile(model, backend=backend)
+
+        found = like_eager(subject, module, outputs, make=in_float64)
+        if found.verdict in GOOD and _has_gradients(subject):
+            found = worst([found, _module_gradients(subject, module, subject.model, in_float64)])
+        found.facts |= facts or _counts(backend)
         torch._dynamo.reset()
         return found
 

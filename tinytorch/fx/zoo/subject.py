@@ -22,6 +22,7 @@ from tinytorch.fx.zoo.float64 import doubled, in_float64
 
 SEED = 1
 NEARBY = 6  # runs of eager's on inputs that differ in the last bit
+ELSEWHERE = 6  # batches with other values, on which what seems wrong is tried again
 SIZES = re.compile(r"(^|_)(grid|sizes)(_|$)")  # in the name of an input
 
 
@@ -141,12 +142,17 @@ class Subject:
     def nearby(
         self, ask: Callable[[nn.Module, Any], list[Tensor | None]], batch: Any, training: bool
     ) -> Iterator[list[Tensor | None]]:
-        """What `ask` says of the model on inputs that differ from the batch's in the last bit."""
-        floats = [x for x in tree_leaves(batch) if _is_float(x)]
-        for number in range(NEARBY if floats else 0):
-            generator = torch.Generator().manual_seed(number)
+        """What `ask` says of the model on inputs that differ from the batch's in the last bit; if
+        none of them are floats, of the model with parameters that do."""
+        has_floats = any(_is_float(x) for x in tree_leaves(batch))
+        for number in range(NEARBY):
+            shaken = partial(_shaken, torch.Generator().manual_seed(number))
             self.reset()
-            yield ask(self.model.train(training), tree_map(partial(_shaken, generator), batch))
+            if not has_floats:
+                with torch.no_grad():
+                    for parameter in self.model.parameters():
+                        parameter.copy_(shaken(parameter))
+            yield ask(self.model.train(training), tree_map(shaken, batch))
             self.reset()
 
 
