@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from tinytorch.backends.optimized.gemm.matmul import linear
-from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, ROWS, SIGNED
+from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, SIGNED, TILE_ROWS
 from tinytorch.backends.optimized.quantized.dots import CODE, CODES_PER_LANE
 from tinytorch.backends.optimized.quantized.loops import (
     PACKED_AT_ONCE,
+    Weight,
     few_rows,
     few_rows_parallel,
     product_of_codes,
@@ -19,6 +19,7 @@ from tinytorch.backends.optimized.quantized.loops import (
 )
 from tinytorch.backends.optimized.quantized.nibbles import words_of_row
 from tinytorch.backends.optimized.quantized.rounding import (
+    Rounding,
     byte_codes,
     floats_of_bytes,
     floats_of_nibbles,
@@ -38,9 +39,16 @@ BLOCK_BYTES = 1 << 20  # of the weight, as floats, at a time: they stay in a cor
 
 
 def quantized_linear(
-    x: Array, weight: Array, scale: Array, bias: Array | None = None, range_: Array | None = None,
-    *, bits: int, group_size: int, activation: str,
-) -> Array:  # fmt: skip
+    x: Array,
+    weight: Array,
+    scale: Array,
+    bias: Array | None = None,
+    range_: Array | None = None,
+    *,
+    bits: int,
+    group_size: int,
+    activation: str,
+) -> Array:
     """x @ (codes * scale).T + bias; see `decompositions_quantized.quantized_linear`.
 
     For up to MOST_ROWS rows of float32 the codes are read once from memory, as they are; floats are
@@ -60,54 +68,47 @@ def quantized_linear(
         has_kernel &= scale.shape[1] == weight.shape[1] // 16
     done = False
     if has_kernel and len(rows) <= MOST_ROWS:
-        largest = LARGEST[activation]
-        done = _few_rows(rows, weight, scale, given, out, largest, zero, step, bits)
+        rounding = (np.float32(zero), np.float32(step), LARGEST[activation])
+        done = _few_rows(rows, (weight, scale, given), out, rounding, bits)
     elif has_kernel and activation != "float" and bits == 8:
         zero = zero if activation == "static" else 128.0
-        done = _codes_times_codes(rows, weight[:, :k], scale, given, out, zero, step)
+        done = _codes_times_codes(rows, (weight[:, :k], scale, given), out, zero, step)
     if not done:
         _by_blocks(rounded(rows, range_, activation), weight, scale, bias, group_size, bits, out)
     return out.reshape(*x.shape[:-1], n)
 
 
-def _few_rows(
-    x: Array, weight: Array, scale: Array, bias: Array, out: Array, largest: Any, zero: float,
-    step: float, bits: int,
-) -> bool:  # fmt: skip
+def _few_rows(x: Array, weight: Weight, out: Array, rounding: Rounding, bits: int) -> bool:
     """Whether that could be done: it cannot where a value is NaN or infinite."""
-    (m, k), n = x.shape, len(weight)
-    columns = weight.shape[1] if bits == 8 else 2 * weight.shape[1]
-    words = workspace((m, words_of_row(columns, bits)), _I16)
-    scales = np.empty(m, _F32)
-    floats = np.float32(zero), np.float32(step)
-    if not word_codes(x, x.view(np.int32), *floats, largest, bits == 4, words, scales):
+    (m, k), (n, stored) = x.shape, weight[0].shape
+    words = workspace((m, words_of_row(stored * 8 // bits, bits)), _I16)
+    codes = (words, np.empty(m, _F32))
+    if not word_codes(x, x.view(np.int32), rounding, bits == 4, codes):
         return False
     count = min(threads.threads_for(m * n * k), n // AT_ONCE)
-    rest = (words, scales, weight, scale, bias, columns, bits == 4, out)
+    rest = (codes, weight, bits == 4, out)
     threads.run_parallel(
         lambda count: few_rows_parallel(count, n, *rest), lambda: few_rows(0, n, *rest), count
     )
     return True
 
 
-def _codes_times_codes(
-    x: Array, weight: Array, scale: Array, bias: Array, out: Array, zero: float, step: float
-) -> bool:
+def _codes_times_codes(x: Array, weight: Weight, out: Array, zero: float, step: float) -> bool:
     """Whether that could be done: it cannot where a value is NaN or infinite."""
-    (m, k), n = x.shape, len(weight)
+    (m, k), n = x.shape, len(weight[0])
     steps, blocks = -(-k // CODES_PER_LANE), -(-n // COLUMNS)
-    codes = workspace((-(-(m + 1) // ROWS) * ROWS, steps * CODES_PER_LANE), _CODE)
-    scales = np.empty(m, _F32)
-    if not byte_codes(x, x.view(np.int32), np.float32(zero), np.float32(step), codes, scales):
+    values = workspace((-(-(m + 1) // TILE_ROWS) * TILE_ROWS, steps * CODES_PER_LANE), _CODE)
+    codes = (values, np.empty(m, _F32))
+    if not byte_codes(x, x.view(np.int32), np.float32(zero), np.float32(step), codes):
         return False
     count = min(threads.threads_for(m * n * k), blocks)
     panel = workspace((count, steps, COLUMNS, CODES_PER_LANE), _SIGNED)
     words = workspace((count, COLUMNS, PACKED_AT_ONCE), _I16)
-    sums = workspace((count, len(codes), COLUMNS), _I32)
-    rest = (codes, scales, weight, scale, bias, out)
+    sums = workspace((count, len(values), COLUMNS), _I32)
+    rest, scratch = (codes, weight, out), (panel, words, sums)
     threads.run_parallel(
-        lambda count: product_of_codes_parallel(count, blocks, *rest, panel, words, sums),
-        lambda: product_of_codes(0, blocks, *rest, panel[0], words[0], sums[0]),
+        lambda count: product_of_codes_parallel(count, blocks, *rest, scratch),
+        lambda: product_of_codes(0, blocks, *rest, (panel[0], words[0], sums[0])),
         count,
     )
     return True

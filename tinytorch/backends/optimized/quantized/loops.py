@@ -6,10 +6,16 @@ import numpy as np
 from numba import prange
 
 from tinytorch.backends.optimized.gemm.packing import pack_f32
-from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, ROWS, byte_tile
+from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, TILE_ROWS, byte_tile
 from tinytorch.backends.optimized.quantized.dots import CODES_PER_LANE
 from tinytorch.backends.optimized.quantized.nibbles import REST_WORDS, STEP, nibble_rows
-from tinytorch.backends.optimized.quantized.rounding import EXACT, rest_of, round_row
+from tinytorch.backends.optimized.quantized.rounding import (
+    EXACT,
+    Codes,
+    Rounding,
+    rest_of,
+    round_row,
+)
 from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, WORDS, byte_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
@@ -18,6 +24,15 @@ from tinytorch.jit.operands import Matrix, Rows
 
 PACKED_AT_ONCE = 512  # columns of a panel that are widened to words at a time
 _HALF = AT_ONCE // 2
+
+
+Weight = tuple[Array, Array, Array]
+"""codes, scale, bias: int8 (n, columns), or two in a byte, uint8 (n, columns / 2); (n, groups);
+(n,), or (0,) for none."""
+
+Scratch = tuple[Array, Array, Array]
+"""panel, words, sums: memory for `product_of_codes`. The first two are those of `pack_panel`, sums
+is int32 (rows, COLUMNS). For several threads, one after the other."""
 
 
 @kernel(inner=True)
@@ -55,29 +70,28 @@ def pack_panel(weight: Array, words: Array, panel: Array) -> None:
 
 @kernel
 def product_of_codes(
-    first: int, stop: int, codes: Array, scales: Array, weight: Array, scale: Array, bias: Array,
-    out: Array, panel: Array, words: Array, sums: Array,
-) -> None:  # fmt: skip
+    first: int, stop: int, x: Codes, weight: Weight, out: Array, scratch: Scratch
+) -> None:
     """out[i, o] = bias[o] + scales[i] * scale[o] * the sum of (codes[i] - zero) * weight[o].
 
     In blocks of COLUMNS outputs, from the block `first` to before `stop`.
 
     Args:
-        codes: (rows, columns), rows up to whole tiles; all after those of `out` are `zero`, at
-            least one: what is taken away is computed as one row more.
-        scales: (m,); scale: (n, 1); bias: (n,), or (0,) for none; out: (m, n).
-        panel, words: scratch, see `pack_panel`; sums: (rows, COLUMNS), int32.
+        x: (rows, columns), rows up to whole tiles; all after those of `out` are `zero`, at least
+            one: what is taken away is computed as one row more.
+        weight: of bytes, in one group.
+        out: (m, n).
     """
-    m, n = out.shape
+    (m, n), (codes, scales), (panel, words, sums) = out.shape, x, scratch
+    stored, scale, bias = weight
     for block in range(first, stop):
         start = block * COLUMNS
         end = min(start + COLUMNS, n)
-        pack_panel(weight[start:end], words, panel)
-        for i in range(0, codes.shape[0], ROWS):
-            byte_tile(
-                panel.shape[0], address(codes) + i * codes.strides[0], codes.strides[0],
-                address(panel), address(sums) + i * sums.strides[0], sums.strides[0],
-            )  # fmt: skip
+        pack_panel(stored[start:end], words, panel)
+        for i in range(0, codes.shape[0], TILE_ROWS):
+            rows = Rows(address(codes) + i * codes.strides[0], codes.strides[0])
+            to = Rows(address(sums) + i * sums.strides[0], sums.strides[0])
+            byte_tile(panel.shape[0], rows, address(panel), to)
         for i in range(m):
             factor = scales[i]
             if bias.size:
@@ -92,47 +106,42 @@ def product_of_codes(
 
 @kernel(parallel=True)
 def product_of_codes_parallel(
-    threads: int, blocks: int, codes: Array, scales: Array, weight: Array, scale: Array,
-    bias: Array, out: Array, panel: Array, words: Array, sums: Array,
-) -> None:  # fmt: skip
+    threads: int, blocks: int, x: Codes, weight: Weight, out: Array, scratch: Scratch
+) -> None:
+    panel, words, sums = scratch
     for t in prange(threads):
         first, stop = blocks * t // threads, blocks * (t + 1) // threads
-        product_of_codes(
-            first, stop, codes, scales, weight, scale, bias, out, panel[t], words[t], sums[t]
-        )
+        product_of_codes(first, stop, x, weight, out, (panel[t], words[t], sums[t]))
 
 
 @kernel
 def few_rows(
-    first: int, stop: int, x: Array, scales: Array, weight: Array, scale: Array, bias: Array,
-    columns: int, is_nibbles: bool, out: Array,
-) -> None:  # fmt: skip
+    first: int, stop: int, given: Codes, weight: Weight, is_nibbles: bool, out: Array
+) -> None:
     """The outputs from `first` to before `stop`, at least AT_ONCE, for up to MOST_ROWS rows.
 
     Args:
-        x: words (m, ...), see `word_codes`; scales: (m,).
-        weight: int8 (n, columns), or uint8 (n, columns / 2) if `is_nibbles`.
-        scale: (n, 1), or (n, columns / 32).
-        bias: (n,), or (0,) for none.
+        given: words (m, ...), see `word_codes`.
+        weight: in one group, or, if `is_nibbles`, in groups of 32 columns.
         out: (m, n)
     """
-    m = x.shape[0]
+    (x, scales), (codes, scale, bias) = given, weight
+    m, columns = x.shape[0], codes.shape[1] * (2 if is_nibbles else 1)
     wide = AT_ONCE if m == 1 else _HALF
     steps = columns // STEP if is_nibbles else columns // WORDS
     done = steps * (STEP if is_nibbles else WORDS)
     totals = np.empty((m, AT_ONCE), np.float32)
     for begin in range(first, stop, wide):
         o = min(begin, stop - wide)
-        w = address(weight) + o * weight.strides[0]
+        w = Rows(address(codes) + o * codes.strides[0], codes.strides[0])
         if is_nibbles:
-            nibble_rows(
-                m, steps, w, weight.strides[0], address(x) + 2 * REST_WORDS, x.strides[0],
-                address(scale) + o * scale.strides[0], scale.strides[0], address(totals),
-            )  # fmt: skip
+            words = Rows(address(x) + 2 * REST_WORDS, x.strides[0])
+            factors = Rows(address(scale) + o * scale.strides[0], scale.strides[0])
+            nibble_rows(m, steps, w, words, factors, address(totals))
         else:
-            byte_rows(m, steps, w, weight.strides[0], address(x), x.strides[0], address(totals))
+            byte_rows(m, steps, w, Rows(address(x), x.strides[0]), address(totals))
         if done < columns:
-            add_rest(x, weight, scale, done, columns, is_nibbles, o, wide, totals)
+            add_rest(x, codes[o:], scale[o:], done, is_nibbles, totals[:, :wide])
         for r in range(m):
             for t in range(wide):
                 value = totals[r, t] * scales[r]
@@ -143,17 +152,16 @@ def few_rows(
 
 @kernel(fastmath=EXACT)
 def few_rows_of_floats(
-    x: Array, is_rounded: bool, zero: np.float32, step: np.float32, weight: Array, scale: Array,
-    bias: Array, is_nibbles: bool, out: Array,
-) -> None:  # fmt: skip
+    x: Array, is_rounded: bool, rounding: Rounding, weight: Weight, is_nibbles: bool, out: Array
+) -> None:
     """The same where a value is NaN or infinite, one product after the other.
 
     Args:
         x: (m, k), as it is.
-        is_rounded: it counts as its codes of 8 bits: by zero and step, or, if the step is 0, each
-            row by its largest magnitude.
+        is_rounded: it counts as its codes of 8 bits.
     """
-    (m, k), n, group = x.shape, len(weight), weight.shape[1] // scale.shape[1]
+    (zero, step, _), (codes, scale, bias) = rounding, weight
+    (m, k), n, group = x.shape, len(codes), codes.shape[1] // scale.shape[1]
     for r in range(m):
         row = x[r].copy()
         if is_rounded:
@@ -162,7 +170,7 @@ def few_rows_of_floats(
             total = bias[o] if bias.size else np.float32(0)
             for p in range(k):
                 byte = p // 32 * 16 + p % 16 if is_nibbles else p
-                code = np.int64(weight[o, byte])
+                code = np.int64(codes[o, byte])
                 if is_nibbles:
                     code = (((code >> 4 if p % 32 >= 16 else code) & 15) ^ 8) - 8
                 total += row[p] * (np.float32(code) * scale[o, byte // group])
@@ -171,31 +179,27 @@ def few_rows_of_floats(
 
 @kernel(inner=True)
 def add_rest(
-    x: Array, weight: Array, scale: Array, done: int, columns: int, is_nibbles: bool, o: int,
-    wide: int, totals: Array,
-) -> None:  # fmt: skip
-    """Add the products of what is left of a row after whole steps."""
-    for r in range(x.shape[0]):
-        for t in range(wide):
+    x: Array, codes: Array, scale: Array, done: int, is_nibbles: bool, totals: Array
+) -> None:
+    """Add the products of what is left of rows, from column `done` on, to totals (rows of x,
+    rows of the weight)."""
+    for r in range(totals.shape[0]):
+        for t in range(totals.shape[1]):
             total = np.float32(0)
-            for p in range(done, columns):
+            for p in range(done, codes.shape[1] * (2 if is_nibbles else 1)):
                 if is_nibbles:
-                    byte = np.int64(weight[o + t, p // 32 * 16 + p % 16])
+                    byte = np.int64(codes[t, p // 32 * 16 + p % 16])
                     half = byte >> 4 if p % 32 >= 16 else byte
                     code = ((half & 15) ^ 8) - 8
-                    total += np.float32(code * rest_of(x[r], p)) * scale[o + t, p // 32]
+                    total += np.float32(code * rest_of(x[r], p)) * scale[t, p // 32]
                 else:
-                    total += np.float32(np.int32(weight[o + t, p]) * np.int32(x[r, p]))
+                    total += np.float32(np.int32(codes[t, p]) * np.int32(x[r, p]))
             totals[r, t] += total
 
 
 @kernel(parallel=True)
 def few_rows_parallel(
-    threads: int, n: int, x: Array, scales: Array, weight: Array, scale: Array, bias: Array,
-    columns: int, is_nibbles: bool, out: Array,
-) -> None:  # fmt: skip
+    threads: int, n: int, given: Codes, weight: Weight, is_nibbles: bool, out: Array
+) -> None:
     for t in prange(threads):
-        few_rows(
-            n * t // threads, n * (t + 1) // threads, x, scales, weight, scale, bias, columns,
-            is_nibbles, out,
-        )  # fmt: skip
+        few_rows(n * t // threads, n * (t + 1) // threads, given, weight, is_nibbles, out)

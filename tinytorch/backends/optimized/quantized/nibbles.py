@@ -42,6 +42,7 @@ from tinytorch.backends.optimized.quantized.vectors import (
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import I8, I32, Value, VectorEmitter, memory, vector_intrinsic
+from tinytorch.jit.operands import ROWS, SIZE, Rows
 
 AS_BYTES = has_byte_dots()
 LOADS = 1 if AS_BYTES else max(16 // WORDS, 1)
@@ -69,14 +70,15 @@ class _Walk:
 
     def __init__(self, e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
         self.e, self.rows, self.columns = e, rows, at_once(rows)
-        self.steps, w, ldw, x, ldx, scale, lds, y = arguments
-        self.w, self.x, self.scale, self.y = (e.pointer(address) for address in (w, x, scale, y))
-        self.offsets = [e.mul(ldw, t) for t in range(self.columns)]
-        self.scale_offsets = [e.mul(lds, t) for t in range(self.columns)]
-        self.x_offsets = [e.mul(ldx, r) for r in range(rows)]
-        self.ahead = far_ahead(e, self.w, e.mul(ldw, self.columns))
+        self.steps, w, x, scale, y = arguments
+        self.w, self.x, self.scale = (e.pointer(rows.address) for rows in (w, x, scale))
+        self.y = e.pointer(y)
+        self.offsets = [e.mul(w.stride, t) for t in range(self.columns)]
+        self.scale_offsets = [e.mul(scale.stride, t) for t in range(self.columns)]
+        self.x_offsets = [e.mul(x.stride, r) for r in range(rows)]
+        self.ahead = far_ahead(e, self.w, e.mul(w.stride, self.columns))
         least = AHEAD * 4 * BLOCKS // (LOADS * LOADED)
-        self.scale_ahead = far_ahead(e, self.scale, e.mul(lds, self.columns), least)
+        self.scale_ahead = far_ahead(e, self.scale, e.mul(scale.stride, self.columns), least)
 
     def scales(self, pointer: Value) -> Value:
         """The scale of each lane."""
@@ -151,21 +153,19 @@ def _nibbles(packed: Array) -> tuple[Array, Array]:
     return ((packed & 15) ^ 8).astype(np.int32) - 8, ((packed >> 4) ^ 8).astype(np.int32) - 8
 
 
-def _twin(
-    dtype: type, rows: int, steps: int, w: int, ldw: int, x: int, ldx: int, scale: int, lds: int,
-    y: int,
-) -> None:  # fmt: skip
+def _twin(dtype: type, rows: int, steps: int, w: Rows, x: Rows, scale: Rows, y: int) -> None:
     columns, loads = at_once(rows), steps * LOADS
-    packed = memory(np.uint8, w, (columns, loads * LOADED), (ldw,))
+    packed = memory(np.uint8, w.address, (columns, loads * LOADED), (w.stride,))
     halves = np.stack([h.reshape(columns, loads, LOADED) for h in _nibbles(packed)], 2)
-    scales = memory(np.float32, scale, (columns, steps * BLOCKS), (lds,))
+    scales = memory(np.float32, scale.address, (columns, steps * BLOCKS), (scale.stride,))
     of_words = np.repeat(scales, 16, 1).reshape(columns, loads, 1, LOADED)
     if AS_BYTES:
-        parts = memory(np.uint8, x, (rows, steps * 5 * LOADED), (ldx,))
+        parts = memory(np.uint8, x.address, (rows, steps * 5 * LOADED), (x.stride,))
         pairs = parts.reshape(rows, steps, 5, LOADED)[:, :, :4].reshape(rows, steps, 2, 2, LOADED)
         given = pairs[:, :, :, 0] + 256 * pairs[:, :, :, 1].view(np.int8).astype(np.int64)
     else:
-        given = memory(np.int16, x, (rows, 2 * loads * WORDS), (ldx,)).astype(np.int64)
+        given = memory(np.int16, x.address, (rows, 2 * loads * WORDS), (x.stride,))
+        given = given.astype(np.int64)
     given = given.reshape(rows, 1, loads, 2, LOADED)
     total = (given * (halves * of_words)).sum((2, 3, 4))
     memory(np.float32, y, (rows, columns), (4 * AT_ONCE,))[...] = total
@@ -180,18 +180,16 @@ def _nibble_rows(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
     e.switch(rows, {r: partial(_emit, e, arguments, r) for r in range(1, MOST_ROWS + 1)})
 
 
-@export("tinytorch_nibble_rows", types.void(*[types.intp] * 9))
-def nibble_rows(
-    rows: int, steps: int, w: int, ldw: int, x: int, ldx: int, scale: int, lds: int, y: int
-) -> None:
+@export("tinytorch_nibble_rows", types.void(SIZE, SIZE, ROWS, ROWS, ROWS, SIZE))
+def nibble_rows(rows: int, steps: int, w: Rows, x: Rows, scale: Rows, y: int) -> None:
     """Y[r, t] = the sum over p of X[r, p] * W[t, p], for `at_once(rows)` rows of W, as floats.
 
     Args:
         rows: of X, up to MOST_ROWS.
         steps: STEP codes each.
-        w, ldw: address of W, two codes in a byte, and bytes between its rows.
-        x, ldx: address of what is needed of X for the first step, and bytes between its rows.
-        scale, lds: address of the scales, and bytes between those of rows of W.
+        w: two codes in a byte.
+        x: from what is needed of X for the first step.
+        scale: the scales of each row of W.
         y: address of Y; its rows are AT_ONCE floats long.
     """
-    _nibble_rows(np.float32, rows, steps, w, ldw, x, ldx, scale, lds, y)
+    _nibble_rows(np.float32, rows, steps, w, x, scale, y)

@@ -29,6 +29,17 @@ _MAGNITUDE = np.int32(0x7FFFFFFF)
 _INFINITY = np.int32(0x7F800000)
 
 
+# What travels together is a plain tuple, whose first use says the names. These kernels are called
+# from Python, for one row of x: numba finds the type of a tuple in C, of a NamedTuple in Python.
+
+Codes = tuple[Array, Array]
+"""values, scales: rows as integers (m, ...), and the scale of each (m,)."""
+
+Rounding = tuple[np.float32, np.float32, np.float32]
+"""zero, scale, largest: the code of 0; the scale of all rows, or 0 to give each its own, by its
+largest magnitude; and the integer of that magnitude, where the scale is 0."""
+
+
 @kernel(fastmath=EXACT, inner=True)
 def magnitude(bits: Array) -> np.float32:
     """The largest magnitude of floats, given as their bits; -1 if one is NaN or infinite.
@@ -45,19 +56,15 @@ def magnitude(bits: Array) -> np.float32:
 
 
 @kernel(fastmath=EXACT)
-def byte_codes(
-    x: Array, bits: Array, zero: np.float32, scale: np.float32, codes: Array, scales: Array
-) -> bool:
+def byte_codes(x: Array, bits: Array, zero: np.float32, scale: np.float32, to: Codes) -> bool:
     """Rows (m, k) as codes from 0 to 255, and their scales; False if a value is not finite.
 
     Args:
         bits: x as int32.
-        zero: the code of 0.
-        scale: of all rows; 0 to give each its own, by its largest magnitude.
-        codes: (rows, columns) of the type CODE; what is beyond x is filled with `zero`.
-        scales: (m,)
+        zero, scale: as for `Rounding`.
+        to: (rows, columns) of the type CODE; what is beyond x is filled with `zero`.
     """
-    m, k = x.shape
+    (m, k), (codes, scales) = x.shape, to
     code = CODE(zero)
     for i in range(m):
         most = magnitude(bits[i])
@@ -74,20 +81,16 @@ def byte_codes(
 
 
 @kernel(fastmath=EXACT)
-def word_codes(
-    x: Array, bits: Array, zero: np.float32, scale: np.float32, largest: np.float32,
-    halves: bool, words: Array, scales: Array,
-) -> bool:  # fmt: skip
+def word_codes(x: Array, bits: Array, rounding: Rounding, halves: bool, to: Codes) -> bool:
     """Rows (m, k) as words and their scales; False if a value is not finite.
 
     Args:
-        zero, scale: as for `byte_codes`; the words are codes - zero then.
-        largest: where scale is 0, the word of a row's largest magnitude.
+        bits: x as int32.
+        rounding: with a scale, the words are codes - zero.
         halves: as `nibble_rows` needs them.
-        words: (m, `nibbles.words_of_row`), int16; what is beyond x is filled with zeros.
-        scales: (m,)
+        to: (m, `nibbles.words_of_row`), int16; what is beyond x is filled with zeros.
     """
-    m, k = x.shape
+    (m, k), (words, scales), (zero, scale, largest) = x.shape, to, rounding
     rounded = np.zeros(words.shape[1] if halves else 0, np.int16)
     for i in range(m):
         most = magnitude(bits[i])
@@ -143,7 +146,7 @@ def round_row(row: Array, zero: np.float32, scale: np.float32) -> None:
     """What the codes of 8 bits of a row say, in its place; of an infinite magnitude comes NaN.
 
     Args:
-        zero, scale: as for `byte_codes`.
+        zero, scale: as for `Rounding`.
     """
     if scale > 0:
         for j in range(row.size):

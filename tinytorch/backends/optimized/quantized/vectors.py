@@ -21,6 +21,7 @@ from tinytorch.backends.optimized.quantized.dots import I16, words
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import I8, I32, Value, VectorEmitter, i64, memory, vector_intrinsic
+from tinytorch.jit.operands import ROWS, SIZE, Rows
 
 WORDS = host_vector_unit().register_bytes // 2
 """Words in a register: the codes of 8 bits in a step."""
@@ -79,11 +80,11 @@ def ask_ahead(e: VectorEmitter, pointer: Value, nbytes: int) -> Value:
 
 
 def _emit_bytes(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
-    steps, w, ldw, x, ldx, y = arguments
+    steps, of_w, of_x, y = arguments
     build, columns = e.builder, at_once(rows)
-    w, x, y = (e.pointer(address) for address in (w, x, y))
-    offsets = [e.mul(ldw, t) for t in range(columns)]
-    x_offsets = [e.mul(ldx, r) for r in range(rows)]
+    w, x, y = (e.pointer(address) for address in (of_w.address, of_x.address, y))
+    offsets = [e.mul(of_w.stride, t) for t in range(columns)]
+    x_offsets = [e.mul(of_x.stride, r) for r in range(rows)]
     floats = [e.zeros] * (rows * columns)
 
     def step(state: list[Value]) -> list[Value]:
@@ -107,17 +108,15 @@ def _emit_bytes(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None
         return [e.add(left, -SPAN), w, x, ahead, *floats]
 
     spans = build.sdiv(e.add(steps, SPAN - 1), i64(SPAN))
-    ahead = far_ahead(e, w, e.mul(ldw, columns))
+    ahead = far_ahead(e, w, e.mul(of_w.stride, columns))
     floats = e.loop(spans, [steps, w, x, ahead, *floats], span)[4:]
     store_totals(e, floats, rows, y)
 
 
-def _bytes_twin(
-    dtype: type, rows: int, steps: int, w: int, ldw: int, x: int, ldx: int, y: int
-) -> None:
+def _bytes_twin(dtype: type, rows: int, steps: int, w: Rows, x: Rows, y: int) -> None:
     size, columns = steps * WORDS, at_once(rows)
-    codes = memory(np.int8, w, (columns, size), (ldw,)).astype(np.int64)
-    given = memory(np.int16, x, (rows, size), (ldx,)).astype(np.int64)
+    codes = memory(np.int8, w.address, (columns, size), (w.stride,)).astype(np.int64)
+    given = memory(np.int16, x.address, (rows, size), (x.stride,)).astype(np.int64)
     memory(np.float32, y, (rows, columns), (4 * AT_ONCE,))[...] = given @ codes.T
 
 
@@ -126,15 +125,15 @@ def _byte_rows(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
     e.switch(rows, {r: partial(_emit_bytes, e, arguments, r) for r in range(1, MOST_ROWS + 1)})
 
 
-@export("tinytorch_byte_rows", types.void(*[types.intp] * 7))
-def byte_rows(rows: int, steps: int, w: int, ldw: int, x: int, ldx: int, y: int) -> None:
+@export("tinytorch_byte_rows", types.void(SIZE, SIZE, ROWS, ROWS, SIZE))
+def byte_rows(rows: int, steps: int, w: Rows, x: Rows, y: int) -> None:
     """Y[r, t] = the sum over p of X[r, p] * W[t, p], for `at_once(rows)` rows of W, as floats.
 
     Args:
         rows: of X, up to MOST_ROWS.
         steps: WORDS codes each.
-        w, ldw: address of W, signed bytes, and bytes between its rows.
-        x, ldx: address of X, signed words, and bytes between its rows.
+        w: signed bytes.
+        x: signed words.
         y: address of Y; its rows are AT_ONCE floats long.
     """
-    _byte_rows(np.float32, rows, steps, w, ldw, x, ldx, y)
+    _byte_rows(np.float32, rows, steps, w, x, y)

@@ -40,28 +40,24 @@ def _declare(real: Any) -> None:
     def sizes(plan: int, scale: float, dropout_p: float, seed: int) -> Sizes:
         r = AttentionRecord(*words(plan, ATTENTION_WORDS))
         number: int = view(np.int64, seed, 1)[0] if dropout_p > 0 else 0
-        is_causal = r.is_causal != 0
-        return Sizes(
-            r.queries,
-            r.keys,
-            r.e,
-            r.v,
-            is_causal,
-            r.mask,
-            scale,
-            dropout_p,
-            number,
-            r.block,
-            r.pitch,
-        )
+        lengths, is_causal = (r.queries, r.keys, r.e, r.v), r.is_causal != 0
+        return Sizes(*lengths, is_causal, r.mask, scale, dropout_p, number, r.block, r.pitch)
 
     @declare(
         "scaled_dot_product_attention", real, "plan *scale *dropout_p q k v mask seed out scratch"
     )
     def attention(
-        plan: int, scale: float, dropout_p: float, q: int, k: int, v: int, mask: int, seed: int,
-        out: int, scratch: int,
-    ) -> None:  # fmt: skip
+        plan: int,
+        scale: float,
+        dropout_p: float,
+        q: int,
+        k: int,
+        v: int,
+        mask: int,
+        seed: int,
+        out: int,
+        scratch: int,
+    ) -> None:
         s = sizes(plan, scale, dropout_p, seed)
         x = operands(plan, q, k, v, mask)
         batch, heads, group = x.q.shape[0], x.q.shape[1], x.q.shape[2]
@@ -73,9 +69,18 @@ def _declare(real: Any) -> None:
         "plan *scale *dropout_p g q k v mask seed out scratch",
     )  # fmt: skip
     def attention_backward(
-        plan: int, scale: float, dropout_p: float, g: int, q: int, k: int, v: int, mask: int,
-        seed: int, out: int, scratch: int,
-    ) -> None:  # fmt: skip
+        plan: int,
+        scale: float,
+        dropout_p: float,
+        g: int,
+        q: int,
+        k: int,
+        v: int,
+        mask: int,
+        seed: int,
+        out: int,
+        scratch: int,
+    ) -> None:
         s = sizes(plan, scale, dropout_p, seed)
         x = operands(plan, q, k, v, mask)
         batch, heads, group = x.q.shape[0], x.q.shape[1], x.q.shape[2]

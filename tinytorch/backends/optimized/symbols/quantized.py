@@ -20,9 +20,15 @@ def _declare(bits: int, codes: Any) -> None:
         f"quantized_linear_{bits}", np.float32, "record x weight scale bias range_ out scratch"
     )
     def quantized_linear(
-        record: int, x: int, weight: int, scale: int, bias: int, range_: int, out: int,
+        record: int,
+        x: int,
+        weight: int,
+        scale: int,
+        bias: int,
+        range_: int,
+        out: int,
         scratch: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """x (m, k) @ (codes * scale).T + bias, as a `QuantizedRecord` says; see
         `decompositions_quantized.quantized_linear`.
 
@@ -31,22 +37,20 @@ def _declare(bits: int, codes: Any) -> None:
         """
         r = QuantizedRecord(*words(record, QUANTIZED_WORDS))
         rows, bits_of_rows = view(np.float32, x, (r.m, r.k)), view(np.int32, x, (r.m, r.k))
-        integers = view(np.int16, scratch, (r.m, r.words))
         scales = view(np.float32, scratch + 2 * r.m * r.words, r.m)
+        integers = (view(np.int16, scratch, (r.m, r.words)), scales)
         zero, step = np.float32(0), np.float32(0)
         if r.is_static:
             affine = view(np.float32, range_, 2)
             step, zero = affine[0], affine[1]
         stored = view(codes, weight, (r.n, r.stored))
         factors, added = view(np.float32, scale, (r.n, r.groups)), view(np.float32, bias, r.biases)
-        target, columns = view(np.float32, out, (r.m, r.n)), r.stored * (8 // bits)
-        largest = np.float32(r.largest)
-        if word_codes(rows, bits_of_rows, zero, step, largest, is_nibbles, integers, scales):
-            few_rows(0, r.n, integers, scales, stored, factors, added, columns, is_nibbles, target)
+        given, target = (stored, factors, added), view(np.float32, out, (r.m, r.n))
+        rounding = (zero, step, np.float32(r.largest))
+        if word_codes(rows, bits_of_rows, rounding, is_nibbles, integers):
+            few_rows(0, r.n, integers, given, is_nibbles, target)
         else:
-            few_rows_of_floats(
-                rows, r.is_rounded != 0, zero, step, stored, factors, added, is_nibbles, target
-            )
+            few_rows_of_floats(rows, r.is_rounded != 0, rounding, given, is_nibbles, target)
 
 
 _declare(8, np.int8)
