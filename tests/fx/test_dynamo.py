@@ -155,3 +155,21 @@ def test_a_part_that_cannot_be_compiled_is_left_to_pytorch(monkeypatch: pytest.M
     torch._dynamo.reset()
     with pytest.raises(Exception, match="more than one value to unpack"):
         torch.compile(model, backend=tinytorch_backend, options=NUMPY)(x)
+
+
+class UsesItsProductTwice(nn.Module):
+    """The bias's sum goes into a ReLU and past it, so a product can do neither by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(8, 8)), nn.Parameter(torch.randn(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x @ self.weight + self.bias
+        return h.relu() + h
+
+
+def test_a_product_whose_result_is_used_twice_in_its_group_is_compiled():
+    model, x = UsesItsProductTwice(), torch.randn(4, 8)
+    compare(model, lambda m: m(x).square().sum(), {"backend": "optimized", "mode": "native"})
+    assert not any(graph.fallbacks for graph in last_report().graphs)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,20 @@ def test_the_page_stands_alone(report: ModelReport, tmp_path: Path) -> None:
     assert "http" not in text and "<script" not in text
     assert all(f"<h2>{title}</h2>" in text for title in report.sections())
     assert "prefers-color-scheme: dark" in text
+    assert '<th class="text">contestant</th><th>median</th>' in text  # numbers are on the right
+    assert text.count('<td class="bar"') == len(report.timings)
+
+
+def test_it_begins_with_who_is_how_fast(report: ModelReport) -> None:
+    text = report.summary()
+    assert f"with {EAGER} as 1: {OURS} " in text and "A training step takes" in text
+    assert text in str(report) and html.escape(text) in report.render()
+
+
+def test_reasons_name_files_without_the_folder_of_packages(report: ModelReport) -> None:
+    refused = {"torch.compile(x)": "at /usr/lib/python3/site-packages/lib/model.py:3: if x:"}
+    rows = replace(report, refused=refused).sections()[REFUSED][1]
+    assert ["torch.compile(x)", "at lib/model.py:3: if x:"] in rows
 
 
 def test_for_a_terminal_and_for_a_machine(report: ModelReport) -> None:
@@ -90,5 +106,6 @@ def test_a_model_that_is_refused_gets_a_page_with_the_reasons(
     assert list(found.timings) == [EAGER, "torch.compile(eager)"]
     line = "return self.layer(x) if x.sum() > 0 else x"
     assert line in found.refused[OURS] and line in found.refused["the training step"]
+    assert "Refused: GraphOptimizer, the training step" in found.summary()
     assert "Passes" not in found.sections() and line.replace(">", "&gt;") in found.render()
     assert json.loads(json.dumps(found.to_dict()))["training"] is None

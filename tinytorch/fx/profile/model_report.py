@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import html
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -41,16 +42,37 @@ ROUNDS = 7
 REFUSED = "Refused, and why"
 SIZE, CONTEST, PASSES = "Size of the graph", "Time and memory of an inference", "Passes"
 TRAINING, STEP = "The training step", "the training step"
+FASTER = "times as fast"
+#: Columns of words; all others are numbers.
+WORDS = ("mode", "contestant", "pass", "result", "what it does", "what", "why", "phase")
 #: What a reader has to know of a table.
 NOTES = {
     SIZE: "Calls of operators in the captured graph, before and after all passes that stayed.",
-    CONTEST: "All contestants in turn, in the same rounds. The peak is of what is allocated above "
-             "weights and inputs; compiled code allocates where it cannot be seen.",
+    CONTEST: f"All contestants in turn, in the same {ROUNDS} rounds. How many times as fast one "
+             "is, is the median of the ratios within the rounds, not the ratio of medians. The "
+             "peak is of what is allocated above weights and inputs; compiled code allocates where "
+             "it cannot be seen.",
     PASSES: "In the order in which they ran. Nodes are calls, inputs, parameters and constants. A "
-            "pass whose graph gives other results, or is not faster, is rolled back.",
+            "pass whose graph gives other results is rolled back, and so is one that is there for "
+            "speed alone (such as onednn) and is not faster here.",
     REFUSED: "The model itself runs; here is what does not take it, or what was not kept.",
-    TRAINING: "Forward, backward and the update as one captured graph, run node by node.",
+    TRAINING: "Forward, backward and the update as one captured graph, run node by node. Times are "
+              "sums over nodes, each of which is timed by itself.",
 }  # fmt: skip
+
+OWN_STYLE = """body { max-width: 80em; }
+p { max-width: 60em; line-height: 1.45; }
+table { font-size: 13px; }
+th { cursor: default; }
+th, td { padding: 4px 12px; vertical-align: top; }
+td.text { white-space: pre-wrap; overflow-wrap: anywhere; }
+td.text:not(:last-child) { white-space: nowrap; }
+td.text:last-child { min-width: 22em; }
+td.bar { min-width: 9em; background: linear-gradient(to right, color-mix(in srgb, var(--accent) 30%,
+  transparent) var(--of), transparent var(--of)); }
+.wide { overflow-x: auto; }
+"""
+LONGEST_BAR = 4.0  # times as fast
 
 Table = tuple[list[str], list[list[str]]]
 
@@ -120,15 +142,17 @@ class ModelReport:
                 f"{ratio(self.timings[EAGER], timing):.2f}",
                 "not seen" if peak is None else format_bytes(peak),
             ])  # fmt: skip
-        return ["contestant", "median", "spread", "times as fast", "peak"], rows
+        return ["contestant", "median", "spread", FASTER, "peak"], rows
 
     def _passes(self, optimization: OptimizationReport) -> Table:
         rows = []
         for mode, results in optimization.results.items():
             for r in results:
                 state = "rolled back" if r.error else "changed" if r.changed else "no change"
-                rows.append([mode, r.name, state, f"{r.nodes_before} to {r.nodes_after}",
-                             format_seconds(r.seconds), _meaning(r.name)])  # fmt: skip
+                nodes = f"{r.nodes_before} to {r.nodes_after}" if state == "changed" else (
+                    f"{r.nodes_before}")  # fmt: skip
+                rows.append([mode, r.name, state, nodes, format_seconds(r.seconds),
+                             _meaning(r.name)])  # fmt: skip
         return ["mode", "pass", "result", "nodes", "time", "what it does"], rows
 
     def _refusals(self) -> list[list[str]]:
@@ -141,7 +165,9 @@ class ModelReport:
             rows += [["not checked", line] for line in done.notes]
         rows += [[f"{v.tracer}: {v.status}", " ".join([v.what, str(v.reason or "")]).strip()]
                  for v in self.diagnosis.verdicts.values() if v.reason or v.what]  # fmt: skip
-        return rows or [["nothing", "every pass and every tracer took the model"]]
+        return [[what, _short(why)] for what, why in rows] or [
+            ["nothing", "every pass and every tracer took the model"]
+        ]
 
     def _training(self, training: Profile) -> Table:
         nodes = training.nodes
@@ -155,8 +181,23 @@ class ModelReport:
             ])  # fmt: skip
         return ["phase", "nodes", "time", "FLOP", "peak, all included"], rows
 
+    def summary(self) -> str:
+        """What a reader should know first: who is how fast, and what it costs to train."""
+        said = [f"{name} {ratio(self.timings[EAGER], timing):.2f}"
+                for name, timing in self.timings.items() if name != EAGER]  # fmt: skip
+        found = [f"How fast an inference is, with {EAGER} as 1: {', '.join(said)}."] if said else []
+        if self.training is not None:
+            time, peak = self.training.whole_seconds, self.training.predicted_peak
+            found.append(
+                f"A training step takes {format_seconds(time)}, and {format_bytes(peak)} with "
+                "weights and the optimizer's state."
+            )
+        if failed := [name for name in (OURS, STEP, EXPORTED) if name in self.refused]:
+            found.append(f"Refused: {', '.join(failed)}.")
+        return " ".join(found)
+
     def __str__(self) -> str:
-        lines = [self.title]
+        lines = [self.title, self.summary()]
         for title, (columns, rows) in self.sections().items():
             lines += ["", title, *([NOTES[title]] if title in NOTES else [])]
             if title == REFUSED:  # sentences, which no column holds
@@ -173,16 +214,20 @@ class ModelReport:
         """The page as text."""
         parts = []
         for title, (columns, rows) in self.sections().items():
-            head = "".join(f'<th class="text">{html.escape(c)}</th>' for c in columns)
-            body = "".join(f"<tr>{_cells(row)}</tr>\n" for row in rows)
+            head = _cells("th", columns, columns)
+            body = "".join(f"<tr>{_cells('td', columns, row)}</tr>\n" for row in rows)
             note = f"<p>{html.escape(NOTES[title])}</p>\n" if title in NOTES else ""
-            parts.append(f"<h2>{html.escape(title)}</h2>\n{note}<table><thead><tr>{head}</tr></thead>\n"
-                         f"<tbody>{body}</tbody></table>")  # fmt: skip
-        title, about = html.escape(self.title), html.escape(_machine())
+            parts.append(
+                f'<h2>{html.escape(title)}</h2>\n{note}<div class="wide"><table><thead>'
+                f"<tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+            )
+        title, about, first = map(html.escape, (self.title, _machine(), self.summary()))
         return (
-            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
-            f"<style>{STYLE}td {{ white-space: pre-wrap; }}</style></head>\n"
-            f"<body><h1>{title}</h1>\n<p>{about}</p>\n{''.join(parts)}\n</body></html>\n"
+            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{title}</title>\n<style>{STYLE}{OWN_STYLE}</style></head>\n"
+            f"<body><h1>{title}</h1>\n<p>{first}</p>\n{''.join(parts)}\n<p>{about}</p>\n"
+            "</body></html>\n"
         )
 
 
@@ -191,12 +236,25 @@ def _meaning(name: str) -> str:
     return " ".join((get_pass_by_name(name).__doc__ or "").split("\n\n")[0].split())
 
 
-def _cells(row: Iterable[str]) -> str:
-    return "".join(f'<td class="text">{html.escape(cell)}</td>' for cell in row)
+def _cells(tag: str, columns: Iterable[str], row: Iterable[str]) -> str:
+    """A row of cells: words on the left, numbers on the right; what is faster has a longer bar."""
+    found = []
+    for column, cell in zip(columns, row, strict=True):
+        kind = ' class="text"' if column in WORDS else ""
+        if tag == "td" and column == FASTER:
+            kind = f' class="bar" style="--of: {min(float(cell), LONGEST_BAR) / LONGEST_BAR:.1%}"'
+        found.append(f"<{tag}{kind}>{html.escape(cell)}</{tag}>")
+    return "".join(found)
 
 
 def _machine() -> str:
-    return f"PyTorch {torch.__version__}, {torch.get_num_threads()} thread(s) of the CPU"
+    threads = torch.get_num_threads()
+    return f"PyTorch {torch.__version__}, {threads} thread{'s' if threads > 1 else ''} of the CPU"
+
+
+def _short(reason: str) -> str:
+    """Without the folders in which packages are installed."""
+    return re.sub(r"\S*/site-packages/", "", reason)
 
 
 def report_model(example: LoadedModel, title: str, optimizer: str = "adamw") -> ModelReport:
