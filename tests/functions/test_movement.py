@@ -192,3 +192,14 @@ def test_no_dimensions_are_none_where_elements_only_move() -> None:
     x = tinytorch.tensor([[[0.0, 1.0], [2.0, 3.0]]])
     assert tinytorch.flip(x, ()).tolist() == x.flip(()).tolist() == x.tolist()
     assert x.squeeze(()).shape == (1, 2, 2)
+
+
+@pytest.mark.parametrize("other", ["float64", "float32", "int64", "bool"])
+def test_an_empty_row_joins_a_matrix_with_its_dtype_only(other):
+    """As in PyTorch: `cat([tensor([]), x])` is x, in the common dtype."""
+    empty, x = np.zeros(0, other), np.ones((2, 3), np.int64)
+    for arrays in ([empty, x], [x, empty]):
+        found = tinytorch.cat([tinytorch.tensor(a) for a in arrays])
+        expected = torch.cat([torch.tensor(a) for a in arrays]).numpy()
+        assert found.numpy().dtype == expected.dtype
+        np.testing.assert_array_equal(found.numpy(), expected)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Shape, as_dtype
+from tinytorch.dtypes import Shape, as_dtype, promote
 from tinytorch.errors import ShapeError
 from tinytorch.functions.dims import (
     infer_size,
@@ -274,7 +274,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if not tensors:
         raise ValueError("cat needs at least one tensor")
     if any([t.meta.shape == (0,) for t in tensors]) and len({t.ndim for t in tensors}) > 1:
-        tensors = [t for t in tensors if t.shape != (0,)]  # PyTorch's legacy: they count as nothing
+        dtype = promote(*[t.meta for t in tensors])  # PyTorch's legacy: they count as nothing else
+        tensors = [t.to(dtype) for t in tensors if t.shape != (0,)]
     return apply(ops.cat, *tensors, dim=normalize_dim(dim, tensors[0].ndim))
 
 
