@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,7 +12,7 @@ from tinytorch.fx.capture.branches import Branches
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.capture.guards import GuardError, guard_errors
 from tinytorch.fx.capture.joint import capture_joint
-from tinytorch.fx.capture.slots import CaptureError
+from tinytorch.fx.capture.slots import STATE, CaptureError
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.models import squares_loss
 
@@ -87,13 +89,15 @@ class Dropping(nn.Module):
         return self.layers[-1](x)
 
 
-def test_steps_of_a_model_that_leaves_out_layers_are_eagers_on_four_graphs():
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_steps_of_a_model_that_leaves_out_layers_are_eagers_on_four_graphs(kind: str):
+    """AdamW counts the steps of each parameter: a layer that was left out is behind."""
     torch.manual_seed(0)
     model, batches = Dropping(), [(torch.randn(5, 4),) for _ in range(12)]
     branches: Branches = Branches()
 
     def capture():
-        return capture_step(model, batches[0], "sgd", lr=0.1, loss=squares_loss, guarded=True)
+        return capture_step(model, batches[0], kind, lr=0.1, loss=squares_loss, guarded=True)
 
     branches.graphs.append(capture())
     state = branches.graphs[0].state_of(model)
@@ -102,13 +106,22 @@ def test_steps_of_a_model_that_leaves_out_layers_are_eagers_on_four_graphs():
         _, state = branches.run(lambda step: step.run(state, batch), capture)  # noqa: B023
     assert len(branches.graphs) == 4
     torch.manual_seed(3)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    make = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[kind]
+    other = copy.deepcopy(model)
+    optimizer, kept = (make(m.parameters(), lr=0.1, fused=True) for m in (model, other))
+    branches.graphs[-1].write_back(state, other, kept)
     for batch in batches:
         optimizer.zero_grad()
         squares_loss(model, batch).backward()
         optimizer.step()
     for name, parameter in model.named_parameters():
         assert torch.equal(state["parameter"][name], parameter), name
+        here = optimizer.state[parameter], kept.state[other.get_parameter(name)]
+        assert all(
+            torch.equal(value, here[1][k]) for k, value in here[0].items() if value is not None
+        )
+    again = branches.graphs[-1].state_of(other, kept)[STATE]
+    assert all(torch.equal(value, state[STATE][name]) for name, value in again.items())
 
 
 def test_a_run_for_which_no_graph_fits_says_so_and_leaves_the_generator():

@@ -95,7 +95,7 @@ class OptimizerRule:
         parameters: Sequence[Tensor],
         gradients: Sequence[Tensor],
         moments: Sequence[Sequence[Tensor]],
-        step: Tensor | None,
+        steps: Sequence[Tensor],
         lr: Tensor,
         found_inf: Tensor | None = None,
     ) -> tuple[list[Tensor], list[list[Tensor]]]:
@@ -103,7 +103,7 @@ class OptimizerRule:
 
         Args:
             moments: for each of the names of `moments` one tensor a parameter.
-            step: the counter, this step included; None if the optimizer has none.
+            steps: for each parameter the counter, this step included; none if there is none.
             lr: the learning rate of the group.
             found_inf: if it is 1, everything stays as it is.
         """
@@ -121,7 +121,7 @@ class OptimizerRule:
         kernel = packet.tensor_lr
         beta1, beta2 = o["betas"]
         new, _, first, second, _ = kernel(
-            list(parameters), list(gradients), *lists, [], [step] * len(lists[0]),
+            list(parameters), list(gradients), *lists, [], list(steps),
             lr=lr, beta1=beta1, beta2=beta2, weight_decay=o["weight_decay"], eps=o["eps"],
             amsgrad=False, maximize=o["maximize"], found_inf=found_inf,
         )  # fmt: skip

@@ -21,7 +21,7 @@ from tinytorch.fx.capture.gradient_rule import GradientRule
 from tinytorch.fx.capture.layouts import relaid_like
 from tinytorch.fx.capture.optimizers import OptimizerRule, setting
 from tinytorch.fx.capture.slots import GRADIENT, LOSS, PARAMETER, STATE, Slot
-from tinytorch.fx.capture.training_step import RATE, STEP, TrainingStep as TrainingStep
+from tinytorch.fx.capture.training_step import RATE, TrainingStep as TrainingStep, counter
 from tinytorch.fx.models import Batch, Loss, model_loss
 
 
@@ -99,7 +99,8 @@ def _capture(
     """The step with its update, or without: then the new gradients are results."""
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     device = next(model.parameters()).device
-    more = _optimizer_inputs(rule, model, device) if updates else {}
+    guarded = forward.asked is not None
+    more = _optimizer_inputs(rule, model, device, guarded) if updates else {}
     more |= gradients.inputs(trained, device, updates=updates)
     inputs, tensors = [*forward.slots, *more], [*forward.values, *more.values()]
     outputs: list[Slot] = []
@@ -122,7 +123,7 @@ def _capture(
             new = gradients.accumulated(new, given)
         if updates:
             with phase("optimizer"), torch.no_grad():
-                results |= _update(rule, gradients, given, new)
+                results |= _update(rule, gradients, given, new, guarded)
         else:
             results |= {Slot(GRADIENT, name): value for name, value in new.items()}
         results |= buffers
@@ -130,23 +131,24 @@ def _capture(
         return list(results.values())
 
     fakes = fake_inputs(tensors, inputs, dynamic_dims)
-    module = capture(step, fakes, tensors, inputs, outputs, reseed=forward.asked is None)
+    module = capture(step, fakes, tensors, inputs, outputs, reseed=not guarded)
     mark_constants(module, forward.constants)
     left = drop_unchanged_buffers(module, outputs)
-    return TrainingStep(module, inputs, left, rule, gradients)
+    return TrainingStep(module, inputs, left, rule, gradients, guarded)
 
 
 def _optimizer_inputs(
-    rule: OptimizerRule, model: nn.Module, device: torch.device
+    rule: OptimizerRule, model: nn.Module, device: torch.device, guarded: bool
 ) -> dict[Slot, Tensor]:
-    """Learning rates, the counter of steps and the moments, as in a first step."""
+    """Learning rates, counters of steps and the moments, as in a first step."""
     parameters = dict(model.named_parameters())
     values = {
         Slot(STATE, f"{RATE}{i}"): setting(group.options["lr"], device)
         for i, group in enumerate(rule.groups)
     }
     if rule.counts_steps:
-        values[STEP] = torch.zeros((), device=device)
+        for name in (name for group in rule.groups for name in group.names):
+            values[counter(name, guarded)] = torch.zeros((), device=device)
     for group in rule.groups:
         for moment in rule.moments(group):
             for name in group.names:
@@ -160,14 +162,14 @@ def _update(
     gradient_rule: GradientRule,
     given: dict[Slot, Tensor],
     found: dict[str, Tensor],
+    guarded: bool,
 ) -> dict[Slot, Tensor]:
     """The new parameters and the new optimizer state."""
     prepared = gradient_rule.prepared(found, given)
     gradients, results, skipped = prepared.gradients, prepared.results, prepared.found_inf
-    step = None
-    if rule.counts_steps:
-        step = given[STEP] + 1
-        results[STEP] = step if skipped is None else step - skipped
+    counters = dict.fromkeys(counter(name, guarded) for name in gradients)
+    steps = {slot: given[slot] + 1 for slot in counters} if rule.counts_steps else {}
+    results |= {slot: n if skipped is None else n - skipped for slot, n in steps.items()}
     for i, group in enumerate(rule.groups):
         names = [name for name in group.names if name in gradients]
         if not names:
@@ -178,7 +180,7 @@ def _update(
             [given[Slot(PARAMETER, name)].detach() for name in names],
             [gradients[name] for name in names],
             [[given[key] for key in row] for row in keys],
-            step,
+            [steps[counter(name, guarded)] for name in names] if steps else [],
             given[Slot(STATE, f"{RATE}{i}")],
             skipped,
         )

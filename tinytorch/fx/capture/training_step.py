@@ -28,6 +28,11 @@ STEP = Slot(STATE, "step")
 State = dict[str, dict[str, Tensor]]  # by role, by name
 
 
+def counter(parameter: str, guarded: bool) -> Slot:
+    """The counter of steps of a parameter: one for all, or its own where layers may be left out."""
+    return Slot(STATE, f"{STEP.name}.{parameter}") if guarded else STEP
+
+
 @dataclass
 class TrainingStep:
     """A training step as a functional graph: state and batch in, loss and new state out.
@@ -39,6 +44,8 @@ class TrainingStep:
         outputs: what the results are: the loss, then the state that changes.
         rule: of the optimizer.
         gradients: what is done with them before the update.
+        guarded: its graph is one of several (`Branches`), each of which may leave out layers: then
+            every parameter has a counter of steps, as in eager PyTorch.
         accumulation: the step that only adds to the gradients in the state; None without
             accumulate=True.
     """
@@ -48,6 +55,7 @@ class TrainingStep:
     outputs: list[Slot]
     rule: OptimizerRule
     gradients: GradientRule = field(default_factory=GradientRule)
+    guarded: bool = False
     accumulation: TrainingStep | None = None
 
     def run(
@@ -192,6 +200,11 @@ class TrainingStep:
             state[slot.name] = (
                 torch.zeros_like(parameters[name]) if value is None else value
             ).detach()
+        if self.guarded and self.rule.counts_steps:
+            for _, _, name in self._moments():
+                count = float(kept.get(parameters[name], {}).get("step", 0.0))
+                state[counter(name, True).name] = torch.tensor(count, device=device)
+            return state
         if len(steps) > 1 and self.rule.counts_steps:
             raise CaptureError(f"parameters are at different steps, {sorted(steps)}: start anew")
         if self.rule.counts_steps:
@@ -231,8 +244,8 @@ class TrainingStep:
         if optimizer is None:
             return
         for slot, moment, name in self._moments():
-            if slot in self.outputs:
+            if slot in self.outputs or self.guarded:  # another graph may have changed it
                 own = optimizer.state[parameters[name]]
                 own[moment] = state[STATE][slot.name].clone()
                 if self.rule.counts_steps:
-                    own["step"] = state[STATE][STEP.name].clone()
+                    own["step"] = state[STATE][counter(name, self.guarded).name].clone()
