@@ -24,3 +24,15 @@ def test_the_name_of_a_processor_is_what_linux_says(
     monkeypatch.setattr(cpu, "CPUINFO", facts)
     monkeypatch.setattr(cpu.sys, "platform", "linux")
     assert cpu.processor_name() == name
+
+
+@pytest.mark.parametrize("machine", ["aarch64", "arm64", "ARM64"])
+def test_arm_has_neon_and_its_32_registers(machine: str) -> None:
+    unit = cpu.choose_vector_unit({}, machine)
+    assert (unit.name, unit.register_bytes, unit.registers) == ("neon", 16, 32)
+    for vectors in unit.tile_vectors:  # the tile, a row of B and an element of A
+        assert unit.tile_rows(vectors) * vectors + vectors + 1 <= unit.registers
+
+
+def test_without_features_there_are_generic_vectors() -> None:
+    assert cpu.choose_vector_unit({}, "riscv64") is cpu.GENERIC

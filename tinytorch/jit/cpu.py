@@ -7,12 +7,14 @@ The GEMM micro-kernel keeps a tile of C, `rows` x `vectors` registers, next to o
 
 More vectors mean fewer broadcasts per multiply-add, more rows mean fewer loads of B. On AVX-512 (32
 registers of 64 bytes) 6 rows of 4 vectors reach 97 % of the FMA peak of a Zen 4, 14 rows of 2
-vectors 94 %. AVX2 has 16 registers of 32 bytes: 4 rows of 3. Any other processor runs the same
-kernels on LLVM's generic vectors of 16 bytes (SSE, NEON, ...).
+vectors 94 %. AVX2 has 16 registers of 32 bytes: 4 rows of 3. ARM's 64-bit processors all have NEON,
+32 registers of 16 bytes. Any other processor runs the same kernels on LLVM's generic vectors of 16
+bytes.
 
 Source: Low et al., Analytical modeling is enough for high-performance BLIS, ACM TOMS 43 (2016).
 """
 
+import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -80,16 +82,23 @@ AVX512 = VectorUnit(
     masks_are_free=True,
 )
 AVX2 = VectorUnit("avx2", 32, registers=16, tile_vectors=(1, 2, 3), dot_rows=3, dot_columns=4)
+NEON = VectorUnit("neon", 16, registers=32, tile_vectors=(1, 2, 4), dot_rows=4, dot_columns=2)
 GENERIC = VectorUnit("generic", 16, registers=16, tile_vectors=(1, 2, 3), dot_rows=4, dot_columns=2)
 
 
-def choose_vector_unit(features: Mapping[str, bool]) -> VectorUnit:
+def choose_vector_unit(features: Mapping[str, bool], machine: str = "x86_64") -> VectorUnit:
     """The widest vector unit that a set of LLVM processor features allows.
+
+    Args:
+        machine: the architecture, as `platform.machine` names it. Where that is ARM's with 64 bits,
+            no feature is asked: NEON is a part of it, and not every system lists it.
 
     Example:
         >>> choose_vector_unit({"avx2": True, "fma": True}).name
         'avx2'
     """
+    if machine.lower() in ("aarch64", "arm64"):
+        return NEON
     if all(features.get(name, False) for name in ("avx512f", "avx512vl", "avx512dq")):
         return AVX512
     if all(features.get(name, False) for name in ("avx2", "fma")):
@@ -113,12 +122,11 @@ def host_features() -> Mapping[str, bool]:
 @cache
 def host_vector_unit() -> VectorUnit:
     """The vector unit of those features."""
-    return choose_vector_unit(host_features())
+    return choose_vector_unit(host_features(), platform.machine())
 
 
 def processor_name() -> str:
     """The processor's name for itself; of an ARM core on Linux only its number is known."""
-    import platform
     import subprocess
 
     if sys.platform == "darwin":
