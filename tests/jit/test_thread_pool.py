@@ -134,6 +134,21 @@ def test_a_helper_that_sleeps_is_woken(pool: ThreadPool):
             counting.run(pool, 2)
 
 
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="no clock of a thread")
+def test_a_helper_without_work_uses_no_core(pool: ThreadPool):
+    """It looks for more for a fraction of a millisecond; the limit is half of the idle time."""
+    counting, idle, rounds = Counting(), 0.02, 10
+    counting.run(pool, 2)
+    ident = pool._threads[0].ident
+    assert ident is not None
+    clock = time.pthread_getcpuclockid(ident)
+    before = time.clock_gettime(clock)
+    for _ in range(rounds):
+        counting.run(pool, 2)
+        time.sleep(idle)
+    assert time.clock_gettime(clock) - before < rounds * idle / 2
+
+
 def test_several_callers_share_the_helpers(pool: ThreadPool):
     countings = [Counting() for _ in range(4)]
 
