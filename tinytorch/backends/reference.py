@@ -71,6 +71,13 @@ def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     return safe
 
 
+def _relu(a: Array) -> Array:
+    out = np.asarray(np.maximum(0, a))
+    # Which zero np.maximum(0, -0.0) is depends on the processor: ARM's is 0.0. Ours keeps its sign.
+    np.copyto(out, a, where=np.equal(a, 0))
+    return out
+
+
 def _relu_backward(g: Array, out: Array) -> Array:
     return np.where(out <= 0, np.zeros((), np.result_type(g, out)), g)
 
@@ -97,7 +104,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "tanh": np.tanh,
     "sigmoid": reference_special.sigmoid,
     "erf": reference_special.erf,
-    "relu": lambda a: np.maximum(0, a),  # in this order -0.0 keeps its sign
+    "relu": _relu,
     "floor": np.floor,
     "round": np.round,
     "logical_not": np.logical_not,

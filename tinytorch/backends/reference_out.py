@@ -31,7 +31,10 @@ def _minimum(a: Any, b: Any, out: Array) -> None:
 
 
 def _relu(a: Array, out: Array) -> None:
+    is_zero = np.equal(a, 0)
+    zeros = a[is_zero]  # with their signs, before anything is written, since a may be in out
     np.maximum(0, a, out=out)
+    out[is_zero] = zeros
 
 
 def _relu_backward(g: Any, y: Any, out: Array) -> None:
