@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-OPS = ["matmul", "conv2d", "add", "relu", "maximum", "exp", "sum", "amax", "cumsum"]
+OPS = ["matmul", "conv2d", "add", "relu", "maximum", "sum"]
 CHECK = f"""
 import json, platform
 import numpy as np
@@ -28,7 +28,7 @@ from tinytorch.nn import functional as F
 from tinytorch.testing.conformance import check_backend
 
 tinytorch.set_backend("optimized")
-problems = {{r.op: r.problem for r in check_backend("optimized", ops={OPS}, examples=8)}}
+problems = {{r.op: r.problem for r in check_backend("optimized", ops={OPS}, examples=4)}}
 
 def losses(compile):
     tinytorch.manual_seed(0)
@@ -53,7 +53,7 @@ print(json.dumps(dict(
 """
 
 
-@pytest.mark.slow(seconds=170)
+@pytest.mark.slow(seconds=120)
 def test_kernels_on_arm64_give_what_numpy_gives(tmp_path: Path) -> None:
     """Skipped, with the reason, where the emulated Python cannot be made: it comes from Debian."""
     made = subprocess.run([ROOT / "scripts" / "arm64-environment"], capture_output=True, text=True)
