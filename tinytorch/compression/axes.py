@@ -3,8 +3,9 @@
 Each dimension of each value has an `Axis`. An op joins those that must shrink together: a linear
 layer joins the columns of its weight with the features of its input, an addition the channels of
 both sides (so a residual connection is one axis), a flattening says that one channel is so many
-columns. An op that needs all channels at once (a softmax, a norm over features, a result of the
-model) fixes them, and the reason is kept.
+columns. Where dimensions are concatenated or sliced, an axis is a stretch of a dimension; where one
+is reshaped into heads, a channel is a whole head. An op that needs all channels at once (a softmax,
+a norm over features, a result of the model) fixes them, and the reason is kept.
 
 Source: G. Fang and others, "DepGraph: towards any structural pruning", CVPR 2023.
 """
@@ -13,42 +14,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 
 from tinytorch.dtypes import Shape
 from tinytorch.graph.ir import Graph, Node
 
 
 class Axis:
-    """A dimension; those that were joined have the same `root`.
+    """A dimension, or a stretch of one; those that were joined have the same roots.
 
     Attributes:
         size: how many indices it has.
-        parent, repeat: the axis it was joined to, of which each index is `repeat` of this one's.
+        parts: what it is made of, once it was joined to others or divided; else None.
         fixed: why nothing can be removed from it; None if something can. Only a root's counts.
     """
 
     def __init__(self, size: int, fixed: str | None = None) -> None:
         self.size = size
-        self.parent: Axis | None = None
-        self.repeat = 1
+        self.parts: Label | None = None
         self.fixed = fixed
 
-    def root(self) -> tuple[Axis, int]:
-        """The axis that stands for all that were joined, and how often it is repeated here."""
-        axis, repeat = self, 1
-        while axis.parent is not None:
-            axis, repeat = axis.parent, repeat * axis.repeat
-        return axis, repeat
 
-
-Label = tuple[Axis, int]  # index i of the dimension is index i // repeat of the axis
+Label = tuple[tuple[Axis, int], ...]  # stretches in order; i of one is i // repeat of its axis
 Labels = tuple[Label | None, ...]  # None for a dimension of size 1
 
 
+def roots(label: Label) -> Label:
+    """The stretches that a dimension has by now, with the axes that stand for all joined ones."""
+    found: list[tuple[Axis, int]] = []
+    for axis, repeat in label:
+        if axis.parts is None:
+            found.append((axis, repeat))
+        else:
+            found += [(root, inner * repeat) for root, inner in roots(axis.parts)]
+    return tuple(found)
+
+
 def fix(label: Label | None, why: str) -> None:
-    """Forbid removing anything along the axis with this label; the first reason is kept."""
-    if label is not None:
-        axis, _ = label[0].root()
+    """Forbid removing anything along the axes of this label; the first reason is kept."""
+    for axis, _ in roots(label or ()):
         axis.fixed = axis.fixed or why
 
 
@@ -60,20 +64,49 @@ def join(a: Label | None, b: Label | None, why: str) -> None:
     """
     if a is None or b is None:
         return
-    (root_a, inner_a), (root_b, inner_b) = a[0].root(), b[0].root()
-    repeat_a, repeat_b = inner_a * a[1], inner_b * b[1]
-    if root_a is root_b:
-        if repeat_a != repeat_b:
+    while (ends := (_ends(a), _ends(b)))[0] != ends[1]:
+        if not all(_cut(x, at) for x in (a, b) for at in set(ends[0]) ^ set(ends[1])):
             fix(a, why)
-        return
+            fix(b, why)
+            return
+    for stretch, other in zip(roots(a), roots(b), strict=True):
+        _unite(stretch, other, why)
+
+
+def _unite(a: tuple[Axis, int], b: tuple[Axis, int], why: str) -> None:
+    """Two stretches of the same length are the same channels."""
+    ((root_a, repeat_a),), ((root_b, repeat_b),) = roots((a,)), roots((b,))
     if repeat_a < repeat_b:
         root_a, root_b, repeat_a, repeat_b = root_b, root_a, repeat_b, repeat_a
-    if repeat_a % repeat_b:
-        fix(a, why)
-        fix(b, why)
-        return
-    root_b.parent, root_b.repeat = root_a, repeat_a // repeat_b
-    root_a.fixed = root_a.fixed or root_b.fixed
+    if repeat_a % repeat_b or (root_a is root_b and repeat_a != repeat_b):
+        fix((a, b), why)
+    elif root_a is not root_b:
+        root_b.parts = ((root_a, repeat_a // repeat_b),)
+        root_a.fixed = root_a.fixed or root_b.fixed
+
+
+def _ends(label: Label) -> list[int]:
+    return list(accumulate(axis.size * repeat for axis, repeat in roots(label)))
+
+
+def _cut(label: Label, at: int) -> bool:
+    """Let a stretch end before index `at`; False if that is in the middle of a channel."""
+    for axis, repeat in roots(label):
+        if at < axis.size * repeat:
+            if at % repeat == 0 and at:
+                sizes = at // repeat, axis.size - at // repeat
+                axis.parts = tuple((Axis(n, axis.fixed), 1) for n in sizes)
+            return at % repeat == 0
+        at -= axis.size * repeat
+    return at == 0
+
+
+def _between(label: Label, start: int, stop: int) -> Label | None:
+    """The stretches from start to stop; None if one would begin in the middle of a channel."""
+    if not (_cut(label, start) and _cut(label, stop)):
+        return None
+    found = roots(label)
+    return tuple(x for x, end in zip(found, _ends(label), strict=True) if start < end <= stop)
 
 
 def label_values(
@@ -104,7 +137,7 @@ def label_values(
 
 
 def _fresh(shape: Shape, why: str | None = None) -> Labels:
-    return tuple(None if n == 1 else (Axis(n, why), 1) for n in shape)
+    return tuple(None if n == 1 else ((Axis(n, why), 1),) for n in shape)
 
 
 def _fix(labels: Iterable[Label | None], why: str) -> None:
@@ -216,37 +249,84 @@ def _permuted(node: Node, inputs: Sequence[Labels], sizes: Sequence[Shape], shap
 
 
 def _sliced(node: Node, inputs: Sequence[Labels], sizes: Sequence[Shape], shape: Shape) -> Labels:
+    why = _because(node, "takes a part of it")
     result: list[Label | None] = []
-    for label, before, after in zip(inputs[0], sizes[0], shape, strict=True):
-        if before != after:
-            why = _because(node, "takes a part of it")
-            fix(label, why)
-            label = None if after == 1 else (Axis(after, why), 1)
+    for label, size, (start, stop, step) in zip(
+        inputs[0], sizes[0], node.kwargs["bounds"], strict=True
+    ):
+        if label is not None and (start, stop, step) != (0, size, 1):
+            part = _between(label, start, stop) if step == 1 else None
+            if part is None:
+                fix(label, why)
+                (part,) = _fresh((len(range(start, stop, step)),), why)
+            label = part
         result.append(label)
     return tuple(result)
 
 
+def _cat(node: Node, inputs: Sequence[Labels], sizes: Sequence[Shape], shape: Shape) -> Labels:
+    """One behind the other along a dimension; the others are the same in all."""
+    dim = node.kwargs["dim"] % len(shape)
+    result = list(_broadcast(node, [(*x[:dim], None, *x[dim + 1 :]) for x in inputs], [], shape))
+    stretches = [x[dim] or ((Axis(n[dim]), 1),) for x, n in zip(inputs, sizes, strict=True)]
+    result[dim] = tuple(stretch for label in stretches for stretch in label)
+    return tuple(result)
+
+
+def _attention(
+    node: Node, inputs: Sequence[Labels], sizes: Sequence[Shape], shape: Shape
+) -> Labels:
+    """Heads (the third dimension from the last) can go; each of the values serves some queries."""
+    if len(shape) < 3:
+        return _all_at_once(node, inputs, sizes, shape)
+    why = _because(node, "uses all of it at once")
+    q, *others = (x[-3:] if len(x) > 2 else (None, *x) for x in inputs)
+    heads = q[0]
+    for i, label in enumerate(x[0] for x in others):
+        shared = sizes[0][-3] // sizes[i + 1][-3] if label else 1
+        join(heads, label and tuple((axis, n * shared) for axis, n in label), why)
+    for x in (q, *others):
+        _fix(x[1:], why)
+    batch = _broadcast(node, [x[:-3] for x in inputs], [], shape[:-3])
+    return (*batch, heads, *_fresh(shape[-2:], why))
+
+
 def _reshaped(node: Node, inputs: Sequence[Labels], sizes: Sequence[Shape], shape: Shape) -> Labels:
     """Dimensions that stay keep their label. Of several that become one the first is repeated, and
-    the others fixed; one that becomes several is fixed."""
+    the others fixed; of one that becomes several a channel is an index of the first."""
+    if 0 in shape:
+        return _all_at_once(node, inputs, sizes, shape)
     why = _because(node, "mixes it with other dimensions")
     old = [(n, label) for n, label in zip(sizes[0], inputs[0], strict=True) if n != 1]
-    result: list[Label | None] = []
-    for n in shape:
-        if n == 1:
-            result.append(None)
-            continue
-        parts: list[tuple[int, Label | None]] = []
-        while old and math.prod(m for m, _ in parts) < n:
-            parts.append(old.pop(0))
-        if math.prod(m for m, _ in parts) != n:  # it begins in the middle of a dimension
-            _fix([label for _, label in (*parts, *old)], why)
-            return (*result, *_fresh(shape[len(result) :], why))
-        _, first = parts[0]
-        _fix([label for _, label in parts[1:]], why)
-        inner = n // parts[0][0]
-        result.append(first and (first[0], first[1] * inner))
-    return tuple(result)
+    new = [n for n in shape if n != 1]
+    found: list[Label | None] = []
+    while old:
+        before, after = [old.pop(0)], [new.pop(0)]
+        while (left := math.prod(n for n, _ in before)) != (right := math.prod(after)):
+            if left < right:
+                before.append(old.pop(0))
+            else:
+                after.append(new.pop(0))
+        found += _regrouped(before, after, why)
+    rest = iter(found)
+    return tuple(None if n == 1 else next(rest) for n in shape)
+
+
+def _regrouped(
+    before: list[tuple[int, Label | None]], after: list[int], why: str
+) -> list[Label | None]:
+    """Labels of dimensions that hold together what those before held."""
+    (size, first), *others = before
+    _fix([label for _, label in others], why)
+    if len(after) == 1:
+        inner = after[0] // size
+        return [first and tuple((axis, repeat * inner) for axis, repeat in first)]
+    if others:  # they are divided in another way
+        fix(first, why)
+        return [*_fresh(tuple(after), why)]
+    outer = Axis(after[0])
+    join(first, ((outer, size // after[0]),), why)
+    return [((outer, 1),), *_fresh(tuple(after[1:]), why)]
 
 
 def _rule_of_kind(kind: str) -> Rule:
@@ -264,4 +344,6 @@ RULES: dict[str, Rule] = {
     "permute": _permuted,
     "slice": _sliced,
     "reshape": _reshaped,
+    "cat": _cat,
+    "scaled_dot_product_attention": _attention,
 }

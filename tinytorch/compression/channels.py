@@ -11,31 +11,42 @@ of G. Fang and others, "DepGraph: towards any structural pruning", CVPR 2023.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from tinytorch.autograd import no_grad
-from tinytorch.compression.axes import Axis, label_values
-from tinytorch.dtypes import Array
+from tinytorch.compression.axes import Axis, Label, Labels, label_values, roots
+from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import ShapeError
 from tinytorch.graph.bindings import StateBinding
+from tinytorch.graph.ir import Graph, Node
 from tinytorch.graph.trace import trace
 from tinytorch.graph.traced import TracedFunction
-from tinytorch.nn import Linear, Module, Parameter
+from tinytorch.nn import Linear, Module, MultiheadAttention, Parameter
 from tinytorch.nn.batch_norm import _NormBase
 from tinytorch.nn.conv import _Conv
+from tinytorch.nn.gpt import CausalSelfAttention
 from tinytorch.tensor import Tensor
 
 
 @dataclass(frozen=True)
 class Part:
-    """A dimension of a tensor of the model in which each channel has `repeat` neighbours."""
+    """A dimension of a tensor of the model, from index `start` on, in which each channel has
+    `repeat` neighbours."""
 
     tensor: str
     dim: int
     repeat: int
+    start: int = 0
+
+    def indices(self, channels: Sequence[int] | Array) -> Array:
+        """Where these channels are."""
+        first = np.asarray(channels, np.int64)[:, None] * self.repeat
+        return (self.start + first + np.arange(self.repeat)).ravel()
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,8 @@ class Channels:
     """Channels that can only be removed together, from all tensors that have them.
 
     Attributes:
-        name: the tensor whose rows make them, the first if there are several.
+        name: the tensor whose rows make them, the first if there are several; with a range of its
+            rows where others make other channels.
         size: how many there are.
         parts: where they are.
         fixed: why none can be removed; None if they can.
@@ -69,8 +81,9 @@ def magnitude(channels: Channels, tensors: Mapping[str, Array]) -> Array:
     """
     total = np.zeros(channels.size)
     for part in channels.parts:
-        x = np.moveaxis(np.asarray(tensors[part.tensor], np.float64), part.dim, 0)
+        x = np.asarray(tensors[part.tensor], np.float64)
         if x.ndim > 1:
+            x = np.moveaxis(x.take(part.indices(range(channels.size)), part.dim), part.dim, 0)
             norms = np.sqrt((x.reshape(channels.size, -1) ** 2).sum(1))
             total += norms / max(norms.mean(), np.finfo(np.float64).tiny)
     return total
@@ -99,6 +112,29 @@ def find_channels(model: Module, *examples: Tensor) -> list[Channels]:
 
 
 def _find(model: Module, examples: tuple[Tensor, ...]) -> list[Channels]:
+    _, labels, owned = _labelled(model, examples)
+    groups: dict[Axis, list[Part]] = {}
+    for node, name in owned.items():
+        for dim, label in enumerate(labels[node]):
+            start = 0
+            for axis, repeat in roots(label or ()):
+                groups.setdefault(axis, []).append(Part(name, dim, repeat, start))
+                start += axis.size * repeat
+    made = {axis: part for axis, parts in groups.items() if (part := _maker(model, parts))}
+    often = Counter(part.tensor for part in made.values())
+    found = []
+    for axis, part in made.items():
+        rows = f"[{part.start}:{part.start + axis.size * part.repeat}]"
+        name = part.tensor + (rows if often[part.tensor] > 1 else "")
+        fixed = axis.fixed or ("there is one" if axis.size == 1 else None)
+        found.append(Channels(name, axis.size, tuple(groups[axis]), fixed))
+    return found
+
+
+def _labelled(
+    model: Module, examples: tuple[Tensor, ...]
+) -> tuple[Graph, dict[Node, Labels], dict[Node, str]]:
+    """The model's graph, labels of its values, and which of its inputs are which tensors."""
     traced = _trace(model, examples)
     names = {id(tensor._data): name for name, tensor in _tensors(model).items()}
     inputs = traced.graph.find_nodes(op="placeholder")
@@ -107,27 +143,17 @@ def _find(model: Module, examples: tuple[Tensor, ...]) -> list[Channels]:
         for node, binding in zip(inputs, traced.signature.inputs, strict=True)
         if isinstance(binding, StateBinding) and id(binding.tensor._data) in names
     }
-    labels = label_values(
-        traced.graph, lambda node: node.meta["tensor_meta"].shape, owned.__contains__
-    )
-    groups: dict[int, tuple[Axis, list[Part]]] = {}
-    for node, name in owned.items():
-        for dim, label in enumerate(labels[node]):
-            if label is not None:
-                axis, repeat = label[0].root()
-                part = Part(name, dim, repeat * label[1])
-                groups.setdefault(id(axis), (axis, []))[1].append(part)
-    return [
-        Channels(maker, axis.size, tuple(parts), axis.fixed)
-        for axis, parts in groups.values()
-        if (maker := _maker(model, parts)) is not None
-    ]
+    return traced.graph, label_values(traced.graph, _shape, owned.__contains__), owned
 
 
-def _maker(model: Module, parts: list[Part]) -> str | None:
-    """The first tensor whose rows make these channels; None if they come from outside."""
+def _shape(node: Node) -> Shape:
+    return node.meta["tensor_meta"].shape  # type: ignore[no-any-return]
+
+
+def _maker(model: Module, parts: list[Part]) -> Part | None:
+    """The first part whose rows make these channels; None if they come from outside."""
     tensors = _tensors(model)
-    return next((p.tensor for p in parts if p.dim == 0 and tensors[p.tensor].ndim > 1), None)
+    return next((p for p in parts if p.dim == 0 and tensors[p.tensor].ndim > 1), None)
 
 
 def prune_channels_(
@@ -172,7 +198,7 @@ def prune_channels_(
     groups = find_channels(model, *examples)
     shares = _shares(groups, amount, skip)
     arrays = {name: tensor.detach().numpy() for name, tensor in _tensors(model).items()}
-    keep = {}
+    keep: dict[str, list[int]] = {}
     for group in groups:
         count = group.size - int(shares.get(group.name, 0.0) * group.size)
         count = min(group.size, max(1, -(-count // multiple_of) * multiple_of))
@@ -228,9 +254,20 @@ def keep_channels_(
     Raises:
         ValueError, ShapeError: as for `prune_channels_`.
     """
-    known = {g.name: g for g in (find_channels(model, *examples) if groups is None else groups)}
+    _keep(model, examples, keep, groups)
+    gc.collect()  # see find_channels
+
+
+def _keep(
+    model: Module,
+    examples: tuple[Tensor, ...],
+    keep: Mapping[str, list[int]],
+    groups: list[Channels] | None,
+) -> None:
+    graph, labels, owned = _labelled(model, examples)
+    known = {g.name: g for g in (_find(model, examples) if groups is None else groups)}
     tensors = _tensors(model)
-    arrays = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+    stays = {name: [np.ones(n, bool) for n in x.shape] for name, x in tensors.items()}
     for name, channels in keep.items():
         group = known.get(name)
         if group is None:
@@ -241,23 +278,70 @@ def keep_channels_(
                 f"{name} has channels 0 to {group.size - 1}; one at least must stay: {channels}"
             )
         for part in group.parts:
-            rows = np.asarray(channels)[:, None] * part.repeat + np.arange(part.repeat)
-            arrays[part.tensor] = arrays[part.tensor].take(rows.ravel(), part.dim)
-    new = {
-        id(tensor): _like(tensor, arrays[name])
-        for name, tensor in tensors.items()
-        if arrays[name].shape != tensor.shape
-    }
+            gone = np.setdiff1d(np.arange(group.size), channels)
+            stays[part.tensor][part.dim][part.indices(gone)] = False
+    new = {}
+    for name, tensor in tensors.items():
+        if not all(kept.all() for kept in stays[name]):
+            new[id(tensor)] = _like(tensor, tensor.detach().numpy()[np.ix_(*stays[name])])
+    sizes = _sizes_left(labels, owned, stays)
     old = {id(new[id(tensor)]): tensor for tensor in tensors.values() if id(tensor) in new}
     _exchange(model, new)
     try:
-        _trace(model, examples)
+        _check_runs(_trace(model, examples).graph, graph, sizes)
     except ShapeError as error:
         _exchange(model, old)
         raise ShapeError(
-            f"the model does not run with fewer channels, so a size is written into its code: "
-            f"{error}; take sizes from tensors (x.shape, flatten), or name the group in skip"
+            f"the model does not run with fewer channels of {', '.join(keep)}, so a size is "
+            f"written into its code: {error}; take sizes from tensors (x.shape, flatten, chunk), "
+            f"or name the group in skip"
         ) from error
+
+
+def _sizes_left(
+    labels: Mapping[Node, Labels],
+    owned: Mapping[Node, str],
+    stays: Mapping[str, list[Array]],
+) -> dict[Node, list[list[int] | None]]:
+    """Where the indices of each value's dimensions are afterwards: how many stay before each."""
+    left: dict[Axis, Array] = {}
+    for node, name in owned.items():
+        for label, kept in zip(labels[node], stays[name], strict=True):
+            start = 0
+            for axis, repeat in roots(label or ()):
+                stop = start + axis.size * repeat
+                left[axis] = kept[start:stop:repeat]
+                start = stop
+
+    def before(label: Label) -> list[int]:
+        kept = [np.repeat(left.get(a, np.ones(a.size, bool)), n) for a, n in roots(label)]
+        return [0, *np.concatenate(kept).cumsum().tolist()]
+
+    return {n: [before(x) if x else None for x in each] for n, each in labels.items()}
+
+
+def _check_runs(small: Graph, whole: Graph, sizes: Mapping[Node, list[list[int] | None]]) -> None:
+    """Refuse a smaller model whose values are not those channels of the whole one's that stayed."""
+    for now, node in zip(small.nodes, whole.nodes, strict=False):
+        if node.op == "output" and now.op == "output":
+            return
+        name = getattr(node.target, "name", node.op)
+        where = f"{name} at {node.stack_trace}" if node.stack_trace else name
+        if (now.op, getattr(now.target, "name", now.op)) != (node.op, name):
+            raise ShapeError(f"{where} is not computed any more")
+        shape = tuple(
+            n if places is None else places[-1]
+            for n, places in zip(_shape(node), sizes[node], strict=True)
+        )
+        if _shape(now) != shape:
+            raise ShapeError(f"{where} gives {_shape(now)}, where {shape} is left")
+        if name == "slice":
+            places = sizes[cast(Node, node.args[0])]
+            for at, (first, *_), (start, *_) in zip(
+                places, now.kwargs["bounds"], node.kwargs["bounds"], strict=True
+            ):
+                if at is not None and first != at[start]:
+                    raise ShapeError(f"{where} begins at {first}, where {at[start]} is meant")
 
 
 def _like(tensor: Tensor, array: Array) -> Tensor:
@@ -274,6 +358,7 @@ def _exchange(model: Module, new: Mapping[int, Tensor]) -> None:
         for name, tensor in (*module.own_parameters(), *module.own_buffers()):
             if id(tensor) in new:
                 setattr(module, name, new[id(tensor)])
+    for module in model.modules():  # attention's are those of its parts
         _set_sizes(module)
 
 
@@ -290,6 +375,17 @@ def _set_sizes(module: Module) -> None:
         for tensor in (module.weight, module.running_mean):
             if tensor is not None:
                 module.num_features = tensor.shape[0]
+    elif isinstance(module, MultiheadAttention):
+        module.num_heads = module.out_proj.weight.shape[1] // module.head_dim
+        if module.in_proj_weight is not None:
+            module.embed_dim = module.kdim = module.vdim = module.in_proj_weight.shape[1]
+        else:
+            q, k, v = (getattr(module, f"{name}_proj_weight") for name in "qkv")
+            module.embed_dim, module.kdim, module.vdim = q.shape[1], k.shape[1], v.shape[1]
+    elif isinstance(module, CausalSelfAttention):
+        width = module.config.head_width
+        module.heads = module.out.weight.shape[1] // width
+        module.kv_heads = (module.qkv.weight.shape[0] // width - module.heads) // 2
 
 
 def _tensors(model: Module) -> dict[str, Tensor]:

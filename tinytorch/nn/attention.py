@@ -12,6 +12,7 @@ from tinytorch.functions.elementwise import where
 from tinytorch.functions.movement import (
     cat,
     expand,
+    flatten,
     pad,
     reshape,
     split,
@@ -199,11 +200,11 @@ class MultiheadAttention(Module):
             out, weights = attention_with_weights(q, k, v, added, dropout)
         else:
             out = scaled_dot_product_attention(q, k, v, added, dropout)
-        joined = reshape(transpose(out, 1, 2), (n, length, self.embed_dim))
+        joined = flatten(transpose(out, 1, 2), 2)
         return self.out_proj(joined), weights
 
     def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-        e = self.embed_dim
+        e = self.num_heads * self.head_dim
         if self.in_proj_weight is not None and query is key is value:  # one product for all three
             return list(split(F.linear(query, self.in_proj_weight, self.in_proj_bias), e, -1))
         if self.in_proj_weight is not None:
@@ -216,7 +217,7 @@ class MultiheadAttention(Module):
 
     def _more_keys(self, n: int, dtype: DType) -> list[tuple[Tensor, Tensor]]:
         more = []
-        row = (n, 1, self.embed_dim)
+        row = (n, 1, self.num_heads * self.head_dim)
         if self.bias_k is not None and self.bias_v is not None:
             more.append((expand(self.bias_k, row), expand(self.bias_v, row)))
         if self.add_zero_attn:

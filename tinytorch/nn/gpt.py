@@ -31,7 +31,7 @@ class CausalSelfAttention(Module):
     def __init__(self, config: GPTConfig, layer: int) -> None:
         super().__init__()
         self.config, self.layer = config, layer
-        self.kv_heads = config.kv_heads or config.heads
+        self.heads, self.kv_heads = config.heads, config.kv_heads or config.heads
         features = (config.heads + 2 * self.kv_heads) * config.head_width
         self.qkv = Linear(config.width, features, bias=config.bias)
         self.out = Linear(config.width, config.width, bias=config.bias)
@@ -40,7 +40,7 @@ class CausalSelfAttention(Module):
             self.q_norm, self.k_norm = (RMSNorm(config.head_width) for _ in "qk")
 
     def forward(self, x: Tensor, rotary: Rotary, mask: Tensor | None, cache: Cache) -> Tensor:
-        heads, groups = self.config.heads, self.kv_heads
+        heads, groups = self.heads, self.kv_heads
         parts = self.qkv(x).unflatten(-1, (heads + 2 * groups, self.config.head_width))
         q, k, v = split_heads(parts, [heads, groups, groups], as_ops=type(cache) is not KVCache)
         if self.config.qk_norm:
@@ -170,7 +170,8 @@ class GPT(Module):
     def make_cache(self, batch: int, length: int, starts: list[int] | None = None) -> KVCache:
         """An empty `KVCache` for this model."""
         c, dtype = self.config, next(self.norm.parameters()).dtype
-        return KVCache(c.layers, batch, c.kv_heads or c.heads, length, c.head_width, starts, dtype)
+        heads = [block.attention.kv_heads for block in self.blocks]
+        return KVCache(heads, batch, length, c.head_width, starts, dtype)
 
 
 def _positions(length: int, cache: Cache) -> Tensor:

@@ -18,10 +18,11 @@ class KVCache:
     """Room for `length` tokens, made once; a step writes its own into it and reads all before.
 
     A cache that grows by concatenation would copy itself at every token, and give every step a new
-    shape. Its memory is 2 layers batch heads length width elements.
+    shape. Its memory is 2 batch heads length width elements in each layer.
 
     Args:
-        layers, batch, heads, length, width: heads are those of keys and values.
+        heads: of keys and values, for each layer.
+        batch, length, width: sizes.
         starts: for each sequence of the batch the first position that is no padding.
 
     Attributes:
@@ -32,9 +33,8 @@ class KVCache:
 
     def __init__(
         self,
-        layers: int,
+        heads: Sequence[int],
         batch: int,
-        heads: int,
         length: int,
         width: int,
         starts: list[int] | None = None,
@@ -42,9 +42,9 @@ class KVCache:
     ) -> None:
         self.length, self.used = length, 0
         self.starts = np.zeros(batch, np.int64) if starts is None else np.asarray(starts, np.int64)
-        shape = (batch, heads, length, width)
+        shapes = [(batch, n, length, width) for n in heads]
         self.keys, self.values = (
-            [Tensor.from_numpy(np.zeros(shape, dtype.dtype)) for _ in range(layers)] for _ in "kv"
+            [Tensor.from_numpy(np.zeros(shape, dtype.dtype)) for shape in shapes] for _ in "kv"
         )
 
     @property
