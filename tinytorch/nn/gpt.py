@@ -169,9 +169,8 @@ class GPT(Module):
 
     def make_cache(self, batch: int, length: int, starts: list[int] | None = None) -> KVCache:
         """An empty `KVCache` for this model."""
-        c, dtype = self.config, next(self.norm.parameters()).dtype
-        heads = [block.attention.kv_heads for block in self.blocks]
-        return KVCache(heads, batch, length, c.head_width, starts, dtype)
+        heads, width = [block.attention.kv_heads for block in self.blocks], self.config.head_width
+        return KVCache(heads, batch, length, width, starts, next(self.norm.parameters()).dtype)
 
 
 def _positions(length: int, cache: Cache) -> Tensor:
