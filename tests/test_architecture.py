@@ -110,7 +110,7 @@ BUDGETS = {
     "tito": 8_101,
     "tito/course": 5_430,
     "tito/ladder": 710,
-    "tito/compete": 2_112,
+    "tito/compete": 2_119,
     "tito/leaderboard": 2_651,
 }
 

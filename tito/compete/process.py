@@ -88,6 +88,10 @@ class Contestant:
 class Worker:
     """A contestant in a process of its own.
 
+    Args:
+        shift: bytes that it allocates first. Where a large array begins within its page is the
+            same in all processes of the same code, and another with other code.
+
     Raises:
         Failure: it did not get ready.
     """
@@ -99,6 +103,7 @@ class Worker:
         *,
         confined: bool = True,
         cores: set[int] | None = None,
+        shift: int = 0,
     ) -> None:
         self.event = event
         self._woken: list[float] = []  # seconds that it computed in a stop
@@ -115,7 +120,7 @@ class Worker:
             "memory": self.descriptor, "bytes": event.shared_bytes, "division": event.division,
             "baseline": None if contestant.entry else contestant.name,
             "class": contestant.class_name, "threads": event.threads,
-            "kernels": str(kernels) if kernels else None,
+            "kernels": str(kernels) if kernels else None, "shift": shift,
             "task": "task.py" if confined else str(task),
             "entry": "entry.py" if confined else str(contestant.entry),
         }  # fmt: skip

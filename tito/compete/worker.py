@@ -10,6 +10,7 @@ process: the parent believes only what it finds in the shared memory.
 from __future__ import annotations
 
 import builtins
+import gc
 import importlib.util
 import json
 import os
@@ -36,15 +37,18 @@ def main() -> None:
     quiet = os.open(os.devnull, os.O_RDWR)
     os.dup2(quiet, 0)  # what an entry prints goes nowhere, and it has nothing to read
     os.dup2(quiet, 1)
+    shift = bytearray(settings["shift"])  # what is allocated from now on lies behind it
     try:
         arena = Arena(settings["memory"], settings["bytes"])
         task = _module("event_task", Path(settings["task"]))
         entry = load_contestant(settings, task)
+        gc.freeze()  # what is loaded would make each of the collections below take long
         os.write(answers, PREPARED)
         while line := commands.readline():
             request = json.loads(line)
             inputs = [arena.view(p) for p in request["inputs"]]
             outputs = [arena.view(p) for p in request["outputs"]]
+            gc.collect()  # or one that our own objects brought near would fall into the call
             os.write(answers, PREPARED)
             if commands.read(1) != b"g":
                 return
@@ -53,6 +57,7 @@ def main() -> None:
                 np.copyto(place, array, casting="no")
             del found, array  # or the next call would get other memory than one that is not kept
             os.write(answers, DONE)
+        del shift
     except BaseException as error:  # whatever it is, the parent hears of it
         said = {"error": type(error).__name__, "text": str(error)[:MAX_MESSAGE]}
         os.write(answers, FAILED + json.dumps(said).encode() + b"\n")
