@@ -32,7 +32,7 @@ from tito.compete.process import Contestant, Failure, Worker
 
 #: What a worker allocates first: more than fits among what Python has freed, and up to a page more
 #: in steps of what malloc(3) aligns to.
-SHIFT_BYTES, PAGE_BYTES, ALIGNMENT = 1 << 16, 4096, 16
+SHIFT_BYTES, PAGE_BYTES, MALLOC_ALIGNMENT = 1 << 16, 4096, 16
 
 T = TypeVar("T")
 Times = dict[str, dict[str, list[float]]]  # contestant, case: seconds of each round
@@ -131,7 +131,7 @@ def _first_calls(
     spent = launch.compile_seconds
     started = {}
     for contestant in _shuffled(draw, contestants):
-        shift = SHIFT_BYTES + ALIGNMENT * int(draw.integers(PAGE_BYTES // ALIGNMENT))
+        shift = SHIFT_BYTES + MALLOC_ALIGNMENT * int(draw.integers(PAGE_BYTES // MALLOC_ALIGNMENT))
         confines = confined and contestant.is_confined
         began = time.perf_counter()
         with _naming(contestant.name, "start"):

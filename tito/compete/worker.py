@@ -37,7 +37,7 @@ def main() -> None:
     quiet = os.open(os.devnull, os.O_RDWR)
     os.dup2(quiet, 0)  # what an entry prints goes nowhere, and it has nothing to read
     os.dup2(quiet, 1)
-    shift = bytearray(settings["shift"])  # what is allocated from now on lies behind it
+    _kept = bytearray(settings["shift"])  # what is allocated from now on lies behind it
     try:
         arena = Arena(settings["memory"], settings["bytes"])
         task = _module("event_task", Path(settings["task"]))
@@ -57,7 +57,6 @@ def main() -> None:
                 np.copyto(place, array, casting="no")
             del found, array  # or the next call would get other memory than one that is not kept
             os.write(answers, DONE)
-        del shift
     except BaseException as error:  # whatever it is, the parent hears of it
         said = {"error": type(error).__name__, "text": str(error)[:MAX_MESSAGE]}
         os.write(answers, FAILED + json.dumps(said).encode() + b"\n")

@@ -23,7 +23,7 @@ from tests.tito.compete.cheats import HANGING, METHOD, NO_GAIN, PROTOCOL, WRONG_
 from tito.compete import process
 from tito.compete.entry import read_entry
 from tito.compete.event import Array, Event
-from tito.compete.match import Failed, Launch, launches
+from tito.compete.match import PAGE_BYTES, SHIFT_BYTES, Failed, Launch, launches
 from tito.compete.process import Contestant, Failure
 from tito.compete.result import Row, summarize
 
@@ -227,7 +227,7 @@ def test_the_collector_is_as_far_in_every_call_and_arrays_lie_elsewhere_in_every
     """Its turns fell into the same call of each launch: a copy of the baseline was 13 % faster."""
     problem = open_event.task.make(np.random.default_rng(1), open_event.cases[0])
     places = set()
-    for shift in range(1 << 16, (1 << 16) + 4096, 1008):
+    for shift in range(SHIFT_BYTES, SHIFT_BYTES + PAGE_BYTES, 1008):
         worker = process.Worker(contestant(entry(tmp_path, STATE)), open_event, shift=shift)
         try:
             called = [worker.measure(problem)[1][0] for _ in range(12)]
