@@ -156,7 +156,7 @@ def tile_table(e: VectorEmitter, rows: Value, columns: Value, emit: Callable[...
     e.switch(e.add(e.mul(vectors, MOST_ROWS + 1), rows), cases)
 
 
-class _Tile(NamedTuple):
+class Tile(NamedTuple):
     """The arguments of `gemm_tile` but for the rows; of `indirect_tile`, where `a.column` is the
     address of its table."""
 
@@ -169,10 +169,15 @@ class _Tile(NamedTuple):
     relu: Value
 
 
-def _emit_gemm_tile(
-    e: VectorEmitter, tile: _Tile, indirect: bool, masks: Sequence[Value], rows: int, vectors: int
+def emit_gemm_tile(
+    e: VectorEmitter, tile: Tile, indirect: bool, masks: Sequence[Value], rows: int, vectors: int
 ) -> None:
-    """One tile size: accumulate, add what C starts from, store."""
+    """One tile size: accumulate, add what C starts from, store.
+
+    Args:
+        indirect: `a.column` is the address of a table (`indirect_tile`).
+        masks: of each vector of a row; None where all of it is used.
+    """
     build = e.builder
     placed = (tile.a, tile.b, tile.start, tile.c)
     a, b, start, c = (e.pointer(operand.address) for operand in placed)
@@ -220,7 +225,7 @@ def _emit_gemm_tile(
 
 
 def _gemm_tile_twin(dtype: Any, rows: int, *arguments: Any) -> None:
-    columns, k, a, b, start, c, relu = _Tile(*arguments)
+    columns, k, a, b, start, c, relu = Tile(*arguments)
     left = memory(dtype, a.address, (rows, k), (a.row, a.column))
     result = left @ memory(dtype, b.address, (k, columns), (b.stride,))
     if start.address:
@@ -239,35 +244,35 @@ def _indirect_tile_twin(
     _gemm_tile_twin(dtype, rows, columns, k, left, *rest)
 
 
-def _emit_table(e: VectorEmitter, rows: Value, tile: _Tile, indirect: bool) -> None:
+def _emit_table(e: VectorEmitter, rows: Value, tile: Tile, indirect: bool) -> None:
     columns = tile.columns
 
     def emit(rows: int, vectors: int) -> None:
         last = e.first_lanes(e.add(columns, (1 - vectors) * e.lanes))
         masks = [*[None] * (vectors - 1), last]
         if vectors == 1 or host_vector_unit().masks_are_free:
-            _emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
+            emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
             return
         full = e.builder.icmp_signed("==", columns, i64(vectors * e.lanes))
         with e.builder.if_else(full) as (plain, ragged):
             with plain:
-                _emit_gemm_tile(e, tile, indirect, [None] * vectors, rows, vectors)
+                emit_gemm_tile(e, tile, indirect, [None] * vectors, rows, vectors)
             with ragged:
-                _emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
+                emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
 
     tile_table(e, rows, columns, emit)
 
 
 @vector_intrinsic(_gemm_tile_twin)
 def _gemm_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
-    _emit_table(e, rows, _Tile(*arguments), indirect=False)
+    _emit_table(e, rows, Tile(*arguments), indirect=False)
 
 
 @vector_intrinsic(_indirect_tile_twin)
 def _indirect_tile(
     e: VectorEmitter, rows: Value, columns: Value, k: Value, a: Rows, table: Value, *rest: Value
 ) -> None:
-    _emit_table(e, rows, _Tile(columns, k, Matrix(*a, table), *rest), indirect=True)
+    _emit_table(e, rows, Tile(columns, k, Matrix(*a, table), *rest), indirect=True)
 
 
 _SIGNATURE = types.void(SIZE, SIZE, SIZE, MATRIX, ROWS, ROWS, ROWS, SIZE)
