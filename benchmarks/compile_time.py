@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from progress import progress
+
 CASES = ("MLP, batch 32", "LeNet, batch 32", "GPT, 8 x 64 tokens, AdamW")
 GENERATED = ("loop",)  # in the names of files of the cache
 
@@ -74,7 +76,8 @@ def measure(case: str) -> dict[str, dict[str, float]]:
                     if any(part in path.name for part in GENERATED):
                         path.unlink()
             command = [sys.executable, __file__, "--child", case]
-            done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+            with progress.during(f"{case}, {name}"):
+                done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
             found[name] = json.loads(done.stdout)
     return found
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from progress import progress
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -199,8 +200,9 @@ def main() -> int:
     peak = peak_rate(options.rounds)
     rows = []
     for name in options.models:
-        example = load(name, options.batch, options.sequence, options.image, options.small)
-        rows.append(measure(example, options.rounds, options.compile))
+        with progress.during(name):
+            example = load(name, options.batch, options.sequence, options.image, options.small)
+            rows.append(measure(example, options.rounds, options.compile))
     if options.json:
         print(json.dumps({"peak_gflops": peak, "torch": torch.__version__,
                           "models": [row.to_dict(peak) for row in rows]}, indent=2))  # fmt: skip

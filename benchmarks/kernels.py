@@ -19,7 +19,7 @@ from openblas import OpenBlas, core_types
 from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
 from roofline import draw
 from processor import describe
-from runner import ROUNDS, Case, as_json, measure, report
+from runner import ROUNDS, Case, as_json, check_share, measure, report
 
 from tinytorch.backends import find_backend, reference
 from tinytorch.backends.optimized import OptimizedBackend
@@ -382,6 +382,11 @@ def main() -> None:
     finally:
         for worker in workers.values():
             worker.close()
+    counted = {"GEMM", "GEMV", "conv2d forward", "conv2d backward"}
+    for result in results:
+        if result.flops and result.group in counted:
+            share = result.flops / result.seconds["ours"] / THREADS / peak
+            check_share(result.name, share, peak)
     if options.plot:
         draw(results, options.plot, peak=peak, bandwidth=bandwidth)
     if options.json:

@@ -10,7 +10,6 @@ import argparse
 import contextvars
 import itertools
 import statistics
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -241,14 +240,12 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     results, skipped = [], []
-    for done, (case, reason) in enumerate(cases(names, options.sizes.split(","), dtypes, layouts)):
+    for case, reason in cases(names, options.sizes.split(","), dtypes, layouts):
         if case is None:
             skipped += [reason] * bool(reason)
             continue
-        print(f"\r\033[K{done}: {case.name}", end="", file=sys.stderr, flush=True)
         with np.errstate(all="ignore"):
             results.append(measure(case, clock="cpu", rounds=options.rounds, attempts=1))
-    print(file=sys.stderr)
     if options.json:
         print(as_json(results, skipped=skipped))
     else:

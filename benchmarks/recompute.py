@@ -17,6 +17,7 @@ import thread_count  # noqa: F401, I001 - before torch
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
+from progress import progress
 
 from tinytorch.bench import format_bytes, format_seconds, format_table
 from tinytorch.fx.recompute.checkpointing import CLEANING, ORDERING
@@ -199,7 +201,10 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     for budget in MIN_CUT_BUDGETS:
         runs[f"min-cut {budget:g}"] = run_min_cut(joint, budget, inputs)
     existing = [inputs, list(model.buffers()), example.batch]
-    peaks = {name: peak_of(run, existing) for name, run in runs.items()}
+    peaks = {}
+    for name, run in runs.items():
+        with progress.during(f"{options.model}, memory of {name}"):
+            peaks[name] = peak_of(run, existing)
     blocks = Loss(example_of(options))
     blocks.load_state_dict(model.state_dict())
     blocks.train(model.training)
@@ -207,7 +212,8 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         runs["blocks"] = run_eager(blocks, example.batch)
         own = [list(blocks.parameters()), list(blocks.buffers()), example.batch]
         peaks["blocks"] = peak_of(runs["blocks"], own)
-    seconds = times_of(runs, options.rounds)
+    with progress.during(f"{options.model}, times of all {len(runs)} plans"):
+        seconds = times_of(runs, options.rounds)
     whole, reference = peaks["eager"]
     return [
         {
@@ -282,7 +288,7 @@ def plans_within(frontier: Frontier, budgets: list[float], whole: int) -> dict[s
     if refused:
         print(f"budgets {', '.join(refused)} of the peak with everything kept cannot be met: the "
               f"lowest is {lowest.peak / whole:.2f} ({format_bytes(lowest.peak)}), which the "
-              "gradients of the weights are a part of")  # fmt: skip
+              "gradients of the weights are a part of", file=sys.stderr)  # fmt: skip
     return found
 
 
@@ -361,7 +367,7 @@ def main() -> None:
                         default=[1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2])  # fmt: skip
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--simulate", action="store_true", help="run nothing")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--plot", type=Path, metavar="FILE", default=PLOT,
                         help=f"by default {PLOT}")  # fmt: skip
     parser.add_argument("--memory-limit", metavar="BYTES", type=memory_limit,
@@ -369,15 +375,16 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = simulate(options) if options.simulate else measure(options)
-    print(table(rows))
     sizes = ", ".join(f"{name} {value}" for name, value in sizes_of(options).items())
     title = f"{options.model}, {sizes}" if sizes else options.model
-    if options.json is not None:
-        facts = {k: v for k, v in vars(options).items() if k not in ("json", "plot")}
-        options.json.write_text(json.dumps({**facts, "torch": torch.__version__, "rows": rows},
-                                           indent=2))  # fmt: skip
     options.plot.parent.mkdir(parents=True, exist_ok=True)
     plot(rows, options.plot, title, options.memory_limit)
+    if options.json:
+        facts = {k: v for k, v in vars(options).items() if k not in ("json", "plot")}
+        facts |= {"torch": torch.__version__, "plot": str(options.plot), "rows": rows}
+        print(json.dumps(facts, indent=2))
+        return
+    print(table(rows))
     print(f"plot: {options.plot}")
 
 

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from progress import progress
+
 from tinytorch.bench import format_seconds, format_table
 from tinytorch.collector import collector_paused
 
@@ -31,6 +33,8 @@ SAMPLE_SECONDS = 0.004
 REST_SECONDS = 0.12  # until the threads of the contestant before sleep; OpenBLAS's take the longest
 ATTEMPTS = 3
 MOST_FOREIGN = 0.15  # cores that other processes may use during a measurement
+MOST_SHARE = 1.03
+"""Of the peak; above it the peak was measured wrongly. Clocks change by that much within a run."""
 
 Function = Callable[[], object]
 Remote = Callable[[int, str], float]  # calls, clock -> seconds per call, in another process
@@ -98,6 +102,13 @@ def measure(
 
     Where nothing else was running, those rounds count alone; where there were none such, all do.
     """
+    with progress.during(f"{case.group}, {case.name}"):
+        return _measure_until_quiet(case, clock, rounds, workers, attempts)
+
+
+def _measure_until_quiet(
+    case: Case, clock: str, rounds: int, workers: Sequence[int], attempts: int
+) -> Result:
     taken: dict[str, list[float]] = {}
     for _ in range(attempts):
         before = accounts(workers)
@@ -167,6 +178,19 @@ def _evaluate(case: Case, samples: Mapping[str, list[float]], disturbed: bool) -
         {n: fastest[n] / fastest["ours"] for n in families if n != "ours"},
         case.flops, case.nbytes, disturbed,
     )  # fmt: skip
+
+
+def check_share(name: str, share: float, peak: float) -> None:
+    """Check that a case is not faster than the core can be.
+
+    Raises:
+        ValueError: it is, so the peak is wrong.
+    """
+    if share > MOST_SHARE:
+        raise ValueError(
+            f"{name} takes {share:.0%} of a peak of {peak / 1e9:.0f} Gflop/s: the peak was "
+            "measured wrongly (tinytorch/bench/peak.py)"
+        )
 
 
 def verdict(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,8 @@ CACHE = {"size": 32768, "ways": 8, "line": 64}
 
 
 @pytest.fixture
-def machines() -> Any:
+def machines(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     return SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "machines.py")))
 
 
@@ -55,10 +57,61 @@ def test_a_page_has_all_machines_side_by_side(machines: Any) -> None:
     first = machines.make_record([measured("avx512", 0.0125), measured("avx2", 0.02)], "2026-01-02")
     second = machines.make_record([measured("neon", 0.02, disturbed=True)], "2026-01-03")
     page = machines.page([first, second])
-    assert "| GEMM | madeup9, avx512 | madeup9, avx2 | madeup9, neon |" in page
-    assert "| 10x10x10 NN | 80 % 1.23 2.00 | 50 % 1.23 2.00 | 50 % 1.23 2.00 ! |" in page
-    assert "| gelu | - 1.50 | - 1.50 | - 1.50 |" in page
-    assert "| madeup9, neon | Made-up (TM) 9 | 100 | 20 | 32 KiB, 8 ways | 1 MiB" in page
+    titles = "madeup9, AVX-512 | madeup9, AVX2 | madeup9, NEON |"
+    assert f"| Share of the peak | {titles}" in page  # in short
+    assert "| GEMM | 80% | 50% | 50% |" in page
+    assert f"| GEMM | {titles}" in page  # each case
+    assert "| 10x10x10 NN | 80% | 50% | 50% |" in page
+    assert "| 10x10x10 NN | 1.23 | 1.23 | 1.23 |" in page
+    assert "| gelu | 1.50 | 1.50 | 1.50 |" in page
+    facts = "Made-up (TM) 9 | 100 | 20 | 32 KiB, 8 ways | 1 MiB, 8 ways"
+    assert f"| madeup9, NEON | {facts} | 1 of 2 cases |" in page
+
+
+def test_a_page_says_the_median_the_range_and_what_is_slower(machines: Any) -> None:
+    found = measured("avx2", 0.02)
+    (product, _) = found["results"]
+    for i, ratio in enumerate((0.5, 0.8, 2.0)):
+        ratios = {"numpy": ratio, "blas": 1.0, "torch": 1.5 - ratio}
+        found["results"].append({**product, "name": f"case {i}", "ratios": ratios})
+    found["results"].append({**product, "group": "training", "name": "MLP"})
+    page = machines.page([machines.make_record([found], "2026-01-02")])
+    assert "| GEMM | 1.02 (0.50 to 2.00) |" in page
+    assert "**madeup9, AVX2**: 3 of 6 cases" in page
+    slower = page[page.index("## Where ours is slower") :]
+    assert slower.index("- GEMM case 2: PyTorch -0.50") < slower.index("- GEMM case 0: NumPy 0.50")
+    assert "- GEMM case 1: NumPy 0.80, PyTorch 0.70" in slower
+    assert "OpenBLAS 1.00" not in slower
+    assert "## eager training step" in page
+
+
+def test_all_is_measured_with_each_vector_unit(
+    machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    asked = []
+
+    def run(command: list[str], **options: Any) -> Any:
+        asked.append(command[1:])
+        hidden = any(part.endswith("without.py") for part in command)
+        steps = [{**measured("", 0.02)["results"][0], "group": "compiled", "name": "MLP"}]
+        is_kernels = any(part.endswith("kernels.py") for part in command)
+        answer = measured("avx2" if hidden else "avx512", 0.02) if is_kernels else {}
+        return SimpleNamespace(stdout=json.dumps(answer or {"results": steps}))
+
+    space = machines.main.__globals__
+    monkeypatch.setitem(space, "RESULTS", tmp_path / "results")
+    monkeypatch.setitem(space, "PAGE", tmp_path / "machines.md")
+    monkeypatch.setitem(space, "read", lambda: [])
+    monkeypatch.setattr(space["subprocess"], "run", run)
+    monkeypatch.setattr(sys, "argv", ["machines.py", "--record", "--json"])
+    machines.main()
+    (kept,) = (tmp_path / "results").glob("*.json")
+    units = json.loads(kept.read_text())["units"]
+    assert list(units) == ["avx512", "avx2"]
+    assert list(units["avx2"]["results"]) == ["GEMM", "memory-bound", "compiled step"]
+    assert len(asked) == 6 and "--no-torch-compile" in asked[2]
+    assert [Path(each[0]).name for each in asked[3:]] == ["without.py"] * 3
+    assert "kernels, without avx512 ..." in capsys.readouterr().err
 
 
 def test_the_page_in_the_docs_is_made_of_the_files(machines: Any) -> None:
