@@ -25,6 +25,7 @@ from tinytorch.distributed import (
     SyncBatchNorm,
     all_gather,
     all_reduce,
+    barrier,
     broadcast,
     convert_sync_batch_norm,
     data_parallel,
@@ -138,6 +139,31 @@ def a_copy_is_refused() -> None:
     raises(ProcessGroupError, "number of ranks", lambda: reduce_scatter(tinytorch.ones(9)))
 
 
+def ranks_that_disagree_are_told_of_each_other() -> None:
+    """gloo would abort a process, or fill a tensor in part."""
+    rank, n = get_rank(), get_world_size()
+    last = rank == n - 1
+    x, y = tinytorch.zeros(8 if last else 4), tinytorch.zeros(4)
+    theirs = f"rank {n - 1}: "
+    raises(ProcessGroupError, theirs + "all_reduce of float32[8] (sum)", lambda: all_reduce(x))
+    raises(ProcessGroupError, theirs + "broadcast of float32[8]", lambda: broadcast(x))
+    raises(ProcessGroupError, theirs + "all_gather of float32[8]", lambda: all_gather(x))
+    double = y.double() if last else y
+    raises(ProcessGroupError, theirs + "all_reduce of float64[4]", lambda: all_reduce(double))
+    raises(ProcessGroupError, "(mean); ", lambda: all_reduce(y, "sum" if last else "mean"))
+    raises(ProcessGroupError, "rank 0: barrier", lambda: all_reduce(y) if last else barrier())
+    assert not x.numpy().any()
+    model = nn.Linear(2, 1)
+    handle = data_parallel(model)  # the last rank has run out of batches
+    backward = model(tinytorch.ones(1, 2)).sum().backward
+    raises(ProcessGroupError, theirs + "barrier", barrier if last else backward)
+    handle.remove()
+    raises(ProcessGroupError, f"ranks are 0 to {n - 1}", lambda: broadcast(y, src=n))
+    raises(ProcessGroupError, f"it is {n}; ranks are", lambda: send(y, n))
+    raises(ProcessGroupError, "this rank itself", lambda: recv(y, rank))
+    all_reduce(y)  # and they can go on
+
+
 def an_overwritten_value_is_noticed() -> None:
     x = tinytorch.ones(2, requires_grad=True)
     y = x * x
@@ -218,7 +244,9 @@ def models_that_differ_are_refused() -> None:
     model = nn.Linear(3, width)
     raises(ProcessGroupError, "weight float32[4, 3]", lambda: data_parallel(model))
     sizes = 25.0 if get_rank() else 0.5
-    raises(ProcessGroupError, "bucket_mb is", lambda: data_parallel(nn.Linear(3, 4), sizes))
+    raises(ProcessGroupError, "bucket_mb=0.5", lambda: data_parallel(nn.Linear(3, 4), sizes))
+    params = list(nn.Linear(3, width).parameters())
+    raises(ProcessGroupError, "[4, 3]", lambda: ShardedOptimizer(params, optim.Adam))
     frozen = nn.Linear(2, 2).requires_grad_(False)
     raises(ProcessGroupError, "no parameter", lambda: data_parallel(frozen))
 
@@ -382,6 +410,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         collectives,
         sends_and_receives,
         a_copy_is_refused,
+        ranks_that_disagree_are_told_of_each_other,
         an_overwritten_value_is_noticed,
         ranks_train_as_one_process,
         buckets_leave_while_the_backward_runs,
@@ -445,6 +474,14 @@ def says_who_was_killed() -> tuple[str, float]:
     except ProcessGroupError as error:
         raise RuntimeError(f"after {time.monotonic() - begin:.1f} s: {error}") from None
     raise AssertionError("nobody noticed")
+
+
+def receives_another_shape() -> None:
+    """A message of another size is not for this tensor: nothing is filled in part."""
+    if get_rank() == 0:
+        send(tinytorch.ones(4), 1)
+    else:
+        recv(tinytorch.zeros(8), 0)
 
 
 def fails_on_rank_1() -> None:

@@ -46,6 +46,13 @@ def test_the_error_of_a_rank_comes_first_with_its_traceback() -> None:
 
 
 @pytest.mark.slow
+def test_a_message_of_another_shape_is_not_received() -> None:
+    with pytest.raises(ProcessGroupError) as caught:
+        launch(programs.receives_another_shape, 2, timeout=3.0)
+    assert "rank 1 of 2: recv of float32[8] from rank 0 failed" in str(caught.value)
+
+
+@pytest.mark.slow
 def test_a_killed_rank_is_named_by_all_others_long_before_the_timeout() -> None:
     with pytest.raises(ProcessGroupError) as caught:
         launch(programs.says_who_was_killed, 3)

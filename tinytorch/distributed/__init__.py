@@ -1,6 +1,7 @@
 """Training on several processes, on `torch.distributed` and gloo. Needs the extra `torch`.
 
 heartbeat           which rank has gone
+agreement           whether all ranks make the same call
 group               who the processes are; collectives, sends and receives on our tensors
 sums                sums over the ranks that gradients pass through
 launch              a function on several processes of this machine

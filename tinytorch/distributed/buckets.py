@@ -43,11 +43,11 @@ class Bucket:
         self._counts[number] = 1
 
     def start(self) -> None:
-        """Begin to add up over the ranks. What has no gradient here counts as 0."""
+        """Begin to add up over the ranks, which have agreed. What has no gradient here is 0."""
         for p, count in zip(self.params, self._counts.tolist(), strict=True):
             if not count:
                 self._part(p).fill(0)
-        self._work = all_reduce(self.flat, async_op=True)
+        self._work = all_reduce(self.flat, async_op=True, agreed=True)
 
     def averages(self) -> dict[Tensor, Tensor]:
         """Wait, and give the means over all ranks, of parameters that any rank has."""

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from tinytorch.autograd.listeners import listeners
+from tinytorch.distributed.agreement import Agreement
 from tinytorch.distributed.buckets import Bucket, make_buckets
-from tinytorch.distributed.group import broadcast, gather_objects, get_rank
+from tinytorch.distributed.group import agree, broadcast, gather_objects, get_rank
 from tinytorch.errors import ProcessGroupError
 from tinytorch.nn import Module
 from tinytorch.tensor import Tensor
@@ -62,7 +63,8 @@ class DataParallel:
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if not named:
             raise ProcessGroupError("data_parallel: no parameter of the model requires a gradient")
-        _check_agreement(named, bucket_mb)
+        check_same_parameters("data_parallel", [p for _, p in named], [name for name, _ in named])
+        agree(f"data_parallel with bucket_mb={bucket_mb}").wait()  # else sums would be of others
         self.model = model
         for tensor in (*model.parameters(), *model.buffers()):
             broadcast(tensor)
@@ -73,6 +75,7 @@ class DataParallel:
         self._known = 0
         self._sync = True
         self._sent: list[int] = []
+        self._agreement: Agreement | None = None
         listeners.append(self)
 
     @contextmanager
@@ -108,6 +111,8 @@ class DataParallel:
                 "data_parallel cannot be traced or compiled: compile the forward, and call "
                 "backward() outside of it"
             )
+        if self._agreement is None:  # asked while the backward goes on
+            self._agreement = agree("backward of data_parallel")
         bucket.put(leaf, gradient, *([] if leaf.grad is None else [leaf.grad]))
         self._known += 1
         self._send_full()
@@ -124,7 +129,7 @@ class DataParallel:
             for p, mean in bucket.averages().items():
                 p.grad = None  # it is in the mean
                 gradients[p] = mean
-        self.launched, self._sent, self._known = self._sent, [], 0
+        self.launched, self._sent, self._known, self._agreement = self._sent, [], 0, None
 
     def _known_to(self, gradients: dict[Any, Tensor]) -> bool:
         return any(id(leaf) in self._bucket_of for leaf in gradients)
@@ -135,29 +140,35 @@ class DataParallel:
             bucket: Bucket = self.buckets[len(self._sent)]
             if bucket.missing and not all_of_them:
                 return
+            if not self._sent and self._agreement is not None:
+                self._agreement.wait()
             bucket.start()
             self._sent.append(self._known)
 
 
-def _check_agreement(named: Sequence[tuple[str, Tensor]], bucket_mb: float) -> None:
+def check_same_parameters(
+    what: str, parameters: Sequence[Tensor], names: Sequence[str] = ()
+) -> None:
     """All ranks train the same parameters: the first difference is an error on every rank.
 
-    So is another size of the messages: the sums would be of gradients that do not belong together.
+    Args:
+        what: who asks, for the message.
+        parameters: of this rank.
+        names: theirs, if they have any.
+
+    Raises:
+        ProcessGroupError: they differ.
     """
-    own = [f"{name} {p.dtype.name}{list(p.shape)}" for name, p in named]
-    for rank, (their_mb, theirs) in enumerate(gather_objects((bucket_mb, own))):
-        if their_mb != bucket_mb:
-            raise ProcessGroupError(
-                f"data_parallel: bucket_mb is {bucket_mb} on rank {get_rank()} and {their_mb} on "
-                f"rank {rank}; it must be the same"
-            )
+    named = zip(names or [""] * len(parameters), parameters, strict=True)
+    own = [f"{name} {p.dtype.name}{list(p.shape)}".lstrip() for name, p in named]
+    for rank, theirs in enumerate(gather_objects(own)):
         if theirs == own:
             continue
         i = next((i for i, (a, b) in enumerate(zip(own, theirs, strict=False)) if a != b), None)
         if i is None:
-            what = f"{len(own)} parameters here and {len(theirs)} there"
+            which = f"{len(own)} parameters here and {len(theirs)} there"
         else:
-            what = f"parameter {i} is {own[i]} here and {theirs[i]} there"
+            which = f"parameter {i} is {own[i]} here and {theirs[i]} there"
         raise ProcessGroupError(
-            f"data_parallel: the models of rank {get_rank()} and rank {rank} differ: {what}"
+            f"{what}: the models of rank {get_rank()} and rank {rank} differ: {which}"
         )

@@ -21,6 +21,8 @@ from tinytorch.tensor import Tensor
 try:
     import torch
     import torch.distributed as dist
+
+    from tinytorch.distributed.agreement import Agreement, describe, tag_of
 except ImportError as error:  # pragma: no cover - tested in an environment without it
     raise missing_extra("torch", "torch", "tinytorch.distributed") from error
 
@@ -112,22 +114,39 @@ class Work:
         self._finish()
 
 
-def all_reduce(tensor: Tensor, op: str = "sum", async_op: bool = False) -> Work | None:
+def agree(call: str) -> Agreement:
+    """Ask all ranks whether they are about to do this; `wait()` for the answer.
+
+    Raises:
+        ProcessGroupError: no group; a rank has gone.
+    """
+    _need_group(call)
+    return Agreement(call, _guarded)
+
+
+def all_reduce(
+    tensor: Tensor, op: str = "sum", async_op: bool = False, agreed: bool = False
+) -> Work | None:
     """Put the sum (mean, max, min) of the ranks' tensors into the tensor of each.
 
     Args:
         tensor: the same shape and dtype on all ranks; contiguous; changed in place.
         op: "sum", "mean", "max" or "min".
-        async_op: return at once, with a `Work` to wait for.
+        async_op: return as soon as all ranks are here, with a `Work` to wait for.
+        agreed: it is known that all ranks make this call: they are not asked. Where it is not true
+            a process may be aborted, or its result wrong.
 
     Raises:
-        ProcessGroupError: no group; the memory is not contiguous; a rank has gone.
+        ProcessGroupError: no group; the memory is not contiguous; the ranks do not call the same;
+            a rank has gone.
         ValueError: another `op`.
     """
     if op not in REDUCTIONS:
         raise ValueError(f"all_reduce knows {', '.join(REDUCTIONS)}, not {op!r}")
     reduction = dist.ReduceOp.SUM if op == "mean" else getattr(dist.ReduceOp, op.upper())
     shared = torch_view(tensor)
+    if not agreed:
+        agree(describe("all_reduce", tensor, f" ({op})")).wait()
 
     def finish() -> None:
         if op == "mean":
@@ -138,9 +157,17 @@ def all_reduce(tensor: Tensor, op: str = "sum", async_op: bool = False) -> Work 
     return _waited_for(work, async_op)
 
 
-def broadcast(tensor: Tensor, src: int = 0, async_op: bool = False) -> Work | None:
-    """Put the tensor of rank `src` into that of every other rank, in place."""
+def broadcast(
+    tensor: Tensor, src: int = 0, async_op: bool = False, agreed: bool = False
+) -> Work | None:
+    """Put the tensor of rank `src` into that of every other rank, in place.
+
+    Args and errors are those of `all_reduce`.
+    """
     shared = torch_view(tensor)
+    _check_rank("broadcast: src", src)
+    if not agreed:
+        agree(describe("broadcast", tensor, f" from rank {src}")).wait()
     work = _started(
         "broadcast", lambda: dist.broadcast(shared, src, async_op=True), lambda: written(tensor)
     )
@@ -151,6 +178,7 @@ def all_gather(tensor: Tensor) -> Tensor:
     """The tensors (...) of all ranks, as (world size, ...); those must have the same shape."""
     gathered = _empty((get_world_size(), *tensor.shape), tensor)
     shared = torch_view(gathered)
+    agree(describe("all_gather", tensor)).wait()
     _started(
         "all_gather",
         lambda: dist.all_gather(list(shared), torch_view(tensor), async_op=True),
@@ -172,6 +200,7 @@ def reduce_scatter(tensor: Tensor) -> Tensor:
         )
     result = _empty(tensor.shape[1:], tensor)
     rows, own = list(torch_view(tensor)), torch_view(result)
+    agree(describe("reduce_scatter", tensor)).wait()
     _started(
         "reduce_scatter", lambda: dist.reduce_scatter(own, rows, async_op=True), lambda: None
     ).wait()
@@ -179,33 +208,46 @@ def reduce_scatter(tensor: Tensor) -> Tensor:
 
 
 def send(tensor: Tensor, dst: int) -> None:
-    """Send a tensor to a rank, and wait until it has left."""
+    """Send a tensor to a rank, and wait until it has left.
+
+    Raises:
+        ProcessGroupError: no group; there is no such rank, or it is this one; the memory is not
+            contiguous; the rank has gone, or does not receive this shape and dtype in time.
+    """
     isend(tensor, dst).wait()
 
 
 def isend(tensor: Tensor, dst: int) -> Work:
     """Begin to send. The tensor must not change before `wait()` has returned."""
+    name = describe("send", tensor, f" to rank {dst}")
+    _check_peer(name, dst)
     shared = torch_view(tensor)
     _count_bytes(shared)
-    return _started(f"send to rank {dst}", lambda: dist.isend(shared, dst), lambda: None)
+    return _started(name, lambda: dist.isend(shared, dst, tag=tag_of(tensor)), lambda: None)
 
 
 def recv(tensor: Tensor, src: int) -> None:
-    """Receive what rank `src` sends into `tensor`, which has its shape and dtype."""
+    """Receive what rank `src` sends into `tensor`: a message of its shape and dtype.
+
+    Raises:
+        ProcessGroupError: as `send`.
+    """
+    name = describe("recv", tensor, f" from rank {src}")
+    _check_peer(name, src)
     shared = torch_view(tensor)
     _started(
-        f"recv from rank {src}", lambda: dist.irecv(shared, src), lambda: written(tensor)
+        name, lambda: dist.irecv(shared, src, tag=tag_of(tensor)), lambda: written(tensor)
     ).wait()
 
 
 def barrier() -> None:
     """Wait until all ranks are here."""
-    _started("barrier", lambda: dist.barrier(async_op=True), lambda: None).wait()
+    agree("barrier").wait()
 
 
 def gather_objects(value: Any) -> list[Any]:
     """A Python value of each rank, on each rank. They are pickled: for what is small."""
-    _need_group("gather_objects")
+    agree("gather_objects").wait()
     values: list[Any] = [None] * get_world_size()
     _guarded("gather_objects", lambda: dist.all_gather_object(values, value))
     return values
@@ -273,6 +315,18 @@ def _count_bytes(shared: Any) -> None:
 def _need_group(name: str) -> None:
     if not dist.is_initialized():
         raise ProcessGroupError(f"{name}: this process is in no group; call init_process_group()")
+
+
+def _check_rank(what: str, rank: int) -> None:
+    if not 0 <= rank < get_world_size():
+        raise ProcessGroupError(f"{what} is {rank}; ranks are 0 to {get_world_size() - 1}")
+
+
+def _check_peer(name: str, rank: int) -> None:
+    _need_group(name)
+    _check_rank(f"{name}: it", rank)
+    if rank == get_rank():
+        raise ProcessGroupError(f"{name}: that is this rank itself")
 
 
 def _started(name: str, start: Callable[[], Any], finish: Callable[[], None]) -> Work:

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tinytorch.distributed.group import broadcast, gather_objects, get_rank, get_world_size
+from tinytorch.distributed.data_parallel import check_same_parameters
+from tinytorch.distributed.group import (
+    agree,
+    broadcast,
+    gather_objects,
+    get_rank,
+    get_world_size,
+)
 from tinytorch.errors import ProcessGroupError
 from tinytorch.optim import Optimizer
 from tinytorch.tensor import Tensor
@@ -50,13 +57,14 @@ class ShardedOptimizer(Optimizer):
         local: the optimizer of this rank's share; None if it has none.
 
     Raises:
-        ProcessGroupError: no group.
+        ProcessGroupError: no group; the parameters of the ranks differ.
     """
 
     def __init__(
         self, params: Iterable[Tensor], kind: Callable[..., Optimizer], **options: Any
     ) -> None:
         self._all = list(params)
+        check_same_parameters("ShardedOptimizer", self._all)
         self._owners = split_evenly([math.prod(p.shape) for p in self._all], get_world_size())
         whole = kind(self._all, **options)  # has no state before the first step
         super().__init__(self._all, whole.defaults)
@@ -73,8 +81,9 @@ class ShardedOptimizer(Optimizer):
                 if name != "params":  # a schedule changes the lr there
                     self.local.param_groups[0][name] = value
             self.local.step()
+        agree("ShardedOptimizer.step").wait()
         works = [
-            broadcast(p.detach(), rank, async_op=True)
+            broadcast(p.detach(), rank, async_op=True, agreed=True)
             for p, rank in zip(self._all, self._owners, strict=True)
         ]
         for work in works:
