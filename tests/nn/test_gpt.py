@@ -16,6 +16,7 @@ from tests.test_architecture import _code_lines
 from tinytorch.errors import ShapeError, StateDictError
 from tinytorch.nn import functional as F
 from tinytorch.nn.gpt import GPT, GPTConfig
+from tinytorch.nn.gpt_config import OPTIONAL_SIZES
 from tinytorch.nn.gpt_weights import gpt_from_huggingface
 from tinytorch.nn.positions import rotary_table, rotate, sinusoidal_positions
 
@@ -116,8 +117,16 @@ def test_what_does_not_fit_is_said() -> None:
         cache = model.make_cache(1, 20)
         model(tinytorch.zeros(1, 16, dtype="int64"), cache)
         model(tinytorch.zeros(1, 1, dtype="int64"), cache)
+    with pytest.raises(ShapeError, match=r"must be \(batch, length\), got shape \(3,\)"):
+        make()(tinytorch.tensor([1, 2, 3]))
+    with pytest.raises(ShapeError, match="3 sequences, but the cache is for 2"):
+        make()(tinytorch.zeros(3, 1, dtype="int64"), make().make_cache(2, 8))
     with pytest.raises(IndexError, match="20"):
         make()(tinytorch.tensor([[20]]))
+    for name in ("vocab_size", "context", "layers", "heads", "width", *OPTIONAL_SIZES):
+        for size in (0, -1, 1.5):
+            with pytest.raises(ValueError, match=f"{name} must be an integer .* not {size}"):
+                replace(SMALL, **{name: size})
     with pytest.raises(ValueError, match="width 30 must be a multiple of heads 4"):
         replace(SMALL, width=30)
     with pytest.raises(ValueError, match="norm is 'batch'"):

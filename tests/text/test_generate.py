@@ -101,11 +101,15 @@ def test_what_cannot_be_continued_is_refused() -> None:
     assert len(generate(net, [[1] * 6], 3, GREEDY)[0]) == 9
     with pytest.raises(IndexError, match="prompt 1 has token 30; the vocabulary has 30"):
         generate(net, [[1], [30]], 1)
+    with pytest.raises(IndexError, match="stop has token 31; the vocabulary has 30"):
+        generate(net, [[1]], 1, stop=[2, 31])
     with pytest.raises(ValueError, match="at least one token"):
         generate(net, [[1], []], 1)
-    for wrong in ({"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}, {"repetition_penalty": 0.0}):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
-            Sampling(**wrong)  # type: ignore[arg-type]
+    wrong = {"temperature": [-1.0], "top_k": [0, 2.5], "top_p": [0.0], "repetition_penalty": [0.0]}
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(ValueError, match=f"{name} must be .* got {value}"):
+                Sampling(**{name: value})  # type: ignore[arg-type]
 
 
 @given(

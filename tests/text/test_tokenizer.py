@@ -118,7 +118,9 @@ def test_a_cut_character_decodes_to_the_mark_of_what_is_lost() -> None:
         (lambda t: t.decode([5, 70000]), "token 70000 at position 1 is not in the vocabulary of "),
         (lambda t: t.decode([-1]), "token -1 at position 0 is not in"),
         (lambda t: t.encode("a\ud800"), "'\\\\ud800' in position 1: surrogates not allowed"),
-        (lambda t: t.train("a", 255), "at least the 256 single bytes, and size is 255"),
+        (lambda t: t.train("a", 255), "integer of at least 256, for the single bytes, got 255"),
+        (lambda t: t.train("a", 300.5), "integer of at least 256, for the single bytes, got 300.5"),
+        (lambda t: t.train("a", 256, special=["<e>", "<e>"]), "token '<e>' is named twice"),
         (lambda t: t.train("a", 256, split="gpt9"), "no splitting 'gpt9'; there are gpt2, "),
         (lambda t: BytePairTokenizer({b"a": 0}), "no token for 255 of the 256 bytes.* b'\\\\x00'"),
         (

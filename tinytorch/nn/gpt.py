@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from tinytorch.errors import ShapeError
 from tinytorch.nn import functional as F, init
 from tinytorch.nn.containers import ModuleList
 from tinytorch.nn.dropout import Dropout
@@ -101,7 +100,8 @@ class GPT(Module):
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
 
     Raises:
-        ShapeError: more tokens than the context has, those in a cache included.
+        ShapeError: more tokens than the context has, those in a cache included; or tokens that are
+            not (batch, length).
         IndexError: a token is outside of the vocabulary.
 
     Source: A. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019,
@@ -146,10 +146,7 @@ class GPT(Module):
 
     def embed(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
         """(batch, length, width): vectors of the tokens, with those of learned positions."""
-        length = tokens.shape[1]
-        seen = length if cache is None else cache.reach(length)
-        if seen > self.config.context:
-            raise ShapeError(f"{seen} tokens, but the model sees {self.config.context}")
+        length = self.config.check_tokens(tokens.shape, cache)
         x: Tensor = self.embedding(tokens)
         return x if self.positions is None else x + self.positions(_positions(length, cache))
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
+from tinytorch.dtypes import Shape
+from tinytorch.errors import ShapeError
 from tinytorch.nn import functional as F
+from tinytorch.nn.kv_cache import KVCache
 from tinytorch.nn.module import Module
 from tinytorch.nn.norm import LayerNorm, RMSNorm
 from tinytorch.tensor import Tensor
@@ -15,6 +20,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu2": lambda x: F.relu(x).square(),
     "swiglu": F.silu,
 }
+
+
+OPTIONAL_SIZES = ("kv_heads", "hidden", "window")
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,9 @@ class GPTConfig:
         qk_norm: RMS norm of queries and keys (Henry and others, 2020).
         window: how many tokens back attention looks, itself included; None for all of them.
         tied: the output layer has the embedding's weight (Press and Wolf, 2017).
+
+    Raises:
+        ValueError: a size below 1, an unknown choice, or what does not fit together.
     """
 
     vocab_size: int
@@ -57,6 +68,12 @@ class GPTConfig:
     tied: bool = True
 
     def __post_init__(self) -> None:
+        for name in ("vocab_size", "context", "layers", "heads", "width", *OPTIONAL_SIZES):
+            size = getattr(self, name)
+            if size is None and name in OPTIONAL_SIZES:
+                continue
+            if not isinstance(size, (int, np.integer)) or size < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, not {size!r}")
         kv_heads = self.kv_heads or self.heads
         if self.width % self.heads or self.heads % kv_heads:
             raise ValueError(
@@ -70,6 +87,22 @@ class GPTConfig:
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, must be one of {known}")
+
+    def check_tokens(self, shape: Shape, cache: KVCache | None) -> int:
+        """How many tokens of each sequence are new, (batch, length), behind those of a cache.
+
+        Raises:
+            ShapeError: another number of dimensions, a cache for another batch, or more tokens than
+                cache or context have room for.
+        """
+        if len(shape) != 2:
+            raise ShapeError(f"tokens must be (batch, length), got shape {shape}")
+        if cache is not None and len(cache.starts) != shape[0]:
+            raise ShapeError(f"{shape[0]} sequences, but the cache is for {len(cache.starts)}")
+        seen = shape[1] if cache is None else cache.reach(shape[1])
+        if seen > self.context:
+            raise ShapeError(f"{seen} tokens, but the model sees {self.context}")
+        return shape[1]
 
     @property
     def head_width(self) -> int:

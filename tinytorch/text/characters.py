@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch.dtypes import Array
-from tinytorch.text.special import Allowed, check_special, split_special, unknown_token
+from tinytorch.text.special import (
+    Allowed,
+    check_special,
+    number_special,
+    split_special,
+    unknown_token,
+)
 
 
 class CharacterTokenizer:
@@ -43,7 +49,7 @@ class CharacterTokenizer:
     def train(cls, texts: str | Iterable[str], special: Iterable[str] = ()) -> CharacterTokenizer:
         """A tokenizer of the characters that occur in the texts; special tokens come after them."""
         found = sorted(set(texts) if isinstance(texts, str) else set().union(*texts))
-        return cls(found, {name: len(found) + i for i, name in enumerate(special)})
+        return cls(found, number_special(special, len(found)))
 
     def __len__(self) -> int:
         return len(self._texts)

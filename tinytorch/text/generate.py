@@ -68,7 +68,7 @@ def generate(
         IndexError: a token is outside of the vocabulary.
     """
     sequences = [[int(token) for token in prompt] for prompt in prompts]
-    _check(model, sequences, max_new_tokens)
+    _check(model, sequences, max_new_tokens, stop)
     sampling = sampling or Sampling()
     if seed is None:
         seed = default_generator.draw_seed() % 2**63
@@ -191,7 +191,7 @@ def _check_draft(
         )
 
 
-def _check(model: GPT, sequences: list[list[int]], new: int) -> None:
+def _check(model: GPT, sequences: list[list[int]], new: int, stop: Collection[int]) -> None:
     if new < 0:
         raise ValueError(f"max_new_tokens must be at least 0, got {new}")
     if not sequences or not all(sequences):
@@ -207,3 +207,5 @@ def _check(model: GPT, sequences: list[list[int]], new: int) -> None:
         for token in sequence:
             if not 0 <= token < size:
                 raise IndexError(f"prompt {i} has token {token}; the vocabulary has {size}")
+    if unknown := [token for token in stop if not 0 <= token < size]:
+        raise IndexError(f"stop has token {unknown[0]}; the vocabulary has {size}")

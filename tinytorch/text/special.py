@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal
 
 from tinytorch.dtypes import Array
@@ -43,6 +43,19 @@ def check_special(special: Mapping[str, int], taken: Mapping[int, object], shown
                 f"the special token {name!r} has the id {number}, which {shown} {other!r} has"
             )
         seen[number] = name
+
+
+def number_special(names: Iterable[str], first: int) -> dict[str, int]:
+    """Ids for special tokens, from `first` on.
+
+    Raises:
+        ValueError: one is named twice.
+    """
+    found: dict[str, int] = {}
+    for number, name in enumerate(names, first):
+        if found.setdefault(name, number) != number:
+            raise ValueError(f"the special token {name!r} is named twice")
+    return found
 
 
 def split_special(

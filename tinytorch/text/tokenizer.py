@@ -14,7 +14,14 @@ from tinytorch.dtypes import Array
 from tinytorch.state import current_backend, using_backend
 from tinytorch.text import bpe
 from tinytorch.text.bpe import Pair
-from tinytorch.text.special import Allowed, as_bytes, check_special, split_special, unknown_token
+from tinytorch.text.special import (
+    Allowed,
+    as_bytes,
+    check_special,
+    number_special,
+    split_special,
+    unknown_token,
+)
 from tinytorch.text.splitting import get_splitting, split as cut
 
 if TYPE_CHECKING:
@@ -121,11 +128,13 @@ class BytePairTokenizer:
                 from they are ordinary text.
 
         Raises:
-            ValueError: a size below 256, or an unknown splitting.
+            ValueError: a size below 256, an unknown splitting, or a special token named twice.
         """
         get_splitting(split)
-        if size < 256:
-            raise ValueError(f"a vocabulary has at least the 256 single bytes, and size is {size}")
+        if size < 256 or size != int(size):
+            raise ValueError(
+                f"size must be an integer of at least 256, for the single bytes, got {size}"
+            )
         several = [texts] if isinstance(texts, (str, bytes)) else texts
         data = (as_bytes(text) for text in several)
         if is_compiling():
@@ -135,7 +144,7 @@ class BytePairTokenizer:
         else:
             pieces = Counter(piece for text in data for piece in cut(text, split))
             vocabulary = bpe.train(pieces, size)
-        numbers = {name: len(vocabulary) + i for i, name in enumerate(special)}
+        numbers = number_special(special, len(vocabulary))
         return cls(vocabulary, split=split, special=numbers)
 
     def __len__(self) -> int:
