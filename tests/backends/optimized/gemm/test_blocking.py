@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tinytorch.backends.optimized.gemm import blocking
-from tinytorch.backends.optimized.gemm.blocking import KC_BYTES, MC
+from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, KC_BYTES, MC
 from tinytorch.jit.caches import L1_PAGES, PAGE_BYTES, core_caches
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
@@ -17,6 +17,16 @@ L1, L2 = core_caches()
 @kernel
 def walks_badly(steps, stride):  # kernels alone call the other
     return blocking.walks_badly(steps, stride)
+
+
+@kernel
+def panels_walk_badly(steps, address, stride):
+    return blocking.panels_walk_badly(steps, address, stride)
+
+
+@kernel
+def rows_collide(rows, size, stride):
+    return blocking.rows_collide(rows, size, stride)
 
 
 @kernel
@@ -54,10 +64,41 @@ def test_which_walks_are_bad(sign):
     assert walks_badly(400, PAGE_BYTES * sign + L1.line * sign)
 
 
+@given(st.integers(1, 700), st.integers(1, 64), st.integers(1, 600))
+def test_rows_that_do_not_collide_stay_in_the_second_cache(rows, lines, apart):
+    size, stride = lines * L2.line, max(lines, apart) * L2.line
+    if rows * size <= L2.size // 2 and not rows_collide(rows, size, stride):
+        sets = [0] * (L2.way_bytes // L2.line)
+        for row in range(rows):
+            for line in range(lines):
+                sets[(row * stride // L2.line + line) % len(sets)] += 1
+        # rows that overlap in part are spread unevenly, by a factor of two at most
+        assert max(sets) <= 2 * L2.ways
+
+
+def test_which_rows_collide():
+    rows = 2 * L2.ways
+    assert rows_collide(rows, 1024, L2.way_bytes) and rows_collide(rows, 1024, -L2.way_bytes)
+    assert not rows_collide(rows, 1024, L2.way_bytes + L2.line)
+    assert not rows_collide(2, 1024, L2.way_bytes)
+    assert not rows_collide(rows, L2.way_bytes, L2.way_bytes)  # every set has its share
+
+
+def test_which_panels_of_b_are_copied():
+    unit = host_vector_unit()
+    row = unit.tile_vectors[-1] * unit.register_bytes
+    short, long = L1.size // 4 // row, L1.size // row
+    assert panels_walk_badly(L1_PAGES + 1, 0, PAGE_BYTES)
+    assert panels_walk_badly(long, 16 if unit.register_bytes > 16 else 8, 1024)
+    assert not panels_walk_badly(long, 0, row)
+    assert not panels_walk_badly(short, 16, row)  # it is in L1, where two lines cost little
+
+
 def test_blocks_fit_where_they_should_stay():
-    assert max(L2.size // 2, KC_BYTES * 16) >= MC * KC_BYTES
+    assert max(L2.size // 2, DC_BYTES * 16) >= MC * DC_BYTES
     assert MC % host_vector_unit().tile_rows(host_vector_unit().tile_vectors[-1]) == 0
     assert blocking.LEAST_STEPS <= KC_BYTES // 4 <= blocking.MOST_STEPS
+    assert DC_BYTES >= KC_BYTES and DC_BYTES % 64 == 0
 
 
 @given(st.integers(1, 10_000), st.integers(1, 500))

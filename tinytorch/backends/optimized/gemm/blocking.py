@@ -3,11 +3,15 @@
 Nothing here is tuned to a processor: sizes follow from the caches that `jit.caches` reads and from
 the register tile.
 
-    KC  steps of k: a panel of B, KC x (columns of a tile), takes half of L1. It is read again for
-        each tile, so the other half is left for A and C. Not below `LEAST_STEPS`: then a tile of C
-        would go to memory and back too often.
-    MC  rows of A: a block, MC x KC, takes half of L2. It is read again for each panel of B.
-    NC  columns of B: a packed block, KC x NC, is read again for each block of A, from L3.
+    KC  steps of k that a tile sums up before it is added to others. A panel of B, KC x (columns of
+        a tile), takes half of L1, if that is `LEAST_STEPS` or more: then a tile of C would go to
+        memory and back too often, and the panel comes from L2.
+    DC  steps of k that are packed together, and MC rows of A: a block of A, MC x DC, takes half of
+        L2, as it is read again for each panel of B. Each tile of C is read and written once for DC
+        steps, each panel of B read once for MC rows, both beyond L2. Together that is least where
+        DC = 2 MC.
+    NC  columns of B: a packed block, DC x NC, is read again for each block of A, from L3. Where
+        there is one block of A alone, it takes half of L2.
 
 A copy costs a read and a write of every element, so it must save more than that. What it saves are
 the misses of a walk along k that takes a few bytes of each of many rows:
@@ -16,6 +20,9 @@ the misses of a walk along k that takes a few bytes of each of many rows:
             (`jit.caches.L1_PAGES`) make every step wait.
     sets    rows that are a multiple of 4 KiB apart fall into the same set of L1, which then holds
             8 or 12 lines and not 512. They are gone before the next tile asks for them.
+    lines   a vector that is not aligned is in two lines of the cache. While both are in L1 that
+            costs little; a panel that is larger than half of L1 comes from L2 with a line more for
+            each row, and each access takes two turns. (NumPy aligns large arrays to 16 bytes.)
 
 Source: Low et al., Analytical modeling is enough for high-performance BLIS, ACM TOMS 43 (2016),
 sections 4.1 to 4.4; Goto and van de Geijn (2008), section 4, on pages.
@@ -23,13 +30,17 @@ sections 4.1 to 4.4; Goto and van de Geijn (2008), section 4, on pages.
 
 from __future__ import annotations
 
+import math
+
 from tinytorch.jit.caches import L1_PAGES, PAGE_BYTES, core_caches
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
 
 _UNIT = host_vector_unit()
+_REGISTER_BYTES = _UNIT.register_bytes
 _L1, _L2 = core_caches()
 _L1_SIZE, _L1_WAY, _L1_WAYS, _LINE = _L1.size, _L1.way_bytes, _L1.ways, _L1.line
+_L2_WAY, _L2_WAYS = _L2.way_bytes, _L2.ways
 _ROW_BYTES = _UNIT.tile_vectors[-1] * _UNIT.register_bytes
 
 LEAST_STEPS = 384
@@ -41,7 +52,8 @@ DOT_ROW_BYTES = KC_BYTES * (_UNIT.register_bytes // 4)
 """Bytes of a row of A in a dot product: about KC terms for each lane."""
 
 _TILE_ROWS = _UNIT.tile_rows(_UNIT.tile_vectors[-1])
-MC = max(_L2.size // 2 // KC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
+DC_BYTES = 4 * max(math.isqrt(_L2.size // 4), KC_BYTES // 4) // 64 * 64
+MC = max(_L2.size // 2 // DC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
 NC = 2048
 L2_BYTES = _L2.size
 
@@ -57,11 +69,37 @@ def balanced(size: int, most: int) -> int:
 
 
 @kernel(inner=True)
+def crosses_pages(steps: int, stride: int) -> bool:
+    """Whether a walk of so many steps goes through more pages than are translated at once."""
+    return steps * min(abs(stride), PAGE_BYTES) > L1_PAGES * PAGE_BYTES
+
+
+@kernel(inner=True)
 def walks_badly(steps: int, stride: int) -> bool:
-    """Whether a walk of so many steps goes through more pages than are translated at once, or
-    through more lines than half of the sets that they fall into hold."""
+    """Whether a walk of so many steps goes through too many pages, or through more lines than half
+    of the sets that they fall into hold."""
     distance = abs(stride)
-    if steps * min(distance, PAGE_BYTES) > L1_PAGES * PAGE_BYTES:
+    if crosses_pages(steps, stride):
         return True
     offsets = _L1_WAY // max(min(distance & -distance, _L1_WAY), _LINE)
     return steps * distance > _L1_SIZE // 2 and steps > offsets * _L1_WAYS // 2
+
+
+@kernel(inner=True)
+def rows_collide(rows: int, size: int, stride: int) -> bool:
+    """Whether so many rows of `size` bytes fall into so few sets of L2 that half of these do not
+    hold them."""
+    distance = abs(stride)
+    pitch = max(min(distance & -distance, _L2_WAY), _LINE)
+    return size < pitch and rows > _L2_WAY // pitch * _L2_WAYS // 2
+
+
+@kernel(inner=True)
+def panels_walk_badly(steps: int, address: int, stride: int) -> bool:
+    """Whether so many rows of B are better copied: a panel that stays in L1 for the sake of its
+    sets, one that comes from L2 if its vectors lie in two lines each; any for too many pages."""
+    if crosses_pages(steps, stride):
+        return True
+    if steps * _ROW_BYTES > _L1_SIZE // 2:
+        return (address | stride) % _REGISTER_BYTES != 0
+    return walks_badly(steps, stride)

@@ -6,7 +6,7 @@
                                 its elements one by one, at any stride.
     tiles of C, B packed        columns of B are not contiguous, or a walk along k misses caches
                                 and pages (`blocking`). A block of B is copied into panels; and so
-                                is one of A, if it is transposed and the same holds for it.
+                                is one of A, if the same holds for it.
     tiles of C.T = B.T @ A.T    B would have to be packed, but A is much smaller: A is packed, and C
                                 transposed.
     dot products                A and B are both contiguous along k, and m is too small to pay for
@@ -16,9 +16,9 @@
 
 The tiled loops, from the outside in (`blocking` says how the steps follow from the caches):
 
-    for NC columns of C                       a packed block of B, KC x NC, stays in L3
-      for KC steps of k
-        for MC rows of C                      a block of A, MC x KC, stays in L2
+    for NC columns of C                       a packed block of B, DC x NC, stays in L3
+      for DC steps of k
+        for MC rows of C                      a block of A, MC x DC, stays in L2
           for each panel of B
             for each tile                     a tile of C stays in registers
 
@@ -33,13 +33,15 @@ from functools import cache
 from numba import prange, types
 
 from tinytorch.backends.optimized.gemm.blocking import (
+    DC_BYTES,
     DOT_ROW_BYTES,
-    KC_BYTES,
     L2_BYTES,
     MC,
     NC,
     TILES_THAT_PAY,
     balanced,
+    panels_walk_badly,
+    rows_collide,
     walks_badly,
 )
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
@@ -70,8 +72,8 @@ FEW_BYTES = 5 * 2**12  # of rows of A that stay in L1 while B passes
 PACK_DEPTH = 64  # steps of k packed at a time, so that few pages are open
 ROWS_AT_ONCE = 8  # the same where a step is contiguous: few enough for the processor to read ahead
 
-_B_BYTES = KC_BYTES * NC + 4096
-SCRATCH_BYTES = _B_BYTES + KC_BYTES * MC
+_B_BYTES = DC_BYTES * NC + 4096
+SCRATCH_BYTES = _B_BYTES + DC_BYTES * MC
 """Memory that one thread needs to pack a block of B and one of A."""
 
 
@@ -94,6 +96,12 @@ def panel_columns(left: int, lanes: int) -> int:
     return min(PANEL_VECTORS[vectors] * lanes, left)
 
 
+@kernel(force_inline=True)
+def row_bytes(columns: int, lanes: int) -> int:
+    """Bytes of a row of a packed panel: whole vectors, so that all of them are aligned."""
+    return (columns + lanes - 1) // lanes * REGISTER_BYTES
+
+
 def _make_pack_block(pack: Callable[..., None], itemsize: int) -> Callable[..., None]:
     lanes = REGISTER_BYTES // itemsize
 
@@ -101,7 +109,8 @@ def _make_pack_block(pack: Callable[..., None], itemsize: int) -> Callable[..., 
     def pack_block(n: int, k: int, b: Matrix, scratch: int, width: int) -> None:
         """Copy a k x n block of B into panels, one after the other.
 
-        They are as wide as `width`, or as `panel_columns` says if that is 0. Rows of B that are
+        They are as wide as `width`, or as `panel_columns` says if that is 0, in rows of
+        `row_bytes`. Rows of B that are
         contiguous are read a few at a time, from one end to the other.
         """
         most = ROWS_AT_ONCE if b.column == itemsize else PACK_DEPTH
@@ -110,8 +119,9 @@ def _make_pack_block(pack: Callable[..., None], itemsize: int) -> Callable[..., 
             j = 0
             while j < n:
                 columns = min(width, n - j) if width else panel_columns(n - j, lanes)
+                ld = columns * itemsize if width else row_bytes(columns, lanes)
                 source = Matrix(b.address + p * b.row + j * b.column, b.column, b.row)
-                to = Rows(scratch + (j * k + p * columns) * itemsize, columns * itemsize)
+                to = Rows(scratch + j * k * itemsize + p * ld, ld)
                 pack(columns, depth, source, to)
                 j += columns
 
@@ -223,8 +233,9 @@ def _make_tiles(
         """C tile by tile, or C.T, which is then transposed, where that costs less packing."""
         lanes, swap = REGISTER_BYTES // itemsize, False
         widest = TILE_VECTORS * lanes
-        if b.column != itemsize and m * max(n * itemsize, KC_BYTES) < _B_BYTES // 2:
-            transposing = (m + lanes - 1) // lanes * lanes * 16 * n
+        whole = (m + lanes - 1) // lanes * lanes
+        if b.column != itemsize and whole * max(n * itemsize, DC_BYTES) < _B_BYTES // 2:
+            transposing = whole * 16 * n
             swap = _cost_of_tiles(n, m, k, lanes) + transposing < _cost_of_tiles(m, n, k, lanes)
         target = c
         if swap:
@@ -233,13 +244,20 @@ def _make_tiles(
             if start.address:
                 pack(n, m, Matrix(start.address, start.stride, itemsize), target)
                 start = target
-        kc = max(balanced(k, KC_BYTES // itemsize), 1)
-        tall, broad = m > TILES_THAT_PAY * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
-        pack_b = b.column != itemsize or (tall and walks_badly(kc, b.row))
-        pack_a = a.column != itemsize and broad and walks_badly(kc, a.column)
+        kc = max(balanced(k, DC_BYTES // itemsize), 1)
+        # a B that comes from L3 or memory has to be read anyway, and is read better in long rows
+        readers = 2 if k * n * itemsize > L2_BYTES else TILES_THAT_PAY
+        tall, broad = m >= readers * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
+        pack_b = b.column != itemsize or (tall and panels_walk_badly(kc, b.address, b.row))
+        if a.column != itemsize:
+            pack_a = broad and walks_badly(kc, a.column)
+        else:
+            pack_a = broad and rows_collide(min(m, MC), kc * itemsize, a.row)
         mc = balanced(m, MC) if pack_a else MC
-        for jc in range(0, n, NC):
-            block = min(NC, n - jc)
+        in_l2 = max(L2_BYTES // 2 // (kc * itemsize) // widest, 1) * widest
+        nc = min(NC, in_l2) if m <= MC else NC
+        for jc in range(0, n, nc):
+            block = min(nc, n - jc)
             for pc in range(0, max(k, 1), kc):
                 depth = min(kc, k - pc)
                 begin = target if pc > 0 else start
@@ -261,7 +279,7 @@ def _make_tiles(
                         columns = panel_columns(block - j, lanes)
                         panel = Rows(source.address + j * b.column, b.row)
                         if pack_b:
-                            panel = Rows(scratch + j * depth * itemsize, columns * itemsize)
+                            panel = Rows(scratch + j * depth * itemsize, row_bytes(columns, lanes))
                         rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
                         rows = wide // 2 if pack_a else rows
                         for i in range(0, height, rows):
