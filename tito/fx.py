@@ -302,6 +302,9 @@ def zoo(
     retry: Annotated[
         bool, typer.Option("--retry", help="Try again what was left out, refused or too slow.")
     ] = False,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Run again what other sources of TinyTorch have made.")
+    ] = False,
     no_run: Annotated[
         bool, typer.Option("--no-run", help="Run nothing: look at what --out has.")
     ] = False,
@@ -336,7 +339,7 @@ def zoo(
     }  # fmt: skip
     asked = {
         "only": only, "sample": sample, "seed": seed, "stages": names(stages), "out": out,
-        "retry": retry, "jobs": jobs, "stop_after": stop_after, "note": note,
+        "retry": retry, "renew": renew, "jobs": jobs, "stop_after": stop_after, "note": note,
     }  # fmt: skip
     ask(
         CHILD, "zoo", zoo=asked, limits=limits, run=not no_run, list=list_names, page=page,

@@ -33,6 +33,7 @@ class Asking(nn.Module):
             y = y[: mask.sum()]
         z = y.new_zeros(len(mask), 3)
         z[mask] = self.layer(x[mask]) * 2
+        z = z + torch.arange(mask.sum()).sum() + self.layer.weight[mask.sum() - 1]
         rows, columns = torch.where(torch.ones(2, 2).tril() > 0)
         return z.sum() + y.sum() + z.masked_select(z > 1e9).sum() + mask.nonzero().sum() + (
             rows * columns

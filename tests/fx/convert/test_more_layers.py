@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ import tinytorch
 from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
 from tinytorch.fx.convert.from_torch import from_torch
 
-IMAGES, SIGNALS, ROWS = (2, 4, 6, 5), (2, 4, 9), (3, 7)
+IMAGES, SIGNALS, ROWS, VOLUMES = (2, 4, 6, 5), (2, 4, 9), (3, 7), (2, 4, 5, 6, 7)
 
 
 class Function(nn.Module):
@@ -32,6 +33,23 @@ def reduced(how: str, include_self: bool) -> nn.Module:
     )  # fmt: skip
 
 
+def put(indices: Any, shape: tuple[int, ...], *, accumulate: bool = False) -> nn.Module:
+    """Values at indices of a tensor; places are met once, or values add up."""
+
+    def function(x: Tensor) -> Any:
+        values = x.flatten()[: math.prod(shape)].reshape(shape) + 1
+        return torch.ops.aten.index_put(x, list(indices), values, accumulate)
+
+    return Function(function)
+
+
+def sampled(mode: str, border: str, corners: bool) -> nn.Module:
+    grid = torch.rand(2, 3, 4, 2) * 3 - 1.5  # some of it is outside
+    return Function(lambda x: nn.functional.grid_sample(x, grid, mode, border, corners))
+
+
+AT, BESIDE = torch.tensor([[0, 3], [1, -1]]), torch.tensor([1, 0])
+
 CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "group norm": (nn.GroupNorm(2, 4), IMAGES),
     "group norm, no weights": (nn.GroupNorm(4, 4, affine=False), SIGNALS),
@@ -50,6 +68,30 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "bilinear, smaller": (nn.Upsample(size=(3, 4), mode="bilinear"), IMAGES),
     "bilinear, corners": (nn.Upsample(size=(9, 11), mode="bilinear", align_corners=True), IMAGES),
     "linear 1d": (nn.Upsample(scale_factor=2, mode="linear"), SIGNALS),
+    "conv3d": (nn.Conv3d(4, 3, 3, padding=1, stride=2), VOLUMES),
+    "conv3d, groups": (nn.Conv3d(4, 6, (2, 3, 1), dilation=(2, 1, 1), groups=2, bias=False),
+                       VOLUMES),
+    "conv3d, patches": (nn.Conv3d(4, 3, (2, 3, 3), (2, 3, 3)), VOLUMES),
+    "avg_pool3d": (nn.AvgPool3d((2, 3, 2), (1, 2, 2), padding=(1, 1, 0)), VOLUMES),
+    "max_pool3d": (nn.MaxPool3d((2, 3, 2), (1, 2, 2), padding=(1, 1, 0), return_indices=True),
+                   VOLUMES),
+    "adaptive_avg_pool3d": (nn.AdaptiveAvgPool3d((2, 3, 1)), VOLUMES),
+    "reflected": (nn.ReflectionPad2d((1, 2, 0, 3)), IMAGES),
+    "replicated": (nn.ReplicationPad3d((1, 2, 0, 3, 2, 1)), VOLUMES),
+    **{f"sampled {mode} {border} {corners}": (sampled(mode, border, corners), IMAGES)
+       for mode in ("bilinear", "nearest") for border in ("zeros", "border")
+       for corners in (True, False)},
+    "put, whole before": (put((None, AT), (3, 2, 2)), ROWS),
+    "put, side by side": (put((None, BESIDE, BESIDE), (2, 2, 5)), IMAGES),
+    "put, apart": (put((BESIDE, None, BESIDE), (2, 4, 5)), IMAGES),
+    "put, added up": (put((None, torch.tensor([1, 1, 0])), (2, 3, 6, 5), accumulate=True), IMAGES),
+    "put at a mask": (Function(lambda x: x.index_put((x > 0.5,), torch.tensor(2.0))), ROWS),
+    "masked scatter": (Function(lambda x: x.masked_scatter(x > 0.5, x.flip(0))), ROWS),
+    "largest of all": (Function(lambda x: (x.max(), x.min())), ROWS),
+    "diagonal": (Function(lambda x: x.diagonal(1, -2, -1) * 2), IMAGES),
+    "folded": (Function(lambda x: nn.functional.fold(x, (5, 4), 2, padding=1)), (2, 12, 30)),
+    "distances": (Function(lambda x: torch.cdist(x, x.flip(0) + 1)), ROWS),
+    "variance": (Function(lambda x: x.var(1)), ROWS),
     "topk": (Function(lambda x: torch.topk(x, 3, dim=1)), ROWS),
     "topk, smallest": (Function(lambda x: torch.topk(x, 2, dim=0, largest=False)), ROWS),
     "sort": (Function(lambda x: torch.sort(x, dim=0, descending=True)), ROWS),

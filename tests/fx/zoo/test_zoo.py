@@ -532,13 +532,60 @@ def test_the_page_says_what_was_found():
     forward = dict(zip(columns, table[0], strict=True))
     assert forward["models"] == "2" and forward["WRONG"] == "1" and forward["right"] == "50.0 %"
     assert bad(RECORDS) == [("transformers/b", "forward", "WRONG: result 0")]  # no peer's
-    assert list(refusals(RECORDS)) == ["a value; fix: none"]
+    assert refusals(RECORDS) == {("a value", ""): {"transformers/a": ["joint"]}}
     found = summary(RECORDS, {"torch": "2"})
     assert found["ran"] == 2 and found["peaks_as_predicted"] == (1, 1)
     page = markdown(RECORDS, {"torch": "2", "timm": "absent"}, "All of them.")
-    for part in ("torch 2.", "not covered: timm", "| forward | 2 |", "a value; fix: none",
-                 "`transformers/c`: has 1 parameter too many", "in 1 of 1 models"):  # fmt: skip
+    for part in ("torch 2.", "not covered: timm", "| forward | 2 |", "- a value: `a` (joint)",
+                 "on the inputs that are made by rule: `transformers/c`", "in 1 of 1 models",
+                 "All are of the same sources of TinyTorch (unknown)."):  # fmt: skip
         assert part in page
+
+
+def test_the_page_gathers_what_is_refused_for_one_reason():
+    why = "Python asks for the value of a tensor at models/{0}.py:{1}: if x > p:  # {0}\n  fix: it"
+    missing = "2 of {} operators cannot be taken over; so:\n  a_{}: aten::polar is not in our table"
+    records = [
+        Record(f"transformers/{name}", model={"class": name}, codes=[code], stages={
+            "joint": {"verdict": "refused", "seconds": 1.0, "detail": why.format(name, number)},
+            "sgd": {"verdict": "refused", "seconds": 1.0, "detail": why.format(name, number)},
+            "from_torch": {"verdict": "refused", "seconds": 1.0,
+                           "detail": missing.format(number, number)},
+            "forward": {"verdict": "bit-equal", "seconds": 1.0, "facts": {
+                stages.GUARDED: 1, stages.WHY_GUARDED: why.format(name, number)}}})
+        for name, number, code in (("a", 1, "cafe"), ("b", 20, "cafe"), ("c", 3, "beef"))
+    ]  # fmt: skip
+    records += [
+        Record("transformers/d", skipped="requires the natten library", codes=["cafe"]),
+        Record("timm/e", skipped="has 70,000,000 parameters, more than", codes=["cafe"]),
+    ]
+    page = markdown(records, {"torch": "2"}, "five.")
+    for part in ("- Python asks for the value of a tensor\n  - `if x > p:`: `a`, `b`, `c` (joint",
+                 "taken over: aten::polar is not in our table: `a`, `b`, `c` (from_torch)",
+                 "`if x > p:`: `a`, `b`, `c` (forward)", "not installed: `transformers/d`",
+                 "do not become small: `timm/e`", "4 of cafe, 1 of beef (`--renew`"):  # fmt: skip
+        assert part in page, part
+
+
+def test_results_of_other_sources_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def one(name: str, wanted: list[str], limits: Limits) -> list[tuple[str, object]]:
+        asked.append((name, list(wanted)))
+        return [("model", {}), *((s, {"verdict": "bit-equal", "seconds": 1.0}) for s in wanted)]
+
+    monkeypatch.setattr(runner, "in_child", one)
+    out = tmp_path / "zoo.jsonl"
+    monkeypatch.setattr(runner, "code_version", lambda: "old")
+    run(["a", "b"], ["forward"], out, LIMITS)
+    monkeypatch.setattr(runner, "code_version", lambda: "new")
+    found = run(["a"], ["forward", "joint"], out, LIMITS)
+    assert found["a"].codes == ["new", "old"] and asked[2:] == [("a", ["joint"])]
+    found = run(["a", "b"], ["forward"], out, LIMITS, renew=True)
+    assert asked[3:] == [("a", ["forward"]), ("b", ["forward"])]
+    assert {n: r.codes for n, r in read(out).items()} == {"a": ["new"], "b": ["new"]}
+    run(["a", "b"], ["forward"], out, LIMITS, renew=True)
+    assert len(asked) == 5
 
 
 class RatedDropping(nn.Module):
@@ -571,4 +618,4 @@ def test_a_model_that_leaves_out_layers_is_right_with_guards_and_the_page_says_s
     said = dict(zip(columns, row, strict=True))
     assert (said["refused"], said["right"], said["with guards"]) == ("0", "100.0 %", "1")
     page = markdown(records, {"torch": "2"}, "two of them.")
-    assert "- `own/dropping`, joint, graphs: 1; Python asks for the value" in page
+    assert "`dropping` (joint)" in page.partition("## Right with guards")[2]

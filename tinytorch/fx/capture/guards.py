@@ -136,6 +136,8 @@ class _Asking(TorchFunctionMode):
             return found.unbind(1) if as_tuple else found
         if func in SELECTED:
             return args[0][self.in_index(args[1])] if _fits(*args) else func(*args, **kwargs)
+        if func is torch.arange:
+            return func(*map(self.number, args), **{k: self.number(v) for k, v in kwargs.items()})
         if func is Tensor.__getitem__:
             return func(args[0], self.in_index(args[1]))
         if func is Tensor.__setitem__ and isinstance(args[2], Tensor) and args[2].ndim:
@@ -150,23 +152,24 @@ class _Asking(TorchFunctionMode):
         return torch.nonzero_static(mask, size=size)
 
     def in_index(self, index: Any) -> Any:
-        """An index with the positions of its masks in their place, and its slices of numbers."""
+        """An index with the positions of its masks in their place, and numbers as numbers."""
         parts = index if isinstance(index, tuple) else (index,)
-        if not any(_is_mask(part) or isinstance(part, slice) for part in parts):
-            return index
         found: list[Any] = []
         for part in parts:
             if isinstance(part, slice):
-                found.append(slice(*map(self.bound, (part.start, part.stop, part.step))))
+                found.append(slice(*map(self.number, (part.start, part.stop, part.step))))
+            elif _is_mask(part):
+                found += self.positions(part).unbind(1)
             else:
-                found += self.positions(part).unbind(1) if _is_mask(part) else (part,)
-        return tuple(found)
+                found.append(self.number(part) if _is_number(part) else part)
+        return tuple(found) if isinstance(index, tuple) or len(found) != 1 else found[0]
 
-    def bound(self, of_slice: Any) -> Any:
-        """A bound of a slice as a number."""
-        if not isinstance(of_slice, Tensor):
-            return of_slice
-        return self.answer(Tensor.__index__, lambda: of_slice.__index__(), lambda: of_slice)
+    def number(self, value: Any) -> Any:
+        """A tensor without dimensions as the number that Python takes it for; all else as it is."""
+        if not isinstance(value, Tensor):
+            return value
+        func = Tensor.item if value.is_floating_point() else Tensor.__index__
+        return self.answer(func, lambda: func(value), lambda: value)
 
 
 class _Recorded(_Asking):
@@ -211,6 +214,10 @@ def _guard(tensor: Tensor, value: Any, line: Line | None) -> None:
 
 def _is_mask(part: Any) -> bool:
     return isinstance(part, Tensor) and part.dtype == torch.bool and part.ndim > 0
+
+
+def _is_number(part: Any) -> bool:
+    return isinstance(part, Tensor) and part.dtype != torch.bool and part.ndim == 0
 
 
 def _fits(x: Tensor, mask: Tensor) -> bool:

@@ -37,6 +37,7 @@ class Zoo:
         jobs: models at a time.
         stop_after: minutes after which no model is begun; None for no end.
         retry: build again what was left out, and go again through stages that were not right.
+        renew: go again through stages whose results are of other sources of TinyTorch.
         note: a sentence on how the run was made, for the page.
     """
 
@@ -49,6 +50,7 @@ class Zoo:
     jobs: int = 1
     stop_after: float | None = None
     retry: bool = False
+    renew: bool = False
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -75,7 +77,8 @@ class Zoo:
         for library in absent():
             print(f"{library} is not installed: its models are left out", file=sys.stderr)
         try:
-            run(self.names(), self.stages, self.out, self.limits, progress, self.jobs, self.retry)
+            run(self.names(), self.stages, self.out, self.limits, progress, self.jobs, self.retry,
+                self.renew)  # fmt: skip
         except _StopError:
             print("the time is over; the same command goes on from here", file=sys.stderr)
 

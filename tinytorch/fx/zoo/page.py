@@ -23,6 +23,19 @@ from tinytorch.fx.zoo.verdict import (
     WRONG,
 )
 
+#: A reason with the user's line: "why at file.py:12: x = y".
+AT = re.compile(r"(?P<why>.*?) at (?P<file>\S+:\d+)(: (?P<code>.*))?$")
+#: What a reason says of one model only: a name, or by how much something differs.
+OWN = re.compile(r":? (output|gradient|loss|parameter|buffer)?( '[^']*')? differs by up to \S+|"
+                 r"(?<=parameter) '[^']*'")  # fmt: skip
+OPERATORS_SHOWN = 3
+#: Why architectures are left out, by what is said of them; what fits none is the last.
+LEFT_OUT = (
+    ("They need a library that is not installed", r"requires the (\S+) library"),
+    ("They do not become small", r"has [\d,]+ parameters, more than"),
+    ("They do not build from a configuration that is shrunk by rule", r"does not build"),
+    ("They do not run on the inputs that are made by rule", r""),
+)
 COLUMNS = (EQUAL, WITHIN, REFUSED, WRONG, CRASH, TIMEOUT, MEMORY)
 
 
@@ -63,15 +76,46 @@ def bad(records: Iterable[Record]) -> list[tuple[str, str, str]]:
             if v["verdict"] in (WRONG, CRASH) and stage not in PEERS]  # fmt: skip
 
 
-def refusals(records: Iterable[Record]) -> dict[str, list[tuple[str, str]]]:
-    """Reasons in plain words, each with the models and stages that it refused, commonest first."""
-    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+#: Why, and the user's line: for each the models, with their stages.
+Reasons = dict[tuple[str, str], dict[str, list[str]]]
+
+
+def refusals(records: Iterable[Record]) -> Reasons:
+    """Reasons in plain words with the user's code, each with the models that it refused and in
+    which stages."""
+    found: Reasons = defaultdict(lambda: defaultdict(list))
     for record in records:
         for stage, verdict in record.stages.items():
             if verdict["verdict"] == REFUSED and stage not in PEERS:
-                reason = re.sub(r"\s*\n\s*", "; ", verdict.get("detail", "")).strip()
-                found[reason[:240]].append((record.name, stage))
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+                found[_reason(verdict.get("detail", ""))][record.name].append(stage)
+    return found
+
+
+def _reason(detail: str) -> tuple[str, str]:
+    """The reason of a refusal, without what differs from model to model, and the code of the
+    line where it was met; of operators that cannot be taken over, which they are."""
+    first, _, rest = detail.partition("\n")
+    if "operators cannot be taken over" in first:
+        lines = (line.partition(": ")[2].partition("; there are")[0] for line in rest.splitlines())
+        whole = dict.fromkeys(x for x in lines if x and not x.endswith("is not supported"))
+        return f"operators cannot be taken over: {'; '.join(list(whole)[:OPERATORS_SHOWN])}", ""
+    at = AT.match(first)
+    why, code = (at["why"], at["code"] or "") if at else (first, "")
+    return OWN.sub("", why), code.partition("  #")[0].strip()
+
+
+def _by_reason(found: Reasons) -> list[str]:
+    """Lines of a list: the reason of most models first, each line of code on its own."""
+    by_why: dict[str, dict[str, dict[str, list[str]]]] = defaultdict(dict)
+    for (why, code), models in found.items():
+        by_why[why][code] = models
+    lines = []
+    for why, codes in sorted(by_why.items(), key=lambda x: -sum(map(len, x[1].values()))):
+        plain = codes.pop("", None)
+        lines.append(f"- {_plain(why)}{': ' + _listed(plain) if plain else ''}")
+        for code, models in sorted(codes.items(), key=lambda x: (-len(x[1]), x[0])):
+            lines.append(f"  - `{code.replace('`', '')}`: {_listed(models)}")
+    return lines
 
 
 def peaks(records: Iterable[Record]) -> tuple[int, int]:
@@ -101,43 +145,52 @@ def markdown(records: Sequence[Record], versions: dict[str, str], how: str) -> s
         how: which architectures these are, and the command that ran them.
     """
     ran = [r for r in records if not r.skipped]
-    columns, table = rows(ran)
     there = ", ".join(f"{k} {v}" for k, v in versions.items() if v != "absent")
     gone = ", ".join(k for k, v in versions.items() if v == "absent")
     lines = [
         "# The zoo", "",
-        "Made by `tito fx zoo --page docs/zoo.md` from the results of a run; not "
-        "edited by hand. Each architecture is built small, with random weights, and goes through "
-        "each stage in a process of its own, compared with eager PyTorch.", "",
-        f"Versions: {there}." + (f" Not installed, so not covered: {gone}." if gone else ""), "",
+        "Each architecture is built small, with random weights, and goes through each stage in a "
+        "process of its own, compared with eager PyTorch. `tito fx zoo --page docs/zoo.md` writes "
+        "this page from the results of a run.", "",
+        f"Versions: {there}." + (f" Not installed, so not covered: {gone}." if gone else "")
+        + _of_codes(records), "",
         how, "",
-        f"Of {len(records)} architectures {len(ran)} build small and run eagerly; the others are "
-        "listed at the end. *Within* means: not equal to the last bit, but with an error against "
-        "float64 that is at most four times eager's own (or below 1e-6 of the largest value); "
-        "where one run of eager's does not show its own error, because a gradient jumps at the "
-        "corner of a ReLU, eager's on inputs (or, without floating-point inputs, parameters) that "
-        "differ in the last bit counts, too.", "",
-        markdown_table(columns, table), "",
-        "Inputs that say sizes (such as `grid_thw`) are constants of forward, joint and steps.", "",
-        *_of_peaks(ran),
-        *_of_training(ran),
-        *_of_corners(ran),
-        *_of_guards(ran),
-        "## Wrong, or a crash", "",
+        markdown_table(*rows(ran)), "",
+        f"Of {len(records)} architectures {len(ran)} build small and run eagerly.", "",
+        "- *within*: not equal to the last bit, but with an error against float64 that is at most "
+        "four times eager's own (or below 1e-6 of the largest value). Where a gradient jumps at "
+        "the corner of a ReLU, one run of eager's does not show its own error: then eager's on "
+        "inputs or parameters that differ in the last bit counts, too.",
+        "- *refused*: an error of ours says why; the model itself is left as it was.",
+        "- *with guards*: Python asks for values, and such a model is refused by default; with "
+        "`guarded=True` a graph is of the values of its example and checks them, and another is "
+        "captured for others (`Branches`). That counts as right.",
+        *_of_peaks(ran), *_of_training(ran),
+        "- Inputs that say sizes (such as `grid_thw`) are constants of forward, joint and steps.",
+        "", "## Wrong, or a crash", "",
     ]  # fmt: skip
-    wrong = bad(ran)
-    lines += [f"- `{m}`, {s}: {_plain(d)}" for m, s, d in wrong] or ["None."]
-    lines += ["", "## Refused, and why", ""]
-    for reason, where in refusals(ran).items():
-        by_model: dict[str, list[str]] = defaultdict(list)
-        for model, stage in where:
-            by_model[model].append(stage)
-        names = ", ".join(f"`{m.partition('/')[2]}` ({', '.join(s)})" for m, s in by_model.items())
-        lines.append(f"- {_plain(reason)}: {names}")
-    lines += ["", "## Left out", "",
-              "They do not become small, or do not build or run eagerly.", ""]  # fmt: skip
-    lines += [f"- `{r.name}`: {_plain(r.skipped)}" for r in records if r.skipped]
-    return "\n".join(lines) + "\n"
+    lines += [f"- `{m}`, {s}: {_plain(d)}" for m, s, d in bad(ran)] or ["None."]
+    lines += ["", *_of_corners(ran), "## Refused, and why", ""]
+    lines += _by_reason(refusals(ran)) or ["Nothing."]
+    lines += ["", *_of_guards(ran), *_of_left_out(records)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _listed(models: dict[str, list[str]]) -> str:
+    """Models, those together that are named for the same stages."""
+    together: dict[str, list[str]] = defaultdict(list)
+    for model, stages in models.items():
+        together[", ".join(stages)].append(f"`{model.partition('/')[2]}`")
+    return "; ".join(f"{', '.join(names)} ({stages})" for stages, names in together.items())
+
+
+def _of_codes(records: Sequence[Record]) -> str:
+    """Which sources of TinyTorch the results are of."""
+    count = Counter(" and ".join(r.codes) or "unknown" for r in records)
+    if len(count) < 2:
+        return f" All are of the same sources of TinyTorch ({', '.join(count)})." if count else ""
+    each = ", ".join(f"{n} of {code}" for code, n in count.most_common())
+    return f" Sources of TinyTorch, by their digest: {each} (`--renew` runs them anew)."
 
 
 def _of_corners(records: Sequence[Record]) -> list[str]:
@@ -156,20 +209,26 @@ def _of_corners(records: Sequence[Record]) -> list[str]:
 
 def _of_guards(records: Sequence[Record]) -> list[str]:
     """Which models are right with guards only, and why."""
-    lines: list[str] = []
-    for stage in ("forward", "joint"):
+    found: Reasons = defaultdict(lambda: defaultdict(list))
+    for stage in counts(records):
         for name, facts in with_guards(records, stage):
-            why = facts[WHY_GUARDED].partition("\n")[0]
-            lines.append(f"- `{name}`, {stage}, graphs: {facts[GUARDED]}; {_plain(why)}")
+            found[_reason(facts[WHY_GUARDED])][name].append(stage)
+    lines = _by_reason(found)
+    return ["## Right with guards", "", *lines, ""] if lines else []
+
+
+def _of_left_out(records: Sequence[Record]) -> list[str]:
+    """The names of those that did not come as far as the first stage, by cause."""
+    found: dict[str, list[str]] = {cause: [] for cause, _ in LEFT_OUT}
+    for record in records:
+        if record.skipped:
+            fits = (cause for cause, said in LEFT_OUT if re.search(said, record.skipped))
+            found[next(fits)].append(f"`{record.name}`")
+    lines = [f"- {cause}: {', '.join(names)}" for cause, names in found.items() if names]
     if not lines:
         return []
-    return [
-        "*With guards*: Python asks for values (an `if` on a random number that leaves out "
-        "a layer, on a mask, on a length). Such a model is refused by default; with "
-        "`guarded=True` the graph is of the values of the example, and checks them. For other "
-        "values another graph is captured (`Branches`), which is counted here as right:",
-        "", *lines, "",
-    ]  # fmt: skip
+    return ["## Left out", "", "What each of them says is in the results, as `skipped`.", "",
+            *lines]  # fmt: skip
 
 
 def _of_training(records: Sequence[Record]) -> list[str]:
@@ -179,8 +238,8 @@ def _of_training(records: Sequence[Record]) -> list[str]:
     right = sum(bool(f.get(RIGHT_IN_EVALUATION)) for f in facts)
     if not right:
         return []
-    return [f"Of the {len(facts)} that are refused in joint, {right} are right in evaluation mode.",
-            ""]  # fmt: skip
+    return [f"- Of the {len(facts)} that are refused in joint, {right} are right in evaluation "
+            "mode."]  # fmt: skip
 
 
 def _of_peaks(records: Sequence[Record]) -> list[str]:
@@ -188,10 +247,10 @@ def _of_peaks(records: Sequence[Record]) -> list[str]:
     if not measured:
         return []
     return [
-        "Checkpointed half-way between keeping everything and the lowest peak there is (with a "
+        "- *checkpoint*: half-way between keeping everything and the lowest peak there is (with a "
         "batch eight times as large where weights and their gradients take more than all else): in "
         f"{right} of {measured} models the measured peak is within 1 % of the predicted one or "
-        "below it.", "",
+        "below it.",
     ]  # fmt: skip
 
 

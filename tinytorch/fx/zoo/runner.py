@@ -6,16 +6,19 @@ asked for is not run again; one that lacks some goes through those only.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import tinytorch
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.zoo import child
 from tinytorch.fx.zoo.child import OVER, Limits
@@ -41,12 +44,14 @@ class Record:
         skipped: why it was left out, if it was.
         model: its class, parameters and inputs.
         stages: by name, what `Verdict.to_dict` says.
+        codes: of which sources of TinyTorch they are (`code_version`), in order.
     """
 
     name: str
     skipped: str = ""
     model: dict[str, Any] = field(default_factory=dict)
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    codes: list[str] = field(default_factory=list)
 
     def lacks(self, stages: Iterable[str]) -> list[str]:
         """The stages that it has not gone through."""
@@ -60,6 +65,16 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """A line of the file."""
         return {k: v for k, v in vars(self).items() if v}
+
+
+@cache
+def code_version() -> str:
+    """A digest of the sources of the package: equal results are expected of equal sources."""
+    root = Path(tinytorch.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def versions() -> dict[str, str]:
@@ -126,6 +141,7 @@ def run(
     progress: Callable[[int, int, Record], None] = lambda done, of, record: None,
     jobs: int = 1,
     retry: bool = False,
+    renew: bool = False,
 ) -> dict[str, Record]:
     """Put architectures through stages, and append what is found to a file, model by model.
 
@@ -133,6 +149,7 @@ def run(
         jobs: how many models at a time.
         retry: build again those that were left out, and go again through stages that were not
             right: refused, timed out, crashed.
+        renew: go again through all stages where the results are of other sources of TinyTorch.
 
     Returns:
         The records of `names`, with what the file had before.
@@ -141,8 +158,10 @@ def run(
         ResultsError: the file was made with other versions.
     """
     records = read(path)
-    for name in names if retry else ():
-        if name in records:
+    for name in [n for n in names if n in records]:
+        if renew and records[name].codes != [code_version()]:
+            del records[name]
+        elif retry:
             records[name] = records[name].without_failures()
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
@@ -156,6 +175,7 @@ def run(
         if missing := record.lacks(stages):
             for key, value in in_child(name, missing, limits):
                 _enter(record, key, value)
+            record.codes = sorted({*record.codes, code_version()})
         return record
 
     known = {name for name, record in records.items() if not record.lacks(stages)}

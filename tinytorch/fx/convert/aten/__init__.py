@@ -9,5 +9,7 @@ from tinytorch.fx.convert.aten import (
     layers as layers,
     movement as movement,
     reductions as reductions,
+    resizing as resizing,
+    volumes as volumes,
 )
 from tinytorch.fx.convert.aten.registry import ATEN as ATEN, aten as aten

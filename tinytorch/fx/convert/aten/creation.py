@@ -29,6 +29,11 @@ def full_like(a: Tensor, fill_value: Any, *, dtype: Any = None, **where: Any) ->
     return creation.full(a.shape, fill_value, dtype=kind)
 
 
+@aten("fill.Scalar")
+def fill(a: Tensor, value: Any) -> Tensor:
+    return full_like(a, value)
+
+
 @aten("zeros")
 def zeros(size: Sequence[int], *, dtype: Any = None, **where: Any) -> Tensor:
     return full(size, 0.0, dtype="float32" if dtype is None else dtype)

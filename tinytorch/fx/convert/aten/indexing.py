@@ -23,6 +23,8 @@ from tinytorch.tensor import Tensor
 aten("gather")(lambda a, dim, index, *, sparse_grad=False: indexing.gather(a, dim, index))
 aten("index_select")(indexing.index_select)
 aten("scatter_add")(scattering.scatter_add)
+aten("masked_scatter")(scattering.masked_scatter)
+aten("diagonal")(indexing.diagonal)
 
 
 @aten("embedding")
@@ -58,20 +60,40 @@ def index(a: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def index_put(
     a: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """Write values at indices of the first dimensions. Several values for one place add up with
-    `accumulate`; without, PyTorch leaves open which is put, and here it is their mean."""
-    if any(i is None for i in indices):
-        raise NotImplementedError("index_put with a dimension that is taken whole")
-    depth = len(indices)
+    """Write values at indices; dimensions without one are taken whole. Several values for one place
+    add up with `accumulate`; without, PyTorch leaves open which is put, and here it is their mean.
+    """
+    if any(i is not None and i.dtype.name == "bool" for i in indices):
+        return _put_at_mask(a, indices, values, accumulate)
+    given = {dim: i for dim, i in enumerate(indices) if i is not None}
+    dims = list(given)
     flat = creation.zeros((), dtype=int64)
-    for extent, i in zip(a.shape[:depth], indices, strict=True):
-        assert i is not None
-        if i.dtype.name == "bool":
-            raise NotImplementedError("index_put with a mask")
+    for dim, i in given.items():
+        extent = a.shape[dim]
         flat = flat * extent + e.where(e.lt(i, 0), i + extent, i)
-    rows = m.reshape(a, (math.prod(a.shape[:depth]), *a.shape[depth:]))
-    spread = m.expand(values, (*flat.shape, *a.shape[depth:]))
-    return m.reshape(_put(rows, flat, spread, accumulate), a.shape)
+    whole = [dim for dim in range(a.ndim) if dim not in dims]
+    rest = [a.shape[dim] for dim in whole]
+    # indices side by side stay where they are in the result, others come first
+    before = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
+    spread = m.expand(values, (*rest[:before], *flat.shape, *rest[before:]))
+    inner = [*range(before, before + flat.ndim)]
+    spread = m.permute(spread, inner + [d for d in range(spread.ndim) if d not in inner])
+    order = [*dims, *whole]
+    rows = m.reshape(m.permute(a, order), (math.prod(a.shape[dim] for dim in dims), *rest))
+    put = _put(rows, flat, spread, accumulate)
+    back = [order.index(dim) for dim in range(a.ndim)]
+    return m.permute(m.reshape(put, tuple(a.shape[dim] for dim in order)), back)
+
+
+def _put_at_mask(
+    a: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
+) -> Tensor:
+    """One value wherever a mask of the first dimensions is True."""
+    mask, *others = indices
+    if others or mask is None or values.numel() != 1 or accumulate:
+        raise NotImplementedError("index_put with a mask, and more than one value")
+    wide = m.reshape(mask, (*mask.shape, *(1,) * (a.ndim - mask.ndim)))
+    return e.where(wide, m.reshape(values, ()), a)
 
 
 def _put(rows: Tensor, index: Tensor, values: Tensor, accumulate: bool) -> Tensor:

@@ -13,12 +13,12 @@ from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import int64, meta_of_array
 from tinytorch.functions import (
     elementwise as e,
-    indexing,
     linalg,
     movement as m,
     reductions as r,
 )
 from tinytorch.fx.convert.aten.registry import aten
+from tinytorch.fx.convert.aten.volumes import over_planes
 from tinytorch.nn import functional as F
 from tinytorch.nn.functional.pooling import overhang
 from tinytorch.tensor import Tensor
@@ -72,8 +72,12 @@ def convolution(
             (1, *dilation), transposed, (0, *output_padding), groups,
         )  # fmt: skip
         return m.squeeze(flat, 2)
+    if x.ndim == 5 and not transposed:
+        y = over_planes(x, w, stride, padding, dilation, groups, convolution)
+        return y if bias is None else y + _channels(bias, y)
     if x.ndim != 4:
-        raise NotImplementedError(f"convolution over {x.ndim - 2} dimensions")
+        kind = "transposed convolution" if transposed else "convolution"
+        raise NotImplementedError(f"{kind} over {x.ndim - 2} dimensions")
     windows = _windows(stride, padding, dilation)
     if transposed:
         return _transposed(x, w, bias, windows, _pair(output_padding), groups)
@@ -247,6 +251,19 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Ints) -> Tensor:
     return F.adaptive_avg_pool2d(x, list(output_size))
 
 
+@aten("col2im")
+def col2im(
+    x: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints, padding: Ints, stride: Ints
+) -> Tensor:
+    kernel, gaps, border, step = map(_pair, (kernel_size, dilation, padding, stride))
+    return F.fold(x, _pair(output_size), kernel, gaps, border, step)
+
+
+@aten("_cdist_forward")
+def cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    return linalg.cdist(a, b, p)
+
+
 # -- normalization ---------------------------------------------------------------------------------
 
 
@@ -398,47 +415,3 @@ def batch_norm_without_statistics(
     centered = x - _channels(mean, x)
     inverse = e.rsqrt(r.mean(centered * centered, dims) + eps)
     return _affine(centered * _channels(inverse, x), weight, bias), mean, inverse
-
-
-# -- resizing --------------------------------------------------------------------------------------
-
-
-def _sizes(x: Tensor, size: Ints | None, scales: Sequence[float] | None) -> list[int]:
-    if size is not None:
-        return list(size)
-    return [int(n * s) for n, s in zip(x.shape[2:], scales or (), strict=True)]
-
-
-def _array(values: Any) -> Tensor:
-    array = np.ascontiguousarray(values)
-    return wrap(array, meta_of_array(array))
-
-
-@aten("upsample_nearest1d.vec", "upsample_nearest2d.vec")
-def upsample_nearest(x: Tensor, size: Ints | None, scales: Sequence[float] | None = None) -> Tensor:
-    for i, n in enumerate(_sizes(x, size, scales)):
-        had = x.shape[i + 2]
-        step = np.float32(1 / scales[i]) if scales is not None else np.float32(had / n)
-        chosen = np.minimum((np.arange(n, dtype=np.float32) * step).astype(np.int64), had - 1)
-        x = indexing.index_select(x, i + 2, _array(chosen))
-    return x
-
-
-@aten("upsample_linear1d.vec", "upsample_bilinear2d.vec")
-def upsample_linear(
-    x: Tensor, size: Ints | None, align_corners: bool, scales: Sequence[float] | None = None
-) -> Tensor:
-    """Between the two nearest elements in each dimension, one dimension after the other."""
-    for i, n in enumerate(_sizes(x, size, scales)):
-        had = x.shape[i + 2]
-        if align_corners:
-            at = np.arange(n) * ((had - 1) / (n - 1) if n > 1 else 0.0)
-        else:
-            step = 1 / scales[i] if scales is not None else had / n
-            at = np.maximum((np.arange(n) + 0.5) * step - 0.5, 0.0)
-        low = np.minimum(at.astype(np.int64), had - 1)
-        part = (at - low).astype(x.dtype.dtype).reshape(-1, *(1,) * (x.ndim - 3 - i))
-        a = indexing.index_select(x, i + 2, _array(low))
-        b = indexing.index_select(x, i + 2, _array(np.minimum(low + 1, had - 1)))
-        x = a * _array(1 - part) + b * _array(part)
-    return x

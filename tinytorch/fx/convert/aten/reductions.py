@@ -30,6 +30,16 @@ def mean(a: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = Non
     return r.mean(a, _dims(dim), keepdim)
 
 
+@aten("max")
+def max_(a: Tensor) -> Tensor:
+    return r.amax(a)
+
+
+@aten("min")
+def min_(a: Tensor) -> Tensor:
+    return r.amin(a)
+
+
 @aten("amax")
 def amax(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return r.amax(a, _dims(dim), keepdim)
@@ -104,6 +114,11 @@ def var(
     if wanted != int(wanted):
         raise NotImplementedError(f"var with correction={correction}, which is no integer")
     return r.var(a, _dims(dim), keepdim=keepdim, correction=int(wanted))
+
+
+@aten("var.dim")
+def var_dim(a: Tensor, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Tensor:
+    return var(a, dim, correction=int(unbiased), keepdim=keepdim)
 
 
 @aten("cumsum")
