@@ -72,11 +72,12 @@ TYPED_BACK = 40
 #   readable backends
 #             1,350 ->  2,100  Without blocked's normalization, pooling, losses and optimizers (330)
 #                              a CNN leaves it for NumPy in the middle of a step.
-#   optimized 3,900 ->  6,300  Without attention (570), products with weights of 8 and 4 bits (600)
+#   optimized 3,900 ->  6,300  Without attention (570), products with weights of 8 and 4 bits (670)
 #                              and Winograd (275) transformers and CNNs are slower; without sorts,
 #                              gathers, running sums and random numbers of its own it leaves such
 #                              ops to NumPy; records have names, not positions (120); which rows
 #                              share sets of L2, which panels lie in two lines each (30).
+#                              Up to eight rows read a few rows of weights at a time (50).
 #   graph     3,300 ->  4,800  Without recompute (890), which serves PyTorch's graphs too, there is
 #                              no trade of time for memory; the rest is a file for each pass.
 #   compiler  3,400 ->  4,100  Without native (2,325) a step runs kernel by kernel from Python.
@@ -101,8 +102,8 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 670,
     "tinytorch/backends": 2_236,
-    "tinytorch/backends/optimized": 7_000,
-    "tinytorch/jit": 1_742,
+    "tinytorch/backends/optimized": 7_031,
+    "tinytorch/jit": 1_751,
     "tinytorch/graph": 3_920,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_171,

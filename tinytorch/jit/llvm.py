@@ -30,6 +30,9 @@ Value = Any
 
 I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 
+AHEAD = 6144
+"""Bytes by which memory is asked for ahead of its use: at 30 GB/s what comes in 200 ns."""
+
 
 # Functions of numba that have no type annotations.
 _unpack: Callable[..., Any] = cgutils.unpack_tuple
@@ -207,10 +210,25 @@ class VectorEmitter:
         arguments = [value, typed, ir.Constant(I32, 1), mask]
         self.call(f"masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
 
-    def prefetch(self, pointer: Value, write: bool = False) -> None:
-        """Ask for the cache line at an address; any address will do."""
-        arguments = [pointer, *(ir.Constant(I32, int(flag)) for flag in (write, 3, 1))]
+    def prefetch(self, pointer: Value, write: bool = False, level: int = 1) -> None:
+        """Ask for the cache line at an address, into the cache of a level; any address will do."""
+        arguments = [pointer, *(ir.Constant(I32, int(n)) for n in (write, 4 - level, 1))]
         self.call("prefetch.p0", ir.VoidType(), arguments)
+
+    def far_ahead(self, pointer: Value, nbytes: Value, least: int = AHEAD) -> Value:
+        """Where memory is asked for: `nbytes`, those of a tile, further on, and at least so many.
+
+        The rows of a tile lie one after the other and are read side by side, which the processor's
+        prefetchers do not foresee; the tiles together are one stream.
+        """
+        is_short = self.builder.icmp_signed("<", nbytes, i64(least))
+        return self.at(pointer, self.builder.select(is_short, i64(least), nbytes))
+
+    def ask_ahead(self, pointer: Value, nbytes: int, level: int = 1) -> Value:
+        """Ask for so many bytes, into the cache of a level; the pointer after them."""
+        for line in range(0, max(nbytes, 64), 64):
+            self.prefetch(self.at(pointer, line), level=level)
+        return self.at(pointer, nbytes)
 
     # -- vectors ----------------------------------------------------------------------------------
 

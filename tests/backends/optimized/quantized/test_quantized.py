@@ -80,7 +80,7 @@ from tinytorch.compression import pack_int4, unpack_int4
 from tinytorch.jit.cpu import host_vector_unit
 
 rng = np.random.default_rng(0)
-for rows, k, n in ((1, 97, 9), (3, 64, 7), (5, 97, 70), (20, 1030, 130)):
+for rows, k, n in ((1, 97, 9), (3, 64, 7), (5, 97, 70), (8, 161, 6), (20, 1030, 130)):
     x = rng.standard_normal((rows, k)).astype(np.float32)
     x[0] = 1
     for low in (-128, 127):

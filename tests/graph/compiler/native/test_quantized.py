@@ -38,7 +38,7 @@ def arguments(rng, m: int, bits: int, activation: str) -> tuple[list[np.ndarray]
 @pytest.mark.parametrize("bits", [8, 4])
 def test_few_rows_give_what_the_kernel_gives_nan_and_infinity_too(rng, bits):
     for activation in ("float", "dynamic", "static"):
-        for m in (1, 4):
+        for m in (1, 4, 7):
             arrays, params = arguments(rng, m, bits, activation)
             compiled = tinytorch.compile(
                 lambda *t, params=params: apply(ops.quantized_linear, *t, **params), mode="native"
@@ -56,11 +56,11 @@ def test_few_rows_give_what_the_kernel_gives_nan_and_infinity_too(rng, bits):
 
 
 def test_many_rows_are_left_to_python(rng):
-    arrays, params = arguments(rng, 5, 8, "float")
+    arrays, params = arguments(rng, 9, 8, "float")
     traced = trace(lambda *t: apply(ops.quantized_linear, *t, **params),
                    *map(Tensor.from_numpy, arrays), decompose=None)  # fmt: skip
     ((_, reason),) = native.unsupported(schedule_traced(traced, is_kept=native.is_kept))
-    assert "5 rows of float32 to 19" in reason and "up to 4 rows" in reason
+    assert "9 rows of float32 to 19" in reason and "up to 8 rows" in reason
 
 
 def test_a_slice_of_a_state_is_written_in_place(rng):

@@ -34,7 +34,6 @@ from numba import prange, types
 
 from tinytorch.backends.optimized.attention.products import Products
 from tinytorch.backends.optimized.attention.weights import BOOL_MASK, NO_MASK, Weights
-from tinytorch.backends.optimized.gemm.gemv_kernel import FEW_ROWS
 from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
@@ -50,7 +49,7 @@ _PANEL = TILE_VECTORS * REGISTER_BYTES // 4
 KEYS = 256 // _PANEL * _PANEL  # keys at a time in the forward: whole panels, in both dtypes
 BACKWARD_BYTES = 400 * 1024  # of rows of weights and of their gradients: half of an L2 cache
 LEAST_BLOCK = 24
-UNPACKED = FEW_ROWS  # queries of a head of the keys, at most, that do not pay for packing
+UNPACKED = 6  # queries of a head of the keys, at most, that do not pay for packing
 PAD = 64  # bytes: rows that begin at multiples of 4096 bytes would share a set of the L1 cache
 
 

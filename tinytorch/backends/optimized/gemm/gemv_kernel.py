@@ -18,6 +18,10 @@ several sums at once, since one sum alone would wait for each multiply-add befor
     B[1, :]  ------------------------>  y[1]
        :
 
+With several rows of x each element of B has more to do, and the processor no longer looks far
+enough ahead by itself. So a few rows of B are read side by side, that x is loaded once for all of
+them, and memory is asked for what comes after them, in one stream.
+
 `dot_kernel` does the same for many rows of A, or where B is in the cache, several rows at a time:
 from memory those are several streams, at half of the bandwidth.
 """
@@ -46,8 +50,11 @@ from tinytorch.jit.llvm import (
 from tinytorch.jit.operands import ROWS, SIZE, Rows
 
 GEMV_ROWS = 8
-FEW_ROWS = 6
+FEW_ROWS = 8
 """Rows of A that a row of B is multiplied with at a time."""
+
+MOST_AT_ONCE = 4
+"""Rows of B at a time, at most, for several rows of x."""
 
 
 def _emit_sum_of_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
@@ -122,60 +129,86 @@ sum_of_rows_f32, sum_of_rows_f64 = map(_make_sum_of_rows, (np.float32, np.float6
 # -- x @ B.T ---------------------------------------------------------------------------------------
 
 
+def rows_at_once(rows: int) -> int:
+    """Rows of B at a time, for so many rows of x: as many as there are registers for."""
+    return 1 if rows == 1 else max(min(_room() // rows, MOST_AT_ONCE), 1)
+
+
+def _room() -> int:
+    """Registers for sums; x comes from memory."""
+    return min(24, host_vector_unit().registers - 4)
+
+
 def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
     """One number of rows of x."""
     n, k, left, right, begins, result, relu = arguments
-    build = e.builder
+    build, columns = e.builder, rows_at_once(rows)
     x, b, start, y = (e.pointer(operand.address) for operand in (left, right, begins, result))
     xs = [e.at(x, e.mul(left.stride, r)) for r in range(rows)]
     given = build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0))
     floor = e.floor(relu)
-    room = min(24, host_vector_unit().registers - 4)  # for sums; x comes from memory
-    chains = max(c for c in (1, 2, 4, 8) if c * rows <= room)
+    tile, nbytes = rows * columns, e.mul(right.stride, columns)
+    chains = max(c for c in (1, 2, 4, 8) if c * tile <= max(_room(), tile))
     whole = build.sdiv(k, i64(chains * e.lanes))
     rest = build.sub(k, e.mul(whole, chains * e.lanes))
     single = build.sdiv(rest, i64(e.lanes))
     mask = e.first_lanes(build.sub(rest, e.mul(single, e.lanes)))
 
-    def add(b: Value, at: Value, sums: list[Value], mask: Value | None = None) -> list[Value]:
-        vector = e.load(e.at(b, at), mask)
-        pairs = zip(xs, sums, strict=True)
-        return [e.fma(vector, e.load(e.at(x, at), mask), total) for x, total in pairs]
+    def add(
+        bs: list[Value], at: Value, sums: list[Value], mask: Value | None = None
+    ) -> list[Value]:
+        vectors = [e.load(e.at(b, at), mask) for b in bs]
+        given = [e.load(e.at(x, at), mask) for x in xs]
+        products = [(x, vector) for x in given for vector in vectors]
+        return [e.fma(v, x, total) for (x, v), total in zip(products, sums, strict=True)]
 
-    def dots(b: Value) -> list[Value]:
+    def dots(bs: list[Value]) -> list[Value]:
         def steps(state: list[Value]) -> list[Value]:
-            at, sums = state[0], list(state[1:])
+            at, ahead, sums = state[0], state[1], list(state[2:])
+            if rows > 1:  # rows of B together may be as large as the first-level cache
+                ahead = e.ask_ahead(ahead, chains * columns * e.register_bytes, level=2)
             for c in range(chains):
-                own = slice(c * rows, (c + 1) * rows)
-                sums[own] = add(b, e.add(at, c * e.register_bytes), sums[own])
-            return [e.add(at, chains * e.register_bytes), *sums]
+                own = slice(c * tile, (c + 1) * tile)
+                sums[own] = add(bs, e.add(at, c * e.register_bytes), sums[own])
+            return [e.add(at, chains * e.register_bytes), ahead, *sums]
 
         def step(state: list[Value]) -> list[Value]:
-            return [e.add(state[0], e.register_bytes), *add(b, state[0], state[1:])]
+            return [e.add(state[0], e.register_bytes), *add(bs, state[0], state[1:])]
 
-        at, *sums = e.loop(whole, [i64(0), *[e.zeros] * (rows * chains)], steps)
-        while len(sums) > rows:
+        initial = [i64(0), e.far_ahead(bs[0], nbytes), *[e.zeros] * (tile * chains)]
+        at, _, *sums = e.loop(whole, initial, steps)
+        while len(sums) > tile:
             half = len(sums) // 2
             sums = [build.fadd(p, q) for p, q in zip(sums[:half], sums[half:], strict=True)]
         at, *sums = e.loop(single, [at, *sums], step)
-        return add(b, at, sums, mask)
+        return add(bs, at, sums, mask)
 
-    def row(state: list[Value]) -> list[Value]:
-        b, offset = state
-        totals = e.sums(dots(b))
-        at = [e.at(start, build.add(e.mul(begins.stride, r), offset)) for r in range(rows)]
+    def rows_of_b(state: list[Value]) -> list[Value]:
+        left, b, offset = state
+        bs, places = [b], [offset]
+        for t in range(1, columns):  # where there are fewer, the last one again, to the same place
+            is_there = build.icmp_signed("<", i64(t), left)
+            bs.append(build.select(is_there, e.at(b, e.mul(right.stride, t)), bs[-1]))
+            places.append(build.select(is_there, e.add(offset, t * e.itemsize), places[-1]))
+        sums = dots(bs)
+        totals = [e.sums(sums[i : i + e.lanes]) for i in range(0, tile, e.lanes)]
+        corners = [
+            (e.mul(begins.stride, r), e.mul(result.stride, r), place)
+            for r in range(rows)
+            for place in places
+        ]
         begin = e.either(
             given,
-            lambda: [e.load_scalar(address) for address in at],
-            lambda: [ir.Constant(e.element, 0.0)] * rows,
+            lambda: [e.load_scalar(e.at(start, build.add(row, c))) for row, _, c in corners],
+            lambda: [ir.Constant(e.element, 0.0)] * tile,
         )
-        for r in range(rows):
-            value = build.fadd(begin[r], build.extract_element(totals, ir.Constant(I32, r)))
-            to = e.at(y, build.add(e.mul(result.stride, r), offset))
-            e.store_scalar(e.at_least(value, floor), to)
-        return [e.at(b, right.stride), e.add(offset, e.itemsize)]
+        for i, (_, row, place) in enumerate(corners):
+            total = build.extract_element(totals[i // e.lanes], ir.Constant(I32, i % e.lanes))
+            value = build.fadd(begin[i], total)
+            e.store_scalar(e.at_least(value, floor), e.at(y, build.add(row, place)))
+        return [e.add(left, -columns), e.at(b, nbytes), e.add(offset, columns * e.itemsize)]
 
-    e.loop(n, [b, i64(0)], row)
+    e.loop(build.sdiv(e.add(n, columns - 1), i64(columns)), [n, b, i64(0)], rows_of_b)
 
 
 def _dots_with_rows_twin(dtype: Any, rows: int, n: int, k: int, *arguments: Any) -> None:

@@ -68,7 +68,6 @@ PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(TILE_VECTORS +
 DOT_ROWS, DOT_COLUMNS = _UNIT.dot_rows, _UNIT.dot_columns
 _ROW_DOT_COLUMNS = tuple(_UNIT.columns_of_dots(1, itemsize) for itemsize in (4, 8))
 
-FEW_BYTES = 5 * 2**12  # of rows of A that stay in L1 while B passes
 PACK_DEPTH = 64  # steps of k packed at a time, so that few pages are open
 ROWS_AT_ONCE = 8  # the same where a step is contiguous: few enough for the processor to read ahead
 
@@ -150,8 +149,7 @@ def _make_dots(
         scratch: int,
     ) -> int:
         """C as dot products of rows of A with columns of B, both contiguous."""
-        few = m == 1 or (m <= FEW_ROWS and m * k * itemsize <= FEW_BYTES)
-        if few and n * k * itemsize > L2_BYTES // 2:  # B comes from memory: in one stream
+        if m <= FEW_ROWS and n * k * itemsize > L2_BYTES // 2:  # B comes from memory: in one stream
             left, right = Rows(a.address, a.row), Rows(b.address, b.column)
             dots_with_rows(m, n, k, left, right, start, c, relu)
             return 0

@@ -8,22 +8,27 @@ from numba import prange
 from tinytorch.backends.optimized.gemm.packing import pack_f32
 from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, TILE_ROWS, byte_tile
 from tinytorch.backends.optimized.quantized.dots import CODES_PER_LANE
-from tinytorch.backends.optimized.quantized.nibbles import REST_WORDS, STEP, nibble_rows
+from tinytorch.backends.optimized.quantized.nibbles import nibble_rows
 from tinytorch.backends.optimized.quantized.rounding import (
     EXACT,
     Codes,
     Rounding,
-    rest_of,
     round_row,
 )
-from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, WORDS, byte_rows
+from tinytorch.backends.optimized.quantized.vectors import (
+    AT_ONCE,
+    MOST_ROWS,
+    WORDS,
+    at_once,
+    byte_rows,
+)
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.operands import Matrix, Rows
 
 PACKED_AT_ONCE = 512  # columns of a panel that are widened to words at a time
-_HALF = AT_ONCE // 2
+_AT_ONCE = (0, *(at_once(rows) for rows in range(1, MOST_ROWS + 1)))
 
 
 Weight = tuple[Array, Array, Array]
@@ -126,22 +131,20 @@ def few_rows(
         out: (m, n)
     """
     (x, scales), (codes, scale, bias) = given, weight
-    m, columns = x.shape[0], codes.shape[1] * (2 if is_nibbles else 1)
-    wide = AT_ONCE if m == 1 else _HALF
-    steps = columns // STEP if is_nibbles else columns // WORDS
-    done = steps * (STEP if is_nibbles else WORDS)
+    m, columns = x.shape[0], codes.shape[1]
+    wide, given_rows = _AT_ONCE[m], Rows(address(x), x.strides[0])
+    steps = columns // WORDS
     totals = np.empty((m, AT_ONCE), np.float32)
     for begin in range(first, stop, wide):
         o = min(begin, stop - wide)
         w = Rows(address(codes) + o * codes.strides[0], codes.strides[0])
         if is_nibbles:
-            words = Rows(address(x) + 2 * REST_WORDS, x.strides[0])
             factors = Rows(address(scale) + o * scale.strides[0], scale.strides[0])
-            nibble_rows(m, steps, w, words, factors, address(totals))
+            nibble_rows(m, columns // 16, w, given_rows, factors, address(totals))
         else:
-            byte_rows(m, steps, w, Rows(address(x), x.strides[0]), address(totals))
-        if done < columns:
-            add_rest(x, codes[o:], scale[o:], done, is_nibbles, totals[:, :wide])
+            byte_rows(m, steps, w, given_rows, address(totals))
+            if steps * WORDS < columns:
+                add_rest(x, codes[o:], steps * WORDS, totals[:, :wide])
         for r in range(m):
             for t in range(wide):
                 value = totals[r, t] * scales[r]
@@ -178,22 +181,14 @@ def few_rows_of_floats(
 
 
 @kernel(inner=True)
-def add_rest(
-    x: Array, codes: Array, scale: Array, done: int, is_nibbles: bool, totals: Array
-) -> None:
-    """Add the products of what is left of rows, from column `done` on, to totals (rows of x,
-    rows of the weight)."""
+def add_rest(x: Array, codes: Array, done: int, totals: Array) -> None:
+    """Add the products of what is left of rows of bytes, from column `done` on, to totals (rows of
+    x, rows of the weight)."""
     for r in range(totals.shape[0]):
         for t in range(totals.shape[1]):
             total = np.float32(0)
-            for p in range(done, codes.shape[1] * (2 if is_nibbles else 1)):
-                if is_nibbles:
-                    byte = np.int64(codes[t, p // 32 * 16 + p % 16])
-                    half = byte >> 4 if p % 32 >= 16 else byte
-                    code = ((half & 15) ^ 8) - 8
-                    total += np.float32(code * rest_of(x[r], p)) * scale[t, p // 32]
-                else:
-                    total += np.float32(np.int32(codes[t, p]) * np.int32(x[r, p]))
+            for p in range(done, codes.shape[1]):
+                total += np.float32(np.int32(codes[t, p]) * np.int32(x[r, p]))
             totals[r, t] += total
 
 

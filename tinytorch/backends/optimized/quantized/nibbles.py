@@ -1,4 +1,4 @@
-"""One to four rows times codes of 4 bits, which are read once: `vectors`, for two codes in a byte.
+"""One to eight rows times codes of 4 bits, which are read once: `vectors`, for two codes in a byte.
 
 Each block of 32 codes has a scale: the sum of its products is a float times that. Memory is the
 limit only if few instructions go to a code. There are two forms:
@@ -11,7 +11,8 @@ limit only if few instructions go to a code. There are two forms:
                  code = nibble - 8         nibble unsigned: the code with its sign bit flipped
                  code * word = 256 (nibble * high) + nibble * low - 8 word
 
-What of a row of x is needed in a step lies together (`rounding.arranged`):
+A step takes BLOCKS blocks; if that is more than one, loads are masked in a last, shorter step. What
+of a row of x is needed in a step lies together (`rounding.as_bytes`, `rounding.word_of`):
 
     words    those of the low halves of LOADS registers of codes, those of the high ones
     bytes    low and high bytes of words of the low halves, of the high halves; the sums of -8 word
@@ -21,27 +22,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 
-from tinytorch.backends.optimized.quantized.dots import I16, bytes_, has_byte_dots, words
+from tinytorch.backends.optimized.quantized.dots import (
+    I16,
+    bytes_,
+    has_byte_dots,
+    integers,
+    words,
+)
 from tinytorch.backends.optimized.quantized.vectors import (
-    AHEAD,
     AT_ONCE,
     MOST_ROWS,
     WORDS,
-    ask_ahead,
     at_once,
-    far_ahead,
     store_totals,
-    words_at,
     zero_sums,
 )
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import export
-from tinytorch.jit.llvm import I8, I32, Value, VectorEmitter, memory, vector_intrinsic
+from tinytorch.jit.llvm import AHEAD, I8, I32, Value, VectorEmitter, i64, memory, vector_intrinsic
 from tinytorch.jit.operands import ROWS, SIZE, Rows
 
 AS_BYTES = has_byte_dots()
@@ -53,16 +57,14 @@ BLOCKS = LOADS * LOADED // 16
 STEP = 32 * BLOCKS
 """Blocks, and codes, in a step."""
 STEP_WORDS = 5 * WORDS if AS_BYTES else STEP
-REST_WORDS = STEP if AS_BYTES else 0
-"""Words of a row of x for a step; and, in front of them, for what is left after whole steps."""
+"""Words of a row of x for a step."""
 
 
 def words_of_row(columns: int, bits: int) -> int:
     """Words that a row of x takes, for so many columns of the weight."""
     if bits == 8:
         return -(-columns // WORDS) * WORDS
-    steps = columns // STEP if AS_BYTES else -(-columns // STEP)
-    return REST_WORDS + steps * STEP_WORDS
+    return -(-columns // STEP) * STEP_WORDS
 
 
 class _Walk:
@@ -70,23 +72,23 @@ class _Walk:
 
     def __init__(self, e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
         self.e, self.rows, self.columns = e, rows, at_once(rows)
-        self.steps, w, x, scale, y = arguments
+        self.blocks, w, x, scale, y = arguments
         self.w, self.x, self.scale = (e.pointer(rows.address) for rows in (w, x, scale))
         self.y = e.pointer(y)
         self.offsets = [e.mul(w.stride, t) for t in range(self.columns)]
         self.scale_offsets = [e.mul(scale.stride, t) for t in range(self.columns)]
         self.x_offsets = [e.mul(x.stride, r) for r in range(rows)]
-        self.ahead = far_ahead(e, self.w, e.mul(w.stride, self.columns))
+        self.ahead = e.far_ahead(self.w, e.mul(w.stride, self.columns))
         least = AHEAD * 4 * BLOCKS // (LOADS * LOADED)
-        self.scale_ahead = far_ahead(e, self.scale, e.mul(scale.stride, self.columns), least)
+        self.scale_ahead = e.far_ahead(self.scale, e.mul(scale.stride, self.columns), least)
 
-    def scales(self, pointer: Value) -> Value:
-        """The scale of each lane."""
+    def scales(self, pointer: Value, left: Value | None) -> Value:
+        """The scale of each lane; of the last step `left` blocks are there."""
         e = self.e
         if BLOCKS == 1:
             return e.splat(e.load_scalar(pointer))
-        kind = ir.VectorType(e.element, BLOCKS)
-        loaded = e.builder.load(e.builder.bitcast(pointer, kind.as_pointer()), align=1)
+        few = e.narrowed(4 * BLOCKS)
+        loaded = few.load(pointer, None if left is None else few.first_lanes(left))
         each = e.lanes // BLOCKS
         return e.shuffle(loaded, loaded, [lane // each for lane in range(e.lanes)])
 
@@ -94,46 +96,72 @@ class _Walk:
         """All steps, and the store of their sums."""
         e = self.e
         floats = [e.zeros] * (self.rows * self.columns)
-        state = [self.w, self.x, self.scale, self.ahead, self.scale_ahead, *floats]
-        store_totals(e, e.loop(self.steps, state, self._step)[5:], self.rows, self.y)
+        steps = e.builder.sdiv(self.blocks, i64(BLOCKS))
+        begin = [self.w, self.x, self.scale, self.ahead, self.scale_ahead, *floats]
+        w, x, scale, _, _, floats = _split(e.loop(steps, begin, self._step))
+        if BLOCKS > 1:
+            left = e.builder.sub(self.blocks, e.mul(steps, BLOCKS))
+            floats = e.either(
+                e.builder.icmp_signed(">", left, i64(0)),
+                lambda: self._add(w, x, scale, floats, left),
+                lambda: floats,
+            )
+        store_totals(e, floats, self.rows, self.y)
 
     def _step(self, state: list[Value]) -> list[Value]:
         e = self.e
-        w, x, scale, ahead, scale_ahead, floats = *state[:5], state[5:]
-        ahead = ask_ahead(e, ahead, self.columns * LOADS * LOADED)
-        scale_ahead = ask_ahead(e, scale_ahead, self.columns * 4 * BLOCKS)
-        for t in range(self.columns):
-            sums = self.sums(e.at(w, self.offsets[t]), [e.at(x, o) for o in self.x_offsets])
-            factor = self.scales(e.at(scale, self.scale_offsets[t]))
-            for r, total in enumerate(sums):
-                i = r * self.columns + t
-                floats[i] = e.fma(e.builder.sitofp(total, e.vector), factor, floats[i])
+        w, x, scale, ahead, scale_ahead, floats = _split(state)
+        ahead = e.ask_ahead(ahead, self.columns * LOADS * LOADED)
+        scale_ahead = e.ask_ahead(scale_ahead, self.columns * 4 * BLOCKS)
+        floats = self._add(w, x, scale, floats)
         after = [e.at(w, LOADS * LOADED), e.at(x, 2 * STEP_WORDS), e.at(scale, 4 * BLOCKS)]
         return [*after, ahead, scale_ahead, *floats]
 
-    def sums(self, w: Value, xs: list[Value]) -> list[Value]:
-        """For each row of x the products of a step, in lanes of 32 bits."""
-        return self._as_bytes(w, xs) if AS_BYTES else self._as_words(w, xs)
+    def _add(
+        self, w: Value, x: Value, scale: Value, floats: list[Value], left: Value | None = None
+    ) -> list[Value]:
+        """`floats` and the products of a step, of which `left` blocks are there, or all."""
+        e, total = self.e, list(floats)
+        for t in range(self.columns):
+            own = [e.at(x, offset) for offset in self.x_offsets]
+            sums = self.sums(e.at(w, self.offsets[t]), own, left)
+            factor = self.scales(e.at(scale, self.scale_offsets[t]), left)
+            for r, products in enumerate(sums):
+                i = r * self.columns + t
+                total[i] = e.fma(e.builder.sitofp(products, e.vector), factor, total[i])
+        return total
 
-    def _as_words(self, w: Value, xs: list[Value]) -> list[Value]:
+    def _codes(self, w: Value, left: Value | None) -> Value:
+        """LOADED bytes of codes; those after `left` blocks of 16 are 0."""
+        e = self.e.narrowed(LOADED)
+        lanes = None if left is None else e.first_lanes(e.mul(left, 4))
+        return integers(e, I8, e.load(w, lanes))
+
+    def sums(self, w: Value, xs: list[Value], left: Value | None) -> list[Value]:
+        """For each row of x the products of a step, in lanes of 32 bits."""
+        if AS_BYTES:
+            return self._as_bytes(self._codes(w, left), xs)
+        loads = [self._codes(self.e.at(w, u * WORDS), left) for u in range(LOADS)]
+        return self._as_words(loads, xs)
+
+    def _as_words(self, loads: list[Value], xs: list[Value]) -> list[Value]:
         e, build = self.e, self.e.builder
         by = [ir.Constant(ir.VectorType(I16, WORDS), [bits] * WORDS) for bits in (12, 4)]
         sums = [zero_sums(e)] * len(xs)
-        for u in range(LOADS):
-            pairs = words_at(e, e.at(w, u * WORDS))
+        for u, codes in enumerate(loads):
+            pairs = build.sext(codes, by[0].type)
             low = build.ashr(build.shl(pairs, by[0]), by[0])
             high = build.ashr(pairs, by[1])
-            for half, codes in enumerate((low, high)):
+            for half, own in enumerate((low, high)):
                 for r, x in enumerate(xs):
                     place = e.at(x, (2 * u + half) * 2 * WORDS)
-                    sums[r] = words(e, e.load(place), codes, sums[r])
+                    sums[r] = words(e, e.load(place), own, sums[r])
         return sums
 
-    def _as_bytes(self, w: Value, xs: list[Value]) -> list[Value]:
+    def _as_bytes(self, codes: Value, xs: list[Value]) -> list[Value]:
         e, build, size = self.e, self.e.builder, self.e.register_bytes
         kind = ir.VectorType(I8, size)
         four, fifteen, sign = (ir.Constant(kind, [number] * size) for number in (4, 15, 8))
-        codes = build.load(build.bitcast(w, kind.as_pointer()), align=1)
         halves = [codes, build.lshr(codes, four)]
         nibbles = [build.xor(build.and_(half, fifteen), sign) for half in halves]
         eight = ir.Constant(ir.VectorType(I32, e.lanes), [8] * e.lanes)
@@ -148,16 +176,23 @@ class _Walk:
         return sums
 
 
+def _split(state: list[Value]) -> list[Any]:
+    """The pointers of a walk, and the list of its sums."""
+    return [*state[:5], state[5:]]
+
+
 def _nibbles(packed: Array) -> tuple[Array, Array]:
     """The low and the high halves of bytes, signed."""
     return ((packed & 15) ^ 8).astype(np.int32) - 8, ((packed >> 4) ^ 8).astype(np.int32) - 8
 
 
-def _twin(dtype: type, rows: int, steps: int, w: Rows, x: Rows, scale: Rows, y: int) -> None:
-    columns, loads = at_once(rows), steps * LOADS
-    packed = memory(np.uint8, w.address, (columns, loads * LOADED), (w.stride,))
+def _twin(dtype: type, rows: int, blocks: int, w: Rows, x: Rows, scale: Rows, y: int) -> None:
+    columns, steps = at_once(rows), -(-blocks // BLOCKS)
+    loads, empty = steps * LOADS, ((0, 0), (0, steps * BLOCKS - blocks))
+    packed = memory(np.uint8, w.address, (columns, blocks, 16), (w.stride, 16))
+    packed = np.pad(packed, (*empty, (0, 0)))
     halves = np.stack([h.reshape(columns, loads, LOADED) for h in _nibbles(packed)], 2)
-    scales = memory(np.float32, scale.address, (columns, steps * BLOCKS), (scale.stride,))
+    scales = np.pad(memory(np.float32, scale.address, (columns, blocks), (scale.stride,)), empty)
     of_words = np.repeat(scales, 16, 1).reshape(columns, loads, 1, LOADED)
     if AS_BYTES:
         parts = memory(np.uint8, x.address, (rows, steps * 5 * LOADED), (x.stride,))
@@ -181,15 +216,15 @@ def _nibble_rows(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
 
 
 @export("tinytorch_nibble_rows", types.void(SIZE, SIZE, ROWS, ROWS, ROWS, SIZE))
-def nibble_rows(rows: int, steps: int, w: Rows, x: Rows, scale: Rows, y: int) -> None:
+def nibble_rows(rows: int, blocks: int, w: Rows, x: Rows, scale: Rows, y: int) -> None:
     """Y[r, t] = the sum over p of X[r, p] * W[t, p], for `at_once(rows)` rows of W, as floats.
 
     Args:
         rows: of X, up to MOST_ROWS.
-        steps: STEP codes each.
+        blocks: of 32 codes.
         w: two codes in a byte.
-        x: from what is needed of X for the first step.
+        x: what is needed of X for each step, for a part of one all of it.
         scale: the scales of each row of W.
         y: address of Y; its rows are AT_ONCE floats long.
     """
-    _nibble_rows(np.float32, rows, steps, w, x, scale, y)
+    _nibble_rows(np.float32, rows, blocks, w, x, scale, y)

@@ -8,7 +8,6 @@ from tinytorch.backends.optimized.quantized.dots import CODE
 from tinytorch.backends.optimized.quantized.nibbles import (
     AS_BYTES,
     LOADED,
-    REST_WORDS,
     STEP,
     STEP_WORDS,
 )
@@ -119,9 +118,8 @@ def word_codes(x: Array, bits: Array, rounding: Rounding, halves: bool, to: Code
 @kernel(inner=True)
 def as_bytes(rounded: Array, words: Array) -> None:
     """Words, in the order of columns, as the form "bytes" of `nibbles` needs them."""
-    steps, half = (words.size - REST_WORDS) // STEP_WORDS, LOADED // 16
-    words[:REST_WORDS] = rounded[steps * STEP : steps * STEP + REST_WORDS]
-    operands = address(words) + 2 * REST_WORDS
+    steps, half = words.size // STEP_WORDS, LOADED // 16
+    operands = address(words)
     lows = view(np.uint8, operands, (steps, 5, half, 16))
     highs = view(np.int8, operands, (steps, 5, half, 16))
     sums = view(np.int32, operands, (steps, 5, half, 4))
@@ -161,12 +159,6 @@ def round_row(row: Array, zero: np.float32, scale: np.float32) -> None:
             most = abs(value)
     for j in range(row.size):
         row[j] = np.rint(row[j] * (np.float32(127) / most)) * (most / np.float32(127))
-
-
-@kernel(inner=True)
-def rest_of(words: Array, column: int) -> int:
-    """The word of a column that is in no whole step of `nibble_rows`."""
-    return words[column % STEP] if AS_BYTES else words[word_of(column)]
 
 
 @kernel(inner=True)

@@ -1,4 +1,4 @@
-"""One to four rows times weights in codes, which are read once, in the order in which they lie.
+"""One to eight rows times weights in codes, which are read once, in the order in which they lie.
 
 Memory is the limit there. The rows were rounded to 16-bit words (`rounding`), the codes are widened
 to words in registers: a product of words takes no longer than one of floats, and twice as many fit
@@ -29,17 +29,16 @@ WORDS = host_vector_unit().register_bytes // 2
 SPAN = 256
 """Steps after which 2 * 32767 * 128 a step still fit into 32 bits."""
 
-MOST_ROWS = 4
+MOST_ROWS = 8
 AT_ONCE = 4
-"""Rows of the weight at a time, for one row of x; for more rows of x half of that."""
-
-AHEAD = 6144
-"""Bytes by which memory is asked for ahead of its use: at 30 GB/s what comes in 200 ns."""
+"""Rows of the weight at a time, for one row of x; fewer for more rows: see `at_once`."""
 
 
 def at_once(rows: int) -> int:
-    """Rows of the weight that a tile with so many rows of x has."""
-    return AT_ONCE if rows == 1 else AT_ONCE // 2
+    """Rows of the weight that a tile with so many rows of x has: their sums stay in registers."""
+    if rows == 1:
+        return AT_ONCE
+    return 2 if 2 * rows <= host_vector_unit().registers // 2 else 1
 
 
 def words_at(e: VectorEmitter, pointer: Value) -> Value:
@@ -62,23 +61,6 @@ def store_totals(e: VectorEmitter, sums: Sequence[Value], rows: int, y: Value) -
         e.store(total, e.at(y, 4 * AT_ONCE * r), e.first_lanes(columns))
 
 
-def far_ahead(e: VectorEmitter, pointer: Value, nbytes: Value, least: int = AHEAD) -> Value:
-    """Where memory is asked for: `nbytes`, those of a tile, further on, and at least so many.
-
-    The rows of a tile lie one after the other and are read side by side, which the processor's
-    prefetchers do not foresee; the tiles together are one stream.
-    """
-    is_short = e.builder.icmp_signed("<", nbytes, i64(least))
-    return e.at(pointer, e.builder.select(is_short, i64(least), nbytes))
-
-
-def ask_ahead(e: VectorEmitter, pointer: Value, nbytes: int) -> Value:
-    """Ask for so many bytes; the pointer after them."""
-    for line in range(0, max(nbytes, 64), 64):
-        e.prefetch(e.at(pointer, line))
-    return e.at(pointer, nbytes)
-
-
 def _emit_bytes(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
     steps, of_w, of_x, y = arguments
     build, columns = e.builder, at_once(rows)
@@ -89,7 +71,7 @@ def _emit_bytes(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None
 
     def step(state: list[Value]) -> list[Value]:
         w, x, ahead, sums = state[0], state[1], state[2], state[3:]
-        ahead = ask_ahead(e, ahead, columns * WORDS)
+        ahead = e.ask_ahead(ahead, columns * WORDS)
         xs = [e.load(e.at(x, offset)) for offset in x_offsets]
         for t, offset in enumerate(offsets):
             codes = words_at(e, e.at(w, offset))
@@ -108,7 +90,7 @@ def _emit_bytes(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None
         return [e.add(left, -SPAN), w, x, ahead, *floats]
 
     spans = build.sdiv(e.add(steps, SPAN - 1), i64(SPAN))
-    ahead = far_ahead(e, w, e.mul(of_w.stride, columns))
+    ahead = e.far_ahead(w, e.mul(of_w.stride, columns))
     floats = e.loop(spans, [steps, w, x, ahead, *floats], span)[4:]
     store_totals(e, floats, rows, y)
 
