@@ -74,6 +74,36 @@ def test_gradients_lie_as_their_parameters(name: str):
     assert trained(model, x).equal(trained_eagerly(model, x))
 
 
+class Dropping(nn.Module):
+    """Dropout of an image whose channels are next to each other in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x).contiguous(memory_format=torch.channels_last)
+        return functional.dropout(y, 0.3, self.training) * functional.dropout2d(y, 0.5).cos()
+
+
+def test_dropout_draws_in_the_order_of_memory():
+    torch.manual_seed(0)
+    model, x = Dropping(), torch.randn(2, 3, 4, 5)
+    forward, joint = capture_forward(model, (x,)), capture_joint(model, (x,), squares)
+
+    def seeded(run: Any) -> Any:
+        torch.manual_seed(5)
+        return run()
+
+    assert seeded(lambda: forward(x)).equal(seeded(lambda: model(x)))
+    loss, *gradients = seeded(lambda: joint.module(*joint.flat_inputs(model, (x,))))
+    expected = seeded(lambda: squares(model, (x,)))
+    assert loss.equal(expected)
+    for found, own in zip(gradients, torch.autograd.grad(expected, [*model.parameters()]),
+                          strict=True):  # fmt: skip
+        assert found.equal(own)
+
+
 def test_a_batch_that_lies_otherwise_than_the_example():
     model, x = Layer(lambda w, x: x @ w.t().contiguous()), torch.randn(4, 3).t()
     assert trained(model, x, torch.randn(3, 4)).equal(trained_eagerly(model, x))

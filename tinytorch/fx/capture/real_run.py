@@ -1,11 +1,13 @@
 """Runs a captured graph once on real values, mends its memory layouts, compares it with eager.
 
 A trace knows of a tensor what its fake one says, and PyTorch's kernels sometimes lay out memory
-otherwise than their fake forms. Most ops follow the strides that they find. Three kinds do not:
+otherwise than their fake forms. Most ops follow the strides that they find. Four kinds do not:
 
 - a `view` that was recorded for a `reshape`: eager would have copied what cannot be viewed;
 - `as_strided`, which counts in elements of memory;
-- the fused optimizer kernels, which walk parameters, gradients and moments linearly, side by side.
+- the fused optimizer kernels, which walk parameters, gradients and moments linearly, side by side;
+- `bernoulli`, the functional form of `bernoulli_` in dropout: it draws for elements in the order of
+  their indices, and eager's in the order of memory.
 
 They get what they read in the layout that they need, by a copy, only where the run shows that it is
 not there. Everywhere else the graph's own account (`meta["val"]`) is corrected, so that passes
@@ -42,6 +44,7 @@ aten = torch.ops.aten
 SEED = 0
 #: They read lists of parameters, gradients and moments as if all had the same strides.
 LINEAR_WALKS = (aten._fused_sgd.tensor_lr, aten._fused_adam.tensor_lr, aten._fused_adamw.tensor_lr)
+DRAWS = aten.bernoulli.p
 FAILS = "the captured graph fails on the example"
 RUN_EAGERLY = "this is a limit of the capture, and no fault of the model; run it eagerly"
 OTHER_WHILE_TRACED = "the model computes something else while it is traced or compiled"
@@ -197,6 +200,8 @@ class RealRun(torch.fx.Interpreter):
             self._align(n)
         if n.op == "call_function" and n.target is aten.as_strided.default:
             self._restore_inputs(n)
+        if n.op == "call_function" and n.target is DRAWS:
+            self._draw_in_order_of_memory(n)
         try:
             result = super().run_node(n)
         except RuntimeError:
@@ -222,6 +227,24 @@ class RealRun(torch.fx.Interpreter):
         if same_layout(real, wanted):
             return source
         return self._relaid(node, source, layout_order(wanted))
+
+    def _draw_in_order_of_memory(self, node: Node) -> None:
+        """Let a draw see its tensor with the dimensions in the order in which they are stored."""
+        source = node.all_input_nodes[0]
+        order = layout_order(self.env[source])
+        if order == sorted(order) or not is_dense(self.env[source]):
+            return
+        self.is_mended = True
+        with self.graph.inserting_before(node):
+            moved = _call(node, aten.permute.default, source, order)
+        node.replace_input_with(source, moved)
+        self.env[moved] = super().run_node(moved)
+        with node.meta["val"].fake_mode:
+            node.meta["val"] = node.target(*(_fake(a) for a in node.args), **node.kwargs)
+        places = [order.index(d) for d in range(len(order))]
+        with self.graph.inserting_after(node):  # it is run next
+            back = _call(node, aten.permute.default, node, places)
+        node.replace_all_uses_with(back, delete_user_cb=lambda user: user is not back)
 
     def _restore_inputs(self, node: Node) -> bool:
         """Give a node its inputs in the layouts of the trace. Whether any was in another."""
@@ -266,26 +289,30 @@ def insert_relaid(before: Node, source: Node, order: Sequence[int]) -> list[Node
     Args:
         order: dimensions, the one with the largest stride first.
     """
-    graph, made = before.graph, []
-
-    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
-        node = graph.call_function(target, args, kwargs)
-        node.meta = {k: v for k, v in before.meta.items() if k in ("phase", "stack_trace")}
-        node.meta.setdefault("phase", source.meta.get("phase", "forward"))
-        fake, *rest = (a.meta["val"] if isinstance(a, Node) else a for a in args)
-        with fake.fake_mode, torch.no_grad():
-            node.meta["val"] = target(fake, *rest, **kwargs)
-        made.append(node)
-        return node
-
     in_order = list(order) == sorted(order)
-    with graph.inserting_before(before):
-        moved = source if in_order else call(aten.permute.default, source, list(order))
-        copied = call(aten.clone.default, moved, memory_format=torch.contiguous_format)
-        if not in_order:
-            back = [list(order).index(d) for d in range(len(order))]
-            call(aten.permute.default, copied, back)
-    return made
+    with before.graph.inserting_before(before):
+        moved = [] if in_order else [_call(before, aten.permute.default, source, list(order))]
+        copied = _call(before, aten.clone.default, *(moved or [source]),
+                       memory_format=torch.contiguous_format)  # fmt: skip
+        if in_order:
+            return [copied]
+        back = [list(order).index(d) for d in range(len(order))]
+        return [*moved, copied, _call(before, aten.permute.default, copied, back)]
+
+
+def _call(beside: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
+    """A new node, where the graph inserts nodes now, of the phase and the line of another."""
+    node = beside.graph.call_function(target, args, kwargs)
+    node.meta = {k: v for k, v in beside.meta.items() if k in ("phase", "stack_trace")}
+    node.meta.setdefault("phase", args[0].meta.get("phase", "forward"))
+    fake, *rest = map(_fake, args)
+    with fake.fake_mode, torch.no_grad():
+        node.meta["val"] = target(fake, *rest, **kwargs)
+    return node
+
+
+def _fake(argument: Any) -> Any:
+    return argument.meta["val"] if isinstance(argument, Node) else argument
 
 
 def _corrected(fake: Any, real: Any) -> Any:
