@@ -180,6 +180,28 @@ def test_rows_stay_with_a_thread(rng, everything_divided):
         np.testing.assert_allclose(got, want.numpy(), 1e-5, 1e-6)
 
 
+def descent(x: Tensor, w: Tensor, g: Tensor) -> Any:
+    """A step of gradient descent for the weights of a convolution, and a user of the new ones."""
+    w = w.detach().requires_grad_()
+    (F.conv2d(x, w) * g).sum().backward()
+    stepped = w.detach() - 0.1 * w.grad
+    return stepped, stepped.sum(0)
+
+
+def test_a_weight_gradient_is_divided_in_its_group(rng, everything_divided):
+    """Each thread sums over its images; the leader adds up, and only then is the step done."""
+    shapes = (5, 3, 6, 6), (4, 3, 3, 3), (5, 4, 4, 4)
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    schedule = schedule_of(descent, *map(tinytorch.tensor, arrays), passes=native.PASSES)
+    program = native.build(schedule)
+    assert program.source.count(" conv2d_weight_by_") == 2
+    total = program.source.rindex("loop_add_mul_sub(n")
+    assert program.source.rindex(" conv2d_weight_by_") < program.source.rindex("end(", 0, total)
+    for _ in range(2):  # whatever memory held
+        for got, want in zip(program(arrays), descent(*map(tinytorch.tensor, arrays)), strict=True):
+            np.testing.assert_allclose(got, want.numpy(), 1e-4, 1e-5)
+
+
 def test_small_functions_are_left_to_one_thread():
     before = tinytorch.get_num_threads()
     tinytorch.set_num_threads(2)

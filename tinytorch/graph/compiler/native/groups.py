@@ -87,13 +87,19 @@ def with_head(code: Code, step: Step, body: Graph, head: Node) -> None:
     if name in PRODUCTS:
         PRODUCTS[name](code, inputs, target, epilogue)
     else:
-        CONVOLUTIONS[name](code, inputs, target, head.kwargs)
+        convolution(code, step, body, head, target)
     loop = Loop(step.output.shape)
     values[last] = target
     add_to_loop(loop, rest, values)
     if rest or target is not step.output:
         loop.store(values[body.output_node().args[0]], step.output)
     emit(code, loop)
+
+
+def convolution(code: Code, step: Step, body: Graph, head: Node, target: StridedView) -> None:
+    """The convolution that a group begins with, and nothing of what is done to it."""
+    values = dict(zip(body.find_nodes(op="placeholder"), step.inputs, strict=True))
+    CONVOLUTIONS[head.target.name](code, [values[a] for a in head.args], target, head.kwargs)
 
 
 def _absorbed(

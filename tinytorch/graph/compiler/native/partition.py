@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinytorch.graph.compiler.native.groups import HEADS, body_of, head_of
+from tinytorch.graph.compiler.native.groups import HEADS, add_to_loop, body_of, head_of
 from tinytorch.graph.compiler.native.loops import Loop, Value, disjoint_extents
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.ir import Node
@@ -153,33 +153,62 @@ def _independent(parts: Sequence[Step]) -> bool:
 def divide_sum(step: Step, count: int) -> list[Step] | None:
     """Steps whose results, all of the shape of the whole, add up to it; None if it is no sum.
 
-    The first writes to the whole output, and so do the others, unless they are told better.
+    The first writes to the whole output, and so do the others, unless they are told better. Of a
+    group that begins with such a sum, the parts are parts of that sum alone; what the group does to
+    it is to be done with the total.
     """
-    name, out = step.op.name, step.output
-    views = [view for view in step.inputs if isinstance(view, StridedView)]
-    is_sum = (
-        name == "conv2d_weight"
-        or (name == "layer_norm_weight" and len(views[0].shape) > 1)
-        or (name == "sum" and 0 in step.params["dims"])
-    )
-    if not is_sum:
+    out, body = step.output, body_of(step.op)
+    head = None if body is None else head_of(body)
+    if body is not None and (head is None or head.target.name != "conv2d_weight"):
+        return None
+    cut = [i for i, view in enumerate(step.inputs) if isinstance(view, StridedView)]
+    if body is None:
+        name, shapes = step.op.name, [step.inputs[i].shape for i in cut]  # type: ignore[union-attr]
+        is_sum = (
+            name == "conv2d_weight"
+            or (name == "layer_norm_weight" and len(shapes[0]) > 1)
+            or (name == "sum" and 0 in step.params["dims"])
+        )
+    else:
+        assert head is not None
+        placeholders = body.find_nodes(op="placeholder")
+        cut = [i for i in cut if head in placeholders[i].users]
+        is_sum = all(set(placeholders[i].users) == {head} for i in cut)
+    views = [view for i in cut if isinstance(view := step.inputs[i], StridedView)]
+    if not is_sum or not all(disjoint(out, view) for view in views):
         return None
     ranges = bounds(views[0].shape[0], count)
-    if ranges is None or not all(disjoint(out, view) for view in views):
+    if ranges is None:
         return None
     return [
-        replace(step, inputs=tuple([narrow(view, 0, *each) for view in views])) for each in ranges
-    ]
+        replace(
+            step,
+            inputs=tuple([
+                narrow(view, 0, *each) if i in cut and isinstance(view, StridedView) else view
+                for i, view in enumerate(step.inputs)
+            ]),
+        )
+        for each in ranges
+    ]  # fmt: skip
 
 
-def loop_of_sums(out: StridedView, others: Sequence[StridedView]) -> Loop:
-    """Add the content of other views to a view."""
-    loop, add = Loop(out.shape), OPS["add"]
+def loop_of_sums(step: Step, sums: Sequence[StridedView]) -> Loop:
+    """Add up what the parts of a sum gave, and do what its group does to it."""
+    body = body_of(step.op)
+    loop, add = Loop(step.output.shape), OPS["add"]
     assert add.scalar is not None
-    total: Any = out
-    for other in others:
-        total = loop.op("add", add.scalar, [total, other], out.dtype)
-    loop.store(total, out)
+    total: Any = sums[0]
+    for other in sums[1:]:
+        total = loop.op("add", add.scalar, [total, other], sums[0].dtype)
+    if body is not None:
+        placeholders = body.find_nodes(op="placeholder")
+        values: dict[Node, Any] = dict(zip(placeholders, step.inputs, strict=True))
+        head = head_of(body)
+        assert head is not None
+        values[head] = total
+        add_to_loop(loop, [n for n in body.find_nodes(op="call_function") if n is not head], values)
+        total = values[body.output_node().args[0]]
+    loop.store(total, step.output)
     return loop
 
 

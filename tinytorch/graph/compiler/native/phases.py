@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from tinytorch.graph.compiler.native import ops, partition
+from tinytorch.graph.compiler.native import groups, ops, partition
 from tinytorch.graph.compiler.native.code import Code, Unsupported, comment_of
 from tinytorch.graph.compiler.native.loops import Loop, emit
 from tinytorch.graph.compiler.native.partition import disjoint
@@ -125,17 +125,27 @@ class Phases:
         parts = partition.divide_sum(step, self.code.count)
         if parts is None:
             return None
-        out, sums = step.output, []
+        body, out = groups.body_of(step.op), step.output
+        head = None if body is None else groups.head_of(body)
+        sums = [] if head is not None else [out]
 
         def into_own_memory(part: Step) -> None:
-            sums.append(self.code.temporary(out.shape, out.dtype))
-            self._write_step(replace(part, output=sums[-1]))
+            dtype = out.dtype if head is None else head.meta["tensor_meta"].dtype
+            target = self.code.temporary(out.shape, dtype)
+            sums.append(target)
+            if body is None or head is None:
+                self._write_step(replace(part, output=target))
+            else:
+                self.code.begin(part)
+                groups.convolution(self.code, part, body, head, target)
 
         def add_up() -> None:
             self.code.comment = comment_of(step)
-            emit(self.code, partition.loop_of_sums(out, sums))
+            emit(self.code, partition.loop_of_sums(step, sums))
 
         first, *others = (self._step_task(each) for each in parts)
+        if head is not None:  # the whole is written after the phase, but belongs to it
+            first = Task(partial(into_own_memory, parts[0]), first.reads, first.writes)
         tasks = [first]
         for part, task in zip(parts[1:], others, strict=True):
             tasks.append(Task(partial(into_own_memory, part), task.reads, ()))
