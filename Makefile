@@ -50,9 +50,9 @@ SHARED := OPENBLAS_NUM_THREADS=1
 test: $(INSTALLED)
 	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-# pytest exits with 5 if no test is marked slow.
+# pytest exits with 5 if no test is marked slow. What was skipped is listed with the reason.
 slow: $(INSTALLED)
-	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow || [ $$? -eq 5 ]
+	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow -rs || [ $$? -eq 5 ]
 
 # Without SEED another one each time; it is printed.
 fuzz: $(INSTALLED)

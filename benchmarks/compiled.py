@@ -18,7 +18,7 @@ import numpy as np
 import numpy_models
 import torch
 from tinytorch.bench.peak import multiply_add_peak
-from runner import ROUNDS, Case, Result, as_json, measure
+from runner import ATTEMPTS, ROUNDS, Case, Result, as_json, measure
 from thread_count import THREADS
 from training import AGREEMENT, LR, STEPS_COMPARED, Step, lenet, mlp, step_of, training_step
 
@@ -233,18 +233,20 @@ def multiply_adds(compiled: Any) -> float:
     return float(sum(TINYTORCH.cost(n).flops for n in nodes if n.target.name in PRODUCTS))
 
 
-def compare(name: str, rounds: int, with_torch_compile: bool) -> Result:
+def compare(name: str, rounds: int, attempts: int, with_torch_compile: bool) -> Result:
     """The times of one case."""
     steps = contestants(name, with_torch_compile)
     check_agreement(name, steps)
     flops = multiply_adds(steps["ours"].compiled)  # type: ignore[attr-defined]
     clock = "cpu" if THREADS == 1 else "wall"
-    return measure(Case("compiled", name, steps, flops=flops), clock=clock, rounds=rounds)
+    case = Case("compiled", name, steps, flops=flops)
+    return measure(case, clock=clock, rounds=rounds, attempts=attempts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="while others disturb")
     parser.add_argument("--threads", type=int, default=1, help="with 2 or more, wall time")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--no-torch-compile", action="store_true")
@@ -254,7 +256,8 @@ def main() -> None:
     tinytorch.set_backend("optimized")
     tinytorch.set_num_threads(THREADS)
     names = [name for name in (*TRAINING, *INFERENCE) if options.only in name]
-    results = [compare(name, options.rounds, not options.no_torch_compile) for name in names]
+    how = options.rounds, options.attempts, not options.no_torch_compile
+    results = [compare(name, *how) for name in names]
     peak = multiply_add_peak() * THREADS
     if options.json:
         print(as_json(results, threads=THREADS, peak=peak))

@@ -19,7 +19,7 @@ from openblas import OpenBlas, core_types
 from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
 from roofline import draw
 from processor import describe
-from runner import ROUNDS, Case, as_json, check_share, measure, report
+from runner import ATTEMPTS, ROUNDS, Case, as_json, check_share, measure, report
 
 from tinytorch.backends import find_backend, reference
 from tinytorch.backends.optimized import OptimizedBackend
@@ -359,6 +359,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="no case of several Gflop")
     parser.add_argument("--threads", type=int, default=1, help="more than one: wall clock")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="while others disturb")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--plot", type=Path, help="write the roofline picture here")
     options = parser.parse_args()
@@ -372,7 +373,9 @@ def main() -> None:
     clock = "cpu" if THREADS == 1 else "wall"
     try:
         results = [
-            measure(case, clock=clock, rounds=options.rounds, workers=pids)
+            measure(
+                case, clock=clock, rounds=options.rounds, workers=pids, attempts=options.attempts
+            )
             for group in options.only.split(",")
             for case in GROUPS[group](workers)
             if options.match in case.name

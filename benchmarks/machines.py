@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from machine_page import Record, page
-from runner import check_share
+from runner import ATTEMPTS, check_share
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -44,10 +44,10 @@ def ask(script: str, hidden: str | None, arguments: Sequence[str]) -> dict[str, 
     return found
 
 
-def measured(hidden: str | None, only: str, rounds: int) -> dict[str, Any]:
+def measured(hidden: str | None, options: argparse.Namespace) -> dict[str, Any]:
     """What `kernels.py` says, with the results of whole steps after those of kernels."""
-    each = ["--rounds", str(rounds)]
-    found = ask("kernels", hidden, ["--only", only, "--short", *each])
+    each = ["--rounds", str(options.rounds), "--attempts", str(options.attempts)]
+    found = ask("kernels", hidden, ["--only", options.only, "--short", *each])
     for script, arguments in STEPS.items():
         found["results"] += ask(script, hidden, [*arguments, *each])["results"]
     return found
@@ -108,12 +108,13 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="measure this machine (minutes)")
     parser.add_argument("--only", default=GROUPS, help=f"groups of kernels.py; {GROUPS} without")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="while others disturb")
     parser.add_argument("--json", action="store_true", help="all records on stdout")
     options = parser.parse_args()
     if options.record:
-        units = [measured(None, options.only, options.rounds)]
+        units = [measured(None, options)]
         own = units[0]["processor"]["vector_unit"]
-        units += [measured(u, options.only, options.rounds) for u in HIDEABLE if u == own]
+        units += [measured(u, options) for u in HIDEABLE if u == own]
         record = make_record(units, date.today().isoformat())
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(record, indent=1) + "\n"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy_models
 import torch
-from runner import ROUNDS, Case, Result, as_json, measure
+from runner import ATTEMPTS, ROUNDS, Case, Result, as_json, measure
 
 import tinytorch
 from tinytorch.backends.load import load_backend
@@ -120,22 +120,23 @@ def check_agreement(case: str, steps: dict[str, Step]) -> None:
             raise AssertionError(f"{case}, step {number + 1}: the losses differ: {losses}")
 
 
-def compare(case: str, rounds: int) -> Result:
+def compare(case: str, rounds: int, attempts: int) -> Result:
     """The times of one case."""
     steps = steps_of(case)
     check_agreement(case, steps)
-    return measure(Case("training", case, steps), clock="cpu", rounds=rounds)
+    return measure(Case("training", case, steps), clock="cpu", rounds=rounds, attempts=attempts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="optimized", help="a name, or FILE.py:CLASS")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--attempts", type=int, default=ATTEMPTS, help="while others disturb")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args()
     torch.set_num_threads(1)
     tinytorch.set_backend(load_backend(options.backend))
-    results = [compare(case, options.rounds) for case in CASES]
+    results = [compare(case, options.rounds, options.attempts) for case in CASES]
     if options.json:
         print(as_json(results, backend=options.backend))
         return

@@ -47,7 +47,8 @@ def _with_backend(arguments: Sequence[str], workspace: Workspace | None) -> list
 def bench(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(help="Which benchmark; without a name all that can run here.")
+        str | None,
+        typer.Argument(help="Which benchmark; without a name all that can run here: hours."),
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the benchmarks.")] = False,
     as_json: Annotated[
@@ -96,9 +97,10 @@ def bench(
     hiding = [str(scripts.folder("tools") / "without.py"), hide] if hide else []
     results = {}
     worst = 0
-    for each, path in chosen.items():
-        if name is None and not as_json:
-            console.out.rule(each)
+    for number, (each, path) in enumerate(chosen.items(), 1):
+        if name is None:
+            progress = f"{each}, {number} of {len(chosen)}"
+            (console.errors if as_json else console.out).print(f"== {progress}", highlight=False)
         script, *before = (*hiding, str(path))
         code, text = scripts.run_script(
             script, [*before, *arguments], capture=as_json and name is None, package=package

@@ -47,9 +47,10 @@ def test_helpers_are_not_benchmarks(shelf: Path) -> None:
 def test_without_a_name_all_run_into_one_report(shelf: Path) -> None:
     result = runner.invoke(app, ["bench", "--json"])
     assert result.exit_code == 0
-    assert json.loads(result.output) == {
+    assert json.loads(result.stdout) == {
         name: {"name": name, "got": ["--json"]} for name in ("first", "second")
     }
+    assert result.stderr == "== first, 1 of 2\n== second, 2 of 2\n"
 
 
 def test_other_options_reach_the_script(shelf: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -62,14 +63,14 @@ def test_a_failing_benchmark_is_a_failure_of_the_command(shelf: Path) -> None:
     (shelf / "second.py").write_text(SCRIPT.format(name="second", code=3))
     result = runner.invoke(app, ["bench", "--json"])
     assert result.exit_code == 3
-    assert list(json.loads(result.output)) == ["first"]
+    assert list(json.loads(result.stdout)) == ["first"]
 
 
 def test_what_cannot_run_here_is_left_out_unless_it_is_asked_for(shelf: Path) -> None:
     (shelf / "second.py").write_text(SCRIPT.format(name="second", code=77))
     result = runner.invoke(app, ["bench", "--json"])
     assert result.exit_code == 0
-    assert list(json.loads(result.output)) == ["first"]
+    assert list(json.loads(result.stdout)) == ["first"]
     assert runner.invoke(app, ["bench", "second"]).exit_code == 77
 
 

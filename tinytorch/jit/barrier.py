@@ -24,6 +24,9 @@ time:
     line 1        the last phase that is open
     line 2 + i    the last phase whose part i was taken; the last whose part i is done
 
+The hint to the core that a loop waits, and the clock, are instructions of x86. Other processors do
+without: there no phase is late, since the clock stands still.
+
 Source: Mellor-Crummey and Scott, Algorithms for scalable synchronization on shared-memory
 multiprocessors, ACM TOCS 9 (1991), 3.1; Blumofe and Leiserson, Scheduling multithreaded
 computations by work stealing, J. ACM 46 (1999).

@@ -3,10 +3,10 @@
     words     acc[i] + x[2i] * y[2i] + x[2i+1] * y[2i+1]              16 bits, both signed
     bytes     acc[i] + x[4i] * y[4i] + ... + x[4i+3] * y[4i+3]        x unsigned, y signed
 
-Each is one instruction with VNNI (vpdpwssd, vpdpbusd). Without it there is, for words, vpmaddwd and
-an addition; for bytes vpmaddubsw, whose sums of
-two products saturate at 16 bits: 255 * 127 + 255 * 127 does not fit. So bytes are widened to words
-there, whose products fit: 2 * 255 * 128 < 2^31.
+Both are intrinsics of x86; for a processor without them LLVM finds what it has. Each is one
+instruction with VNNI (vpdpwssd, vpdpbusd). Without it there is, for words, vpmaddwd and an
+addition; for bytes vpmaddubsw, whose sums of two products saturate at 16 bits: 255 * 127 + 255 *
+127 does not fit. So bytes are widened to words there, whose products fit: 2 * 255 * 128 < 2^31.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPMADDWD,
 VPDPWSSD, VPDPBUSD.
