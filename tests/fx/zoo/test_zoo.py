@@ -322,6 +322,8 @@ def test_a_model_that_cannot_be_compared_in_training_mode_is_in_evaluation_mode(
     for stage in ("joint", "sgd"):
         found = run_stage(subject, stage, 60.0)
         assert found.verdict == "bit-equal" and why in found.facts["in evaluation mode"]
+    found = run_stage(subject, "train", 60.0)
+    assert found.verdict == "not applicable" and why in found.detail
 
 
 class Strict(nn.Module):

@@ -30,6 +30,12 @@ SMALL = (
     "transformers/mobilenet_v1", "transformers/fnet",
 )  # fmt: skip
 
+#: Arguments that make a model of timm smaller, of families that have large ones only.
+SMALLER: dict[str, dict[str, int]] = {
+    "beit": {"depth": 2, "embed_dim": 192, "num_heads": 3},
+    "gemma4_vit": {"depth": 2},
+}
+
 
 class ZooError(TinyTorchError, ValueError):
     """A name that the zoo has not, or a model of it that cannot be built."""
@@ -95,7 +101,9 @@ def build(name: str, batch: int = 2) -> tuple[nn.Module, dict[str, Any]]:
         known = _timm()
         if short not in known:
             raise ZooError(f"timm has no family {short!r}; it has {', '.join(known)}")
-        model: nn.Module = timm.create_model(known[short], pretrained=False, num_classes=10)
+        model: nn.Module = timm.create_model(
+            known[short], pretrained=False, num_classes=10, **SMALLER.get(short, {})
+        )
         return _with_image(model, batch)
     if library == "torchvision":
         import torchvision

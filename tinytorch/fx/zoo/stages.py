@@ -303,6 +303,8 @@ def _eager_steps(model: nn.Module, batches: Any, name: str) -> list[Tensor | Non
 
 def _optimizer(frozen: bool) -> Stage:
     def stage(subject: Subject) -> Verdict:
+        if not frozen and subject.why_not_training:
+            return Verdict(NONE, subject.why_not_training)  # and one of the two graphs trains
         subject.reset()
         optimizer = GraphOptimizer(
             subject.model, subject.inputs, device="cpu", frozen=frozen, keep_slower=True
