@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 from tests.fx.catalogue import CATALOGUE, Awkward
 from tinytorch.fx import compare_tracers, diagnose, load_model
 from tinytorch.fx.diagnosis.diagnosis import DIAGNOSED, Diagnosis
+from tinytorch.fx.diagnosis.reasons import explain
 from tinytorch.fx.diagnosis.tracers import TRACERS, quiet, trace_with
 from tinytorch.fx.models import call
 
@@ -141,6 +143,28 @@ def test_reasons_for_what_is_wrong(name: str, tracer: str, what: str, text: str,
     assert found.status == "wrong" and what in found.what
     assert text in found.reason.text and found.reason.fix
     assert found.reason.line.file.endswith("catalogue.py") and line in found.reason.line.text
+
+
+def decorated(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Tensor:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+class Decorated(nn.Module):
+    """As models of transformers are."""
+
+    @decorated
+    def forward(self, x: Tensor, mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+        return x * 2
+
+
+def test_a_forward_that_is_decorated_is_told_from_one_that_iterates():
+    with pytest.raises(ValueError, match="co_varnames") as caught:
+        torch.fx.symbolic_trace(Decorated())
+    assert "that a decorator wraps" in explain(caught.value).text
 
 
 @pytest.mark.parametrize(
