@@ -13,12 +13,12 @@ from tinytorch.dispatch import apply
 
 @pytest.mark.parametrize("m", [4, 2])
 def test_winograd_is_used_where_asked_for_and_where_it_fits(m: int) -> None:
-    x, w = tinytorch.randn(2, 8, 12, 12), tinytorch.randn(8, 8, 3, 3)
+    x, w = tinytorch.randn(8, 32, 24, 24), tinytorch.randn(32, 32, 3, 3)
     params = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
     exact = OptimizedBackend()
     quick = OptimizedBackend(winograd=m)
 
-    def both(**changes: object) -> tuple[np.ndarray, np.ndarray]:
+    def both(x: tinytorch.Tensor = x, **changes: object) -> tuple[np.ndarray, np.ndarray]:
         results = []
         for backend in (exact, quick):
             with tinytorch.using_backend(backend):
@@ -28,6 +28,8 @@ def test_winograd_is_used_where_asked_for_and_where_it_fits(m: int) -> None:
     direct, winograd = both()
     assert np.abs(direct - winograd).max() < 1e-3
     assert (direct != winograd).any()  # other rounding: it did run
+    direct, same = both(x[:1, :, :4, :4])  # so few tiles do not pay for the kernel's transform
+    assert (direct == same).all()
     for changes in ({"stride": (2, 2)}, {"padding": (0, 0)}, {"dilation": (2, 2)}):
         direct, same = both(**changes)
         assert (direct == same).all()

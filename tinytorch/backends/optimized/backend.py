@@ -13,7 +13,7 @@ from tinytorch.backends.blocked import batch_norm, optimizers
 from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
-from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd
+from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd, pays
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.elementwise.loops import specialize
 from tinytorch.backends.optimized.gemm.matmul import linear, linear_weight, matmul, own_affine
@@ -53,8 +53,8 @@ class OptimizedBackend(NumpyBackend):
 
     Args:
         winograd: None for exact convolution; 4 or 2 to run 3x3 convolutions of stride 1 and padding
-            1 forward by Winograd's F(4, 3) or F(2, 3): fewer multiplications, larger rounding
-            errors (`conv.winograd` says how large).
+            1 forward by Winograd's F(4, 3) or F(2, 3), where that pays: fewer multiplications,
+            larger rounding errors (`conv.winograd` says how large).
         own_kernels_only: compute large matrix products by these kernels also where the BLAS that
             NumPy ships is faster on this machine (`gemm.library`); for comparing kernels.
 
@@ -200,7 +200,8 @@ class OptimizedBackend(NumpyBackend):
 
 def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, **p: Any) -> Array:
     fits = w.shape[2:] == (3, 3) and p["groups"] == 1 and p["padding"] == (1, 1)
-    if fits and p["stride"] == (1, 1) and p["dilation"] == (1, 1):
+    fits = fits and p["stride"] == (1, 1) and p["dilation"] == (1, 1)
+    if fits and pays(m, x.shape, w.shape[0], x.itemsize):
         return conv2d_winograd(x, w, b, m=m)
     return conv2d.conv2d(x, w, b, **p)
 

@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from tests.backends.optimized.child import run_script
+from tinytorch.backends.optimized.conv import winograd
 from tinytorch.backends.optimized.conv.conv2d import conv2d
-from tinytorch.backends.optimized.conv.winograd import MATRICES, WinogradFilter, conv2d_winograd
+from tinytorch.backends.optimized.conv.winograd import (
+    MATRICES,
+    WinogradFilter,
+    conv2d_winograd,
+    pays,
+)
 
 SHAPES = ((2, 3, 5, 7, 4), (1, 20, 8, 9, 33), (1, 1, 1, 1, 1), (2, 17, 13, 4, 70), (3, 64, 9, 9, 9))
 PARAMS = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "groups": 1}
@@ -89,3 +95,19 @@ print("agree")
 
 def test_without_the_jit():
     assert run_script(SCRIPT, NUMBA_DISABLE_JIT="1") == "agree"
+
+
+@pytest.mark.parametrize("m", [4, 2])
+def test_more_images_pay_for_the_transform_of_a_kernel(m):
+    few, many = (pays(m, (n, 64, 8, 8), 64, 4) for n in (1, 64))
+    assert many and not few
+    assert not pays(m, (64, 1, 28, 28), 1, 4)  # a tile is transformed for one channel
+
+
+@pytest.mark.parametrize("m", [4, 2])
+def test_a_kernel_that_is_larger_than_the_caches(rng, m, monkeypatch):
+    monkeypatch.setattr(winograd, "LARGE_KERNEL", 0)
+    x, w = rng.standard_normal((2, 20, 11, 9)), rng.standard_normal((19, 20, 3, 3))
+    np.testing.assert_allclose(
+        conv2d_winograd(x, w, m=m), conv2d(x, w, None, **PARAMS), rtol=1e-10, atol=1e-10
+    )

@@ -26,7 +26,7 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends.optimized.conv.conv2d import zeroed
-from tinytorch.backends.optimized.gemm.blocking import balanced
+from tinytorch.backends.optimized.gemm.blocking import L2_BYTES, balanced
 from tinytorch.backends.optimized.gemm.loops import (
     REGISTER_BYTES,
     TILE_ROWS,
@@ -49,8 +49,21 @@ from tinytorch.jit.llvm import (
 )
 from tinytorch.jit.operands import NOWHERE, SIZE, Matrix, Rows
 
-CHUNK_BYTES = 512 * 1024
-"""Of transformed tiles that are multiplied together: they stay in the second-level cache."""
+CHUNK_BYTES = L2_BYTES // 2
+"""Of transformed tiles that are multiplied together: they stay in the second-level cache, unless
+the kernel is so large that reading it again for each such chunk is the greater evil."""
+
+LARGE_KERNEL = 3 * CHUNK_BYTES
+"""A chunk that is in no cache is written, read for its line, and read: three times its bytes."""
+
+LINE_BYTES = 64
+"""From each element of a tile to the next there is a cache line more than its rows have: powers of
+two would fall into the same sets."""
+
+COSTS = {"transform": 4, "kernel": 30, "beyond L2": 30}
+"""In multiply-adds of the direct sum: an element of a tile, for each element of a row of the
+matrices, on its way in or out; an element of the transformed kernel; the same once more, and again
+for each pass, where that kernel is larger than the second-level cache."""
 
 # fmt: off
 MATRICES: dict[int, dict[str, Array]] = {
@@ -222,9 +235,8 @@ def _make_entries(
         wide = u.shape[2]
         across, down = (width + m - 1) // m, (height + m - 1) // m
         line = (across * m + 2) * deep * item
-        # one row of elements apart, plus a cache line: powers of two would collide in the caches
-        next_v = chunk * across * deep * item + 64
-        next_product = chunk * across * wide * item + 64
+        next_v = chunk * across * deep * item + LINE_BYTES
+        next_product = chunk * across * wide * item + LINE_BYTES
         v = scratch + (down * m + 2) * line
         products = v + size * size * next_v
         result = products + size * size * next_product
@@ -290,6 +302,28 @@ def _entries(m: int, itemsize: int) -> Entries:
     return _make_entries(m, np.float64, gemm_tile_f64, pack_f64)
 
 
+def pays(m: int, x: tuple[int, ...], out_channels: int, itemsize: int) -> bool:
+    """Whether F(m, 3) takes less than the direct sum, if it has to transform the kernel first.
+
+    Args:
+        m: 4 or 2.
+        x: the shape of the images.
+        out_channels, itemsize: of the result.
+
+    Example:
+        >>> pays(4, (1, 64, 56, 56), 64, 4), pays(4, (1, 512, 7, 7), 512, 4)
+        (True, False)
+    """
+    n, channels, height, width = x
+    tiles, elements = n * -(-height // m) * -(-width // m), (m + 2) ** 2
+    kernel = elements * channels * out_channels
+    for_each = tiles + COSTS["kernel"]
+    if kernel * itemsize > L2_BYTES:
+        for_each += COSTS["beyond L2"] * (1 + n)
+    transforms = elements * tiles * (channels + out_channels) * COSTS["transform"] * (m + 2)
+    return kernel * for_each + transforms < 9 * n * height * width * channels * out_channels
+
+
 class WinogradFilter:
     """A 3x3 kernel transformed once, for any number of convolutions with stride 1 and padding 1.
 
@@ -322,7 +356,8 @@ class WinogradFilter:
         lanes = REGISTER_BYTES // w.itemsize
         deep, wide = (-(-size // lanes) * lanes for size in (channels, out_channels))
         self._entries = _entries(m, w.itemsize)
-        self._kernel = allocate(((m + 2) ** 2, deep, wide), dtype)
+        padded = allocate(((m + 2) ** 2, deep * wide + LINE_BYTES // w.itemsize), dtype)
+        self._kernel = padded[:, : deep * wide].reshape((m + 2) ** 2, deep, wide)  # a view
         if channels < deep:
             self._kernel.fill(0)  # what stands for channels that are not there
         spread = workspace((max(channels, 1), 9, wide), dtype)
@@ -344,9 +379,12 @@ class WinogradFilter:
         elements, deep, wide = self._kernel.shape
         across, down = -(-width // m), -(-height // m)
         tile_bytes = elements * (deep + wide) * x.itemsize
-        chunk = max(1, min(down, CHUNK_BYTES // (tile_bytes * across)))
+        is_large = elements * deep * wide * x.itemsize > LARGE_KERNEL
+        chunk = max(1, down if is_large else min(down, CHUNK_BYTES // (tile_bytes * across)))
         room = (down * m + 2) * (across * m + 2) * deep * x.itemsize
-        room += chunk * across * (tile_bytes + m * m * wide * x.itemsize) + elements * 128
+        room += (
+            chunk * across * (tile_bytes + m * m * wide * x.itemsize) + elements * 2 * LINE_BYTES
+        )
         count = min(threads.threads_for(n * tile_bytes * across * down), n)
         buffers = zeroed(count, room)
         self._entries.run("images", count, x, self._kernel, self._bias, y, chunk, buffers)
