@@ -76,7 +76,8 @@ TYPED_BACK = 40
 #                              and Winograd (275) transformers and CNNs are slower; without sorts,
 #                              gathers, running sums and random numbers of its own it leaves such
 #                              ops to NumPy; records have names, not positions (120); which rows
-#                              share sets of L2, which panels lie in two lines each (30).
+#                              share sets of L2, which panels lie in two lines each (30);
+#                              Winograd is asked whether it pays (24).
 #                              Up to eight rows read a few rows of weights at a time (50).
 #   graph     3,300 ->  4,800  Without recompute (890), which serves PyTorch's graphs too, there is
 #                              no trade of time for memory; the rest is a file for each pass.
@@ -102,7 +103,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 670,
     "tinytorch/backends": 2_236,
-    "tinytorch/backends/optimized": 7_031,
+    "tinytorch/backends/optimized": 7_055,
     "tinytorch/jit": 1_751,
     "tinytorch/graph": 3_920,
     "tinytorch/graph/recompute": 890,
