@@ -31,6 +31,7 @@ from tinytorch.graph.node import (
     GraphError as GraphError,
     Node as Node,
     map_arg as map_arg,
+    nodes_in as nodes_in,
     target_name as target_name,
 )
 from tinytorch.graph.text import format_graph, format_table
@@ -121,7 +122,8 @@ class Graph:
         if op not in OPCODES:
             raise GraphError(f"there is no opcode {op!r}; there are {', '.join(OPCODES)}")
         args, kwargs = args or (), kwargs or {}
-        map_arg((args, kwargs), self._check_own)
+        for used in nodes_in((args, kwargs)):
+            self._check_own(used)
         node = Node(self, self._fresh_name(name or target_name(target)), op, target, args, kwargs)
         self._before.prepend(node)
         return node
@@ -196,8 +198,13 @@ class Graph:
         new = Graph()
         new.constants = dict(self.constants)
         copies: dict[Node, Node] = {}
-        for node in self.nodes:
-            copies[node] = new.node_copy(node, copies.__getitem__)
+        for node in self.nodes:  # what `node_copy` does, of a graph whose names and uses are right
+            args = map_arg(node.args, copies.__getitem__)
+            kwargs = map_arg(node.kwargs, copies.__getitem__)
+            made = copies[node] = Node(new, node.name, node.op, node.target, args, kwargs)
+            made.meta = copy.copy(node.meta)
+            new._root.prepend(made)
+        new._numbers = {node.name: 0 for node in copies}
         return new
 
     # -- changing ----------------------------------------------------------------------------------

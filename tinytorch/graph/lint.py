@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tinytorch.dtypes import SCALAR_DTYPES, TensorMeta
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.graph.node import OPCODES, GraphError, Node, map_arg
+from tinytorch.graph.node import OPCODES, GraphError, Node, nodes_in
 from tinytorch.op import Op
 
 if TYPE_CHECKING:
@@ -31,8 +31,11 @@ def lint(graph: Graph) -> None:
             _check_use(graph, node, used, seen, everything)
         names.add(node.name)
         seen.add(node)
+    used = {node: nodes_in((node.args, node.kwargs)) for node in nodes}
     for node in nodes:
-        _check_users(node, everything)
+        for user in node.users:
+            if user not in everything or node not in used[user]:
+                raise GraphError(f"node {node} lists {user} as a user, which does not use it")
     if not nodes or nodes[-1].op != "output":
         raise GraphError("the graph has no output; finish it with graph.output(result)")
     for node in nodes:
@@ -85,14 +88,6 @@ def _depends_on(node: Node, other: Node) -> bool:
         stack += [n for n in current.all_input_nodes if n not in seen]
         seen.update(current.all_input_nodes)
     return False
-
-
-def _check_users(node: Node, everything: set[Node]) -> None:
-    for user in node.users:
-        found: list[Node] = []
-        map_arg((user.args, user.kwargs), found.append)
-        if user not in everything or node not in found:
-            raise GraphError(f"node {node} lists {user} as a user, which does not use it")
 
 
 def result_meta(node: Node) -> TensorMeta | None:

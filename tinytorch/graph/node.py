@@ -27,15 +27,38 @@ def map_arg(
     Args:
         node_type: what counts as a node; by default `Node`.
     """
-    node_type = node_type or Node
+    return _mapped(argument, function, node_type or Node)
+
+
+def _mapped(argument: Argument, function: Callable[[Any], Argument], node_type: type) -> Argument:
+    if type(argument) in _NO_NODES:  # most are: asked first
+        return argument
     if isinstance(argument, node_type):
         return function(argument)
     if isinstance(argument, (tuple, list)):
-        mapped = [map_arg(a, function, node_type) for a in argument]
+        mapped = [_mapped(a, function, node_type) for a in argument]
         return tuple(mapped) if isinstance(argument, tuple) else mapped
     if isinstance(argument, dict):
-        return {key: map_arg(value, function, node_type) for key, value in argument.items()}
+        return {key: _mapped(value, function, node_type) for key, value in argument.items()}
     return argument
+
+
+_NO_NODES = frozenset({int, float, bool, str, type(None), DType})
+
+
+def nodes_in(argument: Argument) -> dict[Node, None]:
+    """The nodes of a nest, each once, in order: the keys of a dict."""
+    found: dict[Node, None] = {}
+    pending = [argument]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Node):
+            found[value] = None
+        elif isinstance(value, (tuple, list)):
+            pending += reversed(value)
+        elif isinstance(value, dict):
+            pending += reversed(value.values())
+    return found
 
 
 def target_name(target: Any) -> str:
@@ -97,8 +120,7 @@ class Node:
         for node in self._inputs:
             node.users.pop(self, None)
         self._args, self._kwargs = tuple(args), dict(kwargs)
-        self._inputs = {}
-        map_arg((self._args, self._kwargs), lambda n: self._inputs.setdefault(n))
+        self._inputs = nodes_in((self._args, self._kwargs))
         for node in self._inputs:
             node.users[self] = None
 

@@ -180,12 +180,15 @@ def _build_native(
 
     graph, report = PassManager(native.PASSES, trials=0).run(code.graph)
     schedule = schedule_graph(graph, *convention, is_kept=native.is_kept)
-    failures = [(n.format_node(), reason) for n, reason in native.unsupported(schedule)]
-    if not failures:
+    try:
         code.program = native.build(schedule, not backend.own_kernels_only)  # type: ignore[attr-defined]
-        code.mode, code.graph, code.schedule = "native", graph, schedule
-        code.reports.append(report)
-    return failures
+    except native.Unsupported as error:
+        if not error.lacking:
+            raise
+        return [(node.format_node(), reason) for node, reason in error.lacking]
+    code.mode, code.graph, code.schedule = "native", graph, schedule
+    code.reports.append(report)
+    return []
 
 
 def say_failure(what: str, error: Exception) -> str:

@@ -21,6 +21,15 @@ TOLERANCES = {"float16": (1e-2, 1e-3), "float32": (1e-4, 1e-5), "float64": (1e-9
 
 
 @dataclass
+class _Version:
+    """A graph that no pass may touch, as it is printed, and a copy of it if there is one yet."""
+
+    graph: AnyGraph
+    text: str
+    untouched: AnyGraph | None = None
+
+
+@dataclass
 class PassResult:
     """The result of one application of a pass.
 
@@ -147,50 +156,56 @@ class PassManager:
             original: to compare with after each pass; None to compare nothing.
         """
         report = Report()
+        present = _Version(graph, str(graph))
         unrounded, is_rounded = graph, False
         for _ in range(self.rounds):
             changed = False
             for each in self.passes:
-                graph, result = self._apply(each, graph, original)
+                present, result = self._apply(each, present, original)
                 report.results.append(result)
                 changed |= result.changed
                 is_rounded |= result.changed and not each.exact
-                unrounded = unrounded if is_rounded else graph
+                unrounded = unrounded if is_rounded else present.graph
             if not changed:
                 break
-        return graph, unrounded, report
+        return present.graph, unrounded, report
 
     def _apply(
-        self, each: OptimizationPass, graph: AnyGraph, original: _Reference | None
-    ) -> tuple[AnyGraph, PassResult]:
-        candidate, changed, error, seconds = self._attempt(each, graph, original, None)
+        self, each: OptimizationPass, before: _Version, original: _Reference | None
+    ) -> tuple[_Version, PassResult]:
+        graph = before.graph
+        candidate, changed, error, seconds = self._attempt(each, before, original, None)
         left_out: list[str] = []
         if error is not None:
-            found = self._halve(each, graph, original)
+            found = self._halve(each, before, original)
             if found is not None and found.kept and (found.bad or found.untried):
-                again = self._attempt(each, graph, original, found.kept)
+                again = self._attempt(each, before, original, found.kept)
                 if again[1] and again[2] is None:
                     left_out = self._described(each, graph, found)
                     candidate, changed, error = again[:3]
                     seconds += again[3]
         kept = changed and error is None
-        made = candidate if kept else graph
-        texts = str(graph), str(candidate)
-        return made, PassResult(each.name, kept, error, seconds, *texts, left_out, made)
+        made = candidate if kept else before
+        texts = before.text, candidate.text
+        result = PassResult(each.name, kept, error, seconds, *texts, left_out, made.graph)
+        return made, result
 
     def _attempt(
         self,
         each: OptimizationPass,
-        graph: AnyGraph,
+        before: _Version,
         original: _Reference | None,
         chosen: Sequence[int] | None,
-    ) -> tuple[AnyGraph, bool, str | None, float]:
+    ) -> tuple[_Version, bool, str | None, float]:
         """Run a pass on a copy of the graph: the copy, whether it changed, what is wrong, the time.
 
         Args:
             chosen: make only these of its rewrites.
         """
-        candidate = self.semantics.copy(graph)
+        graph, candidate = before.graph, before.untouched
+        if candidate is None:
+            candidate = self.semantics.copy(graph)
+        before.untouched = None
         start = perf_counter()
         error, changed = None, False
         try:
@@ -202,22 +217,25 @@ class PassManager:
         except Exception as raised:  # whatever a pass raises, it must not take the graph with it
             error = f"{type(raised).__name__}: {raised}"
         seconds = perf_counter() - start
-        if error is None and (changed or str(candidate) != str(graph)):
+        after = _Version(candidate, str(candidate))
+        if error is None and (changed or after.text != before.text):
             changed = True
             error = self._problem(each, graph, candidate, original)
-        return candidate, changed, error, seconds
+        elif error is None:
+            before.untouched = candidate  # the next pass need not copy it again
+        return after, changed, error, seconds
 
     def _halve(
-        self, each: OptimizationPass, graph: AnyGraph, original: _Reference | None
+        self, each: OptimizationPass, before: _Version, original: _Reference | None
     ) -> Halving | None:
         """The rewrites that a failing pass can be kept with; None if it is all or nothing."""
         try:
-            rewrites = each.rewrites(each.analyze(self.semantics.copy(graph)))
+            rewrites = each.rewrites(each.analyze(self.semantics.copy(before.graph)))
         except Exception:  # it cannot even look: there is nothing to choose from
             return None
         if rewrites is None or len(rewrites) < 2:
             return None
-        return find_bad(len(rewrites), lambda some: self._attempt(each, graph, original, some)[2])
+        return find_bad(len(rewrites), lambda some: self._attempt(each, before, original, some)[2])
 
     def _described(self, each: OptimizationPass, graph: AnyGraph, found: Halving) -> list[str]:
         """The rewrites that were left out, and why."""

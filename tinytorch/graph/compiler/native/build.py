@@ -48,7 +48,7 @@ def build(schedule: Schedule, may_call_library: bool = False) -> NativeProgram:
         may_call_library: as for `Code`.
 
     Raises:
-        Unsupported: `unsupported(schedule)` is not empty.
+        Unsupported: there are steps without native code; its `lacking` are `unsupported(schedule)`.
     """
     with collector_paused():
         count = min(get_num_threads(), MOST_THREADS) if JIT else 1
@@ -59,7 +59,9 @@ def _build(schedule: Schedule, count: int, may_call_library: bool) -> NativeProg
     code, lacking, phases = write(schedule, count, may_call_library)
     if lacking:
         reasons = "; ".join(f"{node.name}: {reason}" for node, reason in lacking)
-        raise Unsupported(f"no native code for {len(lacking)} steps: {reasons}")
+        error = Unsupported(f"no native code for {len(lacking)} steps: {reasons}")
+        error.lacking = lacking
+        raise error
     if count > 1 and not phases:  # nothing in it is worth dividing
         code, _, _ = write(schedule, 1, may_call_library)
     return NativeProgram(code)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.graph.compiler.schedule import Schedule, Step
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view
 from tinytorch.graph.memory import ALIGNMENT
+from tinytorch.graph.node import Node
 
 REALS: dict[str, Any] = {"float32": np.float32, "float64": np.float64}
 COMMENT_COLUMN = 60
@@ -35,7 +36,13 @@ RESERVED = frozenset(
 
 
 class Unsupported(Exception):
-    """The reason why there is no native code for a step."""
+    """The reason why there is no native code for a step.
+
+    Attributes:
+        lacking: the steps of a whole schedule, each with its reason.
+    """
+
+    lacking: Sequence[tuple[Node, str]] = ()
 
 
 @dataclass(frozen=True)
