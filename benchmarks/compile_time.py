@@ -18,8 +18,8 @@ from pathlib import Path
 
 from progress import progress
 
-CASES = ("MLP, batch 32", "LeNet, batch 32", "GPT, 8 x 64 tokens, AdamW")
-GENERATED = ("loop",)  # in the names of files of the cache
+CASES = ("MLP, batch 32", "LeNet, batch 32", "char GPT, 12 x 64 tokens, AdamW")
+GENERATED = ("library.loop_",)  # in the names of files of the cache
 
 
 def child(case: str) -> dict[str, float]:
@@ -34,7 +34,7 @@ def child(case: str) -> dict[str, float]:
     from tinytorch.collector import collector_paused
     from tinytorch.graph import PassManager, trace
     from tinytorch.graph.compiler import native
-    from tinytorch.graph.compiler.native import build as native_build
+    from tinytorch.graph.compiler.native.build import write
     from tinytorch.graph.compiler.schedule import schedule_traced
     from tinytorch.jit import library
 
@@ -51,7 +51,7 @@ def child(case: str) -> dict[str, float]:
         graph, _ = PassManager(passes, rounds=2, trials=0).run(traced.graph)
         schedule = schedule_traced(traced.with_graph(graph), is_kept=native.is_kept)
     scheduled = time.process_time()
-    for function in native_build.write(schedule, count=1)[0].functions.values():
+    for function in write(schedule, count=1)[0].functions.values():
         name = getattr(function, "symbol", None)
         if name is not None:
             library.exports[name].register()

@@ -31,10 +31,10 @@ def lint(graph: Graph) -> None:
             _check_use(graph, node, used, seen, everything)
         names.add(node.name)
         seen.add(node)
-    used = {node: nodes_in((node.args, node.kwargs)) for node in nodes}
+    uses = {node: nodes_in((node.args, node.kwargs)) for node in nodes}
     for node in nodes:
         for user in node.users:
-            if user not in everything or node not in used[user]:
+            if user not in everything or node not in uses[user]:
                 raise GraphError(f"node {node} lists {user} as a user, which does not use it")
     if not nodes or nodes[-1].op != "output":
         raise GraphError("the graph has no output; finish it with graph.output(result)")

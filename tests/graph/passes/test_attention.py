@@ -100,12 +100,73 @@ def test_is_no_attention(rng, function, masks):
     assert fused(function, arrays(rng, *masks)) == []
 
 
-def test_a_backward_that_was_traced_with_it_uses_the_weights(rng):
-    def step(q, k, v):
-        softmax_of(q @ k.mT, v).sum().backward()
-        return q.grad
+def masked(q, k, v, m):
+    return softmax_of(tinytorch.where(m, q @ k.mT * 0.5, -math.inf), v)
 
+
+def step_of(attend, wanted="qkv"):
+    def step(q, k, v, *masks):
+        attend(q, k, v, *masks).square().sum().backward()
+        return [x.grad for name, x in zip("qkv", (q, k, v), strict=True) if name in wanted]
+
+    return step
+
+
+@pytest.mark.parametrize("wanted", ["qkv", "q", "k", "v", "qk", "kv"])
+@pytest.mark.parametrize(
+    ("attend", "masks"),
+    [
+        (lambda q, k, v: softmax_of(q @ k.mT, v), ()),
+        (lambda q, k, v: softmax_of(q @ k.mT / 2.0, v), ()),
+        (masked, (MASK,)),
+        (with_mask(-math.inf), (Tensor(~MASK.numpy()),)),
+        (causal, ()),
+        (lambda q, k, v, m: softmax_of(q @ k.mT * 0.5 + m, v), (MASK.float(),)),
+        (lambda q, k, v: F.dropout(F.softmax(q @ k.mT * 0.5, -1), 0.3) @ v, ()),
+    ],
+)
+def test_the_backward_is_replaced_too(rng, attend, masks, wanted):
+    inputs = arrays(rng, *masks)
+    for name, x in zip("qkv", inputs[:3], strict=True):
+        x.requires_grad_(name in wanted)
+    names = [n.target.name for n in fused(step_of(attend, wanted), inputs)]
+    assert names == ["scaled_dot_product_attention", "scaled_dot_product_attention_backward"]
+
+
+def returns_weights(q, k, v):
+    weights = F.softmax(q @ k.mT, -1)
+    (weights @ v).sum().backward()
+    return q.grad, weights
+
+
+def second_use_of_the_scores_gradient(q, k, v):
+    scores = q @ k.mT
+    bias = tinytorch.zeros(5, 7, requires_grad=True)
+    (F.softmax(scores + bias, -1) @ v).sum().backward()
+    return q.grad, bias.grad
+
+
+def penalized_weights(q, k, v):
+    weights = F.softmax(q @ k.mT, -1)
+    ((weights @ v).sum() + weights.square().sum()).backward()
+    return q.grad
+
+
+@pytest.mark.parametrize(
+    "step", [returns_weights, second_use_of_the_scores_gradient, penalized_weights]
+)
+def test_a_backward_that_uses_more_stays(rng, step):
     assert fused(step, [x.requires_grad_() for x in arrays(rng)]) == []
+
+
+def test_one_attention_that_reads_another(rng):
+    def step(q, k, v):
+        first = softmax_of(q @ k.mT, v)
+        softmax_of(first @ first.mT, first).square().sum().backward()
+        return q.grad, k.grad, v.grad
+
+    inputs = [tinytorch.tensor(rng.standard_normal((2, 5, 4), np.float32)) for _ in range(3)]
+    assert len(fused(step, [x.requires_grad_() for x in inputs])) == 4
 
 
 def test_compiled(rng):
@@ -113,3 +174,18 @@ def test_compiled(rng):
     compiled = tinytorch.compile(causal, passes=["fused-attention", "dce"])
     np.testing.assert_allclose(compiled(q, k, v).numpy(), causal(q, k, v).numpy(), atol=1e-6)
     assert "scaled_dot_product_attention_f32(" in str(compiled.explain())
+
+
+def test_a_compiled_step_with_fast_math_uses_the_fused_op(rng):
+    grads = []
+    for fast_math in (False, True):
+        inputs = arrays(np.random.default_rng(0), MASK)
+        step = step_of(masked)
+        for x in inputs[:3]:
+            x.requires_grad_()
+        if fast_math:
+            step = tinytorch.compile(step, fast_math=True)
+        grads.append([g.numpy() for g in step(*inputs)])
+    for a, b in zip(*grads, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+    assert "scaled_dot_product_attention_backward_f32(" in str(step.explain())

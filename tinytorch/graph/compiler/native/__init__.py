@@ -20,8 +20,8 @@ build           from a schedule to a program
 
 from tinytorch.graph.compiler.native.build import (
     PASSES as PASSES,
-    Unsupported as Unsupported,
     build as build,
     is_kept as is_kept,
     unsupported as unsupported,
 )
+from tinytorch.graph.compiler.native.code import Unsupported as Unsupported

@@ -153,8 +153,14 @@ class Loop:
         Both have the same shape, and whatever one of them writes is, to the other, the same view
         or disjoint. So an element of a round is never an element of another round, and `fuse` knows
         of every load whether a store before it wrote what it reads.
+
+        Of one element nothing is saved by two loops side by side that have nothing in common, and
+        each mixture of them would be compiled: the corrections that Adam makes for every parameter
+        are to be one loop, called again and again.
         """
         if other.shape != self.shape:
+            return False
+        if math.prod(self.shape) == 1 and not set(other.read()) & set(self.written()):
             return False
         pairs = [(w, p) for w in self.written() for p in (*other.read(), *other.written())]
         pairs += [(r, w) for r in self.read() for w in other.written()]
