@@ -10,7 +10,7 @@ import torch.fx
 from torch.fx import Node
 
 from tinytorch.fx.passes.nodes import aten, insert, is_call, value
-from tinytorch.graph.passes.attention import Call, RecognizedAttention, WrittenOut
+from tinytorch.graph.passes.attention_pattern import Call, RecognizedAttention, WrittenOut
 from tinytorch.graph.passes.base import register_pass
 
 PRODUCTS = (aten.matmul.default, aten.bmm.default)
