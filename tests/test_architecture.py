@@ -111,7 +111,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_215,
     "tinytorch/onnx": 2_075,
-    "tinytorch/fx": 12_180,
+    "tinytorch/fx": 12_210,
     "tito": 8_104,
     "tito/course": 5_430,
     "tito/ladder": 710,

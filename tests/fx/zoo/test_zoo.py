@@ -538,10 +538,18 @@ def test_the_page_says_what_was_found():
     found = summary(RECORDS, {"torch": "2"})
     assert found["ran"] == 2 and found["peaks_as_predicted"] == (1, 1)
     page = markdown(RECORDS, {"torch": "2", "timm": "absent"}, "All of them.")
-    for part in ("torch 2.", "not covered: timm", "| forward | 2 |", "- a value: `a` (joint)",
-                 "on the inputs that are made by rule: `transformers/c`", "in 1 of 1 models",
-                 "All are of the same sources of TinyTorch (unknown)."):  # fmt: skip
+    for part in (
+        "torch 2.",
+        "not covered: timm",
+        "| forward | 2 |",
+        "- a value: `a` (joint)",
+        "on the inputs that are made by rule: `transformers/c`",
+        "in 1 of 1 models",
+    ):
         assert part in page
+    assert "sources of TinyTorch" not in page  # of which none is known
+    known = markdown([replace(r, codes=["cafe"]) for r in RECORDS], {}, "")
+    assert "All results are of the same sources of TinyTorch, cafe." in known
 
 
 def test_the_page_gathers_what_is_refused_for_one_reason():

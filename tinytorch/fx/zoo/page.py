@@ -186,9 +186,11 @@ def _listed(models: dict[str, list[str]]) -> str:
 
 def _of_codes(records: Sequence[Record]) -> str:
     """Which sources of TinyTorch the results are of."""
-    count = Counter(" and ".join(r.codes) or "unknown" for r in records)
-    if len(count) < 2:
-        return f" All are of the same sources of TinyTorch ({', '.join(count)})." if count else ""
+    if not any(r.codes for r in records):
+        return ""
+    count = Counter(" and ".join(r.codes) or "earlier ones" for r in records)
+    if len(count) == 1:
+        return f" All results are of the same sources of TinyTorch, {next(iter(count))}."
     each = ", ".join(f"{n} of {code}" for code, n in count.most_common())
     return f" Sources of TinyTorch, by their digest: {each} (`--renew` runs them anew)."
 
