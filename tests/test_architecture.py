@@ -31,7 +31,7 @@ LAYERS = [
     ["tensor_class"],
     ["jit"],
     ["backends"],
-    ["state", "history", "unrolled", "dispatch", "updates"],
+    ["state", "history", "unrolled", "dispatch", "updates", "replay"],
     [
         "functions",
         "random",
@@ -52,7 +52,7 @@ LAYERS = [
     ["as_torch", "__main__"],
 ]
 # Imports under TYPE_CHECKING of a module that imports this one at run time.
-TYPED_BACK = 40
+TYPED_BACK = 42
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 #
@@ -62,6 +62,8 @@ TYPED_BACK = 40
 #   core      3,500 ->  6,600  Without two thirds of functions/ (2,170) a program that is written
 #                              for PyTorch ends in an error: 317 functions and methods, with its
 #                              keywords and its messages.
+#   replay          0 ->    400  Without programs for what is called often, a function of six ops
+#                              takes four times as long on a small array as PyTorch's kernel.
 #   nn, optim, training, data, bench
 #             4,200 -> 10,500  Without PyTorch's other layers, losses, optimizers and schedules with
 #                              all their arguments (nn 5,900, optim 1,900) most models could not be
@@ -91,8 +93,9 @@ TYPED_BACK = 40
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own.
 BUDGETS = {
-    "tinytorch": 6_762,
-    "tinytorch/nn": 6_010,
+    "tinytorch": 6_795,
+    "tinytorch/replay": 416,
+    "tinytorch/nn": 6_026,
     "tinytorch/optim": 1_930,
     "tinytorch/training": 790,
     "tinytorch/serialization": 360,
@@ -105,7 +108,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 670,
     "tinytorch/backends": 2_236,
-    "tinytorch/backends/optimized": 7_055,
+    "tinytorch/backends/optimized": 7_090,
     "tinytorch/jit": 1_751,
     "tinytorch/graph": 4_130,
     "tinytorch/graph/recompute": 890,

@@ -22,6 +22,7 @@ from tinytorch.dtypes import (
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
 from tinytorch.functions.publish import METHODS
+from tinytorch.replay import replay_all
 from tinytorch.tensor import Tensor
 
 
@@ -301,5 +302,10 @@ _METHODS = {
     "new_empty": _new(0, "empty"),
 }
 METHODS.update(_METHODS)
+replay_all(
+    globals(),
+    "full zeros ones empty full_like zeros_like ones_like empty_like eye",
+    __name__,
+)
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)

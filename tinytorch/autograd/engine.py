@@ -19,6 +19,7 @@ from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, write_clock
+from tinytorch.replay import set_grad
 from tinytorch.state import backward_mode, grad_mode, is_grad_enabled, no_mode_active
 
 if TYPE_CHECKING:
@@ -375,3 +376,6 @@ def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -
                 g = wrap(np.array(g._data), g.meta)
             shared.add(id(owner))
         leaf.grad = g
+
+
+set_grad(grad)

@@ -75,10 +75,15 @@ class ComputeBackend(ABC):
     #: Only backends that the conformance suite covers do.
     trusted: ClassVar[bool]
 
+    #: What functions that are called often run instead of themselves (see `tinytorch.replay`), by
+    #: the kind of call; None on a backend whose class does not say `replays = True` itself.
+    programs: dict[Any, Any] | None
+
     def __new__(cls, *args: Any, **kwargs: Any) -> ComputeBackend:
         # here and not in __init__, so that a subclass may forget super().__init__()
         self = super().__new__(cls)
         self.kernels = {}
+        self.programs = {} if "replays" in vars(cls) else None
         return self
 
     @abstractmethod

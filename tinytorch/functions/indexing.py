@@ -20,6 +20,7 @@ from tinytorch.errors import ShapeError
 from tinytorch.functions import movement
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
+from tinytorch.replay import holds
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -45,20 +46,18 @@ def take_rows(x: Tensor, index: Tensor) -> Tensor:
 
 def check_range(index: Tensor, extent: int, what: str = "index") -> None:
     """Raise IndexError unless all of `index` is in [0, extent). (Not checked in a trace.)"""
-    data = index._data
-    if isinstance(data, np.ndarray) and data.size:
-        if _within(data, extent):
-            return
-        low, high = data.min(), data.max()
-        if low < 0 or high >= extent:
-            raise IndexError(
-                f"{what} {int(low if low < 0 else high)} is out of range: there are {extent}"
-            )
+    if not holds(index, is_within, extent, traced=True):
+        low, high = index._data.min(), index._data.max()
+        raise IndexError(
+            f"{what} {int(low if low < 0 else high)} is out of range: there are {extent}"
+        )
 
 
-def _within(data: Array, extent: int) -> Any:
+def is_within(data: Array, extent: int) -> Any:
     """Whether every index is in [0, extent): without its sign, a negative one is a large number."""
-    return data.dtype is _INT64 and _largest(data.view(np.uint64), None) < extent
+    if data.dtype is _INT64 and data.size:
+        return _largest(data.view(np.uint64), None) < extent
+    return not data.size or (data.min() >= 0 and data.max() < extent)
 
 
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -341,18 +340,16 @@ def from_front(index: Tensor, size: int, dim: int) -> Tensor:
     Raises:
         IndexError: one is out of range. (Not checked in a trace.)
     """
+    if holds(index, is_within, size, traced=False):
+        return index
     data = index._data
-    if isinstance(data, np.ndarray) and data.size:
-        if _within(data, size):
-            return index
+    if isinstance(data, np.ndarray):
         low, high = data.min(), data.max()
         if low < -size or high >= size:
             raise IndexError(
                 f"index {int(low if low < -size else high)} is out of range for dimension {dim} of "
                 f"size {size}"
             )
-        if low >= 0:
-            return index
     return apply(ops.where, index < 0, index + size, index)
 
 
@@ -427,5 +424,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
 
 publish(
     globals(),
-    hidden="take_rows check_range flat_index getitem in_two_steps check_masks from_front one_hot",
+    replayed="index_select gather one_hot tril triu",
+    hidden="take_rows check_range flat_index getitem in_two_steps check_masks from_front one_hot "
+    "is_within",
 )

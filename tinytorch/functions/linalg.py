@@ -379,4 +379,10 @@ def _arranged(
     return movement.reshape(x, tuple(merged))
 
 
-publish(globals(), functions="einsum tensordot cdist", aliases={"ger": "outer"})
+publish(
+    globals(),
+    replayed="dot outer mv addmm addmv addr baddbmm addbmm inner kron matrix_power dist "
+    "cdist cross",
+    functions="einsum tensordot cdist",
+    aliases={"ger": "outer"},
+)

@@ -308,4 +308,4 @@ def histogram(
     return HistogramAndEdges(_new(counts.astype(array.dtype)), _new(edges.astype(array.dtype)))
 
 
-publish(globals())
+publish(globals(), replayed="sort argsort topk kthvalue median")

@@ -13,6 +13,8 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
+from tinytorch.replay import replay_all
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {}  # names of `tinytorch`
 METHODS: dict[str, Callable[..., Any]] = {}  # methods of `Tensor`
 
@@ -26,6 +28,7 @@ def publish(
     functions: str = "",
     methods: str = "",
     hidden: str = "",
+    replayed: str = "",
     aliases: Mapping[str, str] | None = None,
 ) -> None:
     """Publish the functions that a module defines; those with `dim` also take it as `axis`.
@@ -35,6 +38,7 @@ def publish(
         functions: names of those that are no methods.
         methods: names of those that are methods only.
         hidden: names of those that are neither: for use inside the package.
+        replayed: names of those whose calls are replayed (`tinytorch.replay`): made of several ops.
         aliases: other names under which functions are published as well: alias -> name.
 
     Raises:
@@ -55,6 +59,7 @@ def publish(
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         if "dim" in names:
             found[name] = _with_numpy_names(function)
+    replay_all(found, replayed, "tinytorch")
     aliased = {a: found[name] for a, name in (aliases or {}).items()}
     both = {name: f for name, f in found.items() if name not in hidden.split()}
     for name, function in {**both, **aliased}.items():

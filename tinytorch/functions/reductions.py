@@ -444,4 +444,9 @@ def sum_to(x: Tensor, shape: Shape) -> Tensor:
     return movement.reshape(apply(ops.sum, x, dims=dims, keepdim=False), shape)
 
 
-publish(globals(), hidden="at_index sum_to")
+publish(
+    globals(),
+    replayed="sum mean amax amin max min argmax argmin softmax log_softmax var std var_mean "
+    "std_mean all any nansum nanmean count_nonzero aminmax logsumexp norm",
+    hidden="at_index sum_to",
+)

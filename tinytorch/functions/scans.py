@@ -156,4 +156,8 @@ def diff(
     return x
 
 
-publish(globals(), hidden="scanned running_index")
+publish(
+    globals(),
+    replayed="cumsum logcumsumexp cummax cummin diff",
+    hidden="scanned running_index",
+)

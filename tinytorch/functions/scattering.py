@@ -380,4 +380,10 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
     return wrap(array, meta_of_array(array)).to(dtype)
 
 
-publish(globals(), functions="tril_indices triu_indices", hidden="put")
+publish(
+    globals(),
+    replayed="scatter_add scatter index_add index_copy index_fill select_scatter "
+    "slice_scatter diag_embed diagflat trace take_along_dim take",
+    functions="tril_indices triu_indices",
+    hidden="put",
+)

@@ -29,8 +29,9 @@ from tinytorch.backends.optimized.rows import (
     softmax,
     uniform,
 )
-from tinytorch.dtypes import Array
-from tinytorch.op import Plan
+from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.jit import buffers
+from tinytorch.op import Op, Plan
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -44,6 +45,11 @@ _BY_NUMPY = frozenset(
     )
 )
 
+
+# The same numbers by NumPy, which warns of nothing here: on small arrays its call costs less.
+_EXACT = frozenset(("neg", "abs", "maximum", "minimum"))
+
+_REDUCTIONS = frozenset(("sum", "amax", "amin"))  # with kernels by shape
 
 _PRODUCTS = {"matmul": matmul, "linear": linear, "linear_weight": linear_weight}
 
@@ -65,6 +71,7 @@ class OptimizedBackend(NumpyBackend):
     """
 
     trusted = True
+    replays = True
     own_kernels_only = False
 
     def __init__(self, *, winograd: int | None = None, own_kernels_only: bool = False) -> None:
@@ -184,11 +191,16 @@ class OptimizedBackend(NumpyBackend):
     def specialize(self, plan: Plan) -> Kernel:
         """Elementwise ops are compiled from their definition, and by shape; others as usual."""
         op = plan.op
+        if op.name in _REDUCTIONS and self._has_own(op):
+            kernel = _reduction(plan)
+            if kernel is not None:
+                return kernel
         overridden = getattr(self, op.name, None) or getattr(self, op.kind, None)
         dtype = plan.meta.dtype
         if (
             op.kind != "elementwise"
             or op.name in _BY_NUMPY
+            or (op.name in _EXACT and plan.meta.nbytes < buffers.POOLED_FROM)
             or overridden is not None
             or dtype.dtype not in (_F32, _F64)
         ):
@@ -196,6 +208,21 @@ class OptimizedBackend(NumpyBackend):
         assert op.scalar is not None
         shapes = tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
         return specialize(op.scalar, dtype.dtype, shapes)
+
+    def _has_own(self, op: Op) -> bool:
+        """Whether no subclass has a kernel of this name in place of ours."""
+        own = getattr(type(self), op.name) is getattr(OptimizedBackend, op.name)
+        return own and op.name not in vars(self)
+
+
+def _reduction(plan: Plan) -> Kernel | None:
+    """The kernel of a small reduction of floats, by shape; None for another."""
+    (x,) = plan.operands
+    assert isinstance(x, TensorMeta)
+    dtype = x.dtype.dtype
+    if dtype not in (_F32, _F64):
+        return None
+    return reductions.specialize(plan.op.name, dtype, x.shape, **plan.params)
 
 
 def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, **p: Any) -> Array:

@@ -7,13 +7,14 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.absent import accepts_size_average
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import int32, int64
+from tinytorch.dtypes import Array, int32, int64
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.elementwise import ne, where
-from tinytorch.functions.indexing import gather
+from tinytorch.functions.indexing import gather, is_within
 from tinytorch.functions.movement import reshape, squeeze, unsqueeze
 from tinytorch.functions.reductions import log_softmax, sum
 from tinytorch.nn.functional.reduction import check_reduction, reduce_loss
+from tinytorch.replay import holds
 from tinytorch.tensor import Tensor
 
 UNSIGNED = {4: np.uint32, 8: np.uint64}
@@ -58,7 +59,7 @@ def cross_entropy(
     tensor(1.3863)
     """
     usual = weight is None and reduction == "mean" and label_smoothing == 0
-    if usual and _is_plain(input, target, ignore_index):
+    if usual and _is_plain(input, target, ignore_index, traced=ignore_index == IGNORE):
         return apply(ops.cross_entropy, input, target)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be from 0 to 1: {label_smoothing}")
@@ -97,6 +98,9 @@ def nll_loss(
         ShapeError, DTypeError, IndexError: as `cross_entropy`.
     """
     _check_input("nll_loss", input, weight)
+    if weight is None and _is_plain(input, target, ignore_index, traced=False):
+        picked = squeeze(gather(input, 1, unsqueeze(target.long(), 1)), 1)
+        return reduce_loss(0.0 - picked, reduction)
     losses, counts = _picked("nll_loss", input, target, weight, ignore_index)
     return _weighted(losses, counts, reduction)
 
@@ -157,25 +161,29 @@ def _soft_cross_entropy(
     return reduce_loss(0.0 - sum(each, dim), reduction)
 
 
-def _is_plain(input: Tensor, target: Tensor, ignore_index: int) -> bool:
+def _is_plain(input: Tensor, target: Tensor, ignore_index: int, *, traced: bool) -> bool:
     """Whether the fused op says it all: rows of logits, and a class from 0 on for each.
 
     In a trace labels have no values; there the default `ignore_index` means that none is ignored.
     """
-    rows, labels = input.meta, target._data
-    shape = rows.shape
+    rows, shape = input.meta, input.meta.shape
     if len(shape) != 2 or target.meta.shape != shape[:1] or 0 in shape:
         return False
     if not rows.dtype.is_floating_point or 0 <= ignore_index < shape[1]:
         return False
-    if not isinstance(labels, np.ndarray):
-        return ignore_index == IGNORE and target.dtype in (int32, int64)
-    if labels.dtype.kind != "i":
+    if target.meta.dtype not in (int32, int64):
         return False
-    # Read as unsigned, a negative label is larger than all others, so one pass finds both ends;
-    # and on the few labels of a batch argmax takes half the time of max.
+    return holds(target, _are_counted, shape[1], traced=traced)
+
+
+def _are_counted(labels: Array, classes: int) -> bool:
+    """Whether each is in [0, classes).
+
+    Read as unsigned, a negative label is larger than all others, so one pass finds both ends; and
+    on the few labels of a batch argmax takes half the time of max.
+    """
     unsigned = labels.view(UNSIGNED[labels.itemsize])
-    return bool(unsigned.item(unsigned.argmax()) < shape[1])
+    return bool(unsigned.item(unsigned.argmax()) < classes)
 
 
 def _class_dim(input: Tensor) -> int:
@@ -212,14 +220,18 @@ def _check_labels(name: str, input: Tensor, target: Tensor, ignore_index: int) -
             f"{name}: for input {input.shape} class indices must have shape {expected}, not "
             f"{target.shape}"
         )
-    labels = target._data
-    if isinstance(labels, np.ndarray):
-        wrong = labels[(labels != ignore_index) & ((labels < 0) | (labels >= classes))]
-        if wrong.size:
-            raise IndexError(
-                f"{name}: class {int(wrong[0])} is out of range: input {input.shape} has classes 0 "
-                f"to {classes - 1} (ignore_index is {ignore_index})"
-            )
+    if not holds(target, _are_classes, classes, ignore_index, traced=True):
+        wrong = next(t for t in target._data.ravel() if t != ignore_index and not 0 <= t < classes)
+        raise IndexError(
+            f"{name}: class {int(wrong)} is out of range: input {input.shape} has classes 0 "
+            f"to {classes - 1} (ignore_index is {ignore_index})"
+        )
+
+
+def _are_classes(labels: Array, classes: int, ignore_index: int) -> bool:
+    """Whether each is in [0, classes), or to be ignored."""
+    is_wrong = (labels != ignore_index) & ((labels < 0) | (labels >= classes))
+    return bool(is_within(labels, classes)) or not is_wrong.any()
 
 
 def _weighted(losses: Tensor, counts: Tensor, reduction: str) -> Tensor:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tinytorch.absent import accepts_size_average
 from tinytorch.autograd import Function
+from tinytorch.dtypes import Array
 from tinytorch.functions.elementwise import clip, exp, log, log1p, where
 from tinytorch.functions.reductions import sum
 from tinytorch.nn.functional.activation import EXACT_THRESHOLD, softplus
@@ -17,6 +16,7 @@ from tinytorch.nn.functional.reduction import (
     check_same_shape,
     reduce_loss,
 )
+from tinytorch.replay import holds
 from tinytorch.tensor import Tensor
 
 LOG_LIMIT = -100.0  # where binary_cross_entropy cuts the logarithm of 0 off
@@ -53,14 +53,17 @@ def binary_cross_entropy(
 
 
 def _check_probabilities(input: Tensor) -> None:
-    data = input._data
-    if isinstance(data, np.ndarray):
-        wrong = data[~((data >= 0) & (data <= 1))]  # so that NaN is wrong too
-        if wrong.size:
-            raise ValueError(
-                f"binary_cross_entropy: {wrong[0]} is not a probability; for logits use "
-                f"binary_cross_entropy_with_logits"
-            )
+    if not holds(input, _are_probabilities, traced=True):
+        data = input._data
+        wrong = data[~((data >= 0) & (data <= 1))]
+        raise ValueError(
+            f"binary_cross_entropy: {wrong[0]} is not a probability; for logits use "
+            f"binary_cross_entropy_with_logits"
+        )
+
+
+def _are_probabilities(data: Array) -> Any:
+    return ((data >= 0) & (data <= 1)).all()  # so that NaN is none
 
 
 class _BinaryCrossEntropy(Function):

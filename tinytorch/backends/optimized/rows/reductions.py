@@ -21,7 +21,7 @@ import numpy as np
 from tinytorch.backends.blocked.sums import total
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
 from tinytorch.dtypes import Array
-from tinytorch.jit import buffers
+from tinytorch.jit import buffers, threads
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
@@ -165,6 +165,33 @@ def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
         for outer, reduced, inner in steps:
             result = step(result, outer, reduced, inner)
         return result.reshape(shape)
+
+    return reduce
+
+
+def specialize(
+    name: str, dtype: np.dtype[Any], shape: Shape, dims: Shape, keepdim: bool
+) -> Callable[..., Array] | None:
+    """The kernel for arrays of this shape alone, where that is one step on one thread; else None.
+
+    On a small array most of the time would go into finding out which step it is.
+
+    Args:
+        name: one of `KERNELS`.
+        dtype: float32 or float64.
+    """
+    steps, result = runs_of(shape, dims, keepdim)
+    if len(steps) != 1 or math.prod(shape) >= threads.SERIAL_BELOW:
+        return None
+    (outer, reduced, inner), (rows, columns) = steps[0], KERNELS[name]
+    step = rows if inner == 1 else columns
+    given = (outer, reduced) if inner == 1 else (outer, reduced, inner)
+    made = (outer,) if inner == 1 else (outer, inner)
+
+    def reduce(x: Array, *, dims: Shape, keepdim: bool) -> Array:
+        out = np.empty(made, dtype)
+        step((x if x.flags.c_contiguous else np.ascontiguousarray(x)).reshape(given), out)
+        return out if made == result else out.reshape(result)
 
     return reduce
 

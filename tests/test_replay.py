@@ -1,0 +1,429 @@
+"""A function and its programs do the same, bit for bit."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinytorch
+import tinytorch.nn.functional as F
+from tinytorch import ops, tensor
+from tinytorch.autograd import grad, gradcheck
+from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.backends.optimized import OptimizedBackend
+from tinytorch.dispatch import Mode, apply
+from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.functions.publish import FUNCTIONS, METHODS
+from tinytorch.replay import NotReplayable, function as replaying, make_program, replayed
+from tinytorch.state import current_backend
+from tinytorch.tensor import Tensor
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+CREATED = (
+    "full",
+    "zeros",
+    "ones",
+    "empty",
+    "full_like",
+    "zeros_like",
+    "ones_like",
+    "empty_like",
+    "eye",
+)
+PUBLIC = {
+    **METHODS,
+    **FUNCTIONS,
+    **{f"F.{name}": getattr(F, name) for name in F.__all__},
+    **{name: getattr(tinytorch, name) for name in CREATED},
+}
+NAMES = sorted(  # without aliases
+    name
+    for name, f in PUBLIC.items()
+    if hasattr(f, "replayed") and f.__name__ == name.split(".")[-1]
+)
+
+
+@pytest.fixture(autouse=True)
+def _on_numpy() -> Any:
+    with tinytorch.using_backend(NumpyBackend()):
+        yield
+
+
+@pytest.fixture
+def arguments(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import op_arguments
+
+    return op_arguments
+
+
+@pytest.fixture
+def hot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call makes the program, which the third runs."""
+    monkeypatch.setattr(replaying, "HOT", 1)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Every bit, but for those of a NaN."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    is_nan = a != a
+    return bool((is_nan == (b != b)).all()) and a[~is_nan].tobytes() == b[~is_nan].tobytes()
+
+
+def programs(function: Callable[..., Any]) -> list[Any]:
+    """What the backend has for the kinds of calls of a function: a count, a program, or False."""
+    found = current_backend().programs or {}
+    return [p for key, p in found.items() if key[0] is function.replayed]  # type: ignore[attr-defined]
+
+
+def runs(function: Callable[..., Any]) -> bool:
+    """Whether a program runs for the last kind of calls."""
+    return type(programs(function)[-1]) is replaying._Program
+
+
+def _with_special_values(a: Any) -> Any:
+    """A copy of a tensor of floats with NaN, infinities and both zeros in it; else the value."""
+    if not isinstance(a, Tensor) or not a.is_floating_point() or not a.numel():
+        return a
+    array = np.array(a._data)
+    array.flat[:5] = [np.nan, np.inf, -np.inf, -0.0, 0.0][: array.size]
+    return tinytorch.from_numpy(array).requires_grad_(a.requires_grad)
+
+
+def outcome(function: Callable[..., Any], args: Any, options: Any) -> Any:
+    """The bits of a result, those of a NaN apart, or the error."""
+    try:
+        array = function(*args, **options)._data
+    except ValueError as error:
+        return str(error)
+    return np.where(array != array, np.zeros_like(array), array).tobytes(), (
+        array != array
+    ).tobytes()
+
+
+def several(function: Callable[..., Any], args: Any, options: Any, expected: Any) -> None:
+    """Results that are tuples: by a program where no gradient is recorded."""
+    results = [function(*args, **options) for _ in range(3)]
+    records = any(t.requires_grad for t in expected)
+    assert records or type(programs(function)[-1]) is replaying._Several
+    for result in results:
+        assert type(result) is type(expected) and len(result) == len(expected)
+        for out, wanted in zip(result, expected, strict=True):
+            assert same(out._data, wanted._data) and out.meta is wanted.meta
+            assert out.requires_grad == wanted.requires_grad
+
+
+def check(arguments: Any, name: str, dtype: str, layout: str = "contiguous") -> None:
+    """The function, its program and its gradients, with and without a graph of them."""
+    function = PUBLIC[name]
+    for dim in arguments.dims_of(name):
+        for requires_grad in (False, True):
+            values = arguments.Values((12, 16), dtype, layout, dim)
+            call = arguments.call_of(name, values)
+
+            def make(array: Any, needed: bool = requires_grad) -> Tensor:
+                t = tinytorch.from_numpy(array)
+                return t.requires_grad_(needed and t.is_floating_point())
+
+            args = arguments.as_tensors(call.args, make, tinytorch)
+            options = {k: arguments.as_tensors(x, make, tinytorch) for k, x in call.options.items()}
+            expected = function.replayed(*args, **options)
+            if isinstance(expected, (tuple, list)):
+                several(function, args, options, expected)
+                continue
+            special = [_with_special_values(a) for a in args]
+            outs = [function(*args, **options) for _ in range(3)]
+            assert runs(function), f"{name} has no program"
+            for out in outs:
+                assert same(out._data, expected._data) and out.meta is expected.meta
+                assert out.requires_grad == expected.requires_grad
+            assert outcome(function, special, options) == outcome(
+                function.replayed, special, options
+            )
+            if not expected.requires_grad:
+                continue
+            given = [t for t in (*args, *options.values()) if isinstance(t, Tensor)]
+            leaves = [t for t in given if t.requires_grad]
+            seed = tensor(values.rng.standard_normal(expected.shape), dtype=expected.dtype)
+            for graph in (True, False):
+                wanted = grad(
+                    [expected],
+                    leaves,
+                    [seed],
+                    create_graph=graph,
+                    retain_graph=True,
+                    allow_unused=True,
+                )
+                found = grad(
+                    [outs[-1]], leaves, [seed], create_graph=graph, retain_graph=True,
+                    allow_unused=True,
+                )  # fmt: skip
+                for g, w in zip(found, wanted, strict=True):
+                    assert (g is None) == (w is None)
+                    assert w is None or same(g._data, w._data)
+            current_backend().programs.clear()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program_does_what_the_function_does(name: str, arguments: Any, hot: None) -> None:
+    check(arguments, name, "float32")
+
+
+@pytest.mark.parametrize("name", ["F.cross_entropy", "F.group_norm", "norm", "tril", "gather"])
+def test_programs_of_compiled_kernels(name: str, arguments: Any, hot: None) -> None:
+    with tinytorch.using_backend(OptimizedBackend()):
+        check(arguments, name, "float32")
+
+
+@pytest.mark.slow(seconds=60)
+@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_programs_of_all_functions(dtype: str, layout: str, arguments: Any, hot: None) -> None:
+    with tinytorch.using_backend(OptimizedBackend()):
+        for name in NAMES:
+            check(arguments, name, dtype, layout)
+
+
+# -- when a program runs ---------------------------------------------------------------------------
+
+
+def _lopsided(x: Tensor, y: Tensor) -> Tensor:
+    """Its gradient reads y and, only where it is differentiated again, not x."""
+    return x * 2.0 + y * y * y
+
+
+lopsided = replayed(_lopsided)
+
+
+class Count(Mode):
+    ops = 0
+
+    def run(self, op: Any, inputs: Any, params: Any, plan: Any) -> Any:
+        self.ops += 1
+        return self.below(op, inputs, params, plan)
+
+
+def test_only_what_is_called_often_has_a_program() -> None:
+    x = tinytorch.ones(3)
+    for _ in range(replaying.HOT):
+        lopsided(x, x)
+    assert programs(lopsided) == [replaying.HOT]
+    lopsided(x, x)
+    assert runs(lopsided)
+    lopsided(tinytorch.ones(4), x[:1])  # other shapes are other calls
+    assert programs(lopsided)[1:] == [1]
+
+
+def test_large_tensors_have_no_program(hot: None) -> None:
+    x = tinytorch.ones(replaying.LARGEST // 4 + 1)
+    for _ in range(3):
+        lopsided(x, x)
+        x.sum()
+    assert programs(lopsided) == [False]
+    assert programs(tinytorch.sum) == [False]
+
+
+def test_modes_see_every_op(hot: None) -> None:
+    x, y = (tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    for _ in range(3):
+        out = lopsided(x, y)
+    with Count() as forward:
+        lopsided(x, y)
+    with Count() as backward:
+        out.sum().backward()
+    assert forward.ops == 4 and backward.ops > 4
+    assert y.grad is not None and y.grad.tolist() == [3.0, 12.0]
+
+
+def test_hooks_are_called(hot: None) -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(3):
+        out = lopsided(x, x)
+    assert runs(lopsided)
+    seen = []
+    out.register_hook(lambda g: seen.append(g.tolist()))
+    x.register_hook(lambda g: g * 10.0)
+    out.sum().backward()
+    assert seen == [[1.0, 1.0]]
+    assert x.grad is not None and x.grad.tolist() == [50.0, 140.0]
+
+
+def test_gradients_are_recorded_only_where_they_are_wanted(hot: None) -> None:
+    x, y = tensor([1.0]), tensor([2.0])
+    for first in (False, True):
+        for second in (False, True):
+            x.requires_grad, y.requires_grad = first, second
+            for _ in range(3):
+                out = lopsided(x, y)
+            assert runs(lopsided)
+            assert out.requires_grad == (first or second)
+            if first or second:
+                out.backward()
+            assert x.grad is None or (first and x.grad.item() == 2.0)
+            assert y.grad is None or (second and y.grad.item() == 12.0)
+            x.grad = y.grad = None
+            with tinytorch.no_grad():
+                for _ in range(3):
+                    assert not lopsided(x, y).requires_grad
+
+
+def test_gradients_of_gradients(hot: None) -> None:
+    x, y = (
+        tensor(np.random.default_rng(i).standard_normal(3) + 3, requires_grad=True)
+        for i in range(2)
+    )
+    for _ in range(3):
+        lopsided(x, y)
+    assert runs(lopsided)
+    assert gradcheck(lopsided, (x, y), order=2)
+    assert gradcheck(tinytorch.dist, (x, y), order=2)
+    assert runs(tinytorch.dist)
+
+
+def test_an_input_that_comes_from_another_counts_once(hot: None) -> None:
+    x = tensor([2.0], requires_grad=True)
+    for graph in (False, True):
+        for _ in range(3):
+            y = x * 3.0
+            (found,) = grad(lopsided(x, y), x, create_graph=graph)
+        assert runs(lopsided)
+        assert found is not None and found.tolist() == [2 + 9 * 36.0]
+
+
+def test_numbers_that_are_equal_and_not_the_same(hot: None) -> None:
+    copysign = replayed(lambda x, number: tinytorch.copysign(x, number))
+    x = tensor([1.0])
+    for number, sign in ((0.0, 1.0), (-0.0, -1.0), (0, 1.0), (-0.0, -1.0)):
+        for _ in range(3):
+            assert copysign(x, number).item() == sign
+        assert runs(copysign)
+
+
+def test_a_backend_of_a_user_has_no_programs(hot: None) -> None:
+    class Mine(NumpyBackend):
+        """Its kernels may print, or be stepped through."""
+
+    with tinytorch.using_backend(Mine()):
+        for _ in range(3):
+            assert lopsided(tinytorch.ones(1), tinytorch.ones(1)).item() == 3
+        assert current_backend().programs is None
+
+
+@pytest.mark.parametrize("function", [F.mse_loss, tinytorch.dist, tinytorch.sum, tinytorch.zeros])
+def test_functions_can_be_pickled(function: Any) -> None:
+    assert pickle.loads(pickle.dumps(function)) is function
+
+
+# -- values that a program reads -------------------------------------------------------------------
+
+
+def test_a_guard_that_does_not_hold_runs_the_function(hot: None) -> None:
+    x, index = tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([[0], [1]])
+    for _ in range(3):
+        assert tinytorch.gather(x, 1, index).tolist() == [[1.0], [4.0]]
+    assert runs(tinytorch.gather)
+    with pytest.raises(IndexError, match="index 2 is out of range: there are 2"):
+        tinytorch.gather(x, 1, tensor([[0], [2]]))
+    with pytest.raises(IndexError, match="index -1 is out of range"):
+        tinytorch.gather(x, 1, tensor([[0], [-1]]))
+    for _ in range(3):
+        assert tinytorch.take(x, tensor([1, 2])).tolist() == [2.0, 3.0]
+    assert runs(tinytorch.take)
+    assert tinytorch.take(x, tensor([1, -1])).tolist() == [2.0, 4.0]
+
+
+def test_labels_that_are_ignored_after_those_that_count(hot: None) -> None:
+    x = tensor([[0.0, -1.0], [-2.0, -3.0]], requires_grad=True)
+    for _ in range(3):
+        assert F.nll_loss(x, tensor([0, 1])).item() == 1.5
+    assert runs(F.nll_loss)
+    assert F.nll_loss(x, tensor([-100, 1])).item() == 3.0
+    with pytest.raises(IndexError, match="class 2 is out of range"):
+        F.nll_loss(x, tensor([0, 2]))
+
+
+def test_what_a_function_makes_is_made_for_each_call(hot: None) -> None:
+    @replayed
+    def zeros_like(x: Tensor) -> Tensor:
+        return apply(ops.full, shape=x.shape, value=0.0, dtype=x.dtype)
+
+    x = tinytorch.ones(2)
+    first, *others = (zeros_like(x) for _ in range(4))
+    first.add_(1.0)
+    for other in others:
+        other.add_(1.0)
+        assert other.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: x, "an argument"),
+        (lambda x: x * tinytorch.rand(2), "draws|does more"),
+        (lambda x: x if x.sum() > 0 else -x, "bool needs values"),
+        (lambda x: x * float(x.max()), "needs values"),
+        (lambda x: (x * 2.0).add_(1.0), "in place|does more"),
+        (lambda x: (x, x), "an argument"),
+        (lambda x: x.shape, "no tensor"),
+        (lambda x: apply(ops.full, shape=(2,), value=1.0, dtype=x.dtype).requires_grad_(), "leaf"),
+    ],
+)  # fmt: skip
+def test_what_no_program_is_made_of(function: Any, reason: str, hot: None) -> None:
+    function.__name__ = "f"
+    x = tensor([1.0, 2.0])
+    with pytest.raises(NotReplayable, match=reason):
+        make_program(function, current_backend(), (x,), {})
+    call = replayed(function)
+    for _ in range(4):
+        call(x)
+    assert programs(call) == [False]
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_views_are_views(hot: None) -> None:
+    x = tinytorch.zeros(2, 3)
+    y = tinytorch.zeros(2, 3, requires_grad=True)
+    for _ in range(3):
+        view, recorded = x.squeeze(0).transpose(0, 1), y.transpose(0, 1)
+    assert runs(tinytorch.transpose)
+    view.add_(1.0)
+    assert x.tolist() == [[1.0] * 3] * 2
+    assert recorded.history.op.view
+    computed = y * 1.0
+    with pytest.raises(AutogradError, match="shares memory"):
+        computed.transpose(0, 1).add_(1.0)
+
+
+def test_a_value_that_the_gradient_reads_is_missed_when_it_was_overwritten(hot: None) -> None:
+    x, y = (tensor([1.0], requires_grad=True) for _ in range(2))
+    for _ in range(3):
+        z, w = x * 1.0, y * 1.0
+        out = lopsided(z, w)
+    assert runs(lopsided)
+    with tinytorch.no_grad():
+        z.mul_(2.0)  # which it does not read
+    out.backward(retain_graph=True)
+    with tinytorch.no_grad():
+        w.mul_(2.0)
+    with pytest.raises(AutogradError, match="overwritten in place"):
+        out.backward()
+
+
+def test_errors_are_those_of_the_function(hot: None) -> None:
+    x = tinytorch.ones(2)
+    for _ in range(3):
+        lopsided(x, x)
+    with pytest.raises(ShapeError, match="broadcast"):
+        lopsided(x, tinytorch.ones(3))
+    with pytest.raises(TypeError):
+        lopsided(x)
+    with pytest.raises((TypeError, AttributeError)):
+        lopsided([1.0], "x")

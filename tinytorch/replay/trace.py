@@ -1,0 +1,136 @@
+"""`Trace`: a mode that writes down the ops of a function, and the conditions that it relies on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tinytorch.dispatch import Input, Mode, wrap
+from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.errors import TinyTorchError
+from tinytorch.op import Op, Params, Plan
+from tinytorch.tensor_class import SCALAR_TYPES
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+class NotReplayable(TinyTorchError):
+    """A trace of the function would not hold for its next call."""
+
+
+def holds(tensor: Tensor, condition: Callable[..., Any], *args: Any, traced: bool) -> bool:
+    """Whether `condition(array, *args)` is true of the values of a tensor.
+
+    A program is made for calls in which it is: it asks again at each call (a *guard*), and where it
+    is not true the function itself runs.
+
+    Args:
+        traced: the answer in any other trace, where there are no values.
+    """
+    data = tensor._data
+    if isinstance(data, np.ndarray):
+        return bool(condition(data, *args))
+    if type(data) is not Slot:
+        return traced
+    data.trace.guards.append(Guard(data.index, condition, args))
+    return True
+
+
+class Guard(NamedTuple):
+    """A condition that the values of a slot meet."""
+
+    slot: int
+    condition: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+class Slot:
+    """Takes the place of an array in a trace: an input of the program, or what a step computes."""
+
+    __slots__ = ("index", "trace")
+    base = None  # for the write clock: it views nothing
+
+    def __init__(self, trace: Trace) -> None:
+        self.index = next(trace.slots)
+        self.trace = trace
+
+    def concrete(self, asked: str) -> Any:
+        """Raise NotReplayable: the values are other ones at each call."""
+        raise NotReplayable(f"{asked} needs values")
+
+
+class Step:
+    """One op of a trace. Its arguments are slots and numbers; its result has the index `out`."""
+
+    __slots__ = ("args", "out", "params", "plan")
+
+    def __init__(self, plan: Plan, args: tuple[Any, ...], params: Params, out: int) -> None:
+        self.plan, self.args, self.params, self.out = plan, args, params, out
+
+    @property
+    def reads(self) -> list[int]:
+        """The indices of the slots among the arguments."""
+        return [a.index for a in self.args if type(a) is Slot]
+
+
+class Trace(Mode):
+    """Writes down the ops of a block, and answers each with a slot."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, Step] = {}  # by the index of what they compute
+        self.constants: dict[int, Array] = {}
+        self.slots = count()
+        self.guards: list[Guard] = []
+
+    def input(self, meta: TensorMeta, requires_grad: bool) -> Tensor:
+        """A new tensor without values."""
+        tensor = wrap(Slot(self), meta)
+        tensor._requires_grad = requires_grad
+        return tensor
+
+    def run(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
+        if op.random:
+            raise NotReplayable(f"{op.name} draws numbers")
+        args = tuple([x if type(x) in SCALAR_TYPES else self.slot_of(x) for x in inputs])
+        out = Slot(self)
+        self.steps[out.index] = Step(plan, args, dict(params), out.index)
+        return out
+
+    def slot_of(self, x: Tensor) -> Slot:
+        """The slot of a tensor; one with values the function has made, and are constants."""
+        if type(x._data) is Slot:
+            return x._data
+        slot = Slot(self)
+        self.constants[slot.index] = x._data
+        return slot
+
+    def write(self, target: Tensor, data: Any) -> None:
+        raise NotReplayable("a tensor is written in place")
+
+    def _refuse(self, *_: Any) -> Any:
+        raise NotReplayable("the function does more than apply ops")
+
+    seed = scalar = contiguous = is_private = values_asked = hook_registered = seeded = _refuse  # type: ignore[assignment]
+
+    def clear(self) -> None:
+        """Let go of the steps: their slots refer to the trace."""
+        self.steps.clear()
+        self.guards.clear()
+
+    def needed(self, outputs: Iterable[int]) -> list[Step]:
+        """The steps that lead to these slots, in their order."""
+        wanted = set(outputs)
+        for index in sorted(self.steps, reverse=True):
+            if index in wanted:
+                wanted.update(self.steps[index].reads)
+        return [step for index, step in self.steps.items() if index in wanted]
+
+    def root(self, index: int) -> int:
+        """The slot whose memory this one views; itself, if it is no view."""
+        while index in self.steps and self.steps[index].plan.op.view:
+            index = self.steps[index].reads[0]
+        return index
