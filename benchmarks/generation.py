@@ -2,20 +2,25 @@
 
 Random weights, batch 1. "read/ours" is the share of the bandwidth: how long reading the weights
 once takes, in the same rounds, as part of the time of a token. Logits are compared before anything
-is timed. Peers: transformers with its cache; PyTorch's dynamic int8 on the same model.
+is timed. Peers: transformers with its cache; PyTorch's dynamic int8 on the same model; llama.cpp on
+the same weights where it is installed, whose tokens come through its server (`llama_cpp`).
+Speculative decoding is measured on models that have learned something (`speculation`).
 """
 
 from thread_count import THREADS  # noqa: I001 - before NumPy
 
 import argparse
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
+import llama_cpp
 import numpy as np
+import speculation
 import torch
-from runner import ROUNDS, Case, Result, as_json, measure, report
+from runner import ROUNDS, Case, Remote, Result, as_json, measure, report
 from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.pytorch_utils import Conv1D
 
@@ -139,16 +144,38 @@ def cases(small: bool, layers: int) -> Iterator[Case]:
         check(one, other, 1e-4)
         eager = ours(model, is_compiled=False)
         contestants = {"ours": one, "read": reader(size), "eager": eager, "transformers": other}
-        yield Case("a token", f"{name}, float32", contestants, nbytes=size)
+        remote = in_llama_cpp(peer, "float32", one) if name.startswith("GPT-2") else {}
+        yield Case("a token", f"{name}, float32", contestants, remote, nbytes=size)
         if name.startswith("GPT-2"):
-            del peer, other, contestants
+            del peer, other, contestants, remote
             gc.collect()
             several = ours(model, SEVERAL)
             singles = {"ours": several, "read": reader(size), "one token": one}
             yield Case(f"{SEVERAL} tokens in a pass", f"{name}, float32", singles, nbytes=size)
+            del several, singles
             yield from quantized(name, model, lambda: gpt2(small))
         del model, one
         gc.collect()
+
+
+def in_llama_cpp(
+    model: Any, file_format: str, our_token: Callable[[], np.ndarray]
+) -> Mapping[str, Remote]:
+    """llama.cpp with a model of transformers; nothing where it is not installed.
+
+    Raises:
+        AssertionError: in float32, its likeliest token after the prompt and `our_token` is another.
+    """
+    if not llama_cpp.is_installed():
+        return {}
+    prompt = [*range(PROMPT), 7]
+    server = llama_cpp.LlamaCpp(model.config, model.state_dict(), file_format, prompt, THREADS)
+    if file_format == "float32":
+        assert server.answer(1) == [int(our_token().argmax())], "llama.cpp writes another token"
+    return {f"llama.cpp {file_format}": server.seconds}
+
+
+LLAMA_CPP = {"int8_dynamic": "Q8_0", "int4": "Q4_0"}
 
 
 def quantized(name: str, model: GPT, make: Callable[[], Any]) -> Iterator[Case]:
@@ -164,7 +191,11 @@ def quantized(name: str, model: GPT, make: Callable[[], Any]) -> Iterator[Case]:
         contestants = {"ours": one, "read": reader(size), "our float32": whole}
         if scheme == "int8_dynamic":
             contestants["torch int8"] = theirs(torch_int8(make()))
-        yield Case("a token", f"{name}, {scheme}", contestants, nbytes=size)
+        remote = in_llama_cpp(make(), LLAMA_CPP[scheme], one) if scheme in LLAMA_CPP else {}
+        yield Case("a token", f"{name}, {scheme}", contestants, remote, nbytes=size)
+        if scheme != "int8":
+            several = {"ours": ours(twin, SEVERAL), "read": reader(size), "one token": one}
+            yield Case(f"{SEVERAL} tokens in a pass", f"{name}, {scheme}", several, nbytes=size)
 
 
 def main() -> None:
@@ -181,7 +212,7 @@ def main() -> None:
     tinytorch.set_backend("optimized")
     clock = "cpu" if THREADS == 1 else "wall"
     results: list[Result] = []
-    for case in cases(options.small, options.layers):
+    for case in chain(cases(options.small, options.layers), speculation.cases(options.small)):
         results.append(measure(case, clock=clock, rounds=options.rounds))
     if options.json:
         print(as_json(results, threads=THREADS, clock=clock))

@@ -2,7 +2,7 @@
 
 dots        instructions that multiply small integers and add neighbouring products
 byte_tile   a tile of C in registers, of bytes times bytes
-vectors     one to four rows times codes of 8 bits that are read once
+vectors     one to eight rows times codes of 8 bits that are read once
 nibbles     the same for codes of 4 bits
 rounding    rows of floats as integers
 loops       the loops around the tiles
