@@ -115,7 +115,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_215,
     "tinytorch/onnx": 2_075,
     "tinytorch/fx": 12_210,
-    "tito": 8_104,
+    "tito": 8_106,
     "tito/course": 5_430,
     "tito/ladder": 710,
     "tito/compete": 2_119,
