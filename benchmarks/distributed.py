@@ -87,25 +87,31 @@ def measure_links(repeats: int) -> dict[str, list[float]]:
     return {name: measure_all_reduce(SIZES, repeats, way) for name, way in ways.items()}
 
 
-def fit(seconds: list[float], ranks: int) -> dict:
-    """Fit a link to every second size, and say what it predicts for the others.
+def fit(times: dict[int, list[float]]) -> dict:
+    """Fit one link to every second size at all numbers of ranks; what it predicts for the others.
+
+    Args:
+        times: of `SIZES`, by the number of ranks.
 
     Where no link explains the times, as on a busy machine, it says that instead.
     """
     from tinytorch.distributed import fit_link
 
-    found: dict = {"seconds": dict(zip(SIZES, seconds, strict=True))}
-    sent = [2 * (ranks - 1) / ranks * size for size in SIZES[::2]]
+    rows = [(n, size, t) for n, ts in times.items() for size, t in zip(SIZES, ts, strict=True)]
+    found: dict = {"seconds": {f"{size:,} B, {n} ranks": t for n, size, t in rows}}
+    fitted = [row for row in rows if row[1] in SIZES[::2]]
+    sent = [2 * (n - 1) / n * size for n, size, _ in fitted]
     try:
-        link = fit_link(sent, [2 * (ranks - 1)] * len(sent), seconds[::2])
+        link = fit_link(sent, [2 * (n - 1) for n, _, _ in fitted], [t for _, _, t in fitted])
     except ValueError as error:
         return found | {"no link": str(error)}
     return found | {
         "latency_s": link.latency,
         "bytes_per_s": link.bandwidth,
         "predicted / measured": {
-            size: link.ring_all_reduce(size, ranks) / measured
-            for size, measured in zip(SIZES[1::2], seconds[1::2], strict=True)
+            f"{size:,} B, {n} ranks": link.ring_all_reduce(size, n) / measured
+            for n, size, measured in rows
+            if size not in SIZES[::2]
         },
     }
 
@@ -114,7 +120,7 @@ def describe(name: str, link: dict) -> str:
     """A line about a link."""
     if "no link" in link:
         return f"{name}: {link['no link']}"
-    shares = ", ".join(f"{n:,} B: {r:.2f}" for n, r in link["predicted / measured"].items())
+    shares = "; ".join(f"{n}: {r:.2f}" for n, r in link["predicted / measured"].items())
     return (
         f"{name}: {1e6 * link['latency_s']:.0f} us a message, "
         f"{link['bytes_per_s'] / 1e9:.2f} GB/s; predicted / measured {shares}"
@@ -124,6 +130,7 @@ def describe(name: str, link: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--link-ranks", type=int, nargs="+", default=[2], help="2 3 4: one fit")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", action="store_true", help="for a machine")
     options = parser.parse_args()
@@ -132,8 +139,11 @@ def main() -> None:
     from tinytorch.distributed import launch
 
     steps = launch(this.measure_steps, options.ranks, options.rounds)[0]
-    times = launch(this.measure_links, options.ranks, max(3, options.rounds // 3))[0]
-    links = {name: fit(seconds, options.ranks) for name, seconds in times.items()}
+    repeats = max(3, options.rounds // 3)
+    times = {n: launch(this.measure_links, n, repeats)[0] for n in options.link_ranks}
+    links = {
+        name: fit({n: t[name] for n, t in times.items()}) for name in times[options.link_ranks[0]]
+    }
     overhead = {
         "ours": steps["ours, data_parallel"] - steps["ours"],
         "torch": steps["torch, DDP"] - steps["torch"],

@@ -27,17 +27,21 @@ def benchmark():
 
 def test_a_link_is_fitted_to_measurements_and_predicts_the_others(benchmark) -> None:
     link = Link(latency=1e-4, bandwidth=1e9)
-    found = benchmark.fit([link.ring_all_reduce(size, 2) for size in benchmark.SIZES], 2)
+    times = {n: [link.ring_all_reduce(size, n) for size in benchmark.SIZES] for n in (2, 4)}
+    found = benchmark.fit(times)
     assert found["latency_s"] == pytest.approx(1e-4)
     assert found["bytes_per_s"] == pytest.approx(1e9)
-    assert found["predicted / measured"] == pytest.approx({40_000: 1, 4_000_000: 1})
+    assert found["predicted / measured"] == pytest.approx(
+        {f"{size} B, {n} ranks": 1 for n in (2, 4) for size in ("40,000", "4,000,000")}
+    )
     line = benchmark.describe("gloo", found)
-    assert line.startswith("gloo: 100 us a message, 1.00 GB/s; predicted / measured 40,000 B: 1.00")
+    start = "gloo: 100 us a message, 1.00 GB/s; predicted / measured 40,000 B, 2 ranks: 1.00"
+    assert line.startswith(start)
 
 
 def test_times_that_no_link_explains_are_said_to_be_that(benchmark) -> None:
-    found = benchmark.fit([1.0, 0.1, 0.01, 0.001, 0.0001], 2)
-    assert found["seconds"][4_000] == 1.0 and "latency_s" not in found
+    found = benchmark.fit({2: [1.0, 0.1, 0.01, 0.001, 0.0001]})
+    assert found["seconds"]["4,000 B, 2 ranks"] == 1.0 and "latency_s" not in found
     assert "gloo: no link explains these times" in benchmark.describe("gloo", found)
 
 
