@@ -204,14 +204,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     known = {**PROCESSORS, **OTHERS}
     parser.add_argument(
-        "--cpu", default=",".join(["host", *PROCESSORS]), help=f"of host, {', '.join(known)}"
+        "--cpu",
+        default=",".join(["host", *PROCESSORS]),
+        help=f"of host, {', '.join(known)}; or all",
     )
     parser.add_argument("--tiles", action="store_true", help="every tile that fits the registers")
     parser.add_argument("--show", action="store_true", help="the assembly of the loops as well")
     parser.add_argument("--check", action="store_true", help=f"exit with 1 below {GOAL:.0%}")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args(arguments)
-    chosen = options.cpu.split(",")
+    chosen = ["host", *known] if options.cpu == "all" else options.cpu.split(",")
     if unknown := set(chosen) - {"host", *known}:
         parser.error(f"--cpu: {', '.join(sorted(unknown))} is not one of host, {', '.join(known)}")
     program = find_llvm_mca()

@@ -94,12 +94,18 @@ class Column:
         return {name: r[key] for name, r in self.results.get(group, {}).items() if key in r}
 
 
-def page(records: Sequence[Record]) -> str:
-    """The page, in Markdown."""
+def page(records: Sequence[Record], modelled: Record | None = None) -> str:
+    """The page, in Markdown.
+
+    Args:
+        records: of machines.
+        modelled: what `inner_loop.py` says of processors that are not among them.
+    """
     columns = [Column(record, unit) for record in records for unit in record["units"]]
     groups = list(dict.fromkeys(group for column in columns for group in column.results))
     sections = [
         INTRODUCTION, _machines(columns), _in_short(columns, groups), _slower(columns),
+        *([_modelled(modelled)] if modelled else []),
         *(_details(columns, group) for group in groups),
     ]  # fmt: skip
     return "\n".join(sections)
@@ -173,6 +179,27 @@ def _slower(columns: Sequence[Column]) -> str:
             parts.append(f"- and {len(found) - MOST_SLOWER} more, in the tables below")
         parts.append("")
     return "\n".join(parts)
+
+
+def _modelled(found: Record) -> str:
+    """The inner loop of a product on other processors."""
+    head = ("processor", "model of a core", "unit", "tile", "ports", "busy", "measured")
+    rows = [
+        [
+            each["cpu"], each["model"], UNITS.get(each["unit"], each["unit"]),
+            f"{each['rows']} x {each['vectors']}", f"{each['ports']:.0f}", f"{each['busy']:.0%}",
+            "" if each["measured"] is None else f"{each['measured']:.0%}",
+        ]
+        for each in found["results"]
+    ]  # fmt: skip
+    return (
+        "## The inner loop on other processors\n\n"
+        "By `tito bench inner_loop`: the register tile of a product is compiled for a processor, "
+        f"and `llvm-mca` {found['llvm_mca']} says for how much of the time its multiply-add ports "
+        "are busy, with all data in L1. Its model of a core may be that of an older one; *ports* "
+        "are the multiply-adds that it starts in a cycle. Where a processor was there, the same "
+        f"share is measured.\n\n{markdown_table(head, rows, left=4)}\n"
+    )
 
 
 def _details(columns: Sequence[Column], group: str) -> str:

@@ -20,12 +20,15 @@ from typing import Any
 from machine_page import Record, page
 from runner import ATTEMPTS, check_share
 
+from tinytorch.bench import CANNOT_RUN_HERE
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PAGE = HERE.parent / "docs" / "machines.md"
 GROUPS = "gemm,conv,memory"
 STEPS = {"training": [], "compiled": ["--no-torch-compile"]}
 """Benchmarks of whole steps, and what they are to leave out."""
+MODELLED = "inner_loop.json"
 TITLES = {"training": "eager training step", "compiled": "compiled step"}  # of their groups
 HIDEABLE = ("avx512",)
 
@@ -103,6 +106,24 @@ def read(folder: Path = RESULTS) -> list[Record]:
     return [each for each in found if "units" in each]  # gpu.py keeps its files there, too
 
 
+def model_processors() -> None:
+    """Keep what `llvm-mca` says of processors that are not here; nothing where it is missing."""
+    try:
+        found = ask("inner_loop", None, ["--cpu", "all"])
+    except subprocess.CalledProcessError as error:
+        if error.returncode != CANNOT_RUN_HERE:
+            raise
+        return
+    (RESULTS / MODELLED).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def whole_page() -> str:
+    """The page of all that is kept."""
+    path = RESULTS / MODELLED
+    modelled = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    return page(read(RESULTS), modelled)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--record", action="store_true", help="measure this machine (minutes)")
@@ -119,9 +140,10 @@ def main() -> None:
         RESULTS.mkdir(exist_ok=True)
         text = json.dumps(record, indent=1) + "\n"
         (RESULTS / file_name(record)).write_text(text, encoding="utf-8")
-        PAGE.write_text(page(read()), encoding="utf-8")
+        model_processors()
+        PAGE.write_text(whole_page(), encoding="utf-8")
     records = read()
-    print(json.dumps(records, indent=1) if options.json else page(records))
+    print(json.dumps(records, indent=1) if options.json else whole_page())
 
 
 if __name__ == "__main__":

@@ -47,8 +47,7 @@ def _with_backend(arguments: Sequence[str], workspace: Workspace | None) -> list
 def bench(
     context: typer.Context,
     name: Annotated[
-        str | None,
-        typer.Argument(help="Which benchmark; without a name all that can run here: hours."),
+        str | None, typer.Argument(help="Which benchmark; without a name all, for hours.")
     ] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the benchmarks.")] = False,
     as_json: Annotated[
@@ -95,12 +94,11 @@ def bench(
     package = scripts.ROOT if workspace is None else workspace.root
     arguments = _with_backend(context.args, workspace) + ["--json"] * as_json
     hiding = [str(scripts.folder("tools") / "without.py"), hide] if hide else []
-    results = {}
-    worst = 0
+    results, worst = {}, 0
     for number, (each, path) in enumerate(chosen.items(), 1):
         if name is None:
-            progress = f"{each}, {number} of {len(chosen)}"
-            (console.errors if as_json else console.out).print(f"== {progress}", highlight=False)
+            out = console.errors if as_json else console.out
+            out.print(f"== {each}, {number} of {len(chosen)}", highlight=False)
         script, *before = (*hiding, str(path))
         code, text = scripts.run_script(
             script, [*before, *arguments], capture=as_json and name is None, package=package

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from tinytorch.bench import CANNOT_RUN_HERE
+from tinytorch.jit import cpu
 
 ROOT = Path(__file__).parents[2]
 CACHE = {"size": 32768, "ways": 8, "line": 64}
@@ -85,8 +89,22 @@ def test_a_page_says_the_median_the_range_and_what_is_slower(machines: Any) -> N
     assert "## eager training step" in page
 
 
+MODELLED = {
+    "llvm_mca": "19.1",
+    "results": [
+        {"cpu": "apple-m1", "model": "Cyclone", "unit": "neon", "rows": 6, "vectors": 4,
+         "ports": 3.0, "busy": 0.96, "measured": None},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("has_llvm_mca", [True, False])
 def test_all_is_measured_with_each_vector_unit(
-    machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    machines: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    has_llvm_mca: bool,
 ) -> None:
     asked = []
 
@@ -94,30 +112,39 @@ def test_all_is_measured_with_each_vector_unit(
         asked.append(command[1:])
         hidden = any(part.endswith("without.py") for part in command)
         steps = [{**measured("", 0.02)["results"][0], "group": "compiled", "name": "MLP"}]
-        is_kernels = any(part.endswith("kernels.py") for part in command)
-        answer = measured("avx2" if hidden else "avx512", 0.02) if is_kernels else {}
-        return SimpleNamespace(stdout=json.dumps(answer or {"results": steps}))
+        answer: dict[str, Any] = {"results": steps}
+        if any(part.endswith("kernels.py") for part in command):
+            answer = measured("avx2" if hidden else "avx512", 0.02)
+        if any(part.endswith("inner_loop.py") for part in command):
+            if not has_llvm_mca:
+                raise subprocess.CalledProcessError(CANNOT_RUN_HERE, command)
+            answer = MODELLED
+        return SimpleNamespace(stdout=json.dumps(answer))
 
     space = machines.main.__globals__
     monkeypatch.setitem(space, "RESULTS", tmp_path / "results")
-    monkeypatch.setitem(space, "PAGE", tmp_path / "machines.md")
-    monkeypatch.setitem(space, "read", lambda: [])
+    page = tmp_path / "machines.md"
+    monkeypatch.setitem(space, "PAGE", page)
+    monkeypatch.setitem(space, "read", lambda *folder: [])
     monkeypatch.setattr(space["subprocess"], "run", run)
     monkeypatch.setattr(sys, "argv", ["machines.py", "--record", "--json"])
     machines.main()
-    (kept,) = (tmp_path / "results").glob("*.json")
+    (kept,) = (tmp_path / "results").glob("made-up*.json")
     units = json.loads(kept.read_text())["units"]
     assert list(units) == ["avx512", "avx2"]
     assert list(units["avx2"]["results"]) == ["GEMM", "memory-bound", "compiled step"]
-    assert len(asked) == 6 and "--no-torch-compile" in asked[2]
-    assert [Path(each[0]).name for each in asked[3:]] == ["without.py"] * 3
+    assert len(asked) == 7 and "--no-torch-compile" in asked[2]
+    assert [Path(each[0]).name for each in asked[3:]] == [*["without.py"] * 3, "inner_loop.py"]
+    assert (
+        "| apple-m1 | Cyclone | NEON | 6 x 4 | 3 | 96% |  |" in page.read_text()
+    ) is has_llvm_mca
     assert "kernels, without avx512 ..." in capsys.readouterr().err
 
 
 def test_the_page_in_the_docs_is_made_of_the_files(machines: Any) -> None:
     records = machines.read()
     assert records, "no machine is recorded: tito bench --record"
-    assert machines.PAGE.read_text(encoding="utf-8") == machines.page(records)
+    assert machines.PAGE.read_text(encoding="utf-8") == machines.whole_page()
     for record in records:
         assert (machines.RESULTS / machines.file_name(record)).exists()
         assert json.dumps(record).count("/home/") == 0
@@ -134,3 +161,20 @@ def test_what_hides_a_unit() -> None:
         hide("avx512", {"avx2": True}, {}, "haswell")
     with pytest.raises(ValueError, match="'sse' cannot be hidden; what can is avx512"):
         hide("sse", features, {}, "znver4")
+
+
+@pytest.mark.parametrize(
+    ("features", "types"),
+    [
+        ({"avx2": True, "avx512f": True}, ("Haswell", "Zen", "SkylakeX")),
+        ({"avx2": True, "avx512f": False}, ("Haswell", "Zen")),
+        ({"sse2": True}, ()),
+    ],
+)
+def test_openblas_is_asked_for_what_the_processor_has(
+    monkeypatch: pytest.MonkeyPatch, features: dict[str, bool], types: tuple[str, ...]
+) -> None:
+    """SkylakeX's kernels are illegal instructions where there is no AVX-512."""
+    monkeypatch.setattr(cpu, "host_features", lambda: features)
+    found = runpy.run_path(str(ROOT / "benchmarks" / "openblas.py"))
+    assert found["core_types"]() == types
