@@ -20,6 +20,7 @@ LAYERS = [
     [
         "dtypes",
         "op",
+        "program",
         "dtype_rules",
         "scalar",
         "shapes",
@@ -59,7 +60,7 @@ TYPED_BACK = 42
 # The design wished for less in most rooms. What each has more, and what would be lost without it
 # (wished -> now, in lines of code, rounded):
 #
-#   core      3,500 ->  6,600  Without two thirds of functions/ (2,170) a program that is written
+#   core      3,500 ->  7,000  Without two thirds of functions/ (2,170) a program that is written
 #                              for PyTorch ends in an error: 317 functions and methods, with its
 #                              keywords and its messages.
 #   replay          0 ->    400  Without programs for what is called often, a function of six ops
@@ -93,9 +94,9 @@ TYPED_BACK = 42
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own.
 BUDGETS = {
-    "tinytorch": 6_795,
+    "tinytorch": 7_101,
     "tinytorch/replay": 416,
-    "tinytorch/nn": 6_026,
+    "tinytorch/nn": 6_040,
     "tinytorch/optim": 1_930,
     "tinytorch/training": 790,
     "tinytorch/serialization": 360,
@@ -108,8 +109,8 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 670,
     "tinytorch/backends": 2_236,
-    "tinytorch/backends/optimized": 7_090,
-    "tinytorch/jit": 1_751,
+    "tinytorch/backends/optimized": 7_268,
+    "tinytorch/jit": 1_772,
     "tinytorch/graph": 4_130,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_215,

@@ -67,6 +67,10 @@ class Mode:
     #: Whether fused ops reach the mode in parts. None: only those the backend has no kernel for.
     decompose: bool | None = None
 
+    #: Whether a function of elementwise ops (`functions/fusing.py`) may reach it as one op, which
+    #: is in no table.
+    fused: bool = False
+
     def run(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
         """The data of the op's result. `inputs` are Tensors and scalars, cast as the plan says."""
         return self.below(op, inputs, params, plan)

@@ -192,6 +192,18 @@ def test_only_the_latest_libraries_are_kept(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["4", "5", "6", "7"]
 
 
+def test_liberties_with_floating_point_are_part_of_a_kernels_name():
+    text = "def summed(a, b, c):\n    return a * b + c\n"
+    strict, loose = (
+        library.compile_source("summed", text, {}, fastmath=frozenset(liberties), force_inline=True)
+        for liberties in ((), ("contract",))
+    )
+    assert cache.fingerprint(strict) != cache.fingerprint(loose)  # as what other kernels use
+    codegen = type("Codegen", (), {"magic_tuple": lambda self: ()})()
+    names = {each._cache._file_name("signature", codegen) for each in (strict, loose)}
+    assert len(names) == 2
+
+
 def test_fingerprint_tells_functions_apart_by_what_they_use():
     def make(constant, table=(1, 2)):
         def f(x):

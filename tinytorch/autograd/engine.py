@@ -17,6 +17,7 @@ from tinytorch.autograd.listeners import BackwardListener, leaves_when_ready, li
 from tinytorch.backends import reference
 from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
 from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.functions.fusing import set_gradient
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, write_clock
 from tinytorch.replay import set_grad
@@ -379,3 +380,4 @@ def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -
 
 
 set_grad(grad)
+set_gradient(grad)

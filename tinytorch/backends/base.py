@@ -71,6 +71,10 @@ class ComputeBackend(ABC):
     #: The kernel of each plan that has run.
     kernels: dict[Plan, Kernel]
 
+    #: Names of the elementwise ops of which it compiles a `Program` as one kernel
+    #: (`functions/fusing.py`): such an op has a `Program` as its scalar definition.
+    fusible: frozenset[str] = frozenset()
+
     #: A class that says `trusted = True` itself (it is not inherited) is not checked at every call.
     #: Only backends that the conformance suite covers do.
     trusted: ClassVar[bool]

@@ -27,7 +27,7 @@ from tinytorch.dtypes import Array
 
 BLOCK = 8192  # elements
 
-_TERMS = {  # of p, the constant first
+ERF_TERMS = {  # of p, the constant first
     np.dtype(real): [np.asarray(term, real) for term in terms]
     for real, terms in {
         np.float32: [
@@ -94,7 +94,7 @@ def _sigmoid(x: Array, out: Array) -> None:
 
 
 def _erf(x: Array, size: Array, sum_: Array, out: Array) -> None:
-    terms = _TERMS[x.dtype]
+    terms = ERF_TERMS[x.dtype]
     np.absolute(x, size)
     np.minimum(size, _FURTHEST[x.dtype], out=size)
     np.multiply(size, terms[-1], sum_)

@@ -15,6 +15,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import DType, as_dtype, bool_, meta_of_array, promote
 from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
@@ -470,6 +471,7 @@ def isfinite(a: Tensor) -> Tensor:
     return apply(ops.lt, apply(ops.abs_, a), math.inf)
 
 
+fuse(globals(), "ceil isfinite isinf log2 rsqrt trunc")
 publish(
     globals(),
     hidden="as_tensors",

@@ -14,6 +14,7 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.functions import elementwise as e, reductions
+from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def asinh(a: Tensor) -> Tensor:
     small = e.where(large, 0.0, size)
     near = e.log1p(small + small * small / (e.sqrt(small * small + 1.0) + 1.0))
     far = e.log(e.where(large, size, 1.0)) + math.log(2)
-    return e.where(large, far, near) * e.where(e.lt(a, 0), -1.0, 1.0).to(size.dtype)
+    positive = e.where(large, far, near)
+    return e.where(e.lt(a, 0), e.neg(positive), positive)
 
 
 def acosh(a: Tensor) -> Tensor:
@@ -244,6 +246,11 @@ def equal(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and bool(reductions.all(e.eq(a, b)))
 
 
+fuse(
+    globals(),
+    "tan sinh cosh asinh acosh atanh log10 erfc logaddexp xlogy frac lerp addcmul addcdiv hypot "
+    "copysign signbit heaviside nan_to_num logit sinc deg2rad rad2deg isclose",
+)
 publish(
     globals(),
     aliases={

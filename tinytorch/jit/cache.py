@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -279,13 +279,15 @@ def _file_digest(filename: str) -> str:
 def fingerprint(value: Any) -> str:
     """A text that two values share only if code that uses them compiles to the same.
 
-    For a function that is its code and, in turn, every value that the code refers to, in its module
-    or its closure: two kernels made by one factory, or generated from one text, differ only there.
+    For a function that is its code, its liberties with floating point and, in turn, every value
+    that the code refers to, in its module or its closure: two kernels made by one factory, or
+    generated from one text, differ only there.
     """
     return _describe(value, set())
 
 
 def _describe(value: Any, seen: set[int]) -> str:
+    liberties = sorted(getattr(value, "targetoptions", {}).get("fastmath", ()))
     value = getattr(value, "py_func", getattr(value, "_defn", value))
     if isinstance(value, tuple):
         return repr([_describe(v, seen) for v in value])
@@ -301,7 +303,7 @@ def _describe(value: Any, seen: set[int]) -> str:
     found = {n: value.__globals__[n] for n in code.co_names if n in value.__globals__}
     cells = [cell.cell_contents for cell in value.__closure__ or ()]
     uses = [_describe(v, seen) for v in (*found.values(), *cells)]
-    return repr((name, _file_digest(code.co_filename), _body(code), uses))
+    return repr((name, liberties, _file_digest(code.co_filename), _body(code), uses))
 
 
 # Values that become part of the code; others, such as modules, only lead to it.
@@ -320,19 +322,27 @@ class KernelCache:
         function: the Python function that is compiled.
         before_load: called before machine code is loaded or made; it registers the C symbols that
             the code refers to. Without them a load ends the process.
+        liberties: what LLVM may do with floating point in it.
     """
 
-    def __init__(self, function: Callable[..., Any], before_load: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        before_load: Callable[[], None],
+        liberties: Iterable[str] = (),
+    ) -> None:
         self._name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
         self._function = function
         self._before_load = before_load
+        self._liberties = sorted(liberties)
 
     @property
     def cache_path(self) -> str:
         return str(directory.readable()[0])
 
     def _file_name(self, signature: Any, codegen: Any) -> str:
-        key = repr((signature, codegen.magic_tuple())) + fingerprint(self._function)
+        key = repr((signature, codegen.magic_tuple(), self._liberties))
+        key += fingerprint(self._function)
         name = "".join(c if c.isalnum() or c in "._" else "-" for c in self._name)
         return f"{name[:80]}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.bin"
 

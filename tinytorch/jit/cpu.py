@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 CPUINFO = Path("/proc/cpuinfo")
 MOST_ROWS = 14
@@ -106,13 +107,34 @@ def choose_vector_unit(features: Mapping[str, bool], machine: str = "x86_64") ->
     return GENERIC
 
 
+def _numba_config() -> Any:
+    from numba import config  # whose attributes numba makes at run time
+
+    return config
+
+
+def use_whole_registers() -> None:
+    """Have numba's loops use registers of 64 bytes where the processor has them.
+
+    LLVM avoids them on Intel's server cores, since on the first of them (Skylake) a few such
+    instructions slowed the clock of all others. The kernels that we emit use them anyway, and a
+    loop of an exponential takes half of the time. NUMBA_CPU_FEATURES, if set, decides instead.
+    """
+    from llvmlite import binding
+
+    config = _numba_config()
+    if platform.machine().lower() in ("x86_64", "amd64") and config.CPU_FEATURES is None:
+        features = binding.get_host_cpu_features()
+        if choose_vector_unit(features, platform.machine()) is AVX512:
+            config.CPU_FEATURES = f"{features.flatten()},-prefer-256-bit"
+
+
 @cache
 def host_features() -> Mapping[str, bool]:
     """The features of LLVM that numba compiles for: this processor's, or NUMBA_CPU_FEATURES."""
     from llvmlite import binding
-    from numba import config
 
-    chosen = getattr(config, "CPU_FEATURES", None)  # numba sets its options at import
+    chosen = _numba_config().CPU_FEATURES
     if chosen is not None:
         flags = [flag.strip() for flag in chosen.split(",")]
         return {flag[1:]: flag.startswith("+") for flag in flags if flag}

@@ -30,6 +30,7 @@ from tinytorch.collector import collector_paused
 from tinytorch.jit import threads
 from tinytorch.jit.c_functions import CFunction, c_symbol
 from tinytorch.jit.cache import KernelCache, cache_info, clear_cache
+from tinytorch.jit.cpu import use_whole_registers
 
 __all__ = [
     "FASTMATH",
@@ -64,6 +65,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_count_from_elsewhere)
 
 JIT = not _config.DISABLE_JIT
+use_whole_registers()
 
 # Reassociation lets LLVM vectorise a sum. `nnan` and `ninf` are left out: NaN stays NaN.
 FASTMATH = frozenset({"reassoc", "nsz", "arcp", "contract", "afn"})
@@ -125,7 +127,7 @@ def kernel(
             "_nrt": refcounts,
         }
         dispatcher: Any = numba.njit(**options)(function)
-        dispatcher._cache = KernelCache(function, lambda: _prepare(function, parallel))
+        dispatcher._cache = KernelCache(function, lambda: _prepare(function, parallel), fastmath)
         dispatcher._compilation_chain_init_hook = _no_extensions
         _hasten(dispatcher._compiler)
         _compile_for_all_integers(dispatcher._compiler)

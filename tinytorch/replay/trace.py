@@ -80,6 +80,8 @@ class Step:
 class Trace(Mode):
     """Writes down the ops of a block, and answers each with a slot."""
 
+    fused = True
+
     def __init__(self) -> None:
         self.steps: dict[int, Step] = {}  # by the index of what they compute
         self.constants: dict[int, Array] = {}

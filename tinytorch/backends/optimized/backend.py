@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.backends.base import Kernel
 from tinytorch.backends.blocked import batch_norm, optimizers
@@ -29,20 +30,18 @@ from tinytorch.backends.optimized.rows import (
     softmax,
     uniform,
 )
-from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.dtypes import Array, TensorMeta, bool_
 from tinytorch.jit import buffers
-from tinytorch.op import Op, Plan
+from tinytorch.op import OPS, Op, Plan
+from tinytorch.program import Program, Step
 
 _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
-# Elementwise ops whose result is not a float, or whose definition branches too much for a vector
-# unit to gain: NumPy runs them.
-_BY_NUMPY = frozenset(
-    (
-        *("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or"),
-        *("floor", "round", "floor_divide", "remainder", "pow"),
-        *("sin", "cos", "asin", "acos", "atan", "atan2"),
-    )
+# Elementwise ops whose definition branches too much for a vector unit to gain, or calls the C
+# library; and those that NumPy has in vector code: NumPy runs them.
+_BRANCHING = frozenset(("floor_divide", "remainder", "pow", "asin", "acos", "atan", "atan2"))
+_BY_NUMPY = _BRANCHING | frozenset(
+    ("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or", "floor", "round")
 )
 
 
@@ -123,6 +122,13 @@ class OptimizedBackend(NumpyBackend):
     sgd_step = staticmethod(optimizers.sgd_step)
     adam_step = staticmethod(optimizers.adam_step)
 
+    @cached_property
+    def fusible(self) -> frozenset[str]:  # type: ignore[override]
+        """Those with vector code; none in a subclass with kernels of its own for such ops."""
+        names = frozenset(op.name for op in OPS.values() if op.kind == "elementwise")
+        has_own = any(hasattr(self, name) for name in ("elementwise", *names))
+        return frozenset() if has_own else names - _BRANCHING
+
     def sum(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         """Sum over `dims`."""
         kernel = reductions.sum if _is_float(a) else reference.sum
@@ -191,6 +197,8 @@ class OptimizedBackend(NumpyBackend):
     def specialize(self, plan: Plan) -> Kernel:
         """Elementwise ops are compiled from their definition, and by shape; others as usual."""
         op = plan.op
+        if isinstance(op.scalar, Program):
+            return _fused(op.scalar, plan)
         if op.name in _REDUCTIONS and self._has_own(op):
             kernel = _reduction(plan)
             if kernel is not None:
@@ -206,6 +214,8 @@ class OptimizedBackend(NumpyBackend):
         ):
             return super().specialize(plan)
         assert op.scalar is not None
+        if op in (ops.sin, ops.cos):  # a loop looks at their arguments first
+            return _fused(Program(1, (Step(op, ("x0",)),), "t0", False), plan)
         shapes = tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
         return specialize(op.scalar, dtype.dtype, shapes)
 
@@ -223,6 +233,13 @@ def _reduction(plan: Plan) -> Kernel | None:
     if dtype not in (_F32, _F64):
         return None
     return reductions.specialize(plan.op.name, dtype, x.shape, **plan.params)
+
+
+def _fused(program: Program, plan: Plan) -> Kernel:
+    """The loop of a program, for the plan's shapes."""
+    real = next(o.dtype for o in plan.operands if not isinstance(o, type) and o.dtype is not bool_)
+    shapes = tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
+    return specialize(program, real.dtype, shapes)
 
 
 def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, **p: Any) -> Array:

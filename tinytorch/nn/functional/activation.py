@@ -19,6 +19,7 @@ from tinytorch.functions.elementwise import (
     tanh,
     where,
 )
+from tinytorch.functions.fusing import fuse
 from tinytorch.functions.movement import chunk
 from tinytorch.nn.functional.arguments import inplaceable
 from tinytorch.tensor import Tensor
@@ -92,6 +93,10 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
             f"prelu: weight {weight.shape} must be (1,) or, for input {x.shape}, ({channels},)"
         )
     slope = weight.reshape(-1, *(1,) * (x.ndim - 2)) if x.ndim > 1 else weight.reshape(())
+    return _sloped(x, slope)
+
+
+def _sloped(x: Tensor, slope: Tensor) -> Tensor:
     return where(x > 0, x, x * slope)
 
 
@@ -227,4 +232,14 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
     if x.shape[dim] == 0:
         return x
     a, b = chunk(x, 2, dim)
+    return _gated(a, b)
+
+
+def _gated(a: Tensor, b: Tensor) -> Tensor:
     return a * sigmoid(b)
+
+
+fuse(
+    globals(),
+    "leaky_relu elu celu selu silu mish softplus logsigmoid softsign tanhshrink _sloped _gated",
+)

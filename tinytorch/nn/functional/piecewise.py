@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinytorch.functions.elementwise import abs, clip, logical_or, where
+from tinytorch.functions.fusing import fuse
 from tinytorch.nn.functional.arguments import inplaceable
 from tinytorch.random import Generator, rand_like
 from tinytorch.tensor import Tensor
@@ -104,3 +105,6 @@ def rrelu(
     mean = (lower + upper) / 2
     slope = rand_like(x, generator=generator) * (upper - lower) + lower if training else mean
     return where(x >= 0, x, x * slope)
+
+
+fuse(globals(), "hardtanh relu6 hardsigmoid hardswish hardshrink softshrink threshold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tinytorch.absent import accepts_size_average
 from tinytorch.functions.elementwise import abs, clip
+from tinytorch.functions.fusing import fuse
 from tinytorch.nn.functional.reduction import check_same_shape, reduce_loss, reduce_weighted
 from tinytorch.tensor import Tensor
 
@@ -67,7 +68,7 @@ def huber_loss(
     if not delta > 0:
         raise ValueError(f"huber_loss: delta must be positive, not {delta}")
     check_same_shape("huber_loss", input, target)
-    loss = _huber(input - target, delta)
+    loss = _huber(input, target, delta)
     return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
@@ -96,10 +97,14 @@ def smooth_l1_loss(
     if beta == 0:
         return l1_loss(input, target, reduction)
     check_same_shape("smooth_l1_loss", input, target)
-    return reduce_loss(_huber(input - target, beta) / beta, reduction)
+    return reduce_loss(_huber(input, target, beta) / beta, reduction)
 
 
-def _huber(d: Tensor, delta: float) -> Tensor:
+def _huber(input: Tensor, target: Tensor, delta: float) -> Tensor:
     """Both branches at once, with q = d limited to +-delta: q * (d - q / 2)."""
+    d = input - target
     q = clip(d, -delta, delta)
     return q * (d - q * 0.5)
+
+
+fuse(globals(), "_huber")

@@ -26,13 +26,14 @@ import numpy as np
 from numba import prange
 
 from tinytorch.backends.optimized.elementwise.math import EXACT
-from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
+from tinytorch.backends.optimized.elementwise.scalars import compile_scalar, limits_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
 from tinytorch.jit.library import compile_source
 from tinytorch.jit.parallel import shared
+from tinytorch.program import Program
 
-Scalar = Callable[..., Any]
+Scalar = Callable[..., Any] | Program
 Shape = tuple[int, ...]
 
 LOOPS = 3  # nested loops of a broadcasting kernel
@@ -40,34 +41,61 @@ MOST_DIMENSIONS = 2  # arrays of more are flattened, so that fewer versions are 
 PLANS = 4096  # combinations of shapes to remember
 
 
+BLOCK = 256  # elements whose arguments are looked at together
+
+
 # -- source of the loops ---------------------------------------------------------------------------
 
 
-def _flat_source(kinds: str) -> str:
+def _each(indent: int, count: str, target: str, operands: list[str], is_limited: bool) -> list[str]:
+    """The innermost loop, over vectors (names that end in `[]`) and numbers.
+
+    Where the definition is limited, `fits` is asked about each block first, and a block in which it
+    says no is left to `anywhere`, the definition by the C library.
+    """
+
+    def call(function: str, suffix: str = "") -> str:
+        return f"{function}({', '.join(o.replace('[]', f'{suffix}[k]') for o in operands)})"
+
+    if not is_limited:
+        lines = [f"for k in range({count}):", f"    {target}[k] = {call('scalar')}"]
+    else:
+        vectors = dict.fromkeys([target, *(o[:-2] for o in operands if o.endswith("[]"))])
+        lines = [f"for begin in range(0, {count}, {BLOCK}):"]
+        lines += [f"    {name}_part = {name}[begin : begin + {BLOCK}]" for name in vectors]
+        each = f"for k in range({target}_part.size):"
+        lines += ["    fit = True", f"    {each}", f"        fit &= {call('fits', '_part')}"]
+        for test, function in (("if fit:", "scalar"), ("else:", "anywhere")):
+            lines += [f"    {test}", f"        {each}"]
+            lines += [f"            {target}_part[k] = {call(function, '_part')}"]
+    return [" " * indent + line for line in lines]
+
+
+def _flat_source(kinds: str, is_limited: bool) -> str:
     """A loop over all elements; arrays of any number of dimensions."""
     names = [f"x{i}" for i in range(len(kinds))]
     arrays = [n for n, kind in zip(names, kinds, strict=True) if kind == "v"]
     lines = [f"def flat({', '.join(names)}, out):"]
     lines += [f"    {n}_ = {n}.ravel()" for n in (*arrays, "out")]
     lines += [f"    {n}_ = real({n})" for n in names if n not in arrays]
-    operands = ", ".join(f"{n}_[i]" if n in arrays else f"{n}_" for n in names)
-    lines += ["    for i in range(out_.size):", f"        out_[i] = scalar({operands})"]
+    operands = [f"{n}_[]" if n in arrays else f"{n}_" for n in names]
+    lines += _each(4, "out_.size", "out_", operands, is_limited)
     return "\n".join(lines) + "\n"
 
 
-def _matrix_source(kinds: str) -> str:
+def _matrix_source(kinds: str, is_limited: bool) -> str:
     """Two loops over a matrix; an operand is a matrix, a row that all rows use, or a number."""
     lines = [f"def matrix({_names(kinds)}, out):"]
     lines += [f"    v{i} = real(x{i})" for i, kind in enumerate(kinds) if kind == "s"]
     lines += [f"    v{i} = x{i}" for i, kind in enumerate(kinds) if kind == "b"]
     lines += ["    for i in range(out.shape[0]):", "        row = out[i]"]
     lines += [f"        v{i} = x{i}[i]" for i, kind in enumerate(kinds) if kind == "v"]
-    operands = ", ".join(f"v{i}" if kind == "s" else f"v{i}[j]" for i, kind in enumerate(kinds))
-    lines += ["        for j in range(row.size):", f"            row[j] = scalar({operands})"]
+    operands = [f"v{i}" if kind == "s" else f"v{i}[]" for i, kind in enumerate(kinds)]
+    lines += _each(8, "row.size", "row", operands, is_limited)
     return "\n".join(lines) + "\n"
 
 
-def _nested_source(kinds: str) -> str:
+def _nested_source(kinds: str, is_limited: bool) -> str:
     """Three nested loops, the outermost over `first:last`; flat arrays.
 
     `geometry` holds the lengths of the two inner loops, then for each operand its steps in the two
@@ -87,7 +115,7 @@ def _nested_source(kinds: str) -> str:
     lines += ["    for a in range(first, last):", "        for b in range(rows):"]
     operands = []
     for i, kind in enumerate(kinds):
-        operands.append(f"v{i}[c]" if kind == "v" else f"v{i}")
+        operands.append(f"v{i}[]" if kind == "v" else f"v{i}")
         if kind != "s":
             lines.append(f"            p{i} = a * outer{i} + b * inner{i}")
         if kind == "v":
@@ -97,13 +125,12 @@ def _nested_source(kinds: str) -> str:
     lines += [
         "            p = (a * rows + b) * columns",
         "            row = out[p : p + columns]",
-        "            for c in range(columns):",
-        f"                row[c] = scalar({', '.join(operands)})",
+        *_each(12, "columns", "row", operands, is_limited),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _nested_parallel_source(kinds: str) -> str:
+def _nested_parallel_source(kinds: str, is_limited: bool) -> str:
     return (
         f"def nested_parallel(threads, first, last, geometry, {_names(kinds)}, out):\n"
         "    for t in prange(threads):\n"
@@ -178,14 +205,17 @@ class _Loops:
 
     def __init__(self, scalar: Scalar, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
+        is_bool = isinstance(scalar, Program) and scalar.is_bool
+        self.result = np.dtype(bool) if is_bool else dtype
         self.plans: dict[tuple[Shape | None, ...], Plan] = {}
         self._definition = scalar
         self._compiled: dict[str, Callable[..., Any]] = {}
         self._shared: dict[Callable[..., Any], Callable[..., None]] = {}
 
-    def _loop(self, source: Callable[[str], str], kinds: str) -> Callable[..., Any]:
+    def _loop(self, source: Callable[[str, bool], str], kinds: str) -> Callable[..., Any]:
         """The loop that `source` writes for operands of these kinds."""
-        text = source(kinds)
+        limits = limits_of(self._definition)
+        text = source(kinds, limits is not None)
         if text not in self._compiled:
             name = text[len("def ") : text.index("(")]
             names: dict[str, Any] = {"real": self.dtype.type, "prange": prange}
@@ -193,6 +223,11 @@ class _Loops:
                 names["nested"] = self._loop(_nested_source, kinds)
             else:
                 names["scalar"] = compile_scalar(self._definition, self.dtype.type)
+                if limits is not None:
+                    names["fits"] = compile_scalar(limits, self.dtype.type)
+                    names["anywhere"] = compile_scalar(
+                        self._definition, self.dtype.type, is_limited=False
+                    )
             parallel = name.endswith("_parallel")
             self._compiled[text] = compile_source(
                 name, text, names, fastmath=EXACT, parallel=parallel
@@ -221,7 +256,7 @@ class _Loops:
 
     def _small(self, shape: Shape, loop: Callable[..., Any], kinds: str) -> Plan:
         """The case that must have the least overhead."""
-        dtype = self.dtype
+        dtype = self.result
 
         def run(*operands: Any) -> Array:
             out = np.empty(shape, dtype)
@@ -243,7 +278,7 @@ class _Loops:
 
     def _large(self, shape: Shape, loop: Callable[..., Any], kinds: str) -> Plan:
         """On several threads where that pays, and for arrays of more dimensions: flattened."""
-        size, dtype = math.prod(shape), self.dtype
+        size, dtype = math.prod(shape), self.result
         lengths = shape if "b" in kinds else (size,)
         parameters = "".join(f"x{i}[:], " if k == "v" else f"x{i}, " for i, k in enumerate(kinds))
         run_shared = self._shared.setdefault(loop, shared(loop, parameters + "out[:]"))
@@ -263,7 +298,7 @@ class _Loops:
         serial, size = self._loop(_nested_source, kinds), math.prod(shape)
 
         def run(*operands: Any) -> Array:
-            out = buffers.empty(shape, self.dtype)
+            out = buffers.empty(shape, dtype)
             flat = [x if k == "s" else x.ravel() for x, k in zip(operands, kinds, strict=True)]
             count = min(threads.threads_for(size), length)
             parallel = serial if count == 1 else self._loop(_nested_parallel_source, kinds)
@@ -277,7 +312,7 @@ class _Loops:
             serial(0, length, geometry, a.ravel(), b.ravel(), out)
             return out.reshape(shape)
 
-        dtype = self.dtype
+        dtype = self.result
         return run_two if size < threads.SERIAL_BELOW and kinds in ("vv", "vr", "rv") else run
 
     def _written_out(self, shape: Shape, arity: int) -> Plan:
@@ -307,7 +342,7 @@ def specialize(scalar: Scalar, dtype: np.dtype[Any], shapes: tuple[Shape | None,
 
 
 def compile_elementwise(
-    scalar: Scalar, otherwise: Callable[..., Array] | None = None
+    scalar: Callable[..., Any], otherwise: Callable[..., Array] | None = None
 ) -> Callable[..., Array]:
     """The kernel of a scalar definition: a function of arrays, which broadcast, and Python scalars.
 

@@ -18,14 +18,18 @@ import inspect
 import math
 import textwrap
 from collections.abc import Callable
+from functools import cache
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.optimized.elementwise import math as polynomials
+from tinytorch import ops
+from tinytorch.backends.optimized.elementwise import math as polynomials, trigonometry
 from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.jit.library import compile_source, kernel
+from tinytorch.op import Op
+from tinytorch.program import ALIASES, Program, Step
 
 _REPLACED: dict[Any, Callable[..., Any]] = {
     math.exp: polynomials.exp,
@@ -144,19 +148,31 @@ class _Typed(ast.NodeTransformer):
         return self.generic_visit(node)  # type: ignore[return-value]
 
 
-def compile_scalar(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
+def compile_scalar(
+    function: Callable[..., Any] | Program,
+    real: Any,
+    *,
+    is_limited: bool = True,
+    fastmath: frozenset[str] = EXACT,
+) -> Callable[..., Any]:
     """A scalar definition as a kernel on numbers of type `real`, to be inlined into loops.
 
     A lambda, or a function without source or with a closure, is compiled as written: right, but
     it may compute in float64.
 
     Args:
-        function: plain Python on numbers; `math` allowed.
+        function: plain Python on numbers; `math` allowed. Or a program of such definitions.
         real: np.float32 or np.float64.
+        is_limited: in a program, sin and cos may be the polynomials, which are right where
+            `limits_of` says. Otherwise they are the C library's.
+        fastmath: LLVM's liberties with the definition itself. A program has none: its steps round
+            as they do one by one.
 
     Raises:
         TypeError: it uses something else.
     """
+    if isinstance(function, Program):
+        return _compile_program(function, real, is_limited)
     if not isinstance(function, FunctionType):
         raise TypeError(f"a scalar definition is a Python function, not {function!r}")
     try:
@@ -165,7 +181,60 @@ def compile_scalar(function: Callable[..., Any], real: Any) -> Callable[..., Any
         tree = ast.Module([], [])
     definition = tree.body[0] if tree.body else None
     if not isinstance(definition, ast.FunctionDef) or function.__closure__:
-        return kernel(fastmath=EXACT, force_inline=True)(function)
+        return kernel(fastmath=fastmath, force_inline=True)(function)
     rewriter = _Typed(function, real)
     text = ast.unparse(ast.fix_missing_locations(rewriter.visit(definition)))
-    return compile_source(definition.name, text, rewriter.names, fastmath=EXACT, force_inline=True)
+    return compile_source(
+        definition.name, text, rewriter.names, fastmath=fastmath, force_inline=True
+    )
+
+
+#: Ops whose polynomials are for numbers up to a limit.
+_LIMITED: dict[Op, Callable[[Any], Any]] = {
+    ops.sin: trigonometry.sin,
+    ops.cos: trigonometry.cos,
+}
+
+
+@cache
+def limits_of(definition: Any) -> Program | None:
+    """Whether all arguments of limited ops are small enough, as a program; None if it has none."""
+    if not isinstance(definition, Program):
+        return None
+    steps, tests = list(definition.steps), []
+
+    def step(op: Op, *operands: Any) -> str:
+        steps.append(Step(op, operands))
+        return f"t{len(steps) - 1}"
+
+    for argument in {s.operands[0] for s in definition.steps if s.op in _LIMITED}:
+        tests.append(step(ops.le, step(ops.abs_, argument), trigonometry.LIMIT))
+    if not tests:
+        return None
+    result = tests[0]
+    for test in tests[1:]:
+        result = step(ops.logical_and, result, test)
+    return Program(definition.inputs, tuple(steps), result, True)
+
+
+def _compile_program(program: Program, real: Any, is_limited: bool) -> Callable[..., Any]:
+    text, numbers = program.source("program")
+    names: dict[str, Any] = {name: real(value) for name, value in numbers.items()}
+    for op in {step.op for step in program.steps if step.op.name not in ALIASES}:
+        polynomial = _LIMITED.get(op) if is_limited else None
+        names[f"op_{op.name}"] = polynomial or _definition(op, real)
+    return compile_source("program", text, names, fastmath=frozenset(), force_inline=True)
+
+
+@cache
+def _definition(op: Op, real: Any) -> Callable[..., Any]:
+    """An op of the table, compiled once for all programs."""
+    if op.scalar is not None:
+        return compile_scalar(op.scalar, real, fastmath=frozenset())
+    assert op is ops.cast, op
+
+    @kernel(fastmath=frozenset(), force_inline=True)
+    def cast(x: Any) -> Any:
+        return real(x)
+
+    return cast
