@@ -195,7 +195,7 @@ def _called(function: Any, key: Any, calls: int, state: State, args: Any, option
     sizes = [t.meta.nbytes for t in (*args, *options.values(), result) if is_tensor(t)]
     if max(sizes, default=0) > LARGEST:
         programs[key] = False
-        return result
+        return result  # type: ignore[no-any-return]
     if calls < HOT:
         programs[key] = calls + 1
         return result  # type: ignore[no-any-return]
