@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+FOLDER = Path(__file__).parent.parent.parent / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
@@ -14,6 +17,7 @@ def environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Numba reads it again whenever it compiles, and refuses another one than that of its threads.
     """
+    monkeypatch.syspath_prepend(str(FOLDER))  # they import each other
     stub = ModuleType("thread_count")
     stub.THREADS = 1  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "thread_count", stub)

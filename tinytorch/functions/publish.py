@@ -8,6 +8,7 @@ it. `tinytorch/__init__.py` and `Tensor` take what is collected here.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
 from types import FunctionType
@@ -72,9 +73,8 @@ def publish(
 
 def _enter(table: dict[str, Callable[..., Any]], name: str, function: Callable[..., Any]) -> None:
     if name in table:
-        raise ValueError(
-            f"{function.__module__}.{name} is published already, from {table[name].__module__}"
-        )
+        ours, theirs = inspect.unwrap(function), inspect.unwrap(table[name])
+        raise ValueError(f"{ours.__module__}.{name} is published already, from {theirs.__module__}")
     table[name] = function
 
 
