@@ -8,8 +8,7 @@ in their order. `functions/fusing.py` records one while a function runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinytorch.op import Op
 
@@ -17,8 +16,7 @@ Operand = Any  # a name, x0 for an input and t0 for what step 0 made; or a numbe
 ALIASES = ("detach", "copy", "reshape")  # ops that give the number itself
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One op; step i of a program makes t<i>."""
 
     op: Op
@@ -26,9 +24,8 @@ class Step:
     params: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True)
 class Program:
-    """The steps of a function, in an order in which they can run.
+    """The steps of a function, in an order in which they can run. Equal ones have equal steps.
 
     Attributes:
         inputs: how many there are, x0, x1, ...
@@ -38,19 +35,16 @@ class Program:
         ops: the names of its ops, `ALIASES` and casts left out.
     """
 
-    inputs: int
-    steps: tuple[Step, ...]
-    result: str
-    is_bool: bool
-    ops: frozenset[str] = field(init=False, repr=False, compare=False)
-    _hash: int = field(init=False, repr=False, compare=False)
+    __slots__ = ("_hash", "_key", "inputs", "is_bool", "ops", "result", "steps")
 
-    def __post_init__(self) -> None:
-        # once: it is part of the key of every look-up
-        key = (self.inputs, self.steps, self.result, self.is_bool)
-        object.__setattr__(self, "_hash", hash(key))
-        names = frozenset(step.op.name for step in self.steps if step.op.scalar is not None)
-        object.__setattr__(self, "ops", names)
+    def __init__(self, inputs: int, steps: tuple[Step, ...], result: str, is_bool: bool) -> None:
+        self.inputs, self.steps, self.result, self.is_bool = inputs, steps, result, is_bool
+        self.ops = frozenset(step.op.name for step in steps if step.op.scalar is not None)
+        self._key = (inputs, steps, result, is_bool)
+        self._hash = hash(self._key)  # once: it is part of the key of every look-up
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and self._key == other._key
 
     def __hash__(self) -> int:
         return self._hash

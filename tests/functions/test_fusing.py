@@ -237,3 +237,18 @@ def test_a_function_that_looks_at_values_is_run_as_it_is():
 def test_fuse_names_a_function_that_is_there():
     with pytest.raises(KeyError):
         fusing.fuse({}, "missing")
+
+
+def test_numbers_by_name_are_told_apart():
+    x = tinytorch.tensor([-1.0, 0.25, 2.0])
+    y = tinytorch.tensor([1.0, -1.0, 1.0])
+    with using_backend(OptimizedBackend()):
+        for value in (0.0, -0.0, 1.0, 0.0):
+            out = tinytorch.addcmul(tinytorch.tensor([-0.0] * 3), x, y, value=value)
+            with using_backend("numpy"):
+                expected = tinytorch.addcmul(tinytorch.tensor([-0.0] * 3), x, y, value=value)
+            assert out.numpy().tobytes() == expected.numpy().tobytes(), value
+        for slope in (0.0, -0.0, 0.5):
+            named = F.leaky_relu(x, negative_slope=slope).numpy()
+            assert named.tobytes() == F.leaky_relu(x, slope).numpy().tobytes()
+        assert tinytorch.lerp(x, weight=0.5, end=y).tolist() == [0.0, -0.375, 1.5]

@@ -20,8 +20,8 @@ Source: J. Ragan-Kelley et al., "Halide", PLDI 2013, section 2 (why fusing pays:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from functools import lru_cache, wraps
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache, wraps
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +41,9 @@ KNOWN = 1024  # kinds of arguments of one function to remember
 COMMON = ("0.0", "0.5", "1.0", "-1.0", "2.0", "inf", "-inf", "nan")  # they stay in machine code
 
 _gradient_of: Callable[..., Any]
+_signature = cache(
+    inspect.signature
+)  # asked for when needed: for all of them it takes milliseconds
 
 
 def set_gradient(function: Callable[..., Any]) -> None:
@@ -66,10 +69,9 @@ def fuse(module: dict[str, Any], names: str) -> None:
 
 def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     known: dict[Any, tuple[Fused, tuple[float, ...]] | None] = {}
-    signature = inspect.signature(function)
 
     def by_position(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        bound = signature.bind(*args, **options)
+        bound = _signature(function).bind(*args, **options)
         return bound.args, bound.kwargs
 
     @wraps(function)
@@ -78,11 +80,11 @@ def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         backend = state.backend or backends.current or backends.default()
         if (state.mode is not None and not state.mode.fused) or not backend.fusible:
             return function(*args, **options)
-        if options:
+        if options and any(map(is_tensor, options.values())):
             args, options = by_position(args, options)
         try:
             key: Any = (args[0].meta,) if len(args) == 1 else _key(args)
-            key = (key, *options.items()) if options else key
+            key = (key, *options, *_key(options.values())) if options else key
             found = known[key]
         except (AttributeError, TypeError, ValueError):  # an array or a list is among the arguments
             return function(*args, **options)
@@ -102,7 +104,7 @@ def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return call
 
 
-def _key(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _key(args: Iterable[Any]) -> tuple[Any, ...]:
     """What decides about the program: metas of tensors, and the values of numbers."""
     # of a zero its text, since -0.0 equals 0.0
     return tuple([x.meta if is_tensor(x) else (type(x), repr(x) if x == 0 else x) for x in args])
@@ -339,7 +341,8 @@ def _derivative(
 
     found = _record(run, (real, *dtypes), real)
     if found is None:
-        raise TypeError(f"a gradient in this program is not made of elementwise ops: {program}")
+        text = program.source("f")[0]
+        raise TypeError(f"a gradient in this program is not made of elementwise ops: {text}")
     return _Derived(found, "gradient")
 
 
