@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from tests.fx.catalogue import CATALOGUE
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.capture.joint import capture_joint
-from tinytorch.fx.capture.slots import CaptureError
+from tinytorch.fx.capture.slots import GRADIENT, CaptureError
+from tinytorch.fx.convert.exchange import tensor_from_torch
+from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.fx.models import call, load_model
 
 NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]
@@ -195,3 +197,36 @@ def test_what_cannot_be_captured_says_where_and_what_to_do():
     frozen = Branch().requires_grad_(False)
     with pytest.raises(CaptureError, match="no parameter and no tensor of the batch requires"):
         capture_joint(frozen, (torch.ones(3, 4),))
+
+
+class _OddNames(nn.Module):
+    """Names of layers that are no identifiers, and two that differ by a dot alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.Sequential()
+        self.block.add_module("1-0", nn.Linear(3, 3))
+        self.block.add_module("1", nn.Linear(3, 3))
+        self.block_1 = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.block_1(self.block(x).relu())
+        return result
+
+
+def test_names_of_layers_need_not_be_identifiers():
+    torch.manual_seed(0)
+    model, x, tangent = _OddNames(), torch.randn(4, 3), torch.randn(4, 3)
+    joint = capture_joint(model, (x,))
+    results = joint.module(*joint.flat_inputs(model, (x,), [tangent]))
+    model(x).backward(tangent)
+    found = {s.name: r for s, r in zip(joint.outputs, results, strict=True) if s.role == GRADIENT}
+    assert found.keys() == dict(model.named_parameters()).keys()
+    assert all(found[name].equal(p.grad) for name, p in model.named_parameters())
+
+
+def test_parameters_whose_names_differ_by_a_dot_stay_two():
+    torch.manual_seed(0)
+    model, x = _OddNames().eval(), torch.randn(4, 3)
+    (found,) = from_torch(model, (x,))(tensor_from_torch(x))
+    assert torch.allclose(torch.from_dlpack(found.detach()), model(x).detach(), 1e-5, 1e-6)

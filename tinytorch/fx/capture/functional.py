@@ -230,6 +230,7 @@ def _named(
             continue
         tensor, slot = next(inputs)
         new = copies[node] = graph.placeholder(slot.identifier)
+        new.target = new.name  # a_b and a.b are two parameters
         new.meta = {**node.meta, "role": slot.role, "name": slot.name, "example": tensor.detach()}
     return torch.fx.GraphModule(traced, graph)
 

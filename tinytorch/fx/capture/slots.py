@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,9 +55,9 @@ class Slot:
 
     @property
     def identifier(self) -> str:
-        """The name of its placeholder."""
+        """The name of its placeholder, if no other has it; a layer's need not be an identifier."""
         prefix = {PARAMETER: "p", BUFFER: "b", STATE: "s"}.get(self.role, self.role)
-        return f"{prefix}_{self.name}".replace(".", "_")
+        return re.sub(r"\W", "_", f"{prefix}_{self.name}")
 
 
 def model_slots(model: nn.Module) -> tuple[list[Slot], list[Tensor]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -90,9 +91,10 @@ class AtenModule(Module):
             value = operator.attrgetter(name)(module) if value is None else value
             if not isinstance(value, torch.Tensor):
                 raise UnsupportedAtenError(f"{name} is no tensor but {type(value).__name__}")
-            self._attributes[name] = shared.setdefault(id(value), _identifier(name))
-            if shared[id(value)] == _identifier(name):  # tied parameters are one
-                self._add_state(_identifier(name), value, name in parameters)
+            if id(value) not in shared:  # tied parameters are one
+                shared[id(value)] = own = _identifier(name, shared.values())
+                self._add_state(own, value, name in parameters)
+            self._attributes[name] = shared[id(value)]
 
     def _add_state(self, name: str, value: torch.Tensor, is_parameter: bool) -> None:
         tensor = tensor_from_torch(value)
@@ -124,5 +126,7 @@ class AtenModule(Module):
         raise UnsupportedAtenError("the graph has no output")
 
 
-def _identifier(name: str) -> str:
-    return "p_" + re.sub(r"\W", "_", name)
+def _identifier(name: str, taken: Collection[str]) -> str:
+    """An attribute's name for that of a parameter; a_b and a.b are two."""
+    own = "p_" + re.sub(r"\W", "_", name)
+    return own if own not in taken else f"{own}_{len(taken)}"

@@ -234,8 +234,9 @@ def training_problem(
     for each in (*cleaning, *passes, *(cleaning if passes else ()), *ordering):
         each.run(joint.module.graph)
     joint.module.recompile()
-    written = [s.identifier for s in joint.outputs if s.role == BUFFER]
-    copied = [n for n in joint.module.graph.find_nodes(op="placeholder") if n.name in written]
+    written = {(s.role, s.name) for s in joint.outputs if s.role == BUFFER}
+    given = joint.module.graph.find_nodes(op="placeholder")
+    copied = [n for n in given if (n.meta["role"], n.meta["name"]) in written]
     held = sum(n.meta["val"].untyped_storage().nbytes() for n in copied)
     return joint, Problem(joint.module.graph, semantics, held_bytes=held)
 
