@@ -77,6 +77,7 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
                    VOLUMES),
     "adaptive_avg_pool3d": (nn.AdaptiveAvgPool3d((2, 3, 1)), VOLUMES),
     "reflected": (nn.ReflectionPad2d((1, 2, 0, 3)), IMAGES),
+    "reflected volumes": (nn.ReflectionPad3d((1, 2, 0, 1, 1, 0)), VOLUMES),
     "replicated": (nn.ReplicationPad3d((1, 2, 0, 3, 2, 1)), VOLUMES),
     **{f"sampled {mode} {border} {corners}": (sampled(mode, border, corners), IMAGES)
        for mode in ("bilinear", "nearest") for border in ("zeros", "border")
