@@ -13,6 +13,15 @@ import numpy as np
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.op import Op, Params
 
+grad: Callable[..., Any]
+"""`autograd.grad`, for what is below autograd and cannot import it."""
+
+
+def set_grad(function: Callable[..., Any]) -> None:
+    """Set the function that computes gradients. `autograd.engine` calls it once."""
+    global grad
+    grad = function
+
 
 class Record:
     """The op and inputs that a tensor came from. Points only at inputs, so reference counting alone

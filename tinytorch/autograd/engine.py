@@ -17,10 +17,8 @@ from tinytorch.autograd.listeners import BackwardListener, leaves_when_ready, li
 from tinytorch.backends import reference
 from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
 from tinytorch.errors import AutogradError, ShapeError
-from tinytorch.functions.fusing import set_gradient
 from tinytorch.functions.reductions import sum_to
-from tinytorch.history import Record, owner_of, write_clock
-from tinytorch.replay import set_grad
+from tinytorch.history import Record, owner_of, set_grad, write_clock
 from tinytorch.state import backward_mode, grad_mode, is_grad_enabled, no_mode_active
 
 if TYPE_CHECKING:
@@ -380,4 +378,3 @@ def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -
 
 
 set_grad(grad)
-set_gradient(grad)

@@ -25,7 +25,7 @@ from functools import cache, lru_cache, wraps
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tinytorch import backends, ops, shapes
+from tinytorch import backends, history, ops, shapes
 from tinytorch.dispatch import Mode, apply, is_tensor, wrap
 from tinytorch.dtypes import DType, bool_, float32, float64, tensor_meta
 from tinytorch.errors import ShapeError
@@ -40,16 +40,9 @@ if TYPE_CHECKING:
 KNOWN = 1024  # kinds of arguments of one function to remember
 COMMON = ("0.0", "0.5", "1.0", "-1.0", "2.0", "inf", "-inf", "nan")  # they stay in machine code
 
-_gradient_of: Callable[..., Any]
 _signature = cache(
     inspect.signature
 )  # asked for when needed: for all of them it takes milliseconds
-
-
-def set_gradient(function: Callable[..., Any]) -> None:
-    """Set `autograd.grad`, which this module, below autograd, cannot import. Called once."""
-    global _gradient_of
-    _gradient_of = function
 
 
 def fuse(module: dict[str, Any], names: str) -> None:
@@ -337,7 +330,7 @@ def _derivative(
         out = run_steps(program, [*inputs, *numbers])
         if not out.requires_grad:
             return None
-        return _gradient_of(out, inputs[position], g, create_graph=True, allow_unused=True)[0]
+        return history.grad(out, inputs[position], g, create_graph=True, allow_unused=True)[0]
 
     found = _record(run, (real, *dtypes), real)
     if found is None:

@@ -27,7 +27,7 @@ Source: V. Bala, E. Duesterwald, S. Banerjia, "Dynamo: a transparent dynamic opt
 2000 (traces of what is hot).
 """
 
-from tinytorch.replay.function import make_program, replay_all, replayed, set_grad
+from tinytorch.replay.function import make_program, replay_all, replayed
 from tinytorch.replay.trace import NotReplayable, holds
 
-__all__ = ["NotReplayable", "holds", "make_program", "replay_all", "replayed", "set_grad"]
+__all__ = ["NotReplayable", "holds", "make_program", "replay_all", "replayed"]

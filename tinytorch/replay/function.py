@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from tinytorch import backends, dtype_rules, ops, shapes, tensor_class
+from tinytorch import backends, dtype_rules, history, ops, shapes, tensor_class
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import DType, TensorMeta
@@ -26,13 +26,6 @@ LARGEST = 2**16  # bytes of a tensor: on larger ones the time is in the kernels,
 PROGRAMS = 4096  # kinds of calls that a backend remembers
 
 _new: Any = object.__new__
-_grad: Callable[..., Any]
-
-
-def set_grad(grad: Callable[..., Any]) -> None:
-    """Set the function that computes gradients. `autograd.engine` calls it once."""
-    global _grad
-    _grad = grad
 
 
 class _Program:
@@ -255,7 +248,7 @@ def _program_of(
         g = trace.input(out.meta, False)
         leaves = [t for t in inputs if t._requires_grad]
         guards = tuple(trace.guards)
-        gradients = _grad([out], leaves, [g], allow_unused=True)
+        gradients = history.grad([out], leaves, [g], allow_unused=True)
         if not set(guards).issuperset(trace.guards):
             raise NotReplayable(f"the gradient of {function.__name__} depends on values")
     found = [t._data.index for t in gradients if t is not None]
@@ -366,5 +359,5 @@ def _by_ops(
             tensors.append(x)
         out = call(tensors)
     leaves = [t for t, wanted in zip(tensors, metas, strict=True) if wanted is not None]
-    found = iter(_grad([out], leaves, [g], create_graph=recording, allow_unused=True))
+    found = iter(history.grad([out], leaves, [g], create_graph=recording, allow_unused=True))
     return [None if wanted is None else next(found) for wanted in metas]
