@@ -666,9 +666,4 @@ EQUIVALENT = [
         Equivalent("fusion", f"_momentum: real({name}) -> {name}", WEAK)
         for name in ("lr", "momentum", "fresh", "weight_decay")
     ],
-    Equivalent(
-        "fusion",
-        "fuse: kernel(lambda *xs: last(first(*xs))) -> lambda *xs: last(first(*xs))",
-        "numba compiles a lambda where a kernel calls it",
-    ),
 ]
