@@ -15,6 +15,8 @@ import time
 
 import numpy as np
 
+from tito.usage import cores
+
 WIDTHS = (784, 512, 512, 10)
 BATCH = 64
 SIZES = (4_000, 40_000, 400_000, 4_000_000, 16_000_000)  # bytes; every second one is predicted
@@ -81,35 +83,41 @@ def measure_steps(rounds: int) -> dict[str, float]:
 
 def measure_links(repeats: int) -> dict[str, list[float]]:
     """Median seconds of an all-reduce of each of SIZES, by who does it."""
+    import tinytorch
     from tinytorch.distributed import measure_all_reduce, ring_all_reduce
 
+    tinytorch.set_backend("optimized")  # which adds what the ring receives
+    tinytorch.set_num_threads(1)
     ways = {"gloo": None, "our ring": ring_all_reduce}
     return {name: measure_all_reduce(SIZES, repeats, way) for name, way in ways.items()}
 
 
-def fit(times: dict[int, list[float]]) -> dict:
+def fit(times: dict[int, list[float]], processors: int) -> dict:
     """Fit one link to every second size at all numbers of ranks; what it predicts for the others.
 
     Args:
         times: of `SIZES`, by the number of ranks.
+        processors: that the ranks shared.
 
     Where no link explains the times, as on a busy machine, it says that instead.
     """
     from tinytorch.distributed import fit_link
+    from tinytorch.distributed.cost import turns
 
     rows = [(n, size, t) for n, ts in times.items() for size, t in zip(SIZES, ts, strict=True)]
     found: dict = {"seconds": {f"{size:,} B, {n} ranks": t for n, size, t in rows}}
     fitted = [row for row in rows if row[1] in SIZES[::2]]
-    sent = [2 * (n - 1) / n * size for n, size, _ in fitted]
+    messages = [turns(n, processors) * 2 * (n - 1) for n, _, _ in fitted]
+    sent = [count * size / n for count, (n, size, _) in zip(messages, fitted, strict=True)]
     try:
-        link = fit_link(sent, [2 * (n - 1) for n, _, _ in fitted], [t for _, _, t in fitted])
+        link = fit_link(sent, messages, [t for _, _, t in fitted])
     except ValueError as error:
         return found | {"no link": str(error)}
     return found | {
         "latency_s": link.latency,
         "bytes_per_s": link.bandwidth,
         "predicted / measured": {
-            f"{size:,} B, {n} ranks": link.ring_all_reduce(size, n) / measured
+            f"{size:,} B, {n} ranks": link.ring_all_reduce(size, n, processors) / measured
             for n, size, measured in rows
             if size not in SIZES[::2]
         },
@@ -142,7 +150,8 @@ def main() -> None:
     repeats = max(3, options.rounds // 3)
     times = {n: launch(this.measure_links, n, repeats)[0] for n in options.link_ranks}
     links = {
-        name: fit({n: t[name] for n, t in times.items()}) for name in times[options.link_ranks[0]]
+        name: fit({n: t[name] for n, t in times.items()}, cores())
+        for name in times[options.link_ranks[0]]
     }
     overhead = {
         "ours": steps["ours, data_parallel"] - steps["ours"],

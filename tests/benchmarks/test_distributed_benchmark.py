@@ -27,8 +27,8 @@ def benchmark():
 
 def test_a_link_is_fitted_to_measurements_and_predicts_the_others(benchmark) -> None:
     link = Link(latency=1e-4, bandwidth=1e9)
-    times = {n: [link.ring_all_reduce(size, n) for size in benchmark.SIZES] for n in (2, 4)}
-    found = benchmark.fit(times)
+    times = {n: [link.ring_all_reduce(size, n, 2) for size in benchmark.SIZES] for n in (2, 4)}
+    found = benchmark.fit(times, processors=2)
     assert found["latency_s"] == pytest.approx(1e-4)
     assert found["bytes_per_s"] == pytest.approx(1e9)
     assert found["predicted / measured"] == pytest.approx(
@@ -40,7 +40,7 @@ def test_a_link_is_fitted_to_measurements_and_predicts_the_others(benchmark) -> 
 
 
 def test_times_that_no_link_explains_are_said_to_be_that(benchmark) -> None:
-    found = benchmark.fit({2: [1.0, 0.1, 0.01, 0.001, 0.0001]})
+    found = benchmark.fit({2: [1.0, 0.1, 0.01, 0.001, 0.0001]}, 2)
     assert found["seconds"]["4,000 B, 2 ranks"] == 1.0 and "latency_s" not in found
     assert "gloo: no link explains these times" in benchmark.describe("gloo", found)
 

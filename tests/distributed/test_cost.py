@@ -34,6 +34,13 @@ def test_an_all_reduce_never_sends_more_than_twice_its_bytes(ranks: int) -> None
     assert Link(1.0, 1e30).ring_all_reduce(1.0, ranks) == pytest.approx(2 * (ranks - 1))
 
 
+@given(st.integers(2, 64), st.integers(1, 64))
+def test_ranks_beyond_the_processors_take_turns(ranks: int, processors: int) -> None:
+    link = Link(1e-4, 1e9)
+    alone, shared = link.ring_all_reduce(1e6, ranks), link.ring_all_reduce(1e6, ranks, processors)
+    assert shared == pytest.approx(alone * max(ranks, processors) / processors)
+
+
 def test_overlap_hides_at_most_the_messages() -> None:
     link = Link(0.0, 1e6)
     assert link.data_parallel_step(1.0, 1e6, 2, overlap=0.4) == pytest.approx(1.6)

@@ -16,6 +16,8 @@ import numpy as np
 from tinytorch.distributed.group import all_reduce, barrier
 from tinytorch.tensor import Tensor
 
+ROW_BYTES = 4_000_000  # of the all-reduces that are timed in a row
+
 
 @dataclass(frozen=True)
 class Link:
@@ -33,13 +35,20 @@ class Link:
         """The time of `messages` messages, one after another, with `nbytes` bytes in all."""
         return messages * self.latency + nbytes / self.bandwidth
 
-    def ring_all_reduce(self, nbytes: float, ranks: int) -> float:
+    def ring_all_reduce(self, nbytes: float, ranks: int, processors: int | None = None) -> float:
         """Seconds of an all-reduce: 2 (N - 1) messages of a piece of 1 / N each.
+
+        Args:
+            processors: of the one machine that all ranks run on, where messages are work of its
+                processors; unless given, each rank has one of its own.
 
         >>> Link(latency=0.0, bandwidth=1e9).ring_all_reduce(1e9, ranks=4)
         1.5
+        >>> Link(latency=0.0, bandwidth=1e9).ring_all_reduce(1e9, ranks=4, processors=2)
+        3.0
         """
-        return self.seconds(2 * (ranks - 1) / ranks * nbytes, 2 * (ranks - 1))
+        alone = self.seconds(2 * (ranks - 1) / ranks * nbytes, 2 * (ranks - 1))
+        return turns(ranks, processors) * alone
 
     def data_parallel_step(
         self, compute: float, nbytes: float, ranks: int, overlap: float = 0.0
@@ -52,6 +61,11 @@ class Link:
             overlap: the seconds of `compute` in which gradients can already be on their way.
         """
         return compute + max(0.0, self.ring_all_reduce(nbytes, ranks) - overlap)
+
+
+def turns(ranks: int, processors: int | None) -> float:
+    """How many times as long ranks take that must share so many processors."""
+    return 1.0 if processors is None else max(1.0, ranks / processors)
 
 
 def fit_link(nbytes: Sequence[float], messages: Sequence[float], seconds: Sequence[float]) -> Link:
@@ -85,21 +99,25 @@ def measure_all_reduce(
 ) -> list[float]:
     """Median seconds of an all-reduce of float32 tensors of these many bytes, on this group.
 
-    All ranks must call it.
+    All ranks must call it. Small ones are timed many in a row: ranks do not leave a barrier at the
+    same moment, and the first of them would wait for longer than the message takes.
 
     Args:
+        repeats: how many such rows.
         reduce: what is measured; gloo's all-reduce alone unless given.
     """
     reduce = reduce or partial(all_reduce, agreed=True)
     medians = []
     for nbytes in sizes:
         tensor = Tensor.from_numpy(np.ones(max(1, nbytes // 4), np.float32))
+        count = max(1, min(32, ROW_BYTES // max(1, nbytes)))
         times = []
         for i in range(repeats + 1):
             barrier()
             begin = time.perf_counter()
-            reduce(tensor)
+            for _ in range(count):
+                reduce(tensor)
             if i:  # the first makes connections
-                times.append(time.perf_counter() - begin)
+                times.append((time.perf_counter() - begin) / count)
         medians.append(float(np.median(times)))
     return medians
