@@ -47,8 +47,8 @@ class Link:
         >>> Link(latency=0.0, bandwidth=1e9).ring_all_reduce(1e9, ranks=4, processors=2)
         3.0
         """
-        alone = self.seconds(2 * (ranks - 1) / ranks * nbytes, 2 * (ranks - 1))
-        return turns(ranks, processors) * alone
+        seconds = self.seconds(2 * (ranks - 1) / ranks * nbytes, 2 * (ranks - 1))
+        return turns(ranks, processors) * seconds
 
     def data_parallel_step(
         self, compute: float, nbytes: float, ranks: int, overlap: float = 0.0
