@@ -129,6 +129,15 @@ def test_several_threads_share_large_arrays(shapes, monkeypatch, rng):
     np.testing.assert_array_equal(loops.plan((a.shape, b.shape))(a, b), a + b)
 
 
+def test_on_several_threads_every_kind_of_broadcasting_runs_its_own_loop(monkeypatch, rng):
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
+    monkeypatch.setattr(threads._State, "num_threads", 2)
+    a, row, column = (rng.standard_normal(s).astype(np.float32) for s in [(7, 5), (1, 5), (7, 1)])
+    loops = _Loops(add, a.dtype)
+    for x, y in [(a, column), (a, row), (column, a), (row, column), (a, row)]:
+        np.testing.assert_array_equal(loops.plan((x.shape, y.shape))(x, y), x + y)
+
+
 def test_plans_are_remembered_but_bounded(monkeypatch):
     monkeypatch.setattr("tinytorch.backends.optimized.elementwise.loops.PLANS", 3)
     loops = _Loops(add, np.dtype(np.float32))

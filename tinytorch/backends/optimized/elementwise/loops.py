@@ -209,14 +209,15 @@ class _Loops:
         self.result = np.dtype(bool) if is_bool else dtype
         self.plans: dict[tuple[Shape | None, ...], Plan] = {}
         self._definition = scalar
-        self._compiled: dict[str, Callable[..., Any]] = {}
+        self._compiled: dict[tuple[str, str], Callable[..., Any]] = {}
         self._shared: dict[Callable[..., Any], Callable[..., None]] = {}
 
     def _loop(self, source: Callable[[str, bool], str], kinds: str) -> Callable[..., Any]:
         """The loop that `source` writes for operands of these kinds."""
         limits = limits_of(self._definition)
         text = source(kinds, limits is not None)
-        if text not in self._compiled:
+        key = (kinds, text)  # the text of a parallel loop calls a serial one, of these kinds
+        if key not in self._compiled:
             name = text[len("def ") : text.index("(")]
             names: dict[str, Any] = {"real": self.dtype.type, "prange": prange}
             if name == "nested_parallel":
@@ -229,10 +230,10 @@ class _Loops:
                         self._definition, self.dtype.type, is_limited=False
                     )
             parallel = name.endswith("_parallel")
-            self._compiled[text] = compile_source(
+            self._compiled[key] = compile_source(
                 name, text, names, fastmath=EXACT, parallel=parallel
             )
-        return self._compiled[text]
+        return self._compiled[key]
 
     def plan(self, shapes: tuple[Shape | None, ...]) -> Plan:
         """What to run for operands of these shapes; None stands for a Python scalar."""
