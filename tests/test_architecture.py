@@ -75,7 +75,7 @@ TYPED_BACK = 43
 #   readable backends
 #             1,350 ->  2,100  Without blocked's normalization, pooling, losses and optimizers (330)
 #                              a CNN leaves it for NumPy in the middle of a step.
-#   optimized 3,900 ->  6,300  Without attention (570), products with weights of 8 and 4 bits (670)
+#   optimized 3,900 ->  6,400  Without attention (695), products with weights of 8 and 4 bits (670)
 #                              and Winograd (275) transformers and CNNs are slower; without sorts,
 #                              gathers, running sums and random numbers of its own it leaves such
 #                              ops to NumPy; records have names, not positions (120); which rows
@@ -109,7 +109,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 670,
     "tinytorch/backends": 2_236,
-    "tinytorch/backends/optimized": 7_268,
+    "tinytorch/backends/optimized": 7_395,
     "tinytorch/jit": 1_772,
     "tinytorch/graph": 4_130,
     "tinytorch/graph/recompute": 890,

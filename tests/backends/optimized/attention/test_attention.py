@@ -132,6 +132,50 @@ def test_nothing_to_attend_to_and_nothing_that_attends(rng):
         check(*arrays(rng, np.float32, lead, queries, keys, e, v))
 
 
+@pytest.mark.parametrize("length", [5, 37, 130, loops.KEYS + 30])
+def test_nan_in_a_query_or_a_key_reaches_those_who_see_it_alone(rng, length):
+    params = {"is_causal": True, "scale": 0.3, "dropout_p": 0.0}
+    for position in (0, length // 2, length - 1):
+        q, k, v = arrays(rng, np.float32, (), length, length, 8, 8)
+        q[position, 3] = np.nan
+        out = attention.scaled_dot_product_attention(q, k, v, **params)
+        assert np.isnan(out).any(1).nonzero()[0].tolist() == [position]
+        flat = attention.scaled_dot_product_attention_backward(v, q, k, v, **params)
+        of_queries = np.isnan(flat.reshape(3, length, 8)[0])
+        assert of_queries.any(1).nonzero()[0].tolist() == [position]
+        q[position, 3], k[position, 2] = 0, np.nan
+        out = attention.scaled_dot_product_attention(q, k, v, **params)
+        assert np.isnan(out).any(1).nonzero()[0].tolist() == list(range(position, length))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_was_in_the_workspace_is_not_read(rng, is_causal, dtype, monkeypatch):
+    def filled(shape, kind):
+        block = np.full(shape[0] + 64, 255, kind)  # NaN in both dtypes
+        return block[-block.ctypes.data % 64 :][: shape[0]]
+
+    monkeypatch.setattr(attention, "workspace", filled)
+    for length in (3, 7, 50, 97, loops.KEYS + 3):
+        tensors = arrays(rng, dtype, (2,), length, length, 9, 10)
+        check(*tensors, is_causal=is_causal)
+        check(*tensors, True, np.array(3), is_causal=is_causal, dropout_p=0.3)
+        check(*tensors, rng.random((length, length)) < 0.7, is_causal=is_causal)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_row_of_the_least_number_is_no_row_of_minus_infinity(rng, dtype):
+    """Masks of programs that know no -inf: where all is hidden, all weigh the same."""
+    q, k, v = arrays(rng, dtype, (), 20, 40, 8, 8)
+    mask = np.full((20, 40), np.finfo(dtype).min, dtype)
+    mask[3:, :30] = 0
+    out = attention.scaled_dot_product_attention(
+        q, k, v, mask, is_causal=False, scale=0.3, dropout_p=0.0
+    )
+    np.testing.assert_allclose(out[:3], np.broadcast_to(v.mean(0), (3, 8)), rtol=1e-5, atol=1e-6)
+    check(q[3:], k, v, mask[3:])
+
+
 def test_threads_give_the_same_bits(rng):
     q, k, v = arrays(rng, np.float32, (3, 5), 120, 120, 16, 16)
     params = {"is_causal": True, "scale": 0.25, "dropout_p": 0.0}

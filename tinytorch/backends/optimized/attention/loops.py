@@ -33,7 +33,8 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends.optimized.attention.products import Products
-from tinytorch.backends.optimized.attention.weights import BOOL_MASK, NO_MASK, Weights
+from tinytorch.backends.optimized.attention.row_kernels import ROOM
+from tinytorch.backends.optimized.attention.weights import BOOL_MASK, NO_MASK, Running, Weights
 from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
@@ -50,7 +51,7 @@ KEYS = 256 // _PANEL * _PANEL  # keys at a time in the forward: whole panels, in
 BACKWARD_BYTES = 400 * 1024  # of rows of weights and of their gradients: half of an L2 cache
 LEAST_BLOCK = 24
 UNPACKED = 6  # queries of a head of the keys, at most, that do not pay for packing
-PAD = 64  # bytes: rows that begin at multiples of 4096 bytes would share a set of the L1 cache
+PAD = 64  # bytes: what begins at a multiple is in as few lines as possible
 
 
 class Sizes(NamedTuple):
@@ -109,28 +110,38 @@ SIZES = _named_tuple(
 
 
 def _row_bytes(columns: int, itemsize: int) -> int:
-    return (columns * itemsize + PAD - 1) // PAD * PAD + PAD
+    """Of a row of scores. What is beyond its end also keeps rows of 4096 bytes from sharing a set
+    of the L1 cache."""
+    return (columns * itemsize + PAD - 1) // PAD * PAD + ROOM
 
 
 def forward_plan(s: Sizes, itemsize: int) -> tuple[Sizes, int]:
     """The sizes with block and pitch of the forward, and the bytes that a thread needs."""
     pitch = _row_bytes(min(KEYS, s.keys), itemsize)
-    numbers = s.keys * s.e + BLOCK * (s.e + 3)
-    return s._replace(block=BLOCK, pitch=pitch), numbers * itemsize + BLOCK * pitch + 4 * PAD
+    numbers = s.keys * s.e + BLOCK * (s.e + len(Running._fields))
+    sizes = s._replace(block=BLOCK, pitch=pitch)
+    return sizes, numbers * itemsize + BLOCK * pitch + 4 * (PAD + ROOM)
 
 
 def backward_plan(s: Sizes, itemsize: int) -> tuple[Sizes, int]:
     """The sizes with block and pitch of the backward, and the bytes that a thread needs."""
     pitch = _row_bytes(s.keys, itemsize)
     block = max(LEAST_BLOCK, min(BLOCK, BACKWARD_BYTES // (2 * pitch)))
-    numbers = s.keys * (s.e + s.v) + block * (s.e + s.v + 3)
+    numbers = s.keys * (s.e + s.v) + block * (s.e + s.v + len(Running._fields))
     sizes = s._replace(block=block, pitch=pitch)
-    return sizes, numbers * itemsize + 2 * block * pitch + 8 * PAD
+    return sizes, numbers * itemsize + 2 * block * pitch + 4 * (PAD + ROOM)
 
 
 @inner
 def _aligned(at: int) -> int:
     return (at + PAD - 1) // PAD * PAD
+
+
+@inner
+def _running(at: int, nbytes: int) -> Running:
+    """Arrays of so many bytes, one after the other, each with ROOM after it."""
+    first, step = _aligned(at), nbytes + ROOM
+    return Running(first, first + step, first + 2 * step, first + 3 * step)
 
 
 @inner
@@ -180,7 +191,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
     itemsize = np.dtype(real).itemsize
     pack, scores, sums, dots = products.pack, products.scores, products.sums, products.dots
     scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
-    divide, drop = steps.divide, steps.drop
+    shrink_rows, divide, drop = steps.shrink_rows, steps.divide, steps.drop
 
     @inner
     def block(
@@ -191,14 +202,11 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         q, k, v, m = x.q, x.k, x.v, min(s.block, s.queries - i0)
         size, pitch, weights = s.block, s.pitch, scratch
         query = scratch + size * pitch
-        maxima = query + size * s.e * itemsize
-        totals, shrink = maxima + size * itemsize, maxima + 2 * size * itemsize
+        running = _running(query + size * s.e * itemsize, size * itemsize)
         to, row_bytes = address(out) + i0 * out.strides[0], out.strides[0]
         of_weights = Rows(weights, pitch)
         width, q_bytes = s.e * itemsize, q.strides[0]
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
-        view(real, maxima, m)[:] = -np.inf
-        view(real, totals, m)[:] = 0
         begin, last = 0, min(s.keys, i0 + m) if s.is_causal else s.keys
         if s.mask == BOOL_MASK:
             begin, last = _shown(s, i0, m, last, x.hides)
@@ -212,19 +220,14 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
             if s.mask != NO_MASK:
                 mask, mask_bytes = _mask(s, i0, j0, x)
                 mask_rows(of_weights, m, n, seen, s.mask, Rows(mask, mask_bytes))
-            exponentials(of_weights, m, n, seen, maxima, totals, shrink)
+            exponentials(of_weights, m, n, seen, int(j0 == begin), running)
             if s.dropout_p > 0:
-                drop(weights, pitch, m, n, s.dropout_p, s.seed, number + j0, s.keys)
+                drop(of_weights, m, n, seen, s.dropout_p, s.seed, number + j0, s.keys)
             if j0 > begin:
-                factors = view(real, shrink, m)
-                for i in range(m):
-                    if factors[i] != 1:
-                        scaled(
-                            1, s.v, to + i * row_bytes, 0, factors[i], to + i * row_bytes, 0
-                        )  # fmt: skip
+                shrink_rows(m, s.v, to, row_bytes, running.shrink)
             values = Rows(address(v) + j0 * v.strides[0], v.strides[0])
             sums(m, s.v, n, of_weights, values, Rows(to, row_bytes), int(j0 > begin), seen)
-        divide(m, s.v, to, row_bytes, totals)
+        divide(m, s.v, to, row_bytes, running.totals)
 
     @kernel(refcounts=False)
     def forward(s: Sizes, begin: int, end: int, x: Operands, out: Array, scratch: int) -> None:
@@ -256,7 +259,7 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         products.pack, products.scores, products.sums, products.transposed,
     )  # fmt: skip
     scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
-    divide, drop, score_gradients = steps.divide, steps.drop, steps.score_gradients
+    drop, score_gradients = steps.drop, steps.score_gradients
 
     @inner
     def block(
@@ -278,27 +281,23 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         query = change + size * pitch
         width, v_width, q_bytes = s.e * itemsize, s.v * itemsize, q.strides[0]
         g = query + size * width
-        maxima = g + size * v_width
-        totals, shrink = maxima + size * itemsize, maxima + 2 * size * itemsize
+        running = _running(g + size * v_width, size * itemsize)
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
         g_bytes = upper.strides[0]
         scaled(m, s.v, address(upper) + i0 * g_bytes, g_bytes, 1.0, g, v_width)
         n, seen = min(s.keys, i0 + m) if s.is_causal else s.keys, _visible(s, 0) + i0
-        view(real, maxima, m)[:] = -np.inf
-        view(real, totals, m)[:] = 0
         of_weights, of_change = Rows(weights, pitch), Rows(change, pitch)
         scores(m, 0, n, s.keys, s.e, Rows(query, width), keys, of_weights, seen)
         if s.mask != NO_MASK:
             mask, mask_bytes = _mask(s, i0, 0, x)
             mask_rows(of_weights, m, n, seen, s.mask, Rows(mask, mask_bytes))
-        exponentials(of_weights, m, n, seen, maxima, totals, shrink)
-        divide(m, n, weights, pitch, totals)
+        exponentials(of_weights, m, n, seen, 1, running)
         scores(m, 0, n, s.keys, s.v, Rows(g, v_width), values, of_change, seen)
         if s.dropout_p > 0:
-            drop(change, pitch, m, n, s.dropout_p, s.seed, number, s.keys)
-        score_gradients(weights, change, pitch, m, n, seen)
+            drop(of_change, m, n, seen, s.dropout_p, s.seed, number, s.keys)
+        score_gradients(of_weights, of_change, m, n, seen, running.totals)
         if s.dropout_p > 0:
-            drop(weights, pitch, m, n, s.dropout_p, s.seed, number, s.keys)
+            drop(of_weights, m, n, seen, s.dropout_p, s.seed, number, s.keys)
         row_bytes = d.q.strides[0]
         rows = address(d.q) + i0 * row_bytes
         of_keys = Rows(address(k), k.strides[0])

@@ -14,19 +14,41 @@ Source: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.elementwise.math import exp_of_negative
-from tinytorch.backends.optimized.rows.rows import largest
+from tinytorch.backends.optimized.attention.row_kernels import (
+    differentiate,
+    exponentiate,
+    find_largest,
+)
 from tinytorch.jit.library import export
-from tinytorch.jit.operands import ROWS, Rows
+from tinytorch.jit.operands import ROWS, SIZE, Int, Rows
 from tinytorch.jit.views import view
 
 NO_MASK, BOOL_MASK, FLOAT_MASK = range(3)
 _SIZE, _REAL, _SEED = types.intp, types.float64, types.int64
+
+
+class Running(NamedTuple):
+    """Where the numbers of m rows are, with ROOM after each; all (m,).
+
+    Attributes:
+        maxima, totals: the largest score, and the sum of the weights, of the blocks so far.
+        shrink: what all that was added up before is to be multiplied by.
+        found: the largest score of a block; and then the sum of its weights.
+    """
+
+    maxima: Int
+    totals: Int
+    shrink: Int
+    found: Int
+
+
+_record: Any = types.NamedUniTuple
+RUNNING = _record(SIZE, len(Running._fields), Running)
 
 
 class Weights:
@@ -38,6 +60,7 @@ class Weights:
     scaled: Callable[..., None]
     mask_rows: Callable[..., None]
     exponentials: Callable[..., None]
+    shrink_rows: Callable[..., None]
     divide: Callable[..., None]
     drop: Callable[..., None]
     score_gradients: Callable[..., None]
@@ -76,41 +99,48 @@ class Weights:
                     for j in range(visible):
                         row[j] += added[j]
 
-        @symbol("exponentials", ROWS, *[_SIZE] * 6)
+        @symbol("exponentials", ROWS, *[_SIZE] * 4, RUNNING)
         def exponentials(
-            scores: Rows, m: int, n: int, seen: int, maxima_at: int, totals_at: int, shrink_at: int
+            scores: Rows, m: int, n: int, seen: int, is_first: int, running: Running
         ) -> None:
-            """Scores (m, n) become exp(score - maximum so far), and 0 where row i sees none.
+            """Scores (m, n), with ROOM after each row, become exp(score - maximum so far), and 0
+            where row i sees none, as far as a tile reads.
 
             Args:
-                maxima_at, totals_at: of (m,): of the blocks before, and then with this one.
-                shrink_at: of (m,), which becomes what all that was added up before is to be
-                    multiplied by.
+                is_first: not 0: there are no blocks before.
             """
-            maxima, totals = view(real, maxima_at, m), view(real, totals_at, m)
-            shrink = view(real, shrink_at, m)
+            maxima, totals = view(real, running.maxima, m), view(real, running.totals, m)
+            shrink, found = view(real, running.shrink, m), view(real, running.found, m)
             lowest, zero = real(-np.inf), real(0)
             for i in range(m):
-                visible = max(min(n, seen + i), 0)
-                row = view(real, scores.address + i * scores.stride, visible)
-                found = largest(row) if visible else lowest
-                old = maxima[i]
-                new = old if found <= old else found  # NaN stays
+                at = scores.address + i * scores.stride
+                find_largest(real, at, max(min(n, seen + i), 0), running.found + i * itemsize)
+            for i in range(m):
+                old = lowest if is_first != 0 else maxima[i]
+                new = found[i] if found[i] > old else old
                 maxima[i] = new
                 shrink[i] = old - (zero if new == lowest else new)
+            if is_first == 0:
+                exponentiate(real, running.shrink, m, zero, running.found)
             for i in range(m):
-                row = view(real, scores.address + i * scores.stride, n)
-                visible = max(min(n, seen + i), 0)
-                total = zero
+                at = scores.address + i * scores.stride
                 shift = zero if maxima[i] == lowest else maxima[i]
-                for j in range(visible):
-                    e = exp_of_negative(row[j] - shift)
-                    total += e
-                    row[j] = e
-                for j in range(visible, n):
-                    row[j] = zero
-                shrink[i] = exp_of_negative(shrink[i])
-                totals[i] = totals[i] * shrink[i] + total
+                visible = max(min(n, seen + i), 0)
+                exponentiate(real, at, visible, shift, running.found + i * itemsize)
+            for i in range(m):
+                before = zero if is_first != 0 else totals[i] * shrink[i]
+                totals[i] = before + found[i]
+
+        @symbol("shrink", *[_SIZE] * 5)
+        def shrink_rows(m: int, n: int, x: int, ldx: int, factors_at: int) -> None:
+            """Rows of x (m, n) multiplied by their factors (m,)."""
+            factors = view(real, factors_at, m)
+            for i in range(m):
+                factor = factors[i]
+                if factor != real(1):  # most rows have seen their largest score
+                    row = view(real, x + i * ldx, n)
+                    for j in range(n):
+                        row[j] *= factor
 
         @symbol("divide", *[_SIZE] * 5)
         def divide(m: int, n: int, x: int, ldx: int, totals_at: int) -> None:
@@ -122,21 +152,23 @@ class Weights:
                 for j in range(n):
                     row[j] *= factor
 
-        @symbol("drop", _SIZE, _SIZE, _SIZE, _SIZE, _REAL, _SEED, _SIZE, _SIZE)
+        @symbol("drop", ROWS, *[_SIZE] * 3, _REAL, _SEED, _SIZE, _SIZE)
         def drop(
-            weights: int, pitch: int, m: int, n: int, p: float, seed: int, first: int, step: int
+            weights: Rows, m: int, n: int, seen: int, p: float, seed: int, first: int, step: int
         ) -> None:
             """Weights (m, n) become 0 where `uniform` is below p, are divided by 1 - p elsewhere.
 
             Element (i, j) is number first + i * step + j of those that `uniform` draws of the seed.
+            Row i needs the columns before seen + i.
             """
             least, factor = real(p), real(1 / (1 - p))
             digits = np.uint64(24 if itemsize == 4 else 53)
             unit, golden = real(2.0 ** -float(digits)), np.uint64(0x9E3779B97F4A7C15)
             for i in range(m):
-                row = view(real, weights + i * pitch, n)
+                visible = max(min(n, seen + i), 0)
+                row = view(real, weights.address + i * weights.stride, visible)
                 state = np.uint64(seed) + np.uint64(first + i * step + 1) * golden
-                for j in range(n):
+                for j in range(visible):
                     z = state + np.uint64(j) * golden
                     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -144,25 +176,22 @@ class Weights:
                     drawn = real(np.int64(z >> (np.uint64(64) - digits))) * unit
                     row[j] = row[j] * factor if drawn >= least else real(0)
 
-        @symbol("gradients", *[_SIZE] * 6)
+        @symbol("gradients", ROWS, ROWS, *[_SIZE] * 4)
         def score_gradients(
-            weights: int, change: int, pitch: int, m: int, n: int, seen: int
+            weights: Rows, change: Rows, m: int, n: int, seen: int, totals_at: int
         ) -> None:
-            """`change`, the gradient of the weights, becomes that of the scores:
-
-                weights * (change - sum(weights * change))
-
-            and 0 where row i sees nothing: from column seen + i on.
-            """
+            """Weights (m, n) are divided by their totals (m,), and `change`, the gradient of what
+            they become, becomes that of the scores, and 0 where row i sees nothing: from column
+            seen + i on, as far as a tile goes."""
+            totals = view(real, totals_at, m)
             for i in range(m):
-                row, g = view(real, weights + i * pitch, n), view(real, change + i * pitch, n)
-                visible, inner = max(min(n, seen + i), 0), real(0)
-                for j in range(visible):
-                    inner += row[j] * g[j]
-                for j in range(visible):
-                    g[j] = row[j] * (g[j] - inner)
-                for j in range(visible, n):
-                    g[j] = real(0)
+                visible = max(min(n, seen + i), 0)
+                factor = real(0) if totals[i] == 0 else real(1) / totals[i]
+                differentiate(
+                    real, weights.address + i * weights.stride, change.address + i * change.stride,
+                    visible, factor,
+                )  # fmt: skip
 
         self.scaled, self.mask_rows, self.exponentials = scaled, mask_rows, exponentials
-        self.divide, self.drop, self.score_gradients = divide, drop, score_gradients
+        self.shrink_rows, self.divide = shrink_rows, divide
+        self.drop, self.score_gradients = drop, score_gradients
