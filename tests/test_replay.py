@@ -220,13 +220,26 @@ def test_only_what_is_called_often_has_a_program() -> None:
     assert programs(lopsided)[1:] == [1]
 
 
-def test_large_tensors_have_no_program(hot: None) -> None:
+@replayed
+def sorted_twice(x: Tensor) -> Tensor:
+    return x.argsort().argsort()
+
+
+def test_large_tensors_have_programs_of_what_may_run_twice(hot: None) -> None:
     x = tinytorch.ones(replaying.LARGEST // 4 + 1)
     for _ in range(3):
-        lopsided(x, x)
+        sorted_twice(x)
         x.sum()
-    assert programs(lopsided) == [False]
-    assert programs(tinytorch.sum) == [False]
+    assert programs(sorted_twice) == [False]
+    assert runs(tinytorch.sum)
+
+
+def test_a_call_on_large_tensors_counts_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "HOT", 3)
+    x = tinytorch.ones(replaying.LARGEST)  # four times as many bytes
+    for _ in range(2):
+        x.sum()
+    assert runs(tinytorch.sum)
 
 
 def test_modes_see_every_op(hot: None) -> None:

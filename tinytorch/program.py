@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from tinytorch.op import Op
 
 Operand = Any  # a name, x0 for an input and t0 for what step 0 made; or a number
+#: They stay in machine code; any other number is an input, so that another value needs no other
+COMMON = ("0.0", "0.5", "1.0", "-1.0", "2.0", "inf", "-inf", "nan")
 ALIASES = ("detach", "copy", "reshape")  # ops that give the number itself
 
 

@@ -31,14 +31,13 @@ from tinytorch.dtypes import DType, bool_, float32, float64, tensor_meta
 from tinytorch.errors import ShapeError
 from tinytorch.history import Record
 from tinytorch.op import Op, Operand, Params, Plan
-from tinytorch.program import ALIASES, Program, Step
+from tinytorch.program import ALIASES, COMMON, Program, Step
 from tinytorch.state import STATE, grad_mode
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 KNOWN = 1024  # kinds of arguments of one function to remember
-COMMON = ("0.0", "0.5", "1.0", "-1.0", "2.0", "inf", "-inf", "nan")  # they stay in machine code
 
 _signature = cache(
     inspect.signature

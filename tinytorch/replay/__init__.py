@@ -20,6 +20,7 @@ trace would not hold for the next call: it reads values, draws random numbers, w
 returns its argument. Where it only checks values, the program has a guard (`holds`).
 
     trace      a mode that writes down ops; guards
+    fusion     runs of elementwise ops, and sums of them, as one loop
     program    a trace as a function of arrays
     function   `replayed`: counts calls, runs programs, records their gradients
 

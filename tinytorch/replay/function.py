@@ -13,6 +13,7 @@ from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import DType, TensorMeta
 from tinytorch.history import Record, write_clock
 from tinytorch.op import Op
+from tinytorch.replay.fusion import is_light
 from tinytorch.replay.program import compile_trace
 from tinytorch.replay.trace import NotReplayable, Trace
 from tinytorch.state import STATE, State, StateContext, is_grad_enabled
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 HOT = 32  # calls of one kind before a program is made, which takes about as long as so many calls
-LARGEST = 2**16  # bytes of a tensor: on larger ones the time is in the kernels, not between them
+LARGEST = 2**16  # bytes of a tensor: on larger ones the time is in the kernels, not between them,
+# so that a program pays only where it has other kernels: fewer, by fusion, or views alone
 PROGRAMS = 4096  # kinds of calls that a backend remembers
 
 _new: Any = object.__new__
@@ -186,15 +188,13 @@ def _called(function: Any, key: Any, calls: int, state: State, args: Any, option
     if len(programs) >= PROGRAMS:
         programs.clear()
     sizes = [t.meta.nbytes for t in (*args, *options.values(), result) if is_tensor(t)]
-    if max(sizes, default=0) > LARGEST:
-        programs[key] = False
-        return result  # type: ignore[no-any-return]
-    if calls < HOT:
-        programs[key] = calls + 1
+    largest = max(sizes, default=0)
+    if calls < HOT:  # a call on large arrays takes as long as many others
+        programs[key] = calls + 1 + largest // LARGEST
         return result  # type: ignore[no-any-return]
     programs[key] = False  # while it is made, and where it cannot be
     with suppress(Exception):  # it did run; so whatever it is, a trace is not possible
-        programs[key] = make_program(function, backend, args, options)
+        programs[key] = make_program(function, backend, args, options, largest > LARGEST)
     return result  # type: ignore[no-any-return]
 
 
@@ -203,15 +203,19 @@ def make_program(
     backend: ComputeBackend,
     args: tuple[Any, ...],
     options: Mapping[str, Any],
+    must_be_light: bool = False,
 ) -> Any:
     """The program for calls with arguments like these.
+
+    Args:
+        must_be_light: the arrays are large, so the gradient must not do much work a second time.
 
     Raises:
         NotReplayable: a trace would not hold for the next call.
     """
     trace = Trace()
     try:
-        return _program_of(trace, function, backend, args, options)
+        return _program_of(trace, function, backend, args, options, must_be_light)
     finally:
         trace.clear()
 
@@ -222,6 +226,7 @@ def _program_of(
     backend: ComputeBackend,
     args: tuple[Any, ...],
     options: Mapping[str, Any],
+    must_be_light: bool,
 ) -> Any:
     given = [*args, *options.values()]
     places = [i for i, a in enumerate(given) if is_tensor(a)]
@@ -230,6 +235,8 @@ def _program_of(
     old = STATE.get()
     with StateContext(State(None, None, backend, old.grad, old.phase)), trace:
         out: Any = call(inputs)
+        if must_be_light and not is_light(trace.steps.values(), backend.fusible):
+            raise NotReplayable("on large arrays a second run for the gradient costs too much")
         slots = [t._data.index for t in inputs]
         if isinstance(out, (tuple, list)):
             return _several(function.__name__, trace, inputs, out, backend)

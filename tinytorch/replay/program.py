@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.base import ComputeBackend
+from tinytorch.replay.fusion import fuse_steps
 from tinytorch.replay.trace import Guard, NotReplayable, Slot, Trace
 
 CONSTANTS = 2**18  # bytes that a program may keep
@@ -26,7 +27,7 @@ def compile_trace(
     their result is a copy of it.
     """
     arrays = [*outputs, *(g.slot for g in guards)]
-    steps = trace.needed(arrays)
+    steps = fuse_steps(trace.needed(arrays), arrays, backend.fusible)
     names: dict[str, Any] = {"copy": np.array}
     names |= {f"t{index}": array for index, array in trace.constants.items()}
     created = [s for s in steps if s.plan.op.kind == "creation"]

@@ -25,6 +25,7 @@ from tinytorch.backends.optimized.rows import (
     embedding,
     layer_norm,
     order,
+    program_sums,
     reductions,
     scans,
     softmax,
@@ -127,7 +128,10 @@ class OptimizedBackend(NumpyBackend):
         """Those with vector code; none in a subclass with kernels of its own for such ops."""
         names = frozenset(op.name for op in OPS.values() if op.kind == "elementwise")
         has_own = any(hasattr(self, name) for name in ("elementwise", *names))
-        return frozenset() if has_own else names - _BRANCHING
+        if has_own:
+            return frozenset()
+        sums = {"sum"} if self._has_own(ops.sum) else set()
+        return (names - _BRANCHING) | sums
 
     def sum(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         """Sum over `dims`."""
@@ -198,7 +202,7 @@ class OptimizedBackend(NumpyBackend):
         """Elementwise ops are compiled from their definition, and by shape; others as usual."""
         op = plan.op
         if isinstance(op.scalar, Program):
-            return _fused(op.scalar, plan)
+            return (_summed if "dims" in plan.params else _fused)(op.scalar, plan)
         if op.name in _REDUCTIONS and self._has_own(op):
             kernel = _reduction(plan)
             if kernel is not None:
@@ -237,9 +241,18 @@ def _reduction(plan: Plan) -> Kernel | None:
 
 def _fused(program: Program, plan: Plan) -> Kernel:
     """The loop of a program, for the plan's shapes."""
+    return specialize(program, *_real_operands(plan))
+
+
+def _summed(program: Program, plan: Plan) -> Kernel:
+    """The loop that adds up what a program gives, for the plan's shapes."""
+    return program_sums.specialize(program, *_real_operands(plan), **plan.params)
+
+
+def _real_operands(plan: Plan) -> tuple[np.dtype[Any], tuple[tuple[int, ...] | None, ...]]:
+    """The dtype of the operands that are not bool, and all shapes; None for a number."""
     real = next(o.dtype for o in plan.operands if not isinstance(o, type) and o.dtype is not bool_)
-    shapes = tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
-    return specialize(program, real.dtype, shapes)
+    return real.dtype, tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
 
 
 def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, **p: Any) -> Array:

@@ -47,7 +47,7 @@ BLOCK = 256  # elements whose arguments are looked at together
 # -- source of the loops ---------------------------------------------------------------------------
 
 
-def _each(indent: int, count: str, target: str, operands: list[str], is_limited: bool) -> list[str]:
+def each(indent: int, count: str, target: str, operands: list[str], is_limited: bool) -> list[str]:
     """The innermost loop, over vectors (names that end in `[]`) and numbers.
 
     Where the definition is limited, `fits` is asked about each block first, and a block in which it
@@ -79,7 +79,7 @@ def _flat_source(kinds: str, is_limited: bool) -> str:
     lines += [f"    {n}_ = {n}.ravel()" for n in (*arrays, "out")]
     lines += [f"    {n}_ = real({n})" for n in names if n not in arrays]
     operands = [f"{n}_[]" if n in arrays else f"{n}_" for n in names]
-    lines += _each(4, "out_.size", "out_", operands, is_limited)
+    lines += each(4, "out_.size", "out_", operands, is_limited)
     return "\n".join(lines) + "\n"
 
 
@@ -91,7 +91,7 @@ def _matrix_source(kinds: str, is_limited: bool) -> str:
     lines += ["    for i in range(out.shape[0]):", "        row = out[i]"]
     lines += [f"        v{i} = x{i}[i]" for i, kind in enumerate(kinds) if kind == "v"]
     operands = [f"v{i}" if kind == "s" else f"v{i}[]" for i, kind in enumerate(kinds)]
-    lines += _each(8, "row.size", "row", operands, is_limited)
+    lines += each(8, "row.size", "row", operands, is_limited)
     return "\n".join(lines) + "\n"
 
 
@@ -125,7 +125,7 @@ def _nested_source(kinds: str, is_limited: bool) -> str:
     lines += [
         "            p = (a * rows + b) * columns",
         "            row = out[p : p + columns]",
-        *_each(12, "columns", "row", operands, is_limited),
+        *each(12, "columns", "row", operands, is_limited),
     ]
     return "\n".join(lines) + "\n"
 
@@ -212,16 +212,18 @@ class _Loops:
         self._compiled: dict[tuple[str, str], Callable[..., Any]] = {}
         self._shared: dict[Callable[..., Any], Callable[..., None]] = {}
 
-    def _loop(self, source: Callable[[str, bool], str], kinds: str) -> Callable[..., Any]:
-        """The loop that `source` writes for operands of these kinds."""
+    def loop(
+        self, source: Callable[[str, bool], str], kinds: str, **others: Any
+    ) -> Callable[..., Any]:
+        """The loop that `source` writes for operands of these kinds; `others` are its globals."""
         limits = limits_of(self._definition)
         text = source(kinds, limits is not None)
         key = (kinds, text)  # the text of a parallel loop calls a serial one, of these kinds
         if key not in self._compiled:
             name = text[len("def ") : text.index("(")]
-            names: dict[str, Any] = {"real": self.dtype.type, "prange": prange}
+            names: dict[str, Any] = {"real": self.dtype.type, "prange": prange, **others}
             if name == "nested_parallel":
-                names["nested"] = self._loop(_nested_source, kinds)
+                names["nested"] = self.loop(_nested_source, kinds)
             else:
                 names["scalar"] = compile_scalar(self._definition, self.dtype.type)
                 if limits is not None:
@@ -248,7 +250,7 @@ class _Loops:
                 else self._nested(out, nest)
             )
         else:
-            loop = self._loop(_matrix_source if "b" in kinds else _flat_source, kinds)
+            loop = self.loop(_matrix_source if "b" in kinds else _flat_source, kinds)
             plan = (self._small if is_small else self._large)(out, loop, kinds)
         if len(self.plans) >= PLANS:
             self.plans.clear()
@@ -296,13 +298,13 @@ class _Loops:
 
     def _nested(self, shape: Shape, nest: _Nest) -> Plan:
         kinds, length, geometry = nest.kinds or "", nest.length, nest.geometry
-        serial, size = self._loop(_nested_source, kinds), math.prod(shape)
+        serial, size = self.loop(_nested_source, kinds), math.prod(shape)
 
         def run(*operands: Any) -> Array:
             out = buffers.empty(shape, dtype)
             flat = [x if k == "s" else x.ravel() for x, k in zip(operands, kinds, strict=True)]
             count = min(threads.threads_for(size), length)
-            parallel = serial if count == 1 else self._loop(_nested_parallel_source, kinds)
+            parallel = serial if count == 1 else self.loop(_nested_parallel_source, kinds)
             threads.run_parallel(
                 parallel, serial, count, 0, length, geometry, *flat, out.reshape(-1)
             )
@@ -318,7 +320,7 @@ class _Loops:
 
     def _written_out(self, shape: Shape, arity: int) -> Plan:
         kinds = "v" * arity
-        flat = self._large(shape, self._loop(_flat_source, kinds), kinds)
+        flat = self._large(shape, self.loop(_flat_source, kinds), kinds)
         return lambda *operands: flat(
             *(np.ascontiguousarray(np.broadcast_to(x, shape)) for x in operands)
         )
@@ -328,7 +330,8 @@ class _Loops:
 
 
 @cache
-def _loops_of(scalar: Scalar, dtype: np.dtype[Any]) -> _Loops:
+def loops_of(scalar: Scalar, dtype: np.dtype[Any]) -> _Loops:
+    """The loops of one definition for one dtype."""
     return _Loops(scalar, dtype)
 
 
@@ -339,7 +342,7 @@ def specialize(scalar: Scalar, dtype: np.dtype[Any], shapes: tuple[Shape | None,
         dtype: float32 or float64.
         shapes: of the operands; None for a Python scalar.
     """
-    return _loops_of(scalar, dtype).plan(shapes)
+    return loops_of(scalar, dtype).plan(shapes)
 
 
 def compile_elementwise(
@@ -360,7 +363,7 @@ def compile_elementwise(
     Raises:
         TypeError: arrays of another dtype and no `otherwise`.
     """
-    by_dtype = {d: _loops_of(scalar, d) for d in (np.dtype(np.float32), np.dtype(np.float64))}
+    by_dtype = {d: loops_of(scalar, d) for d in (np.dtype(np.float32), np.dtype(np.float64))}
     name = getattr(scalar, "__name__", "elementwise")
 
     def refuse(*operands: Any) -> Array:

@@ -2,6 +2,7 @@
 
 rows            what they share: layout, sums and maxima of a row
 reductions      sums, maxima and minima
+program_sums    of what a fused function gives
 softmax         with log-softmax
 cross_entropy
 layer_norm

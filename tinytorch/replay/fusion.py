@@ -1,0 +1,183 @@
+"""Runs of elementwise ops in a trace as one step, of which the backend compiles one loop.
+
+    t2 = sub(t0, t1); t3 = mul(t2, t2); t4 = sum(t3)      becomes      t4 = sum of t0, t1 -> (...)
+
+A step joins those that read its result, where they are all in one run and nothing else reads it. So
+each run has one result; it ends with an elementwise op, or with a sum of what that gives. A result
+of another shape than the run's is computed once, before it: a mean that broadcasts is an input.
+Since the program's steps round as the ops do one by one, the numbers stay the same; but where a sin
+or cos has an argument beyond its polynomial, those beside it may differ in the last bit.
+
+Source: J. Ragan-Kelley et al., "Halide", PLDI 2013, section 2 (why fusing pays: locality).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tinytorch import ops, shapes
+from tinytorch.dtypes import Shape, TensorMeta, bool_, float32, float64
+from tinytorch.op import Op, Params, Plan
+from tinytorch.program import ALIASES, COMMON, Program, Step as Instruction
+from tinytorch.replay.trace import Slot, Step
+
+MOST_INPUTS = 12  # of a run
+
+
+def fuse_steps(steps: Sequence[Step], kept: Iterable[int], fusible: frozenset[str]) -> list[Step]:
+    """The steps, with each run of several as one.
+
+    Args:
+        steps: in their order.
+        kept: slots that are read by something else than steps.
+        fusible: names of the ops that a loop can have (`ComputeBackend.fusible`).
+    """
+    run_of = _runs(steps, set(kept), fusible)
+    members: dict[int, list[Step]] = {}
+    for step in steps:
+        members.setdefault(run_of.get(step.out, step.out), []).append(step)
+    fused = []
+    for step in steps:
+        run = members.get(step.out)  # a run is where its last step was
+        if run is None:
+            continue
+        together = _fused(run) if len(run) > 1 else None
+        fused += run if together is None else [together]
+    return fused
+
+
+def _runs(steps: Sequence[Step], kept: set[int], fusible: frozenset[str]) -> dict[int, int]:
+    """The last slot of the run that each slot is computed in; those in none are missing."""
+    readers: dict[int, list[int]] = {}
+    for step in steps:
+        for index in step.reads:
+            readers.setdefault(index, []).append(step.out)
+    run_of: dict[int, int] = {}
+    shape_of: dict[int, Shape] = {}  # of each run
+    for step in reversed(steps):
+        is_sum = step.plan.op is ops.sum and "sum" in fusible and _is_real(step.plan.operands[0])
+        if not (is_sum or _is_expansion(step) or can_fuse(step, fusible)):
+            continue
+        runs = {run_of.get(reader) for reader in readers.get(step.out, ())}
+        run = runs.pop() if len(runs) == 1 and step.out not in kept else None
+        if run is not None and not is_sum and shape_of[run] == step.plan.meta.shape:
+            run_of[step.out] = run
+        elif not _is_expansion(step):
+            run_of[step.out] = step.out
+            operand = step.plan.operands[0]
+            shape_of[step.out] = operand.shape if is_sum else step.plan.meta.shape  # type: ignore[union-attr]
+    return run_of
+
+
+def can_fuse(step: Step, fusible: frozenset[str]) -> bool:
+    """Whether a step is an elementwise op of one float type (and bool) that loops can have."""
+    op, metas = step.plan.op, [o for o in step.plan.operands if isinstance(o, TensorMeta)]
+    real = {m.dtype for m in metas} - {bool_}
+    if op is ops.cast or op.name in ALIASES[:2]:
+        return step.plan.meta.dtype in (float32, float64) and real <= {step.plan.meta.dtype}
+    if isinstance(op.scalar, Program):
+        is_here = op.scalar.ops <= fusible
+    else:
+        is_here = op.kind == "elementwise" and op.name in fusible
+    return is_here and len(real) <= 1 and real <= {float32, float64}
+
+
+def is_light(steps: Iterable[Step], fusible: frozenset[str]) -> bool:
+    """Whether steps cost little more than reading their inputs: a gradient may run them again."""
+    return all(
+        step.plan.op.view
+        or step.plan.op.kind in ("reduction", "creation")
+        or can_fuse(step, fusible)
+        for step in steps
+    )
+
+
+def _is_real(operand: Any) -> bool:
+    return isinstance(operand, TensorMeta) and operand.dtype in (float32, float64)
+
+
+def _is_expansion(step: Step) -> bool:
+    """A view that a loop makes by itself: its operands broadcast."""
+    return step.plan.op is ops.expand
+
+
+class _Inputs:
+    """What a run reads: slots, and numbers that are no part of its machine code."""
+
+    def __init__(self) -> None:
+        self.slots: dict[int, tuple[Slot, TensorMeta]] = {}
+        self.numbers: list[float] = []
+
+    def name(self, value: Any, meta: Any) -> Any:
+        """The operand in an instruction; a number's place is known once all slots are."""
+        if type(value) is Slot:
+            self.slots.setdefault(value.index, (value, meta))
+            return f"x{list(self.slots).index(value.index)}"
+        number = float(value)
+        if repr(number) in COMMON:
+            return number
+        if repr(number) not in map(repr, self.numbers):
+            self.numbers.append(number)
+        return ("number", list(map(repr, self.numbers)).index(repr(number)))
+
+    def place(self, operand: Any) -> Any:
+        """An operand as programs have it."""
+        return f"x{len(self.slots) + operand[1]}" if type(operand) is tuple else operand
+
+
+def _fused(run: Sequence[Step]) -> Step | None:
+    """The steps of a run as one; None where that would be none of a loop."""
+    inputs, names = _Inputs(), dict[int, Any]()
+    instructions: list[Instruction] = []
+    *body, last = run
+    is_sum = last.plan.op is ops.sum
+
+    def write(op: Op, operands: Iterable[Any], params: Params) -> str:
+        instructions.append(Instruction(op, tuple(operands), tuple(params.items())))
+        return f"t{len(instructions) - 1}"
+
+    for step in body if is_sum else run:
+        operands = [
+            names[a.index] if type(a) is Slot and a.index in names else inputs.name(a, meta)
+            for a, meta in zip(step.args, step.plan.operands, strict=True)
+        ]
+        if _is_expansion(step):
+            names[step.out] = operands[0]
+            continue
+        scalar = step.plan.op.scalar
+        if not isinstance(scalar, Program):
+            names[step.out] = write(step.plan.op, operands, step.params)
+            continue
+        inner: dict[Any, Any] = {f"x{i}": o for i, o in enumerate(operands)}
+        for i, part in enumerate(scalar.steps):
+            given = [inner[o] if isinstance(o, str) else o for o in part.operands]
+            inner[f"t{i}"] = write(part.op, given, dict(part.params))
+        names[step.out] = inner[scalar.result]
+    read = last.args[0].index if is_sum else last.out
+    result, given = names.get(read), [meta for _, meta in inputs.slots.values()]
+    whole: Any = last.plan.operands[0] if is_sum else last.plan.meta
+    dtypes = {m.dtype for m in (*given, *(s.plan.meta for s in body), whole)} - {bool_}
+    if (
+        type(result) is not str
+        or not instructions
+        or len(given) > MOST_INPUTS
+        or len(dtypes) != 1
+        or all(m.dtype is bool_ for m in given)
+        or shapes.broadcast("fused", [m.shape for m in given]) != whole.shape
+    ):
+        return None
+    placed = [s._replace(operands=tuple(map(inputs.place, s.operands))) for s in instructions]
+    count = len(inputs.slots) + len(inputs.numbers)
+    is_bool = not is_sum and last.plan.meta.dtype is bool_
+    program = Program(count, tuple(placed), result, is_bool)
+    params = last.params if is_sum else {}
+    metas: tuple[Any, ...] = (*given, *(float for _ in inputs.numbers))
+    op = Op("fused", " ".join(f"x{i}" for i in range(count)), "elementwise", shapes.broadcast,
+            _no_rule, lambda *_: 0, scalar=program)  # type: ignore[arg-type]  # fmt: skip
+    plan = Plan(op, metas, params, last.plan.meta, None)
+    return Step(plan, (*(s for s, _ in inputs.slots.values()), *inputs.numbers), params, last.out)
+
+
+def _no_rule(*_: Any) -> Any:
+    raise NotImplementedError("a run's plan is made from the plans of its steps")
