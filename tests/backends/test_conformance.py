@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.backends.loading import load
 from tinytorch.backends import list_backends
+from tinytorch.jit import threads
 from tinytorch.op import OPS
 from tinytorch.testing.conformance import assert_conforms
 from tinytorch.testing.op_samples import admitted_dtypes, draw_sample
@@ -24,6 +25,24 @@ _dtypes = cache(admitted_dtypes)
 def test_conforms(backend, op, random):
     sample = draw_sample(op.name, random, "edges", random.choice(_dtypes(op.name)))
     assert_conforms(load(backend), op, sample)
+
+
+@pytest.mark.slow(seconds=5)
+@pytest.mark.parametrize("op", OPS.values(), ids=OPS)
+@pytest.mark.parametrize("backend", ["blocked", "optimized"])
+def test_conforms_on_several_threads(backend, op, monkeypatch):
+    """However small: many kinds of shapes one after another, as a process would meet them."""
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 1)
+    before = threads.get_num_threads()
+    random = Random(op.name)
+    loaded = load(backend)
+    dtype = "float32" if "float32" in _dtypes(op.name) else _dtypes(op.name)[0]
+    threads.set_num_threads(threads.cores())
+    try:
+        for _ in range(60):
+            assert_conforms(loaded, op, draw_sample(op.name, random, "edges", dtype))
+    finally:
+        threads.set_num_threads(before)
 
 
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
