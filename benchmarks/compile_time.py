@@ -49,7 +49,7 @@ def child(case: str) -> dict[str, float]:
     passes = ("algebra", "layout", "fold", "cse", "dce", *native.PASSES)
     with collector_paused():  # as `tinytorch.compile` does
         graph, _ = PassManager(passes, rounds=2, trials=0).run(traced.graph)
-        schedule = schedule_traced(traced.with_graph(graph), is_kept=native.is_kept)
+        schedule = schedule_traced(traced.with_graph(graph), **native.ABILITIES)
     scheduled = time.process_time()
     for function in write(schedule, count=1)[0].functions.values():
         name = getattr(function, "symbol", None)

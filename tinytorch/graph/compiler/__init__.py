@@ -1,5 +1,6 @@
 """The compiler: a traced graph becomes one function of generated code.
 
+memory_order  where a value is stored so that nobody has to copy it
 lower       a graph in which every node is one kernel call
 schedule    the kernel calls in order, and the memory that they read and write
 python      generated Python, for every backend

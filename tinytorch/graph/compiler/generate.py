@@ -180,7 +180,7 @@ def _build_native(
     from tinytorch.graph.compiler import native
 
     graph, report = PassManager(native.PASSES, trials=0).run(code.graph)
-    schedule = schedule_graph(graph, *convention, is_kept=native.is_kept)
+    schedule = schedule_graph(graph, *convention, **native.ABILITIES)
     try:
         code.program = native.build(schedule, not backend.own_kernels_only)  # type: ignore[attr-defined]
     except native.Unsupported as error:

@@ -18,9 +18,15 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.dispatch import wrap
 from tinytorch.dtypes import TensorMeta
+from tinytorch.graph.compiler.memory_order import (
+    CanWrite,
+    assign_memory_orders,
+    place_parts,
+    view_in_memory,
+)
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, GraphError, Node, map_arg
-from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
+from tinytorch.graph.layout import Buffer, Memory, StridedView, view_of
 from tinytorch.graph.pytree import tree_flatten
 from tinytorch.graph.semantics import TINYTORCH
 from tinytorch.graph.trace import trace
@@ -57,11 +63,18 @@ def plan_of(node: Node) -> Plan:
     return node.target.plan(operands, node.kwargs)
 
 
-def lower(graph: Graph, convention: CallingConvention, is_kept: Callable[[Node], bool]) -> Graph:
+def lower(
+    graph: Graph,
+    convention: CallingConvention,
+    is_kept: Callable[[Node], bool],
+    can_write: CanWrite = lambda node, view: False,
+) -> Graph:
     """A lowered copy. Its output is a flat tuple of nodes.
 
     Args:
         is_kept: asked for a node of a fused op, whether something runs it as a whole.
+        can_write: asked for a node and a view that is not in C order, whether the node's kernel can
+            write there (`memory_order`).
 
     Raises:
         GraphError: a result is not a value of the graph, or a shape is not known.
@@ -78,8 +91,10 @@ def lower(graph: Graph, convention: CallingConvention, is_kept: Callable[[Node],
         _inline(lowered, node, is_kept)
     for node in lowered.find_nodes(op="call_function"):
         _spell_out_casts(lowered, node)
+    assign_memory_orders(lowered, result_nodes(lowered), can_write)
     _spell_out_copies(lowered)
     _separate_results(lowered, convention)
+    place_parts(lowered, result_nodes(lowered), can_write)
     return lowered
 
 
@@ -188,9 +203,10 @@ def _spell_out_casts(graph: Graph, node: Node) -> None:
 
 
 def _spell_out_copies(graph: Graph) -> None:
-    """A copy before each reshape that is not a view of its input.
+    """A copy before each reshape that is not a view of its input; one copy for all of them.
 
-    What a kernel makes, and what a call is given, is taken to be in C order.
+    What a kernel makes, and what a call is given, is taken to be in C order, unless the node says
+    otherwise (`memory_order`).
     """
     views: dict[Node, StridedView] = {}
     for node in graph.nodes:
@@ -201,7 +217,7 @@ def _spell_out_copies(graph: Graph) -> None:
             view = view_of(node.target, views[node.args[0]], node.kwargs)
             if view is None:
                 node.update_arg(0, _call(graph, node, "copy", node.args[0]))
-        views[node] = view or contiguous_view(Buffer(Memory.ARENA), 0, node.meta["tensor_meta"])
+        views[node] = view or view_in_memory(node, Buffer(Memory.ARENA), 0)
 
 
 # -- results ---------------------------------------------------------------------------------------

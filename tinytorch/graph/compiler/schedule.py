@@ -7,7 +7,8 @@
         step.output                  # the view to write
 
 Every value has a `StridedView`: buffer, offset, shape, strides, dtype. A view costs no step: it is
-another view of the same buffer. A step writes all of its output view, which is in C order. If
+another view of the same buffer. A step writes all of its output view, which is in C order but where
+`memory_order` says otherwise. If
 `step.overwrites` is a number, the output is in the memory of that input, element upon element
 (only where every element is read before it is written).
 
@@ -54,11 +55,13 @@ from tinytorch.graph.compiler.lower import (
     plan_of,
     result_nodes,
 )
+from tinytorch.graph.compiler.memory_order import CanWrite, view_in_memory, views_of_parts
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, Node
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, view_of
 from tinytorch.graph.memory import BufferPlan, accumulate, last_reads, lifetimes, plan_buffers
-from tinytorch.graph.semantics import AnyNode, TinyTorchSemantics
+from tinytorch.graph.semantics import TINYTORCH, AnyNode, TinyTorchSemantics
+from tinytorch.graph.storages import Storages
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.op import Op, Params, Plan
 
@@ -156,7 +159,21 @@ class Schedule:
 
 
 class _Scheduling(TinyTorchSemantics):
-    """A fused group of elementwise ops is run as one elementwise op is."""
+    """A fused group of elementwise ops is run as one elementwise op is, and the parts of a
+    concatenation may be in its storage, which is then there from the first part on."""
+
+    def storages(self, graph: Graph) -> Storages:
+        found = super().storages(graph)
+        for cat in graph.find_nodes(op="call_function"):
+            parts = cat.meta.get("parts_in_place", ())
+            own = found.held[cat]
+            merged = {s for part in parts for s in found.held[part]}
+            for node, held in found.held.items():
+                if merged.intersection(held):
+                    found.held[node] = own
+            if parts:
+                found.makers[own[0]] = next(node for node in graph.nodes if node in parts)
+        return found
 
     def kind(self, node: AnyNode) -> str:
         decomposition = getattr(node.target, "decomposition", None)
@@ -204,6 +221,7 @@ def schedule_graph(
     *,
     is_kept: Callable[[Node], bool] = lambda node: False,
     writes_out: Callable[[Node], bool] = lambda node: True,
+    can_write: CanWrite = lambda node, view: False,
 ) -> Schedule:
     """Assign memory to the values of a graph, and order its kernel calls.
 
@@ -215,6 +233,7 @@ def schedule_graph(
             parts are scheduled.
         writes_out: asked for a node, whether its kernel can write into memory that it is given;
             otherwise the node's memory is its own in every call.
+        can_write: as for `lower`.
 
     Raises:
         GraphError: a node that is no op's, a shape that is not known, a result that is no value.
@@ -222,7 +241,8 @@ def schedule_graph(
     count = len(graph.find_nodes(op="placeholder"))
     roles = roles if roles is not None else [Role.ARGUMENT] * count
     numbers = [i for i, role in enumerate(roles) if role.is_number]
-    lowered = lower(graph, CallingConvention(updates or {}, unaliased or (), numbers), is_kept)
+    convention = CallingConvention(updates or {}, unaliased or (), numbers)
+    lowered = lower(graph, convention, is_kept, can_write)
     return _Scheduler(lowered, roles, updates or {}, writes_out).schedule()
 
 
@@ -239,7 +259,7 @@ class _Scheduler:
         self.graph = graph
         self.updates = updates
         self.writes_out = writes_out
-        self.storages = _SEMANTICS.storages(graph)
+        self.storages = TINYTORCH.storages(graph)
         self.roots: dict[Node, Node] = self.storages.roots
         self.rank = {node: i for i, node in enumerate(graph.nodes)}
         self.results = result_nodes(graph)
@@ -267,8 +287,9 @@ class _Scheduler:
         plan = plan_buffers(self.graph, _SEMANTICS, separate)
         for storage, offset in plan.offsets.items():
             node = self.storages.makers[storage]
-            meta = node.meta["tensor_meta"]
-            self.views[node] = contiguous_view(Buffer(Memory.ARENA), offset, meta)
+            self.views[node] = view_in_memory(node, Buffer(Memory.ARENA), offset)
+            if "parts_in_place" in node.meta:
+                self.views.update(views_of_parts(node, self.views[node]))
         self._derive_views(self.views)
         return Schedule(
             graph=self.graph,
@@ -355,7 +376,9 @@ class _Scheduler:
         return [
             self._step(node, self.views[node])
             for node in self.graph.find_nodes(op="call_function")
-            if self.roots[node] is node and self.views[node].buffer.memory is not Memory.CONSTANT
+            if self.roots[node] is node
+            and self.views[node].buffer.memory is not Memory.CONSTANT
+            and "parts_in_place" not in node.meta
         ]
 
     def _step(self, node: Node, output: StridedView) -> Step:

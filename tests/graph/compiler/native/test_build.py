@@ -50,7 +50,7 @@ def schedule_of(function: Any, *examples: Tensor, passes: tuple[str, ...] = ()) 
     traced = trace(function, *examples, decompose=None, keep_grads=False)
     graph, report = PassManager(passes, trials=0).run(traced.graph)
     assert not report.failures, report
-    return schedule_traced(traced.with_graph(graph), is_kept=native.is_kept)
+    return schedule_traced(traced.with_graph(graph), **native.ABILITIES)
 
 
 def run(schedule: Schedule, *values: Any) -> list[np.ndarray]:

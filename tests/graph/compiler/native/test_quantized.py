@@ -59,7 +59,7 @@ def test_many_rows_are_left_to_python(rng):
     arrays, params = arguments(rng, 9, 8, "float")
     traced = trace(lambda *t: apply(ops.quantized_linear, *t, **params),
                    *map(Tensor.from_numpy, arrays), decompose=None)  # fmt: skip
-    ((_, reason),) = native.unsupported(schedule_traced(traced, is_kept=native.is_kept))
+    ((_, reason),) = native.unsupported(schedule_traced(traced, **native.ABILITIES))
     assert "9 rows of float32 to 19" in reason and "up to 8 rows" in reason
 
 

@@ -19,6 +19,7 @@ build           from a schedule to a program
 """
 
 from tinytorch.graph.compiler.native.build import (
+    ABILITIES as ABILITIES,
     PASSES as PASSES,
     build as build,
     is_kept as is_kept,

@@ -3,7 +3,7 @@
 The source is Python that can be read: a call of a C symbol for every heavy op, and a call of a
 generated loop for elementwise ones. Compiled once, it is kept on disk for other processes.
 
-    schedule = schedule_traced(traced, is_kept=native.is_kept)
+    schedule = schedule_traced(traced, **native.ABILITIES)
     if not native.unsupported(schedule):
         run = native.build(schedule)
         results = run(values)
@@ -12,6 +12,7 @@ generated loop for elementwise ones. Compiled once, it is kept on disk for other
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from tinytorch.collector import collector_paused
 from tinytorch.graph.compiler.native import groups, ops, passes  # noqa: F401
@@ -21,6 +22,7 @@ from tinytorch.graph.compiler.native.phases import Phases
 from tinytorch.graph.compiler.native.program import NativeProgram
 from tinytorch.graph.compiler.schedule import Schedule
 from tinytorch.graph.ir import Node
+from tinytorch.graph.layout import StridedView
 from tinytorch.jit.library import JIT
 from tinytorch.jit.thread_pool import MOST_THREADS
 from tinytorch.jit.threads import get_num_threads
@@ -34,6 +36,24 @@ def is_kept(node: Node) -> bool:
     """Whether native code runs a fused op as a whole."""
     body = groups.body_of(node.target)
     return body is not None or ops.knows(node.target.name)
+
+
+def can_write(node: Node, view: StridedView) -> bool:
+    """Whether native code can write the value of a node to a view that is not in C order.
+
+    A concatenation is made of copies. A batch of products has strides for all dimensions of its
+    result but one of the last two.
+    """
+    if node.target.name == "cat":
+        return True
+    is_batch = node.target.name == "matmul" and all(
+        len(a.meta["tensor_meta"].shape) > 2 for a in node.args
+    )
+    return is_batch and view.dtype.itemsize in view.strides[-2:]
+
+
+ABILITIES: dict[str, Any] = {"is_kept": is_kept, "can_write": can_write}
+"""What a schedule for native code has to know of it."""
 
 
 def unsupported(schedule: Schedule) -> list[tuple[Node, str]]:

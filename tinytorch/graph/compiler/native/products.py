@@ -19,7 +19,7 @@ from tinytorch.backends.optimized.gemm.matmul import choices
 from tinytorch.backends.optimized.symbols import symbol
 from tinytorch.backends.optimized.symbols.records import BatchRecord
 from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
-from tinytorch.graph.compiler.native.copies import contiguous
+from tinytorch.graph.compiler.native.copies import contiguous, copy
 from tinytorch.graph.compiler.native.loops import Loop, collapse, emit
 from tinytorch.graph.layout import StridedView
 from tinytorch.op import OPS
@@ -132,6 +132,12 @@ def _turned(view: StridedView) -> StridedView:
     return view_at(view, view.shape[::-1], view.strides[::-1])
 
 
+def _with_turned_matrices(view: StridedView) -> StridedView:
+    """A batch of matrices as a batch of the transposed ones."""
+    order = (*range(len(view.shape) - 2), len(view.shape) - 1, len(view.shape) - 2)
+    return view_at(view, tuple(view.shape[d] for d in order), tuple(view.strides[d] for d in order))
+
+
 def _last_two(view: StridedView) -> StridedView:
     return view_at(view, view.shape[-2:], view.strides[-2:])
 
@@ -154,7 +160,13 @@ def _matrix(code: Code, view: StridedView) -> StridedView:
 
 
 def _batch(code: Code, a: StridedView, b: StridedView, out: StridedView) -> None:
-    """Products over batch dimensions, of which two are left when all are taken together."""
+    """Products over batch dimensions, of which two are left when all are taken together.
+
+    A result whose columns are adjacent is written as out.T = b.T @ a.T.
+    """
+    itemsize = out.dtype.itemsize
+    if out.strides[-1] != itemsize and out.strides[-2] == itemsize:
+        a, b, out = _with_turned_matrices(b), _with_turned_matrices(a), _with_turned_matrices(out)
     front = out.shape[:-2]
     operands = []
     for view in (a, b, out):
@@ -166,6 +178,11 @@ def _batch(code: Code, a: StridedView, b: StridedView, out: StridedView) -> None
         operands.append((0,) * missing + tuple(own))
     sizes, steps = collapse(front, operands)
     if len(sizes) > 2:
+        if not out.is_contiguous:
+            target = code.temporary(out.shape, out.dtype)
+            _batch(code, a, b, target)
+            copy(code, target, out)
+            return
         if a.is_contiguous and b.is_contiguous:
             raise Unsupported(f"batch dimensions {a.shape[:-2]} and {b.shape[:-2]}")
         _batch(code, contiguous(code, a), contiguous(code, b), out)

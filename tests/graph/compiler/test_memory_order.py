@@ -1,0 +1,171 @@
+"""Values are stored where nobody has to copy them, and only where that is right."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tinytorch import Tensor
+from tinytorch.graph import trace
+from tinytorch.graph.compiler import native
+from tinytorch.graph.compiler.native.loops import disjoint_extents
+from tinytorch.graph.compiler.schedule import Schedule, schedule_traced
+from tinytorch.state import using_backend
+
+N, HEADS, LENGTH, WIDTH = 2, 3, 5, 4
+
+
+def scheduled(function: Callable[..., Any], *examples: Tensor, **options: Any) -> Schedule:
+    with using_backend("numpy"):
+        return schedule_traced(trace(function, *examples), **(options or native.ABILITIES))
+
+
+def names(schedule: Schedule) -> list[str]:
+    return [step.op.name for step in schedule.steps]
+
+
+def draw(rng: np.random.Generator, *shape: int) -> Tensor:
+    return tinytorch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
+
+
+def check(function: Callable[..., Any], *inputs: Tensor, threads: int = 1) -> None:
+    """Native code gives what eager gives."""
+    count = tinytorch.get_num_threads()
+    with using_backend("optimized"):
+        try:
+            tinytorch.set_num_threads(threads)
+            compiled = tinytorch.compile(function, mode="native")
+            for _ in range(2):  # the second time memory holds what the first left
+                found, expected = compiled(*inputs), function(*inputs)
+                np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+        finally:
+            tinytorch.set_num_threads(count)
+
+
+def mixed(weights: Tensor, v: Tensor) -> Tensor:
+    return ((weights @ v).transpose(1, 2).reshape(N, LENGTH, HEADS * WIDTH)) * 2.0
+
+
+def heads_side_by_side(weights: Tensor, g: Tensor, x: Tensor) -> Tensor:
+    """As the gradient of `qkv.reshape(n, length, 3, heads, width).permute(...)`."""
+    parts = [weights @ x, (x.transpose(-2, -1) @ weights).transpose(-2, -1), g @ x]
+    whole = tinytorch.stack(parts)
+    return whole.permute(1, 3, 0, 2, 4).reshape(N * LENGTH, 3 * HEADS * WIDTH).exp()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_product_writes_the_order_in_which_its_heads_are_joined(rng, threads):
+    weights, v = draw(rng, N, HEADS, LENGTH, LENGTH), draw(rng, N, HEADS, LENGTH, WIDTH)
+    assert names(scheduled(mixed, weights, v)) == ["matmul", "mul"]
+    check(mixed, weights, v, threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_parts_of_a_concatenation_are_written_into_it(rng, threads):
+    weights, g = (draw(rng, N, HEADS, LENGTH, LENGTH) for _ in range(2))
+    x = draw(rng, N, HEADS, LENGTH, WIDTH)
+    assert names(scheduled(heads_side_by_side, weights, g, x)) == [*["matmul"] * 3, "exp"]
+    check(heads_side_by_side, weights, g, x, threads=threads)
+
+
+def test_without_kernels_that_can_it_is_copied(rng):
+    weights, v = draw(rng, N, HEADS, LENGTH, LENGTH), draw(rng, N, HEADS, LENGTH, WIDTH)
+    plain = scheduled(mixed, weights, v, is_kept=native.is_kept)
+    assert names(plain) == ["matmul", "copy", "mul"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_every_order_of_dimensions(rng, order):
+    def turned(a: Tensor, b: Tensor) -> Tensor:
+        return (a @ b).permute(*order).reshape(-1).exp()
+
+    check(turned, draw(rng, 2, 3, 4, 5), draw(rng, 2, 3, 5, 6))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+@pytest.mark.parametrize("dim", range(4))
+def test_parts_of_every_order(rng, order, dim):
+    def joined(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        parts = [(a @ b).permute(*order), (a @ c).permute(*order)]
+        return tinytorch.cat(parts, dim=dim).exp().sum(dim=0)
+
+    b, c = (draw(rng, 3, 2, 5, 2) for _ in range(2))
+    check(joined, draw(rng, 3, 2, 4, 5), b, c)
+
+
+def test_a_batch_of_more_dimensions_than_a_product_walks_through(rng):
+    def turned(a: Tensor, b: Tensor) -> Tensor:
+        return (a @ b).permute(2, 0, 3, 1, 4).reshape(-1).exp()
+
+    check(turned, draw(rng, 2, 3, 2, 4, 5), draw(rng, 2, 3, 2, 5, 6))
+
+
+def test_a_result_is_in_c_order(rng):
+    def returned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        product = a @ b
+        return product, product.transpose(1, 2).reshape(-1)
+
+    def only_joined(a: Tensor, b: Tensor) -> Tensor:
+        return (a @ b).transpose(1, 2).reshape(-1)
+
+    a, b = draw(rng, 2, 3, 4, 5), draw(rng, 2, 3, 5, 6)
+    assert names(scheduled(returned, a, b)) == ["matmul", "copy"]
+    check(only_joined, a, b)
+    with using_backend("optimized"):
+        product, flat = tinytorch.compile(returned, mode="native")(a, b)
+    assert product.numpy().flags.c_contiguous
+    np.testing.assert_array_equal(product.transpose(1, 2).reshape(-1).numpy(), flat.numpy())
+
+
+def test_what_another_node_reads_stays_in_c_order(rng):
+    def read_twice(a: Tensor, b: Tensor) -> Tensor:
+        product = a @ b
+        return product.transpose(1, 2).reshape(-1).exp() + product.exp().sum()
+
+    a, b = draw(rng, 2, 3, 4, 5), draw(rng, 2, 3, 5, 6)
+    schedule = scheduled(read_twice, a, b)
+    assert "copy" in names(schedule)
+    check(read_twice, a, b)
+
+
+def test_a_value_that_is_a_part_twice_or_read_elsewhere_is_copied(rng):
+    def twice(a: Tensor, b: Tensor) -> Tensor:
+        product = a @ b
+        return tinytorch.cat([product, product]).exp()
+
+    def also_read(a: Tensor, b: Tensor) -> Tensor:
+        product = a @ b
+        return tinytorch.cat([product, a @ b.exp()]).exp() * product.sum()
+
+    a, b = draw(rng, 2, 3, 4, 5), draw(rng, 2, 3, 5, 6)
+    for function in (twice, also_read):
+        assert "cat" in names(scheduled(function, a, b))
+        check(function, a, b)
+
+
+def test_a_concatenation_is_in_memory_from_its_first_part_on(rng):
+    """What is computed between the parts must not share their memory."""
+
+    def apart(a: Tensor, b: Tensor) -> Tensor:
+        first = a @ b
+        between = ((a.exp() @ b).exp() @ b.transpose(-2, -1)).exp().sum(dim=-1, keepdim=True)
+        second = (a * between) @ b
+        return tinytorch.cat([first, second], dim=1).exp()
+
+    a, b = draw(rng, 2, 16, 8), draw(rng, 2, 8, 16)
+    schedule = scheduled(apart, a * 0.1, b * 0.1)
+    assert "cat" not in names(schedule)
+    (cat,) = [n for n in schedule.graph.find_nodes(op="call_function") if n.target.name == "cat"]
+    inside = [
+        step
+        for step in schedule.steps[:-1]
+        if not disjoint_extents(step.output, schedule.views[cat])
+    ]
+    assert [step.op.name for step in inside] == ["matmul", "matmul"]
+    assert len(schedule.steps) > 6, "there are steps in between"
+    check(apart, a * 0.1, b * 0.1)
