@@ -32,7 +32,7 @@ from tinytorch.compression import (
 )
 
 WIDTH = 2048
-BATCHES = (128, 512)  # of a product; decode has 1
+BATCHES = (128, 256, 512)  # of a product; decode has 1
 SPARSITIES = (0.5, 0.8, 0.9)
 HOLD = Path(__file__).parents[1] / "milestones" / "07_2020_small_and_fast" / "memory.py"
 

@@ -11,11 +11,13 @@ from numba import types
 from numba.core.llvm_bindings import create_pass_builder
 
 from tinytorch.backends.optimized.gemm.micro_kernel import Tile, emit_gemm_tile
+from tinytorch.backends.optimized.quantized.code_tile import emit_code_tile
+from tinytorch.backends.optimized.quantized.dots import Form
 from tinytorch.jit.cpu import VectorUnit
 from tinytorch.jit.llvm import I64, Value, VectorEmitter
 from tinytorch.jit.operands import Matrix, Rows
 
-MULTIPLY_ADD = re.compile(r"\s(fmla|vfn?m(add|sub)\d+ps)\s")
+MULTIPLY_ADD = re.compile(r"\s(fmla|smlal2?|vfn?m(add|sub)\d+ps|vpmaddubsw|vpmaddwd|vpdp\w+)\s")
 LABEL = re.compile(r"([.\w$]+):")
 BRANCH = re.compile(r"\s*(?:j\w+|b\.\w+|cbn?z|tbn?z)\s.*?([.\w$]+)$")  # x86's and ARM's
 
@@ -63,6 +65,16 @@ def emit_tile(rows: int, vectors: int) -> Emit:
         operands = Matrix(a, row, column), Rows(b, ldb), Rows(start, ld_start), Rows(c, ldc)
         tile = Tile(columns, k, *operands, relu)
         emit_gemm_tile(e, tile, False, [None] * vectors, rows, vectors)
+
+    return emit
+
+
+def emit_codes(form: Form, rows: int, vectors: int) -> Emit:
+    """A whole tile of a product of codes; of 6 arguments."""
+
+    def emit(e: VectorEmitter, given: Sequence[Value]) -> None:
+        steps, a, lda, b, c, ldc = given
+        emit_code_tile(e, form, (rows, vectors), steps, Rows(a, lda), b, Rows(c, ldc))
 
     return emit
 

@@ -5,6 +5,10 @@ round of its loop takes where all data is in L1, and how many its multiply-adds 
 the share of the time that their ports are busy. For the processor at hand that share is measured,
 too, beside the peak: the same tile, walking on the spot in L1.
 
+With --codes the tiles of products of small integers follow: of words, of bytes in pairs, and of
+bytes with VNNI, where the processor has them. Products a cycle say what is gained over float32;
+additions of integers take turns with their products on the same ports, so no share is given.
+
 What LLVM knows of a core may be little: whose model it takes is named beside the result, and how
 many multiply-adds that starts in a cycle. Apple's cores go by the model of one of 2013 with three
 ports where they have four, as Neoverse V2 has; server cores of Intel by one 512-bit port, not two.
@@ -25,8 +29,10 @@ from typing import Any
 import numpy as np
 from numba.core.registry import cpu_target
 
-from cross_assembly import assembly, emit_tile, inner_loop, multiply_adds, triple
+from cross_assembly import assembly, emit_codes, emit_tile, inner_loop, multiply_adds, triple
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32
+from tinytorch.backends.optimized.quantized.code_tile import tile_size
+from tinytorch.backends.optimized.quantized.dots import OF_BYTES, OF_PAIRS, OF_WORDS
 from tinytorch.bench import CANNOT_RUN_HERE, format_table
 from tinytorch.bench.peak import multiply_add_peak, share_of_peak
 from tinytorch.jit.buffers import workspace
@@ -38,18 +44,24 @@ GOAL = 0.85
 PROCESSORS = {"apple-m1": NEON, "apple-m4": NEON, "neoverse-v2": NEON}
 OTHERS = {
     "neoverse-n1": NEON, "neoverse-n2": NEON, "neoverse-v1": NEON,
-    "haswell": AVX2, "alderlake": AVX2, "znver3": AVX2,
+    "haswell": AVX2, "skylake": AVX2, "alderlake": AVX2, "znver2": AVX2, "znver3": AVX2,
     "skylake-avx512": AVX512, "icelake-server": AVX512, "sapphirerapids": AVX512,
     "znver4": AVX512,
 }  # fmt: skip
 MODELS = {
     "Cy": "Cyclone (Apple, 2013)", "N1": "Neoverse N1", "N2": "Neoverse N2",
     "V1": "Neoverse V1", "V2": "Neoverse V2", "HW": "Haswell", "ADLP": "Alder Lake P",
-    "Zn3": "Zen 3", "Zn4": "Zen 4", "SKX": "Skylake X", "ICX": "Ice Lake",
-    "SPR": "Sapphire Rapids",
+    "Zn2": "Zen 2", "Zn3": "Zen 3", "Zn4": "Zen 4", "SKX": "Skylake X", "SKL": "Skylake",
+    "ICX": "Ice Lake", "SPR": "Sapphire Rapids",
 }  # fmt: skip
 """What the names of a model's parts begin with, and what it is a model of."""
+VNNI = {
+    "alderlake": "avxvnni", "icelake-server": "avx512vnni", "sapphirerapids": "avx512vnni",
+    "znver4": "avx512vnni",
+}  # fmt: skip
+"""Which instructions multiply bytes and add four products at once, where there are such."""
 
+FORMS = {"words": OF_WORDS, "pairs of bytes": OF_PAIRS, "bytes": OF_BYTES}
 ROUNDS = 200  # of a loop, in llvm-mca
 STEPS = 100_000  # of k, measured
 NEWEST, OLDEST = 30, 14
@@ -68,9 +80,12 @@ class Found:
         cpu: LLVM's name of the processor; "host" for the one at hand.
         model: whose model of a core llvm-mca takes for it.
         unit, rows, vectors: the tile.
+        products: of what: "float32", or one of FORMS.
+        each: of them in a cycle.
         multiply_adds, instructions: of a round of its loop.
         cycles: of a round.
-        ports: multiply-adds that the model starts in a cycle, if there is nothing else.
+        ports: multiply-adds that the model starts in a cycle, if there is nothing else; of codes
+            None.
         busy: the share of the cycles that these ports work in.
         measured: that share on the processor at hand.
     """
@@ -80,11 +95,13 @@ class Found:
     unit: str
     rows: int
     vectors: int
+    products: str
+    each: float
     multiply_adds: int
     instructions: int
     cycles: float
-    ports: float
-    busy: float
+    ports: float | None
+    busy: float | None
     measured: float | None = None
 
 
@@ -129,20 +146,31 @@ def cycles(program: str, loop: Sequence[str], cpu: str, unit: VectorUnit) -> tup
 
 
 def analyse(
-    program: str, cpu: str, unit: VectorUnit, tile: tuple[int, int], features: str = ""
+    program: str,
+    cpu: str,
+    unit: VectorUnit,
+    tile: tuple[int, int],
+    features: str = "",
+    products: str = "float32",
 ) -> Found:
-    """What llvm-mca says of one tile, (rows, vectors).
+    """What llvm-mca says of one tile, (rows, vectors), of float32 or of one of FORMS.
 
     Raises:
         UnknownProcessorError: it has no model of the processor.
     """
-    loop = inner_loop(assembly(emit_tile(*tile), 12, cpu, features, unit))
+    form = FORMS.get(products)
+    emit, arguments = (emit_codes(form, *tile), 6) if form else (emit_tile(*tile), 12)
+    loop = inner_loop(assembly(emit, arguments, cpu, features, unit))
     alone = multiply_adds(loop)
     took, model = cycles(program, loop, cpu, unit)
-    least, _ = cycles(program, alone, cpu, unit)
+    terms = tile[0] * tile[1] * unit.register_bytes // 4 * (form.per_lane if form else 1)
+    ports, busy = None, None
+    if form is None:
+        least, _ = cycles(program, alone, cpu, unit)
+        ports, busy = round(len(alone) / least, 1), round(least / took, 3)
     return Found(
-        cpu, model, unit.name, *tile, len(alone), len(loop), round(took, 2),
-        round(len(alone) / least, 1), round(least / took, 3),
+        cpu, model, unit.name, *tile, products, round(terms / took, 1), len(alone), len(loop),
+        round(took, 2), ports, busy,
     )  # fmt: skip
 
 
@@ -183,21 +211,41 @@ def tiles(unit: VectorUnit, every: bool) -> list[tuple[int, int]]:
     return [(rows, v) for top, v in most for rows in range(top, 0, -1) if rows * v >= 8]
 
 
+def analyse_codes(program: str, cpu: str, unit: VectorUnit) -> list[Found]:
+    """What llvm-mca says of the tiles of codes that a processor could take.
+
+    Words and pairs are compiled as for one without VNNI: LLVM would use a part of it for them.
+
+    Raises:
+        UnknownProcessorError: it has no model of the processor.
+    """
+    without = f"-{VNNI[cpu]}" if cpu in VNNI else ""
+    chosen = {"words": without, "pairs of bytes": without, "bytes": ""}
+    if unit is NEON:
+        del chosen["pairs of bytes"]
+    if cpu not in VNNI:
+        del chosen["bytes"]
+    return [
+        analyse(program, cpu, unit, tile_size(FORMS[name], unit), features, name)
+        for name, features in chosen.items()
+    ]
+
+
 def show(found: Sequence[Found]) -> str:
     """The table."""
     columns = [
-        "processor", "model of a core", "unit", "tile", "instructions", "cycles", "ports", "busy",
-        "measured",
+        "processor", "model of a core", "products of", "unit", "tile", "instructions", "cycles",
+        "a cycle", "ports", "busy", "measured",
     ]  # fmt: skip
     rows = [
         [
-            f.cpu, f.model, f.unit, f"{f.rows} x {f.vectors}", str(f.instructions),
-            f"{f.cycles:.2f}", f"{f.ports:.1f}", f"{f.busy:.0%}",
-            "" if f.measured is None else f"{f.measured:.0%}",
+            f.cpu, f.model, f.products, f.unit, f"{f.rows} x {f.vectors}", str(f.instructions),
+            f"{f.cycles:.2f}", f"{f.each:.1f}", "" if f.ports is None else f"{f.ports:.1f}",
+            *("" if share is None else f"{share:.0%}" for share in (f.busy, f.measured)),
         ]
         for f in found
     ]  # fmt: skip
-    return format_table(columns, rows, left=4)
+    return format_table(columns, rows, left=5)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -209,6 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"of host, {', '.join(known)}; or all",
     )
     parser.add_argument("--tiles", action="store_true", help="every tile that fits the registers")
+    parser.add_argument("--codes", action="store_true", help="products of small integers as well")
     parser.add_argument("--show", action="store_true", help="the assembly of the loops as well")
     parser.add_argument("--check", action="store_true", help=f"exit with 1 below {GOAL:.0%}")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
@@ -220,7 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if program is None:
         print(NEEDED, file=sys.stderr)
         return CANNOT_RUN_HERE
-    found, unknown_here = [], []
+    found, codes, unknown_here = [], list[Found](), []
     for name in chosen:
         cpu, features = host() if name == "host" else (name, "")
         unit = host_vector_unit() if name == "host" else known[name]
@@ -234,16 +283,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 share = round(measured_share(tile), 3)
                 result = Found(**{**asdict(result), "cpu": f"{cpu} (here)", "measured": share})
             found.append(result)
+            if options.codes and name != "host" and tile == tiles(unit, False)[0]:
+                codes += analyse_codes(program, cpu, unit)
             if options.show:
                 text = "\n".join(inner_loop(assembly(emit_tile(*tile), 12, cpu, features, unit)))
                 print(f"{result.cpu}, {tile[0]} x {tile[1]}:\n{text}\n", file=sys.stderr)
     facts = {"llvm_mca": version_of(program), "threads": THREADS, "unknown": unknown_here}
     if options.json:
-        print(json.dumps({**facts, "results": [asdict(f) for f in found]}, indent=2))
+        print(json.dumps({**facts, "results": [asdict(f) for f in (*found, *codes)]}, indent=2))
     else:
         print(f"llvm-mca {facts['llvm_mca']}; instructions and cycles of a round of the loop\n")
-        print("\n".join([show(found), *unknown_here]))
-    return int(options.check and (any(f.busy < GOAL for f in found) or bool(unknown_here)))
+        print("\n".join([show([*found, *codes]), *unknown_here]))
+    return int(options.check and (any((f.busy or 0) < GOAL for f in found) or bool(unknown_here)))
 
 
 if __name__ == "__main__":

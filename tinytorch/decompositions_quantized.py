@@ -15,7 +15,7 @@ from tinytorch.functions.conversion import to
 from tinytorch.functions.elementwise import clip, maximum, round as round_
 from tinytorch.functions.movement import cat, in_shape, narrow, reshape
 from tinytorch.functions.reductions import amax, sum as sum_
-from tinytorch.shapes_quantized import BLOCK, LEAST
+from tinytorch.shapes_quantized import BLOCK, DYNAMIC_STEPS, LEAST, MOST_STATIC
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -43,8 +43,9 @@ def quantized_linear(
         range_: scale and zero point of x (2,), for the activation "static".
         bits: 8 or 4.
         group_size: columns that share a scale; 0 for the whole row.
-        activation: "float" leaves x as it is, "dynamic" rounds each row by its own largest
-            magnitude, "static" all by `range_`. Gradients pass the rounding unchanged.
+        activation: "float" leaves x as it is, "dynamic" rounds each row by its own range
+            (`rounded_rows`), "static" all by `range_` (`rounded_to`). Gradients pass the rounding
+            unchanged.
 
     Returns:
         (..., out)
@@ -115,15 +116,24 @@ def unpack(packed: Tensor, like: Tensor) -> Tensor:
 
 
 def rounded_rows(x: Tensor) -> Tensor:
-    """Each row as codes -127 to 127 times a scale of its own: max |x| / 127, symmetric."""
-    most = maximum(amax(abs(x.detach()), -1, True), LEAST)
-    return round_(x.detach() * (127 / most)) * (most / 127)
+    """Each row as codes times a scale of its own: 127 steps from its smallest value, or 0, to its
+    largest, or 0.
+
+    That is 7 bits, as PyTorch's dynamic quantization has them (`reduce_range`), on every machine:
+    less the code of the smallest value, codes are 0 to 128, and sums of two products with weights
+    of 8 bits fit into 16 bits exactly. Processors without VNNI multiply bytes only so. Rows without
+    negative values, as after a ReLU, lose nothing by it: their steps are those of 8 signed bits.
+    """
+    x = x.detach()
+    high, low = (maximum(amax(y, -1, True), 0.0) for y in (x, -x))
+    scale = maximum(high / DYNAMIC_STEPS + low / DYNAMIC_STEPS, LEAST)
+    return round_(x * (1 / scale)) * scale
 
 
 def rounded_to(x: Tensor, range_: Tensor) -> Tensor:
     """(code - zero) * scale with code = round(x / scale) + zero, bounded to 0 to 255: affine."""
     scale, zero = range_[0], range_[1]
-    codes = clip(round_(x.detach() * (1 / scale)) + zero, 0.0, 255.0)
+    codes = clip(round_(x.detach() * (1 / scale)) + zero, 0.0, MOST_STATIC)
     return (codes - zero) * scale
 
 

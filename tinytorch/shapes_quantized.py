@@ -13,8 +13,17 @@ BLOCK = 32
 """Codes of 4 bits are packed in blocks of so many: byte j has codes j and j + 16 of its block."""
 
 LEAST = 1e-30
-"""The largest magnitude of what shares a scale counts as at least this: no scale is zero, and
-127 / LEAST is finite."""
+"""The largest magnitude of what shares a scale counts as at least this, and so does the scale of a
+row of activations: none is zero, and 127 / LEAST is finite."""
+
+DYNAMIC_STEPS = 127
+"""Steps between the ends of a row of activations that is rounded by its own range: 7 bits."""
+
+MOST_DYNAMIC = DYNAMIC_STEPS + 1
+"""The largest code of one: a step more, where both ends were halves that were rounded up."""
+
+MOST_STATIC = 255
+"""The largest code of an activation that is rounded by a range that is given: 8 bits."""
 
 ACTIVATIONS = ("float", "dynamic", "static")
 MOST_TERMS = 65_536

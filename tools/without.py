@@ -24,6 +24,7 @@ LIBRARIES = {
     "ATEN_CPU_CAPABILITY": "avx2",  # PyTorch's own kernels
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",  # PyTorch's products of integers
 }
 
 

@@ -79,6 +79,27 @@ def test_a_tile_of_one_vector_waits_for_its_loads(inner_loop: Any, llvm_mca: str
     assert inner_loop.analyse(llvm_mca, "znver3", AVX2, (8, 1)).busy < 0.85
 
 
+@pytest.mark.parametrize(
+    ("cpu", "gain"), [("znver2", 1.0), ("skylake", 1.6), ("alderlake", 4.0), ("znver3", 2.0)]
+)
+def test_products_of_codes_are_set_beside_those_of_floats(
+    inner_loop: Any, llvm_mca: str, cpu: str, gain: float
+) -> None:
+    """Those of bytes: in pairs, or with VNNI where there is some."""
+    floats = inner_loop.analyse(llvm_mca, cpu, AVX2, inner_loop.tiles(AVX2, every=False)[0])
+    assert floats.products == "float32" and floats.each == pytest.approx(16, abs=0.5)
+    found = inner_loop.analyse_codes(llvm_mca, cpu, AVX2)
+    kinds = ["words", "pairs of bytes", "bytes"][: 3 if cpu in inner_loop.VNNI else 2]
+    assert [each.products for each in found] == kinds
+    assert found[-1].each == pytest.approx(gain * floats.each, rel=0.05)
+    assert "pairs of bytes" in inner_loop.show([floats, *found])
+
+
+def test_words_are_multiplied_on_arm(inner_loop: Any, llvm_mca: str) -> None:
+    (found,) = inner_loop.analyse_codes(llvm_mca, "neoverse-v2", NEON)
+    assert found.products == "words" and found.multiply_adds == 48 and found.busy is None
+
+
 def test_a_processor_that_llvm_mca_does_not_know_is_named(inner_loop: Any, llvm_mca: str) -> None:
     loop = ["fmla v0.4s, v1.4s, v2.4s"]
     with pytest.raises(inner_loop.UnknownProcessorError, match=r"has no model of apple-m99"):

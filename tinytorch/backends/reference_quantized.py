@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tinytorch.dtypes import Array
-from tinytorch.shapes_quantized import BLOCK, LEAST
+from tinytorch.shapes_quantized import BLOCK, DYNAMIC_STEPS, LEAST, MOST_STATIC
 
 
 def linear_by(
@@ -40,11 +40,13 @@ def rounded(x: Array, range_: Array | None, activation: str) -> Array:
     result: Array = x
     with np.errstate(all="ignore"):  # of NaN and infinity come NaN
         if range_ is not None:
-            codes = np.clip(np.rint(x * (1 / range_[0])) + range_[1], 0, 255)
+            codes = np.clip(np.rint(x * (1 / range_[0])) + range_[1], 0, MOST_STATIC)
             result = (codes - range_[1]) * range_[0]
         elif activation == "dynamic" and x.size:
-            most = np.maximum(np.abs(x).max(1, keepdims=True), x.dtype.type(LEAST))
-            result = np.rint(x * (127 / most)) * (most / 127)
+            high, low = (np.maximum(y.max(1, keepdims=True), 0) for y in (x, -x))
+            scale = high / DYNAMIC_STEPS + low / DYNAMIC_STEPS
+            scale = np.maximum(scale, x.dtype.type(LEAST))
+            result = np.rint(x * (1 / scale)) * scale
     return result
 
 

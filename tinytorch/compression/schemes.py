@@ -16,8 +16,8 @@ class Scheme:
         bits: of a weight's code, 8 or 4; symmetric.
         group_size: neighbouring weights that share a scale; 0 for all of an output's.
         activation: "float" multiplies with the input as it is; "dynamic" rounds each row of it to
-            8 bits by its own largest magnitude when it comes; "static" by a range that was
-            calibrated.
+            7 bits by its own range when it comes; "static" to 8 bits by a range that was
+            calibrated. See `decompositions_quantized.rounded_rows` and `rounded_to`.
         calibration: how the weights' range is chosen: "range", "percentile" or "error".
     """
 

@@ -14,7 +14,7 @@ from tinytorch.graph.ir import Node
 from tinytorch.onnx.errors import UnsupportedOnnxError
 from tinytorch.onnx.library import onnx_package
 from tinytorch.onnx.writer import OnnxWriter
-from tinytorch.shapes_quantized import LEAST
+from tinytorch.shapes_quantized import DYNAMIC_STEPS, LEAST
 
 OPSET = 21
 
@@ -52,9 +52,12 @@ def quantized_linear(
 def _rounded_rows(w: OnnxWriter, x: str, columns: int) -> str:
     """(..., columns) as (rows, columns), each row by a scale of its own."""
     x = w.node("Reshape", [x, w.constant((-1, columns))])
-    most = w.node("ReduceMax", [w.node("Abs", [x]), w.constant((1,))], keepdims=0)
-    most = w.node("Max", [most, w.constant(LEAST, float32)])
-    scale = w.node("Div", [most, w.constant(127, float32)])
+    ends = []
+    for values in (x, w.node("Neg", [x])):
+        most = w.node("ReduceMax", [values, w.constant((1,))], keepdims=0)
+        most = w.node("Max", [most, w.constant(0, float32)])
+        ends.append(w.node("Div", [most, w.constant(DYNAMIC_STEPS, float32)]))
+    scale = w.node("Max", [w.node("Add", ends), w.constant(LEAST, float32)])
     signed = onnx_package().TensorProto.INT8
     codes = w.node("QuantizeLinear", [x, scale], axis=0, output_dtype=signed)
     return w.node("DequantizeLinear", [codes, scale], axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinytorch.shapes_quantized import stored_columns
+from tinytorch.shapes_quantized import DYNAMIC_STEPS, stored_columns
 from tinytorch.testing.source import Sample, Source, samples
 
 
@@ -24,8 +24,11 @@ def _quantized_linear(s: Source) -> Sample:
     if activation == "float":
         x = s.normal((*front, columns))
     else:
-        codes = s.rng.integers(-127, 128, (*front, columns))
-        codes[..., :1] = 127
+        high = s.pick((0, 63, DYNAMIC_STEPS))
+        low = high - DYNAMIC_STEPS
+        codes = s.rng.integers(low, high + 1, (*front, columns))
+        codes[..., -1:] = high
+        codes[..., :1] = low if columns > 1 else DYNAMIC_STEPS
         x = (codes / 32).astype(s.dtype)
     inputs = [x, weight, scale]
     if activation == "static" or s.flag():

@@ -41,8 +41,8 @@ def normal(*shape: int) -> Any:
 def quantized_product() -> Any:
     """Rows times a transposed weight of 8 bits; the rows are rounded, too."""
     draw = np.random.default_rng(0)
-    x = draw.integers(-127, 128, (9, 64)).astype(np.float32) / 32
-    x[:, 0] = 127 / 32  # so that codes of rows are whole numbers, however they are rounded
+    x = draw.integers(-63, 65, (9, 64)).astype(np.float32) / 32
+    x[:, 0], x[:, 1] = -63 / 32, 2  # so that codes of rows are whole numbers, 127 steps from -63
     weight = draw.integers(-128, 128, (48, 64)).astype(np.int8)
     given = map(tinytorch.from_numpy, (x, weight, np.full((48, 1), 0.01, np.float32)))
     return apply(ops.quantized_linear, *given, bits=8, group_size=0, activation="dynamic")

@@ -299,8 +299,9 @@ def quantized_linear(
     unchanged."""
     rounded, given = x, x.detach()
     if activation == "dynamic":
-        most = given.abs().amax(-1, keepdim=True).clamp_min(1e-30)
-        rounded = torch.round(given * (127 / most)) * (most / 127)
+        high, low = (y.amax(-1, keepdim=True).clamp_min(0) for y in (given, -given))
+        step = (high / 127 + low / 127).clamp_min(1e-30)
+        rounded = torch.round(given * (1 / step)) * step
     elif range_ is not None:
         codes = torch.clamp(torch.round(given * (1 / range_[0])) + range_[1], 0, 255)
         rounded = (codes - range_[1]) * range_[0]

@@ -1,7 +1,7 @@
 """Products with quantized weights against sums in float64: all sizes, at the ends of the ranges.
 
-Rows of x are whole numbers whose largest magnitude is that of their codes. So nothing is rounded,
-and what a product gives is its sum of integers, times scales.
+Rows of x are whole numbers as far apart as their codes. So nothing is rounded, and what a product
+gives is its sum of integers, times scales.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tinytorch.backends.optimized.quantized.linear import LARGEST, quantized_lin
 from tinytorch.backends.optimized.quantized.nibbles import STEP
 from tinytorch.backends.optimized.quantized.vectors import MOST_ROWS
 from tinytorch.compression import pack_int4
-from tinytorch.shapes_quantized import stored_columns
+from tinytorch.shapes_quantized import DYNAMIC_STEPS, stored_columns
 
 ENDS = {8: (-128, 127), 4: (-8, 7)}
 
@@ -23,16 +23,22 @@ def operands(seed, rows, k, n, bits, activation, extreme):
     """x, codes (n, k), scales for groups of 32 columns; `extreme` takes only ends of the ranges."""
     rng = np.random.default_rng(seed)
     largest = 255 if activation == "static" else int(LARGEST[activation])
+    least = -largest
+    if activation == "dynamic":  # its ends are DYNAMIC_STEPS apart, one of them perhaps at 0
+        largest = int(rng.choice([0, 1, 63, 126, DYNAMIC_STEPS]))
+        least = largest - DYNAMIC_STEPS
     low, high = ENDS[bits]
     if extreme:
-        x = rng.choice([-largest, largest], (rows, k))
+        x = rng.choice([least, largest], (rows, k))
         codes = rng.choice([low, high], (n, k))
         if extreme == "same":
             x, codes = np.full_like(x, x[0, 0]), np.full_like(codes, codes[0, 0])
     else:
-        x = rng.integers(-largest, largest + 1, (rows, k))
+        x = rng.integers(least, largest + 1, (rows, k))
         codes = rng.integers(low, high + 1, (n, k))
     x[:, -1] = largest
+    if activation == "dynamic":
+        x[:, 0] = least if k > 1 else -DYNAMIC_STEPS  # of one value the other end is 0
     stored = stored_columns(k, bits, 32 if bits == 4 else 0)
     padded = np.zeros((n, stored), np.int8)
     padded[:, :k] = codes

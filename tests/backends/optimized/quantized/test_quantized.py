@@ -27,6 +27,27 @@ def test_nothing_saturates_at_full_range(rows, columns):
         np.testing.assert_array_equal(out, np.float32(value * code * columns * 0.5))
 
 
+@pytest.mark.parametrize("rows", [3, 40])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_nothing_saturates_where_both_ends_are_rounded_up(rows, sign):
+    """127 steps from -63.5 to 63.5 are codes from 0 to 128, and 2 * 128 * -128 is -2^15."""
+    x = np.full((rows, 1026), 63.5 * sign, np.float32)
+    x[:, 0] *= -1
+    for code in (-128, 127):
+        out = dynamic(x, np.full((70, 1026), code, np.int8))
+        np.testing.assert_array_equal(out, np.float32(64 * sign * 1024 * code * 0.5))
+
+
+def test_rows_whose_ends_are_further_apart_than_a_float_holds():
+    x = np.full((20, 8), 3e38, np.float32)
+    x[:, ::2] *= -1
+    weight = np.tile(np.array([0, 1], np.int8), (9, 4))
+    np.testing.assert_allclose(dynamic(x / 4, weight), 3e38 / 2, rtol=1e-2)
+    assert (dynamic(x, weight) == np.inf).all()  # four of them are too much, and two are not
+    weight[:, 4:] = 0
+    np.testing.assert_allclose(dynamic(x, weight), 3e38, rtol=1e-2)
+
+
 def test_static_codes_at_both_ends_of_their_range():
     for zero, value, code in ((0, 1e9, -128), (255, -1e9, -128), (100, 1e9, 127)):
         for rows in (2, 40):
@@ -74,7 +95,7 @@ def test_the_same_on_several_threads(monkeypatch):
 
 SCRIPT = """
 import numpy as np
-from tinytorch.backends.optimized.quantized.dots import has_byte_dots
+from tinytorch.backends.optimized.quantized.code_tile import DYNAMIC, STATIC
 from tinytorch.backends.optimized.quantized.linear import quantized_linear
 from tinytorch.compression import pack_int4, unpack_int4
 from tinytorch.jit.cpu import host_vector_unit
@@ -88,12 +109,20 @@ for rows, k, n in ((1, 97, 9), (3, 64, 7), (5, 97, 70), (8, 161, 6), (20, 1030, 
         weight[-1] = low
         scale = rng.random((n, 1)).astype(np.float32)
         exact = x.astype(float) @ (weight * scale.astype(float)).T
-        most = np.abs(x).max(1, keepdims=True)
-        rounded = np.rint(x * (np.float32(127) / most)) * (most / np.float32(127))
+        high, low = (np.maximum(y.max(1, keepdims=True), 0) / np.float32(127) for y in (x, -x))
+        rounded = np.rint(x * (1 / (high + low))) * (high + low)
         out = quantized_linear(x, weight, scale, bits=8, group_size=0, activation="float")
         np.testing.assert_allclose(out, exact, rtol=1e-4, atol=3e-4 * np.abs(exact).max())
         out = quantized_linear(x, weight, scale, bits=8, group_size=0, activation="dynamic")
         exact = rounded.astype(float) @ (weight * scale.astype(float)).T
+        np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+        codes = np.clip(np.rint(x * np.float32(80)), -255, 0)
+        codes[0] = -255
+        out = quantized_linear(
+            codes / np.float32(80), weight, scale, np.zeros(n, np.float32),
+            np.array([1 / 80, 255], np.float32), bits=8, group_size=0, activation="static",
+        )
+        exact = codes.astype(float) / 80 @ (weight * scale.astype(float)).T
         np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
     stored = -(-k // 32) * 32
     codes = rng.integers(-8, 8, (n, stored)).astype(np.int8)
@@ -101,7 +130,7 @@ for rows, k, n in ((1, 97, 9), (3, 64, 7), (5, 97, 70), (8, 161, 6), (20, 1030, 
     exact = x.astype(float) @ (codes * np.repeat(scale, 32, 1).astype(float))[:, :k].T
     out = quantized_linear(x, pack_int4(codes), scale, bits=4, group_size=32, activation="float")
     np.testing.assert_allclose(out, exact, rtol=1e-4, atol=3e-4 * np.abs(exact).max())
-print(host_vector_unit().name, has_byte_dots())
+print(host_vector_unit().name, DYNAMIC.form.name, STATIC.form.name)
 """
 AVX2 = "+avx,+avx2,+fma,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt"
 
@@ -112,7 +141,7 @@ def test_without_the_jit():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("features", "name"), [(AVX2, "avx2 False"), ("+sse,+sse2", "generic False")]
+    ("features", "name"), [(AVX2, "avx2 byte word"), ("+sse,+sse2", "generic word word")]
 )
 def test_on_narrower_vector_units(features, name, tmp_path):
     assert run_script(

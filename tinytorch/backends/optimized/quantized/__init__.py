@@ -1,7 +1,7 @@
 """Products with quantized weights.
 
 dots        instructions that multiply small integers and add neighbouring products
-byte_tile   a tile of C in registers, of bytes times bytes
+code_tile   a tile of C in registers, of bytes or words
 vectors     one to eight rows times codes of 8 bits that are read once
 nibbles     the same for codes of 4 bits
 rounding    rows of floats as integers

@@ -4,24 +4,36 @@
     bytes     acc[i] + x[4i] * y[4i] + ... + x[4i+3] * y[4i+3]        x unsigned, y signed
 
 Both are intrinsics of x86; for a processor without them LLVM finds what it has. Each is one
-instruction with VNNI (vpdpwssd, vpdpbusd). Without it there is, for words, vpmaddwd and an
-addition; for bytes vpmaddubsw, whose sums of two products saturate at 16 bits: 255 * 127 + 255 *
-127 does not fit. So bytes are widened to words there, whose products fit: 2 * 255 * 128 < 2^31.
+instruction with VNNI (vpdpwssd, vpdpbusd). Without it there are
+
+    words     vpmaddwd and an addition: two instructions for two products in a lane
+    bytes     vpmaddubsw, vpmaddwd by ones and an addition: three for four
+
+and vpmaddubsw adds two products in 16 bits, where it saturates: 255 * 127 + 255 * 127 does not fit.
+What always fits is x up to 128, as -32768 <= 2 * 128 * y <= 32512 for each y of 8 bits. So `form`
+asks how large x can be: dynamic codes are bytes, static ones, which go up to 255, words.
+
+Products a cycle in 256 bits, where those of floats are 16 (`benchmarks/inner_loop.py --codes`):
+from Skylake on 24 of words and 32 of bytes, as two of three ports multiply integers and all three
+add; on Zen 3 21 and 32; on Haswell and Zen 2 16 and 16, as one port multiplies. With VNNI 64.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPMADDWD,
-VPDPWSSD, VPDPBUSD.
+VPMADDUBSW, VPDPWSSD, VPDPBUSD; A. Fog, Instruction tables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
 
 from tinytorch.dtypes import Array
 from tinytorch.jit.cpu import host_features, host_vector_unit
-from tinytorch.jit.llvm import I32, Value, VectorEmitter
+from tinytorch.jit.llvm import I8, I32, Value, VectorEmitter
+from tinytorch.shapes_quantized import MOST_DYNAMIC
 
 I16 = ir.IntType(16)
 
@@ -33,14 +45,14 @@ def has_byte_dots() -> bool:
     if size == 64:
         return features.get("avx512vnni", False)
     both = features.get("avx512vnni", False) and features.get("avx512vl", False)
-    return size == 32 and both
+    return size == 32 and (both or features.get("avxvnni", False))
 
 
-CODES_PER_LANE = 4 if has_byte_dots() else 2
-"""Codes of a row in the 32 bits that one lane of a sum takes at a time."""
-
-CODE: type[np.integer] = np.uint8 if has_byte_dots() else np.int16
-"""How activations are written down, from 0 to 255, for `bytes` and for `words`."""
+@cache
+def has_byte_pairs() -> bool:
+    """Whether it multiplies bytes at all, and adds two products in 16 bits."""
+    size = host_vector_unit().register_bytes
+    return size == 32 or (size == 64 and host_features().get("avx512bw", False))
 
 
 def integers(e: VectorEmitter, element: Value, x: Value) -> Value:
@@ -52,9 +64,6 @@ def integers(e: VectorEmitter, element: Value, x: Value) -> Value:
 def words(e: VectorEmitter, x: Value, y: Value, total: Value) -> Value:
     """total + neighbouring products of 16-bit words, for registers x and y; total of 32 bits."""
     build, size = e.builder, e.register_bytes
-    if size == 64 and has_byte_dots():  # so it has the same for words, additions included
-        given = [total, integers(e, I32, x), integers(e, I32, y)]
-        return e.call("x86.avx512.vpdpwssd.512", total.type, given)
     x, y = integers(e, I16, x), integers(e, I16, y)
     names = {64: "x86.avx512.pmaddw.d.512", 32: "x86.avx2.pmadd.wd"}
     has = size == 32 or host_features().get("avx512bw", False)
@@ -69,9 +78,47 @@ def words(e: VectorEmitter, x: Value, y: Value, total: Value) -> Value:
 
 
 def bytes_(e: VectorEmitter, x: Value, y: Value, total: Value) -> Value:
-    """total + sums of four products of unsigned bytes of x and signed ones of y."""
+    """total + sums of four products of unsigned bytes of x and signed ones of y, with VNNI."""
     given = [total, integers(e, I32, x), integers(e, I32, y)]
     return e.call(f"x86.avx512.vpdpbusd.{8 * e.register_bytes}", total.type, given)
+
+
+def pairs_of_bytes(e: VectorEmitter, x: Value, y: Value, total: Value) -> Value:
+    """The same without VNNI, for bytes of x up to MOST_DYNAMIC."""
+    name = {64: "x86.avx512.pmaddubs.w.512", 32: "x86.avx2.pmadd.ub.sw"}[e.register_bytes]
+    kind = ir.VectorType(I16, e.register_bytes // 2)
+    pairs = e.call(name, kind, [integers(e, I8, x), integers(e, I8, y)])
+    return words(e, pairs, ir.Constant(kind, [1] * kind.count), total)
+
+
+class Form(NamedTuple):
+    """How codes are multiplied.
+
+    Attributes:
+        name: "byte" or "word".
+        per_lane: codes of a row in the 32 bits that one lane of a sum takes at a time.
+        code: how activations are written down.
+        signed: how weights are.
+        add: emits a sum and the products of registers of both.
+    """
+
+    name: str
+    per_lane: int
+    code: type[np.integer]
+    signed: type[np.integer]
+    add: Callable[[VectorEmitter, Value, Value, Value], Value]
+
+
+OF_BYTES = Form("byte", 4, np.uint8, np.int8, bytes_)
+OF_PAIRS = Form("byte", 4, np.uint8, np.int8, pairs_of_bytes)
+OF_WORDS = Form("word", 2, np.int16, np.int16, words)
+
+
+def form(most: int) -> Form:
+    """How activations with codes from 0 to `most` are multiplied here, exactly."""
+    if has_byte_dots():
+        return OF_BYTES
+    return OF_PAIRS if has_byte_pairs() and most <= MOST_DYNAMIC else OF_WORDS
 
 
 class DotEmitter(VectorEmitter):
@@ -80,10 +127,11 @@ class DotEmitter(VectorEmitter):
     So the float tile's loops and addresses serve for integers, too.
     """
 
+    form: Form
+
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """z + the products of the codes in each lane of x and y."""
-        add = bytes_ if has_byte_dots() else words
-        total = add(self, x, y, integers(self, I32, z))
+        total = self.form.add(self, x, y, integers(self, I32, z))
         return self.builder.bitcast(total, self.vector)
 
 

@@ -7,22 +7,20 @@ import math
 import numpy as np
 
 from tinytorch.backends.optimized.gemm.matmul import linear
-from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, SIGNED, TILE_ROWS
-from tinytorch.backends.optimized.quantized.dots import CODE, CODES_PER_LANE
+from tinytorch.backends.optimized.quantized.code_tile import DYNAMIC, STATIC
 from tinytorch.backends.optimized.quantized.loops import (
     PACKED_AT_ONCE,
+    PRODUCTS,
     Weight,
     few_rows,
     few_rows_parallel,
-    product_of_codes,
-    product_of_codes_parallel,
 )
 from tinytorch.backends.optimized.quantized.nibbles import words_of_row
 from tinytorch.backends.optimized.quantized.rounding import (
     Rounding,
-    byte_codes,
     floats_of_bytes,
     floats_of_nibbles,
+    offset_codes,
     word_codes,
 )
 from tinytorch.backends.optimized.quantized.vectors import AT_ONCE, MOST_ROWS
@@ -30,11 +28,13 @@ from tinytorch.backends.reference_quantized import rounded
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace
+from tinytorch.shapes_quantized import DYNAMIC_STEPS
 
 _F32, _I32, _I16 = np.dtype(np.float32), np.dtype(np.int32), np.dtype(np.int16)
-_CODE, _SIGNED = np.dtype(CODE), np.dtype(SIGNED)
 _NO_BIAS = np.empty(0, np.float32)
-LARGEST = {"float": np.float32(32767), "dynamic": np.float32(127), "static": np.float32(0)}
+LARGEST = {
+    "float": np.float32(32767), "dynamic": np.float32(DYNAMIC_STEPS), "static": np.float32(0),
+}  # fmt: skip
 BLOCK_BYTES = 1 << 20  # of the weight, as floats, at a time: they stay in a core's cache
 
 
@@ -53,7 +53,7 @@ def quantized_linear(
 
     For up to MOST_ROWS rows of float32 the codes are read once from memory, as they are; floats are
     rounded to 16 bits for that, by the largest magnitude of their row. For more rows, integers are
-    multiplied where the rows are rounded to 8 bits; otherwise blocks of the weight become floats.
+    multiplied where the rows are rounded; otherwise blocks of the weight become floats.
     """
     k, n = x.shape[-1], weight.shape[0]
     rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-1]), k)
@@ -67,12 +67,11 @@ def quantized_linear(
     else:
         has_kernel &= scale.shape[1] == weight.shape[1] // 16
     done = False
+    rounding = (np.float32(zero), np.float32(step), LARGEST[activation])
     if has_kernel and len(rows) <= MOST_ROWS:
-        rounding = (np.float32(zero), np.float32(step), LARGEST[activation])
         done = _few_rows(rows, (weight, scale, given), out, rounding, bits)
     elif has_kernel and activation != "float" and bits == 8:
-        zero = zero if activation == "static" else 128.0
-        done = _codes_times_codes(rows, (weight[:, :k], scale, given), out, zero, step)
+        done = _codes_times_codes(rows, (weight[:, :k], scale.ravel(), given), out, rounding)
     if not done:
         _by_blocks(rounded(rows, range_, activation), weight, scale, bias, group_size, bits, out)
     return out.reshape(*x.shape[:-1], n)
@@ -93,22 +92,25 @@ def _few_rows(x: Array, weight: Weight, out: Array, rounding: Rounding, bits: in
     return True
 
 
-def _codes_times_codes(x: Array, weight: Weight, out: Array, zero: float, step: float) -> bool:
+def _codes_times_codes(x: Array, weight: Weight, out: Array, rounding: Rounding) -> bool:
     """Whether that could be done: it cannot where a value is NaN or infinite."""
-    (m, k), n = x.shape, len(weight[0])
-    steps, blocks = -(-k // CODES_PER_LANE), -(-n // COLUMNS)
-    values = workspace((-(-(m + 1) // TILE_ROWS) * TILE_ROWS, steps * CODES_PER_LANE), _CODE)
-    codes = (values, np.empty(m, _F32))
-    if not byte_codes(x, x.view(np.int32), np.float32(zero), np.float32(step), codes):
+    tile = STATIC if rounding[1] > 0 else DYNAMIC
+    product, product_parallel = PRODUCTS[tile]
+    (m, k), n, form = x.shape, len(weight[0]), tile.form
+    steps, blocks = -(-k // form.per_lane), -(-n // tile.block_columns)
+    rows, columns = -(-(m + 1) // tile.rows) * tile.rows, steps * form.per_lane
+    values = workspace((rows, columns), np.dtype(form.code))
+    codes = (values, np.empty(m, _F32), np.empty(m, _I32))
+    if not offset_codes(x, x.view(np.int32), rounding, codes):
         return False
     count = min(threads.threads_for(m * n * k), blocks)
-    panel = workspace((count, steps, COLUMNS, CODES_PER_LANE), _SIGNED)
-    words = workspace((count, COLUMNS, PACKED_AT_ONCE), _I16)
-    sums = workspace((count, len(values), COLUMNS), _I32)
+    panel = workspace((count, steps, tile.columns, form.per_lane), np.dtype(form.signed))
+    words = workspace((count, tile.columns, PACKED_AT_ONCE), _I16)
+    sums = workspace((count, rows, tile.block_columns), _I32)
     rest, scratch = (codes, weight, out), (panel, words, sums)
     threads.run_parallel(
-        lambda count: product_of_codes_parallel(count, blocks, *rest, scratch),
-        lambda: product_of_codes(0, blocks, *rest, (panel[0], words[0], sums[0])),
+        lambda count: product_parallel(count, blocks, *rest, scratch),
+        lambda: product(0, blocks, *rest, (panel[0], words[0], sums[0])),
         count,
     )
     return True

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import prange
 
 from tinytorch.backends.optimized.gemm.packing import pack_f32
-from tinytorch.backends.optimized.quantized.byte_tile import COLUMNS, TILE_ROWS, byte_tile
-from tinytorch.backends.optimized.quantized.dots import CODES_PER_LANE
+from tinytorch.backends.optimized.quantized.code_tile import DYNAMIC, STATIC, CodeTile
 from tinytorch.backends.optimized.quantized.nibbles import nibble_rows
 from tinytorch.backends.optimized.quantized.rounding import (
     EXACT,
     Codes,
+    OffsetCodes,
     Rounding,
     round_row,
 )
@@ -37,86 +39,102 @@ Weight = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array]
 """panel, words, sums: memory for `product_of_codes`. The first two are those of `pack_panel`, sums
-is int32 (rows, COLUMNS). For several threads, one after the other."""
+is int32 (rows, columns of a block). For several threads, one after the other."""
 
 
-@kernel(inner=True)
-def pack_panel(weight: Array, words: Array, panel: Array) -> None:
-    """Rows of the weight (columns, k) as a panel (steps, COLUMNS, CODES_PER_LANE).
+@kernel(force_inline=True)
+def floats_of_sums(
+    sums: Array, weights: Array, zero: np.int32, factor: np.float32, scale: Array, out: Array
+) -> None:
+    """A row of results from the sums of its codes times weights, and those of the weights alone.
 
-    Four bytes, or two words, of a row are copied as if they were a float.
-
-    Args:
-        words: (COLUMNS, PACKED_AT_ONCE), scratch.
+    On its own, LLVM makes vector code of the loop; inside of others it does not.
     """
-    columns, k = weight.shape
-    if columns < COLUMNS:
-        panel[:] = 0
-    whole = k // CODES_PER_LANE
-    if CODES_PER_LANE == 4:
-        source = Matrix(address(weight), weight.strides[0], 4)
-        pack_f32(columns, whole, source, Rows(address(panel), 4 * COLUMNS))
-    else:
-        step = PACKED_AT_ONCE
-        for start in range(0, whole, step // 2):
-            count = min(step // 2, whole - start)
+    for t in range(out.size):
+        out[t] = np.float32(np.int32(sums[t] - zero * weights[t])) * factor * scale[t]
+
+
+def _make_product_of_codes(tile: CodeTile) -> tuple[Callable[..., None], Callable[..., None]]:
+    tile_rows, tile_columns, run = tile.rows, tile.columns, tile.run
+    per_lane, block_columns = tile.form.per_lane, tile.block_columns
+
+    @kernel(inner=True)
+    def pack_panel(weight: Array, words: Array, panel: Array) -> None:
+        """Rows of the weight (columns, k) as a panel (steps, tile_columns, per_lane).
+
+        Four bytes, or two words, of a row are copied as if they were a float.
+
+        Args:
+            words: (tile_columns, PACKED_AT_ONCE), scratch.
+        """
+        columns, k = weight.shape
+        if columns < tile_columns:
+            panel[:] = 0
+        whole = k // per_lane
+        if per_lane == 4:
+            source = Matrix(address(weight), weight.strides[0], 4)
+            pack_f32(columns, whole, source, Rows(address(panel), 4 * tile_columns))
+        else:
+            step = PACKED_AT_ONCE
+            for start in range(0, whole, step // 2):
+                count = min(step // 2, whole - start)
+                for t in range(columns):
+                    for j in range(2 * count):
+                        words[t, j] = weight[t, 2 * start + j]
+                to = address(panel) + start * 4 * tile_columns
+                halves = Matrix(address(words), words.strides[0], 4)
+                pack_f32(columns, count, halves, Rows(to, 4 * tile_columns))
+        if whole * per_lane < k:
             for t in range(columns):
-                for j in range(2 * count):
-                    words[t, j] = weight[t, 2 * start + j]
-            to = address(panel) + start * 4 * COLUMNS
-            halves = Matrix(address(words), words.strides[0], 4)
-            pack_f32(columns, count, halves, Rows(to, 4 * COLUMNS))
-    if whole * CODES_PER_LANE < k:
-        for t in range(columns):
-            for j in range(CODES_PER_LANE):
-                p = whole * CODES_PER_LANE + j
-                panel[whole, t, j] = weight[t, p] if p < k else 0
+                for j in range(per_lane):
+                    p = whole * per_lane + j
+                    panel[whole, t, j] = weight[t, p] if p < k else 0
+
+    @kernel
+    def product_of_codes(
+        first: int, stop: int, x: OffsetCodes, weight: Weight, out: Array, scratch: Scratch
+    ) -> None:
+        """out[i, o] = bias[o] + scales[i] * scale[o] * sum of (codes[i] - zeros[i]) * weight[o].
+
+        In blocks of `block_columns` outputs, from the block `first` to before `stop`.
+
+        Args:
+            x: its codes are (rows, columns), rows up to whole tiles; all after those of `out` are
+                1, at least one row: so the sums of the weights are a row more of the product.
+            weight: of bytes, in one group; its scales are (n,).
+            out: (m, n).
+        """
+        (m, n), (codes, scales, zeros), (panel, words, sums) = out.shape, x, scratch
+        stored, scale, bias = weight
+        for block in range(first, stop):
+            start = block * block_columns
+            end = min(start + block_columns, n)
+            for o in range(start, end, tile_columns):
+                pack_panel(stored[o : min(o + tile_columns, end)], words, panel)
+                for i in range(0, codes.shape[0], tile_rows):
+                    rows = Rows(address(codes) + i * codes.strides[0], codes.strides[0])
+                    to = address(sums[i, o - start :])
+                    run(panel.shape[0], rows, address(panel), Rows(to, sums.strides[0]))
+            for i in range(m):
+                target = out[i, start:end]
+                floats_of_sums(sums[i], sums[m], zeros[i], scales[i], scale[start:end], target)
+                if bias.size:
+                    target += bias[start:end]
+
+    @kernel(parallel=True)
+    def product_of_codes_parallel(
+        threads: int, blocks: int, x: OffsetCodes, weight: Weight, out: Array, scratch: Scratch
+    ) -> None:
+        panel, words, sums = scratch
+        for t in prange(threads):
+            first, stop = blocks * t // threads, blocks * (t + 1) // threads
+            product_of_codes(first, stop, x, weight, out, (panel[t], words[t], sums[t]))
+
+    return product_of_codes, product_of_codes_parallel
 
 
-@kernel
-def product_of_codes(
-    first: int, stop: int, x: Codes, weight: Weight, out: Array, scratch: Scratch
-) -> None:
-    """out[i, o] = bias[o] + scales[i] * scale[o] * the sum of (codes[i] - zero) * weight[o].
-
-    In blocks of COLUMNS outputs, from the block `first` to before `stop`.
-
-    Args:
-        x: (rows, columns), rows up to whole tiles; all after those of `out` are `zero`, at least
-            one: what is taken away is computed as one row more.
-        weight: of bytes, in one group.
-        out: (m, n).
-    """
-    (m, n), (codes, scales), (panel, words, sums) = out.shape, x, scratch
-    stored, scale, bias = weight
-    for block in range(first, stop):
-        start = block * COLUMNS
-        end = min(start + COLUMNS, n)
-        pack_panel(stored[start:end], words, panel)
-        for i in range(0, codes.shape[0], TILE_ROWS):
-            rows = Rows(address(codes) + i * codes.strides[0], codes.strides[0])
-            to = Rows(address(sums) + i * sums.strides[0], sums.strides[0])
-            byte_tile(panel.shape[0], rows, address(panel), to)
-        for i in range(m):
-            factor = scales[i]
-            if bias.size:
-                for t in range(end - start):
-                    value = np.float32(sums[i, t] - sums[m, t])
-                    out[i, start + t] = value * factor * scale[start + t, 0] + bias[start + t]
-            else:
-                for t in range(end - start):
-                    value = np.float32(sums[i, t] - sums[m, t])
-                    out[i, start + t] = value * factor * scale[start + t, 0]
-
-
-@kernel(parallel=True)
-def product_of_codes_parallel(
-    threads: int, blocks: int, x: Codes, weight: Weight, out: Array, scratch: Scratch
-) -> None:
-    panel, words, sums = scratch
-    for t in prange(threads):
-        first, stop = blocks * t // threads, blocks * (t + 1) // threads
-        product_of_codes(first, stop, x, weight, out, (panel[t], words[t], sums[t]))
+PRODUCTS = {tile: _make_product_of_codes(tile) for tile in dict.fromkeys((DYNAMIC, STATIC))}
+"""For each tile the product of codes, in one thread and in several."""
 
 
 @kernel
@@ -163,12 +181,12 @@ def few_rows_of_floats(
         x: (m, k), as it is.
         is_rounded: it counts as its codes of 8 bits.
     """
-    (zero, step, _), (codes, scale, bias) = rounding, weight
+    codes, scale, bias = weight
     (m, k), n, group = x.shape, len(codes), codes.shape[1] // scale.shape[1]
     for r in range(m):
         row = x[r].copy()
         if is_rounded:
-            round_row(row, zero, step)
+            round_row(row, rounding)
         for o in range(n):
             total = bias[o] if bias.size else np.float32(0)
             for p in range(k):

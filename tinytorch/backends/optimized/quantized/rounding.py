@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinytorch.backends.optimized.quantized.dots import CODE
 from tinytorch.backends.optimized.quantized.nibbles import (
     AS_BYTES,
     LOADED,
@@ -16,13 +15,13 @@ from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.views import view
-from tinytorch.shapes_quantized import LEAST
+from tinytorch.shapes_quantized import DYNAMIC_STEPS, LEAST, MOST_DYNAMIC, MOST_STATIC
 
 EXACT: frozenset[str] = frozenset()  # a product and a rounding more or less would be another code
 RUN = min(16, WORDS)
 """Columns whose words are neighbours in the order of `nibble_rows`."""
 
-_LEAST = np.float32(LEAST)
+_LEAST, _STEPS = np.float32(LEAST), np.float32(DYNAMIC_STEPS)
 _ROUNDS = np.float32(3 << 22)  # added and taken away: what is left is whole, ties to even
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 _INFINITY = np.int32(0x7F800000)
@@ -34,48 +33,72 @@ _INFINITY = np.int32(0x7F800000)
 Codes = tuple[Array, Array]
 """values, scales: rows as integers (m, ...), and the scale of each (m,)."""
 
+OffsetCodes = tuple[Array, Array, Array]
+"""codes, scales, zeros: the same with codes from 0, and the code of 0 in each row (m,), int32."""
+
 Rounding = tuple[np.float32, np.float32, np.float32]
-"""zero, scale, largest: the code of 0; the scale of all rows, or 0 to give each its own, by its
-largest magnitude; and the integer of that magnitude, where the scale is 0."""
+"""zero, scale, largest: the code of 0 and the scale of all rows, which is 0 to give each its own:
+then by its ends, if `largest` is DYNAMIC_STEPS, and otherwise by its largest magnitude, which is
+the integer `largest`."""
 
 
 @kernel(fastmath=EXACT, inner=True)
-def magnitude(bits: Array) -> np.float32:
-    """The largest magnitude of floats, given as their bits; -1 if one is NaN or infinite.
+def range_of_row(
+    bits: Array, rounding: Rounding
+) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """scale, its reciprocal, and the least and the largest of code - zero, for a row.
 
-    Magnitudes are ordered as their bits are, and the largest of integers is found by vectors.
+    The scale is -1 if a value is NaN or infinite. Floats of one sign are ordered as their bits are;
+    with those of negative ones flipped all are, and vectors find the ends of integers.
+
+    Args:
+        bits: of the row, int32.
     """
-    most = np.int32(0)
+    zero, scale, largest = rounding
+    least, most = np.int32(0), np.int32(0)
     for i in range(bits.size):
-        most = max(most, np.int32(bits[i] & _MAGNITUDE))
-    if most >= _INFINITY:
-        return np.float32(-1)
-    largest = np.int32(most)
-    return max(largest.view(np.float32), _LEAST)
+        ordered = np.int32(bits[i] ^ ((bits[i] >> 31) & _MAGNITUDE))
+        least, most = min(least, ordered), max(most, ordered)
+    if most >= _INFINITY or least <= ~_INFINITY:
+        return np.float32(-1), scale, zero, zero
+    if scale > 0:
+        return scale, np.float32(1) / scale, -zero, np.float32(MOST_STATIC) - zero
+    least, most = np.int32(least ^ ((least >> 31) & _MAGNITUDE)), np.int32(most)
+    low, high = least.view(np.float32), most.view(np.float32)
+    if largest > _STEPS:
+        magnitude = max(max(high, -low), _LEAST)
+        return magnitude / largest, largest / magnitude, -largest, largest
+    scale = max(high / _STEPS - low / _STEPS, _LEAST)
+    factor = np.float32(1) / scale
+    zero = rounded(-low * factor)
+    return scale, factor, -zero, np.float32(MOST_DYNAMIC) - zero
+
+
+@kernel(fastmath=EXACT, force_inline=True)
+def rounded(x: np.float32) -> np.float32:
+    """x as a whole number, ties to even, for magnitudes up to 2^22."""
+    return (x + _ROUNDS) - _ROUNDS
 
 
 @kernel(fastmath=EXACT)
-def byte_codes(x: Array, bits: Array, zero: np.float32, scale: np.float32, to: Codes) -> bool:
-    """Rows (m, k) as codes from 0 to 255, and their scales; False if a value is not finite.
+def offset_codes(x: Array, bits: Array, rounding: Rounding, to: OffsetCodes) -> bool:
+    """Rows (m, k) as codes from 0, their scales and codes of 0; False if a value is not finite.
 
     Args:
         bits: x as int32.
-        zero, scale: as for `Rounding`.
-        to: (rows, columns) of the type CODE; what is beyond x is filled with `zero`.
+        to: (rows, columns); what is beyond k is filled with 0, rows that are beyond m with 1.
     """
-    (m, k), (codes, scales) = x.shape, to
-    code = CODE(zero)
+    (m, k), (codes, scales, zeros) = x.shape, to
     for i in range(m):
-        most = magnitude(bits[i])
-        if most < 0:
+        scale, factor, low, high = range_of_row(bits[i], rounding)
+        if scale < 0:
             return False
-        factor = np.float32(1) / scale if scale > 0 else np.float32(127) / most
-        scales[i] = scale if scale > 0 else most / np.float32(127)
+        scales[i], zeros[i] = scale, np.int32(-low)
         for j in range(k):
-            value = (x[i, j] * factor + _ROUNDS) - _ROUNDS + zero
-            codes[i, j] = np.int32(min(max(value, np.float32(0)), np.float32(255)))
-        codes[i, k:] = code
-    codes[m:] = code
+            value = min(max(rounded(x[i, j] * factor), low), high) - low
+            codes[i, j] = np.int32(value)
+        codes[i, k:] = 0
+    codes[m:] = 1
     return True
 
 
@@ -85,38 +108,34 @@ def word_codes(x: Array, bits: Array, rounding: Rounding, halves: bool, to: Code
 
     Args:
         bits: x as int32.
-        rounding: with a scale, the words are codes - zero.
+        rounding: where there are codes, the words are codes - zero.
         halves: as `nibble_rows` needs them.
         to: (m, `nibbles.words_of_row`), int16; what is beyond x is filled with zeros.
     """
-    (m, k), (words, scales), (zero, scale, largest) = x.shape, to, rounding
-    rounded = np.zeros(words.shape[1] if halves else 0, np.int16)
+    (m, k), (words, scales) = x.shape, to
+    in_order = np.zeros(words.shape[1] if halves else 0, np.int16)
     for i in range(m):
-        most = magnitude(bits[i])
-        if most < 0:
+        scale, factor, low, high = range_of_row(bits[i], rounding)
+        if scale < 0:
             return False
-        factor = np.float32(1) / scale if scale > 0 else largest / most
-        scales[i] = scale if scale > 0 else most / largest
-        low = -zero if scale > 0 else -largest
-        high = np.float32(255) - zero if scale > 0 else largest
-        target = rounded if halves else words[i]
+        scales[i] = scale
+        target = in_order if halves else words[i]
         for j in range(k):
-            value = (x[i, j] * factor + _ROUNDS) - _ROUNDS
-            target[j] = np.int32(min(max(value, low), high))
+            target[j] = np.int32(min(max(rounded(x[i, j] * factor), low), high))
         if not halves:
             words[i, k:] = 0
         elif AS_BYTES:
-            as_bytes(rounded, words[i])
+            as_bytes(in_order, words[i])
         else:
             for start in range(0, words.shape[1], RUN):
                 at = word_of(start)
                 for j in range(RUN):
-                    words[i, at + j] = rounded[start + j]
+                    words[i, at + j] = in_order[start + j]
     return True
 
 
 @kernel(inner=True)
-def as_bytes(rounded: Array, words: Array) -> None:
+def as_bytes(in_order: Array, words: Array) -> None:
     """Words, in the order of columns, as the form "bytes" of `nibbles` needs them."""
     steps, half = words.size // STEP_WORDS, LOADED // 16
     operands = address(words)
@@ -127,7 +146,7 @@ def as_bytes(rounded: Array, words: Array) -> None:
         for block in range(half):
             start = step * STEP + 32 * block
             for j in range(16):
-                low, high = rounded[start + j], rounded[start + 16 + j]
+                low, high = in_order[start + j], in_order[start + 16 + j]
                 lows[step, 0, block, j] = low & 255
                 highs[step, 1, block, j] = low >> 8
                 lows[step, 2, block, j] = high & 255
@@ -135,30 +154,27 @@ def as_bytes(rounded: Array, words: Array) -> None:
             for lane in range(4):
                 total = np.int32(0)
                 for j in range(start + 4 * lane, start + 4 * lane + 4):
-                    total += np.int32(rounded[j]) + np.int32(rounded[j + 16])
+                    total += np.int32(in_order[j]) + np.int32(in_order[j + 16])
                 sums[step, 4, block, lane] = -8 * total
 
 
 @kernel(fastmath=EXACT)
-def round_row(row: Array, zero: np.float32, scale: np.float32) -> None:
-    """What the codes of 8 bits of a row say, in its place; of an infinite magnitude comes NaN.
-
-    Args:
-        zero, scale: as for `Rounding`.
-    """
+def round_row(row: Array, rounding: Rounding) -> None:
+    """What the codes of a row say, in its place; NaN if it is rounded by infinite ends."""
+    zero, scale, _ = rounding
     if scale > 0:
         for j in range(row.size):
             code = np.rint(row[j] * (np.float32(1) / scale)) + zero
             if code == code:
-                code = min(max(code, np.float32(0)), np.float32(255))
+                code = min(max(code, np.float32(0)), np.float32(MOST_STATIC))
             row[j] = (code - zero) * scale
         return
-    most = _LEAST
-    for value in row:
-        if not abs(value) <= most:  # NaN too, which stays
-            most = abs(value)
-    for j in range(row.size):
-        row[j] = np.rint(row[j] * (np.float32(127) / most)) * (most / np.float32(127))
+    scale, factor, _, _ = range_of_row(row.view(np.int32), rounding)
+    if scale < 0:
+        row[:] = np.nan
+    else:
+        for j in range(row.size):
+            row[j] = rounded(row[j] * factor) * scale
 
 
 @kernel(inner=True)

@@ -157,8 +157,8 @@ class QuantizedRecord(NamedTuple):
     groups: Word  # scales of a row
     biases: Word  # n, or 0 for none
     words: Word  # of 16 bits, for a row of x in the scratch
-    largest: Word  # the word of a row's largest magnitude
-    is_rounded: Word  # x is used as its codes of 8 bits say it, and not as it is
+    largest: Word  # see `rounding.Rounding`
+    is_rounded: Word  # x is used as its codes say it, and not as it is
     is_static: Word  # by a range that is given
 
 
