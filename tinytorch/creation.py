@@ -17,6 +17,7 @@ from tinytorch.dtypes import (
     Array,
     DType,
     as_dtype,
+    bfloat16,
     bool_,
 )
 from tinytorch.errors import DTypeError, ShapeError
@@ -266,7 +267,9 @@ def eye(
     tensor([[1., 0., 0.],
             [0., 1., 0.]])
     """
-    return Tensor(np.eye(n, m), dtype=dtype).requires_grad_(requires_grad)
+    kind = as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
+    stored = np.float32 if kind is bfloat16 else kind.dtype
+    return Tensor(np.eye(n, m, dtype=stored), dtype=kind).requires_grad_(requires_grad)
 
 
 # -- of the dtype of a tensor that there is --------------------------------------------------------

@@ -18,7 +18,8 @@ from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed
 from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, as_dtype
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
-from tinytorch.functions.elementwise import clip, le
+from tinytorch.functions.elementwise import clip
+from tinytorch.functions.ordering import searchsorted
 from tinytorch.functions.publish import METHODS
 
 if TYPE_CHECKING:
@@ -291,8 +292,7 @@ def multinomial(
         whole = totals[..., -1:]
         shape = (*input.shape[:-1], num_samples)
         u = rand(shape, dtype="float64", generator=generator) * whole
-        before = le(totals.unsqueeze(-2), u.unsqueeze(-1)).sum(-1)
-        return clip(before, 0, input.shape[-1] - 1)
+        return clip(searchsorted(totals, u, right=True), 0, input.shape[-1] - 1)
     u = rand(input.shape, dtype="float64", generator=generator)
     arrival = -(1.0 - u).log() / weights  # infinite for weight 0: it comes last
     return arrival.argsort(-1).narrow(-1, 0, num_samples)

@@ -11,6 +11,8 @@ import torch
 
 import tinytorch
 from tests.torch_compare import assert_like_torch
+from tinytorch.graph import trace
+from tinytorch.graph.interpret import Interpreter
 
 UNARY = [
     *("tan", "atan", "sinh", "cosh", "asinh", "log10", "exp2", "erfc", "frac", "trunc", "deg2rad"),
@@ -212,6 +214,17 @@ def test_counting() -> None:
     assert_like_torch(lambda x: _of(x).isin(x, x[:3]), None, x)
     edges = np.array([0.0, 1.0, 2.0])
     assert_like_torch(lambda e, v: _of(e).searchsorted(e, v), None, edges, np.array([0.5, 1, 3]))
+    rows, each = np.sort(values.reshape(5, 10)), np.full((5, 3), [-0.1, np.nan, np.inf], np.float32)
+    each[2] = rows[2, :3]
+    for right in (False, True):
+        assert_like_torch(lambda e, v: _of(e).searchsorted(e, v, right=right), None, rows, each)  # noqa: B023
+        found = tinytorch.searchsorted(tinytorch.tensor(rows), tinytorch.tensor(each), right=right)
+        graph = trace(
+            lambda e, v: tinytorch.searchsorted(e, v, right=right),  # noqa: B023
+            tinytorch.tensor(rows), tinytorch.tensor(each),
+        )  # fmt: skip
+        (traced,) = Interpreter(graph.graph).run(tinytorch.tensor(rows), tinytorch.tensor(each))
+        np.testing.assert_array_equal(found.numpy(), np.asarray(traced.numpy()))
     ours = tinytorch.histogram(tinytorch.tensor(values), 5)
     theirs = torch.histogram(torch.from_numpy(values), 5)
     np.testing.assert_array_equal(ours.hist.numpy(), theirs.hist.numpy())

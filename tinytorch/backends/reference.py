@@ -206,7 +206,18 @@ def permute(a: Array, *, dims: Dims) -> Array:
 
 
 def expand(a: Array, *, shape: Shape) -> Array:
-    return np.broadcast_to(a, shape)
+    new = len(shape) - a.ndim
+    strides = [0 if a.shape[i] == 1 != n else a.strides[i] for i, n in enumerate(shape[new:])]
+    return _read_only_view(a, shape, (*(0,) * new, *strides))
+
+
+def _read_only_view(a: Array, shape: Shape, strides: tuple[int, ...]) -> Array:
+    """`as_strided`, whose Python takes many times as long as the view."""
+    if not a.flags.c_contiguous:
+        return np.lib.stride_tricks.as_strided(a, shape, strides, writeable=False)
+    view: Array = np.ndarray(shape, a.dtype, a, 0, strides)
+    view.setflags(write=False)
+    return view
 
 
 def slice_(a: Array, *, bounds: tuple[tuple[int, int, int], ...]) -> Array:
@@ -223,8 +234,9 @@ def unslice(a: Array, *, shape: Shape, bounds: tuple[tuple[int, int, int], ...])
 
 
 def unfold(a: Array, *, size: int, step: int) -> Array:
-    windows = np.lib.stride_tricks.sliding_window_view(a, size, axis=-1)
-    return windows[..., ::step, :]
+    *before, each = a.strides
+    count = (a.shape[-1] - size) // step + 1
+    return _read_only_view(a, (*a.shape[:-1], count, size), (*before, step * each, each))
 
 
 @_quiet

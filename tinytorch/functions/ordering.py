@@ -7,18 +7,19 @@ traced, and say so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
-from tinytorch.dtypes import Array, int32, int64, meta_of_array
+from tinytorch.dtypes import Array, bfloat16, int32, int64, meta_of_array
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import elementwise, indexing, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
+from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -139,6 +140,7 @@ def searchsorted(
 
     Args:
         sorted_sequence: (n,), or (..., n) with the leading dimensions of `values`.
+        values: NaN is the largest number.
         right: behind elements that are equal; `side="right"` says the same.
         out_int32: give int32 instead of int64.
 
@@ -152,13 +154,36 @@ def searchsorted(
             f"searchsorted: {sorted_sequence.shape} and {values.shape} must agree but in the last "  # type: ignore[union-attr]
             f"dimension"
         )
-    each = movement.unsqueeze(values, -1)  # type: ignore[arg-type]
-    rows = sorted_sequence
-    if rows.ndim > 1:
-        rows = movement.unsqueeze(rows, -2)
-    before = elementwise.le(rows, each) if right or side == "right" else elementwise.lt(rows, each)
-    count = reductions.sum(before, -1)
+    is_right = right or side == "right"
+    dtypes = {sorted_sequence.dtype, values.dtype}  # type: ignore[union-attr]
+    if STATE.get().mode is None and len(dtypes) == 1 and bfloat16 not in dtypes:
+        count = _new(_bisected(sorted_sequence._data, values._data, is_right))  # type: ignore[union-attr]
+    else:  # by ops, which a trace sees
+        count = _counted_before(sorted_sequence, values, is_right)  # type: ignore[arg-type]
     return count.to(int32) if out_int32 else count
+
+
+def _bisected(rows: Array, values: Array, is_right: bool) -> Array:
+    side: Literal["left", "right"] = "right" if is_right else "left"
+    if rows.ndim == 1:
+        return np.asarray(np.searchsorted(rows, values, side), np.int64)
+    out = np.empty(values.shape, np.int64)
+    for at in np.ndindex(rows.shape[:-1]):
+        out[at] = np.searchsorted(rows[at], values[at], side)
+    return out
+
+
+def _counted_before(rows: Tensor, values: Tensor, is_right: bool) -> Tensor:
+    each = movement.unsqueeze(values, -1)
+    rows = movement.unsqueeze(rows, -2) if rows.ndim > 1 else rows
+    before = (elementwise.le if is_right else elementwise.lt)(rows, each)
+    if each.is_floating_point():  # NaN is the largest number
+        is_nan = elementwise.isnan(each)
+        before = elementwise.logical_or(
+            before,
+            is_nan if is_right else elementwise.logical_and(is_nan, apply(ops.eq, rows, rows)),
+        )
+    return reductions.sum(before, -1)
 
 
 def bucketize(
