@@ -100,6 +100,46 @@ def test_masks(rng, kind, is_causal):
     check(q, k, v, np.asfortranarray(mask), is_causal=is_causal)
 
 
+@pytest.mark.parametrize("kind", [np.bool_, np.float32])
+@pytest.mark.parametrize("shape", ["window", "padding", "causal", "hole", "nothing"])
+def test_blocks_of_keys_that_a_mask_hides(rng, shape, kind):
+    """Whole blocks are left out, forward and backward; of dropout the others' numbers stay."""
+    queries, keys = 130, 2 * loops.KEYS + 70
+    i, j = np.arange(queries)[:, None], np.arange(keys)
+    shown = {
+        "window": (j > 3 * i) & (j <= 3 * i + 50),
+        "padding": (j >= loops.KEYS + 3) & (j < loops.KEYS + 90) & (i >= 0),
+        "causal": j <= i + 200,
+        "hole": (j < 5) ^ (j > 2 * loops.KEYS + i // 2),
+        "nothing": (j < 0) & (i < 0),
+    }[shape]
+    mask = shown if kind is np.bool_ else np.where(shown, 0.5, -np.inf).astype(kind)
+    q, k, v = arrays(rng, np.float32, (2,), queries, keys, 12, 16)
+    check(q, k, v, mask)
+    check(q, k, v, mask, np.array(3), dropout_p=0.4)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.float32])
+def test_what_no_query_sees_may_be_anything(rng, kind):
+    """A cache has room for tokens that are still to come."""
+    params = {"is_causal": False, "scale": 0.3, "dropout_p": 0.0}
+    keys, begin, end = 2 * loops.KEYS, loops.KEYS + 3, loops.KEYS + 90
+    for queries in (1, 2, 40):
+        q, k, v = arrays(rng, np.float32, (), queries, keys, 12, 16)
+        shown = (np.arange(keys) >= begin) & (np.arange(keys) < end)
+        mask = shown[None] if kind is np.bool_ else np.where(shown, 0, -np.inf).astype(kind)[None]
+        expected = attention.scaled_dot_product_attention(q, k, v, mask, **params)
+        k[~shown], v[: loops.KEYS], v[end:] = np.nan, np.nan, np.inf
+        out = attention.scaled_dot_product_attention(q, k, v, mask, **params)
+        np.testing.assert_array_equal(out, expected)
+        flat = attention.scaled_dot_product_attention_backward(out, q, k, v, mask, **params)
+        _, dk, dv = np.split(flat, [q.size, q.size + k.size])
+        for of_keys in (dk.reshape(k.shape), dv.reshape(v.shape)):
+            assert np.isfinite(of_keys[begin:end]).all()
+            assert not of_keys[: loops.KEYS].any()
+            assert not of_keys[end:].any()
+
+
 @pytest.mark.parametrize("mask", [True, "bool"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dropout_drops_what_uniform_says(rng, mask, dtype):

@@ -74,7 +74,8 @@ def test_the_largest_of_a_row(real, size, seed):
     assert to[0] == x.max(initial=-np.inf)
     if size:
         x[rng.integers(size)] = np.nan
-        KERNELS[real][0](Row(x).address, size, to.ctypes.data)
+        row = Row(x)
+        KERNELS[real][0](row.address, size, to.ctypes.data)
         assert to[0] == np.fmax.reduce(x, initial=-np.inf)
 
 

@@ -17,7 +17,8 @@ with the keys as these are stored.
 
 The scores (T, T) of a head are nowhere: the forward has a block of BLOCK x KEYS of them, the
 backward whole rows of a few queries, so that neither the sums of the softmax nor the result must be
-kept for it. Memory is O(T). With causal order, what no query of a tile sees is not computed.
+kept for it. Memory is O(T). With causal order, what no query of a tile sees is not computed; blocks
+of keys that a mask hides from all queries of a block are left out.
 
 Source: T. Dao et al., "FlashAttention: fast and memory-efficient exact attention with
 IO-awareness", 2022, algorithms 1 and 4; M. Rabe, C. Staats, "Self-attention does not need O(n^2)
@@ -50,6 +51,7 @@ _PANEL = TILE_VECTORS * REGISTER_BYTES // 4
 KEYS = 256 // _PANEL * _PANEL  # keys at a time in the forward: whole panels, in both dtypes
 BACKWARD_BYTES = 400 * 1024  # of rows of weights and of their gradients: half of an L2 cache
 LEAST_BLOCK = 24
+SPAN = KEYS // 4  # keys of a mask that are looked at together; none is in two blocks
 UNPACKED = 6  # queries of a head of the keys, at most, that do not pay for packing
 PAD = 64  # bytes: what begins at a multiple is in as few lines as possible
 
@@ -166,31 +168,51 @@ def _visible(s: Sizes, first: int) -> int:
     return 1 - first if s.is_causal else s.keys + s.queries
 
 
-@inner
-def _shown(s: Sizes, i0: int, m: int, last: int, hides: Array) -> tuple[int, int]:
-    """From which key on, in whole blocks, and before which key m queries from i0 on see any.
+def _make_shown(real: Any) -> Any:
+    """`shown(s, i0, m, last, x)`: from which key on, in whole blocks, and before which key the m
+    queries from i0 on see any. A cache that is longer than its content, padding, windows and causal
+    order that is written as a mask hide whole blocks of keys."""
 
-    A cache that is longer than its content, padding and windows hide whole blocks of keys.
-    """
-    begin, end = last, 1
-    for i in range(i0, i0 + m):
-        row, bytes_of_row = hides[i], address(hides) + i * hides.strides[0]
-        j = last
-        while j >= end + 8 and view(np.uint64, bytes_of_row + j - 8, 1)[0] == 0:
-            j -= 8
-        while j > end and row[j - 1] == 0:
-            j -= 1
-        end, j = j, 0
-        while j < begin and row[j] == 0:
-            j += 1
-        begin = j
-    return min(begin, end - 1) // KEYS * KEYS, end
+    @inner
+    def sees(s: Sizes, i: int, first: int, n: int, x: Operands) -> bool:
+        """Whether query i sees any of n keys; without a branch, so that vectors are compared."""
+        at, _ = _mask(s, i, first, x)
+        found = False
+        if s.mask == BOOL_MASK:
+            shown = view(np.uint8, at, n)
+            for j in range(n):
+                found |= shown[j] != 0
+        else:
+            added = view(real, at, n)
+            for j in range(n):
+                found |= added[j] != -np.inf
+        return found
+
+    @inner
+    def shown(s: Sizes, i0: int, m: int, last: int, x: Operands) -> tuple[int, int]:
+        if s.mask == NO_MASK:
+            return 0, last
+        begin, end = last, 1
+        for i in range(i0 + m - 1, i0 - 1, -1):  # the last query often sees the most
+            j = last
+            while j >= end + SPAN and not sees(s, i, j - SPAN, SPAN, x):
+                j -= SPAN
+            while j > end and not sees(s, i, j - 1, 1, x):
+                j -= 1
+            end, j = j, 0
+            while j + SPAN <= begin and not sees(s, i, j, SPAN, x):
+                j += SPAN
+            begin = min(begin, j)
+        return min(begin, end - 1) // KEYS * KEYS, end
+
+    return shown
 
 
 def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
     itemsize = np.dtype(real).itemsize
     pack, scores, sums, dots = products.pack, products.scores, products.sums, products.dots
     scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
+    shown = _make_shown(real)
     shrink_rows, divide, drop = steps.shrink_rows, steps.divide, steps.drop
 
     @inner
@@ -207,9 +229,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         of_weights = Rows(weights, pitch)
         width, q_bytes = s.e * itemsize, q.strides[0]
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
-        begin, last = 0, min(s.keys, i0 + m) if s.is_causal else s.keys
-        if s.mask == BOOL_MASK:
-            begin, last = _shown(s, i0, m, last, x.hides)
+        begin, last = shown(s, i0, m, min(s.keys, i0 + m) if s.is_causal else s.keys, x)
         for j0 in range(begin, last, KEYS):
             n, seen = min(KEYS, last - j0), _visible(s, j0) + i0
             if panels:
@@ -259,6 +279,7 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         products.pack, products.scores, products.sums, products.transposed,
     )  # fmt: skip
     scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
+    shown = _make_shown(real)
     drop, score_gradients = steps.drop, steps.score_gradients
 
     @inner
@@ -285,25 +306,27 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
         g_bytes = upper.strides[0]
         scaled(m, s.v, address(upper) + i0 * g_bytes, g_bytes, 1.0, g, v_width)
-        n, seen = min(s.keys, i0 + m) if s.is_causal else s.keys, _visible(s, 0) + i0
+        begin, last = shown(s, i0, m, min(s.keys, i0 + m) if s.is_causal else s.keys, x)
+        n, seen = last - begin, _visible(s, begin) + i0
         of_weights, of_change = Rows(weights, pitch), Rows(change, pitch)
-        scores(m, 0, n, s.keys, s.e, Rows(query, width), keys, of_weights, seen)
+        scores(m, begin, last, s.keys, s.e, Rows(query, width), keys, of_weights, seen)
         if s.mask != NO_MASK:
-            mask, mask_bytes = _mask(s, i0, 0, x)
+            mask, mask_bytes = _mask(s, i0, begin, x)
             mask_rows(of_weights, m, n, seen, s.mask, Rows(mask, mask_bytes))
         exponentials(of_weights, m, n, seen, 1, running)
-        scores(m, 0, n, s.keys, s.v, Rows(g, v_width), values, of_change, seen)
+        scores(m, begin, last, s.keys, s.v, Rows(g, v_width), values, of_change, seen)
         if s.dropout_p > 0:
-            drop(of_change, m, n, seen, s.dropout_p, s.seed, number, s.keys)
+            drop(of_change, m, n, seen, s.dropout_p, s.seed, number + begin, s.keys)
         score_gradients(of_weights, of_change, m, n, seen, running.totals)
         if s.dropout_p > 0:
-            drop(of_weights, m, n, seen, s.dropout_p, s.seed, number, s.keys)
+            drop(of_weights, m, n, seen, s.dropout_p, s.seed, number + begin, s.keys)
         row_bytes = d.q.strides[0]
         rows = address(d.q) + i0 * row_bytes
-        of_keys = Rows(address(k), k.strides[0])
+        of_keys = Rows(address(k) + begin * k.strides[0], k.strides[0])
         sums(m, s.e, n, of_change, of_keys, Rows(rows, row_bytes), 0, seen)
         scaled(m, s.e, rows, row_bytes, s.scale, rows, row_bytes)
-        dk, dv = Rows(address(d.k), d.k.strides[0]), Rows(address(d.v), d.v.strides[0])
+        of_k, of_v = d.k.strides[0], d.v.strides[0]
+        dk, dv = Rows(address(d.k) + begin * of_k, of_k), Rows(address(d.v) + begin * of_v, of_v)
         transposed(n, s.e, m, of_change, Rows(query, width), dk, seen)
         transposed(n, s.v, m, of_weights, Rows(g, v_width), dv, seen)
 

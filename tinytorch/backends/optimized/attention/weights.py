@@ -96,8 +96,9 @@ class Weights:
                         row[j] = row[j] if shown[j] else real(-np.inf)
                 else:
                     added = view(real, mask.address + i * mask.stride, visible)
-                    for j in range(visible):
-                        row[j] += added[j]
+                    for j in range(visible):  # -inf hides a score that is NaN, too
+                        hidden = added[j] == -np.inf
+                        row[j] = real(-np.inf) if hidden else row[j] + added[j]
 
         @symbol("exponentials", ROWS, *[_SIZE] * 4, RUNNING)
         def exponentials(
