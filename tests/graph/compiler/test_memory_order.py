@@ -21,8 +21,10 @@ N, HEADS, LENGTH, WIDTH = 2, 3, 5, 4
 
 
 def scheduled(function: Callable[..., Any], *examples: Tensor, **options: Any) -> Schedule:
-    with using_backend("numpy"):
-        return schedule_traced(trace(function, *examples), **(options or native.ABILITIES))
+    with using_backend("optimized"):
+        return schedule_traced(
+            trace(function, *examples, decompose=None), **(options or native.ABILITIES)
+        )
 
 
 def names(schedule: Schedule) -> list[str]:
@@ -169,3 +171,23 @@ def test_a_concatenation_is_in_memory_from_its_first_part_on(rng):
     assert [step.op.name for step in inside] == ["matmul", "matmul"]
     assert len(schedule.steps) > 6, "there are steps in between"
     check(apart, a * 0.1, b * 0.1)
+
+
+def test_gelu_and_its_gradient_are_written_in_place(rng):
+    def layer(x: Tensor, w: Tensor, g: Tensor) -> Tensor:
+        inside = x @ w
+        return (tinytorch.nn.functional.gelu(inside, approximate="tanh") * g).sum(dim=0)
+
+    def gradient(x: Tensor, w: Tensor, g: Tensor) -> Tensor:
+        inside = (x @ w).requires_grad_()
+        tinytorch.nn.functional.gelu(inside).backward(g @ w)
+        assert inside.grad is not None
+        return inside.grad.sum(dim=0)
+
+    x, w, g = draw(rng, 8, 8), draw(rng, 8, 8), draw(rng, 8, 8)
+    for function, name in ((layer, "gelu"), (gradient, "gelu_backward")):
+        steps = {step.op.name: step for step in scheduled(function, x, w, g).steps}
+        assert steps[name].overwrites == 0
+        plain = scheduled(function, x, w, g, is_kept=native.is_kept).steps
+        assert {s.op.name: s for s in plain}[name].overwrites is None
+        check(function, x, w, g)

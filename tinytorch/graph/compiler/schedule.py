@@ -176,6 +176,8 @@ class _Scheduling(TinyTorchSemantics):
         return found
 
     def kind(self, node: AnyNode) -> str:
+        if node.meta.get("may_overwrite"):
+            return "elementwise"
         decomposition = getattr(node.target, "decomposition", None)
         if isinstance(decomposition, GraphDecomposition):
             inside = decomposition.graph.find_nodes(op="call_function")
@@ -222,6 +224,7 @@ def schedule_graph(
     is_kept: Callable[[Node], bool] = lambda node: False,
     writes_out: Callable[[Node], bool] = lambda node: True,
     can_write: CanWrite = lambda node, view: False,
+    may_overwrite: Callable[[Node], bool] = lambda node: False,
 ) -> Schedule:
     """Assign memory to the values of a graph, and order its kernel calls.
 
@@ -234,6 +237,9 @@ def schedule_graph(
         writes_out: asked for a node, whether its kernel can write into memory that it is given;
             otherwise the node's memory is its own in every call.
         can_write: as for `lower`.
+        may_overwrite: asked for a node that is not elementwise, whether its kernel may write in
+            place of an operand of the result's shape as an elementwise op may: it has read an
+            element before it writes there.
 
     Raises:
         GraphError: a node that is no op's, a shape that is not known, a result that is no value.
@@ -243,6 +249,9 @@ def schedule_graph(
     numbers = [i for i, role in enumerate(roles) if role.is_number]
     convention = CallingConvention(updates or {}, unaliased or (), numbers)
     lowered = lower(graph, convention, is_kept, can_write)
+    for node in lowered.find_nodes(op="call_function"):
+        if may_overwrite(node):
+            node.meta["may_overwrite"] = True
     return _Scheduler(lowered, roles, updates or {}, writes_out).schedule()
 
 

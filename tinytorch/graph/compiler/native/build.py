@@ -52,7 +52,16 @@ def can_write(node: Node, view: StridedView) -> bool:
     return is_batch and view.dtype.itemsize in view.strides[-2:]
 
 
-ABILITIES: dict[str, Any] = {"is_kept": is_kept, "can_write": can_write}
+def may_overwrite(node: Node) -> bool:
+    """Whether native code for a node is a loop, though the table does not call it elementwise."""
+    return node.target.name in ops.GELU
+
+
+ABILITIES: dict[str, Any] = {
+    "is_kept": is_kept,
+    "can_write": can_write,
+    "may_overwrite": may_overwrite,
+}
 """What a schedule for native code has to know of it."""
 
 
