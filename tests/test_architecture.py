@@ -114,7 +114,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 672,
     "tinytorch/backends": 2_236,
-    "tinytorch/backends/optimized": 7_608,
+    "tinytorch/backends/optimized": 7_625,
     "tinytorch/jit": 1_772,
     "tinytorch/graph": 4_130,
     "tinytorch/graph/recompute": 890,

@@ -100,7 +100,7 @@ def test_the_first_forward_of_a_layer_compiles_what_it_needs(tmp_path: Path) -> 
     assert sorted(names) == [
         *("_cost_of_tiles", "affine", "balanced", "choose", "crosses_pages", "gemm_tile"),
         *("pack", "pack_block", "panel_columns", "panels_walk_badly", "row_bytes"),
-        *("rows_collide", "tiles", "transposed", "walks_badly"),
+        *("rows_collide", "steps_in_pages", "tiles", "transposed", "walks_badly"),
     ]
 
 

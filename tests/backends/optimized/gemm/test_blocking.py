@@ -25,6 +25,11 @@ def panels_walk_badly(steps, address, stride):
 
 
 @kernel
+def steps_in_pages(steps, stride, readers):
+    return blocking.steps_in_pages(steps, stride, readers)
+
+
+@kernel
 def rows_collide(rows, size, stride):
     return blocking.rows_collide(rows, size, stride)
 
@@ -62,6 +67,22 @@ def test_which_walks_are_bad(sign):
     assert not walks_badly(L1.size // L1.line // 2, L1.line * sign)
     assert walks_badly(2 * L1.ways, L1.way_bytes * sign)
     assert walks_badly(400, PAGE_BYTES * sign + L1.line * sign)
+
+
+@given(st.integers(1, 800), st.integers(-9000, 9000), st.integers(1, 2000))
+def test_a_block_of_steps_is_in_pages_that_are_translated_or_is_copied(steps, stride, readers):
+    block = steps_in_pages(steps, stride, readers)
+    assert 1 <= block <= steps
+    pages = block * min(abs(stride), PAGE_BYTES) / PAGE_BYTES
+    assert pages <= L1_PAGES or (block == steps and readers * blocking.BLOCK_STEPS > L1_PAGES)
+    if steps * min(abs(stride), PAGE_BYTES) <= L1_PAGES * PAGE_BYTES:
+        assert block == steps, "nothing is gained by blocks"
+
+
+def test_many_readers_pay_for_a_copy():
+    few = steps_in_pages(400, PAGE_BYTES, 1)
+    assert few == L1_PAGES
+    assert steps_in_pages(400, PAGE_BYTES, 100 * L1_PAGES) == 400
 
 
 @given(st.integers(1, 700), st.integers(1, 64), st.integers(1, 600))

@@ -17,7 +17,8 @@ A copy costs a read and a write of every element, so it must save more than that
 the misses of a walk along k that takes a few bytes of each of many rows:
 
     pages   each row is in a page of its own: more of them than the core translates without delay
-            (`jit.caches.L1_PAGES`) make every step wait.
+            (`jit.caches.L1_PAGES`) make every step wait. Where few rows of C would read the copy,
+            k is cut into blocks of as many steps as there are pages instead.
     sets    rows that are a multiple of 4 KiB apart fall into the same set of L1, which then holds
             8 or 12 lines and not 512. They are gone before the next tile asks for them.
     lines   a vector that is not aligned is in two lines of the cache. While both are in L1 that
@@ -57,6 +58,10 @@ MC = max(_L2.size // 2 // DC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
 NC = 2048
 L2_BYTES = _L2.size
 
+COPY_ROWS, BLOCK_STEPS = 12, 4
+"""What a copy of an operand costs: as much as this many rows of a product with it (or columns).
+What a block of k costs: each tile as much as so many steps, since C is read and written again."""
+
 TILES_THAT_PAY = 6
 """Packing pays for itself when this many tiles read what was packed."""
 
@@ -72,6 +77,19 @@ def balanced(size: int, most: int) -> int:
 def crosses_pages(steps: int, stride: int) -> bool:
     """Whether a walk of so many steps goes through more pages than are translated at once."""
     return steps * min(abs(stride), PAGE_BYTES) > L1_PAGES * PAGE_BYTES
+
+
+@kernel(inner=True)
+def steps_in_pages(steps: int, stride: int, readers: int) -> int:
+    """Steps of k in a block, so that its rows are in pages that are all translated at once.
+
+    Where more rows (or columns) of C read the operand, `readers`, a copy costs less than blocks of
+    so few steps.
+    """
+    if not crosses_pages(steps, stride):
+        return steps
+    most = L1_PAGES * PAGE_BYTES // min(abs(stride), PAGE_BYTES)
+    return most if readers * BLOCK_STEPS < COPY_ROWS * most else steps
 
 
 @kernel(inner=True)

@@ -42,6 +42,7 @@ from tinytorch.backends.optimized.gemm.blocking import (
     balanced,
     panels_walk_badly,
     rows_collide,
+    steps_in_pages,
     walks_badly,
 )
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
@@ -242,7 +243,12 @@ def _make_tiles(
             if start.address:
                 pack(n, m, Matrix(start.address, start.stride, itemsize), target)
                 start = target
-        kc = max(balanced(k, DC_BYTES // itemsize), 1)
+        kc = max(min(DC_BYTES // itemsize, k), 1)
+        if b.column == itemsize:
+            kc = steps_in_pages(kc, b.row, m)
+        if a.column != itemsize:
+            kc = steps_in_pages(kc, a.column, n)
+        kc = max(balanced(k, kc), 1)
         # a B that comes from L3 or memory has to be read anyway, and is read better in long rows
         readers = 2 if k * n * itemsize > L2_BYTES else TILES_THAT_PAY
         tall, broad = m >= readers * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
