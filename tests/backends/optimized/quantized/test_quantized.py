@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from llvmlite import binding
 
 from tests.backends.optimized.child import run_script
 from tinytorch.backends.optimized.quantized import linear as module
@@ -132,6 +133,7 @@ for rows, k, n in ((1, 97, 9), (3, 64, 7), (5, 97, 70), (8, 161, 6), (20, 1030, 
     np.testing.assert_allclose(out, exact, rtol=1e-4, atol=3e-4 * np.abs(exact).max())
 print(host_vector_unit().name, DYNAMIC.form.name, STATIC.form.name)
 """
+AVX512 = "+avx512f,+avx512bw,+avx512vl"
 AVX2 = "+avx,+avx2,+fma,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt"
 
 
@@ -141,9 +143,19 @@ def test_without_the_jit():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("features", "name"), [(AVX2, "avx2 byte word"), ("+sse,+sse2", "generic word word")]
+    ("features", "name"),
+    [
+        (f"{AVX2},{AVX512},+avx512dq", "avx512 byte word"),
+        (f"{AVX2},{AVX512},+avx512vnni", "avx2 byte byte"),  # with 32 registers it would be avx512
+        (f"{AVX2},+avxvnni", "avx2 byte byte"),
+        (AVX2, "avx2 byte word"),
+        ("+sse,+sse2", "generic word word"),
+    ],
 )
-def test_on_narrower_vector_units(features, name, tmp_path):
+def test_on_other_vector_units(features, name, tmp_path):
+    here = binding.get_host_cpu_features()
+    if missing := [f for f in features.split(",") if not here.get(f[1:])]:
+        pytest.skip(f"this processor has no {' '.join(missing)}")
     assert run_script(
         SCRIPT, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features,
         TINYTORCH_CACHE_DIR=str(tmp_path),
