@@ -3,9 +3,9 @@
     python tools/without.py avx512 benchmarks/kernels.py --only gemm
     python tools/without.py avx512 -m pytest tests/backends/optimized/gemm
 
-Our kernels, NumPy with its OpenBLAS, and PyTorch with MKL and oneDNN all do without them: what is
-measured side by side is what a processor without them would show. Compiled kernels of both kinds
-are kept, as the cache goes by the processor's features.
+Our kernels, NumPy with its OpenBLAS, and PyTorch with MKL, oneDNN and FBGEMM all do without them:
+what is measured side by side is what a processor without them would show. Compiled kernels of both
+kinds are kept, as the cache goes by the processor's features.
 """
 
 from __future__ import annotations
