@@ -101,7 +101,8 @@ def test_agrees_with_pytorch_forward_and_backward(name, random):
     op = OPS[name]
     # second derivatives of gelu at infinity are inf * 0 in one library or the other, and so are
     # products of infinities with what is before and after them
-    style = "finite" if op.name in ("gelu_backward", "prod", "cumprod") else "edges"
+    is_finite = op.name in ("gelu_backward", "prod", "cumprod", "cumprod_backward")
+    style = "finite" if is_finite else "edges"
     dtype = {"logical": "bool", "bitwise": "int64"}.get(op.name.partition("_")[0], "float64")
     sample = draw_sample(op.name, random, style, dtype)
     assume(op.kind != "pooling" or sample.inputs[-1].shape[1])  # PyTorch refuses zero channels

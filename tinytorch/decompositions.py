@@ -196,6 +196,35 @@ def cumprod(x: Tensor, *, dim: int) -> Tensor:
 
 
 @decomposition
+def cumprod_backward(g: Tensor, x: Tensor, *, dim: int) -> Tensor:
+    """The gradient of `cumprod` for x, without a division: right where x is 0, or products are.
+
+    That of x[i] is the product of all before it times s[i] = g[i] + x[i + 1] * s[i + 1], where the
+    s are the values of a linear recurrence from the end.
+
+    Args:
+        g: the gradient of the result.
+        x: as for `cumprod`, and of the shape of g, which is that of the result.
+
+    Source: G. Blelloch, "Prefix sums and their applications", 1990, section 1.4.1 (recurrences as
+    scans).
+    """
+    if x.ndim == 0 or not x.shape[dim]:
+        return g * 1.0
+    n, backwards = x.shape[dim] - 1, movement.flip(x, dim)
+    edge = movement.narrow(x, dim, 0, 1).shape
+    zero, one = (apply(ops.full, shape=edge, value=v, dtype=x.dtype) for v in (0.0, 1.0))
+    factors = movement.cat([zero, movement.narrow(backwards, dim, 0, n)], dim)
+    sums = scans.scanned(
+        (factors, movement.flip(g, dim)),
+        dim,
+        lambda before, now: (before[0] * now[0], now[1] + now[0] * before[1]),
+    )[1]
+    products = movement.narrow(apply(ops.cumprod, x, dim=dim), dim, 0, n)
+    return movement.cat([one, products], dim) * movement.flip(sums, dim)
+
+
+@decomposition
 def softmax(x: Tensor, *, dim: int) -> Tensor:
     """exp(x - max) / sum(exp(x - max)) along `dim`. The shift by the maximum prevents overflow.
 

@@ -312,6 +312,7 @@ gradient("sum", a=_sum)
 gradient("amax", a=_extremum)
 gradient("amin", a=_extremum)
 gradient("cumsum", a=lambda g, dim: flip(cumsum(flip(g, dim), dim), dim))
+gradient("cumprod", x=lambda g, x, dim: apply(ops.cumprod_backward, g, x, dim=dim))
 
 # -- movement and indexing: pairs of adjoints ------------------------------------------------------
 

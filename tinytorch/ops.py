@@ -477,6 +477,9 @@ running_argmax = _row("running_argmax", "a", "fused", shapes.same, dtype_rules.o
 running_argmin = _row("running_argmin", "a", "fused", shapes.same, dtype_rules.ordering, _per_input)
 prod = _row("prod", "x", "fused", shapes.multiplied, dtype_rules.accumulating, _per_input)
 cumprod = _row("cumprod", "x", "fused", shapes.same, dtype_rules.accumulating, _per_input)
+cumprod_backward = _row(
+    "cumprod_backward", "grad x", "fused", shapes.equal, dtype_rules.only_floating, _per_input
+)
 gelu = _fused("gelu", "x", shapes.same, dtype_rules.only_floating, 8)
 gelu_backward = _fused("gelu_backward", "grad x", shapes.equal, dtype_rules.only_floating, 12)
 

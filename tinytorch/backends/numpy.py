@@ -30,6 +30,7 @@ class NumpyBackend(ComputeBackend):
     dynamic_update_slice = staticmethod(reference.dynamic_update_slice)
     prod = staticmethod(reference.prod)
     cumprod = staticmethod(reference.cumprod)
+    cumprod_backward = staticmethod(reference.cumprod_backward)
 
     def conv2d_weight(self, x: Array, g: Array, **params: Any) -> Array:
         return reference.conv2d_weight(x, g, **params)

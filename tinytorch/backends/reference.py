@@ -334,6 +334,35 @@ def cumprod(x: Array, *, dim: int) -> Array:
     return np.multiply.accumulate(x, dim)
 
 
+MOST_STEPS = 4096  # of a loop in Python over rows of few numbers
+
+
+@_quiet
+def cumprod_backward(g: Array, x: Array, *, dim: int) -> Array:
+    out = np.ones(x.shape, x.dtype)
+    if not x.size:
+        return out
+    grads, factors, result = (np.moveaxis(a, dim, 0) for a in (g, x, out))
+    np.multiply.accumulate(factors[:-1], 0, out=result[1:])
+    n = len(result)
+    if n > MOST_STEPS and x.size < 64 * n:  # few numbers in each: in log2(n) steps of all
+        total, steps = grads[::-1].copy(), np.roll(factors[::-1], 1, 0)
+        reach = 1
+        while reach < n:
+            total[reach:] += steps[reach:] * total[:-reach]
+            steps[reach:] *= steps[:-reach].copy()
+            reach *= 2
+        result *= total[::-1]
+        return out
+    total = grads[-1].copy()
+    result[-1] *= total
+    for i in range(n - 2, -1, -1):
+        total *= factors[i + 1]
+        total += grads[i]
+        result[i] *= total
+    return out
+
+
 @_quiet
 def scatter_add(a: Array, index: Array, *, length: int) -> Array:
     out = np.zeros((length, *a.shape[index.ndim :]), a.dtype)

@@ -24,7 +24,7 @@ from tinytorch.testing.source import Sample
 SUMS = {
     *("sum", "cumsum", "fold", "scatter", "scatter_add", "matmul", "linear", "linear_weight"),
     *("conv2d", "conv2d_input", "conv2d_weight"),
-    *("avg_pool2d", "avg_pool2d_backward", "max_pool2d_backward"),
+    *("avg_pool2d", "avg_pool2d_backward", "max_pool2d_backward", "cumprod_backward"),
 }
 # Elsewhere errors are within so many eps of the result, plus the second times eps of 1.
 DEFAULT = (16, 0)

@@ -195,6 +195,28 @@ def _cumprod(s: Source) -> Sample:
     return Sample((_factors(s, shape),), {"dim": s.integer(0, len(shape) - 1)})
 
 
+def _torch_cumprod_backward(torch: Any, grad: Any, x: Any, dim: int) -> Any:
+    """Each element's own product and sum; PyTorch's has no second derivative of one element."""
+    if not x.shape[dim]:
+        return grad * x
+    grads, factors = grad.unbind(dim), x.unbind(dim)
+    sums = [grads[-1]]
+    for g, factor in zip(grads[-2::-1], factors[:0:-1], strict=True):
+        sums.append(g + factor * sums[-1])
+    before = [torch.ones_like(factors[0])]
+    for factor in factors[:-1]:
+        before.append(before[-1] * factor)
+    return torch.stack([a * b for a, b in zip(before, reversed(sums), strict=True)], dim)
+
+
+@samples("cumprod_backward", torch=_torch_cumprod_backward)
+def _cumprod_backward(s: Source) -> Sample:
+    shape = s.shape(1)
+    # of infinity times 0 it depends on the order whether there is one
+    arrays = tuple(np.clip(_factors(s, shape), -4, 4) for _ in range(2))
+    return Sample(arrays, {"dim": s.integer(0, len(shape) - 1)})
+
+
 @samples("running_argmax", torch=lambda torch, a, dim: torch.cummax(a, dim).indices)
 @samples("running_argmin", torch=lambda torch, a, dim: torch.cummin(a, dim).indices)
 @samples("cumsum")

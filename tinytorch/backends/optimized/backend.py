@@ -164,6 +164,11 @@ class OptimizedBackend(NumpyBackend):
         """Running product along `dim`."""
         return (scans.cumprod if _is_float(x) else reference.cumprod)(x, dim=dim)
 
+    def cumprod_backward(self, g: Array, x: Array, *, dim: int) -> Array:
+        """The gradient of `cumprod`."""
+        kernel = scans.cumprod_backward if _is_float(x) else reference.cumprod_backward
+        return kernel(g, x, dim=dim)
+
     def prod(self, x: Array, *, dim: int, keepdim: bool) -> Array:
         """Product along `dim`."""
         if _is_float(x):

@@ -148,3 +148,77 @@ def cumsum(a: Array, *, dim: int) -> Array:
 def cumprod(a: Array, *, dim: int) -> Array:
     """out[i] = a[0] * ... * a[i] along `dim`, of float32 or float64."""
     return _cumprod(a, dim=dim)
+
+
+@kernel(fastmath=EXACT)
+def _cumprod_backward_rows(g: Array, x: Array, out: Array) -> None:
+    """In float64; `TOGETHER` rows at a time, since each step waits for the one before it."""
+    count, n = x.shape
+    whole, last = count // TOGETHER * TOGETHER, n - 1
+    before = np.empty((TOGETHER, n), np.float64)
+    for i in range(0, whole, TOGETHER):
+        a, b, c, d = 1.0, 1.0, 1.0, 1.0
+        for j in range(n):
+            before[0, j], before[1, j], before[2, j], before[3, j] = a, b, c, d
+            a, b = a * x[i, j], b * x[i + 1, j]
+            c, d = c * x[i + 2, j], d * x[i + 3, j]
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        for j in range(last, -1, -1):
+            if j < last:
+                a, b = a * x[i, j + 1], b * x[i + 1, j + 1]
+                c, d = c * x[i + 2, j + 1], d * x[i + 3, j + 1]
+            a, b, c, d = a + g[i, j], b + g[i + 1, j], c + g[i + 2, j], d + g[i + 3, j]
+            out[i, j], out[i + 1, j] = before[0, j] * a, before[1, j] * b
+            out[i + 2, j], out[i + 3, j] = before[2, j] * c, before[3, j] * d
+    for i in range(whole, count):
+        a = 1.0
+        for j in range(n):
+            before[0, j] = a
+            a *= x[i, j]
+        a = 0.0
+        for j in range(last, -1, -1):
+            if j < last:
+                a *= x[i, j + 1]
+            a += g[i, j]
+            out[i, j] = before[0, j] * a
+
+
+@kernel(fastmath=EXACT)
+def _cumprod_backward_columns(g: Array, x: Array, out: Array) -> None:
+    """x (outer, length, inner): each row with what came of those before it, and of those after."""
+    last = x.shape[1] - 1
+    total = np.empty(x.shape[2], x.dtype)
+    for i in range(x.shape[0]):
+        out[i, 0, :] = 1
+        for j in range(1, last + 1):
+            before, row, now = out[i, j - 1], x[i, j - 1], out[i, j]
+            for k in range(row.size):
+                now[k] = before[k] * row[k]
+        for j in range(last, -1, -1):
+            grads, now = g[i, j], out[i, j]
+            if j == last:
+                total[:] = grads
+            else:
+                row = x[i, j + 1]
+                for k in range(row.size):
+                    total[k] = grads[k] + row[k] * total[k]
+            for k in range(now.size):
+                now[k] *= total[k]
+
+
+_backward_of_rows, _backward_of_columns = (
+    shared(f, "g[:], x[:], out[:]") for f in (_cumprod_backward_rows, _cumprod_backward_columns)
+)
+
+
+def cumprod_backward(g: Array, x: Array, *, dim: int) -> Array:
+    """The gradient of `cumprod` for x, of float32 or float64 and the shape of g."""
+    out = buffers.empty(x.shape, x.dtype)
+    if not x.size:
+        return out
+    inner = math.prod(x.shape[dim + 1 :])
+    shape = (-1, x.shape[dim]) if inner == 1 else (-1, x.shape[dim], inner)
+    run = _backward_of_rows if inner == 1 else _backward_of_columns
+    arrays = (np.ascontiguousarray(a).reshape(shape) for a in (g, x))
+    run(4 * x.size, *arrays, out.reshape(shape))
+    return out
