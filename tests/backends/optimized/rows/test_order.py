@@ -35,6 +35,17 @@ def test_equal_elements_keep_their_order(dtype: str, descending: bool) -> None:
         np.testing.assert_array_equal(argsort(x, dim=dim, descending=descending), expected)
 
 
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("unit", [2.0**-52, 5e-324])
+def test_numbers_that_differ_in_their_last_bits(unit: float, descending: bool) -> None:
+    rng = np.random.default_rng(2)
+    start = 1.0 if unit > 1e-300 else 0.0
+    x = np.where(rng.random((3, 900)) < 0.5, -1.0, 1.0) * (start + rng.integers(0, 60, 900) * unit)
+    for dim in (0, 1):
+        expected = reference.argsort(x, dim=dim, descending=descending)
+        np.testing.assert_array_equal(argsort(x, dim=dim, descending=descending), expected)
+
+
 @pytest.mark.parametrize("shape", [(9, 50), (3, 5, 7), (6,), (0, 3), (2, 0)])
 def test_running_sums_are_of_float64_precision(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)

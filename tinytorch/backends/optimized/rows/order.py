@@ -2,7 +2,9 @@
 
 NumPy sorts whole numbers, and finds the order of any, with vector instructions, but not so that
 equal elements keep theirs. So a number of 32 bits and its index become one whole number of 64, no
-two of which are equal; for the wider types, the indices of equal elements are sorted afterwards.
+two of which are equal. A float64 gives as many of its upper bits as its index leaves room for;
+those that agree in them, a few, are sorted by all bits afterwards. Of int64 the order is NumPy's,
+and the indices of equal elements are sorted afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel
 
 _LOW = 0xFFFFFFFF
-_SINGLE, _INT64 = np.dtype(np.float32), np.dtype(np.int64)
+_SINGLE, _DOUBLE, _INT64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 
 
 @kernel(fastmath=EXACT)
@@ -47,6 +49,51 @@ def _unpack(packed: Array) -> None:
     flat = packed.reshape(-1)
     for i in range(flat.size):
         flat[i] &= _LOW
+
+
+@kernel(fastmath=EXACT, force_inline=True)
+def _double_key(number: Any, mask: int) -> Any:
+    """An int64 in the order of the numbers, NaN the largest; of mask -1 the smallest."""
+    number += 0.0  # -0.0 equals 0.0
+    largest = np.int64(0x7FFFFFFFFFFFFFFF)
+    return (largest if number != number else np.int64(order_key(number))) ^ mask
+
+
+@kernel(fastmath=EXACT)
+def _pack_doubles(x: Array, out: Array, mask: int, bits: int) -> None:
+    """The upper bits of the key, and the index in the lower `bits`."""
+    for i in range(x.shape[0]):
+        row, packed = x[i], out[i]
+        for j in range(row.size):
+            packed[j] = (_double_key(row[j], mask) >> bits << bits) | np.int64(j)
+
+
+@kernel(fastmath=EXACT)
+def _sort_stably(row: Array, indices: Array, mask: int) -> None:
+    keys, is_sorted = np.empty(indices.size, np.int64), True
+    for k in range(keys.size):
+        keys[k] = _double_key(row[indices[k]], mask)
+        is_sorted &= k == 0 or keys[k - 1] <= keys[k]
+    if not is_sorted:
+        indices[:] = indices[np.argsort(keys, kind="mergesort")]
+
+
+@kernel(fastmath=EXACT)
+def _unpack_doubles(x: Array, packed: Array, mask: int, bits: int) -> None:
+    """The indices, in place; those of equal upper bits in the order of all bits."""
+    low = (np.int64(1) << bits) - np.int64(1)
+    for i in range(x.shape[0]):
+        row, order = x[i], packed[i]
+        first, n = 0, order.size
+        while first < n:
+            upper, last = order[first] >> bits, first + 1
+            order[first] &= low
+            while last < n and order[last] >> bits == upper:
+                order[last] &= low
+                last += 1
+            if last - first > 1:
+                _sort_stably(row, order[first:last], mask)
+            first = last
 
 
 @kernel(fastmath=EXACT)
@@ -82,6 +129,11 @@ def argsort(a: Array, *, dim: int, descending: bool) -> Array:
         (_pack_integers if is_narrow else _pack_numbers)(rows, order, -1 if descending else 0)
         order.sort(axis=-1)
         _unpack(order)
+    elif a.dtype is _DOUBLE:
+        order, bits = buffers.empty(rows.shape, _INT64), rows.shape[-1].bit_length()
+        _pack_doubles(rows, order, -1 if descending else 0, bits)
+        order.sort(axis=-1)
+        _unpack_doubles(rows, order, -1 if descending else 0, bits)
     else:
         order = np.argsort(rows, axis=-1)
         _order_of_equals(rows, order, descending)
