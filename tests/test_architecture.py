@@ -86,8 +86,8 @@ TYPED_BACK = 43
 #                              pages (15).
 #                              Up to eight rows read a few rows of weights at a time (50);
 #                              sums of what a fused loop gives (120);
-#                              the gradient of running products (50), sorts of float64 (40). Bytes are multiplied
-#                              without VNNI, too, beside words (70).
+#                              the gradient of running products (50), sorts of float64 (40).
+#                              Bytes are multiplied without VNNI, too, beside words (70).
 #   graph     3,300 ->  5,000  Without recompute (890), which serves PyTorch's graphs too, there is
 #                              no trade of time for memory; without attention's pattern (330), which
 #                              both worlds share, a step's attention and its backward stay products
