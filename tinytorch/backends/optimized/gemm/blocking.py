@@ -56,10 +56,10 @@ _TILE_ROWS = _UNIT.tile_rows(_UNIT.tile_vectors[-1])
 DC_BYTES = 4 * max(math.isqrt(_L2.size // 4), KC_BYTES // 4) // 64 * 64
 MC = max(_L2.size // 2 // DC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
 NC = 2048
-L2_BYTES = _L2.size
+L1_BYTES, L2_BYTES = _L1.size, _L2.size
 
 COPY_ROWS, BLOCK_STEPS = 12, 4
-"""What a copy of an operand costs: as much as this many rows of a product with it (or columns).
+"""What a copy of an operand beyond L1 costs: as this many rows of a product with it (or columns).
 What a block of k costs: each tile as much as so many steps, since C is read and written again."""
 
 TILES_THAT_PAY = 6

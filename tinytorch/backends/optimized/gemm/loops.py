@@ -33,8 +33,10 @@ from functools import cache
 from numba import prange, types
 
 from tinytorch.backends.optimized.gemm.blocking import (
+    COPY_ROWS,
     DC_BYTES,
     DOT_ROW_BYTES,
+    L1_BYTES,
     L2_BYTES,
     MC,
     NC,
@@ -84,9 +86,10 @@ def transposed(matrix: Matrix) -> Matrix:
 
 
 @kernel(force_inline=True)
-def _cost_of_tiles(m: int, n: int, k: int, lanes: int) -> int:
-    """Of packing B and of tiles of C, in lanes of a vector instruction."""
-    return (n + lanes - 1) // lanes * lanes * k * (m + 6)
+def _cost_of_tiles(m: int, n: int, k: int, lanes: int, copy_rows: int) -> int:
+    """Of packing B, which costs as much as so many rows, and of tiles of C, in lanes of a vector
+    instruction."""
+    return (n + lanes - 1) // lanes * lanes * k * (m + copy_rows)
 
 
 @kernel(inner=True)
@@ -234,8 +237,11 @@ def _make_tiles(
         widest = TILE_VECTORS * lanes
         whole = (m + lanes - 1) // lanes * lanes
         if b.column != itemsize and whole * max(n * itemsize, DC_BYTES) < _B_BYTES // 2:
-            transposing = whole * 16 * n
-            swap = _cost_of_tiles(n, m, k, lanes) + transposing < _cost_of_tiles(m, n, k, lanes)
+            # a copy, and the elements of C that are turned, cost twice where A is beyond L1
+            far = 2 if m * k * itemsize > L1_BYTES else 1
+            copying = COPY_ROWS * far // 2
+            turned = _cost_of_tiles(n, m, k, lanes, copying) + whole * (8 + 8 * far) * n
+            swap = turned < _cost_of_tiles(m, n, k, lanes, copying)
         target = c
         if swap:
             m, n, a, b = n, m, transposed(b), transposed(a)
@@ -356,7 +362,7 @@ def _choosing(
             m, n, a, b = 1, m, transposed(b), transposed(a)
         cost_of_dots = m * n * (k + 10 * lanes)
         contiguous = a.column == itemsize and b.row == itemsize
-        if contiguous and cost_of_dots < _cost_of_tiles(m, n, k, lanes):
+        if contiguous and cost_of_dots < _cost_of_tiles(m, n, k, lanes, COPY_ROWS // 2):
             return dots(m, n, k, a, b, c, start, relu, scratch)
         row_by_row = 0 < k <= GEMV_ROWS and n * k * itemsize <= L2_BYTES // 8
         large = m == 1 and n * k * itemsize > L2_BYTES // 2
