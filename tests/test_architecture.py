@@ -116,7 +116,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 690,
     "tinytorch/backends": 2_236,
-    "tinytorch/backends/optimized": 7_735,
+    "tinytorch/backends/optimized": 7_740,
     "tinytorch/jit": 1_772,
     "tinytorch/graph": 4_130,
     "tinytorch/graph/recompute": 890,

@@ -71,7 +71,8 @@ def quantized_linear(
     if has_kernel and len(rows) <= MOST_ROWS:
         done = _few_rows(rows, (weight, scale, given), out, rounding, bits)
     elif has_kernel and activation != "float" and bits == 8:
-        done = _codes_times_codes(rows, (weight[:, :k], scale.ravel(), given), out, rounding)
+        codes = np.ascontiguousarray(weight[:, :k])  # a row that is one short group is longer
+        done = _codes_times_codes(rows, (codes, scale.ravel(), given), out, rounding)
     if not done:
         _by_blocks(rounded(rows, range_, activation), weight, scale, bias, group_size, bits, out)
     return out.reshape(*x.shape[:-1], n)

@@ -42,14 +42,21 @@ Scratch = tuple[Array, Array, Array]
 is int32 (rows, columns of a block). For several threads, one after the other."""
 
 
+# LLVM makes vector code of these loops where they are on their own; inside of others it does not.
+
+
+@kernel(force_inline=True)
+def widen(codes: Array, words: Array) -> None:
+    """Bytes as words."""
+    for j in range(codes.size):
+        words[j] = codes[j]
+
+
 @kernel(force_inline=True)
 def floats_of_sums(
     sums: Array, weights: Array, zero: np.int32, factor: np.float32, scale: Array, out: Array
 ) -> None:
-    """A row of results from the sums of its codes times weights, and those of the weights alone.
-
-    On its own, LLVM makes vector code of the loop; inside of others it does not.
-    """
+    """A row of results from the sums of its codes times weights, and those of the weights alone."""
     for t in range(out.size):
         out[t] = np.float32(np.int32(sums[t] - zero * weights[t])) * factor * scale[t]
 
@@ -79,8 +86,7 @@ def _make_product_of_codes(tile: CodeTile) -> tuple[Callable[..., None], Callabl
             for start in range(0, whole, step // 2):
                 count = min(step // 2, whole - start)
                 for t in range(columns):
-                    for j in range(2 * count):
-                        words[t, j] = weight[t, 2 * start + j]
+                    widen(weight[t, 2 * start : 2 * (start + count)], words[t])
                 to = address(panel) + start * 4 * tile_columns
                 halves = Matrix(address(words), words.strides[0], 4)
                 pack_f32(columns, count, halves, Rows(to, 4 * tile_columns))
