@@ -437,6 +437,14 @@ def test_rrelu_draws_slopes_in_training_and_takes_the_mean_in_evaluation(agree, 
     slopes = layer(-tinytorch.ones(1000)).numpy()
     assert -0.6 < slopes.min() < -0.55 and -0.25 < slopes.max() < -0.2
     agree(layer.eval(), torch.nn.RReLU(0.2, 0.6).eval(), rng.standard_normal((3, 4)))
+    edges = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 2.0, -2.0])
+    for training, upper in [(False, 0.5), (True, 0.25)]:  # in training of one slope, not drawn
+        ours, theirs = (m.tensor(edges, requires_grad=True) for m in (tinytorch, torch))
+        out = tinytorch.nn.functional.rrelu(ours, 0.25, upper, training)
+        expected = torch.nn.functional.rrelu(theirs, 0.25, upper, training)
+        out.sum().backward(), expected.sum().backward()
+        np.testing.assert_array_equal(out.detach().numpy(), expected.detach().numpy())
+        np.testing.assert_array_equal(ours.grad.numpy(), theirs.grad.numpy())
 
 
 def test_max_pooling_with_indices_and_back(agree, rng):

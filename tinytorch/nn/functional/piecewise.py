@@ -6,6 +6,7 @@ import numpy as np
 
 from tinytorch.functions.elementwise import abs, clip, logical_or, where
 from tinytorch.functions.fusing import fuse
+from tinytorch.nn.functional.activation import leaky_relu
 from tinytorch.nn.functional.arguments import inplaceable
 from tinytorch.random import Generator, rand_like
 from tinytorch.tensor import Tensor
@@ -95,16 +96,17 @@ def rrelu(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    """x where x >= 0, slope * x elsewhere; in training each slope is drawn from [lower, upper).
+    """x where x > 0, slope * x elsewhere; in training each slope is drawn from [lower, upper).
 
     Otherwise the slope is the mean of the two.
 
     Source: B. Xu et al., "Empirical evaluation of rectified activations in convolutional network",
     2015.
     """
-    mean = (lower + upper) / 2
-    slope = rand_like(x, generator=generator) * (upper - lower) + lower if training else mean
-    return where(x >= 0, x, x * slope)
+    if not training:
+        return leaky_relu(x, (lower + upper) / 2)
+    slope = rand_like(x, generator=generator) * (upper - lower) + lower
+    return where(x <= 0, x * slope, x)
 
 
 fuse(globals(), "hardtanh relu6 hardsigmoid hardswish hardshrink softshrink threshold")
