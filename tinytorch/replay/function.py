@@ -235,9 +235,8 @@ def _program_of(
     old = STATE.get()
     with StateContext(State(None, None, backend, old.grad, old.phase)), trace:
         out: Any = call(inputs)
-        if must_be_light and not is_light(trace.steps.values(), backend.fusible):
-            raise NotReplayable("on large arrays a second run for the gradient costs too much")
         slots = [t._data.index for t in inputs]
+        _check_light(trace, must_be_light, backend)
         if isinstance(out, (tuple, list)):
             return _several(function.__name__, trace, inputs, out, backend)
         if not is_tensor(out):
@@ -256,6 +255,7 @@ def _program_of(
         leaves = [t for t in inputs if t._requires_grad]
         guards = tuple(trace.guards)
         gradients = history.grad([out], leaves, [g], allow_unused=True)
+        _check_light(trace, must_be_light, backend)
         if not set(guards).issuperset(trace.guards):
             raise NotReplayable(f"the gradient of {function.__name__} depends on values")
     found = [t._data.index for t in gradients if t is not None]
@@ -267,6 +267,11 @@ def _program_of(
     wanted = [t._requires_grad and next(by_leaf) is not None for t in inputs]
     of = [meta if has else None for meta, has in zip(metas, wanted, strict=True)]
     return _Program(run, metas, out.meta, _recorded_op(call, of, back, root == slots[0]), saved)
+
+
+def _check_light(trace: Trace, must_be_light: bool, backend: ComputeBackend) -> None:
+    if must_be_light and not is_light(trace.steps.values(), backend.fusible):
+        raise NotReplayable("on large arrays the gradient, by ops run again, costs too much")
 
 
 def _several(
