@@ -69,6 +69,32 @@ def test_parallel_kernels_survive(setup, body):
     assert done.returncode == 0, done.stderr
 
 
+PRODUCT = """
+import numpy as np, tinytorch
+from tinytorch.jit import cache
+tinytorch.set_backend("optimized")
+tinytorch.set_num_threads(2)
+a = tinytorch.ones(256, 256)
+a @ a
+from numba.np.ufunc.parallel import threading_layer
+print(threading_layer(), cache.progress.compiled)
+"""
+
+
+@needs_jit
+def test_a_product_from_the_cache_runs_on_the_layer_that_was_chosen(tmp_path):
+    """Its entry calls a parallel kernel and is none itself."""
+    env = {**os.environ, "NUMBA_NUM_THREADS": "2", "TINYTORCH_CACHE_DIR": str(tmp_path)}
+    (chosen, compiled), (from_cache, none) = [
+        subprocess.run(
+            [sys.executable, "-c", PRODUCT], env=env, capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert from_cache == chosen and chosen in ("tbb", "workqueue")
+    assert int(compiled) > int(none) == 0
+
+
 @needs_jit
 def test_tbb_is_found_where_pip_puts_it():
     pytest.importorskip("importlib.metadata").version("tbb")

@@ -44,6 +44,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
 from tinytorch.files import cache_root
+from tinytorch.jit import threads
 from tinytorch.jit.caches import core_caches
 from tinytorch.jit.lazy_numba import load_compiler
 
@@ -356,7 +357,7 @@ class KernelCache:
                 if _RUNTIME_SYMBOLS in payload:
                     rtsys.initialize(target_context)
                 progress.loaded += 1
-                return CompileResult._rebuild(target_context, *pickle.loads(payload))  # type: ignore[no-untyped-call]
+                return _rebuilt(target_context, pickle.loads(payload))
         progress.begin(self._name)
         load_compiler(target_context)
         return None
@@ -377,6 +378,18 @@ class KernelCache:
 
     def enable(self) -> None:
         """The cache is always on."""
+
+
+def _rebuilt(target_context: Any, parts: tuple[Any, ...]) -> Any:
+    """The compiled version of which these are the parts (`CompileResult._reduce`).
+
+    A kernel that calls a parallel one starts the threads when it is loaded, as that would: the
+    layer must be chosen by then, or numba takes OpenMP where it does not find TBB by itself.
+    """
+    *_, starts_threads, _ = parts
+    if starts_threads:
+        threads.select_layer()
+    return CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
 
 
 def _read_checked(path: Path) -> bytes | None:
