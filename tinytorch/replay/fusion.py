@@ -107,7 +107,7 @@ class _Inputs:
 
     def __init__(self) -> None:
         self.slots: dict[int, tuple[Slot, TensorMeta]] = {}
-        self.numbers: list[float] = []
+        self.numbers: dict[str, float] = {}  # by their text: -0.0 is not 0.0
 
     def name(self, value: Any, meta: Any) -> Any:
         """The operand in an instruction; a number's place is known once all slots are."""
@@ -115,11 +115,11 @@ class _Inputs:
             self.slots.setdefault(value.index, (value, meta))
             return f"x{list(self.slots).index(value.index)}"
         number = float(value)
-        if repr(number) in COMMON:
+        text = repr(number)
+        if text in COMMON:
             return number
-        if repr(number) not in map(repr, self.numbers):
-            self.numbers.append(number)
-        return ("number", list(map(repr, self.numbers)).index(repr(number)))
+        self.numbers.setdefault(text, number)
+        return ("number", list(self.numbers).index(text))
 
     def place(self, operand: Any) -> Any:
         """An operand as programs have it."""
@@ -176,7 +176,8 @@ def _fused(run: Sequence[Step]) -> Step | None:
     op = Op("fused", " ".join(f"x{i}" for i in range(count)), "elementwise", shapes.broadcast,
             _no_rule, lambda *_: 0, scalar=program)  # type: ignore[arg-type]  # fmt: skip
     plan = Plan(op, metas, params, last.plan.meta, None)
-    return Step(plan, (*(s for s, _ in inputs.slots.values()), *inputs.numbers), params, last.out)
+    args = (*(s for s, _ in inputs.slots.values()), *inputs.numbers.values())
+    return Step(plan, args, params, last.out)
 
 
 def _no_rule(*_: Any) -> Any:

@@ -209,17 +209,17 @@ class _Loops:
         self.result = np.dtype(bool) if is_bool else dtype
         self.plans: dict[tuple[Shape | None, ...], Plan] = {}
         self._definition = scalar
-        self._compiled: dict[tuple[str, str], Callable[..., Any]] = {}
+        self._compiled: dict[tuple[Callable[..., str], str], Callable[..., Any]] = {}
         self._shared: dict[Callable[..., Any], Callable[..., None]] = {}
 
     def loop(
         self, source: Callable[[str, bool], str], kinds: str, **others: Any
     ) -> Callable[..., Any]:
         """The loop that `source` writes for operands of these kinds; `others` are its globals."""
-        limits = limits_of(self._definition)
-        text = source(kinds, limits is not None)
-        key = (kinds, text)  # the text of a parallel loop calls a serial one, of these kinds
+        key = source, kinds  # and not the text: that of parallel loops says nothing of the kinds
         if key not in self._compiled:
+            limits = limits_of(self._definition)
+            text = source(kinds, limits is not None)
             name = text[len("def ") : text.index("(")]
             names: dict[str, Any] = {"real": self.dtype.type, "prange": prange, **others}
             if name == "nested_parallel":
