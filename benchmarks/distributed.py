@@ -2,101 +2,51 @@
 
 Every rank measures itself, all contestants in the same processes, interleaved. The overhead is CPU
 time of the whole process (gloo's threads included) above that of the same step without a group.
-More ranks than cores show the scheduler: nothing here says that training becomes faster.
+A link is latency and bandwidth, one for all numbers of ranks, fitted to every second size; it
+predicts the others: all-reduces, and whole steps by what averaging adds to them. More ranks than
+cores show the scheduler: nothing here says that training becomes faster.
 """
 
 import thread_count  # noqa: F401, I001 - before NumPy
 
 import argparse
-import itertools
 import json
 import statistics
-import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
+import ranks
+from progress import progress
 
 from tito.usage import cores
 
-WIDTHS = (784, 512, 512, 10)
-BATCH = 64
-SIZES = (4_000, 40_000, 400_000, 4_000_000, 16_000_000)  # bytes; every second one is predicted
+LAUNCHES = 3  # of each number of ranks, in turn: a machine's clock drifts
 
 
-def _steps() -> dict:
-    """One training step of an MLP by each contestant, made in the process that runs it."""
-    import torch
+class Measured(NamedTuple):
+    """A time to explain.
 
-    import tinytorch
-    from tinytorch.distributed import data_parallel
+    Attributes:
+        ranks: how many.
+        nbytes: of what is averaged.
+        seconds: of the averaging.
+        alone: of the step without it; an all-reduce alone has none.
+    """
 
-    torch.set_num_threads(1)
-    tinytorch.set_backend("optimized")
-    tinytorch.set_num_threads(1)
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((BATCH, WIDTHS[0]), np.float32)
-    y = rng.integers(0, WIDTHS[-1], BATCH)
+    ranks: int
+    nbytes: int
+    seconds: float
+    alone: float = 0.0
 
-    def averaged(model):
-        data_parallel(model)
-        return model
-
-    def step_of(library, wrap=None):
-        nn = library.nn
-        pairs = itertools.pairwise(WIDTHS)
-        layers = [layer for a, b in pairs for layer in (nn.Linear(a, b), nn.ReLU())]
-        model = nn.Sequential(*layers[:-1])
-        if wrap is not None:
-            model = wrap(model)
-        optimizer = library.optim.SGD(model.parameters(), lr=0.01)
-        tx, ty = library.from_numpy(x), library.from_numpy(y)
-
-        def step() -> None:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(model(tx), ty).backward()
-            optimizer.step()
-
-        return step
-
-    return {
-        "ours": step_of(tinytorch),
-        "ours, data_parallel": step_of(tinytorch, averaged),
-        "torch": step_of(torch),
-        "torch, DDP": step_of(torch, torch.nn.parallel.DistributedDataParallel),
-    }
+    def __str__(self) -> str:
+        return f"{self.nbytes:,} B, {self.ranks} ranks"
 
 
-def measure_steps(rounds: int) -> dict[str, float]:
-    """Median CPU seconds of a step by contestant, on this rank."""
-    from tinytorch.distributed import barrier
-
-    steps = _steps()
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for i in range(rounds + 2):
-        for name, step in steps.items():
-            barrier()
-            begin = time.process_time()
-            step()
-            if i >= 2:
-                seconds[name].append(time.process_time() - begin)
-    return {name: statistics.median(values) for name, values in seconds.items()}
-
-
-def measure_links(repeats: int) -> dict[str, list[float]]:
-    """Median seconds of an all-reduce of each of SIZES, by who does it."""
-    import tinytorch
-    from tinytorch.distributed import measure_all_reduce, ring_all_reduce
-
-    tinytorch.set_backend("optimized")  # which adds what the ring receives
-    tinytorch.set_num_threads(1)
-    ways = {"gloo": None, "our ring": ring_all_reduce}
-    return {name: measure_all_reduce(SIZES, repeats, way) for name, way in ways.items()}
-
-
-def fit(times: dict[int, list[float]], processors: int) -> dict:
+def fit(rows: Sequence[Measured], processors: int) -> dict:
     """Fit one link to every second size at all numbers of ranks; what it predicts for the others.
 
     Args:
-        times: of `SIZES`, by the number of ranks.
+        rows: of one number of ranks after another, the sizes of each in the same order.
         processors: that the ranks shared.
 
     Where no link explains the times, as on a busy machine, it says that instead.
@@ -104,24 +54,54 @@ def fit(times: dict[int, list[float]], processors: int) -> dict:
     from tinytorch.distributed import fit_link
     from tinytorch.distributed.cost import turns
 
-    rows = [(n, size, t) for n, ts in times.items() for size, t in zip(SIZES, ts, strict=True)]
-    found: dict = {"seconds": {f"{size:,} B, {n} ranks": t for n, size, t in rows}}
-    fitted = [row for row in rows if row[1] in SIZES[::2]]
-    messages = [turns(n, processors) * 2 * (n - 1) for n, _, _ in fitted]
-    sent = [count * size / n for count, (n, size, _) in zip(messages, fitted, strict=True)]
+    sizes = list(dict.fromkeys(row.nbytes for row in rows))
+    fitted = [row for row in rows if row.nbytes in sizes[::2]]
+    messages = [turns(row.ranks, processors) * 2 * (row.ranks - 1) for row in fitted]
+    sent = [count * row.nbytes / row.ranks for count, row in zip(messages, fitted, strict=True)]
+    found: dict = {"seconds": {str(row): row.alone + row.seconds for row in rows}}
     try:
-        link = fit_link(sent, messages, [t for _, _, t in fitted])
+        link = fit_link(sent, messages, [row.seconds for row in fitted])
     except ValueError as error:
         return found | {"no link": str(error)}
     return found | {
         "latency_s": link.latency,
         "bytes_per_s": link.bandwidth,
         "predicted / measured": {
-            f"{size:,} B, {n} ranks": link.ring_all_reduce(size, n, processors) / measured
-            for n, size, measured in rows
-            if size not in SIZES[::2]
+            str(row): (row.alone + link.ring_all_reduce(row.nbytes, row.ranks, processors))
+            / (row.alone + row.seconds)
+            for row in rows
+            if row.nbytes not in sizes[::2]
         },
     }
+
+
+def middle(times: Sequence[Any]) -> Any:
+    """The median of numbers, or of each number of the same nested lists."""
+    if isinstance(times[0], (list, tuple)):
+        return [middle(each) for each in zip(*times, strict=True)]
+    return statistics.median(times)
+
+
+def measure_links(link_ranks: Sequence[int], repeats: int) -> dict[str, list[Measured]]:
+    """The times of all-reduces by who does them, and of steps, on each number of ranks."""
+    from tinytorch.distributed import launch
+
+    rows: dict[str, list[Measured]] = {}
+    launched: dict[int, list] = {n: [] for n in link_ranks}
+    for _ in range(LAUNCHES):
+        for n in link_ranks:
+            with progress.during(f"messages and steps of {n} ranks"):
+                launched[n].append(launch(ranks.measure_links, n, repeats)[0])
+    for n, every in launched.items():
+        for name in every[0]:
+            times = middle([times[name] for times in every])
+            if name == "a step":
+                sizes = [ranks.gradient_bytes(hidden) for hidden in ranks.STEPS]
+                found = [Measured(n, s, b - a, a) for s, (a, b) in zip(sizes, times, strict=True)]
+            else:
+                found = [Measured(n, s, t) for s, t in zip(ranks.SIZES, times, strict=True)]
+            rows.setdefault(name, []).extend(found)
+    return rows
 
 
 def describe(name: str, link: dict) -> str:
@@ -142,17 +122,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", action="store_true", help="for a machine")
     options = parser.parse_args()
-    import distributed as this  # the ranks run functions of a module that has a name
-
     from tinytorch.distributed import launch
 
-    steps = launch(this.measure_steps, options.ranks, options.rounds)[0]
-    repeats = max(3, options.rounds // 3)
-    times = {n: launch(this.measure_links, n, repeats)[0] for n in options.link_ranks}
-    links = {
-        name: fit({n: t[name] for n, t in times.items()}, cores())
-        for name in times[options.link_ranks[0]]
-    }
+    with progress.during(f"the overhead on {options.ranks} ranks"):
+        steps = launch(ranks.measure_overhead, options.ranks, options.rounds)[0]
+    measured = measure_links(options.link_ranks, max(3, options.rounds // 3))
+    links = {name: fit(rows, cores()) for name, rows in measured.items()}
     overhead = {
         "ours": steps["ours, data_parallel"] - steps["ours"],
         "torch": steps["torch, DDP"] - steps["torch"],

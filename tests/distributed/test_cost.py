@@ -25,6 +25,9 @@ def test_what_no_link_explains() -> None:
         fit_link([1e6, 1e6], [2, 2], [1.0, 1.1])
     with pytest.raises(ValueError, match="no link explains"):
         fit_link([1e3, 1e6], [1, 1], [2.0, 1.0])
+    for seconds in (0.0, -1e-3, float("nan")):
+        with pytest.raises(ValueError, match="no link explains a time of"):
+            fit_link([1e3, 1e6], [1, 1], [1.0, seconds])
 
 
 @given(st.integers(2, 8192))

@@ -72,7 +72,8 @@ def fit_link(nbytes: Sequence[float], messages: Sequence[float], seconds: Sequen
     """The link that explains measured times best, each by its share: least squares of the ratio.
 
     Raises:
-        ValueError: fewer than two different measurements; or times that no link explains.
+        ValueError: fewer than two different measurements; or times that no link explains, as none
+            does that is not positive.
 
     >>> link = fit_link([1e3, 1e6, 1e7], [2, 2, 2], [2.001e-3, 3e-3, 12e-3])
     >>> round(link.latency, 6), round(link.bandwidth)
@@ -82,6 +83,8 @@ def fit_link(nbytes: Sequence[float], messages: Sequence[float], seconds: Sequen
     columns = np.stack([np.asarray(messages, float), np.asarray(nbytes, float)], 1)
     if len(measured) < 2 or np.linalg.matrix_rank(columns) < 2:
         raise ValueError("a link is fitted to at least two sizes of messages")
+    if not (measured > 0).all():
+        raise ValueError(f"no link explains a time of {measured.min():.3g} s")
     scaled = columns / measured[:, None]
     latency, per_byte = np.linalg.lstsq(scaled, np.ones(len(measured)), rcond=None)[0]
     if latency < 0 or per_byte <= 0:
