@@ -117,7 +117,7 @@ BUDGETS = {
     "tinytorch/testing": 690,
     "tinytorch/backends": 2_236,
     "tinytorch/backends/optimized": 7_740,
-    "tinytorch/jit": 1_780,
+    "tinytorch/jit": 1_800,
     "tinytorch/graph": 4_130,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_375,

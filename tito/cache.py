@@ -66,7 +66,7 @@ def _warm() -> None:
     from tinytorch.backends.optimized.gemm.library import all_classes
     from tinytorch.backends.optimized.gemm.matmul import choices as products
     from tinytorch.backends.optimized.precompile import load_library
-    from tinytorch.jit.cache import progress
+    from tinytorch.jit.compile_progress import progress
     from tinytorch.text.kernels import encoder, trainer  # noqa: F401 - their kernels too
 
     progress.quiet = True

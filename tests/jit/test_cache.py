@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
 import textwrap
 
-import numpy as np
 import pytest
 
 from tinytorch.jit import cache, library
+from tinytorch.jit.cache_folder import library_key
+from tinytorch.jit.fingerprint import fingerprint
 
 PROGRAM = """
     from helper import CONSTANT, twice
@@ -142,15 +142,6 @@ def test_without_any_folder_to_write_kernels_still_run(project, tmp_path):
     assert "compiled anew in every process" in err
 
 
-def test_the_temporary_folder_must_be_ours_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
-    own = cache._own_temporary_root()
-    assert own.stat().st_mode & 0o777 == 0o700
-    own.chmod(0o777)
-    with pytest.raises(PermissionError, match="only this user"):
-        cache._own_temporary_root()
-
-
 def test_a_read_only_cache_is_still_read(project):
     project.run()
     program = (
@@ -174,7 +165,7 @@ def test_jit_can_be_disabled(project):
 
 def test_info_and_clear(tmp_path, monkeypatch):
     monkeypatch.setenv("TINYTORCH_CACHE_DIR", str(tmp_path))
-    folder = tmp_path / "kernels" / cache.library_key()
+    folder = tmp_path / "kernels" / library_key()
     (tmp_path / "kernels" / "older").mkdir(parents=True)
     folder.mkdir()
     (folder / "a.bin").write_bytes(b"12345")
@@ -184,55 +175,16 @@ def test_info_and_clear(tmp_path, monkeypatch):
     assert not folder.exists() and cache.cache_info().entries == 0
 
 
-def test_only_the_latest_libraries_are_kept(tmp_path):
-    for i in range(8):
-        folder = tmp_path / str(i)
-        cache._prepare(folder)
-        os.utime(folder, (i, i))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["4", "5", "6", "7"]
-
-
 def test_liberties_with_floating_point_are_part_of_a_kernels_name():
     text = "def summed(a, b, c):\n    return a * b + c\n"
     strict, loose = (
         library.compile_source("summed", text, {}, fastmath=frozenset(liberties), force_inline=True)
         for liberties in ((), ("contract",))
     )
-    assert cache.fingerprint(strict) != cache.fingerprint(loose)  # as what other kernels use
+    assert fingerprint(strict) != fingerprint(loose)  # as what other kernels use
     codegen = type("Codegen", (), {"magic_tuple": lambda self: ()})()
     names = {each._cache._file_name("signature", codegen) for each in (strict, loose)}
     assert len(names) == 2
-
-
-def test_fingerprint_tells_functions_apart_by_what_they_use():
-    def make(constant, table=(1, 2)):
-        def f(x):
-            return x + constant + table[0]
-
-        return f
-
-    assert cache.fingerprint(make(1)) == cache.fingerprint(make(1))
-    different = {
-        cache.fingerprint(make(1)),
-        cache.fingerprint(make(2)),
-        cache.fingerprint(make(np.float32(1))),
-        cache.fingerprint(make(1, (1, 3))),
-        cache.fingerprint(make(np.arange(3))),
-        cache.fingerprint(make(np.arange(4))),
-        cache.fingerprint(make(make(1))),
-    }
-    assert len(different) == 7
-    assert "0x" not in cache.fingerprint(make(make(3)))  # no addresses: they change
-
-
-def test_every_file_that_kernels_are_made_of_makes_them_stale():
-    files = {path.relative_to(cache._PACKAGE).as_posix() for path in cache.kernel_sources()}
-    assert {
-        "jit/llvm.py",
-        "jit/cpu.py",
-        "backends/blocked/matmul.py",
-        "backends/optimized/gemm/loops.py",
-    } <= files
 
 
 def test_a_kernel_under_another_kernels_name_is_not_loaded(project):
@@ -243,75 +195,12 @@ def test_a_kernel_under_another_kernels_name_is_not_loaded(project):
     assert result == 12 and compiled >= 1
 
 
-def test_a_full_disk_is_said_once(tmp_path, monkeypatch):
-    def full(path, payload):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(cache, "_write_whole", full)
-    directory = cache.CacheDirectory()
-    with pytest.warns(RuntimeWarning, match="No space left on device") as said:
-        for i in range(62):
-            directory.keep(tmp_path, f"kernel-{i}.bin", b"")
-    assert len(said) == 1
-
-
-def test_nothing_is_left_of_a_write_that_failed(tmp_path, monkeypatch):
-    def interrupt(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cache.os, "replace", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        cache._write_whole(tmp_path / "kernel.bin", b"code")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_killed_processes_began_is_swept(tmp_path):
-    old, new = tmp_path / "old.part", tmp_path / "new.part"
-    for path in (old, new):
-        path.write_bytes(b"begun")
-    os.utime(old, (0, 0))
-    assert cache.evict(tmp_path) == 5
-    assert [p.name for p in tmp_path.iterdir()] == ["new.part"]
-
-
-def test_kernels_that_were_not_used_for_longest_go_first(tmp_path):
-    for i in range(5):
-        path = tmp_path / f"kernel-{i}.bin"
-        cache._write_whole(path, bytes(100))
-        os.utime(path, (1000.0 + i, 1000.0 + i))
-    assert cache._read_checked(tmp_path / "kernel-0.bin") == bytes(100)  # a use
-    cache.evict(tmp_path, kept_bytes=300)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["kernel-0.bin", "kernel-4.bin"]
-
-
-class Screen(io.StringIO):
-    """A stream that may be a terminal."""
-
-    def __init__(self, is_terminal):
-        super().__init__()
-        self.isatty = lambda: is_terminal
-
-
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_compiling_that_takes_long_says_so_on_any_stream(monkeypatch, is_terminal):
-    screen = Screen(is_terminal)
-    monkeypatch.setattr(cache.sys, "stderr", screen)
-    progress = cache.CompileProgress()
-    for seconds in (0.0, 0.5, 2.0, 3.0):
-        progress.seconds = seconds
-        progress.begin("kernel")
-        assert ("compiling kernels, once" in screen.getvalue()) is (seconds > 1.0)
-        progress.end("kernel")
-    if not is_terminal:
-        assert screen.getvalue().count("\n") == screen.getvalue().count("tinytorch:") == 1
-
-
 def test_a_layer_is_made_without_compiling_and_loaded_without_scipy(tmp_path):
     program = """
         import sys, tinytorch
         tinytorch.set_backend("optimized")
         layer = tinytorch.nn.Linear(4, 3)
-        from tinytorch.jit.cache import progress
+        from tinytorch.jit.compile_progress import progress
         print(progress.compiled + progress.loaded, "scipy.linalg" in sys.modules)
     """
     environment = {**os.environ, "TINYTORCH_CACHE_DIR": str(tmp_path)}
@@ -330,7 +219,7 @@ def test_a_kernel_from_the_cache_runs_without_what_only_compiling_needs():
         import sys, tinytorch
         tinytorch.set_backend("optimized")
         tinytorch.nn.Linear(4, 3)(tinytorch.ones(2, 4).exp())
-        from tinytorch.jit.cache import progress
+        from tinytorch.jit.compile_progress import progress
         print(progress.compiled, [m for m in {FOR_THE_COMPILER} if m in sys.modules])
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]

@@ -81,7 +81,7 @@ FIRST_FORWARD = """
 import numpy as np
 import tinytorch
 from tinytorch import nn
-from tinytorch.jit.cache import CompileProgress
+from tinytorch.jit.compile_progress import CompileProgress
 
 names, begin = [], CompileProgress.begin
 CompileProgress.begin = lambda self, name: (names.append(name.split(".")[-1]), begin(self, name))

@@ -241,21 +241,6 @@ def test_warm_ups_are_kept_in_order(monkeypatch):
     assert library.warm_ups() == (first, second)
 
 
-@needs_jit
-@pytest.mark.parametrize("shown", [True, False])
-def test_progress_is_shown_on_a_terminal_when_it_takes_long(monkeypatch, capsys, shown):
-    from tinytorch.jit import cache
-
-    progress = cache.CompileProgress()
-    monkeypatch.setattr(cache, "SHOW_AFTER_SECONDS", -1.0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: shown, raising=False)
-    progress.begin("gemm.core")
-    progress.end("gemm.core")
-    err = capsys.readouterr().err
-    assert ("gemm.core" in err) == shown
-    assert progress.compiled == 1 and progress.seconds > 0
-
-
 def test_an_import_that_was_interrupted_can_be_repeated():
     """Ctrl-C while the kernels are being defined; the same process then computes."""
     program = """

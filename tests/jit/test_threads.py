@@ -71,13 +71,13 @@ def test_parallel_kernels_survive(setup, body):
 
 PRODUCT = """
 import numpy as np, tinytorch
-from tinytorch.jit import cache
+from tinytorch.jit.compile_progress import progress
 tinytorch.set_backend("optimized")
 tinytorch.set_num_threads(2)
 a = tinytorch.ones(256, 256)
 a @ a
 from numba.np.ufunc.parallel import threading_layer
-print(threading_layer(), cache.progress.compiled)
+print(threading_layer(), progress.compiled)
 """
 
 

@@ -36,7 +36,7 @@ from tinytorch.backends.optimized.rows import (
 from tinytorch.collector import collector_paused
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
-from tinytorch.jit.cache import progress
+from tinytorch.jit.compile_progress import progress
 from tinytorch.jit.library import warm_up, warm_ups
 from tinytorch.op import OPS
 

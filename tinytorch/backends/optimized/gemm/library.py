@@ -34,7 +34,7 @@ from tinytorch.files import atomic_write
 from tinytorch.jit import threads
 from tinytorch.jit.blas import find_blas
 from tinytorch.jit.buffers import empty
-from tinytorch.jit.cache import directory
+from tinytorch.jit.cache_folder import directory
 from tinytorch.jit.library import JIT, export, exports
 from tinytorch.jit.views import view
 
