@@ -25,12 +25,14 @@ from runner import Case, Result, as_json, measure
 import tinytorch
 from tinytorch.autograd import grad
 from tinytorch.bench import format_table
+from tinytorch.replay.function import HOT
 
 BACKENDS = ("optimized", "numpy")
 SIZES = {"large": LARGE, "small": SMALL, "tiny": TINY}
 DTYPES = ("float32", "float64", "int64")
 LAYOUTS = ("contiguous", "transposed")
 LIMITS = (1.0, 1.3, 2.0, 5.0)
+WARM = 2 * HOT  # calls before the first that counts: functions are replayed from then on
 SAME = 1e-2  # of the largest element: a random number or another function would differ by more
 REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, AttributeError, ArithmeticError)
 #: Results that need not agree: they are drawn, or hold whatever was in memory.
@@ -174,6 +176,8 @@ def _case(
             if function is None:
                 return None, f"{label}: no gradient"
             contestants[backend] = on(backend, function)
+            for _ in range(WARM):
+                contestants[backend]()
             if wrong := differs(name, contestants[backend](), expected):
                 return None, f"{label}: the {backend} backend differs: {wrong}"
     except REFUSALS as error:

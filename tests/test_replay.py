@@ -108,15 +108,31 @@ def outcome(function: Callable[..., Any], args: Any, options: Any) -> Any:
 
 
 def several(function: Callable[..., Any], args: Any, options: Any, expected: Any) -> None:
-    """Results that are tuples: by a program where no gradient is recorded."""
+    """Results that are tuples, and gradients of some of them and of all."""
     results = [function(*args, **options) for _ in range(3)]
-    records = any(t.requires_grad for t in expected)
-    assert records or type(programs(function)[-1]) is replaying._Several
+    assert type(programs(function)[-1]) is replaying.Several
     for result in results:
         assert type(result) is type(expected) and len(result) == len(expected)
         for out, wanted in zip(result, expected, strict=True):
             assert same(out._data, wanted._data) and out.meta is wanted.meta
             assert out.requires_grad == wanted.requires_grad
+    recorded = [i for i, t in enumerate(expected) if t.requires_grad]
+    given = [x for a in (*args, *options.values()) for x in (a if isinstance(a, list) else [a])]
+    leaves = [t for t in given if isinstance(t, Tensor) and t.requires_grad]
+    rng = np.random.default_rng(0)
+    for chosen in [recorded, recorded[:1], recorded[-1:], recorded[::-2]]:
+        seeds = [
+            tensor(rng.standard_normal(expected[i].shape), dtype=expected[i].dtype) for i in chosen
+        ]
+        for graph in (False, True) if chosen else ():
+            found, wanted = (
+                grad([outs[i] for i in chosen], leaves, seeds, create_graph=graph,
+                     retain_graph=True, allow_unused=True)
+                for outs in (results[-1], expected)
+            )  # fmt: skip
+            for g, w in zip(found, wanted, strict=True):
+                assert (g is None) == (w is None)
+                assert w is None or (g is not None and same(g._data, w._data))
 
 
 def check(arguments: Any, name: str, dtype: str, layout: str = "contiguous") -> None:

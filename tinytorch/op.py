@@ -80,6 +80,7 @@ class Op:
         "_shape_rule",
         "commutative",
         "decomposition",
+        "formulas",
         "initial",
         "inputs",
         "kind",
@@ -129,6 +130,8 @@ class Op:
         self.shared_vjp: Callable[..., Any] | None = None
         self.saved_inputs: frozenset[int] = frozenset()
         self.saves_output = False
+        # What stands for the formulas in a key: another object for others. None: not to be traced.
+        self.formulas: object | None = None
         self.decomposition: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, set_grad, write_clock
+from tinytorch.replay.steps import backend_with_programs, run_program
 from tinytorch.state import backward_mode, grad_mode, is_grad_enabled, no_mode_active
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def _propagate(
     pending = _Pending()
     found: dict[Source, Tensor] = {}
     with backward_mode(create_graph):
+        backend = backend_with_programs(create_graph)
         for output, seed in zip(outputs, seeds, strict=True):
             source, g = _source(output), _seed(output, seed)
             pending[source] = pending[source] + g if source in pending else g
@@ -162,7 +164,9 @@ def _propagate(
                     _check_usable(source)
                 if source.op is ops.slice_:
                     _step_slice(source, g, pending, relevant)
-                else:
+                elif backend is None or not run_program(
+                    backend, source, g, pending, relevant, _whole_step
+                ):
                     _step(source, _shared(source, g), pending, relevant)
                 if free:
                     source.inputs = None
@@ -271,6 +275,10 @@ def _shared(record: Record, g: Tensor) -> Any:
     if op.shared_vjp is None:
         return g
     return op.shared_vjp(g, record, _output_of(record) if op.saves_output else None, 0)
+
+
+def _whole_step(record: Record, g: Tensor, pending: dict[Source, Tensor]) -> None:
+    _step(record, _shared(record, g), pending, None)
 
 
 def _step(

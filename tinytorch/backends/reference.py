@@ -187,7 +187,8 @@ def cumsum(a: Array, *, dim: int) -> Array:
 
 
 @lru_cache(4096)
-def _slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
+def slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
+    """The slices that a slice op's bounds stand for."""
     # a negative stop means "past the first element", which a Python slice writes as None
     return tuple(
         slice(start, stop if stop >= 0 else None, step)
@@ -221,14 +222,14 @@ def _read_only_view(a: Array, shape: Shape, strides: tuple[int, ...]) -> Array:
 
 
 def slice_(a: Array, *, bounds: tuple[tuple[int, int, int], ...]) -> Array:
-    key: Any = (*_slices(bounds), ...)
+    key: Any = (*slices(bounds), ...)
     return a[key]
 
 
 def unslice(a: Array, *, shape: Shape, bounds: tuple[tuple[int, int, int], ...]) -> Array:
     """Zeros of `shape` in which `slice` with the same bounds finds `a`."""
     out = np.zeros(shape, a.dtype)
-    key: Any = (*_slices(bounds), ...)
+    key: Any = (*slices(bounds), ...)
     out[key] = a
     return out
 

@@ -266,6 +266,7 @@ class Fused(Op):
         self.program = program
         if not program.is_bool:
             self.vjps = (self._vjp,) * program.inputs
+            self.formulas = self
             self.saved_inputs = saved
 
     def _dtypes(self, name: str, operands: list[Operand], params: Params) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import NativeValue, register_model, unbox
 
@@ -25,12 +26,17 @@ from tinytorch.jit.library import JIT
 _unboxes: Callable[..., Any] = unbox
 _models: Callable[..., Any] = register_model
 _tuple: Callable[..., Any] = types.UniTuple
+_WORD, _INT = ir.IntType(64), ir.IntType(32)
 _native: Callable[..., Any] = NativeValue
+_each: Callable[..., Any] = cgutils.for_range
+_local: Callable[..., Any] = cgutils.alloca_once_value
 
 # NumPy's C interface (PyArrayObject_fields, ndarraytypes.h) fixes what follows the object header:
-# data, the number of dimensions (padded to a word), the dimensions, the strides.
+# data, the number of dimensions (padded to a word), the dimensions, the strides, the owner, the
+# dtype, flags.
 _HEADER_BYTES = object.__basicsize__
-_DATA, _DIMENSIONS, _STRIDES = (_HEADER_BYTES + 8 * word for word in (0, 2, 3))
+_DATA, _NDIM, _DIMENSIONS, _STRIDES, _FLAGS = (_HEADER_BYTES + 8 * word for word in (0, 1, 2, 3, 6))
+_IN_ORDER = 0x101  # NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED
 
 
 class BorrowedArray(types.Array):
@@ -46,39 +52,84 @@ class BorrowedArray(types.Array):
         return f"BorrowedArray({self.dtype!r}, {self.ndim})"
 
 
-def _read_fields(kind: Any, array: Any, c: Any) -> Any:
+class FlatArray(types.Array):
+    """Numba's type of such an array in C order, of any number of dimensions: a kernel sees one.
+
+    An entry raises BufferError, and does nothing, where an array is in another order.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__(dtype, 1, "C", name=f"flat array({dtype})")
+
+    def __repr__(self) -> str:  # part of the name of machine code in the cache
+        return f"FlatArray({self.dtype!r})"
+
+
+def _field(build: Any, array: Any, offset: int, of: Any) -> Any:
+    """What is at an offset in the object of an array."""
+    place = build.gep(build.bitcast(array, ir.IntType(8).as_pointer()), [_WORD(offset)])
+    return build.load(build.bitcast(place, of.as_pointer()))
+
+
+def _itemsize(kind: Any, c: Any) -> Any:
+    return _WORD(c.context.get_abi_sizeof(c.context.get_data_type(kind.dtype)))
+
+
+def _array_of(kind: Any, array: Any, c: Any, shape: list[Any], strides: list[Any]) -> Any:
     build = c.builder
-    word = c.context.get_value_type(types.intp)
-
-    def field(offset: int, of: Any) -> Any:
-        place = build.gep(build.bitcast(array, ir.IntType(8).as_pointer()), [word(offset)])
-        return build.load(build.bitcast(place, of.as_pointer()))
-
-    def words(offset: int) -> list[Any]:
-        first = field(offset, word.as_pointer())
-        return [build.load(build.gep(first, [word(i)])) for i in range(kind.ndim)]
-
-    shape = words(_DIMENSIONS)
-    size = word(1)
+    size = _WORD(1)
     for length in shape:
         size = build.mul(size, length)
     native = c.context.make_array(kind)(c.context, build)  # with nothing that counts references
-    native.data = field(_DATA, native.data.type)
+    native.data = _field(build, array, _DATA, native.data.type)
     sizes = _tuple(types.intp, kind.ndim)
     native.shape = c.context.make_tuple(build, sizes, shape)
-    native.strides = c.context.make_tuple(build, sizes, words(_STRIDES))
-    native.itemsize = word(kind.dtype.bitwidth // 8)
+    native.strides = c.context.make_tuple(build, sizes, strides)
+    native.itemsize = _itemsize(kind, c)
     native.nitems = size
-    return _native(native._getvalue())
+    return native._getvalue()
+
+
+def _read_fields(kind: Any, array: Any, c: Any) -> Any:
+    build = c.builder
+
+    def words(offset: int) -> list[Any]:
+        first = _field(build, array, offset, _WORD.as_pointer())
+        return [build.load(build.gep(first, [_WORD(i)])) for i in range(kind.ndim)]
+
+    return _native(_array_of(kind, array, c, words(_DIMENSIONS), words(_STRIDES)))
+
+
+def _read_in_order(kind: Any, array: Any, c: Any) -> Any:
+    build = c.builder
+    flags = _field(build, array, _FLAGS, _INT)
+    other = build.icmp_signed("!=", build.and_(flags, _INT(_IN_ORDER)), _INT(_IN_ORDER))
+    with build.if_then(other, likely=False):
+        c.pyapi.err_set_string("PyExc_BufferError", "an array is not in C order")
+    size = _local(build, _WORD(1))
+    lengths = _field(build, array, _DIMENSIONS, _WORD.as_pointer())
+    count = build.sext(_field(build, array, _NDIM, _INT), _WORD)
+    with _each(build, count) as loop:
+        length = build.load(build.gep(lengths, [loop.index]))
+        build.store(build.mul(build.load(size), length), size)
+    flat = _array_of(kind, array, c, [build.load(size)], [_itemsize(kind, c)])
+    return _native(flat, is_error=other)
 
 
 _models(BorrowedArray)(models.ArrayModel)
 _unboxes(BorrowedArray)(_read_fields)
+_models(FlatArray)(models.ArrayModel)
+_unboxes(FlatArray)(_read_in_order)
 
 
 def array_type(dtype: Any, ndim: int) -> Any:
     """Numba's type of an array argument of an entry."""
     return BorrowedArray(dtype, ndim)
+
+
+def flat_type(dtype: Any) -> Any:
+    """Numba's type of an array argument that is read in C order, however many dimensions it has."""
+    return FlatArray(dtype)
 
 
 class Entries:

@@ -22,7 +22,10 @@ returns its argument. Where it only checks values, the program has a guard (`hol
     trace      a mode that writes down ops; guards
     fusion     runs of elementwise ops, and sums of them, as one loop
     program    a trace as a function of arrays
+    calls      what a call is known by
+    gradients  the second program; results that are several tensors
     function   `replayed`: counts calls, runs programs, records their gradients
+    steps      the gradients of single ops
 
 Source: V. Bala, E. Duesterwald, S. Banerjia, "Dynamo: a transparent dynamic optimization system",
 2000 (traces of what is hot).

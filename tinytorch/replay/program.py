@@ -7,11 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.backends import reference
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.replay.fusion import fuse_steps
 from tinytorch.replay.trace import Guard, NotReplayable, Slot, Trace
 
 CONSTANTS = 2**18  # bytes that a program may keep
+
+#: What short kernels of the reference do, written in a program in place of a call: a form of their
+#: operands and of one value, and that value.
+_INLINE: dict[Any, Callable[..., tuple[str, Any]]] = {
+    reference.reshape: lambda shape: ("{0}.reshape({1})", shape),
+    reference.permute: lambda dims: ("{0}.transpose({1})", dims),
+    reference.slice_: lambda bounds: ("{0}[{1}]", (*reference.slices(bounds), ...)),
+    reference.cat: lambda dim: ("concatenate(({0},), {1})", dim),
+}
 
 
 def compile_trace(
@@ -20,27 +30,32 @@ def compile_trace(
     outputs: Sequence[int],
     guards: Sequence[Guard],
     backend: ComputeBackend,
+    given: Sequence[int] = (),
 ) -> Callable[..., Any]:
-    """A function of the arrays of `inputs` that returns that of the output, or a tuple of several.
+    """A function of tensors that returns the array of the output, or a tuple of several.
 
     It returns None where a guard does not hold. Creation ops run once, here; an output that is
     their result is a copy of it.
+
+    Args:
+        inputs: the slots of the tensors.
+        given: slots that are handed over as arrays, after the tensors; they are not computed.
     """
     arrays = [*outputs, *(g.slot for g in guards)]
-    steps = fuse_steps(trace.needed(arrays), arrays, backend.fusible)
-    names: dict[str, Any] = {"copy": np.array}
+    steps = fuse_steps(trace.needed(arrays, given), arrays, backend.fusible)
+    names: dict[str, Any] = {"copy": np.array, "concatenate": np.concatenate}
     names |= {f"t{index}": array for index, array in trace.constants.items()}
     created = [s for s in steps if s.plan.op.kind == "creation"]
     constants = {*trace.constants, *(s.out for s in created)}
     kept = [a.nbytes for a in trace.constants.values()] + [s.plan.meta.nbytes for s in created]
     if sum(kept) > CONSTANTS:
         raise NotReplayable("large arrays that are the same at each call would be kept")
-    body = []
+    body = [f"t{n} = x{n}._data" for n in inputs]
     asked: dict[int, list[str]] = {}
     for i, (index, condition, args) in enumerate(guards):
         names[f"g{i}"], names[f"a{i}"] = condition, args
         asked.setdefault(index, []).append(f"if not g{i}(t{index}, *a{i}): return None")
-    body += [line for index in inputs for line in asked.pop(index, ())]
+    body += [line for index in (*inputs, *given) for line in asked.pop(index, ())]
     last = {index: i for i, step in enumerate(steps) for index in step.reads}
     for i, step in enumerate(steps):
         kernel = backend.kernels.get(step.plan) or backend.add_kernel(step.plan)
@@ -49,10 +64,15 @@ def compile_trace(
             continue
         names[f"k{i}"] = kernel
         values = [_argument(a, names) for a in step.args]
-        for name, value in step.params.items():
-            names[f"p{i}_{name}"] = value
-            values.append(f"{name}=p{i}_{name}")
-        body.append(f"t{step.out} = k{i}({', '.join(values)})")
+        inline = _INLINE.get(kernel)
+        if inline is not None:
+            form, names[f"p{i}"] = inline(**step.params)
+            body.append(f"t{step.out} = {form.format(', '.join(values), f'p{i}')}")
+        else:
+            for name, value in step.params.items():
+                names[f"p{i}_{name}"] = value
+                values.append(f"{name}=p{i}_{name}")
+            body.append(f"t{step.out} = k{i}({', '.join(values)})")
         body += asked.pop(step.out, [])
         dead = {n for n in step.reads if last[n] == i} - {*constants, *outputs}
         if dead and i < len(steps) - 1:
@@ -60,7 +80,7 @@ def compile_trace(
     body += [line for lines in asked.values() for line in lines]  # of constants
     results = [f"copy(t{n})" if trace.root(n) in constants else f"t{n}" for n in outputs]
     body.append(f"return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ',)'}")
-    parameters = ", ".join(f"t{n}" for n in inputs)
+    parameters = ", ".join([*(f"x{n}" for n in inputs), *(f"t{n}" for n in given)])
     source = f"def program({parameters}):\n" + "".join(f"    {line}\n" for line in body)
     exec(compile(source, "<tinytorch program>", "exec"), names)
     program: Callable[..., Any] = names.pop("program")  # a function refers to its globals

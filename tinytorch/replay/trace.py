@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tinytorch.backends.base import ComputeBackend
 from tinytorch.dispatch import Input, Mode, wrap
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.errors import TinyTorchError
 from tinytorch.op import Op, Params, Plan
+from tinytorch.state import STATE, State, StateContext
 from tinytorch.tensor_class import SCALAR_TYPES
 
 if TYPE_CHECKING:
@@ -123,16 +125,38 @@ class Trace(Mode):
         self.steps.clear()
         self.guards.clear()
 
-    def needed(self, outputs: Iterable[int]) -> list[Step]:
-        """The steps that lead to these slots, in their order."""
-        wanted = set(outputs)
+    def needed(self, outputs: Iterable[int], given: Iterable[int] = ()) -> list[Step]:
+        """The steps that lead to these slots, in their order, from those that are given."""
+        wanted, known = set(outputs), set(given)
         for index in sorted(self.steps, reverse=True):
-            if index in wanted:
+            if index in wanted and index not in known:
                 wanted.update(self.steps[index].reads)
-        return [step for index, step in self.steps.items() if index in wanted]
+        return [s for index, s in self.steps.items() if index in wanted and index not in known]
 
     def root(self, index: int) -> int:
         """The slot whose memory this one views; itself, if it is no view."""
         while index in self.steps and self.steps[index].plan.op.view:
             index = self.steps[index].reads[0]
         return index
+
+    def is_computed(self, index: int) -> bool:
+        """Whether a slot is computed anew at each call: no input, and no constant."""
+        root = self.root(index)
+        return root in self.steps and self.steps[root].plan.op.kind != "creation"
+
+
+class Tracing:
+    """A context in which a trace writes down the ops, as on a backend and outside of all modes."""
+
+    def __init__(self, trace: Trace, backend: ComputeBackend) -> None:
+        old = STATE.get()
+        self._state = StateContext(State(None, None, backend, old.grad, old.phase))
+        self._trace = trace
+
+    def __enter__(self) -> None:
+        self._state.__enter__()
+        self._trace.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._trace.__exit__(*error)
+        self._state.__exit__(*error)

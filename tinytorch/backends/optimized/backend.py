@@ -32,7 +32,6 @@ from tinytorch.backends.optimized.rows import (
     uniform,
 )
 from tinytorch.dtypes import Array, TensorMeta, bool_
-from tinytorch.jit import buffers
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
 
@@ -45,9 +44,6 @@ _BY_NUMPY = _BRANCHING | frozenset(
     ("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or", "floor", "round")
 )
 
-
-# The same numbers by NumPy, which warns of nothing here: on small arrays its call costs less.
-_EXACT = frozenset(("neg", "abs", "maximum", "minimum"))
 
 _REDUCTIONS = frozenset(("sum", "amax", "amin"))  # with kernels by shape
 
@@ -217,7 +213,6 @@ class OptimizedBackend(NumpyBackend):
         if (
             op.kind != "elementwise"
             or op.name in _BY_NUMPY
-            or (op.name in _EXACT and plan.meta.nbytes < buffers.POOLED_FROM)
             or overridden is not None
             or dtype.dtype not in (_F32, _F64)
         ):
@@ -225,8 +220,7 @@ class OptimizedBackend(NumpyBackend):
         assert op.scalar is not None
         if op in (ops.sin, ops.cos):  # a loop looks at their arguments first
             return _fused(Program(1, (Step(op, ("x0",)),), "t0", False), plan)
-        shapes = tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
-        return specialize(op.scalar, dtype.dtype, shapes)
+        return specialize(op.scalar, *_real_operands(plan), _bools(plan))
 
     def _has_own(self, op: Op) -> bool:
         """Whether no subclass has a kernel of this name in place of ours."""
@@ -246,7 +240,7 @@ def _reduction(plan: Plan) -> Kernel | None:
 
 def _fused(program: Program, plan: Plan) -> Kernel:
     """The loop of a program, for the plan's shapes."""
-    return specialize(program, *_real_operands(plan))
+    return specialize(program, *_real_operands(plan), _bools(plan))
 
 
 def _summed(program: Program, plan: Plan) -> Kernel:
@@ -258,6 +252,13 @@ def _real_operands(plan: Plan) -> tuple[np.dtype[Any], tuple[tuple[int, ...] | N
     """The dtype of the operands that are not bool, and all shapes; None for a number."""
     real = next(o.dtype for o in plan.operands if not isinstance(o, type) and o.dtype is not bool_)
     return real.dtype, tuple(None if isinstance(o, type) else o.shape for o in plan.operands)
+
+
+def _bools(plan: Plan) -> frozenset[int]:
+    """The positions of the operands that are bool."""
+    return frozenset(
+        i for i, o in enumerate(plan.operands) if isinstance(o, TensorMeta) and o.dtype is bool_
+    )
 
 
 def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, **p: Any) -> Array:

@@ -101,6 +101,10 @@ def test_three_operands_and_python_numbers(rng):
     assert kernel(x.astype(np.float32), 2, 0.1).dtype == np.float32
 
 
+def choose(mask: float, a: float, b: float) -> float:
+    return a if mask else b
+
+
 def test_other_dtypes_are_refused_or_passed_on():
     kernel = compile_elementwise(add)
     with pytest.raises(TypeError, match="add is compiled for float32 or float64 arrays, not for"):
@@ -118,6 +122,39 @@ def test_specialized_kernel(rng):
     np.testing.assert_array_equal(run(a, b), a + b)
     run = specialize(add, np.dtype(np.float32), ((3, 4), None))
     np.testing.assert_array_equal(run(a, 0.5), a + np.float32(0.5))
+
+
+def layouts(a):
+    """Arrays with the same elements: in C order, and in others."""
+    reversed_twice = a[::-1].copy()[::-1] if a.ndim else a
+    apart = np.empty((*a.shape, 2), a.dtype)[..., 0]
+    apart[...] = a
+    raw = np.zeros(a.nbytes + 1, np.uint8)[1:].view(a.dtype).reshape(a.shape)  # unaligned
+    raw[...] = a
+    return [a, np.asfortranarray(a), reversed_twice, apart, raw]
+
+
+@pytest.mark.parametrize(
+    "shapes", [[(3, 4)] * 2, [(3, 4), (4,)], [(2, 3, 4), (3, 1)], [(), ()], [(0, 3), (3,)]]
+)
+def test_a_small_kernel_takes_operands_in_any_layout(shapes, rng):
+    a, b = (rng.standard_normal(s).astype(np.float32) for s in shapes)
+    run = specialize(add, a.dtype, tuple(shapes))
+    for x in layouts(a):
+        for y in layouts(b):
+            out = run(x, y)
+            assert out.flags.c_contiguous and out.dtype == np.float32
+            np.testing.assert_array_equal(out, a + b)
+
+
+def test_a_small_kernel_takes_truth_values_and_numbers(rng):
+    a = rng.standard_normal((3, 4)).astype(np.float32)
+    run = specialize(choose, a.dtype, ((3, 1), (3, 4), None), frozenset({0}))
+    for number in (0.5, 2, True):
+        for mask in layouts(a[:, :1] > 0):
+            np.testing.assert_array_equal(
+                run(mask, a, number), np.where(mask, a, np.float32(number))
+            )
 
 
 @pytest.mark.parametrize("shapes", [[(7, 101)] * 2, [(7, 101), (101,)], [(3, 5, 7), (5, 1)]])

@@ -7,6 +7,7 @@ walked along again in each row ("b", a bias) and an array of which one element s
 ("r").
 
     same shape       one loop over all elements
+    small            the same, called without numba's dispatch and with the interpreter lock held
     with a bias      two nested loops, over the rows of a matrix and along them
     broadcasting     three nested loops: dimensions in which the same operands repeat are taken
                      together, so (n, c, h, w) + (c, 1, 1) runs over n, c and h w
@@ -19,17 +20,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numba import prange
+from numba import prange, types
+from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar, limits_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
-from tinytorch.jit.library import compile_source
+from tinytorch.jit.entries import flat_type
+from tinytorch.jit.library import JIT, compile_source
 from tinytorch.jit.parallel import shared
 from tinytorch.program import Program
 
@@ -69,6 +72,14 @@ def each(indent: int, count: str, target: str, operands: list[str], is_limited: 
             lines += [f"    {test}", f"        {each}"]
             lines += [f"            {target}_part[k] = {call(function, '_part')}"]
     return [" " * indent + line for line in lines]
+
+
+def _small_source(kinds: str, is_limited: bool) -> str:
+    """A loop over all elements of flat arrays."""
+    lines = [f"def small({_names(kinds)}, out):"]
+    lines += [f"    v{i} = real(x{i})" for i, kind in enumerate(kinds) if kind == "s"]
+    operands = [f"x{i}[]" if kind == "v" else f"v{i}" for i, kind in enumerate(kinds)]
+    return "\n".join([*lines, *each(4, "out.size", "out", operands, is_limited), ""])
 
 
 def _flat_source(kinds: str, is_limited: bool) -> str:
@@ -209,14 +220,19 @@ class _Loops:
         self.result = np.dtype(bool) if is_bool else dtype
         self.plans: dict[tuple[Shape | None, ...], Plan] = {}
         self._definition = scalar
-        self._compiled: dict[tuple[Callable[..., str], str], Callable[..., Any]] = {}
+        self._compiled: dict[tuple[Callable[..., str], str, bool], Callable[..., Any]] = {}
         self._shared: dict[Callable[..., Any], Callable[..., None]] = {}
 
     def loop(
-        self, source: Callable[[str, bool], str], kinds: str, **others: Any
+        self,
+        source: Callable[[str, bool], str],
+        kinds: str,
+        is_small: bool = False,
+        **others: Any,
     ) -> Callable[..., Any]:
         """The loop that `source` writes for operands of these kinds; `others` are its globals."""
-        key = source, kinds  # and not the text: that of parallel loops says nothing of the kinds
+        # and not the text: that of parallel loops says nothing of the kinds
+        key = source, kinds, is_small
         if key not in self._compiled:
             limits = limits_of(self._definition)
             text = source(kinds, limits is not None)
@@ -232,8 +248,9 @@ class _Loops:
                         self._definition, self.dtype.type, is_limited=False
                     )
             parallel = name.endswith("_parallel")
+            options = {"nogil": False, "refcounts": False} if is_small else {}
             self._compiled[key] = compile_source(
-                name, text, names, fastmath=EXACT, parallel=parallel
+                name, text, names, fastmath=EXACT, parallel=parallel, **options
             )
         return self._compiled[key]
 
@@ -251,14 +268,78 @@ class _Loops:
             )
         else:
             loop = self.loop(_matrix_source if "b" in kinds else _flat_source, kinds)
-            plan = (self._small if is_small else self._large)(out, loop, kinds)
+            plan = self._general(out, loop) if is_small else self._large(out, loop, kinds)
         if len(self.plans) >= PLANS:
             self.plans.clear()
         self.plans[shapes] = plan
         return plan
 
-    def _small(self, shape: Shape, loop: Callable[..., Any], kinds: str) -> Plan:
-        """The case that must have the least overhead."""
+    def small(self, shapes: tuple[Shape | None, ...], bools: frozenset[int]) -> Plan | None:
+        """As `plan` for small arrays in C order, with the least overhead; None for large ones.
+
+        Args:
+            bools: positions of the operands that are bool; the caller answers for the dtypes.
+        """
+        shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
+        dtype = self.result
+        if math.prod(shape) * dtype.itemsize >= buffers.POOLED_FROM:
+            return None
+        kinds, entry = "".join(_kind(s, shape) for s in shapes), partial(self._entry, bools)
+        if not {"b", "r"}.isdisjoint(kinds):
+            nest = _Nest(shape, shapes)
+            if nest.kinds is None:
+                return None
+            given = 0, nest.length, nest.geometry
+            loop: Any = partial(entry(_nested_source, nest.kinds), *given)
+        else:
+            loop = entry(_small_source, kinds)
+
+        def run(*operands: Any) -> Array:
+            out = np.empty(shape, dtype)
+            try:
+                loop(*operands, out)
+            except BufferError:  # in another order
+                return self.plan(shapes)(*operands)
+            return out
+
+        def run_two(a: Any, b: Any) -> Array:
+            out = np.empty(shape, dtype)
+            try:
+                loop(a, b, out)
+            except BufferError:
+                return self.plan(shapes)(a, b)
+            return out
+
+        def run_one(a: Any) -> Array:
+            out = np.empty(shape, dtype)
+            try:
+                loop(a, out)
+            except BufferError:
+                return self.plan(shapes)(a)
+            return out
+
+        by_arity: dict[int, Plan] = {1: run_one, 2: run_two}
+        return by_arity.get(len(kinds), run)
+
+    def _entry(
+        self, bools: frozenset[int], source: Callable[[str, bool], str], kinds: str
+    ) -> Callable[..., Any]:
+        loop: Any = self.loop(source, kinds, is_small=True)
+        if not JIT:
+            return loop
+        arrays = {False: flat_type(from_dtype(self.dtype)), True: flat_type(types.boolean)}
+        geometry = (types.intp, types.intp, flat_type(types.intp))
+        entry: Callable[..., Any] = loop.compile(
+            (
+                *(geometry if source is _nested_source else ()),
+                *(types.float64 if k == "s" else arrays[i in bools] for i, k in enumerate(kinds)),
+                arrays[self.result.kind == "b"],
+            )
+        )
+        return entry
+
+    def _general(self, shape: Shape, loop: Callable[..., Any]) -> Plan:
+        """For arrays of any layout on one thread."""
         dtype = self.result
 
         def run(*operands: Any) -> Array:
@@ -266,18 +347,7 @@ class _Loops:
             loop(*operands, out)
             return out
 
-        def run_two(a: Any, b: Any) -> Array:
-            out = np.empty(shape, dtype)
-            loop(a, b, out)
-            return out
-
-        def run_one(a: Any) -> Array:
-            out = np.empty(shape, dtype)
-            loop(a, out)
-            return out
-
-        by_arity: dict[int, Plan] = {1: run_one, 2: run_two}
-        return by_arity.get(len(kinds), run)
+        return run
 
     def _large(self, shape: Shape, loop: Callable[..., Any], kinds: str) -> Plan:
         """On several threads where that pays, and for arrays of more dimensions: flattened."""
@@ -310,13 +380,8 @@ class _Loops:
             )
             return out
 
-        def run_two(a: Array, b: Array) -> Array:
-            out = np.empty(size, dtype)
-            serial(0, length, geometry, a.ravel(), b.ravel(), out)
-            return out.reshape(shape)
-
         dtype = self.result
-        return run_two if size < threads.SERIAL_BELOW and kinds in ("vv", "vr", "rv") else run
+        return run
 
     def _written_out(self, shape: Shape, arity: int) -> Plan:
         kinds = "v" * arity
@@ -335,14 +400,21 @@ def loops_of(scalar: Scalar, dtype: np.dtype[Any]) -> _Loops:
     return _Loops(scalar, dtype)
 
 
-def specialize(scalar: Scalar, dtype: np.dtype[Any], shapes: tuple[Shape | None, ...]) -> Plan:
+def specialize(
+    scalar: Scalar,
+    dtype: np.dtype[Any],
+    shapes: tuple[Shape | None, ...],
+    bools: frozenset[int] = frozenset(),
+) -> Plan:
     """The kernel of a definition for arrays of one dtype and for these shapes only.
 
     Args:
         dtype: float32 or float64.
         shapes: of the operands; None for a Python scalar.
+        bools: positions of the operands that are bool.
     """
-    return loops_of(scalar, dtype).plan(shapes)
+    loops = loops_of(scalar, dtype)
+    return loops.small(shapes, bools) or loops.plan(shapes)
 
 
 def compile_elementwise(

@@ -81,7 +81,12 @@ def _columns_source(kinds: str, is_limited: bool) -> str:
 @cache
 def _kernel(program: Program, dtype: np.dtype[Any], kinds: str, is_rows: bool) -> Any:
     source = _rows_source if is_rows else _columns_source
-    names = {"empty": np.empty, "total": total, "BLOCK": BLOCK, "COLUMN_BLOCK": COLUMN_BLOCK}
+    names: dict[str, Any] = {
+        "empty": np.empty,
+        "total": total,
+        "BLOCK": BLOCK,
+        "COLUMN_BLOCK": COLUMN_BLOCK,
+    }
     loop = loops_of(program, dtype).loop(source, kinds, **names)
     parameters = (f"x{i}" if kind == "s" else f"x{i}[:]" for i, kind in enumerate(kinds))
     return shared(loop, f"{', '.join(parameters)}, out[:]")

@@ -1,0 +1,131 @@
+"""What a call is known by: the tensors among its arguments, and everything else about it.
+
+A key is looked up at every call, so a function that makes it is written for each combination of
+types: for `narrow(x, 1, 0, 4)`
+
+    def split(function, recording, a0, a1, a2, a3):
+        return (a0,), (function, recording, kinds, a0.meta, a0._requires_grad, a1, a2, a3)
+
+Since the types are part of the key, 1 is not 1.0 and not True.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tinytorch import tensor_class
+from tinytorch.dispatch import is_tensor
+from tinytorch.dtypes import DType
+
+Tensor = Any
+Kinds = Any  # the types of the positional arguments; or those, the names of the others, their types
+Split = Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
+
+MOST = 4096  # combinations of types to remember
+
+_splits: dict[Kinds, Split] = {}
+#: Types of the elements of sequences that are part of a key as they are, and of those of tensors.
+_of_ints: set[tuple[type, ...]] = {(int,) * n for n in range(9)}
+_of_tensors: set[tuple[type, ...]] = set()
+
+
+def split_of(kinds: Kinds) -> Split:
+    """The function that makes keys for arguments of these types.
+
+    Raises:
+        TypeError: there can be none: an argument is none of tensors, numbers, strings, dtypes, None
+            and sequences of whole numbers or of tensors.
+    """
+    split = _splits.get(kinds)
+    if split is None:
+        if len(_splits) >= MOST:
+            _splits.clear()
+        split = _splits[kinds] = _written(kinds)
+    return split
+
+
+def _written(kinds: Kinds) -> Split:
+    is_named = bool(kinds) and type(kinds[0]) is tuple
+    types = (*kinds[0], *kinds[2]) if is_named else kinds
+    names = [f"a{i}" for i in range(len(types))]
+    lines, tensors, key = [], [], ["function", "recording", "kinds"]
+    for name, kind in zip(names, types, strict=True):
+        if issubclass(kind, tensor_class.tensor_class):
+            tensors.append(name)
+            key += [f"{name}.meta", f"{name}._requires_grad"]
+        elif kind in (int, bool, str, DType):
+            key.append(name)
+        elif kind is float:
+            key.append(f"{name} or str({name})")  # 0.0 and -0.0 are equal
+        elif kind in (tuple, list):
+            lines += [
+                f"t{name} = tuple(map(type, {name}))",
+                f"if t{name} in of_ints: k{name}, {name} = tuple({name}), ()",
+                f"else: k{name} = sequence({name}, t{name})",
+            ]
+            tensors.append(f"*{name}")
+            key.append(f"k{name}")
+        elif kind is not type(None):
+            raise TypeError(f"calls with an argument of type {kind.__name__} are not replayed")
+    lines.append(f"return ({''.join(f'{t}, ' for t in tensors)}), ({', '.join(key)})")
+    source = f"def split({', '.join(['function', 'recording', *names])}):\n"
+    source += "".join(f"    {line}\n" for line in lines)
+    # an object in the place of the types: its hash is quick
+    scope: dict[str, Any] = {"kinds": object(), "of_ints": _of_ints, "sequence": _sequence}
+    exec(compile(source, "<tinytorch key>", "exec"), scope)
+    split: Split = scope.pop("split")
+    return split
+
+
+def _sequence(values: Sequence[Any], types: tuple[type, ...]) -> tuple[Any, ...]:
+    """The part of a key for a sequence of tensors."""
+    if types not in _of_tensors:
+        if not all(issubclass(t, tensor_class.tensor_class) for t in types):
+            raise TypeError("a sequence of something else than whole numbers or tensors")
+        if len(_of_tensors) >= MOST:
+            _of_tensors.clear()
+        _of_tensors.add(types)
+    return (types, *[t.meta for t in values], *[t._requires_grad for t in values])
+
+
+class Call:
+    """A call of a function, with other tensors in the places of its tensors."""
+
+    def __init__(self, function: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+        self.function = function
+        self._positional, self._names = len(args), tuple(options)
+        self._given = [_without_tensors(a) for a in (*args, *options.values())]
+
+    def __call__(self, tensors: Sequence[Tensor]) -> Any:
+        left = iter(tensors)
+        given = [_with_tensors(a, left) for a in self._given]
+        options = dict(zip(self._names, given[self._positional :], strict=True))
+        return self.function(*given[: self._positional], **options)
+
+
+class _Place:
+    """Where a tensor was among the arguments."""
+
+
+_PLACE = _Place()
+
+
+def _without_tensors(a: Any) -> Any:
+    if type(a) in (tuple, list):
+        return type(a)(map(_without_tensors, a))
+    return _PLACE if is_tensor(a) else a
+
+
+def _with_tensors(a: Any, tensors: Any) -> Any:
+    if type(a) in (tuple, list):
+        return type(a)([_with_tensors(x, tensors) for x in a])
+    return next(tensors) if a is _PLACE else a
+
+
+def tensors_of(args: Sequence[Any]) -> list[Tensor]:
+    """The tensors among arguments, and in the sequences among them."""
+    found: list[Tensor] = []
+    for a in args:
+        found += [t for t in (a if type(a) in (tuple, list) else (a,)) if is_tensor(t)]
+    return found

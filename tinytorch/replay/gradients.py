@@ -1,0 +1,320 @@
+"""What a function does with its tensors, and the second program, of its gradients.
+
+A record of a program's result has a row of its own: `op` of `Gradients`. Several results that are
+recorded share one record, `Several` says how: each has a record of a part, whose source is the
+shared one, and whose gradient is a `_Parts` with one gradient in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tinytorch import dtype_rules, history, ops, shapes
+from tinytorch.backends.base import ComputeBackend
+from tinytorch.dispatch import apply, is_tensor, wrap
+from tinytorch.dtypes import TensorMeta
+from tinytorch.history import Record
+from tinytorch.op import Op
+from tinytorch.replay.calls import Call
+from tinytorch.replay.fusion import is_light
+from tinytorch.replay.program import compile_trace
+from tinytorch.replay.trace import NotReplayable, Trace, Tracing
+from tinytorch.state import STATE, State, StateContext, is_grad_enabled
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+class Traced:
+    """A call under a trace.
+
+    Attributes:
+        inputs, outs: tensors without values.
+        make: what makes the function's result of several tensors; None if it returns one.
+    """
+
+    def __init__(
+        self, call: Call, given: Sequence[Tensor], backend: ComputeBackend, must_be_light: bool
+    ) -> None:
+        self.call, self.given, self.backend = call, given, backend
+        self.must_be_light = must_be_light
+        self.name = call.function.__name__
+        self.trace = trace = Trace()
+        self.inputs = [trace.input(t.meta, t._requires_grad) for t in given]
+        with self.tracing():
+            out: Any = call(self.inputs)
+        self.make: Any = None
+        if is_tensor(out):
+            self.outs = [out]
+        elif isinstance(out, (tuple, list)) and out and all(map(is_tensor, out)):
+            self.outs, self.make = list(out), getattr(type(out), "_make", type(out))
+        else:
+            raise NotReplayable(f"{self.name} returns no tensor")
+        if len({*map(id, self.outs), *map(id, self.inputs)}) < len(self.outs) + len(self.inputs):
+            raise NotReplayable(f"{self.name} returns an argument, or a tensor twice")
+        if any(t._requires_grad and t.history is None for t in self.outs):
+            raise NotReplayable(f"{self.name} returns a leaf that requires a gradient")
+        self.slots, self.results = self.indices(self.inputs), self.indices(self.outs)
+        self.guards = tuple(trace.guards)
+        self.check_light()
+
+    def tracing(self) -> Any:
+        """A context in which ops are traced."""
+        return Tracing(self.trace, self.backend)
+
+    def indices(self, tensors: Iterable[Tensor]) -> list[int]:
+        """The slots of tensors."""
+        return [self.trace.slot_of(t).index for t in tensors]
+
+    def run(self) -> Callable[..., Any]:
+        """The program of the function."""
+        return compile_trace(self.trace, self.slots, self.results, self.guards, self.backend)
+
+    def views(self) -> list[bool]:
+        """For each result whether it is a view of an input."""
+        return [self.trace.root(n) in self.slots for n in self.results]
+
+    def check_light(self) -> None:
+        """Raise NotReplayable for what takes long, if it must not."""
+        if self.must_be_light and not is_light(self.trace.steps.values(), self.backend.fusible):
+            raise NotReplayable("on large arrays the gradient, by ops run again, costs too much")
+
+
+class Gradients:
+    """The programs of the gradients of a function, one for each set of results that have one.
+
+    Args:
+        traced: the function; its results may have been compiled.
+        present: positions of the results that a gradient may come from.
+
+    Attributes:
+        saved: for each input, whether gradients read it, or what is computed from it.
+        given: positions of the results that they read.
+
+    Raises:
+        NotReplayable: they depend on values.
+    """
+
+    def __init__(self, traced: Traced, present: tuple[int, ...]) -> None:
+        self.call, self.backend, self.name = traced.call, traced.backend, traced.name
+        self.metas = tuple([t.meta for t in traced.inputs])
+        self.requires_grad = [t._requires_grad for t in traced.inputs]
+        self.outs = [t.meta for t in traced.outs]
+        self.views = traced.views()
+        first = traced.slots[0]
+        self.is_view = all(traced.trace.root(n) == first for n in traced.results)
+        if traced.make is None and self.views[0] and not self.is_view:
+            raise NotReplayable(f"{self.name} returns a view of its second argument")
+        back = _Backward(traced, present)
+        found = back.found()
+        read = {n for step in traced.trace.needed(found) for n in step.reads}
+        self.saved = tuple([n in read for n in traced.slots])
+        self.given = [
+            i
+            for i, (n, meta) in enumerate(zip(traced.results, self.outs, strict=True))
+            if n in back.reads()
+            and traced.trace.is_computed(n)
+            and (traced.make is None or not meta.dtype.is_floating_point)
+        ]
+        self._runs = {present: back.run(self)}
+
+    def run(self, present: tuple[int, ...]) -> tuple[Any, list[TensorMeta | None]]:
+        """The program for gradients of these results, and what its results are like.
+
+        It takes their gradients, the inputs that are saved, and the arrays of the results that are
+        given. For an input without a gradient there is None.
+        """
+        found = self._runs.get(present)
+        if found is None:
+            given = [wrap(None, meta) for meta in self.metas]
+            for tensor, needs in zip(given, self.requires_grad, strict=True):
+                tensor._requires_grad = needs
+            with StateContext(State(None, None, self.backend, True, STATE.get().phase)):
+                traced = Traced(self.call, given, self.backend, False)
+            try:
+                found = self._runs[present] = _Backward(traced, present).run(self)
+            finally:
+                traced.trace.clear()
+        return found
+
+    def of(self, present: tuple[int, ...], gs: Sequence[Tensor], record: Record) -> list[Any]:
+        """The gradients of the inputs, where those of the results are `gs`."""
+        inputs = record.inputs
+        assert inputs is not None
+        count = len(self.metas)
+        run, metas = self.run(present)
+        if is_grad_enabled() or STATE.get().mode is not None:
+            return _by_ops(self.call, record.metas, inputs[:count], present, gs, metas)
+        if run is None:
+            return [None] * count
+        saved = [t for t in inputs[:count] if t is not None]
+        results = [t._data for t in inputs[count:]] if record.output is None else [record.output]
+        arrays = run(*gs, *saved, *results)
+        if type(arrays) is not tuple:
+            arrays = (arrays,)
+        parts = iter(arrays)
+        return [None if meta is None else wrap(next(parts), meta) for meta in metas]
+
+    def op(self) -> Op:
+        """The row of a record: of the only result, or of what several share."""
+        present = (0,)
+
+        def gradients(g: Any, record: Record, output: Any, position: int) -> Any:
+            if type(g) is _Parts:
+                order = tuple(sorted(g))
+                return self.of(order, [g[i] for i in order], record)
+            return self.of(present, [g], record)
+
+        return _row(self.name, len(self.metas), gradients, self.is_view)
+
+
+class _Backward:
+    """The gradients of some results in a trace."""
+
+    def __init__(self, traced: Traced, present: tuple[int, ...]) -> None:
+        self.traced, self.present = traced, present
+        trace = traced.trace
+        outs = [traced.outs[i] for i in present]
+        self.gs = [trace.input(t.meta, False) for t in outs]
+        leaves = [t for t in traced.inputs if t._requires_grad]
+        self._first = self.gs[0]._data.index
+        guards = tuple(trace.guards)
+        with traced.tracing():
+            found = iter(history.grad(outs, leaves, self.gs, allow_unused=True))
+        traced.check_light()
+        if not set(guards).issuperset(trace.guards):
+            raise NotReplayable(f"the gradient of {traced.name} depends on values")
+        self.gradients = [next(found) if t._requires_grad else None for t in traced.inputs]
+
+    def found(self) -> list[int]:
+        """The slots of the gradients."""
+        return self.traced.indices(t for t in self.gradients if t is not None)
+
+    def reads(self) -> set[int]:
+        """The slots that steps of the gradients read."""
+        steps = self.traced.trace.needed(self.found())
+        return {n for step in steps if step.out > self._first for n in step.reads}
+
+    def run(self, of: Gradients) -> tuple[Any, list[TensorMeta | None]]:
+        """See `Gradients.run`."""
+        traced, found = self.traced, self.found()
+        metas = [
+            meta if g is not None else None
+            for g, meta in zip(self.gradients, of.metas, strict=True)
+        ]
+        if not found:
+            return None, metas
+        used = [n for n, s in zip(traced.slots, of.saved, strict=True) if s]
+        inputs = [*traced.indices(self.gs), *used]
+        given = [traced.results[i] for i in of.given]
+        return compile_trace(traced.trace, inputs, found, (), traced.backend, given), metas
+
+
+def _by_ops(
+    call: Call,
+    given: Sequence[TensorMeta],
+    inputs: Sequence[Tensor | None],
+    present: tuple[int, ...],
+    gs: Sequence[Tensor],
+    metas: Sequence[TensorMeta | None],
+) -> list[Tensor | None]:
+    """The gradients by ops, which modes see and which can be differentiated again.
+
+    The function runs once more, on what was saved. What was not saved no gradient depends on:
+    zeros take its place.
+    """
+    recording = is_grad_enabled()
+    old = STATE.get()
+    with StateContext(State(old.mode, old.below, old.backend, True, old.phase)):
+        tensors = []
+        for saved, meta, wanted in zip(inputs, given, metas, strict=True):
+            x = saved
+            if x is None:
+                x = apply(ops.full, shape=meta.shape, value=meta.dtype.zero, dtype=meta.dtype)
+            if wanted is not None:
+                x._requires_grad = x._requires_grad or saved is None
+                # an identity, so that its gradient is not that of what it was computed from
+                x = apply(ops.reshape, x, shape=meta.shape)
+            tensors.append(x)
+        out = call(tensors)
+    outs = [out] if is_tensor(out) else [out[i] for i in present]
+    leaves = [t for t, wanted in zip(tensors, metas, strict=True) if wanted is not None]
+    found = iter(history.grad(outs, leaves, gs, create_graph=recording, allow_unused=True))
+    return [None if wanted is None else next(found) for wanted in metas]
+
+
+# -- several results -------------------------------------------------------------------------------
+
+
+class _Parts(dict[int, Any]):
+    """The gradients of some of several results, by their positions."""
+
+    def __add__(self, other: _Parts) -> _Parts:
+        return _Parts({**self, **other})
+
+
+class Several:
+    """What calls run whose result is several tensors.
+
+    Args:
+        run: takes the tensors among the arguments, gives the arrays of the results.
+        metas: of the results.
+        make: the tuple, or what the function returns, from an iterable.
+        gradients: of those that are recorded; None if none is.
+    """
+
+    __slots__ = ("_gradients", "_make", "_metas", "_op", "_parts", "run")
+
+    def __init__(
+        self,
+        run: Any,
+        metas: tuple[TensorMeta, ...],
+        make: Any,
+        gradients: Gradients | None = None,
+        present: tuple[int, ...] = (),
+    ) -> None:
+        self.run, self._metas, self._make, self._gradients = run, metas, make, gradients
+        if gradients is not None:
+            self._op = gradients.op()
+            self._parts = {
+                i: _row(gradients.name, 1, _part_of_several, gradients.views[i]) for i in present
+            }
+
+    def wrap(self, arrays: Any, tensors: Sequence[Tensor]) -> Any:
+        """The results as the function returns them, with their records."""
+        if type(arrays) is not tuple:
+            arrays = (arrays,)
+        outs = [wrap(a, meta) for a, meta in zip(arrays, self._metas, strict=True)]
+        gradients = self._gradients
+        if gradients is not None:
+            edges = [t.history or (t if t._requires_grad else None) for t in tensors]
+            inputs: list[Any] = [
+                t if s else None for t, s in zip(tensors, gradients.saved, strict=True)
+            ]
+            inputs += [wrap(arrays[i], self._metas[i]) for i in gradients.given]
+            shared = Record(
+                self._op, {}, tuple(edges), tuple(inputs), gradients.metas, outs[0].meta
+            )
+            for i, op in self._parts.items():
+                out = outs[i]
+                out._requires_grad = True
+                out.history = Record(op, {"index": i}, (shared,), (), (out.meta,), out.meta)
+        return self._make(outs)
+
+
+def _part_of_several(g: Tensor, record: Record, output: Any, position: int) -> list[_Parts]:
+    return [_Parts({record.params["index"]: g})]
+
+
+def _row(name: str, inputs: int, gradients: Any, is_view: bool) -> Op:
+    """A row for a record whose gradients `gradients` computes, a list of one for each input."""
+    op = Op(name, " ".join(f"x{i}" for i in range(inputs)), "replayed",
+            shapes.broadcast, dtype_rules.numeric, lambda *_: 0, view=is_view)  # fmt: skip
+    op.shared_vjp = gradients
+    op.vjps = tuple(_part for _ in range(inputs))
+    return op
+
+
+def _part(gradients: list[Any], record: Record, output: Any, position: int) -> Any:
+    return gradients[position]

@@ -1,0 +1,218 @@
+"""The gradient of an op as a program, where the same step of a backward is taken again and again.
+
+`g * (1.0 - out * out)` is three ops, each through dispatch. Once a step with operands like these
+was frequent, `engine._step` runs under a trace, and from then on a program calls the kernels alone;
+a run of elementwise ops is one loop. The results are the same, bit for bit.
+
+That is for formulas of the package and for ordinary backwards: a formula of a user, a mode, and
+gradients that will be differentiated again take the step as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from tinytorch import backends, tensor_class
+from tinytorch.backends.base import ComputeBackend
+from tinytorch.dispatch import is_tensor
+from tinytorch.dtypes import TensorMeta
+from tinytorch.history import Record
+from tinytorch.replay.function import next_count
+from tinytorch.replay.program import compile_trace
+from tinytorch.replay.trace import NotReplayable, Trace, Tracing
+from tinytorch.state import STATE
+
+Tensor = Any
+Source = Any  # see engine.py
+Step = Callable[[Record, Tensor, dict[Source, Tensor]], None]
+
+_new: Any = object.__new__
+
+
+class _Program:
+    """What a step runs.
+
+    Attributes:
+        run: takes g, the saved inputs and the saved output; gives the arrays of new gradients.
+        results: for each edge the position among those arrays; -1 for g itself.
+        metas: of the arrays.
+    """
+
+    __slots__ = ("metas", "results", "run")
+
+    def __init__(
+        self, run: Any, results: tuple[int | None, ...], metas: tuple[TensorMeta, ...]
+    ) -> None:
+        self.run, self.results, self.metas = run, results, metas
+
+
+def backend_with_programs(create_graph: bool) -> ComputeBackend | None:
+    """The backend of a backward whose steps may be programs; None if they may not."""
+    state = STATE.get()
+    if create_graph or state.mode is not None:
+        return None
+    backend = state.backend or backends.current or backends.default()
+    return backend if backend.programs is not None else None
+
+
+def run_program(
+    backend: ComputeBackend,
+    record: Record,
+    g: Tensor,
+    pending: dict[Source, Tensor],
+    relevant: set[Source] | None,
+    step: Step,
+) -> bool:
+    """Take a step by its program; False if there is none, and nothing was done.
+
+    Args:
+        record, g, pending, relevant: see `engine._step`.
+        step: `engine._step` with what it needs.
+    """
+    formulas, edges, inputs = record.op.formulas, record.edges, record.inputs
+    if formulas is None or g.meta is not record.meta or inputs is None:
+        return False
+    which = _wanted(edges, relevant)
+    if len(which) > 1 and _repeats(which) and any(e in pending for e in edges if e is not None):
+        return False  # the gradients of one source are added up one after the other
+    params = record.params
+    key: Any = (formulas, record.metas, g.meta, which)
+    programs = backend.programs
+    assert programs is not None
+    try:
+        if params:
+            key = (*key, *params.items(), *map(type, params.values()))  # 1 is not True
+            if any(map(_has_floats, params.values())):
+                key = (*key, repr(params))  # 0.0 is not -0.0
+        if float in record.metas or int in record.metas or bool in record.metas:
+            key = (*key, *[x if is_tensor(x) else repr(x) for x in inputs])
+        program = programs.get(key)
+    except TypeError:  # a parameter that has no hash
+        return False
+    if type(program) is not _Program:
+        if program is not False:
+            _count(backend, key, program or 0, record, g, which, step)
+        return False
+    arrays: Any = ()
+    if program.run is not None:
+        saved = [t for t in inputs if t is not None and type(t) not in tensor_class.SCALAR_TYPES]
+        if record.output is None:
+            arrays = program.run(g, *saved)
+        else:
+            arrays = program.run(g, *saved, record.output)
+        if arrays is None:
+            return False
+        if type(arrays) is not tuple:
+            arrays = (arrays,)
+    for edge, place in zip(edges, program.results, strict=True):
+        if place is None:
+            continue
+        if place < 0:
+            gradient = g
+        else:
+            gradient = _new(tensor_class.tensor_class)
+            gradient._data = arrays[place]
+            gradient.meta = program.metas[place]
+            gradient._requires_grad = False
+            gradient.grad = None
+            gradient.history = None
+        before = pending.get(edge)
+        pending[edge] = gradient if before is None else before + gradient
+    return True
+
+
+def _wanted(edges: tuple[Source, ...], relevant: set[Source] | None) -> tuple[int | None, ...]:
+    """For each edge the first one to the same source; None where no gradient is wanted."""
+    if len(edges) == 1:
+        return _ONLY
+    if len(edges) == 2:
+        a, b = edges
+        has_a = a is not None and (relevant is None or a in relevant)
+        has_b = b is not None and (relevant is None or b in relevant)
+        if has_a and has_b:
+            return (0, 0) if a is b else (0, 1)
+        return (0 if has_a else None, 1 if has_b else None)
+    first: dict[int, int] = {}  # by identity: tensors are equal element by element
+    return tuple(
+        [
+            None if e is None or (relevant is not None and e not in relevant)
+            else first.setdefault(id(e), i)
+            for i, e in enumerate(edges)
+        ]
+    )  # fmt: skip
+
+
+_ONLY = (0,)
+
+
+def _repeats(which: tuple[int | None, ...]) -> bool:
+    found = [w for w in which if w is not None]
+    return len(set(found)) < len(found)
+
+
+def _has_floats(value: Any) -> bool:
+    return type(value) is float or (type(value) is tuple and any(map(_has_floats, value)))
+
+
+def _count(
+    backend: ComputeBackend,
+    key: Any,
+    calls: int,
+    record: Record,
+    g: Tensor,
+    which: tuple[int | None, ...],
+    step: Step,
+) -> None:
+    """Count a step, and make its program where there were enough of them."""
+    programs = backend.programs
+    assert programs is not None
+    if not next_count(programs, key, calls, g.meta.nbytes):
+        programs[key] = False  # while it is made, and where it cannot be
+        trace = Trace()
+        with suppress(Exception):  # whatever it is, the step itself meets it too
+            programs[key] = _made(trace, backend, record, g, which, step)
+        trace.clear()
+
+
+def _made(
+    trace: Trace,
+    backend: ComputeBackend,
+    record: Record,
+    g: Tensor,
+    which: tuple[int | None, ...],
+    step: Step,
+) -> _Program:
+    sources = {w: object() for w in which}
+    tokens = [None if w is None else sources[w] for w in which]
+    given = trace.input(g.meta, False)
+    inputs = [trace.input(t.meta, False) if is_tensor(t) else t for t in record.inputs or ()]
+    output = None if record.output is None else trace.input(record.meta, False)._data
+    copy = Record(
+        record.op, record.params, tuple(tokens), tuple(inputs), record.metas, record.meta, output
+    )
+    found: dict[Any, Any] = {}
+    with Tracing(trace, backend):
+        step(copy, given, found)
+        gradients = [found.pop(t, None) for t in tokens]  # of several edges the first
+    first = given._data.index
+    slots = [t._data.index for t in inputs if is_tensor(t)]
+    last = [output.index] if output is not None else []
+    results: list[int | None] = []
+    outs: dict[int, TensorMeta] = {}
+    for gradient in gradients:
+        if gradient is None:
+            results.append(None)
+            continue
+        slot = trace.slot_of(gradient).index
+        if trace.root(slot) in (*slots, *last):
+            raise NotReplayable("a gradient that is what was saved")
+        if slot != first:
+            outs[slot] = gradient.meta
+        results.append(-1 if slot == first else list(outs).index(slot))
+    if not outs:
+        raise NotReplayable("nothing is computed")
+    guards = tuple(trace.guards)
+    run = compile_trace(trace, [first, *slots], list(outs), guards, backend, last)
+    return _Program(run, tuple(results), tuple(outs.values()))
