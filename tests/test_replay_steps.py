@@ -164,6 +164,20 @@ def test_numbers_are_part_of_what_a_step_is_known_by(hot: None) -> None:
     assert programs(backend)
 
 
+def test_what_a_step_is_known_by_keeps_no_tensor_alive() -> None:
+    def power(x: Tensor) -> Tensor:
+        return x**3.0
+
+    backend = NumpyBackend()
+    with tinytorch.using_backend(backend):
+        for _ in range(4 * replaying.HOT):
+            x = tinytorch.rand(8, 8).requires_grad_()
+            power(x).sum().backward()
+        keys = [part for key in backend.programs for part in key]
+    assert not any(isinstance(part, Tensor) for part in keys)
+    assert any("3.0" in str(part) for part in keys) and len(backend.programs) < replaying.HOT
+
+
 def test_formulas_of_a_user_run_each_time_and_new_ones_count(hot: None) -> None:
     from tinytorch.op import Op
 

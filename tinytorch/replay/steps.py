@@ -87,7 +87,7 @@ def run_program(
             if any(map(_has_floats, params.values())):
                 key = (*key, repr(params))  # 0.0 is not -0.0
         if float in record.metas or int in record.metas or bool in record.metas:
-            key = (*key, *[x if is_tensor(x) else repr(x) for x in inputs])
+            key = (*key, *[None if is_tensor(x) else repr(x) for x in inputs])
         program = programs.get(key)
     except TypeError:  # a parameter that has no hash
         return False
