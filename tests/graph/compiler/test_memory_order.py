@@ -173,21 +173,73 @@ def test_a_concatenation_is_in_memory_from_its_first_part_on(rng):
     check(apart, a * 0.1, b * 0.1)
 
 
-def test_gelu_and_its_gradient_are_written_in_place(rng):
+@pytest.mark.parametrize(
+    ("name", "activation"),
+    [
+        ("gelu", tinytorch.nn.functional.gelu),
+        ("softmax", lambda x: x.softmax(dim=-1)),
+    ],
+)
+def test_gelu_softmax_and_their_gradients_are_written_in_place(name, activation, rng):
     def layer(x: Tensor, w: Tensor, g: Tensor) -> Tensor:
-        inside = x @ w
-        return (tinytorch.nn.functional.gelu(inside, approximate="tanh") * g).sum(dim=0)
+        return (activation(x @ w) * g).sum(dim=0)
 
     def gradient(x: Tensor, w: Tensor, g: Tensor) -> Tensor:
         inside = (x @ w).requires_grad_()
-        tinytorch.nn.functional.gelu(inside).backward(g @ w)
+        activation(inside).backward(g @ w)
         assert inside.grad is not None
         return inside.grad.sum(dim=0)
 
     x, w, g = draw(rng, 8, 8), draw(rng, 8, 8), draw(rng, 8, 8)
-    for function, name in ((layer, "gelu"), (gradient, "gelu_backward")):
+    for function, op in ((layer, name), (gradient, f"{name}_backward")):
         steps = {step.op.name: step for step in scheduled(function, x, w, g).steps}
-        assert steps[name].overwrites == 0
+        assert steps[op].overwrites == 0
         plain = scheduled(function, x, w, g, is_kept=native.is_kept).steps
-        assert {s.op.name: s for s in plain}[name].overwrites is None
-        check(function, x, w, g)
+        assert {s.op.name: s for s in plain}[op].overwrites is None
+        for threads in (1, 2):
+            check(function, x, w, g, threads=threads)
+
+
+def softmax_down(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).softmax(dim=0) @ w
+
+
+def softmax_of_what_is_read_later(x: Tensor, w: Tensor) -> Tensor:
+    scores = x @ w
+    return scores.softmax(dim=-1) @ scores
+
+
+def softmax_of_a_transposed(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).t().softmax(dim=-1) @ w
+
+
+def softmax_of_an_input(x: Tensor, w: Tensor) -> Tensor:
+    return x.softmax(dim=-1) @ w + x
+
+
+def gradient_at_its_own_result(x: Tensor, w: Tensor) -> Tensor:
+    """The gradient of the result is the result: both operands are one."""
+    inside = (x @ w).requires_grad_()
+    y = inside.softmax(dim=-1)
+    y.backward(y.detach())
+    assert inside.grad is not None
+    return inside.grad @ w
+
+
+def gradient_whose_upper_is_read_later(x: Tensor, w: Tensor) -> Tensor:
+    """Only the result of softmax is not needed any more."""
+    inside, g = (x @ w).requires_grad_(), w @ x
+    inside.softmax(dim=-1).backward(g)
+    assert inside.grad is not None
+    return inside.grad @ g
+
+
+@pytest.mark.parametrize("function", [
+    softmax_down, softmax_of_what_is_read_later, softmax_of_a_transposed, softmax_of_an_input,
+    gradient_at_its_own_result, gradient_whose_upper_is_read_later,
+])  # fmt: skip
+def test_rows_are_not_overwritten_that_are_read_later_or_in_another_order(function, rng):
+    x, w = draw(rng, 8, 8), draw(rng, 8, 8)
+    before = x.numpy().copy(), w.numpy().copy()
+    check(function, x, w)
+    np.testing.assert_array_equal(before, (x.numpy(), w.numpy()))

@@ -55,6 +55,35 @@ def test_layer_norm(lead, d, dtype, offset, seed):
     np.testing.assert_allclose(dw, exact, atol=bound * 40)
 
 
+@given(n=st.integers(1, 300), d=st.integers(1, 50), add=st.booleans(), **common)
+def test_all_gradients_of_layer_norm_in_one_pass(n, d, add, dtype, offset, seed):
+    rng = np.random.default_rng(seed)
+    x = (offset + rng.standard_normal((n, d))).astype(dtype)
+    w, g, start = (rng.standard_normal(s).astype(dtype) for s in (d, (n, d), (n, d)))
+    dx, dw, db = start.copy(), np.full(d, np.nan, dtype), np.full(d, np.nan, dtype)
+    layer_norm.gradients(g, x, w, EPS, add, dx, dw, db)
+    eps = float(np.finfo(dtype).eps)
+    scale = 1 / np.sqrt(x.astype(float).var(-1).min() + EPS)
+    one_by_one = layer_norm.layer_norm_backward(g, x, w, eps=EPS)
+    expected = start + one_by_one if add else one_by_one
+    np.testing.assert_allclose(dx, expected, atol=100 * eps * scale * (1 + offset))
+    exact = (g * normalised(x, -1)).sum(0).astype(float)
+    np.testing.assert_allclose(dw, exact, atol=40 * n * eps * (1 + offset) * scale)
+    np.testing.assert_allclose(db, g.astype(float).sum(0), atol=10 * n * eps)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_stays_in_its_row_and_its_column(bad, rng):
+    g, x = (rng.standard_normal((5, 6)).astype(np.float32) for _ in range(2))
+    g[2, 3] = bad
+    dx, dw, db = np.empty_like(x), np.empty(6, np.float32), np.empty(6, np.float32)
+    with np.errstate(all="ignore"):
+        layer_norm.gradients(g, x, np.ones(6, np.float32), EPS, False, dx, dw, db)
+    assert not np.isfinite(dx[2]).any() and np.isfinite(np.delete(dx, 2, 0)).all()
+    for found in (dw, db):
+        np.testing.assert_array_equal(np.isfinite(found), np.arange(6) != 3)
+
+
 @given(
     n=st.integers(1, 6),
     c=st.integers(1, 5),

@@ -41,6 +41,25 @@ def test_softmax_and_its_logarithm(shape, dim, dtype, scale, seed):
     np.testing.assert_allclose(log_out, exact.astype(float), atol=4 * float(bound), rtol=0)
 
 
+@given(
+    n=st.integers(1, 200), d=st.integers(1, 70), dtype=cases["dtype"], scale=cases["scale"],
+    seed=cases["seed"],
+)  # fmt: skip
+def test_in_place_as_in_other_memory(n, d, dtype, scale, seed):
+    rng = np.random.default_rng(seed)
+    x = (scale * rng.standard_normal((n, d))).astype(dtype)
+    if seed % 4 == 0:
+        x[rng.integers(n), rng.integers(d)] = rng.choice([np.nan, np.inf, -np.inf])
+    eps = float(np.finfo(dtype).eps)
+    y = softmax.softmax(x, dim=1)
+    softmax.softmax_in_place(x)
+    np.testing.assert_allclose(x, y, rtol=4 * eps, atol=float(np.finfo(dtype).smallest_normal))
+    g = rng.standard_normal((n, d)).astype(dtype)
+    expected = softmax.softmax_backward(g, y, dim=1)
+    softmax.softmax_backward_in_place(y, g)
+    np.testing.assert_allclose(g, expected, atol=20 * eps)
+
+
 @given(**cases)
 def test_gradients(shape, dim, dtype, scale, seed):
     dim %= len(shape)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.blocked.sums import squares, total
+from tinytorch.backends.optimized.rows.reductions import COLUMN_BLOCK
 from tinytorch.backends.optimized.rows.rows import as_rows, from_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
@@ -43,22 +44,69 @@ def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
             result[j] = (row[j] - mean) * scale * w[j] + b[j]
 
 
+@kernel(force_inline=True)
+def _gradient_of_row(upper: Any, row: Any, w: Any, eps: float, add: bool, result: Any) -> Any:
+    """dx of a row, stored or added to `result`; the row's mean and scale.
+
+    What needs no mean is summed up in the pass that finds it.
+    """
+    real = row.dtype.type
+    size = real(row.size)
+    row_sum, sum_h = real(0), real(0)
+    for j in range(row.size):
+        row_sum += row[j]
+        sum_h += upper[j] * w[j]
+    mean, shift = row_sum / size, sum_h / size
+    spread, along = real(0), real(0)
+    for j in range(row.size):
+        difference = row[j] - mean
+        spread += difference * difference
+        along += upper[j] * w[j] * difference
+    scale = real(1) / np.sqrt(spread / size + real(eps))
+    slope = along * scale * scale / size
+    if add:
+        for j in range(row.size):
+            result[j] += scale * (upper[j] * w[j] - shift - (row[j] - mean) * slope)
+    else:
+        for j in range(row.size):
+            result[j] = scale * (upper[j] * w[j] - shift - (row[j] - mean) * slope)
+    return mean, scale
+
+
 @kernel
 def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
     for i in range(x.shape[0]):
-        upper, row, result = g[i], x[i], dx[i]
-        mean, scale = _statistics(row, eps)
-        real = x.dtype.type
-        sum_h, along = real(0), real(0)
-        for j in range(row.size):
-            h = upper[j] * w[j]
-            sum_h += h
-            along += h * (row[j] - mean)
-        shift = sum_h / real(row.size)
-        slope = along * scale * scale / real(row.size)
-        for j in range(row.size):
-            h = upper[j] * w[j]
-            result[j] = scale * (h - shift - (row[j] - mean) * slope)
+        _gradient_of_row(g[i], x[i], w, eps, False, dx[i])
+
+
+@kernel
+def gradients(
+    g: Array, x: Array, w: Array, eps: float, add: bool, dx: Array, dw: Array, db: Array
+) -> None:
+    """All three gradients in one pass over g and x, on one thread.
+
+    Args:
+        g, x: (n, d).
+        add: dx is added to what is there.
+        dx: (n, d); it shares no memory with g and x.
+        dw, db: (d,).
+    """
+    parts = np.empty((2, x.shape[1]), x.dtype)
+    dw[:] = 0
+    db[:] = 0
+    for first in range(0, x.shape[0], COLUMN_BLOCK):
+        parts[:] = 0
+        dw_part, db_part = parts[0], parts[1]
+        for i in range(first, min(first + COLUMN_BLOCK, x.shape[0])):
+            upper, row = g[i], x[i]
+            mean, scale = _gradient_of_row(upper, row, w, eps, add, dx[i])
+            for j in range(row.size):
+                dw_part[j] += upper[j] * ((row[j] - mean) * scale)
+            for j in range(row.size):
+                db_part[j] += upper[j]
+        for j in range(dw.size):
+            dw[j] += dw_part[j]
+            db[j] += db_part[j]
 
 
 @kernel

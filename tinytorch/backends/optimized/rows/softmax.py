@@ -79,6 +79,26 @@ def _softmax(x: Array, out: Array) -> None:
 
 
 @kernel
+def softmax_in_place(x: Array) -> None:
+    """x becomes softmax(x): of two arrays LLVM would have to find out that they are one."""
+    n, block = x.shape[0], max(1, BLOCK // x.shape[1])
+    shifts = np.empty(min(block, n), x.dtype)
+    for first in range(0, n, block):
+        rows = x[first : first + block]
+        for i in range(rows.shape[0]):
+            shifts[i] = largest(rows[i])
+        for i in range(rows.shape[0]):
+            row, shift, sum_e = rows[i], shifts[i], x.dtype.type(0)
+            for j in range(row.size):
+                e = exp_of_negative(row[j] - shift)
+                sum_e += e
+                row[j] = e
+            factor = x.dtype.type(1) / sum_e
+            for j in range(row.size):
+                row[j] *= factor
+
+
+@kernel
 def _log_softmax(x: Array, out: Array) -> None:
     n, block = x.shape[0], max(1, BLOCK // x.shape[1])
     shifts, totals = np.empty((2, min(block, n)), x.dtype)
@@ -101,6 +121,18 @@ def _softmax_backward(g: Array, out: Array, dx: Array) -> None:
             inner += upper[j] * y[j]
         for j in range(y.size):
             result[j] = y[j] * (upper[j] - inner)
+
+
+@kernel
+def softmax_backward_in_place(out: Array, g: Array) -> None:
+    """g becomes the gradient for the input of softmax."""
+    for i in range(g.shape[0]):
+        upper, y = g[i], out[i]
+        inner = g.dtype.type(0)
+        for j in range(y.size):
+            inner += upper[j] * y[j]
+        for j in range(y.size):
+            upper[j] = y[j] * (upper[j] - inner)
 
 
 @kernel

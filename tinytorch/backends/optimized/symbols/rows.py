@@ -36,8 +36,21 @@ def _declare_cross_entropy(real: Any) -> None:
         view(real, loss, 1)[0] = mean(losses)
 
 
+def _declare_layer_norm(real: Any) -> None:
+    gradients = layer_norm.gradients
+
+    @declare("layer_norm_gradients", real, "n d add g x w *eps dx dw db")
+    def layer_norm_gradients(
+        n: int, d: int, add: int, g: int, x: int, w: int, eps: float, dx: int, dw: int, db: int
+    ) -> None:
+        upper, rows, result = view(real, g, (n, d)), view(real, x, (n, d)), view(real, dx, (n, d))
+        weight, to_w, to_b = view(real, w, d), view(real, dw, d), view(real, db, d)
+        gradients(upper, rows, weight, eps, add != 0, result, to_w, to_b)
+
+
 for _real in REALS:
     _declare_cross_entropy(_real)
+    _declare_layer_norm(_real)
 
 for _name, _forward, _backward in (
     ("softmax", softmax._softmax, softmax._softmax_backward),
@@ -45,6 +58,11 @@ for _name, _forward, _backward in (
 ):
     declare_kernel(_name, _forward, "n d", "x[n,d] out[n,d]")
     declare_kernel(f"{_name}_backward", _backward, "n d", "g[n,d] y[n,d] out[n,d]")
+
+declare_kernel("softmax_in_place", softmax.softmax_in_place, "n d", "x[n,d]")
+declare_kernel(
+    "softmax_backward_in_place", softmax.softmax_backward_in_place, "n d", "y[n,d] g[n,d]"
+)
 
 declare_kernel("layer_norm", layer_norm._forward, "n d", "x[n,d] w[d] b[d] *eps out[n,d]")
 declare_kernel(

@@ -12,6 +12,7 @@ generated loop for elementwise ones. Compiled once, it is kept on disk for other
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import Any
 
 from tinytorch.collector import collector_paused
@@ -28,8 +29,17 @@ from tinytorch.jit.thread_pool import MOST_THREADS
 from tinytorch.jit.threads import get_num_threads
 from tinytorch.op import Op
 
-PASSES = ("slices-together", "dce", "pool-before-relu", "native-fusion", "native-early-update")
+PASSES = (
+    "slices-together",
+    "dce",
+    "pool-before-relu",
+    "native-fusion",
+    "native-early-update",
+    "native-norm-gradients",
+)
 """Passes to run after all others."""
+
+MOST_TOGETHER = 4  # steps that are one call
 
 
 def is_kept(node: Node) -> bool:
@@ -53,8 +63,9 @@ def can_write(node: Node, view: StridedView) -> bool:
 
 
 def may_overwrite(node: Node) -> bool:
-    """Whether native code for a node is a loop, though the table does not call it elementwise."""
-    return node.target.name in ops.GELU
+    """Whether native code for a node reads an element, or its row, before it writes there, though
+    the table does not call it elementwise."""
+    return node.target.name in ops.GELU or node.target.name in ops.IN_PLACE
 
 
 ABILITIES: dict[str, Any] = {
@@ -118,8 +129,9 @@ def write(
             pending = loop
             if loop is not None:
                 code.name_output(step)
-            elif steps and phases.pair(step, steps[0]):
-                steps.popleft()
+            elif count := phases.together([step, *islice(steps, MOST_TOGETHER - 1)]):
+                for _ in range(count - 1):
+                    steps.popleft()
             else:
                 phases.step(step)
         except Unsupported as reason:

@@ -154,18 +154,21 @@ class Loop:
         or disjoint. So an element of a round is never an element of another round, and `fuse` knows
         of every load whether a store before it wrote what it reads.
 
-        Of one element nothing is saved by two loops side by side that have nothing in common, and
-        each mixture of them would be compiled: the corrections that Adam makes for every parameter
-        are to be one loop, called again and again.
+        Nothing is saved by two loops that have no array in common, and each mixture of them would
+        be compiled: what Adam does to every parameter is to be one loop, called again and again.
+        Of one element the other must read what this one writes.
         """
         if other.shape != self.shape:
             return False
-        if math.prod(self.shape) == 1 and not set(other.read()) & set(self.written()):
+        mine, theirs = {*self.read(), *self.written()}, {*other.read(), *other.written()}
+        shared = {view for view in mine & theirs if view.size > 1}
+        if math.prod(self.shape) == 1:
+            shared = set(self.written()) & set(other.read())
+        if not shared:
             return False
         pairs = [(w, p) for w in self.written() for p in (*other.read(), *other.written())]
         pairs += [(r, w) for r in self.read() for w in other.written()]
-        together = {*self.read(), *self.written(), *other.read(), *other.written()}
-        return len(together) <= MOST_OPERANDS and all(
+        return len(mine | theirs) <= MOST_OPERANDS and all(
             a == b or disjoint_extents(a, b) for a, b in pairs
         )
 

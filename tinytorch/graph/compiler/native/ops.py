@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinytorch.backends.optimized.elementwise import activations
@@ -12,7 +12,7 @@ from tinytorch.graph.compiler.native import attention, copies, groups, images, q
 from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous
 from tinytorch.graph.compiler.native.groups import CONVOLUTIONS, PRODUCTS
-from tinytorch.graph.compiler.native.loops import Loop
+from tinytorch.graph.compiler.native.loops import Loop, disjoint_extents
 from tinytorch.graph.compiler.native.products import PLAIN
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.layout import Memory, StridedView
@@ -27,6 +27,10 @@ GELU: dict[str, dict[str, Callable[..., Any]]] = {
         "tanh": activations.gelu_tanh_backward_scalar,
     },
 }
+
+
+IN_PLACE = ("softmax", "softmax_backward")
+"""Functions of rows for which there is code that writes to the memory of the first operand."""
 
 
 def writes(*names: str) -> Callable[[Writer], Writer]:
@@ -123,10 +127,15 @@ def _rows(code: Code, step: Step) -> None:
 
     inputs = [contiguous(code, moved(view)) for view in _views(step)]
     last = moved(out)
-    target = last if last.is_contiguous else code.temporary(last.shape, last.dtype)
+    name, target = step.op.name, last
+    is_free = [disjoint_extents(last, view) for view in inputs]
+    if name in IN_PLACE and inputs[0] == last and all(is_free[1:]):
+        name, inputs = f"{name}_in_place", inputs[1:]
+    elif not last.is_contiguous or not all(is_free):
+        target = code.temporary(last.shape, last.dtype)
     n = last.shape[-1] if last.shape else 1
     addresses = [code.address(view) for view in (*inputs, target)]
-    code.call(step.op.name, real_of(out), last.size // n, n, *addresses)
+    code.call(name, real_of(out), last.size // n, n, *addresses)
     if target is not last:
         copies.copy(code, target, last)
 
@@ -154,22 +163,78 @@ def _cross_entropy_backward(code: Code, step: Step) -> None:
     code.call("cross_entropy_backward", real_of(step.output), *x.shape, *addresses)
 
 
-def write_both(code: Code, forward: Step, backward: Step) -> bool:
-    """Cross entropy with its gradient in one pass, if that is what the two steps are."""
-    if (forward.op.name, backward.op.name) != ("cross_entropy", "cross_entropy_backward"):
-        return False
+def write_together(code: Code, steps: Sequence[Step]) -> int:
+    """The first few of some steps in one pass, if there is code for that; how many they are."""
+    for write_few in (_cross_entropy_and_gradient, _layer_norm_gradients):
+        if count := write_few(code, steps):
+            return count
+    return 0
+
+
+def _names(steps: Sequence[Step]) -> list[str]:
+    return [step.op.name for step in steps]
+
+
+def _cross_entropy_and_gradient(code: Code, steps: Sequence[Step]) -> int:
+    if _names(steps[:2]) != ["cross_entropy", "cross_entropy_backward"]:
+        return 0
+    forward, backward = steps[:2]
     g, *same = _views(backward)
     x, target = _views(forward)
     is_one = g.buffer.memory is Memory.CONSTANT and bool(
         (code.schedule.constants[g.buffer.index] == 1).all()
     )
     if same != [x, target] or not is_one or not (x.is_contiguous and target.is_contiguous):
-        return False
+        return 0
     code.check_index(target, x.shape[1])
     code.name_output(backward)
     addresses = [code.address(p) for p in (x, target, forward.output, backward.output)]
     code.call("cross_entropy_and_gradient", real_of(x), *x.shape, *addresses)
-    return True
+    return 2
+
+
+def _layer_norm_gradients(code: Code, steps: Sequence[Step]) -> int:
+    """The gradients for x, b and w, which a pass has put in this order; then, if nobody else reads
+    the first, what it is added to in place."""
+    if code.count > 1 or _names(steps[:3]) != ["layer_norm_backward", "sum", "layer_norm_weight"]:
+        return 0  # threads divide the first among themselves
+    for_x, for_b, for_w = steps[:3]
+    inputs = _views(for_x)
+    (g, x, _), (summed,) = inputs, _views(for_b)
+    rows = tuple(range(len(summed.shape) - 1))
+    is_same = (
+        (summed.buffer, summed.offset, summed.size) == (g.buffer, g.offset, g.size)
+        and summed.shape[-1:] == g.shape[-1:]
+        and for_b.params["dims"] == rows
+        and _views(for_w) == [g, x]
+        and for_w.params == for_x.params
+    )
+    total = _sum_in_place(for_x, steps[3]) if len(steps) > 3 else None
+    out = for_x.output if total is None else total
+    results = [out, for_b.output, for_w.output]
+    if (
+        not is_same
+        or not g.size
+        or not all(view.is_contiguous for view in (*inputs, summed, *results))
+        or not all(
+            disjoint_extents(a, b) for a in results for b in (*inputs, *results) if a is not b
+        )
+    ):
+        return 0
+    code.name_output(for_x if total is None else steps[3])
+    n, d = g.size // g.shape[-1], g.shape[-1]
+    addresses = [code.address(view) for view in (*inputs, out, for_w.output, for_b.output)]
+    add, eps = int(total is not None), float(for_x.params["eps"])
+    code.call("layer_norm_gradients", real_of(g), n, d, add, *addresses[:3], eps, *addresses[3:])
+    return 3 + add
+
+
+def _sum_in_place(made: Step, add: Step) -> StridedView | None:
+    """Where a step adds what another has made, and nobody else reads, to what is there."""
+    if add.op.name != "add" or list(made.node.users) != [add.node]:
+        return None
+    own = [view for view in add.inputs if view != made.output]
+    return add.output if own == [add.output] else None
 
 
 @writes("layer_norm", "layer_norm_backward", "layer_norm_weight")

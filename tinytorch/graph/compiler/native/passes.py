@@ -74,6 +74,50 @@ class EarlyUpdates(OptimizationPass):
 
 
 @register_pass
+class NormGradients(OptimizationPass):
+    """Moves the gradients of a layer norm for b and w behind the one for x.
+
+    All three read the same rows, and are then one call (`ops.write_together`). The one for w is the
+    last: until it is done nothing may be written where g and x are stored.
+    """
+
+    name = "native-norm-gradients"
+
+    def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, AnyNode, AnyNode]]:
+        """The nodes of the gradients for x, b and w, where there are all three."""
+        name_of = self.semantics.op_name
+        rank = {node: i for i, node in enumerate(graph.nodes)}
+        found = []
+        for node in graph.nodes:
+            if node.op != "call_function" or name_of(node) != "layer_norm_backward":
+                continue
+            g, x, _ = node.args
+            if not self.semantics.is_node(g):
+                continue
+            for_w = [
+                user for user in g.users
+                if name_of(user) == "layer_norm_weight"
+                and user.args == (g, x)
+                and user.kwargs == node.kwargs
+            ]  # fmt: skip
+            rows = tuple(range(len(self.semantics.meta(g).shape) - 1))
+            for_b = [
+                user for user in g.users
+                if name_of(user) == "sum" and user.kwargs == {"dims": rows, "keepdim": False}
+            ]  # fmt: skip
+            users = [user for made in (*for_b, *for_w) for user in made.users]
+            if len(for_w) == len(for_b) == 1 and all(rank[user] > rank[node] for user in users):
+                found.append((node, for_b[0], for_w[0]))
+        return found
+
+    def transform(self, graph: AnyGraph, found: list[tuple[AnyNode, AnyNode, AnyNode]]) -> bool:
+        for for_x, for_b, for_w in found:
+            for_x.append(for_b)
+            for_b.append(for_w)
+        return bool(found)
+
+
+@register_pass
 class PoolBeforeRelu(OptimizationPass):
     """max_pool(relu(x)) becomes relu(max_pool(x)), which treats fewer elements; backward as well.
 

@@ -151,23 +151,24 @@ class Phases:
             tasks.append(Task(partial(into_own_memory, part), task.reads, ()))
         return _Shared(whole, tasks, add_up)
 
-    def pair(self, first: Step, second: Step) -> bool:
-        """Do two steps in one pass, if there is code for that."""
-        lines: list[str] = []
+    def together(self, steps: Sequence[Step]) -> int:
+        """Do the first few of these steps in one pass, if there is code for that; how many."""
 
-        def write() -> bool:
-            self.code.begin(first)
-            return ops.write_both(self.code, first, second)
+        def write() -> int:
+            self.code.begin(steps[0])
+            return ops.write_together(self.code, steps)
 
         used = self.code.free_temporaries()
         found, lines = self._written(write)
+        count = int(found)
         self.code.free_temporaries(used)
-        if not found:
-            return False
-        views = [p for step in (first, second) for p in step.inputs if isinstance(p, StridedView)]
-        task = Task(lambda: self.code.lines.extend(lines), views, (first.output, second.output))
+        if not count:
+            return 0
+        done = steps[:count]
+        views = [p for step in done for p in step.inputs if isinstance(p, StridedView)]
+        task = Task(lambda: self.code.lines.extend(lines), views, [step.output for step in done])
         self._leader_only(task)
-        return True
+        return count
 
     def _loop_task(self, loop: Loop) -> Task:
         return Task(lambda: emit(self.code, loop), loop.read(), loop.written())
