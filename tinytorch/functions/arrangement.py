@@ -244,7 +244,7 @@ def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 publish(
     globals(),
     replayed="movedim ravel tile broadcast_tensors meshgrid tensor_split repeat_interleave select "
-    "fliplr flipud rot90",
+    "fliplr flipud rot90 hstack vstack dstack column_stack",
     functions="hstack vstack dstack column_stack meshgrid broadcast_tensors "
     "atleast_1d atleast_2d atleast_3d",
     aliases={"row_stack": "vstack", "moveaxis": "movedim"},

@@ -392,7 +392,7 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | Non
 publish(
     globals(),
     replayed="permute transpose t expand expand_as broadcast_to squeeze unsqueeze flatten "
-    "unflatten flip narrow split chunk unbind repeat pad unfold roll",
+    "unflatten flip narrow split chunk unbind repeat pad unfold roll cat stack",
     functions="cat stack pad",
     methods="expand expand_as view_as",
     hidden="rows in_shape",

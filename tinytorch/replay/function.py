@@ -21,6 +21,8 @@ LARGEST = 2**16  # bytes of a tensor: on larger ones the time is in the kernels,
 # so that a program pays only where it has other kernels: fewer, by fusion, or views alone
 PROGRAMS = 4096  # kinds of calls that a backend remembers
 
+_NO_TENSORS = frozenset((int, tuple, list))
+
 _new: Any = object.__new__
 
 
@@ -72,7 +74,7 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
                 named = options.values()
                 kinds: Any = (tuple(map(type, args)), tuple(options), tuple(map(type, named)))
                 tensors, key = split_of(kinds)(function, state.grad, *args, *named)
-            elif len(args) == 1:
+            elif len(args) == 1 and type(args[0]) not in _NO_TENSORS:
                 (a,) = tensors = args
                 key = (function, state.grad, a.meta, a._requires_grad)
             else:

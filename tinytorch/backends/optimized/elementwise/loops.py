@@ -318,8 +318,10 @@ class _Loops:
                 return self.plan(shapes)(a)
             return out
 
-        by_arity: dict[int, Plan] = {1: run_one, 2: run_two}
-        return by_arity.get(len(kinds), run)
+        by_arity: dict[int, Any] = {1: run_one, 2: run_two}
+        found = by_arity.get(len(kinds), run)
+        found.gives_arrays = True
+        return found  # type: ignore[no-any-return]
 
     def _entry(
         self, bools: frozenset[int], source: Callable[[str, bool], str], kinds: str

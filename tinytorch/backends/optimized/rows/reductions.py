@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.blocked.sums import total
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
+from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
@@ -183,17 +186,36 @@ def specialize(
     steps, result = runs_of(shape, dims, keepdim)
     if len(steps) != 1 or math.prod(shape) >= threads.SERIAL_BELOW:
         return None
-    (outer, reduced, inner), (rows, columns) = steps[0], KERNELS[name]
-    step = rows if inner == 1 else columns
-    given = (outer, reduced) if inner == 1 else (outer, reduced, inner)
-    made = (outer,) if inner == 1 else (outer, inner)
+    outer, reduced, inner = steps[0]
+    step = _entry(name, dtype, inner == 1)
 
     def reduce(x: Array, *, dims: Shape, keepdim: bool) -> Array:
-        out = np.empty(made, dtype)
-        step((x if x.flags.c_contiguous else np.ascontiguousarray(x)).reshape(given), out)
-        return out if made == result else out.reshape(result)
+        out = np.empty(result, dtype)
+        try:
+            step(outer, reduced, inner, x, out)
+        except BufferError:  # not in C order
+            step(outer, reduced, inner, np.ascontiguousarray(x), out)
+        return out
 
+    reduce.gives_arrays = True  # type: ignore[attr-defined]
     return reduce
+
+
+@cache
+def _entry(name: str, dtype: np.dtype[Any], is_rows: bool) -> Callable[..., None]:
+    """A kernel of `KERNELS` for flat arrays: takes outer, reduced, inner, x and out."""
+    rows, columns = KERNELS[name]
+
+    def of_rows(outer: int, reduced: int, inner: int, x: Array, out: Array) -> None:
+        rows(x.reshape((outer, reduced)), out)
+
+    def of_columns(outer: int, reduced: int, inner: int, x: Array, out: Array) -> None:
+        columns(x.reshape((outer, reduced, inner)), out.reshape((outer, inner)))
+
+    array = flat_type(from_dtype(dtype))
+    size = types.intp
+    step = kernel(of_rows if is_rows else of_columns)
+    return Entries(step=(step, size, size, size, array, array)).step
 
 
 _sum, _prod, _amax, _amin = (_reduction(*KERNELS[name]) for name in KERNELS)
