@@ -46,6 +46,9 @@ NAMES = sorted(  # without aliases
     for name, f in PUBLIC.items()
     if hasattr(f, "replayed") and f.__name__ == name.split(".")[-1]
 )
+FUSED = sorted(
+    name for name, f in PUBLIC.items() if hasattr(f, "plain") and f.__name__ == name.split(".")[-1]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -135,9 +138,11 @@ def several(function: Callable[..., Any], args: Any, options: Any, expected: Any
                 assert w is None or (g is not None and same(g._data, w._data))
 
 
-def check(arguments: Any, name: str, dtype: str, layout: str = "contiguous") -> None:
+def check(
+    arguments: Any, name: str, dtype: str, layout: str = "contiguous", plain: bool = False
+) -> None:
     """The function, its program and its gradients, with and without a graph of them."""
-    function = PUBLIC[name]
+    function = PUBLIC[name].plain if plain else PUBLIC[name]
     for dim in arguments.dims_of(name):
         for requires_grad in (False, True):
             values = arguments.Values((12, 16), dtype, layout, dim)
@@ -189,6 +194,11 @@ def check(arguments: Any, name: str, dtype: str, layout: str = "contiguous") -> 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_does_what_the_function_does(name: str, arguments: Any, hot: None) -> None:
     check(arguments, name, "float32")
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_fused_function_is_replayed_elsewhere(name: str, arguments: Any, hot: None) -> None:
+    check(arguments, name, "float32", plain=True)
 
 
 @pytest.mark.parametrize("name", ["F.cross_entropy", "F.group_norm", "norm", "tril", "gather"])

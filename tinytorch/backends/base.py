@@ -151,8 +151,8 @@ class ComputeBackend(ABC):
 
         The kernel is that of `self.specialize(plan)`. It is checked at every call (`_checking`),
         unless the backend's own class says `trusted`, which is not inherited; and even then where
-        the result has no dimensions and the kernel does not say `gives_arrays`. `self.kernels` remembers it under the plan; it is emptied
-        first where it has `KERNELS` entries.
+        the result has no dimensions and the kernel does not say `gives_arrays`. `self.kernels`
+        remembers it under the plan; it is emptied first where it has `KERNELS` entries.
         """
         if len(self.kernels) >= KERNELS:
             self.kernels.clear()

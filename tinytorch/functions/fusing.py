@@ -11,8 +11,9 @@ derived by running the steps again and differentiating them: a program, too, one
 
 Only ordinary calls on such a backend are affected. With a mode active (a trace, a profile), on
 other backends, for integers, and where a function does something else than ops on its tensors, the
-function runs as it is written. A number among the arguments that no formula has by itself is an
-input of the program, so another value of it needs no other machine code.
+function runs as it is written, replayed where it is called often. A number among the arguments that
+no formula has by itself is an input of the program, so another value of it needs no other machine
+code.
 
 Source: J. Ragan-Kelley et al., "Halide", PLDI 2013, section 2 (why fusing pays: locality).
 """
@@ -32,6 +33,7 @@ from tinytorch.errors import ShapeError
 from tinytorch.history import Record
 from tinytorch.op import Op, Operand, Params, Plan
 from tinytorch.program import ALIASES, COMMON, Program, Step
+from tinytorch.replay import replayed
 from tinytorch.state import STATE, grad_mode
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ def fuse(module: dict[str, Any], names: str) -> None:
 
 def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     known: dict[Any, tuple[Fused, tuple[float, ...]] | None] = {}
+    plain = replayed(function)
 
     def by_position(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         bound = _signature(function).bind(*args, **options)
@@ -71,7 +74,7 @@ def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         state = STATE.get()
         backend = state.backend or backends.current or backends.default()
         if (state.mode is not None and not state.mode.fused) or not backend.fusible:
-            return function(*args, **options)
+            return plain(*args, **options)
         if options and any(map(is_tensor, options.values())):
             args, options = by_position(args, options)
         try:
@@ -87,12 +90,13 @@ def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             known[key] = found if found and found[0].program.ops <= backend.fusible else None
             found = known[key]
         if found is None:
-            return function(*args, **options)
+            return plain(*args, **options)
         op, numbers = found
         if len(args) == 1 and not numbers:
             return apply(op, args[0])
         return apply(op, *[x for x in args if is_tensor(x)], *numbers)
 
+    call.plain = plain  # type: ignore[attr-defined]
     return call
 
 

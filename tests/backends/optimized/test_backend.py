@@ -49,3 +49,15 @@ def test_threads_are_set_through_the_package() -> None:
             tinytorch.set_num_threads(0)
     finally:
         tinytorch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_third_power_is_two_products(dtype, rng):
+    special = [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e30, -1e-30]
+    array = np.concatenate([rng.standard_normal(20), special]).astype(dtype)
+    with tinytorch.using_backend(OptimizedBackend()), np.errstate(all="ignore"):
+        x = tinytorch.from_numpy(array)
+        for exponent in (3, 3.0):
+            np.testing.assert_array_equal((x**exponent).numpy(), array * array * array)
+        np.testing.assert_array_equal((x**3.5).numpy(), np.power(array, 3.5).astype(dtype))
+        assert (tinytorch.tensor([2, -3]) ** 3).tolist() == [8, -27]
