@@ -63,7 +63,7 @@ def fuse(module: dict[str, Any], names: str) -> None:
 
 def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     known: dict[Any, tuple[Fused, tuple[float, ...]] | None] = {}
-    plain = replayed(function)
+    plain: Callable[..., Tensor] = replayed(function)
 
     def by_position(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         bound = _signature(function).bind(*args, **options)

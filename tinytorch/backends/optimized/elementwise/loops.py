@@ -321,7 +321,7 @@ class _Loops:
         by_arity: dict[int, Any] = {1: run_one, 2: run_two}
         found = by_arity.get(len(kinds), run)
         found.gives_arrays = True
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _entry(
         self, bools: frozenset[int], source: Callable[[str, bool], str], kinds: str
