@@ -68,3 +68,14 @@ def test_any_shape_and_layout_in_blocks(shape):
         into = np.array(source)
         reference_special.erf.into(into, into)
         np.testing.assert_array_equal(into, found)
+
+
+@pytest.mark.parametrize("size, step", [(3, 1), (3, 2), (2, 3), (5, 4)])
+@pytest.mark.parametrize("count", [1, 2, 4, 9])
+def test_fold_adds_windows_in_their_order_to_the_bit(size, step, count, rng):
+    x = rng.standard_normal((2, count, size)).astype(np.float32)
+    length = (count - 1) * step + size + 1
+    expected = np.zeros((2, length), np.float32)
+    for i in range(count):
+        expected[:, i * step : i * step + size] += x[:, i]
+    np.testing.assert_array_equal(reference.fold(x, length=length, step=step), expected)

@@ -36,6 +36,17 @@ def test_memory_is_used_again_when_its_array_is_gone(pool):
     assert address(pool.empty((99, 100), F32)) == first
 
 
+def test_of_several_blocks_the_one_of_the_last_array_is_used_again(pool):
+    # it is in the caches; the others would be read from memory in turns
+    arrays = [pool.empty((100, 100), F32) for _ in range(4)]
+    last = address(arrays[-1])
+    del arrays
+    for _ in range(3):
+        x = pool.empty((100, 100), F32)
+        assert address(x) == last
+        del x
+
+
 @pytest.mark.parametrize(
     "hold",
     [

@@ -244,8 +244,13 @@ def unfold(a: Array, *, size: int, step: int) -> Array:
 def fold(a: Array, *, length: int, step: int) -> Array:
     """Windows added back to where `unfold` took them."""
     out = np.zeros((*a.shape[:-2], length), a.dtype)
-    for i in range(a.shape[-2]):
-        out[..., i * step : i * step + a.shape[-1]] += a[..., i, :]
+    count, size = a.shape[-2:]
+    if count <= size:
+        for i in range(count):
+            out[..., i * step : i * step + size] += a[..., i, :]
+    else:  # from the last element on: what meets at one place is added in the same order
+        for j in reversed(range(size)):
+            out[..., j : j + (count - 1) * step + 1 : step] += a[..., j]
     return out
 
 

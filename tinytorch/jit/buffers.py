@@ -1,9 +1,10 @@
 """Buffers: aligned memory for results and scratch, recycled instead of asked from the system again.
 
 A fresh array of a megabyte or more costs a page fault for every 4 KiB of it, often more than the
-kernel that fills it. So memory that nobody looks at any more is used again. Whether somebody does,
-Python knows: every view of a block, and every view of a view, holds a reference to the block, so a
-block to which only the pool refers is free.
+kernel that fills it. So memory that nobody looks at any more is used again, what was handed out
+last first: most of it is still in the caches. Whether somebody does, Python knows: every view of a
+block, and every view of a view, holds a reference to the block, so a block to which only the pool
+refers is free.
 
     out = empty((1024, 1024), np.dtype(np.float32))   # recycled once `out` and all its views died
 """
@@ -65,13 +66,13 @@ class BufferPool:
             try:
                 # Outside the deque the block belongs to this thread. Back in it, the local
                 # variable still counts as a reference, so no other thread takes it for free.
-                block, offset = blocks.popleft()  # type: ignore[union-attr]
+                block, offset = blocks.pop()  # type: ignore[union-attr]
             except IndexError:
                 break  # other threads are looking at all of them
-            is_free = sys.getrefcount(block) == _UNSHARED
-            blocks.append((block, offset))  # type: ignore[union-attr]
-            if is_free:
+            if sys.getrefcount(block) == _UNSHARED:
+                blocks.append((block, offset))  # type: ignore[union-attr]
                 return np.ndarray(shape, dtype, block, offset)
+            blocks.appendleft((block, offset))  # type: ignore[union-attr]
         # The block must own its memory: views of views refer to the owner, not to what they view.
         block = np.empty(size + ALIGNMENT, np.uint8)
         offset = -block.ctypes.data % ALIGNMENT

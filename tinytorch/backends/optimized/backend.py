@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weigh
 from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd, pays
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.elementwise.loops import specialize
+from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
 from tinytorch.backends.optimized.gemm.matmul import linear, linear_weight, matmul, own_affine
 from tinytorch.backends.optimized.pooling import average, maximum
 from tinytorch.backends.optimized.quantized import linear as quantized
@@ -31,7 +33,8 @@ from tinytorch.backends.optimized.rows import (
     softmax,
     uniform,
 )
-from tinytorch.dtypes import Array, TensorMeta, bool_
+from tinytorch.dtypes import Array, Shape, TensorMeta, bool_
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
 
@@ -39,7 +42,7 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 # Elementwise ops whose definition branches too much for a vector unit to gain, or calls the C
 # library; and those that NumPy has in vector code: NumPy runs them.
-_BRANCHING = frozenset(("floor_divide", "remainder", "pow", "asin", "acos", "atan", "atan2"))
+_BRANCHING = frozenset(("pow", "asin", "acos", "atan", "atan2"))
 _BY_NUMPY = _BRANCHING | frozenset(
     ("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or", "floor", "round")
 )
@@ -190,6 +193,14 @@ class OptimizedBackend(NumpyBackend):
 
     uniform = staticmethod(uniform.uniform)
 
+    def copy(self, a: Array) -> Array:
+        """A C-contiguous copy."""
+        return reference.copy(a) if a.flags.c_contiguous else contiguous(a)
+
+    def reshape(self, a: Array, *, shape: Shape) -> Array:
+        """The elements in another shape; a view, where memory allows."""
+        return (contiguous(a) if len(shape) == 1 else a).reshape(shape)
+
     def take(self, a: Array, index: Array) -> Array:
         """Rows of `a`."""
         return (embedding.take if _is_float(a) else reference.take)(a, index)
@@ -204,6 +215,8 @@ class OptimizedBackend(NumpyBackend):
         op = plan.op
         if isinstance(op.scalar, Program):
             return (_summed if "dims" in plan.params else _fused)(op.scalar, plan)
+        if op is ops.pow_ and plan.operands[0] is float and not hasattr(self, op.name):
+            return _power_of_number(plan, super().specialize(plan))
         if op.name in _REDUCTIONS and self._has_own(op):
             kernel = _reduction(plan)
             if kernel is not None:
@@ -220,8 +233,9 @@ class OptimizedBackend(NumpyBackend):
         ):
             return super().specialize(plan)
         assert op.scalar is not None
-        if op in (ops.sin, ops.cos):  # a loop looks at their arguments first
-            return _fused(Program(1, (Step(op, ("x0",)),), "t0", False), plan)
+        if op in LIMITED_OPS:  # a loop looks at their arguments first
+            inputs = tuple(f"x{i}" for i in range(len(op.inputs)))
+            return _fused(Program(len(inputs), (Step(op, inputs),), "t0", False), plan)
         return specialize(op.scalar, *_real_operands(plan), _bools(plan))
 
     def _has_own(self, op: Op) -> bool:
@@ -238,6 +252,20 @@ def _reduction(plan: Plan) -> Kernel | None:
     if dtype not in (_F32, _F64):
         return None
     return reductions.specialize(plan.op.name, dtype, x.shape, **plan.params)
+
+
+def _exp2(b):  # type: ignore[no-untyped-def]
+    return math.exp2(b)
+
+
+def _power_of_number(plan: Plan, otherwise: Kernel) -> Kernel:
+    """The kernel of a number to the power of an array, by vector code where the number is 2."""
+    exponent = plan.operands[1]
+    assert isinstance(exponent, TensorMeta)
+    if exponent.dtype.dtype not in (_F32, _F64):
+        return otherwise
+    of_two = specialize(_exp2, exponent.dtype.dtype, (exponent.shape,))
+    return lambda a, b: of_two(b) if a == 2 else otherwise(a, b)
 
 
 def _fused(program: Program, plan: Plan) -> Kernel:

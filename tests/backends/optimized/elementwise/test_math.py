@@ -18,13 +18,14 @@ COUNT = 20_000 if JIT else 300
 BOUNDS = {
     "exp": (1.1, 1.1, (-103, 88.7), (-745, 709.7)),
     "exp_of_negative": (1.1, 1.1, (-87.2, 0), (-708, 0)),
+    "exp2": (1.1, 1.1, (-149, 127.9), (-1074, 1023.9)),
     "expm1": (2.0, 2.0, (-30, 88.7), (-50, 709.7)),
     "log": (1.0, 1.0, (0, 1e3), (0, 1e3)),
     "log1p": (1.0, 1.0, (-1, 1e3), (-1, 1e3)),
     "tanh": (2.5, 3.0, (-12, 12), (-25, 25)),
     "erf": (6.0, 1.5, (-5, 5), (-7, 7)),
 }
-EXACT = {"exp_of_negative": mpmath.exp}
+EXACT = {"exp_of_negative": mpmath.exp, "exp2": lambda x: mpmath.mpf(2) ** x}
 
 
 def loop(name):
@@ -75,6 +76,7 @@ INF, NAN = math.inf, math.nan
 SPECIAL = {
     "exp": [(-INF, 0.0), (INF, INF), (0.0, 1.0), (1e9, INF), (-1e9, 0.0)],
     "exp_of_negative": [(-INF, 0.0), (0.0, 1.0), (-1e9, 0.0)],
+    "exp2": [(-INF, 0.0), (INF, INF), (-0.0, 1.0), (-3.0, 0.125), (127.0, 2.0**127), (1e9, INF)],
     "expm1": [(-INF, -1.0), (INF, INF), (0.0, 0.0), (-0.0, -0.0)],
     "log": [(0.0, -INF), (-0.0, -INF), (1.0, 0.0), (INF, INF), (-1.0, NAN), (-INF, NAN)],
     "log1p": [(-1.0, -INF), (0.0, 0.0), (-0.0, -0.0), (INF, INF), (-2.0, NAN)],
@@ -95,7 +97,7 @@ def test_special_values(name, dtype):
     np.testing.assert_array_equal(np.signbit(out[zero]), np.signbit(expected[zero]))
 
 
-@pytest.mark.parametrize("name", ["exp", "exp_of_negative", "expm1", "log", "tanh"])
+@pytest.mark.parametrize("name", ["exp", "exp2", "exp_of_negative", "expm1", "log", "tanh"])
 def test_nan_with_a_payload_stays_nan(name):
     # as R writes a missing value: bits of the mantissa must not be taken for those of an exponent
     missing = np.array([0x7FF00000000007A2, 0xFFF80000000007A2], np.uint64).view(np.float64)

@@ -19,7 +19,7 @@ Each loop is compiled when first needed, serial and, for large arrays, for sever
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar, limits_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
+from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
 from tinytorch.jit.entries import flat_type
 from tinytorch.jit.library import JIT, compile_source
 from tinytorch.jit.parallel import shared
@@ -356,12 +357,24 @@ class _Loops:
         size, dtype = math.prod(shape), self.result
         lengths = shape if "b" in kinds else (size,)
         parameters = "".join(f"x{i}[:], " if k == "v" else f"x{i}, " for i, k in enumerate(kinds))
+        places = [i for i, kind in enumerate(kinds) if kind == "v"]
+        may_turn = "b" not in kinds and size * dtype.itemsize >= buffers.POOLED_FROM
         run_shared = self._shared.setdefault(loop, shared(loop, parameters + "out[:]"))
 
         def run(*operands: Any) -> Array:
+            if may_turn and (order := order_in_memory([operands[i] for i in places])):
+                # along memory; the result is stored in the same way
+                turned = list(operands)
+                for i in places:
+                    turned[i] = turned[i].transpose(order)
+                return in_order(tuple(shape[d] for d in order), turned).transpose(inverse(order))
+            return in_order(shape, operands)
+
+        def in_order(shape: Shape, operands: Sequence[Any]) -> Array:
             out = buffers.empty(shape, dtype)
             arrays = [
-                x.reshape(lengths) if k == "v" else x for x, k in zip(operands, kinds, strict=True)
+                contiguous(x).reshape(lengths) if k == "v" else x
+                for x, k in zip(operands, kinds, strict=True)
             ]
             run_shared(size, *arrays, out.reshape(lengths))
             return out
@@ -374,7 +387,10 @@ class _Loops:
 
         def run(*operands: Any) -> Array:
             out = buffers.empty(shape, dtype)
-            flat = [x if k == "s" else x.ravel() for x, k in zip(operands, kinds, strict=True)]
+            flat = [
+                x if k == "s" else contiguous(x).reshape(-1)
+                for x, k in zip(operands, kinds, strict=True)
+            ]
             count = min(threads.threads_for(size), length)
             parallel = serial if count == 1 else self.loop(_nested_parallel_source, kinds)
             threads.run_parallel(
@@ -388,9 +404,7 @@ class _Loops:
     def _written_out(self, shape: Shape, arity: int) -> Plan:
         kinds = "v" * arity
         flat = self._large(shape, self.loop(_flat_source, kinds), kinds)
-        return lambda *operands: flat(
-            *(np.ascontiguousarray(np.broadcast_to(x, shape)) for x in operands)
-        )
+        return lambda *operands: flat(*(contiguous(np.broadcast_to(x, shape)) for x in operands))
 
 
 # -- calling ---------------------------------------------------------------------------------------

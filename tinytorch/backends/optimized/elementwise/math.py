@@ -7,6 +7,7 @@ argument.
 | function | largest error, float32 | float64 | at the edges                                  |
 |----------|------------------------|---------|-----------------------------------------------|
 | exp      | 1.1 ulp                | 1.1     | 0 and infinity beyond the format's range      |
+| exp2     | 1.1                    | 1.1     | exact for whole numbers                       |
 | expm1    | 2.0                    | 2.0     | -1 at -inf; full accuracy near 0              |
 | log      | 1.0                    | 1.0     | -inf at 0, NaN below; subnormals are right    |
 | log1p    | 1.0                    | 1.0     | -inf at -1, NaN below; full accuracy near 0   |
@@ -45,6 +46,7 @@ from tinytorch.jit.library import JIT, compile_source, kernel
 __all__ = [
     "erf",
     "exp",
+    "exp2",
     "exp_of_negative",
     "expm1",
     "from_order_key",
@@ -228,6 +230,27 @@ def _make_exp(f: Format) -> Callable[[Any], Any]:
     return exp
 
 
+def _make_exp2(f: Format) -> Callable[[Any], Any]:
+    """2**x = 2**n exp((x - n) log(2)), n the nearest integer: exact for whole numbers."""
+    _, power_of_two = _reduction(f)
+    series, bits, integer = polynomial(f.exp_terms, f.real), f.bits, f.integer
+    rounder, rounder_bits, one = f.rounder, f.rounder_bits, f.integer(1)
+    info, ln2 = np.finfo(f.real), f.real(math.log(2))
+    lowest, highest = f.real(info.minexp - info.nmant - 2), f.real(info.maxexp + 1)
+
+    @exact_kernel
+    def exp2(x: Any) -> Any:
+        x = lowest if x < lowest else x
+        x = highest if x > highest else x
+        shifted = x + rounder
+        n = integer(bits(shifted) - rounder_bits)
+        r = (x - (shifted - rounder)) * ln2
+        rest, half = r + r * r * series(r), n >> one
+        return (power_of_two(half) * rest + power_of_two(half)) * power_of_two(n - half)
+
+    return exp2
+
+
 def _make_exp_of_negative(f: Format) -> Callable[[Any], Any]:
     reduce, _ = _reduction(f)
     bits, from_bits, mantissa, one, zero = f.bits, f.from_bits, f.mantissa, f.real(1), f.real(0)
@@ -391,6 +414,7 @@ _orders = _make_order_key(SINGLE), _make_order_key(DOUBLE)
 _logs = _make_log(SINGLE), _make_log(DOUBLE)
 
 exp = by_type(_make_exp(SINGLE), _make_exp(DOUBLE))
+exp2 = by_type(_make_exp2(SINGLE), _make_exp2(DOUBLE))
 exp_of_negative = by_type(_make_exp_of_negative(SINGLE), _make_exp_of_negative(DOUBLE))
 expm1 = by_type(_make_expm1(SINGLE), _make_expm1(DOUBLE))
 log = by_type(_logs[0][0], _logs[1][0])

@@ -25,7 +25,11 @@ from typing import Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.backends.optimized.elementwise import math as polynomials, trigonometry
+from tinytorch.backends.optimized.elementwise import (
+    division,
+    math as polynomials,
+    trigonometry,
+)
 from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.jit.library import compile_source, kernel
 from tinytorch.op import Op
@@ -33,6 +37,7 @@ from tinytorch.program import ALIASES, Program, Step
 
 _REPLACED: dict[Any, Callable[..., Any]] = {
     math.exp: polynomials.exp,
+    math.exp2: polynomials.exp2,
     math.expm1: polynomials.expm1,
     math.log: polynomials.log,
     math.log1p: polynomials.log1p,
@@ -163,8 +168,8 @@ def compile_scalar(
     Args:
         function: plain Python on numbers; `math` allowed. Or a program of such definitions.
         real: np.float32 or np.float64.
-        is_limited: in a program, sin and cos may be the polynomials, which are right where
-            `limits_of` says. Otherwise they are the C library's.
+        is_limited: in a program, limited ops (sin, remainder) may be the vector code that is right
+            where `limits_of` says. Otherwise they are the C library's.
         fastmath: LLVM's liberties with the definition itself. A program has none: its steps round
             as they do one by one.
 
@@ -189,16 +194,29 @@ def compile_scalar(
     )
 
 
-#: Ops whose polynomials are for numbers up to a limit.
-_LIMITED: dict[Op, Callable[[Any], Any]] = {
-    ops.sin: trigonometry.sin,
-    ops.cos: trigonometry.cos,
+def _is_moderate(operands: tuple[Any, ...], step: Callable[..., str]) -> list[str]:
+    return [step(ops.le, step(ops.abs_, operands[0]), trigonometry.LIMIT)]
+
+
+def _is_divisible(operands: tuple[Any, ...], step: Callable[..., str]) -> list[str]:
+    a, b = (step(ops.abs_, operand) for operand in operands)
+    most = step(ops.mul, b, division.LIMIT)
+    return [step(ops.le, a, most), step(ops.le, b, division.LARGEST)]
+
+
+#: Ops with vector code for some operands: that code, and the tests that its operands must pass.
+_LIMITED: dict[Op, tuple[Callable[..., Any], Callable[..., list[str]]]] = {
+    ops.sin: (trigonometry.sin, _is_moderate),
+    ops.cos: (trigonometry.cos, _is_moderate),
+    ops.floor_divide: (division.floor_divide, _is_divisible),
+    ops.remainder: (division.remainder, _is_divisible),
 }
+LIMITED_OPS = frozenset(_LIMITED)
 
 
 @cache
 def limits_of(definition: Any) -> Program | None:
-    """Whether all arguments of limited ops are small enough, as a program; None if it has none."""
+    """Whether all arguments of limited ops are within them, as a program; None if it has none."""
     if not isinstance(definition, Program):
         return None
     steps, tests = list(definition.steps), []
@@ -207,13 +225,14 @@ def limits_of(definition: Any) -> Program | None:
         steps.append(Step(op, operands))
         return f"t{len(steps) - 1}"
 
-    for argument in {s.operands[0] for s in definition.steps if s.op in _LIMITED}:
-        tests.append(step(ops.le, step(ops.abs_, argument), trigonometry.LIMIT))
+    asked = {(_LIMITED[s.op][1], s.operands): None for s in definition.steps if s.op in _LIMITED}
+    for test, operands in asked:
+        tests += test(operands, step)
     if not tests:
         return None
     result = tests[0]
-    for test in tests[1:]:
-        result = step(ops.logical_and, result, test)
+    for each in tests[1:]:
+        result = step(ops.logical_and, result, each)
     return Program(definition.inputs, tuple(steps), result, True)
 
 
@@ -221,8 +240,8 @@ def _compile_program(program: Program, real: Any, is_limited: bool) -> Callable[
     text, numbers = program.source("program")
     names: dict[str, Any] = {name: real(value) for name, value in numbers.items()}
     for op in {step.op for step in program.steps if step.op.name not in ALIASES}:
-        polynomial = _LIMITED.get(op) if is_limited else None
-        names[f"op_{op.name}"] = polynomial or _definition(op, real)
+        is_here = is_limited and op in _LIMITED
+        names[f"op_{op.name}"] = _LIMITED[op][0] if is_here else _definition(op, real)
     return compile_source("program", text, names, fastmath=frozenset(), force_inline=True)
 
 

@@ -17,6 +17,7 @@ from tinytorch.backends.optimized.rows.rows import as_rows
 from tinytorch.backends.optimized.rows.softmax import EXP_STEPS, softmax_and_losses
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
@@ -64,7 +65,7 @@ def cross_entropy(x: Array, target: Array) -> Array:
     losses = np.empty(rows.shape[0], x.dtype)
     if not rows.size:
         return np.full((), np.nan, x.dtype)
-    _run_losses(rows.size * EXP_STEPS, rows, np.ascontiguousarray(target), losses)
+    _run_losses(rows.size * EXP_STEPS, rows, contiguous(target), losses)
     return np.array(mean(losses), x.dtype)
 
 
@@ -79,5 +80,5 @@ def cross_entropy_backward(g: Array, x: Array, target: Array) -> Array:
     dx = buffers.empty_like(rows)
     if rows.size:
         scale = float(g) / rows.shape[0]
-        _run_backward(rows.size * EXP_STEPS, rows, np.ascontiguousarray(target), scale, dx)
+        _run_backward(rows.size * EXP_STEPS, rows, contiguous(target), scale, dx)
     return dx

@@ -9,6 +9,7 @@ import numpy as np
 from tinytorch.backends.reference import within_reach
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
 
 
@@ -92,9 +93,9 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
     inner = math.prod(index.shape[dim + 1 :])
     tail = (inner,) if inner > 1 else ()
     run = _scatter_columns if tail else _scatter_rows
-    target = np.ascontiguousarray(near).reshape(-1, x.shape[dim], *tail)
+    target = contiguous(near).reshape(-1, x.shape[dim], *tail)
     shape = (-1, index.shape[dim], *tail)
-    places, values = (np.ascontiguousarray(a).reshape(shape) for a in (index, src))
+    places, values = (contiguous(a).reshape(shape) for a in (index, src))
     if not run(places, values, target, reduce == "add"):
         raise IndexError(f"scatter: an index is not in 0 to {x.shape[dim] - 1}")
     if near.shape != out.shape:  # then the target is a copy
@@ -118,7 +119,7 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
     tail = (inner,) if inner > 1 else ()
     of_x, of_index = (-1, x.shape[dim], *tail), (-1, index.shape[dim], *tail)
     run = _gather_columns if tail else _gather_rows
-    source, wanted = np.ascontiguousarray(x), np.ascontiguousarray(index)
+    source, wanted = contiguous(x), contiguous(index)
     run(source.reshape(of_x), wanted.reshape(of_index), out.reshape(of_index))
     return out
 
@@ -133,6 +134,8 @@ def take(x: Array, index: Array) -> Array:
     Returns:
         index.shape + x.shape[1:].
     """
+    if not x.flags.c_contiguous:  # of which `np.take` would copy all rows first
+        return contiguous(x[index])
     out = buffers.empty(index.shape + x.shape[1:], x.dtype)
     # NumPy copies whole rows, as fast as memory allows. "clip" is its mode without a check.
     return np.take(x, index, axis=0, out=out, mode="clip")
@@ -153,9 +156,9 @@ def scatter_add(g: Array, index: Array, *, length: int) -> Array:
     width = math.prod(shape)
     out = buffers.empty((length, width), g.dtype)
     out[...] = 0
-    flat = np.ascontiguousarray(index).reshape(-1)
+    flat = contiguous(index).reshape(-1)
     if width == 1:
-        _scatter_add_numbers(flat, np.ascontiguousarray(g).reshape(-1), out.reshape(-1))
+        _scatter_add_numbers(flat, contiguous(g).reshape(-1), out.reshape(-1))
     else:
-        _scatter_add(flat, np.ascontiguousarray(g).reshape(index.size, width), out)
+        _scatter_add(flat, contiguous(g).reshape(index.size, width), out)
     return out.reshape(length, *shape)

@@ -22,6 +22,7 @@ from tinytorch.backends.optimized.rows.reductions import COLUMN_BLOCK
 from tinytorch.backends.optimized.rows.rows import as_rows, from_rows
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
@@ -136,7 +137,7 @@ def layer_norm(x: Array, w: Array, b: Array, *, eps: float) -> Array:
     """
     rows = as_rows(x, x.ndim - 1)
     out = buffers.empty_like(rows)
-    w, b = np.ascontiguousarray(w), np.ascontiguousarray(b)
+    w, b = contiguous(w), contiguous(b)
     _run_forward(rows.size * STEPS, rows, w, b, float(eps), out)
     return from_rows(out, x, x.ndim - 1)
 
@@ -145,7 +146,7 @@ def layer_norm_backward(g: Array, x: Array, w: Array, *, eps: float) -> Array:
     """Gradient of `layer_norm` for x."""
     upper, rows = as_rows(g, g.ndim - 1), as_rows(x, x.ndim - 1)
     dx = buffers.empty_like(rows)
-    w = np.ascontiguousarray(w)
+    w = contiguous(w)
     _run_backward(2 * rows.size * STEPS, upper, rows, w, float(eps), dx)
     return from_rows(dx, x, x.ndim - 1)
 

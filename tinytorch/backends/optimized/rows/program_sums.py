@@ -11,7 +11,7 @@ sum ("r": a mean that is subtracted from its row). Any other that broadcasts is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from tinytorch.backends.optimized.rows import reductions
 from tinytorch.backends.optimized.rows.reductions import BLOCK, COLUMN_BLOCK, Shape, runs_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
+from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
 from tinytorch.jit.parallel import shared
 from tinytorch.program import Program
 
@@ -136,15 +137,26 @@ def specialize(
     shapes = [along if kind == "v" else across for kind in kinds]
     given = tuple(zip(kinds, operands, places, shapes, strict=True))
 
+    is_whole = all(shape is None or shape == whole for shape in operands)
+    may_turn = is_whole and math.prod(whole) * dtype.itemsize >= buffers.POOLED_FROM
+
+    def along_memory(values: Sequence[Any], order: tuple[int, ...]) -> Array:
+        turned = [x.transpose(order) if type(x) is np.ndarray else x for x in values]
+        into = tuple(i for i, d in enumerate(order) if d in dims)
+        shapes = tuple(x.shape if type(x) is np.ndarray else None for x in turned)
+        kept = specialize(program, dtype, shapes, into, True)(*turned, dims=into, keepdim=True)
+        return kept.transpose(inverse(order)).reshape(result)
+
     def kernel(*values: Any, dims: Shape, keepdim: bool) -> Array:
+        arrays: list[Any] = [x for x in values if type(x) is np.ndarray] if may_turn else []
+        if arrays and (order := order_in_memory(arrays)):
+            return along_memory(values, order)
         arrays = [
             x
             if kind == "s" and shape is None
             else x.item()
             if kind == "s"
-            else np.ascontiguousarray(x if shape == place else np.broadcast_to(x, place)).reshape(
-                to
-            )
+            else contiguous(x if shape == place else np.broadcast_to(x, place)).reshape(to)
             for x, (kind, shape, place, to) in zip(values, given, strict=True)
         ]
         out = buffers.empty(across, dtype)

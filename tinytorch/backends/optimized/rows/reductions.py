@@ -24,6 +24,7 @@ from tinytorch.backends.blocked.sums import total
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
+from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
 from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
@@ -164,7 +165,12 @@ def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
         if not dims:
             return x.copy()
         steps, shape = runs_of(x.shape, dims, keepdim)
-        result: Any = np.ascontiguousarray(x)
+        order = order_in_memory([x]) if x.nbytes >= buffers.POOLED_FROM else None
+        if order is not None:  # along memory
+            turned = tuple(i for i, d in enumerate(order) if d in dims)
+            kept = reduce(x.transpose(order), dims=turned, keepdim=True)
+            return kept.transpose(inverse(order)).reshape(shape)
+        result: Any = contiguous(x)
         for outer, reduced, inner in steps:
             result = step(result, outer, reduced, inner)
         return result.reshape(shape)
@@ -194,7 +200,7 @@ def specialize(
         try:
             step(outer, reduced, inner, x, out)
         except BufferError:  # not in C order
-            step(outer, reduced, inner, np.ascontiguousarray(x), out)
+            step(outer, reduced, inner, contiguous(x), out)
         return out
 
     reduce.gives_arrays = True  # type: ignore[attr-defined]

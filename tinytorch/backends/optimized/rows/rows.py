@@ -11,6 +11,7 @@ import numpy as np
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
 
 
@@ -23,7 +24,7 @@ def as_rows(x: Array, dim: int) -> Array:
         return x.reshape(1, 1)
     moved = x if dim == last else np.moveaxis(x, dim, -1)
     # the number of rows is given, not -1: there may be no elements
-    return np.ascontiguousarray(moved).reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
+    return contiguous(moved).reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 
 
 def from_rows(rows: Array, like: Array, dim: int) -> Array:
@@ -32,7 +33,7 @@ def from_rows(rows: Array, like: Array, dim: int) -> Array:
     if dim == last or last < 0:
         return rows if last == 1 else rows.reshape(like.shape)
     moved = rows.reshape(np.moveaxis(like, dim, -1).shape)
-    return np.ascontiguousarray(np.moveaxis(moved, -1, dim))
+    return contiguous(np.moveaxis(moved, -1, dim))
 
 
 @kernel(force_inline=True)

@@ -11,6 +11,7 @@ import numpy as np
 from tinytorch.backends.optimized.elementwise.math import EXACT
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
@@ -73,7 +74,7 @@ def _along(rows: Callable[..., None], columns: Callable[..., None], dtype: Any =
         out = buffers.empty(a.shape, dtype or a.dtype)
         if not a.size:
             return out
-        inner, source = math.prod(a.shape[dim + 1 :]), np.ascontiguousarray(a)
+        inner, source = math.prod(a.shape[dim + 1 :]), contiguous(a)
         if inner == 1:
             shape: tuple[int, ...] = (-1, a.shape[dim])
             run_rows(2 * a.size, source.reshape(shape), out.reshape(shape))
@@ -98,15 +99,29 @@ def _at_most(a: Any, b: Any) -> Any:
 def _running(is_as_good: Callable[[Any, Any], Any]) -> Scan:
     """The index of the best element so far: of equal ones, and of NaN, the last."""
 
+    @kernel(fastmath=EXACT, force_inline=True)
+    def better(value: Any, at: int, best: Any, place: int) -> Any:
+        wins = is_as_good(value, best) | (value != value)  # no branch: it could not be foretold
+        return value if wins else best, at if wins else place
+
     @kernel(fastmath=EXACT)
     def rows(x: Array, out: Array) -> None:
-        for i in range(x.shape[0]):
-            best, place = x[i, 0], 0
-            for j in range(x.shape[1]):
-                value = x[i, j]
-                if is_as_good(value, best) or value != value:
-                    best, place = value, j
-                out[i, j] = place
+        count, n = x.shape
+        whole = count // TOGETHER * TOGETHER
+        for i in range(0, whole, TOGETHER):
+            first, second, third, fourth = x[i, 0], x[i + 1, 0], x[i + 2, 0], x[i + 3, 0]
+            a, b, c, d = 0, 0, 0, 0
+            for j in range(n):
+                first, a = better(x[i, j], j, first, a)
+                second, b = better(x[i + 1, j], j, second, b)
+                third, c = better(x[i + 2, j], j, third, c)
+                fourth, d = better(x[i + 3, j], j, fourth, d)
+                out[i, j], out[i + 1, j], out[i + 2, j], out[i + 3, j] = a, b, c, d
+        for i in range(whole, count):
+            first, a = x[i, 0], 0
+            for j in range(n):
+                first, a = better(x[i, j], j, first, a)
+                out[i, j] = a
 
     @kernel(fastmath=EXACT)
     def columns(x: Array, out: Array) -> None:
@@ -219,6 +234,6 @@ def cumprod_backward(g: Array, x: Array, *, dim: int) -> Array:
     inner = math.prod(x.shape[dim + 1 :])
     shape = (-1, x.shape[dim]) if inner == 1 else (-1, x.shape[dim], inner)
     run = _backward_of_rows if inner == 1 else _backward_of_columns
-    arrays = (np.ascontiguousarray(a).reshape(shape) for a in (g, x))
+    arrays = (contiguous(a).reshape(shape) for a in (g, x))
     run(4 * x.size, *arrays, out.reshape(shape))
     return out

@@ -22,6 +22,7 @@ from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative, 
 from tinytorch.backends.optimized.rows import reductions
 from tinytorch.backends.optimized.rows.rows import largest, map_rows
 from tinytorch.dtypes import Array
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
@@ -194,7 +195,7 @@ def _is_down(x: Array, dim: int) -> bool:
 
 def _shifted(x: Array, dim: int) -> Array:
     """x minus its largest along `dim`, in new memory."""
-    x = np.ascontiguousarray(x)
+    x = contiguous(x)
     return x - reductions.amax(x, dims=(dim,), keepdim=True)
 
 
@@ -215,13 +216,13 @@ def _log_softmax_down(x: Array, dim: int) -> Array:
 
 @np.errstate(all="ignore")
 def _softmax_backward_down(g: Array, out: Array, dim: int) -> Array:
-    g, out = np.ascontiguousarray(g), np.ascontiguousarray(out)
+    g, out = contiguous(g), contiguous(out)
     result: Array = (g - reductions.sum(g * out, dims=(dim,), keepdim=True)) * out
     return result
 
 
 @np.errstate(all="ignore")
 def _log_softmax_backward_down(g: Array, out: Array, dim: int) -> Array:
-    g, out = np.ascontiguousarray(g), np.ascontiguousarray(out)
+    g, out = contiguous(g), contiguous(out)
     result: Array = g - np.exp(out) * reductions.sum(g, dims=(dim,), keepdim=True)
     return result

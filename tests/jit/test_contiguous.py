@@ -1,0 +1,42 @@
+"""Contiguous copies, and the order in which arrays are stored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
+
+SHAPES = [(256, 256), (130, 200), (3, 128, 192), (1, 40_000), (40_000, 1), (0, 5), (2, 3, 70, 128)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.float16, np.bool_])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_copies_have_the_same_elements(shape, dtype, rng):
+    x = (rng.standard_normal(shape) * 5).astype(dtype)
+    views = [x, x.swapaxes(-1, -2), x[..., ::-1], x.swapaxes(-1, -2)[..., 1:], x.T]
+    views += [
+        np.broadcast_to(x, (2, *shape)),
+        np.broadcast_to(x.swapaxes(-1, -2)[..., :1], x.T.shape) if x.ndim == 2 else x,
+    ]
+    for view in views:
+        found = contiguous(view)
+        assert found.flags.c_contiguous and found.dtype == dtype
+        np.testing.assert_array_equal(found, view)
+    assert contiguous(x) is x
+
+
+def test_bits_of_nan_and_zero_are_copied(rng):
+    x = rng.integers(0, 2**32, (256, 256), dtype=np.uint32).view(np.float32)
+    np.testing.assert_array_equal(contiguous(x.T).view(np.uint32), x.view(np.uint32).T)
+
+
+def test_the_order_in_memory():
+    x = np.zeros((2, 3, 4))
+    assert order_in_memory([x]) is None  # as it is
+    assert order_in_memory([x.transpose(2, 0, 1)]) == (1, 2, 0)
+    assert order_in_memory([x.T, x.T]) == (2, 1, 0)
+    assert order_in_memory([x.T, np.ascontiguousarray(x.T)]) is None  # two orders
+    assert order_in_memory([x[:, ::2]]) is None
+    assert order_in_memory([np.broadcast_to(x[0], x.shape)]) is None
+    assert inverse((1, 2, 0)) == (2, 0, 1)
