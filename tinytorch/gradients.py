@@ -38,7 +38,6 @@ from tinytorch.decompositions_quantized import dequantized, scale_gradient
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array, Shape, TensorMeta
 from tinytorch.functions.elementwise import where
-from tinytorch.functions.indexing import flat_index
 from tinytorch.functions.movement import (
     cat,
     expand,
@@ -342,8 +341,7 @@ gradient("scatter_add", a=lambda g, index: apply(ops.take, g, index), index=None
 
 def _gather(g: Tensor, x_shape: Shape, index: Tensor, dim: int) -> Tensor:
     """Every element of g added to where it came from in zeros of `x_shape`."""
-    flat = flat_index(x_shape, dim, index)
-    return in_shape(apply(ops.scatter_add, g, flat, length=math.prod(x_shape)), x_shape)
+    return apply(ops.scatter, expand(_zeros_of((), g), x_shape), index, g, dim=dim, reduce="add")
 
 
 gradient("gather", x=_gather, index=None)

@@ -138,3 +138,37 @@ def test_einsum_errors(equation, shapes, text):
     with pytest.raises(ValueError) as caught:
         tinytorch.einsum(equation, *map(tinytorch.zeros, shapes))
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist", None])
+@pytest.mark.parametrize("rows", [(4, 3), (30, 3), (3, 26), (2, 5, 27, 4)])
+def test_cdist_by_products_and_by_differences(rows, mode, rng):
+    a = rng.standard_normal((*rows[:-2], rows[-2], 6))
+    b = rng.standard_normal((*rows[:-2], rows[-1], 6))
+    options = {} if mode is None else {"compute_mode": mode}
+    assert_like_torch(
+        lambda a, b: tinytorch.cdist(a, b, **options),
+        lambda a, b: torch.cdist(a, b, **options),
+        a,
+        b,
+    )
+
+
+def test_cdist_of_many_rows_rounds_as_pytorchs_and_of_equal_ones_has_a_gradient(rng):
+    near = (1000 + 1e-3 * rng.standard_normal((40, 4))).astype(np.float32)
+    x = tinytorch.from_numpy(near).requires_grad_()
+    exact = tinytorch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+    wide = near.astype(np.float64)
+    np.testing.assert_allclose(
+        exact.detach().numpy(), np.linalg.norm(wide[:, None] - wide[None], axis=-1), 1e-3, 1e-5
+    )
+    rounded = tinytorch.cdist(x, x)
+    assert not rounded.isnan().any()
+    rounded.sum().backward()
+    assert x.grad is not None and not x.grad.isnan().any()
+
+
+def test_cdist_refuses_another_mode():
+    x = tinytorch.ones(2, 3)
+    with pytest.raises(ValueError, match=r"compute_mode is 'use_mm_for_euclid.*not 'fast'"):
+        tinytorch.cdist(x, x, compute_mode="fast")

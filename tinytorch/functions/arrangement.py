@@ -203,6 +203,10 @@ def repeat_interleave(
     if dim is None or not x.ndim:
         x, dim = reshape(x, (-1,)), 0
     dim = normalize_dim(dim, x.ndim)
+    if isinstance(repeats, int) and repeats >= 0:
+        before, after = x.shape[: dim + 1], x.shape[dim + 1 :]
+        wide = expand(unsqueeze(x, dim + 1), (*before, repeats, *after))
+        return reshape(wide, (*before[:-1], before[-1] * repeats, *after))
     if isinstance(repeats, int):
         counts = np.full(x.shape[dim], repeats)
     else:

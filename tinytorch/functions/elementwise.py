@@ -471,7 +471,7 @@ def isfinite(a: Tensor) -> Tensor:
     return apply(ops.lt, apply(ops.abs_, a), math.inf)
 
 
-fuse(globals(), "ceil isfinite isinf log2 rsqrt trunc")
+fuse(globals(), "ceil fmod isfinite isinf log2 rsqrt trunc")
 publish(
     globals(),
     hidden="as_tensors",

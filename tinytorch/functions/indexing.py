@@ -412,8 +412,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
     first, second = max(0, -offset), max(0, offset)
     length = max(0, min(x.shape[dim1] - first, x.shape[dim2] - second))
-    data = x._data
-    if isinstance(data, np.ndarray) and data.strides[dim1] < data.strides[dim2]:
+    if not holds(x, _is_by_rows, dim1, dim2, traced=True):
         dim1, dim2, first, second = dim2, dim1, second, first  # the same, in the order of memory
     rows, columns = x.shape[dim1], x.shape[dim2]
     flat = movement.reshape(x.permute(*rest, dim1, dim2), (*(x.shape[d] for d in rest), -1))
@@ -422,9 +421,14 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     return flat[..., start : stop : columns + 1]
 
 
+def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
+    """Whether one step along `dim1` is no shorter in memory than one along `dim2`."""
+    return data.strides[dim1] >= data.strides[dim2]
+
+
 publish(
     globals(),
-    replayed="index_select gather one_hot tril triu",
+    replayed="index_select gather one_hot tril triu diagonal",
     hidden="take_rows check_range flat_index getitem in_two_steps check_masks from_front one_hot "
     "is_within",
 )

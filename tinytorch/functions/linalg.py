@@ -12,7 +12,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
-from tinytorch.functions import arrangement, indexing, movement, reductions
+from tinytorch.functions import arrangement, elementwise, indexing, movement, reductions
 from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
@@ -218,13 +218,38 @@ def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
     return reductions.norm(a - b, p)
 
 
-def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: Any = None) -> Tensor:
+MANY = 25  # rows, from which on PyTorch takes a product
+BY_PRODUCT = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist")
+
+
+def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str | None = BY_PRODUCT[0]) -> Tensor:
     """The distance of each row of a (..., m, k) from each row of b (..., n, k): (..., m, n).
+
+    As in PyTorch, for p = 2 and more than 25 rows in a or b, |x - y|^2 is computed from a matrix
+    product, as |x|^2 + |y|^2 - 2 x y. That is fast, and rounds off what is small beside |x|^2: of
+    near rows the distance may be wrong by |x| times the square root of the precision.
 
     Args:
         p: of the norm.
-        compute_mode: taken for PyTorch's sake; differences are always formed.
+        compute_mode: "use_mm_for_euclid_dist_if_necessary" (and None) for that rule;
+            "use_mm_for_euclid_dist" for a product also of few rows, and
+            "donot_use_mm_for_euclid_dist" for differences, whose distances are exact.
+
+    Raises:
+        ValueError: compute_mode is none of these.
     """
+    mode = compute_mode or BY_PRODUCT[0]
+    if mode not in (*BY_PRODUCT, "donot_use_mm_for_euclid_dist"):
+        raise ValueError(
+            f"cdist: compute_mode is {', '.join(map(repr, BY_PRODUCT))} or "
+            f"'donot_use_mm_for_euclid_dist', not {compute_mode!r}"
+        )
+    is_many = min(a.ndim, b.ndim) > 1 and max(a.shape[-2], b.shape[-2]) > MANY
+    if p == 2 and (mode == BY_PRODUCT[1] or (mode == BY_PRODUCT[0] and is_many)):
+        of_a, of_b = (reductions.sum(t * t, -1) for t in (a, b))
+        products = apply(ops.matmul, a, b.mT) * 2.0
+        squares = movement.unsqueeze(of_a, -1) + movement.unsqueeze(of_b, -2) - products
+        return reductions.root(elementwise.clip(squares, 0.0), 2)
     differences = movement.unsqueeze(a, -2) - movement.unsqueeze(b, -3)
     return reductions.norm(differences, p, -1)
 

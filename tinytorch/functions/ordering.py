@@ -123,8 +123,8 @@ def isin(elements: Tensor, test_elements: Any) -> Tensor:
     """Whether each element is one of `test_elements`, which may be a tensor or a number."""
     if not hasattr(test_elements, "meta"):
         return apply(ops.eq, elements, test_elements)
-    flat = movement.reshape(test_elements, (-1,))
-    return reductions.any(apply(ops.eq, movement.unsqueeze(elements, -1), flat), -1)
+    each = movement.reshape(test_elements, (-1, *(1,) * elements.ndim))
+    return reductions.any(apply(ops.eq, elements, each), 0)  # whole arrays are combined
 
 
 def searchsorted(
@@ -209,9 +209,26 @@ def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
             [3]])
     """
     array = x._concrete("nonzero")
-    if not as_tuple:
-        return _new(np.argwhere(array).astype(np.int64))
-    return tuple(_new(positions) for positions in np.nonzero(np.atleast_1d(array)))
+    if as_tuple:
+        return tuple(_new(positions) for positions in np.nonzero(np.atleast_1d(array)))
+    return _new(_positions(array))
+
+
+def _positions(array: Array) -> Array:
+    """`np.argwhere`, without a division for each position found: that of its row is known."""
+    if array.ndim < 2 or not array.size:
+        return np.argwhere(array).astype(np.int64)
+    rows = np.ascontiguousarray(array != 0).reshape(-1, array.shape[-1])
+    found = np.flatnonzero(rows)
+    row = np.repeat(np.arange(len(rows)), np.count_nonzero(rows, axis=1))
+    out = np.empty((len(found), array.ndim), np.int64)
+    np.subtract(found, row * rows.shape[1], out=out[:, -1])
+    if array.ndim == 2:
+        out[:, 0] = row
+        return out
+    starts = np.stack(np.unravel_index(np.arange(len(rows)), array.shape[:-1]), -1)
+    out[:, :-1] = starts[row]
+    return out
 
 
 def argwhere(x: Tensor) -> Tensor:
@@ -254,8 +271,8 @@ def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: b
     flat = array.reshape(-1)
     starts = np.ones(flat.shape, bool)
     starts[1:] = flat[1:] != flat[:-1]
-    inverse = (np.cumsum(starts) - 1).reshape(array.shape)
-    counts = np.diff(np.append(np.flatnonzero(starts), flat.size))
+    inverse = (np.cumsum(starts) - 1).reshape(array.shape) if return_inverse else starts
+    counts = np.diff(np.append(np.flatnonzero(starts), flat.size)) if return_counts else starts
     return _chosen(flat[starts], inverse, counts, return_inverse, return_counts)
 
 
@@ -289,8 +306,8 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise ValueError(f"bincount: {array.min()} is negative")
     length = max(minlength, int(array.max()) + 1 if array.size else 0)
     if weights is None:
-        weights = apply(ops.full, shape=x.shape, value=1, dtype=int64)
-    elif not weights.dtype.is_floating_point:
+        return _new(np.bincount(array, minlength=length).astype(np.int64, copy=False))
+    if not weights.dtype.is_floating_point:
         weights = weights.double()
     return apply(ops.scatter_add, weights, x, length=length)
 

@@ -243,7 +243,7 @@ def std(
     Raises:
         DTypeError: the tensor is not floating-point.
     """
-    return _root(var(x, dim, unbiased, keepdim, correction=correction), 2)
+    return root(var(x, dim, unbiased, keepdim, correction=correction), 2)
 
 
 def var_mean(x: Tensor, dim: Dim | bool = None, **options: Any) -> tuple[Tensor, Tensor]:
@@ -385,7 +385,7 @@ def norm(
         raise ValueError(f"norm: p must be a number from 0 up, -inf, or 'fro', not {p!r}")
     x = _converted(x, dtype)
     if p == 2:
-        return _root(sum(x * x, dim, keepdim), 2)
+        return root(sum(x * x, dim, keepdim), 2)
     magnitude = elementwise.abs(x)
     if p == 1:
         return sum(magnitude, dim, keepdim)
@@ -395,10 +395,10 @@ def norm(
         return (amax if p > 0 else amin)(magnitude, dim, keepdim)
     zero = apply(ops.eq, x, 0)  # for p < 1 the derivative there is infinite
     powers = elementwise.pow(apply(ops.where, zero, 1.0, magnitude), p)
-    return _root(sum(apply(ops.where, zero, 0.0, powers), dim, keepdim), p)
+    return root(sum(apply(ops.where, zero, 0.0, powers), dim, keepdim), p)
 
 
-def _root(total: Tensor, p: float) -> Tensor:
+def root(total: Tensor, p: float) -> Tensor:
     """total^(1/p) of sums that are not negative; the gradient where the sum is 0 is 0.
 
     There the derivative is infinite, and infinity times the 0 of the terms would be NaN.
@@ -448,5 +448,5 @@ publish(
     globals(),
     replayed="sum mean amax amin max min argmax argmin softmax log_softmax var std var_mean "
     "std_mean all any nansum nanmean count_nonzero aminmax logsumexp norm",
-    hidden="at_index sum_to",
+    hidden="at_index root sum_to",
 )

@@ -122,7 +122,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
     source, wanted = source.to(x.dtype), (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
     if source.shape != wanted:
         raise ShapeError(f"index_add: source {source.shape} must have the shape {wanted}")
-    if dim:  # along rows as they are in memory
+    if dim or source.numel() < x.numel():  # along rows as they are in memory; or few rows
         line = movement.reshape(index, (-1, *(1,) * (x.ndim - dim - 1)))
         places = movement.expand(line, wanted)
         values = source if alpha == 1 else source * alpha

@@ -121,6 +121,8 @@ def max_unpool2d(
     flat = (*input.shape[:-2], math.prod(input.shape[-2:]))
     empty = zeros((*flat[:-1], size[0] * size[1]), dtype=input.dtype)
     index, values = reshape(indices, flat), reshape(input, flat)
+    if not values.requires_grad:
+        return reshape(empty.scatter(-1, index, values), (*input.shape[:-2], *size))
     # a place that several windows chose has one value, and each of them its gradient
     chosen = empty.scatter_add(-1, index, ones_like(values)).gather(-1, index)
     out = empty.scatter_add(-1, index, values - (values - values / chosen).detach())

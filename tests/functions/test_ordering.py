@@ -1,0 +1,56 @@
+"""Functions that find elements, where they take shorter ways than NumPy's functions do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import tinytorch
+from tests.torch_compare import assert_like_torch
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (4, 5), (3, 4, 5), (2, 1, 3, 2), (0, 3), (3, 0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_])
+def test_nonzero(shape, dtype, rng):
+    x = rng.integers(0, 2, shape).astype(dtype)
+    for view in (x, x.T, np.flip(x)):
+        found = tinytorch.tensor(view).nonzero()
+        np.testing.assert_array_equal(found.numpy(), np.argwhere(view))
+        assert found.dtype is tinytorch.int64
+
+
+def test_nonzero_counts_nan_and_not_the_negative_zero():
+    x = tinytorch.tensor([[float("nan"), -0.0], [0.0, 1.0]])
+    assert x.nonzero().tolist() == [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize("counts", [False, True])
+def test_unique_consecutive(inverse, counts, rng):
+    x = rng.integers(0, 3, (6, 7))
+    options = {"return_inverse": inverse, "return_counts": counts}
+    assert_like_torch(
+        lambda x: tinytorch.unique_consecutive(x, **options),
+        lambda x: torch.unique_consecutive(x, **options),
+        x,
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (3, 5)])
+@pytest.mark.parametrize("elements", [(), (0,), (3,), (2, 2)])
+def test_isin(shape, elements, rng):
+    x, y = rng.integers(0, 4, shape), rng.integers(0, 4, elements)
+    found = tinytorch.isin(tinytorch.tensor(x), tinytorch.tensor(y))
+    np.testing.assert_array_equal(found.numpy(), np.isin(x, y))
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 3])
+@pytest.mark.parametrize("dim", [None, 0, 1, -1])
+def test_repeat_interleave_by_one_number(repeats, dim, rng):
+    x = rng.standard_normal((3, 4, 2))
+    assert_like_torch(
+        lambda x: tinytorch.repeat_interleave(x, repeats, dim),
+        lambda x: torch.repeat_interleave(x, repeats, dim),
+        x,
+    )
