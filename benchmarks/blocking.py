@@ -27,7 +27,7 @@ from tinytorch.jit.buffers import workspace
 from tinytorch.jit.caches import L1_PAGES, PAGE_BYTES, core_caches
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
-from tinytorch.jit.operands import NOWHERE, Matrix, Rows
+from tinytorch.jit.operands import NOTHING, NOWHERE, Matrix, Rows
 
 UNIT = host_vector_unit()
 VECTORS = UNIT.tile_vectors[-1]
@@ -105,7 +105,8 @@ def _tiles(
     for _ in range(passes):
         for i in range(count):
             of_a, of_b = Matrix(a + i * next_a, ITEM, a_column), Rows(b, b_row)
-            gemm_tile_f32(ROWS, COLUMNS, steps, of_a, of_b, NOWHERE, Rows(c, ROW_BYTES), 0)
+            target = Rows(c, ROW_BYTES)
+            gemm_tile_f32(ROWS, COLUMNS, steps, of_a, of_b, NOWHERE, target, 0, NOTHING, 0)
 
 
 @kernel

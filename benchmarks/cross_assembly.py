@@ -15,7 +15,7 @@ from tinytorch.backends.optimized.quantized.code_tile import emit_code_tile
 from tinytorch.backends.optimized.quantized.dots import Form
 from tinytorch.jit.cpu import VectorUnit
 from tinytorch.jit.llvm import I64, Value, VectorEmitter
-from tinytorch.jit.operands import Matrix, Rows
+from tinytorch.jit.operands import Matrix, Rows, Stack
 
 MULTIPLY_ADD = re.compile(r"\s(fmla|smlal2?|vfn?m(add|sub)\d+ps|vpmaddubsw|vpmaddwd|vpdp\w+)\s")
 LABEL = re.compile(r"([.\w$]+):")
@@ -58,12 +58,12 @@ def assembly(emit: Emit, arguments: int, cpu: str, features: str, unit: VectorUn
 
 
 def emit_tile(rows: int, vectors: int) -> Emit:
-    """A whole tile of the GEMM micro-kernel; of 12 arguments."""
+    """A whole tile of the GEMM micro-kernel; of 16 arguments."""
 
     def emit(e: VectorEmitter, given: Sequence[Value]) -> None:
-        columns, k, a, row, column, b, ldb, start, ld_start, c, ldc, relu = given
+        columns, k, a, row, column, b, ldb, start, ld_start, c, ldc, relu, *ahead, count = given
         operands = Matrix(a, row, column), Rows(b, ldb), Rows(start, ld_start), Rows(c, ldc)
-        tile = Tile(columns, k, *operands, relu)
+        tile = Tile(columns, k, *operands, relu, Stack(*ahead), count)
         emit_gemm_tile(e, tile, False, [None] * vectors, rows, vectors)
 
     return emit

@@ -38,7 +38,7 @@ from tinytorch.bench.peak import multiply_add_peak, share_of_peak
 from tinytorch.jit.buffers import workspace
 from tinytorch.jit.cpu import AVX2, AVX512, NEON, VectorUnit, host_vector_unit
 from tinytorch.jit.library import kernel
-from tinytorch.jit.operands import NOWHERE, Matrix, Rows
+from tinytorch.jit.operands import NOTHING, NOWHERE, Matrix, Rows
 
 GOAL = 0.85
 PROCESSORS = {"apple-m1": NEON, "apple-m4": NEON, "neoverse-v2": NEON}
@@ -159,7 +159,7 @@ def analyse(
         UnknownProcessorError: it has no model of the processor.
     """
     form = FORMS.get(products)
-    emit, arguments = (emit_codes(form, *tile), 6) if form else (emit_tile(*tile), 12)
+    emit, arguments = (emit_codes(form, *tile), 6) if form else (emit_tile(*tile), 16)
     loop = inner_loop(assembly(emit, arguments, cpu, features, unit))
     alone = multiply_adds(loop)
     took, model = cycles(program, loop, cpu, unit)
@@ -184,7 +184,8 @@ def host() -> tuple[str, str]:
 def _walk_in_place(rows: int, columns: int, k: int, b: int, c: int) -> None:
     """A tile of C whose rows of A and B are one row of B, at all steps of k."""
     same = Rows(b, 0)
-    gemm_tile_f32(rows, columns, k, Matrix(b, 0, 0), same, NOWHERE, Rows(c, 4 * columns), 0)
+    target = Rows(c, 4 * columns)
+    gemm_tile_f32(rows, columns, k, Matrix(b, 0, 0), same, NOWHERE, target, 0, NOTHING, 0)
 
 
 def measured_share(tile: tuple[int, int]) -> float:
@@ -286,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.codes and name != "host" and tile == tiles(unit, False)[0]:
                 codes += analyse_codes(program, cpu, unit)
             if options.show:
-                text = "\n".join(inner_loop(assembly(emit_tile(*tile), 12, cpu, features, unit)))
+                text = "\n".join(inner_loop(assembly(emit_tile(*tile), 16, cpu, features, unit)))
                 print(f"{result.cpu}, {tile[0]} x {tile[1]}:\n{text}\n", file=sys.stderr)
     facts = {"llvm_mca": version_of(program), "threads": THREADS, "unknown": unknown_here}
     if options.json:

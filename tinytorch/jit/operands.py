@@ -41,6 +41,9 @@ class Stack(NamedTuple):
 NOWHERE = Rows(0, 0)
 """No operand: what a sum that starts from zero starts from."""
 
+NOTHING = Stack(0, 0, 0)
+"""No matrices: what is asked for ahead where nobody knows what comes next."""
+
 _record: Any = types.NamedUniTuple
 ROWS, MATRIX, STACK = (_record(SIZE, len(kind._fields), kind) for kind in (Rows, Matrix, Stack))
 """Numba's types of these, for signatures."""

@@ -10,9 +10,12 @@ from hypothesis import given, strategies as st
 from tests.backends.optimized.child import run_script
 from tinytorch.backends.optimized.gemm.loops import gemm_f32
 from tinytorch.backends.optimized.gemm.matmul import linear, matmul, scratch
+from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32
 from tinytorch.jit import threads
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
-from tinytorch.jit.operands import Matrix, Rows
+from tinytorch.jit.operands import NOTHING, Matrix, Rows, Stack
 
 DTYPES = (np.float32, np.float64)
 LAYOUTS = ("C", "transposed", "reversed", "every second", "unaligned", "broadcast")
@@ -35,6 +38,20 @@ def matrix(rng, shape, dtype, layout="C"):
     if layout == "broadcast":
         return np.broadcast_to(rng.standard_normal((1, n)).astype(dtype), shape)
     return rng.standard_normal(shape).astype(dtype)
+
+
+def normal(rng, shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+FAR = Stack(1 << 46, 64, 64)
+
+
+@kernel
+def _tile(a, b, start, c, ahead, count):
+    of_a, of_b = Matrix(address(a), *a.strides), Rows(address(b), b.strides[0])
+    begin, to = Rows(address(start), start.strides[0]), Rows(address(c), c.strides[0])
+    gemm_tile_f32(a.shape[0], b.shape[1], b.shape[0], of_a, of_b, begin, to, 0, ahead, count)
 
 
 def assert_product(result, a, b, start=0.0):
@@ -86,10 +103,40 @@ def test_operands_that_are_copied_first(rng, shape, layouts):
     assert_product(linear(a, b.T, bias), a, b, bias)
 
 
+@pytest.mark.parametrize("steps", (0, 1, 5, 127, 128, 400, 1000))
+def test_what_a_tile_asks_for_changes_no_bit(rng, steps):
+    """In phases and in one go, in blocks of k; addresses that nobody has may be asked for."""
+    unit = host_vector_unit()
+    lanes, widest = unit.register_bytes // 4, unit.tile_vectors[-1]
+    for rows in range(1, unit.tile_rows(widest) + 1):
+        a, b, start = (normal(rng, s) for s in ((rows, steps), (steps, widest * lanes), (rows, 99)))
+        found = []
+        for ahead, count in (
+            (NOTHING, 0),
+            (Stack(b.ctypes.data, b.strides[0], 3 * b.strides[0]), 3),
+            (FAR, 1),
+        ):
+            c = np.zeros((rows, 99), np.float32)
+            _tile(a, b, start, c, ahead, count)
+            found.append(c)
+        columns = widest * lanes
+        assert_product(found[0][:, :columns].copy(), a, b, start[:, :columns])
+        assert not found[0][:, columns:].any()
+        assert all(np.array_equal(c, found[0]) for c in found)
+
+
 @pytest.mark.parametrize("count", (1, 2))
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    "shape", ((200, 1500, 300), (300, 700, 2200), (90, 5000, 64), (2500, 30, 20), (257, 1100, 1100))
+    "shape",
+    (
+        (200, 1500, 300),
+        (300, 700, 2200),
+        (90, 5000, 64),
+        (2500, 30, 20),
+        (257, 1100, 1100),
+        (1000, 500, 300),
+    ),
 )
 def test_blocks_of_large_matrices(rng, monkeypatch, count, dtype, shape):
     """Several blocks along each axis, packed and not, on one and two threads."""

@@ -34,7 +34,7 @@ from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_t
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import export
-from tinytorch.jit.operands import MATRIX, NOWHERE, ROWS, SIZE, Matrix, Rows
+from tinytorch.jit.operands import MATRIX, NOTHING, NOWHERE, ROWS, SIZE, Matrix, Rows
 
 WIDER = tuple(
     min(w for w in host_vector_unit().tile_vectors if w >= v) for v in range(TILE_VECTORS + 1)
@@ -102,7 +102,8 @@ class Products:
                         left = Matrix(a.address + i * a.stride, a.stride, itemsize)
                         panel = Rows(panels + j * depth * itemsize, columns * itemsize)
                         at = c.address + i * c.stride + (j - first) * itemsize
-                        tile(height, wide, depth, left, panel, NOWHERE, Rows(at, c.stride), 0)
+                        to = Rows(at, c.stride)
+                        tile(height, wide, depth, left, panel, NOWHERE, to, 0, NOTHING, 0)
                 j += columns
 
         @export(f"tinytorch_attention_sums_{suffix}", types.void(*_THREE, SIZE, SIZE))
@@ -122,7 +123,7 @@ class Products:
                     right = Rows(b.address + j * itemsize, b.stride)
                     to = Rows(c.address + i * c.stride + j * itemsize, c.stride)
                     start = Rows(to.address if adds else 0, c.stride)
-                    tile(height, columns, steps, left, right, start, to, 0)
+                    tile(height, columns, steps, left, right, start, to, 0, NOTHING, 0)
                 j += columns
 
         @export(f"tinytorch_attention_transposed_{suffix}", types.void(*_THREE, SIZE))
@@ -141,7 +142,8 @@ class Products:
                         left = Matrix(x, itemsize, a.stride)
                         right = Rows(b.address + start * b.stride + j * itemsize, b.stride)
                         to = Rows(c.address + i * c.stride + j * itemsize, c.stride)
-                        tile(min(rows, m - i), columns, depth - start, left, right, to, to, 0)
+                        height, steps = min(rows, m - i), depth - start
+                        tile(height, columns, steps, left, right, to, to, 0, NOTHING, 0)
                 j += columns
 
         self.dots = dots_with_rows_f32 if itemsize == 4 else dots_with_rows_f64

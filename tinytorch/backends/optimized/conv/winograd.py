@@ -47,7 +47,7 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
-from tinytorch.jit.operands import NOWHERE, SIZE, Matrix, Rows
+from tinytorch.jit.operands import NOTHING, NOWHERE, SIZE, Matrix, Rows
 
 CHUNK_BYTES = L2_BYTES // 2
 """Of transformed tiles that are multiplied together: they stay in the second-level cache, unless
@@ -220,7 +220,8 @@ def _make_entries(
                     right = Rows(u.address + element * u.stride + o * lda, columns * item)
                     to = products.address + element * products.stride + i * ld + o * item
                     height = min(rows, count - i)
-                    tile(height, columns, channels, left, right, NOWHERE, Rows(to, ld), 0)
+                    target = Rows(to, ld)
+                    tile(height, columns, channels, left, right, NOWHERE, target, 0, NOTHING, 0)
                 o += columns
 
     @kernel

@@ -9,7 +9,9 @@ the register tile.
     DC  steps of k that are packed together, and MC rows of A: a block of A, MC x DC, takes half of
         L2, as it is read again for each panel of B. Each tile of C is read and written once for DC
         steps, each panel of B read once for MC rows, both beyond L2. Together that is least where
-        DC = 2 MC.
+        DC = 2 MC. Where tiles ask ahead (`ASKS_AHEAD`), both are there in time: then DC is KC, so
+        that no sums wait in memory for the next KC steps, and a block of A takes a quarter of L2,
+        as what is asked for goes there, too.
     NC  columns of B: a packed block, DC x NC, is read again for each block of A, from L3. Where
         there is one block of A alone, it takes half of L2.
 
@@ -53,8 +55,12 @@ DOT_ROW_BYTES = KC_BYTES * (_UNIT.register_bytes // 4)
 """Bytes of a row of A in a dot product: about KC terms for each lane."""
 
 _TILE_ROWS = _UNIT.tile_rows(_UNIT.tile_vectors[-1])
-DC_BYTES = 4 * max(math.isqrt(_L2.size // 4), KC_BYTES // 4) // 64 * 64
-MC = max(_L2.size // 2 // DC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
+ASKS_AHEAD = _UNIT.registers > 16
+"""Whether a tile asks for its rows of C and for rows of the next panel of B while it sums up. That
+takes some 20 cycles, and a tile that has 12 sums and not 24 is done too soon to gain them back."""
+
+DC_BYTES = KC_BYTES if ASKS_AHEAD else 4 * max(math.isqrt(_L2.size // 4), KC_BYTES // 4) // 64 * 64
+MC = max(_L2.size // (4 if ASKS_AHEAD else 2) // DC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
 NC = 2048
 L1_BYTES, L2_BYTES = _L1.size, _L2.size
 

@@ -33,9 +33,11 @@ from functools import cache
 from numba import prange, types
 
 from tinytorch.backends.optimized.gemm.blocking import (
+    ASKS_AHEAD,
     COPY_ROWS,
     DC_BYTES,
     DOT_ROW_BYTES,
+    KC_BYTES,
     L1_BYTES,
     L2_BYTES,
     MC,
@@ -266,14 +268,24 @@ def _make_tiles(
         mc = balanced(m, MC) if pack_a else MC
         in_l2 = max(L2_BYTES // 2 // (kc * itemsize) // widest, 1) * widest
         nc = min(NC, in_l2) if m <= MC else NC
+        is_far = ASKS_AHEAD and (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
         for jc in range(0, n, nc):
             block = min(nc, n - jc)
             for pc in range(0, max(k, 1), kc):
                 depth = min(kc, k - pc)
+                asks = is_far and (pack_b or b.column == itemsize)
+                sums = (depth * itemsize + KC_BYTES - 1) // KC_BYTES
                 begin = target if pc > 0 else start
                 relu_now = relu if pc + depth == k else 0
                 source = Matrix(b.address + pc * b.row + jc * b.column, b.row, b.column)
-                if pack_b:
+                # rows of B are packed a panel at a time, just before its first use: their lines are
+                # asked for during the panel before; columns, and lines that collide, all at once
+                at_once = pack_b and (
+                    not ASKS_AHEAD
+                    or b.column != itemsize
+                    or rows_collide(depth, widest * itemsize, b.row)
+                )
+                if at_once:
                     pack_block(block, depth, source, scratch, 0)
                 for ic in range(0, m, mc):
                     height = min(mc, m - ic)
@@ -287,11 +299,26 @@ def _make_tiles(
                     j = 0
                     while j < block:
                         columns = panel_columns(block - j, lanes)
-                        panel = Rows(source.address + j * b.column, b.row)
+                        unpacked = Matrix(source.address + j * b.column, b.row, b.column)
+                        panel = Rows(unpacked.address, b.row)
                         if pack_b:
-                            panel = Rows(scratch + j * depth * itemsize, row_bytes(columns, lanes))
+                            is_kept = at_once or m > mc
+                            packed_b = scratch + (j * depth * itemsize if is_kept else 0)
+                            panel = Rows(packed_b, row_bytes(columns, lanes))
+                            if ic == 0 and not at_once:
+                                pack_block(columns, depth, unpacked, packed_b, 0)
                         rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
                         rows = wide // 2 if pack_a else rows
+                        # the next panel: its rows are shared out among the tiles of this one
+                        following = Rows(unpacked.address + columns * itemsize, b.row)
+                        if pack_b and (ic > 0 or at_once):
+                            skip = columns * depth * itemsize
+                            following = Rows(panel.address + skip, panel.stride)
+                        is_there = at_once and m <= mc  # in L2, as it has just been packed
+                        count = 0
+                        if asks and not is_there and j + columns < block:
+                            count = (depth + height * sums - 1) // (height * sums)
+                        ahead = Stack(following.address, following.stride, count * following.stride)
                         for i in range(0, height, rows):
                             tile_of_a = Matrix(block_of_a + i * a.row, a.row, a.column)
                             if pack_a:
@@ -310,6 +337,11 @@ def _make_tiles(
                                 Rows(first, begin.stride),
                                 Rows(target.address + row * target.stride + at, target.stride),
                                 relu_now,
+                                ahead,
+                                count,
+                            )
+                            ahead = Stack(
+                                ahead.address + rows * sums * ahead.step, ahead.stride, ahead.step
                             )
                         j += columns
         if swap:

@@ -41,7 +41,7 @@ import numpy as np
 from numba import types
 from numba.core import cgutils
 
-from tinytorch.backends.optimized.gemm.blocking import KC_BYTES
+from tinytorch.backends.optimized.gemm.blocking import ASKS_AHEAD, KC_BYTES
 from tinytorch.jit.cpu import MOST_ROWS, host_vector_unit
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
@@ -53,11 +53,20 @@ from tinytorch.jit.llvm import (
     memory,
     vector_intrinsic,
 )
-from tinytorch.jit.operands import MATRIX, ROWS, SIZE, Matrix, Rows
+from tinytorch.jit.operands import MATRIX, ROWS, SIZE, STACK, Matrix, Rows, Stack
 
 PAGE_BYTES = 4096
 """Where the rows of C lie in different pages, the processor does not foresee which lines of C will
-be stored to; they are asked for before the sums begin, and are there when those are done."""
+be stored to: they are asked for. The widest tile does so in phases (`emit_phases`), others before
+the sums begin."""
+
+LINE_BYTES = 64
+LEAST_PHASE = 512
+"""Multiply-adds between two requests, on average over a tile's rows: with fewer, the ends of the
+loops cost more than what is saved. (In each of `rows` phases there are k / rows * rows * vectors.)
+"""
+
+WIDEST = host_vector_unit().tile_vectors[-1]
 
 Operands = Callable[[list[Value]], tuple[Value, list[Value], list[Value]]]
 _alloca: Callable[..., Any] = cgutils.alloca_once
@@ -106,6 +115,69 @@ def emit_tile(
     return e.loop(k, [*walk, *sums], step, unroll)
 
 
+class Requests(NamedTuple):
+    """Memory that a tile asks for while it sums up, a row of a tile at a time.
+
+    Attributes:
+        are_made: whether there are any: a truth value.
+        c: the tile's own rows of C, in every block of k.
+        ahead: what a later tile reads: `count` rows in each phase; `stride` is from row to row,
+            `step` from the first of one phase to that of the next.
+        count: of those rows.
+    """
+
+    are_made: Value
+    c: Rows
+    ahead: Stack
+    count: Value
+
+
+def emit_phases(
+    e: VectorEmitter,
+    k: Value,
+    rows: int,
+    vectors: int,
+    requests: Requests,
+    ahead: Value,
+    sum_up: Callable[[Value, list[Value]], list[Value]],
+    state: Sequence[Value],
+) -> list[Value]:
+    """The steps of k in as many phases as the tile has rows; each asks for a row before it begins.
+
+    A core waits for 10 to 16 lines at a time, lines of B that come from L2 among them: were all of
+    a tile asked for at once, its first steps would wait for memory.
+
+    Args:
+        ahead: pointer to the first row that is asked for.
+        sum_up: from a number of steps and the state before them to that after them.
+        state: before the first phase.
+
+    Returns:
+        The pointer after the last row that was asked for, and then the state.
+    """
+    build, size = e.builder, vectors * e.register_bytes
+    whole = build.sdiv(e.add(k, rows - 1), i64(rows))
+    steps = build.select(requests.are_made, whole, k)
+
+    def phase(now: list[Value]) -> list[Value]:
+        left, c, ahead, *state = now
+        for line in range(0, size, LINE_BYTES):
+            e.prefetch(e.at(c, line), write=True)
+
+        def ask(place: list[Value]) -> list[Value]:
+            for line in range(0, size, LINE_BYTES):
+                e.prefetch(e.at(place[0], line), level=2)
+            return [e.at(place[0], requests.ahead.stride)]
+
+        e.loop(requests.count, [ahead], ask)
+        depth = build.select(build.icmp_signed("<", left, steps), left, steps)
+        c, ahead = e.at(c, requests.c.stride), e.at(ahead, requests.ahead.step)
+        return [build.sub(left, depth), c, ahead, *sum_up(depth, state)]
+
+    phases = build.select(requests.are_made, i64(rows), i64(1))
+    return e.loop(phases, [k, e.pointer(requests.c.address), ahead, *state], phase)[2:]
+
+
 def emit_blocks(
     e: VectorEmitter,
     k: Value,
@@ -115,6 +187,7 @@ def emit_blocks(
     walk: Sequence[Value],
     operands: Operands,
     unroll: bool = False,
+    requests: Requests | None = None,
 ) -> list[Value]:
     """`emit_tile` from zero in blocks of KC steps, each of which begins at zero.
 
@@ -123,13 +196,23 @@ def emit_blocks(
     build, most, size = e.builder, KC_BYTES // e.itemsize, rows * vectors
     totals = build.bitcast(_alloca(build, e.vector, size=size), I8.as_pointer())
     places = [e.at(totals, i * e.register_bytes) for i in range(size)]
+    asked = [e.pointer(requests.ahead.address)] if requests else []
+
+    def sum_up(depth: Value, state: list[Value]) -> list[Value]:
+        now, sums = state[: len(walk)], state[len(walk) :]
+        return emit_tile(e, depth, rsa, rows, now, sums, operands, unroll)
 
     def block(state: list[Value]) -> list[Value]:
-        left, now = state[0], state[1 : 1 + len(walk)]
+        left, now = state[0], state[1 : 1 + len(asked) + len(walk)]
         is_last = build.icmp_signed("<=", left, i64(most))
         depth = build.select(is_last, left, i64(most))
-        found = emit_tile(e, depth, rsa, rows, now, [e.zeros] * size, operands, unroll)
-        now, sums = found[: len(walk)], found[len(walk) :]
+        zeros = [e.zeros] * size
+        if requests:
+            begin = [*now[1:], *zeros]
+            found = emit_phases(e, depth, rows, vectors, requests, now[0], sum_up, begin)
+        else:
+            found = sum_up(depth, [*now, *zeros])
+        now, sums = found[:-size], found[-size:]
         sums = e.either(
             build.icmp_signed("==", left, k),
             lambda: sums,
@@ -141,7 +224,7 @@ def emit_blocks(
         return [build.sub(left, depth), *now, *sums]
 
     blocks = build.sdiv(e.add(k, most - 1), i64(most))
-    return e.loop(blocks, [k, *walk, *[e.zeros] * size], block)[1 + len(walk) :]
+    return e.loop(blocks, [k, *asked, *walk, *[e.zeros] * size], block)[-size:]
 
 
 def tile_table(e: VectorEmitter, rows: Value, columns: Value, emit: Callable[..., None]) -> None:
@@ -167,6 +250,8 @@ class Tile(NamedTuple):
     start: Rows
     c: Rows
     relu: Value
+    ahead: Stack
+    count: Value
 
 
 def emit_gemm_tile(
@@ -201,13 +286,23 @@ def emit_gemm_tile(
             return column, row, [e.at(place, 8), e.at(b, tile.b.stride)]
         return place, row, [e.at(place, steps), e.at(b, tile.b.stride)]
 
-    with build.if_then(build.icmp_signed(">=", ldc, i64(PAGE_BYTES))):
+    is_far = build.icmp_signed(">=", ldc, i64(PAGE_BYTES))
+    requests = None
+    if ASKS_AHEAD and not indirect and vectors == WIDEST:
+        asks = build.icmp_signed(">", tile.count, i64(0))
+        is_long = build.icmp_signed(">=", tile.k, i64(LEAST_PHASE // vectors))
+        in_phases = build.and_(build.or_(is_far, asks), is_long)
+        ahead = build.select(asks, tile.ahead.address, tile.c.address)
+        count = build.select(in_phases, tile.count, i64(0))
+        requests = Requests(in_phases, tile.c, tile.ahead._replace(address=ahead), count)
+        is_far = build.and_(is_far, build.not_(is_long))
+    with build.if_then(is_far):
         for r in range(rows):
             for j in range(vectors):
                 e.prefetch(at(c, ldc, r, j), write=True)
     walk = [e.pointer(steps) if indirect else a, b]
     # Later LLVM may take two steps at a time: it asks earlier for the lines of a transposed A.
-    sums = emit_blocks(e, tile.k, tile.a.row, rows, vectors, walk, operands, unroll=not indirect)
+    sums = emit_blocks(e, tile.k, tile.a.row, rows, vectors, walk, operands, not indirect, requests)
     sums = e.either(
         build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0)),
         lambda: [build.fadd(x, y) for x, y in zip(from_memory(), sums, strict=True)],
@@ -225,7 +320,7 @@ def emit_gemm_tile(
 
 
 def _gemm_tile_twin(dtype: Any, rows: int, *arguments: Any) -> None:
-    columns, k, a, b, start, c, relu = Tile(*arguments)
+    columns, k, a, b, start, c, relu, *_ = Tile(*arguments)
     left = memory(dtype, a.address, (rows, k), (a.row, a.column))
     result = left @ memory(dtype, b.address, (k, columns), (b.stride,))
     if start.address:
@@ -241,7 +336,7 @@ def _indirect_tile_twin(
     for step, offset in enumerate(memory(np.int64, table, (k,))):
         packed[step] = memory(dtype, a.address + int(offset), (rows,), (a.stride,))
     left = Matrix(packed.ctypes.data, packed.itemsize, packed.strides[0])
-    _gemm_tile_twin(dtype, rows, columns, k, left, *rest)
+    _gemm_tile_twin(dtype, rows, columns, k, left, *rest, None, 0)
 
 
 def _emit_table(e: VectorEmitter, rows: Value, tile: Tile, indirect: bool) -> None:
@@ -272,16 +367,28 @@ def _gemm_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
 def _indirect_tile(
     e: VectorEmitter, rows: Value, columns: Value, k: Value, a: Rows, table: Value, *rest: Value
 ) -> None:
-    _emit_table(e, rows, Tile(columns, k, Matrix(*a, table), *rest), indirect=True)
+    b, start, c, relu = rest
+    nothing = Stack(i64(0), i64(0), i64(0))
+    tile = Tile(columns, k, Matrix(*a, table), b, start, c, relu, nothing, i64(0))
+    _emit_table(e, rows, tile, indirect=True)
 
 
-_SIGNATURE = types.void(SIZE, SIZE, SIZE, MATRIX, ROWS, ROWS, ROWS, SIZE)
+_SIGNATURE = types.void(SIZE, SIZE, SIZE, MATRIX, ROWS, ROWS, ROWS, SIZE, STACK, SIZE)
 
 
 def _make_gemm_tile(real: Any) -> Callable[..., None]:
     @export(f"tinytorch_gemm_tile_f{8 * np.dtype(real).itemsize}", _SIGNATURE, is_emitted=True)
     def gemm_tile(
-        rows: int, columns: int, k: int, a: Matrix, b: Rows, start: Rows, c: Rows, relu: int
+        rows: int,
+        columns: int,
+        k: int,
+        a: Matrix,
+        b: Rows,
+        start: Rows,
+        c: Rows,
+        relu: int,
+        ahead: Stack,
+        count: int,
     ) -> None:
         """C = start + A @ B (then relu, if set) for one register tile.
 
@@ -294,8 +401,10 @@ def _make_gemm_tile(real: Any) -> Callable[..., None]:
                 accumulates); address 0 starts from zero.
             c: the result.
             relu: not 0: store max(value, 0).
+            ahead, count: rows that a later tile reads, to be brought to L2 meanwhile: `count` of
+                them, `stride` apart, for each row of this tile and block of KC steps, `step` apart.
         """
-        _gemm_tile(real, rows, columns, k, a, b, start, c, relu)
+        _gemm_tile(real, rows, columns, k, a, b, start, c, relu, ahead, count)
 
     return gemm_tile
 
