@@ -84,6 +84,45 @@ def test_views_share_memory(name):
         assert np.shares_memory(x.numpy(), view.numpy())
 
 
+STEPS = {
+    "every second row": lambda x: x[::2],
+    "every second column": lambda x: x[..., ::2],
+    "the first column": lambda x: x[..., :1],
+    "a slice in the middle": lambda x: x[:, x.shape[1] // 2 :],
+    "the last two turned": lambda x: x.transpose(-1, -2),
+    "the first two turned": lambda x: x.transpose(0, 1),
+    "the first": lambda x: x[:1],
+}
+SHAPES = {
+    "flat": lambda x: x.reshape(-1),
+    "flattened": lambda x: x.flatten(),
+    "a matrix": lambda x: x.reshape(x.shape[0], -1),
+    "columns": lambda x: x.reshape(-1, x.shape[-1]),
+}
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "blocked", "optimized"])
+@given(
+    steps=st.lists(st.sampled_from(sorted(STEPS)), max_size=3),
+    shape=st.sampled_from(sorted(SHAPES)),
+    is_large=st.booleans(),
+)
+def test_a_write_reaches_what_was_reshaped_where_it_does_in_pytorch(
+    backend, steps, shape, is_large
+):
+    sizes = (6, 8, 1024) if is_large and backend != "naive" else (4, 4, 4)
+    bases = []
+    for library in (torch, tinytorch):
+        with tinytorch.using_backend(backend):
+            base = view = library.zeros(*sizes)
+            for step in steps:
+                view = STEPS[step](view)
+            flat = SHAPES[shape](view)
+            flat += 1
+        bases.append(base.numpy())
+    np.testing.assert_array_equal(bases[1], bases[0])
+
+
 def test_a_view_sees_writes():
     x = tinytorch.zeros(2, 3)
     row = x[1]

@@ -66,15 +66,25 @@ def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(order.index, range(len(order))))
 
 
+def pays_by_tiles(x: Array) -> bool:
+    """Whether `x` is large and stored by columns whose numbers share sets of the caches.
+
+    Then it has several rows and several columns, so that in C order it is a copy.
+    """
+    if x.nbytes < buffers.POOLED_FROM or x.ndim not in (2, 3) or x.itemsize not in _UNSIGNED:
+        return False
+    turned = x.swapaxes(-1, -2)
+    is_turned = turned.flags.c_contiguous and not x.flags.c_contiguous
+    return is_turned and not turned.strides[-2] % SHARING
+
+
 def contiguous(x: Array) -> Array:
     """`x` itself if it is C-contiguous, otherwise a copy that is."""
     if x.flags.c_contiguous:
         return x
-    if x.nbytes < buffers.POOLED_FROM or x.ndim not in (2, 3) or x.itemsize not in _UNSIGNED:
+    if not pays_by_tiles(x):
         return np.ascontiguousarray(x)
     turned = x.swapaxes(-1, -2)
-    if not turned.flags.c_contiguous or turned.strides[-2] % SHARING:
-        return np.ascontiguousarray(x)
     out, bits = buffers.empty(x.shape, x.dtype), _UNSIGNED[x.itemsize]
     three = (-1, *x.shape[-2:])
     _transpose(turned.view(bits).reshape(-1, *turned.shape[-2:]), out.view(bits).reshape(three))

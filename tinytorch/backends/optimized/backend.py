@@ -34,7 +34,7 @@ from tinytorch.backends.optimized.rows import (
     uniform,
 )
 from tinytorch.dtypes import Array, Shape, TensorMeta, bool_
-from tinytorch.jit.contiguous import contiguous
+from tinytorch.jit.contiguous import contiguous, pays_by_tiles
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
 
@@ -199,7 +199,8 @@ class OptimizedBackend(NumpyBackend):
 
     def reshape(self, a: Array, *, shape: Shape) -> Array:
         """The elements in another shape; a view, where memory allows."""
-        return (contiguous(a) if len(shape) == 1 else a).reshape(shape)
+        by_tiles = len(shape) == 1 and pays_by_tiles(a)  # of what flat is no view
+        return (contiguous(a) if by_tiles else a).reshape(shape)
 
     def take(self, a: Array, index: Array) -> Array:
         """Rows of `a`."""
