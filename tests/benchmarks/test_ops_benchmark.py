@@ -6,8 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import tinytorch
 from tinytorch.dispatch import Mode
@@ -35,6 +38,42 @@ def test_every_function_has_arguments(arguments) -> None:
     for name in arguments.functions():
         v = arguments.Values(arguments.TINY, dim=arguments.dims_of(name)[-1])
         assert arguments.call_of(name, v)
+
+
+@pytest.mark.filterwarnings("ignore")  # of what PyTorch deprecates
+@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_what_is_a_view_in_pytorch_is_one_and_nothing_else(
+    arguments, monkeypatch, backend: str, layout: str
+) -> None:
+    """A write to a result reaches the arguments where it does in PyTorch; also the second time,
+    when a program runs."""
+    import ops
+
+    monkeypatch.setattr("tinytorch.replay.function.HOT", 0)
+
+    def shared(name: str, dim: int | None, library: Any, functional: Any, make: Any) -> list[bool]:
+        v = arguments.Values(arguments.SMALL, layout=layout, dim=dim)
+        call = arguments.call_of(name, v)
+        function = arguments.of_library(name, library, functional)
+        args = arguments.as_tensors(call.args, make, library)
+        options = {k: arguments.as_tensors(x, make, library) for k, x in call.options.items()}
+        given = [t.numpy() for t in ops.tensors(args)]
+        function(*args, **options)
+        outs = [t.numpy() for t in ops.tensors(function(*args, **options))]
+        return [any(np.shares_memory(out, x) for x in given) for out in outs]
+
+    compared = 0
+    for name in arguments.functions():
+        for dim in arguments.dims_of(name):
+            try:
+                expected = shared(name, dim, torch, torch.nn.functional, torch.from_numpy)
+            except ops.REFUSALS:
+                continue  # PyTorch has no such function, or not with these arguments
+            with tinytorch.using_backend(backend):
+                assert shared(name, dim, *arguments.OURS, tinytorch.from_numpy) == expected, name
+            compared += 1
+    assert compared > 300
 
 
 def test_a_function_without_arguments_is_named_with_what_to_write(arguments, monkeypatch) -> None:

@@ -54,3 +54,11 @@ def test_repeat_interleave_by_one_number(repeats, dim, rng):
         lambda x: torch.repeat_interleave(x, repeats, dim),
         x,
     )
+
+
+@pytest.mark.parametrize(("shape", "repeats"), [((3,), 1), ((1,), 3), ((2, 1), 4), ((), 2)])
+def test_what_repeat_interleave_gives_can_be_written(shape, repeats):
+    x = tinytorch.ones(shape)
+    y = x.repeat_interleave(repeats)
+    y += 1
+    assert (y.numpy() == 2).all() and (x.numpy() == 1).all()

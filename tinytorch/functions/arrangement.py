@@ -206,6 +206,7 @@ def repeat_interleave(
     if isinstance(repeats, int) and repeats >= 0:
         before, after = x.shape[: dim + 1], x.shape[dim + 1 :]
         wide = expand(unsqueeze(x, dim + 1), (*before, repeats, *after))
+        wide = apply(ops.copy, wide)  # of once, or of one element, the rest would be a view
         return reshape(wide, (*before[:-1], before[-1] * repeats, *after))
     if isinstance(repeats, int):
         counts = np.full(x.shape[dim], repeats)

@@ -182,11 +182,11 @@ def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 def flip(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
-    """The tensor reversed along the dimensions given; along none if none is given."""
+    """A copy reversed along the dimensions given; along none if none is given."""
     given = shape_arguments(given if dims is None else (dims,))
     reverse = normalize_dims(given, x.ndim) if given else ()
     bounds = tuple((n - 1, -1, -1) if i in reverse else (0, n, 1) for i, n in enumerate(x.shape))
-    return apply(ops.slice_, x, bounds=bounds)
+    return apply(ops.copy, apply(ops.slice_, x, bounds=bounds))
 
 
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:

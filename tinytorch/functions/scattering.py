@@ -298,7 +298,7 @@ def _update(x: Tensor, part: Tensor, dim: int, start: int) -> Tensor:
 
 
 def diag(x: Tensor, diagonal: int = 0) -> Tensor:
-    """The diagonal of a matrix; of a vector the matrix with it on its diagonal, 0 elsewhere.
+    """A copy of a matrix's diagonal; of a vector the matrix with it on its diagonal, 0 elsewhere.
 
     Raises:
         ShapeError: x has neither one nor two dimensions.
@@ -309,7 +309,7 @@ def diag(x: Tensor, diagonal: int = 0) -> Tensor:
             [0, 2]])
     """
     if x.ndim == 2:
-        return indexing.diagonal(x, diagonal)
+        return apply(ops.copy, indexing.diagonal(x, diagonal))
     if x.ndim != 1:
         raise ShapeError(f"diag takes a vector or a matrix, not shape {x.shape}")
     return diag_embed(x, diagonal)
