@@ -124,7 +124,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 690,
     "tinytorch/backends": 2_242,
-    "tinytorch/backends/optimized": 8_135,
+    "tinytorch/backends/optimized": 8_145,
     "tinytorch/jit": 1_885,
     "tinytorch/graph": 4_130,
     "tinytorch/graph/recompute": 890,

@@ -61,7 +61,10 @@ def on(backend, function, arrays, order=2):
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [*((name, np.float32) for name in CASES), *((name, np.float64) for name in DOUBLES)],
+    [
+        *((name, np.float32) for name in CASES),
+        *(pytest.param(name, np.float64, marks=pytest.mark.slow) for name in DOUBLES),
+    ],
 )
 def test_values_and_gradients_are_those_of_the_ops_one_by_one(name, dtype, rng):
     """Bit by bit those on the same backend, and close to those of NumPy.

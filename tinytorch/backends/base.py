@@ -151,14 +151,13 @@ class ComputeBackend(ABC):
 
         The kernel is that of `self.specialize(plan)`. It is checked at every call (`_checking`),
         unless the backend's own class says `trusted`, which is not inherited; and even then where
-        the result has no dimensions and the kernel does not say `gives_arrays`. `self.kernels`
-        remembers it under the plan; it is emptied first where it has `KERNELS` entries.
+        the result has no dimensions. `self.kernels` remembers it under the plan; it is emptied
+        first where it has `KERNELS` entries.
         """
         if len(self.kernels) >= KERNELS:
             self.kernels.clear()
         kernel = self.specialize(plan)
-        is_scalar = not plan.meta.shape and not getattr(kernel, "gives_arrays", False)
-        if "trusted" not in vars(type(self)) or is_scalar:
+        if "trusted" not in vars(type(self)) or not plan.meta.shape:
             kernel = _checking(kernel, plan, self)
         self.kernels[plan] = kernel
         return kernel
