@@ -30,8 +30,12 @@ WORDS, WIDTH, HEADS, BLOCKS, LENGTH = 65, 128, 4, 2, 64
 PRODUCTS = ("matmul", "linear", "linear_weight", "conv2d", "conv2d_input", "conv2d_weight")
 
 
-def gpt(library, blocks=BLOCKS):
-    """A small GPT on characters, from the `nn` of TinyTorch or PyTorch."""
+def gpt(library, blocks=BLOCKS, composed=True):
+    """A small GPT on characters, from the `nn` of TinyTorch or PyTorch.
+
+    Args:
+        composed: attention is written as products and a softmax, and not one call.
+    """
     nn, functional = library.nn, library.nn.functional
 
     class Block(nn.Module):
@@ -45,9 +49,12 @@ def gpt(library, blocks=BLOCKS):
             n, length, width = x.shape
             parts = self.qkv(self.norm1(x)).reshape(n, length, 3, HEADS, width // HEADS)
             q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
-            scores = (q @ k.transpose(-2, -1)) * (width // HEADS) ** -0.5
-            weights = functional.softmax(library.where(mask, scores, -1e9), dim=-1)
-            mixed = (weights @ v).transpose(1, 2).reshape(n, length, width)
+            if composed:
+                scores = (q @ k.transpose(-2, -1)) * (width // HEADS) ** -0.5
+                mixed = functional.softmax(library.where(mask, scores, -1e9), dim=-1) @ v
+            else:
+                mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            mixed = mixed.transpose(1, 2).reshape(n, length, width)
             x = x + self.out(mixed)
             return x + self.narrow(functional.gelu(self.wide(self.norm2(x))))
 
@@ -74,6 +81,11 @@ def char_gpt(library):
     return gpt(library, 4)
 
 
+def char_gpt_sdpa(library):
+    """The same with `scaled_dot_product_attention`, which nanoGPT calls where PyTorch has it."""
+    return gpt(library, 4, composed=False)
+
+
 class Training(NamedTuple):
     """A case: what is trained, on batches of what shape, with which optimizer."""
 
@@ -93,6 +105,7 @@ TRAINING = {
     "LeNet, batch 32, Adam": Training(lenet, (32, 1, 28, 28), "Adam"),
     "GPT, 8 x 64 tokens, AdamW": Training(gpt, (8, LENGTH), "AdamW"),
     "char GPT, 12 x 64 tokens, AdamW": Training(char_gpt, (12, LENGTH), "AdamW"),
+    "char GPT, sdpa, 12 x 64 tokens, AdamW": Training(char_gpt_sdpa, (12, LENGTH), "AdamW"),
 }
 INFERENCE = {
     "MLP forward, batch 32": Training(mlp, (32, 784)),
@@ -107,7 +120,7 @@ class Contest:
     def __init__(self, case: Training) -> None:
         self.case = case
         rng = np.random.default_rng(0)
-        if case.build in (gpt, char_gpt):
+        if case.build in (gpt, char_gpt, char_gpt_sdpa):
             self.x, self.y = (rng.integers(0, WORDS, case.shape) for _ in range(2))
             self.y = self.y.reshape(-1)
         else:
