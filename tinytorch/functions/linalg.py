@@ -14,6 +14,7 @@ from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import arrangement, elementwise, indexing, movement, reductions
 from tinytorch.functions.publish import publish
+from tinytorch.replay import replayed
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -40,6 +41,12 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
             f"matmul: shapes {a.shape} and {b.shape} do not fit: {a.shape[-1]} and "
             f"{b.shape[-2 if b.ndim > 1 else 0]} should be equal"
         )
+    out: Tensor = _with_vector(a, b)
+    return out
+
+
+@replayed
+def _with_vector(a: Tensor, b: Tensor) -> Tensor:
     left = movement.unsqueeze(a, 0) if a.ndim == 1 else a
     right = movement.unsqueeze(b, -1) if b.ndim == 1 else b
     out = apply(ops.matmul, left, right)
