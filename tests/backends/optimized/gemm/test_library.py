@@ -20,7 +20,7 @@ from tinytorch.backends.optimized.gemm.library import Choices, ProductClass, cla
 from tinytorch.dtypes import Array
 from tinytorch.graph.compiler.native import products as native_products
 from tinytorch.jit import threads
-from tinytorch.jit.blas import find_blas
+from tinytorch.jit.blas import Blas, find_blas
 from tinytorch.jit.library import exports
 
 has_library = pytest.mark.skipif(sys.platform == "win32", reason="no library can be called there")
@@ -130,6 +130,16 @@ def test_without_a_library_nothing_is_measured(tmp_path: Path) -> None:
     contest = Contest(2.0, 1.0)
     assert not contest.choices(tmp_path, fits=False).prefers_library(PRODUCT)
     assert contest.calls == {"own": 0, "library": 0} and not list(tmp_path.iterdir())
+
+
+def test_threads_that_wait_busily_are_not_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS's and MKL's; Accelerate, whose number cannot be set, lets its own sleep."""
+    monkeypatch.setattr(library, "JIT", True)
+    monkeypatch.setattr(library.threads, "cores", lambda: 4)
+    settable = Blas("OpenBLAS", 8, {}, get_threads=lambda: 4, set_threads=lambda count: None)
+    for blas, expected in ((settable, [1]), (Blas("Accelerate", 8, {}), [4]), (None, [])):
+        monkeypatch.setattr(library, "find_blas", lambda blas=blas: blas)
+        assert [count for count in (1, 2, 4) if library.fits(count)] == expected
 
 
 def test_where_nothing_can_be_written_the_choice_is_for_this_process() -> None:

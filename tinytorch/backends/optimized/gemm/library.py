@@ -10,8 +10,9 @@ and version. Within a process a choice is never changed, so that products of the
 computed in the same way; `tito doctor` shows all choices.
 
 These kernels are kept where the library is not clearly faster (`MARGIN`), where its number of
-threads cannot be set and is another, for products that are not large (`LARGE`), for layouts that
-BLAS does not know, and in `OptimizedBackend(own_kernels_only=True)`.
+threads cannot be set and is another, or can be set and they wait busily (`fits`), for products that
+are not large (`LARGE`), for layouts that BLAS does not know, and in
+`OptimizedBackend(own_kernels_only=True)`.
 """
 
 from __future__ import annotations
@@ -317,9 +318,13 @@ def operands(product: ProductClass) -> tuple[Array, Array]:
 
 
 def fits(count: int) -> bool:
-    """Whether there is a library that takes as many threads as it should."""
+    """Whether there is a library that takes as many threads as it should, and lets them rest.
+
+    Where the number can be set, in OpenBLAS and MKL, threads wait in a busy loop for a tenth of a
+    second after each product, and so long keep a core from whatever runs on several threads next.
+    """
     blas = find_blas() if JIT else None
-    return blas is not None and (blas.set_threads is not None or count == threads.cores())
+    return blas is not None and count == (1 if blas.set_threads is not None else threads.cores())
 
 
 def kernel_folders() -> tuple[list[Path], Path | None]:
