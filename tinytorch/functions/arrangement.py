@@ -203,19 +203,18 @@ def repeat_interleave(
     if dim is None or not x.ndim:
         x, dim = reshape(x, (-1,)), 0
     dim = normalize_dim(dim, x.ndim)
-    if isinstance(repeats, int) and repeats >= 0:
+    if isinstance(repeats, int):
+        if repeats < 0:
+            raise ValueError(f"repeat_interleave: {repeats} is negative")
         before, after = x.shape[: dim + 1], x.shape[dim + 1 :]
         wide = expand(unsqueeze(x, dim + 1), (*before, repeats, *after))
         wide = apply(ops.copy, wide)  # of once, or of one element, the rest would be a view
         return reshape(wide, (*before[:-1], before[-1] * repeats, *after))
-    if isinstance(repeats, int):
-        counts = np.full(x.shape[dim], repeats)
-    else:
-        counts = np.asarray(repeats._concrete("repeat_interleave")).reshape(-1)
-        if len(counts) not in (1, x.shape[dim]):
-            raise ShapeError(
-                f"repeat_interleave: {len(counts)} repeats for {x.shape[dim]} slices along {dim}"
-            )
+    counts = np.asarray(repeats._concrete("repeat_interleave")).reshape(-1)
+    if len(counts) not in (1, x.shape[dim]):
+        raise ShapeError(
+            f"repeat_interleave: {len(counts)} repeats for {x.shape[dim]} slices along {dim}"
+        )
     if (counts < 0).any():
         raise ValueError(f"repeat_interleave: {counts.min()} is negative")
     positions = np.repeat(np.arange(x.shape[dim]), counts if len(counts) else 0)

@@ -475,7 +475,7 @@ fuse(globals(), "ceil fmod isfinite isinf log2 rsqrt trunc")
 publish(
     globals(),
     hidden="as_tensors",
-    replayed="fmod logical_xor",
+    replayed="logical_xor",
     methods="positive",
     aliases={
         "clamp": "clip", "multiply": "mul", "subtract": "sub", "divide": "div",

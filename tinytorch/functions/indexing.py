@@ -428,7 +428,7 @@ def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
 
 publish(
     globals(),
-    replayed="index_select gather one_hot tril triu diagonal",
+    replayed="index_select gather tril triu diagonal",
     hidden="take_rows check_range flat_index getitem in_two_steps check_masks from_front one_hot "
     "is_within",
 )

@@ -16,7 +16,7 @@ from typing import Any
 
 from tinytorch import backends, tensor_class
 from tinytorch.backends.base import ComputeBackend
-from tinytorch.dispatch import is_tensor
+from tinytorch.dispatch import is_tensor, wrap
 from tinytorch.dtypes import TensorMeta
 from tinytorch.history import Record
 from tinytorch.replay.function import next_count
@@ -27,8 +27,6 @@ from tinytorch.state import STATE
 Tensor = Any
 Source = Any  # see engine.py
 Step = Callable[[Record, Tensor, dict[Source, Tensor]], None]
-
-_new: Any = object.__new__
 
 
 class _Program:
@@ -109,15 +107,7 @@ def run_program(
     for edge, place in zip(edges, program.results, strict=True):
         if place is None:
             continue
-        if place < 0:
-            gradient = g
-        else:
-            gradient = _new(tensor_class.tensor_class)
-            gradient._data = arrays[place]
-            gradient.meta = program.metas[place]
-            gradient._requires_grad = False
-            gradient.grad = None
-            gradient.history = None
+        gradient = g if place < 0 else wrap(arrays[place], program.metas[place])
         before = pending.get(edge)
         pending[edge] = gradient if before is None else before + gradient
     return True

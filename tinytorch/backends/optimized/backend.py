@@ -226,15 +226,13 @@ class OptimizedBackend(NumpyBackend):
         op = plan.op
         if isinstance(op.scalar, Program):
             return (_summed if "dims" in plan.params else _fused)(op.scalar, plan)
-        if op is ops.pow_ and plan.operands[0] is float and not hasattr(self, op.name):
-            return _power_of_number(plan, super().specialize(plan))
         if op.name in _REDUCTIONS and self._has_own(op):
             kernel = _reduction(plan)
             if kernel is not None:
                 return kernel
         overridden = getattr(self, op.name, None) or getattr(self, op.kind, None)
         dtype = plan.meta.dtype
-        if op is ops.pow_ and overridden is None and isinstance(plan.operands[1], type):
+        if op is ops.pow_ and overridden is None:
             return _power(plan, super().specialize(plan))
         if (
             op.kind != "elementwise"
@@ -269,16 +267,6 @@ def _exp2(b):  # type: ignore[no-untyped-def]
     return math.exp2(b)
 
 
-def _power_of_number(plan: Plan, otherwise: Kernel) -> Kernel:
-    """The kernel of a number to the power of an array, by vector code where the number is 2."""
-    exponent = plan.operands[1]
-    assert isinstance(exponent, TensorMeta)
-    if exponent.dtype.dtype not in (_F32, _F64):
-        return otherwise
-    of_two = specialize(_exp2, exponent.dtype.dtype, (exponent.shape,))
-    return lambda a, b: of_two(b) if a == 2 else otherwise(a, b)
-
-
 def _fused(program: Program, plan: Plan) -> Kernel:
     """The loop of a program, for the plan's shapes."""
     return specialize(program, *_real_operands(plan), _bools(plan))
@@ -296,14 +284,21 @@ def _real_operands(plan: Plan) -> tuple[np.dtype[Any], tuple[tuple[int, ...] | N
 
 
 def _power(plan: Plan, power: Kernel) -> Kernel:
-    """A power, which for an exponent of 3 is two products."""
-    if plan.meta.dtype.dtype not in (_F32, _F64):
+    """A power, which for an exponent of 3 is two products, and for a base of 2 vector code."""
+    base, exponent = plan.operands
+    real = plan.meta.dtype.dtype
+    tensors = [o.dtype.dtype for o in plan.operands if isinstance(o, TensorMeta)]
+    if tensors != [real] or real not in (_F32, _F64):
         return power
-    steps = Step(ops.mul, ("x0", "x0")), Step(ops.mul, ("t0", "x0"))
-    base = plan.operands[0]
-    assert isinstance(base, TensorMeta)
-    cube = specialize(Program(1, steps, "t1", False), base.dtype.dtype, (base.shape,))
-    return lambda a, b: cube(a) if b == 3 else power(a, b)
+    if isinstance(base, TensorMeta):
+        steps = Step(ops.mul, ("x0", "x0")), Step(ops.mul, ("t0", "x0"))
+        cube = specialize(Program(1, steps, "t1", False), real, (base.shape,))
+        return lambda a, b: cube(a) if b == 3 else power(a, b)
+    if base is not float:
+        return power
+    assert isinstance(exponent, TensorMeta)
+    of_two = specialize(_exp2, real, (exponent.shape,))
+    return lambda a, b: of_two(b) if a == 2 else power(a, b)
 
 
 def _bools(plan: Plan) -> frozenset[int]:

@@ -23,7 +23,7 @@ from tinytorch.backends.optimized.rows import reductions
 from tinytorch.backends.optimized.rows.reductions import BLOCK, COLUMN_BLOCK, Shape, runs_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
-from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
+from tinytorch.jit.contiguous import contiguous, order_in_memory
 from tinytorch.jit.parallel import shared
 from tinytorch.program import Program
 
@@ -140,17 +140,22 @@ def specialize(
     is_whole = all(shape is None or shape == whole for shape in operands)
     may_turn = is_whole and math.prod(whole) * dtype.itemsize >= buffers.POOLED_FROM
 
-    def along_memory(values: Sequence[Any], order: tuple[int, ...]) -> Array:
+    def in_order(values: Sequence[Any], order: tuple[int, ...]) -> Array:
         turned = [x.transpose(order) if type(x) is np.ndarray else x for x in values]
-        into = tuple(i for i, d in enumerate(order) if d in dims)
         shapes = tuple(x.shape if type(x) is np.ndarray else None for x in turned)
-        kept = specialize(program, dtype, shapes, into, True)(*turned, dims=into, keepdim=True)
-        return kept.transpose(inverse(order)).reshape(result)
+
+        def reduce(dims: Shape) -> Array:
+            found: Array = specialize(program, dtype, shapes, dims, True)(
+                *turned, dims=dims, keepdim=True
+            )
+            return found
+
+        return reductions.along_memory(reduce, order, dims, result)
 
     def kernel(*values: Any, dims: Shape, keepdim: bool) -> Array:
         arrays: list[Any] = [x for x in values if type(x) is np.ndarray] if may_turn else []
         if arrays and (order := order_in_memory(arrays)):
-            return along_memory(values, order)
+            return in_order(values, order)
         arrays = [
             x
             if kind == "s" and shape is None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -149,6 +149,21 @@ def runs_of(shape: Shape, dims: Shape, keepdim: bool) -> tuple[list[tuple[int, i
     return steps, result
 
 
+def along_memory(
+    reduce: Callable[..., Array], order: tuple[int, ...], dims: Shape, result: Shape
+) -> Array:
+    """A reduction of arrays that were turned into the order in which they are stored.
+
+    Args:
+        reduce: takes `dims` of the turned arrays, and keeps them.
+        order: of the arrays' dimensions in memory (`order_in_memory`).
+        dims: of the arrays as they were.
+        result: its shape.
+    """
+    turned = tuple(i for i, d in enumerate(order) if d in dims)
+    return reduce(dims=turned).transpose(inverse(order)).reshape(result)
+
+
 def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
     run_rows, run_columns = shared(rows, "x[:], out[:]"), shared(columns, "x[:], out[:]")
 
@@ -166,10 +181,9 @@ def _reduction(rows: Kernel, columns: Kernel) -> Callable[..., Array]:
             return x.copy()
         steps, shape = runs_of(x.shape, dims, keepdim)
         order = order_in_memory([x]) if x.nbytes >= buffers.POOLED_FROM else None
-        if order is not None:  # along memory
-            turned = tuple(i for i, d in enumerate(order) if d in dims)
-            kept = reduce(x.transpose(order), dims=turned, keepdim=True)
-            return kept.transpose(inverse(order)).reshape(shape)
+        if order is not None:
+            along = partial(reduce, x.transpose(order), keepdim=True)
+            return along_memory(along, order, dims, shape)
         result: Any = contiguous(x)
         for outer, reduced, inner in steps:
             result = step(result, outer, reduced, inner)
