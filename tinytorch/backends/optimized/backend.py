@@ -17,8 +17,8 @@ from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.conv import conv2d, conv2d_input, conv2d_weight
 from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd, pays
 from tinytorch.backends.optimized.elementwise import activations
-from tinytorch.backends.optimized.elementwise.loops import specialize
 from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
+from tinytorch.backends.optimized.elementwise.specialized import specialize
 from tinytorch.backends.optimized.gemm.matmul import linear, linear_weight, matmul, own_affine
 from tinytorch.backends.optimized.pooling import average, maximum
 from tinytorch.backends.optimized.quantized import linear as quantized

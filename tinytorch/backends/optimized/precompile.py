@@ -23,7 +23,7 @@ from tinytorch.backends.optimized.conv.conv2d import conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import conv2d_input
 from tinytorch.backends.optimized.conv.conv2d_weight import conv2d_weight
 from tinytorch.backends.optimized.elementwise import activations
-from tinytorch.backends.optimized.elementwise.loops import specialize
+from tinytorch.backends.optimized.elementwise.specialized import specialize
 from tinytorch.backends.optimized.gemm.matmul import lazy_gemm, linear, matmul
 from tinytorch.backends.optimized.pooling.maximum import max_pool2d, max_pool2d_backward
 from tinytorch.backends.optimized.rows import (

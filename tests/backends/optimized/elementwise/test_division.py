@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import tinytorch
 from tinytorch.backends.optimized.elementwise.division import LARGEST, LIMIT
-from tinytorch.backends.optimized.elementwise.loops import BLOCK
+from tinytorch.backends.optimized.elementwise.loop_text import BLOCK
 
 SPECIAL = [0.0, 1.0, 3.0, 0.1, math.inf, math.nan, LIMIT, LIMIT + 1, 2.0**24, 1e38, LARGEST]
 SPECIAL += [-x for x in SPECIAL]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from tinytorch.backends.optimized.elementwise.loops import _Loops, compile_elementwise, specialize
+from tinytorch.backends.optimized.elementwise.loops import Loops, compile_elementwise
+from tinytorch.backends.optimized.elementwise.specialized import specialize
 from tinytorch.jit import threads
 from tinytorch.op import OPS
 from tinytorch.testing.op_samples import admitted_dtypes
@@ -162,7 +163,7 @@ def test_several_threads_share_large_arrays(shapes, monkeypatch, rng):
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
     monkeypatch.setattr(threads._State, "num_threads", 2)
     a, b = (rng.standard_normal(s).astype(np.float32) for s in shapes)
-    loops = _Loops(add, a.dtype)
+    loops = Loops(add, a.dtype)
     np.testing.assert_array_equal(loops.plan((a.shape, b.shape))(a, b), a + b)
 
 
@@ -170,14 +171,14 @@ def test_on_several_threads_every_kind_of_broadcasting_runs_its_own_loop(monkeyp
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
     monkeypatch.setattr(threads._State, "num_threads", 2)
     a, row, column = (rng.standard_normal(s).astype(np.float32) for s in [(7, 5), (1, 5), (7, 1)])
-    loops = _Loops(add, a.dtype)
+    loops = Loops(add, a.dtype)
     for x, y in [(a, column), (a, row), (column, a), (row, column), (a, row)]:
         np.testing.assert_array_equal(loops.plan((x.shape, y.shape))(x, y), x + y)
 
 
 def test_plans_are_remembered_but_bounded(monkeypatch):
     monkeypatch.setattr("tinytorch.backends.optimized.elementwise.loops.PLANS", 3)
-    loops = _Loops(add, np.dtype(np.float32))
+    loops = Loops(add, np.dtype(np.float32))
     for n in range(8):
         loops.plan(((n,), (n,)))
         assert len(loops.plans) <= 3

@@ -4,6 +4,9 @@ math            exp, log and their relatives as polynomials
 trigonometry    sin and cos: the argument reduced, then polynomials
 division        remainder and floor_divide: a quotient, corrected
 scalars         the op table's definitions, rewritten so that they compile to vector code
+loop_text       the text of loops, by the kinds of operands
+nest            which loops operands that broadcast need
 loops           the loops over arrays of any strides
+specialized     the loop for known shapes; small arrays with the least overhead
 activations     relu and gelu
 """

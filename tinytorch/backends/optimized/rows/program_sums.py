@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.blocked.sums import total
-from tinytorch.backends.optimized.elementwise.loops import each, loops_of
+from tinytorch.backends.optimized.elementwise.loop_text import each
+from tinytorch.backends.optimized.elementwise.loops import loops_of
 from tinytorch.backends.optimized.rows import reductions
 from tinytorch.backends.optimized.rows.reductions import BLOCK, COLUMN_BLOCK, Shape, runs_of
 from tinytorch.dtypes import Array
