@@ -36,7 +36,7 @@ from numba import prange, types
 from tinytorch.backends.optimized.attention.products import Products
 from tinytorch.backends.optimized.attention.row_kernels import ROOM
 from tinytorch.backends.optimized.attention.weights import BOOL_MASK, NO_MASK, Running, Weights
-from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_VECTORS
+from tinytorch.backends.optimized.gemm.panels import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel

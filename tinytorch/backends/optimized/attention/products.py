@@ -24,14 +24,14 @@ from numba import types
 
 from tinytorch.backends.optimized.gemm.blocking import balanced
 from tinytorch.backends.optimized.gemm.gemv_kernel import dots_with_rows_f32, dots_with_rows_f64
-from tinytorch.backends.optimized.gemm.loops import (
+from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
+from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.backends.optimized.gemm.panels import (
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
     panel_columns,
 )
-from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
-from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import export
 from tinytorch.jit.operands import MATRIX, NOTHING, NOWHERE, ROWS, SIZE, Matrix, Rows

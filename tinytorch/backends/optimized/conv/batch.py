@@ -21,7 +21,7 @@ from tinytorch.backends.optimized.conv.chain_kernel import make_in_blocks
 from tinytorch.backends.optimized.conv.geometry import BATCH, TOGETHER
 from tinytorch.backends.optimized.conv.loops import Sums, over_items
 from tinytorch.backends.optimized.gemm.blocking import balanced
-from tinytorch.backends.optimized.gemm.loops import REGISTER_BYTES, TILE_ROWS
+from tinytorch.backends.optimized.gemm.panels import REGISTER_BYTES, TILE_ROWS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel

@@ -34,9 +34,9 @@ from tinytorch.backends.optimized.conv.plan import (
     forward_positions,
     forward_taps,
 )
-from tinytorch.backends.optimized.gemm.loops import TILE_VECTORS
 from tinytorch.backends.optimized.gemm.micro_kernel import indirect_tile_f32, indirect_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.backends.optimized.gemm.panels import TILE_VECTORS
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace

@@ -41,7 +41,8 @@ from tinytorch.backends.optimized.conv.plan import (
 )
 from tinytorch.backends.optimized.gemm.blocking import DOT_ROW_BYTES, balanced
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
-from tinytorch.backends.optimized.gemm.loops import (
+from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.backends.optimized.gemm.panels import (
     DOT_COLUMNS,
     DOT_ROWS,
     PANEL_VECTORS,
@@ -49,7 +50,6 @@ from tinytorch.backends.optimized.gemm.loops import (
     TILE_ROWS,
     TILE_VECTORS,
 )
-from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace

@@ -32,7 +32,7 @@ from tinytorch.backends.optimized.conv.geometry import (
 )
 from tinytorch.backends.optimized.conv.phases import split_pairs
 from tinytorch.backends.optimized.gemm.blocking import balanced
-from tinytorch.backends.optimized.gemm.loops import (
+from tinytorch.backends.optimized.gemm.panels import (
     PANEL_VECTORS,
     REGISTER_BYTES,
     TILE_ROWS,

@@ -35,7 +35,7 @@ from tinytorch.backends.optimized.conv.geometry import (
     PositionsGeometry,
 )
 from tinytorch.backends.optimized.gemm.blocking import L2_BYTES
-from tinytorch.backends.optimized.gemm.loops import (
+from tinytorch.backends.optimized.gemm.panels import (
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,

@@ -27,13 +27,13 @@ from numba import prange, types
 
 from tinytorch.backends.optimized.conv.conv2d import zeroed
 from tinytorch.backends.optimized.gemm.blocking import L2_BYTES, balanced
-from tinytorch.backends.optimized.gemm.loops import (
+from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
+from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.backends.optimized.gemm.panels import (
     REGISTER_BYTES,
     TILE_ROWS,
     panel_columns,
 )
-from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
-from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace

@@ -13,7 +13,9 @@ from numba import prange, types
 
 from tinytorch.backends import reference
 from tinytorch.backends.optimized.gemm import library
-from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES, LazyGemm, shared_gemm
+from tinytorch.backends.optimized.gemm.loops import LazyGemm
+from tinytorch.backends.optimized.gemm.panels import SCRATCH_BYTES
+from tinytorch.backends.optimized.gemm.shared import shared_gemm
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.blas import find_blas

@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 from numba.np.numpy_support import from_dtype
 
-from tinytorch.backends.optimized.gemm.loops import SCRATCH_BYTES
+from tinytorch.backends.optimized.gemm.panels import SCRATCH_BYTES
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.graph.compiler.native.code import Code, Word
 from tinytorch.graph.compiler.native.machine_code import MachineCode

@@ -1,0 +1,64 @@
+"""The sizes of tiles, and blocks copied into panels that are as wide as these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, MC, NC
+from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.library import kernel
+from tinytorch.jit.operands import Matrix, Rows
+
+_UNIT = host_vector_unit()
+REGISTER_BYTES = _UNIT.register_bytes
+TILE_VECTORS = _UNIT.tile_vectors[-1]
+TILE_ROWS = (0, *(_UNIT.tile_rows(v) for v in range(1, TILE_VECTORS + 1)))  # by vectors per row
+PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(TILE_VECTORS + 1))
+DOT_ROWS, DOT_COLUMNS = _UNIT.dot_rows, _UNIT.dot_columns
+
+PACK_DEPTH = 64  # steps of k packed at a time, so that few pages are open
+ROWS_AT_ONCE = 8  # the same where a step is contiguous: few enough for the processor to read ahead
+
+B_BYTES = DC_BYTES * NC + 4096
+"""Of the scratch memory: a packed block of B; that of A follows."""
+SCRATCH_BYTES = B_BYTES + DC_BYTES * MC
+"""Memory that one thread needs to pack a block of B and one of A."""
+
+
+@kernel(inner=True)
+def panel_columns(left: int, lanes: int) -> int:
+    """Columns of the next panel, where `left` columns are left to do."""
+    vectors = min((left + lanes - 1) // lanes, TILE_VECTORS)
+    return min(PANEL_VECTORS[vectors] * lanes, left)
+
+
+@kernel(force_inline=True)
+def row_bytes(columns: int, lanes: int) -> int:
+    """Bytes of a row of a packed panel: whole vectors, so that all of them are aligned."""
+    return (columns + lanes - 1) // lanes * REGISTER_BYTES
+
+
+def make_pack_block(pack: Callable[..., None], itemsize: int) -> Callable[..., None]:
+    lanes = REGISTER_BYTES // itemsize
+
+    @kernel(force_inline=True)
+    def pack_block(n: int, k: int, b: Matrix, scratch: int, width: int) -> None:
+        """Copy a k x n block of B into panels, one after the other.
+
+        They are as wide as `width`, or as `panel_columns` says if that is 0, in rows of
+        `row_bytes`. Rows of B that are
+        contiguous are read a few at a time, from one end to the other.
+        """
+        most = ROWS_AT_ONCE if b.column == itemsize else PACK_DEPTH
+        for p in range(0, k, most):
+            depth = min(most, k - p)
+            j = 0
+            while j < n:
+                columns = min(width, n - j) if width else panel_columns(n - j, lanes)
+                ld = columns * itemsize if width else row_bytes(columns, lanes)
+                source = Matrix(b.address + p * b.row + j * b.column, b.column, b.row)
+                to = Rows(scratch + j * k * itemsize + p * ld, ld)
+                pack(columns, depth, source, to)
+                j += columns
+
+    return pack_block

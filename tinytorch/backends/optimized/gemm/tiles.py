@@ -1,0 +1,195 @@
+"""The loops around the micro-kernel: C tile by tile, with blocks of A and B packed where that pays.
+
+From the outside in (`blocking` says how the steps follow from the caches):
+
+    for NC columns of C                       a packed block of B, DC x NC, stays in L3
+      for DC steps of k
+        for MC rows of C                      a block of A, MC x DC, stays in L2
+          for each panel of B
+            for each tile                     a tile of C stays in registers
+
+Source: Goto and van de Geijn (2008) and Van Zee and van de Geijn (2015), as for `micro_kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tinytorch.backends.optimized.gemm.blocking import (
+    ASKS_AHEAD,
+    COPY_ROWS,
+    DC_BYTES,
+    KC_BYTES,
+    L1_BYTES,
+    L2_BYTES,
+    MC,
+    NC,
+    TILES_THAT_PAY,
+    balanced,
+    panels_walk_badly,
+    rows_collide,
+    steps_in_pages,
+    walks_badly,
+)
+from tinytorch.backends.optimized.gemm.panels import (
+    B_BYTES,
+    REGISTER_BYTES,
+    TILE_ROWS,
+    TILE_VECTORS,
+    make_pack_block,
+    panel_columns,
+    row_bytes,
+)
+from tinytorch.jit.library import export, kernel
+from tinytorch.jit.operands import MATRIX, ROWS, SIZE, Matrix, Rows, Stack
+
+PRODUCT = (SIZE, SIZE, SIZE, MATRIX, MATRIX, ROWS, ROWS, SIZE, SIZE)
+WAY = SIZE(*PRODUCT)
+"""The signature of each way to a product, and its parameters."""
+
+
+@kernel(force_inline=True)
+def transposed(matrix: Matrix) -> Matrix:
+    """The same memory with rows as columns."""
+    return Matrix(matrix.address, matrix.column, matrix.row)
+
+
+@kernel(force_inline=True)
+def cost_of_tiles(m: int, n: int, k: int, lanes: int, copy_rows: int) -> int:
+    """Of packing B, which costs as much as so many rows, and of tiles of C, in lanes of a vector
+    instruction."""
+    return (n + lanes - 1) // lanes * lanes * k * (m + copy_rows)
+
+
+def make_tiles(
+    tile: Callable[..., None], pack: Callable[..., None], itemsize: int
+) -> Callable[..., int]:
+    pack_block = make_pack_block(pack, itemsize)
+
+    @export(f"tinytorch_gemm_tiles_f{8 * itemsize}", WAY)
+    def tiles(
+        m: int,
+        n: int,
+        k: int,
+        a: Matrix,
+        b: Matrix,
+        c: Rows,
+        start: Rows,
+        relu: int,
+        scratch: int,
+    ) -> int:
+        """C tile by tile, or C.T, which is then transposed, where that costs less packing."""
+        lanes, swap = REGISTER_BYTES // itemsize, False
+        widest = TILE_VECTORS * lanes
+        whole = (m + lanes - 1) // lanes * lanes
+        if b.column != itemsize and whole * max(n * itemsize, DC_BYTES) < B_BYTES // 2:
+            # a copy, and the elements of C that are turned, cost twice where A is beyond L1
+            far = 2 if m * k * itemsize > L1_BYTES else 1
+            copying = COPY_ROWS * far // 2
+            turned = cost_of_tiles(n, m, k, lanes, copying) + whole * (8 + 8 * far) * n
+            swap = turned < cost_of_tiles(m, n, k, lanes, copying)
+        target = c
+        if swap:
+            m, n, a, b = n, m, transposed(b), transposed(a)
+            target = Rows(scratch + B_BYTES // 2, n * itemsize)
+            if start.address:
+                pack(n, m, Matrix(start.address, start.stride, itemsize), target)
+                start = target
+        kc = max(min(DC_BYTES // itemsize, k), 1)
+        if b.column == itemsize:
+            kc = steps_in_pages(kc, b.row, m)
+        if a.column != itemsize:
+            kc = steps_in_pages(kc, a.column, n)
+        kc = max(balanced(k, kc), 1)
+        # a B that comes from L3 or memory has to be read anyway, and is read better in long rows
+        readers = 2 if k * n * itemsize > L2_BYTES else TILES_THAT_PAY
+        tall, broad = m >= readers * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
+        pack_b = b.column != itemsize or (tall and panels_walk_badly(kc, b.address, b.row))
+        if a.column != itemsize:
+            pack_a = broad and walks_badly(kc, a.column)
+        else:
+            pack_a = broad and rows_collide(min(m, MC), kc * itemsize, a.row)
+        mc = balanced(m, MC) if pack_a else MC
+        in_l2 = max(L2_BYTES // 2 // (kc * itemsize) // widest, 1) * widest
+        nc = min(NC, in_l2) if m <= MC else NC
+        is_far = ASKS_AHEAD and (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
+        for jc in range(0, n, nc):
+            block = min(nc, n - jc)
+            for pc in range(0, max(k, 1), kc):
+                depth = min(kc, k - pc)
+                asks = is_far and (pack_b or b.column == itemsize)
+                sums = (depth * itemsize + KC_BYTES - 1) // KC_BYTES
+                begin = target if pc > 0 else start
+                relu_now = relu if pc + depth == k else 0
+                source = Matrix(b.address + pc * b.row + jc * b.column, b.row, b.column)
+                # rows of B are packed a panel at a time, just before its first use: their lines are
+                # asked for during the panel before; columns, and lines that collide, all at once
+                at_once = pack_b and (
+                    not ASKS_AHEAD
+                    or b.column != itemsize
+                    or rows_collide(depth, widest * itemsize, b.row)
+                )
+                if at_once:
+                    pack_block(block, depth, source, scratch, 0)
+                for ic in range(0, m, mc):
+                    height = min(mc, m - ic)
+                    block_of_a, wide = a.address + ic * a.row + pc * a.column, height
+                    if pack_a:
+                        wide = 2 * balanced(height, TILE_ROWS[TILE_VECTORS])
+                        packed = scratch + B_BYTES
+                        columns_of_a = Matrix(block_of_a, a.column, a.row)
+                        pack_block(height, depth, columns_of_a, packed, wide)
+                        block_of_a = packed
+                    j = 0
+                    while j < block:
+                        columns = panel_columns(block - j, lanes)
+                        unpacked = Matrix(source.address + j * b.column, b.row, b.column)
+                        panel = Rows(unpacked.address, b.row)
+                        if pack_b:
+                            is_kept = at_once or m > mc
+                            packed_b = scratch + (j * depth * itemsize if is_kept else 0)
+                            panel = Rows(packed_b, row_bytes(columns, lanes))
+                            if ic == 0 and not at_once:
+                                pack_block(columns, depth, unpacked, packed_b, 0)
+                        rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
+                        rows = wide // 2 if pack_a else rows
+                        # the next panel: its rows are shared out among the tiles of this one
+                        following = Rows(unpacked.address + columns * itemsize, b.row)
+                        if pack_b and (ic > 0 or at_once):
+                            skip = columns * depth * itemsize
+                            following = Rows(panel.address + skip, panel.stride)
+                        is_there = at_once and m <= mc  # in L2, as it has just been packed
+                        count = 0
+                        if asks and not is_there and j + columns < block:
+                            count = (depth + height * sums - 1) // (height * sums)
+                        ahead = Stack(following.address, following.stride, count * following.stride)
+                        for i in range(0, height, rows):
+                            tile_of_a = Matrix(block_of_a + i * a.row, a.row, a.column)
+                            if pack_a:
+                                before = i // wide * wide
+                                skip = (before * depth + i - before) * itemsize
+                                step = min(wide, height - before) * itemsize
+                                tile_of_a = Matrix(block_of_a + skip, itemsize, step)
+                            at, row = (jc + j) * itemsize, ic + i
+                            first = begin.address + row * begin.stride + at if begin.address else 0
+                            tile(
+                                min(rows, height - i),
+                                columns,
+                                depth,
+                                tile_of_a,
+                                panel,
+                                Rows(first, begin.stride),
+                                Rows(target.address + row * target.stride + at, target.stride),
+                                relu_now,
+                                ahead,
+                                count,
+                            )
+                            ahead = Stack(
+                                ahead.address + rows * sums * ahead.step, ahead.stride, ahead.step
+                            )
+                        j += columns
+        if swap:
+            pack(m, n, Matrix(target.address, target.stride, itemsize), c)
+        return 0
+
+    return tiles
