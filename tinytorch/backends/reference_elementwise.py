@@ -1,0 +1,122 @@
+"""Elementwise ops as NumPy functions, none of which warns."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends import reference_special
+from tinytorch.dtypes import Array
+
+
+class _Silence(threading.local):
+    """For each thread a context in which NumPy does not warn of division by zero or overflow.
+
+    The results are what IEEE 754 says, infinities and NaN. Entering a prepared context costs less
+    than `with np.errstate(...)`.
+    """
+
+    def __init__(self) -> None:
+        context = contextvars.copy_context()
+        context.run(np.seterr, all="ignore")
+        self.run = context.run
+
+
+_silence = _Silence()
+
+
+def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def quiet(*arrays: Any, **params: Any) -> Any:
+        return _silence.run(function, *arrays, **params)
+
+    return quiet
+
+
+def _sign(a: Array) -> Array:
+    return np.subtract(a > 0, a < 0, dtype=a.dtype)  # 0 for NaN, as in PyTorch
+
+
+def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy answers 0 to an integer divided by zero; that would be a wrong number."""
+
+    def safe(a: Any, b: Any) -> Any:
+        if np.result_type(a, b).kind in "iu" and not np.all(b):
+            raise ZeroDivisionError("integer division by zero")
+        return function(a, b)
+
+    return safe
+
+
+def _relu(a: Array) -> Array:
+    out = np.asarray(np.maximum(0, a))
+    # Which zero np.maximum(0, -0.0) is depends on the processor: ARM's is 0.0. Ours keeps its sign.
+    np.copyto(out, a, where=np.equal(a, 0))
+    return out
+
+
+def _relu_backward(g: Array, out: Array) -> Array:
+    return np.where(out <= 0, np.zeros((), np.result_type(g, out)), g)
+
+
+def _where(condition: Any, a: Any, b: Any) -> Array:
+    return np.where(condition, a, b)
+
+
+ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "neg": np.negative,
+    "abs": np.absolute,
+    "sign": _sign,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "tanh": np.tanh,
+    "sigmoid": reference_special.sigmoid,
+    "erf": reference_special.erf,
+    "relu": _relu,
+    "floor": np.floor,
+    "round": np.round,
+    "logical_not": np.logical_not,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.true_divide,
+    "floor_divide": _integer_safe(np.floor_divide),
+    "remainder": _integer_safe(np.remainder),
+    "pow": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "relu_backward": _relu_backward,
+    "where": _where,
+    "clip": lambda a, low, high: np.minimum(high, np.maximum(low, a)),
+}
+
+# Of these NumPy never warns, so nothing is between the kernel and dispatch.
+SILENT = frozenset(
+    (
+        *("neg", "abs", "sign", "floor", "round", "relu", "maximum", "minimum", "eq", "ne", "lt"),
+        *("le", "logical_not", "logical_and", "logical_or", "where", "relu_backward", "clip"),
+    )
+)

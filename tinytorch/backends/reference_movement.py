@@ -1,0 +1,100 @@
+"""Movement ops as NumPy functions: views where NumPy gives one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tinytorch.backends.reference_elementwise import quiet
+from tinytorch.dtypes import Array, DType, Shape, bfloat16, bfloat16_values, bits_of_bfloat16
+
+Dims = tuple[int, ...]
+
+
+@lru_cache(4096)
+def slices(bounds: tuple[tuple[int, int, int], ...]) -> tuple[slice, ...]:
+    """The slices that a slice op's bounds stand for."""
+    # a negative stop means "past the first element", which a Python slice writes as None
+    return tuple(
+        slice(start, stop if stop >= 0 else None, step)
+        if len(range(start, stop, step))
+        else slice(0, 0)
+        for start, stop, step in bounds
+    )
+
+
+def reshape(a: Array, *, shape: Shape) -> Array:
+    return a.reshape(shape)
+
+
+def permute(a: Array, *, dims: Dims) -> Array:
+    return a.transpose(dims)
+
+
+def expand(a: Array, *, shape: Shape) -> Array:
+    new = len(shape) - a.ndim
+    strides = [0 if a.shape[i] == 1 != n else a.strides[i] for i, n in enumerate(shape[new:])]
+    return _read_only_view(a, shape, (*(0,) * new, *strides))
+
+
+def _read_only_view(a: Array, shape: Shape, strides: tuple[int, ...]) -> Array:
+    """`as_strided`, whose Python takes many times as long as the view."""
+    if not a.flags.c_contiguous:
+        return np.lib.stride_tricks.as_strided(a, shape, strides, writeable=False)
+    view: Array = np.ndarray(shape, a.dtype, a, 0, strides)
+    view.setflags(write=False)
+    return view
+
+
+def slice_(a: Array, *, bounds: tuple[tuple[int, int, int], ...]) -> Array:
+    key: Any = (*slices(bounds), ...)
+    return a[key]
+
+
+def unslice(a: Array, *, shape: Shape, bounds: tuple[tuple[int, int, int], ...]) -> Array:
+    """Zeros of `shape` in which `slice` with the same bounds finds `a`."""
+    out = np.zeros(shape, a.dtype)
+    key: Any = (*slices(bounds), ...)
+    out[key] = a
+    return out
+
+
+def unfold(a: Array, *, size: int, step: int) -> Array:
+    *before, each = a.strides
+    count = (a.shape[-1] - size) // step + 1
+    return _read_only_view(a, (*a.shape[:-1], count, size), (*before, step * each, each))
+
+
+@quiet
+def fold(a: Array, *, length: int, step: int) -> Array:
+    """Windows added back to where `unfold` took them."""
+    out = np.zeros((*a.shape[:-2], length), a.dtype)
+    count, size = a.shape[-2:]
+    if count <= size:
+        for i in range(count):
+            out[..., i * step : i * step + size] += a[..., i, :]
+    else:  # from the last element on: what meets at one place is added in the same order
+        for j in reversed(range(size)):
+            out[..., j : j + (count - 1) * step + 1 : step] += a[..., j]
+    return out
+
+
+def cat(*arrays: Array, dim: int) -> Array:
+    return np.concatenate(arrays, axis=dim)
+
+
+def detach(a: Array) -> Array:
+    return a.view()
+
+
+def copy(a: Array) -> Array:
+    return np.array(a, order="C", copy=True)
+
+
+@quiet
+def cast(a: Array, *, dtype: DType) -> Array:
+    if a.dtype == np.uint16:  # no other dtype of ours is stored so
+        a = bfloat16_values(a)
+    return bits_of_bfloat16(a) if dtype is bfloat16 else a.astype(dtype.dtype)
