@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 from numba import types
 
-from tinytorch.graph.compiler.native import loops, machine_code
+from tinytorch.graph.compiler.native import loop_text, machine_code
 from tinytorch.jit import views
 
 TWINS = {
@@ -68,9 +68,9 @@ def interpreted_loops() -> Iterator[None]:
     if len(_known) > 2_000:
         _known.clear()
     with (
-        patch.object(loops, "compile_source", _make),
-        patch.object(loops, "_compiled", _known),
-        patch.object(loops, "_compiled_scalar", _scalar),
+        patch.object(loop_text, "compile_source", _make),
+        patch.object(loop_text, "_compiled", _known),
+        patch.object(loop_text, "_compiled_scalar", _scalar),
         patch.object(machine_code, "c_function", _as_c),
     ):
         yield

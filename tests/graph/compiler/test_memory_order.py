@@ -13,7 +13,7 @@ import tinytorch
 from tinytorch import Tensor
 from tinytorch.graph import trace
 from tinytorch.graph.compiler import native
-from tinytorch.graph.compiler.native.loops import disjoint_extents
+from tinytorch.graph.compiler.native.strides import disjoint_extents
 from tinytorch.graph.compiler.schedule import Schedule, schedule_traced
 from tinytorch.state import using_backend
 

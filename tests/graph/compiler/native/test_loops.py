@@ -1,20 +1,11 @@
-"""Which loops are generated: dimensions taken together, loops joined, stores left out."""
+"""Which loops become one, and which stores are left out."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import given, strategies as st
-from hypothesis.extra.numpy import broadcastable_shapes
 
 from tinytorch.dtypes import float32, float64, tensor_meta
-from tinytorch.graph.compiler.native.loops import (
-    Loop,
-    aligned_strides,
-    collapse,
-    disjoint_extents,
-    extent,
-)
+from tinytorch.graph.compiler.native.loops import Loop
 from tinytorch.graph.ir import Graph
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view
 from tinytorch.op import OPS
@@ -30,37 +21,6 @@ def relu(source: StridedView, target: StridedView) -> Loop:
     loop = Loop(target.shape)
     loop.store(loop.op("relu", OPS["relu"].scalar, [source], float32), target)
     return loop
-
-
-def test_dimensions_walked_alike_are_one():
-    assert collapse((2, 3, 4), [(48, 16, 4)]) == ((24,), [(4,)])
-    assert collapse((2, 3, 4), [(48, 16, 4), (0, 16, 4)]) == ((2, 12), [(48, 4), (0, 4)])
-    assert collapse((2, 1, 4), [(16, 0, 4)]) == ((8,), [(4,)])
-    assert collapse((1, 1), [(0, 0)]) == ((1,), [(0,)])
-
-
-@given(st.data())
-def test_a_collapsed_walk_visits_the_same_elements(data: st.DataObject):
-    shape = tuple(data.draw(st.lists(st.integers(1, 4), max_size=4)))
-    shapes = [data.draw(broadcastable_shapes(shape, max_dims=len(shape), max_side=4))]
-    shapes = [s for s in shapes if np.broadcast_shapes(s, shape) == shape]
-    views = [at(0, *shape), *(at(0, *s) for s in shapes)]
-    strides = [aligned_strides(p, shape) for p in views]
-    sizes, steps = collapse(shape, strides)
-    for before, after in zip(strides, steps, strict=True):
-        first, second = (
-            [int(np.dot(index, own)) for index in np.ndindex(*over)]
-            for over, own in ((shape, before), (sizes, after))
-        )
-        assert first == second
-
-
-def test_places_are_apart_if_they_share_no_byte():
-    assert disjoint_extents(at(0, 4), at(16, 4)) and not disjoint_extents(at(0, 4), at(12, 4))
-    assert disjoint_extents(at(0, 4), at(0, 4, memory=Buffer(Memory.INPUT, 1)))
-    backwards = StridedView(ARENA, 12, (4,), (-4,), float32)
-    assert extent(backwards) == (0, 16)
-    assert not disjoint_extents(backwards, at(0, 1)) and disjoint_extents(backwards, at(16, 1))
 
 
 def copy(source: StridedView, target: StridedView) -> Loop:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tinytorch.graph.compiler.native import loops, machine_code, program
+from tinytorch.graph.compiler.native import loop_text, machine_code, program
 from tinytorch.jit.library import JIT
 from tinytorch.tensor import Tensor
 
@@ -66,10 +66,10 @@ def test_traces_that_differ_in_numbers_and_sizes_share_their_machine_code(rng):
         np.testing.assert_allclose(ours.item(), smooth(x, scale).item(), rtol=1e-5)
 
     run(5, 0.1)
-    before = len(loops._compiled), len(machine_code._made), program._quick_address.cache_info()
+    before = len(loop_text._compiled), len(machine_code._made), program._quick_address.cache_info()
     for size in (7, 9, 11):
         run(size, 0.1 * size)
-    after = len(loops._compiled), len(machine_code._made), program._quick_address.cache_info()
+    after = len(loop_text._compiled), len(machine_code._made), program._quick_address.cache_info()
     assert after[:2] == before[:2] and after[2].currsize == before[2].currsize
 
 

@@ -2,7 +2,9 @@
 
 code            the text of a function and the addresses that it names
 copy_symbols    copies between strided views, as C symbols
-loops           elementwise loops: fusion and their text
+strides         the bytes that views cover, and walks through several
+loops           elementwise loops: instructions and fusion
+loop_text       their text
 copies          steps that move values
 products        matrix products and what is fused into them
 images          convolution and pooling

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from tinytorch.graph.compiler.native.code import Code, real_of
-from tinytorch.graph.compiler.native.loops import Loop, Operand, emit
+from tinytorch.graph.compiler.native.loop_text import emit
+from tinytorch.graph.compiler.native.loops import Loop, Operand
 from tinytorch.graph.layout import StridedView
 
 

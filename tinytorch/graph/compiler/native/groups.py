@@ -13,8 +13,10 @@ from typing import Any
 from tinytorch.graph.compiler.native import products
 from tinytorch.graph.compiler.native.code import Code, Unsupported
 from tinytorch.graph.compiler.native.images import conv2d, conv2d_input, conv2d_weight
-from tinytorch.graph.compiler.native.loops import Loop, Operand, disjoint_extents, emit
+from tinytorch.graph.compiler.native.loop_text import emit
+from tinytorch.graph.compiler.native.loops import Loop, Operand
 from tinytorch.graph.compiler.native.products import PLAIN, Epilogue
+from tinytorch.graph.compiler.native.strides import disjoint_extents
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.fused import GraphDecomposition
 from tinytorch.graph.ir import Graph, Node

@@ -12,8 +12,9 @@ from tinytorch.graph.compiler.native import attention, copies, groups, images, q
 from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous
 from tinytorch.graph.compiler.native.groups import CONVOLUTIONS, PRODUCTS
-from tinytorch.graph.compiler.native.loops import Loop, disjoint_extents
+from tinytorch.graph.compiler.native.loops import Loop
 from tinytorch.graph.compiler.native.products import PLAIN
+from tinytorch.graph.compiler.native.strides import disjoint_extents
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.layout import Memory, StridedView
 

@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from tinytorch.graph.compiler.native.groups import HEADS, add_to_loop, body_of, head_of
-from tinytorch.graph.compiler.native.loops import Loop, Value, disjoint_extents
+from tinytorch.graph.compiler.native.loops import Loop, Value
+from tinytorch.graph.compiler.native.strides import disjoint_extents
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.ir import Node
 from tinytorch.graph.layout import Memory, StridedView

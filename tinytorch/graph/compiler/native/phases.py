@@ -15,7 +15,8 @@ from typing import Any
 
 from tinytorch.graph.compiler.native import groups, ops, partition
 from tinytorch.graph.compiler.native.code import Code, Unsupported, comment_of
-from tinytorch.graph.compiler.native.loops import Loop, emit
+from tinytorch.graph.compiler.native.loop_text import emit
+from tinytorch.graph.compiler.native.loops import Loop
 from tinytorch.graph.compiler.native.partition import disjoint
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.layout import StridedView

@@ -20,7 +20,9 @@ from tinytorch.backends.optimized.symbols import symbol
 from tinytorch.backends.optimized.symbols.records import BatchRecord
 from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous, copy
-from tinytorch.graph.compiler.native.loops import Loop, collapse, emit
+from tinytorch.graph.compiler.native.loop_text import emit
+from tinytorch.graph.compiler.native.loops import Loop
+from tinytorch.graph.compiler.native.strides import collapse
 from tinytorch.graph.layout import StridedView
 from tinytorch.op import OPS
 
