@@ -103,6 +103,21 @@ def test_operands_that_are_copied_first(rng, shape, layouts):
     assert_product(linear(a, b.T, bias), a, b, bias)
 
 
+@pytest.mark.parametrize(
+    "layouts", [*itertools.product(("C", "transposed", "unaligned"), ("C", "unaligned"))]
+)
+@pytest.mark.parametrize("k, n", ((300, 130), (700, 67), (17, 513), (5, 1300)))
+def test_heights_of_a_product_whose_right_operand_is_in_a_cache(rng, layouts, k, n):
+    """In L2: narrow panels and tall tiles, as even as they can be; in L1: row by row of tiles."""
+    unit = host_vector_unit()
+    most = unit.tile_rows(unit.tile_vectors[-2])
+    b, bias = matrix(rng, (k, n), np.float32, layouts[1]), normal(rng, (n,))
+    for m in (*range(8, 2 * most + 3), 5 * most + 1, 101):
+        a = matrix(rng, (m, k), np.float32, layouts[0])
+        assert_product(matmul(a, b), a, b)
+        assert_product(linear(a, b.T, bias), a, b, bias)
+
+
 @pytest.mark.parametrize("steps", (0, 1, 5, 127, 128, 400, 1000))
 def test_what_a_tile_asks_for_changes_no_bit(rng, steps):
     """In phases and in one go, in blocks of k; addresses that nobody has may be asked for."""

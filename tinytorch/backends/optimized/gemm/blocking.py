@@ -15,6 +15,14 @@ the register tile.
     NC  columns of B: a packed block, DC x NC, is read again for each block of A, from L3. Where
         there is one block of A alone, it takes half of L2.
 
+A tile of r rows and v vectors takes r v / 2 cycles for a step of k on a core with two units, and
+brings v vectors of B from L2 where the panel does not stay in L1: 2 / r of a vector in a cycle.
+Tiles with half of the vectors have twice the rows (24 sums in both), so that half as much comes
+from L2; but A is read twice as often, and B in shorter rows. That pays where A is small and B is in
+L2 (`comes_from_l2`): the first layers of a network, at a batch of some ten rows. Where all of B
+stays in L1, the rows of C are written one after another instead of panel by panel: most of them
+share lines and pages with the next panel's.
+
 A copy costs a read and a write of every element, so it must save more than that. What it saves are
 the misses of a walk along k that takes a few bytes of each of many rows:
 
@@ -68,8 +76,9 @@ COPY_ROWS, BLOCK_STEPS = 12, 4
 """What a copy of an operand beyond L1 costs: as this many rows of a product with it (or columns).
 What a block of k costs: each tile as much as so many steps, since C is read and written again."""
 
-TILES_THAT_PAY = 6
-"""Packing pays for itself when this many tiles read what was packed."""
+TILES_THAT_PAY, NARROW_COPY = 6, 3
+"""Packing pays for itself when this many tiles read what was packed. Where panels can be narrow,
+so many times as many, if it is not for the sake of pages."""
 
 
 @kernel(inner=True)
@@ -119,11 +128,18 @@ def rows_collide(rows: int, size: int, stride: int) -> bool:
 
 
 @kernel(inner=True)
+def comes_from_l2(panel: int, b: int, a: int) -> bool:
+    """Whether each tile brings its panel of B from L2, and A is so small that it may be read twice
+    as often. All are in bytes."""
+    return panel >= _L1_SIZE // 2 and b <= L2_BYTES // 2 and a < L2_BYTES // 8
+
+
+@kernel(inner=True)
 def panels_walk_badly(steps: int, address: int, stride: int) -> bool:
     """Whether so many rows of B are better copied: a panel that stays in L1 for the sake of its
     sets, one that comes from L2 if its vectors lie in two lines each; any for too many pages."""
     if crosses_pages(steps, stride):
         return True
-    if steps * _ROW_BYTES > _L1_SIZE // 2:
+    if steps * _ROW_BYTES >= _L1_SIZE // 2:
         return (address | stride) % _REGISTER_BYTES != 0
     return walks_badly(steps, stride)

@@ -13,6 +13,7 @@ _UNIT = host_vector_unit()
 REGISTER_BYTES = _UNIT.register_bytes
 TILE_VECTORS = _UNIT.tile_vectors[-1]
 TILE_ROWS = (0, *(_UNIT.tile_rows(v) for v in range(1, TILE_VECTORS + 1)))  # by vectors per row
+NARROW_VECTORS = _UNIT.tile_vectors[-2]
 PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(TILE_VECTORS + 1))
 DOT_ROWS, DOT_COLUMNS = _UNIT.dot_rows, _UNIT.dot_columns
 
@@ -30,6 +31,12 @@ def panel_columns(left: int, lanes: int) -> int:
     """Columns of the next panel, where `left` columns are left to do."""
     vectors = min((left + lanes - 1) // lanes, TILE_VECTORS)
     return min(PANEL_VECTORS[vectors] * lanes, left)
+
+
+@kernel(force_inline=True)
+def tiles_of(rows: int, vectors: int) -> int:
+    """How many tiles with so many vectors per row hold so many rows."""
+    return (rows + TILE_ROWS[vectors] - 1) // TILE_ROWS[vectors]
 
 
 @kernel(force_inline=True)

@@ -23,9 +23,12 @@ from tinytorch.backends.optimized.gemm.blocking import (
     L1_BYTES,
     L2_BYTES,
     MC,
+    NARROW_COPY,
     NC,
     TILES_THAT_PAY,
     balanced,
+    comes_from_l2,
+    crosses_pages,
     panels_walk_badly,
     rows_collide,
     steps_in_pages,
@@ -33,12 +36,14 @@ from tinytorch.backends.optimized.gemm.blocking import (
 )
 from tinytorch.backends.optimized.gemm.panels import (
     B_BYTES,
+    NARROW_VECTORS,
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
     make_pack_block,
     panel_columns,
     row_bytes,
+    tiles_of,
 )
 from tinytorch.jit.library import export, kernel
 from tinytorch.jit.operands import MATRIX, ROWS, SIZE, Matrix, Rows, Stack
@@ -101,23 +106,32 @@ def make_tiles(
         if a.column != itemsize:
             kc = steps_in_pages(kc, a.column, n)
         kc = max(balanced(k, kc), 1)
+        fewer = tiles_of(m, NARROW_VECTORS) < tiles_of(m, TILE_VECTORS)
+        from_l2 = comes_from_l2(kc * widest * itemsize, k * n * itemsize, m * k * itemsize)
+        is_narrow = fewer and from_l2 and b.column == itemsize
         # a B that comes from L3 or memory has to be read anyway, and is read better in long rows
         readers = 2 if k * n * itemsize > L2_BYTES else TILES_THAT_PAY
+        if is_narrow and not crosses_pages(kc, b.row):
+            readers *= NARROW_COPY
         tall, broad = m >= readers * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
         pack_b = b.column != itemsize or (tall and panels_walk_badly(kc, b.address, b.row))
         if a.column != itemsize:
             pack_a = broad and walks_badly(kc, a.column)
         else:
             pack_a = broad and rows_collide(min(m, MC), kc * itemsize, a.row)
+        most = NARROW_VECTORS * lanes if is_narrow and not pack_b else widest
         mc = balanced(m, MC) if pack_a else MC
+        is_near = k * n * itemsize <= L1_BYTES and not pack_a
+        if is_near:  # all of B stays in L1, so C is written in the order of memory
+            mc = balanced(m, TILE_ROWS[TILE_VECTORS])
         in_l2 = max(L2_BYTES // 2 // (kc * itemsize) // widest, 1) * widest
         nc = min(NC, in_l2) if m <= MC else NC
-        is_far = ASKS_AHEAD and (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
+        is_far = (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
         for jc in range(0, n, nc):
             block = min(nc, n - jc)
             for pc in range(0, max(k, 1), kc):
                 depth = min(kc, k - pc)
-                asks = is_far and (pack_b or b.column == itemsize)
+                asks = ASKS_AHEAD and is_far and not is_near and (pack_b or b.column == itemsize)
                 sums = (depth * itemsize + KC_BYTES - 1) // KC_BYTES
                 begin = target if pc > 0 else start
                 relu_now = relu if pc + depth == k else 0
@@ -142,7 +156,7 @@ def make_tiles(
                         block_of_a = packed
                     j = 0
                     while j < block:
-                        columns = panel_columns(block - j, lanes)
+                        columns = min(panel_columns(block - j, lanes), most)
                         unpacked = Matrix(source.address + j * b.column, b.row, b.column)
                         panel = Rows(unpacked.address, b.row)
                         if pack_b:
@@ -151,8 +165,13 @@ def make_tiles(
                             panel = Rows(packed_b, row_bytes(columns, lanes))
                             if ic == 0 and not at_once:
                                 pack_block(columns, depth, unpacked, packed_b, 0)
-                        rows = balanced(height, TILE_ROWS[(columns + lanes - 1) // lanes])
-                        rows = wide // 2 if pack_a else rows
+                        # as even as they can be: the first rows of C, `longer` of them, are in
+                        # tiles of `rows`, the others in tiles with one row less
+                        vectors = (columns + lanes - 1) // lanes
+                        rows = balanced(height, TILE_ROWS[vectors])
+                        longer = (height - (rows - 1) * tiles_of(height, vectors)) * rows
+                        if pack_a:
+                            rows, longer = wide // 2, height
                         # the next panel: its rows are shared out among the tiles of this one
                         following = Rows(unpacked.address + columns * itemsize, b.row)
                         if pack_b and (ic > 0 or at_once):
@@ -163,7 +182,9 @@ def make_tiles(
                         if asks and not is_there and j + columns < block:
                             count = (depth + height * sums - 1) // (height * sums)
                         ahead = Stack(following.address, following.stride, count * following.stride)
-                        for i in range(0, height, rows):
+                        i = 0
+                        while i < height:
+                            now = min(rows if i < longer else rows - 1, height - i)
                             tile_of_a = Matrix(block_of_a + i * a.row, a.row, a.column)
                             if pack_a:
                                 before = i // wide * wide
@@ -173,7 +194,7 @@ def make_tiles(
                             at, row = (jc + j) * itemsize, ic + i
                             first = begin.address + row * begin.stride + at if begin.address else 0
                             tile(
-                                min(rows, height - i),
+                                now,
                                 columns,
                                 depth,
                                 tile_of_a,
@@ -185,8 +206,9 @@ def make_tiles(
                                 count,
                             )
                             ahead = Stack(
-                                ahead.address + rows * sums * ahead.step, ahead.stride, ahead.step
+                                ahead.address + now * sums * ahead.step, ahead.stride, ahead.step
                             )
+                            i += now
                         j += columns
         if swap:
             pack(m, n, Matrix(target.address, target.stride, itemsize), c)
