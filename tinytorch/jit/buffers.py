@@ -12,9 +12,10 @@ refers is free.
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from collections import deque
+from functools import lru_cache
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,13 @@ LOOKS = 8  # blocks of the right size to look at before taking a new one
 def _count_of_an_unshared_array() -> int:
     """What `sys.getrefcount` says of an array that only a local variable refers to."""
     block = np.empty(1)
-    return sys.getrefcount(block)
+    return getrefcount(block)
 
 
 _UNSHARED = _count_of_an_unshared_array()
 
 
+@lru_cache(maxsize=4096)
 def size_class(nbytes: int) -> int:
     """`nbytes` rounded up to 1, 1.25, 1.5 or 1.75 times a power of two, at least 1 KiB.
 
@@ -60,16 +62,24 @@ class BufferPool:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An aligned C-contiguous array with arbitrary contents."""
-        size = size_class(math.prod(shape) * dtype.itemsize)
+        return self.take(math.prod(shape) * dtype.itemsize, shape, dtype)
+
+    def take(self, nbytes: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """`empty`, where the bytes of that array are known."""
+        size = size_class(nbytes)
         blocks = self._classes.get(size)
-        for _ in range(min(LOOKS, len(blocks)) if blocks else 0):
+        looks = len(blocks) if blocks else 0
+        if looks > LOOKS:
+            looks = LOOKS
+        while looks:  # a product of 128 x 128 takes only ten times as long as a look
+            looks -= 1
             try:
                 # Outside the deque the block belongs to this thread. Back in it, the local
                 # variable still counts as a reference, so no other thread takes it for free.
                 block, offset = blocks.pop()  # type: ignore[union-attr]
             except IndexError:
                 break  # other threads are looking at all of them
-            if sys.getrefcount(block) == _UNSHARED:
+            if getrefcount(block) == _UNSHARED:
                 blocks.append((block, offset))  # type: ignore[union-attr]
                 return np.ndarray(shape, dtype, block, offset)
             blocks.appendleft((block, offset))  # type: ignore[union-attr]
@@ -98,7 +108,7 @@ class BufferPool:
                     block, offset = blocks.popleft()
                 except IndexError:
                     break
-                if sys.getrefcount(block) == _UNSHARED:
+                if getrefcount(block) == _UNSHARED:
                     self.held -= size
                     excess -= size
                 else:
@@ -124,14 +134,16 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
     Large ones are pooled and aligned, small ones are what `np.empty` gives.
     """
-    if math.prod(shape) * dtype.itemsize < POOLED_FROM:
-        return np.empty(shape, dtype)
-    return pool.empty(shape, dtype)
+    nbytes = math.prod(shape) * dtype.itemsize
+    return np.empty(shape, dtype) if nbytes < POOLED_FROM else pool.take(nbytes, shape, dtype)
 
 
 def empty_like(x: Array) -> Array:
     """A C-contiguous array with the shape and dtype of `x`, and arbitrary contents."""
-    return np.empty(x.shape, x.dtype) if x.nbytes < POOLED_FROM else pool.empty(x.shape, x.dtype)
+    nbytes = x.nbytes
+    if nbytes < POOLED_FROM:
+        return np.empty(x.shape, x.dtype)
+    return pool.take(nbytes, x.shape, x.dtype)
 
 
 def workspace(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

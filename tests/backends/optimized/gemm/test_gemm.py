@@ -217,6 +217,8 @@ def test_errors_of_long_sums_are_those_of_a_blas(rng, m, right, k):
     a, b = matrix(rng, (m, k), np.float32), matrix(rng, (k, 48), np.float32, right)
     exact = a.astype(np.float64) @ b.astype(np.float64)
     assert error(matmul(a, b), exact) <= 2 * error(a @ b, exact)
+    bias = np.float32(1000) * normal(rng, (48,))
+    assert_product(linear(a, b.T, bias), a, b, bias)
 
 
 @pytest.mark.parametrize("value", (np.nan, np.inf, -np.inf))

@@ -73,8 +73,14 @@ def _make_dots(
     ) -> int:
         """C as dot products of rows of A with columns of B, both contiguous."""
         if m <= FEW_ROWS and n * k * itemsize > L2_BYTES // 2:  # B comes from memory: in one stream
-            left, right = Rows(a.address, a.row), Rows(b.address, b.column)
-            dots_with_rows(m, n, k, left, right, start, c, relu)
+            # a row has many sums, several have one each: those begin anew, as in all other ways
+            most = k if m == 1 else 2 * DOT_ROW_BYTES // itemsize
+            part = max(balanced(k, max(most, 1)), 1)
+            for p in range(0, k, part):
+                left = Rows(a.address + p * a.column, a.row)
+                right = Rows(b.address + p * b.row, b.column)
+                begin, last = c if p else start, relu if p + part >= k else 0
+                dots_with_rows(m, n, min(part, k - p), left, right, begin, c, last)
             return 0
         rows = balanced(m, DOT_ROWS)
         columns = balanced(n, DOT_COLUMNS if m > 1 else most_of_a_row)
