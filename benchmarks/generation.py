@@ -99,8 +99,9 @@ def theirs(model: Any) -> Callable[[], np.ndarray]:
         if past.get_seq_length() > PROMPT:
             past.crop(PROMPT - past.get_seq_length())
         with torch.inference_mode():
-            logits: np.ndarray = model(new, past_key_values=past, use_cache=True).logits.numpy()
-        return logits[0, -1]
+            logits = model(new, past_key_values=past, use_cache=True).logits
+            values: np.ndarray = logits.float().numpy()
+        return values[0, -1]
 
     return step
 
@@ -156,6 +157,24 @@ def cases(small: bool, layers: int) -> Iterator[Case]:
             yield from quantized(name, model, lambda: gpt2(small))
         del model, one
         gc.collect()
+    yield in_bfloat16(small, layers)
+
+
+def in_bfloat16(small: bool, layers: int) -> Case:
+    """A Llama as it is published: ours reads bfloat16 and computes in float32.
+
+    PyTorch computes in either; its float32 model has the same weights.
+    """
+    half = llama(small, layers).bfloat16()
+    model = quantize_(gpt_from_huggingface(half.config, half.state_dict()), "bfloat16")
+    gc.collect()
+    whole = llama(small, layers)
+    whole.load_state_dict(half.state_dict())
+    one, other, size = ours(model), theirs(whole), bytes_of_a_token(model)
+    check(one, other, 1e-4)
+    contestants = {"ours": one, "read": reader(size), "transformers float32": other}
+    contestants["transformers bfloat16"] = theirs(half)
+    return Case("a token", f"Llama, 2048 wide, {layers} layers, bfloat16", contestants, nbytes=size)
 
 
 def in_llama_cpp(

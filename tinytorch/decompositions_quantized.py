@@ -41,7 +41,7 @@ def quantized_linear(
         scale: (out, groups)
         bias: (out,), or None.
         range_: scale and zero point of x (2,), for the activation "static".
-        bits: 8 or 4.
+        bits: 16, 8 or 4; those of 16 bits are bfloat16.
         group_size: columns that share a scale; 0 for the whole row.
         activation: "float" leaves x as it is, "dynamic" rounds each row by its own range
             (`rounded_rows`), "static" all by `range_` (`rounded_to`). Gradients pass the rounding

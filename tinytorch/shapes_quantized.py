@@ -5,9 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from tinytorch import dtype_rules
-from tinytorch.dtypes import SCALAR_DTYPES, Shape, int8, uint8
+from tinytorch.dtypes import SCALAR_DTYPES, Shape, bfloat16, int8, uint8
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.op import Operand, Params
+
+CODES = {4: uint8, 8: int8, 16: bfloat16}
+"""What codes of so many bits are stored in; those of 16 bits are numbers, and their scale is 1."""
 
 BLOCK = 32
 """Codes of 4 bits are packed in blocks of so many: byte j has codes j and j + 16 of its block."""
@@ -33,24 +36,31 @@ MOST_TERMS = 65_536
 def stored_columns(columns: int, bits: int, group_size: int) -> int:
     """Codes that a row is stored with: `columns`, and zeros up to a whole group and byte.
 
+    Of 16 bits to a multiple of BLOCK, so that vectors of codes end where a row ends.
+
     >>> stored_columns(70, 8, 0), stored_columns(70, 4, 0), stored_columns(70, 4, 64)
     (70, 96, 128)
     """
-    unit = group_size or (BLOCK if bits == 4 else 1)
+    unit = group_size or (1 if bits == 8 else BLOCK)
     return -(-columns // unit) * unit
 
 
 def linear(name: str, given: list[Shape], params: Params) -> Shape:
     """(..., in) with codes (out, stored), scales (out, groups) and a bias (out,) gives (..., out).
 
-    `stored` is `stored_columns` for 8 bits, half of that for 4. A range of activations is (2,).
+    `stored` is `stored_columns`, half of that for 4 bits. A range of activations is (2,).
     """
     x, weight, scale = given[:3]
     bits, group_size = params["bits"], params["group_size"]
-    if bits not in (4, 8) or params["activation"] not in ACTIVATIONS:
+    if bits not in CODES or params["activation"] not in ACTIVATIONS:
         raise ValueError(
-            f"{name}: bits {bits} must be 4 or 8, activation {params['activation']!r} one of "
+            f"{name}: bits {bits} must be 4, 8 or 16, activation {params['activation']!r} one of "
             f"{', '.join(ACTIVATIONS)}"
+        )
+    if bits == 16 and (group_size or params["activation"] != "float"):
+        raise ValueError(
+            f"{name}: bfloat16 has no groups and rounds no input: group_size {group_size} must be "
+            f"0, activation {params['activation']!r} must be 'float'"
         )
     if group_size < 0 or (bits == 4 and group_size % BLOCK):
         raise ValueError(
@@ -61,10 +71,11 @@ def linear(name: str, given: list[Shape], params: Params) -> Shape:
         raise ShapeError(f"{name}: input {x} must be (..., in) and weight {weight} (out, stored)")
     columns = stored_columns(x[-1], bits, group_size)
     groups = columns // group_size if group_size else 1
-    if weight[1] * (8 // bits) != columns or scale != (weight[0], groups):
+    stored = columns // 2 if bits == 4 else columns
+    if weight[1] != stored or scale != (weight[0], groups):
         raise ShapeError(
             f"{name}: for input {x}, {bits} bits and groups of {group_size or 'a row'}, weight "
-            f"{weight} must be (out, {columns * bits // 8}) and scale {scale} (out, {groups})"
+            f"{weight} must be (out, {stored}) and scale {scale} (out, {groups})"
         )
     if columns > MOST_TERMS and params["activation"] != "float":
         raise ShapeError(
@@ -83,8 +94,8 @@ def linear(name: str, given: list[Shape], params: Params) -> Shape:
 
 
 def dtypes(name: str, operands: list[Operand], params: Params) -> dtype_rules.Types:
-    """Codes in int8, or in pairs in uint8; all else in one floating-point type."""
-    codes = int8 if params["bits"] == 8 else uint8
+    """Codes in what `CODES` says; all else in one floating-point type."""
+    codes = CODES[params["bits"]]
     weight = operands[1]
     given = SCALAR_DTYPES[weight] if isinstance(weight, type) else weight.dtype
     if given is not codes:

@@ -30,5 +30,9 @@ def test_a_token_is_set_beside_reading_the_weights_and_the_peers() -> None:
     assert int4["nbytes"] < int8["nbytes"] < 0.3 * float32["nbytes"]
     for scheme in ("float32", "int8_dynamic", "int4"):
         assert ("5 tokens in a pass", f"GPT-2, 124 M, {scheme}") in results
+    llama = {n: r for (group, n), r in results.items() if group == "a token" and "Llama" in n}
+    whole, half = llama.values()
+    assert half["nbytes"] < 0.6 * whole["nbytes"]
+    assert half["ratios"].keys() >= {"read", "transformers float32", "transformers bfloat16"}
     drafted = [name for group, name in results if group == "64 tokens with a draft"]
     assert len(drafted) == 4 and all(name.endswith("% accepted") for name in drafted)

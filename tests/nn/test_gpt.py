@@ -13,6 +13,7 @@ import pytest
 
 import tinytorch
 from tests.test_architecture import _code_lines
+from tinytorch.compression import quantize_
 from tinytorch.errors import ShapeError, StateDictError
 from tinytorch.nn import functional as F
 from tinytorch.nn.gpt import GPT, GPTConfig
@@ -180,6 +181,23 @@ def test_the_logits_of_hugging_face(kind: str, rng: np.random.Generator) -> None
     with torch.no_grad():
         expected = theirs(torch.tensor(tokens)).logits.numpy()
     np.testing.assert_allclose(ours(tinytorch.tensor(tokens)).detach().numpy(), expected, atol=2e-4)
+
+
+def test_a_model_in_bfloat16_is_the_float32_model_of_its_weights() -> None:
+    """The form in which Llamas are published: loaded exactly, and stored so again exactly."""
+    theirs = _theirs("llama, tied").bfloat16()
+    ours = gpt_from_huggingface(theirs.config, theirs.state_dict())
+    stored = quantize_(gpt_from_huggingface(theirs.config, theirs.state_dict()), "bfloat16")
+    for name, weight in stored.state_dict().items():
+        if weight.dtype is tinytorch.bfloat16:
+            weight = weight[:, : ours.state_dict()[name].shape[1]]
+            np.testing.assert_array_equal(np.asarray(weight), ours.state_dict()[name].numpy())
+    for backend in ("numpy", "optimized"):
+        with tinytorch.using_backend(backend), tinytorch.no_grad():
+            for tokens in (tinytorch.tensor([[3, 1, 4]]), tinytorch.tensor([[2]])):
+                np.testing.assert_allclose(
+                    stored(tokens).numpy(), ours(tokens).numpy(), rtol=1e-5, atol=1e-6
+                )
 
 
 def test_a_state_that_is_none_is_refused() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, bfloat16_values
 from tinytorch.shapes_quantized import BLOCK, DYNAMIC_STEPS, LEAST, MOST_STATIC
 
 
@@ -27,7 +27,7 @@ def linear_by(
 ) -> Array:
     """x @ (codes * scale).T + bias by `matmul`; all of the weight becomes floats for it."""
     (n, groups), k = scale.shape, x.shape[-1]
-    codes = unpacked(weight) if bits == 4 else weight
+    codes = codes_of(weight, bits)
     floats = codes.reshape(n, groups, codes.shape[1] // groups) * scale[..., None]
     floats = floats.reshape(codes.shape)[:, :k].astype(x.dtype, copy=False)
     rows = rounded(x.reshape(int(np.prod(x.shape[:-1])), k), range_, activation)
@@ -48,6 +48,13 @@ def rounded(x: Array, range_: Array | None, activation: str) -> Array:
             scale = np.maximum(scale, x.dtype.type(LEAST))
             result = np.rint(x * (1 / scale)) * scale
     return result
+
+
+def codes_of(weight: Array, bits: int) -> Array:
+    """The codes (rows, columns) as numbers that NumPy has."""
+    if bits == 8:
+        return weight
+    return unpacked(weight) if bits == 4 else bfloat16_values(weight)
 
 
 def unpacked(packed: Array) -> Array:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.compression.calibration import Calibration
+from tinytorch.compression.calibration import Calibration, check_finite
 from tinytorch.compression.codes import choose_qparams, pack_int4, quantize
 from tinytorch.compression.schemes import Scheme
-from tinytorch.creation import from_numpy, zeros
+from tinytorch.creation import from_numpy, ones, zeros
 from tinytorch.decompositions_quantized import dequantized
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Array, float32
+from tinytorch.dtypes import Array, bfloat16, float32
 from tinytorch.functions.indexing import take_rows
 from tinytorch.nn.conv import Conv2d
 from tinytorch.nn.embedding import Embedding
@@ -28,15 +28,20 @@ from tinytorch.tensor import Tensor
 def quantized_weight(weight: Array, scheme: Scheme) -> tuple[Tensor, Tensor]:
     """Codes (out, stored) and scales (out, groups) of a weight (out, in).
 
-    Rows are filled up with zeros to whole groups and bytes.
+    Rows are filled up with zeros to whole groups and bytes. Codes of 16 bits are the weight as
+    bfloat16, and their scales 1.
 
     Raises:
-        ValueError: a weight is NaN or infinite.
+        ValueError: a weight is NaN or infinite, or too large for bfloat16.
     """
     rows, columns = weight.shape
     stored = stored_columns(columns, scheme.bits, scheme.group_size)
     padded = np.zeros((rows, stored), np.float32)
     padded[:, :columns] = weight
+    if scheme.bits == 16:
+        rounded = from_numpy(padded).to(bfloat16)
+        check_finite(rounded.float().numpy())
+        return rounded, ones(rows, 1)
     qparams = choose_qparams(
         padded, scheme.bits, granularity="group", group_size=scheme.group_size or stored,
         calibration=Calibration(scheme.calibration),
@@ -51,7 +56,7 @@ class _Quantized(Module):
     """What layers share whose weight is codes with scales, buffers both.
 
     Attributes:
-        weight: (out, stored): int8, or uint8 with two codes of 4 bits in a byte.
+        weight: (out, stored): int8, uint8 with two codes of 4 bits in a byte, or bfloat16.
         scale: (out, groups), float32.
         scheme: how they were made.
     """
@@ -79,8 +84,9 @@ class _Quantized(Module):
 
     def extra_repr(self) -> str:
         s = self.scheme
-        group = f"groups of {s.group_size}" if s.group_size else "rows"
-        return f"{self.columns} -> {self.weight.shape[0]}, {s.name}: {s.bits} bits by {group}"
+        group = f" by {f'groups of {s.group_size}' if s.group_size else 'rows'}"
+        stored = f"{s.bits} bits{'' if s.bits == 16 else group}"
+        return f"{self.columns} -> {self.weight.shape[0]}, {s.name}: {stored}"
 
 
 class QuantizedLinear(_Quantized):

@@ -44,7 +44,7 @@ def quantize_(
 
     Args:
         model: holds the layers; it is not one itself.
-        scheme: "int8", "int8_dynamic", "int8_static" or "int4"; see `SCHEMES`.
+        scheme: "int8", "int8_dynamic", "int8_static", "int4" or "bfloat16"; see `SCHEMES`.
         group_size: neighbouring weights that share a scale, if not the scheme's.
         embeddings, convolutions: whether these are replaced too.
         filter_fn: called with each such layer and its name; false leaves it as it is.

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from tinytorch.compression.schemes import Scheme
+from tinytorch.dispatch import wrap
 from tinytorch.dtypes import Array
 from tinytorch.jit.buffers import ALIGNMENT
 from tinytorch.nn.module import Module
 from tinytorch.shapes_quantized import stored_columns
-from tinytorch.tensor import Tensor
 
 HUGE_FROM = 1 << 22
 """Bytes of an array from which NumPy asks for huge pages."""
@@ -48,12 +48,12 @@ class Block:
     def hold(self, layer: Module) -> None:
         """Move the weight and scale of a quantized layer into the block, if they fit."""
         for name, buffer in layer.own_buffers():
-            array: Array = buffer.numpy()
+            array: Array = buffer._concrete("storage")
             if name not in ("weight", "scale") or self._used + array.nbytes > self._memory.size:
                 continue
             moved: Array = np.ndarray(array.shape, array.dtype, self._memory, self._used)
             moved[...] = array
-            setattr(layer, name, Tensor.from_numpy(moved))
+            setattr(layer, name, wrap(moved, buffer.meta))
             self._used += _aligned(array.nbytes)
 
 

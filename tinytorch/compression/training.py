@@ -94,9 +94,14 @@ def prepare_qat_(
     Optimizers made before go on working: the parameters are the same.
 
     Raises:
-        ValueError: no such scheme; one that rounds activations statically; nothing to prepare.
+        ValueError: no such scheme; one that rounds activations statically, or weights to bfloat16;
+            nothing to prepare.
     """
     chosen = find_scheme(scheme, group_size)
+    if chosen.bits == 16:
+        raise ValueError(
+            f"{chosen.name} has no codes to train for: train in float32, then quantize_"
+        )
     if chosen.activation == "static":
         raise ValueError(f"{chosen.name}: ranges are not learned in training; use int8_dynamic")
 

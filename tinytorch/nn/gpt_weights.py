@@ -29,12 +29,12 @@ def gpt_from_huggingface(config: Any, state_dict: Mapping[str, Any]) -> GPT:
 
     Args:
         config: its `config`: an object with the attributes that transformers gives it.
-        state_dict: of the model: tensors or arrays.
+        state_dict: of the model: tensors or arrays; bfloat16 becomes float32, exactly.
 
     Raises:
         StateDictError: another kind of model; a weight is missing, or has another shape.
     """
-    arrays = {name: np.asarray(value) for name, value in state_dict.items()}
+    arrays = {name: _array(value) for name, value in state_dict.items()}
     readers = {"gpt2": _gpt2, "llama": _llama}
     if config.model_type not in readers:
         raise StateDictError(
@@ -47,6 +47,12 @@ def gpt_from_huggingface(config: Any, state_dict: Mapping[str, Any]) -> GPT:
     model = GPT(ours)
     model.load_state_dict({name: Tensor.from_numpy(a.copy()) for name, a in found.items()})
     return model.eval()
+
+
+def _array(value: Any) -> np.ndarray:
+    """The numbers of a tensor; NumPy has no bfloat16, in which most Llamas are published."""
+    is_half = str(getattr(value, "dtype", "")) == "torch.bfloat16"
+    return np.asarray(value.float() if is_half else value)
 
 
 def _gpt2(config: Any, state: Arrays) -> tuple[GPTConfig, dict[str, np.ndarray]]:

@@ -75,14 +75,17 @@ def _transposed(
 ) -> str:
     """The floats that the codes stand for, (columns, out)."""
     codes, scales = w.state_of(weight), w.state_of(scale)
+    stored = codes.shape[1] * (2 if bits == 4 else 1)
     if bits == 4:
         weight = _nibbles(w, weight, codes)
-    if scales.shape[1] == 1:
+    if bits == 16:
+        floats = w.node("Mul", [w.cast(weight, float32), scale])
+    elif scales.shape[1] == 1:
         flat = w.constant(scales[:, 0], float32)
         floats = w.node("DequantizeLinear", [weight, flat], axis=0)
     else:
         floats = w.node("DequantizeLinear", [weight, scale], axis=1, block_size=group_size)
-    if codes.shape[1] * (8 // bits) > columns:
+    if stored > columns:
         parts = [w.constant((number,)) for number in (0, columns, 1)]
         floats = w.node("Slice", [floats, *parts])
     return w.node("Transpose", [floats], perm=[1, 0])

@@ -86,6 +86,14 @@ class OnnxWriter:
             self.initializers.append(tensor)
         return str(tensor.name)
 
+    def state_in_bfloat16(self, name: str) -> None:
+        """Store a parameter or buffer, whose array has the bits, as ONNX's BFLOAT16."""
+        bits, kind = self._state[name], self._onnx.TensorProto.BFLOAT16
+        data = bits.astype("<u2").tobytes()
+        tensor = self._onnx.helper.make_tensor(name, kind, bits.shape, data, raw=True)
+        self.initializers = [known for known in self.initializers if known.name != name]
+        self.initializers.append(tensor)
+
     def cast(self, name: str, dtype: DType) -> str:
         """The value in another dtype."""
         return self.node("Cast", [name], to=code_of(dtype))

@@ -13,7 +13,9 @@ import tinytorch
 from tests.graph.steps import training_step
 from tests.user_ops import DEFINITIONS, registered, rolled
 from tinytorch import dtype_rules, nn, optim
+from tinytorch.compression import quantize_
 from tinytorch.dispatch import apply
+from tinytorch.fx.convert.exchange import tensor_from_torch, tensor_to_torch
 from tinytorch.fx.convert.to_torch import ConversionError, to_torch
 from tinytorch.fx.convert.torch_ops import TORCH_OPS
 from tinytorch.graph import trace
@@ -131,6 +133,23 @@ def test_a_model_has_its_parameters_and_its_gradients(rng: np.random.Generator) 
     )
     for a, b in zip(theirs, ours, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_bfloat16_stays_what_it_is(rng: np.random.Generator) -> None:
+    ours = tinytorch.tensor([1.0, -2.5, 1e30]).to(tinytorch.bfloat16)
+    theirs = tensor_to_torch(ours)
+    assert theirs.dtype is torch.bfloat16
+    assert torch.equal(theirs, torch.tensor([1.0, -2.5, 1e30], dtype=torch.bfloat16))
+    theirs[0] = 7  # the same memory
+    back = tensor_from_torch(theirs)
+    assert back.dtype is tinytorch.bfloat16 and back.tolist() == ours.tolist() != [1.0, -2.5, 1e30]
+    model = quantize_(nn.Sequential(nn.Linear(40, 3)), "bfloat16")
+    x = rng.standard_normal((5, 40)).astype(np.float32)
+    module = to_torch(trace(model, tinytorch.tensor(x), decompose=None))
+    assert torch.bfloat16 in {buffer.dtype for buffer in module.buffers()}
+    (out,) = module(torch.from_numpy(x))
+    expected = model(tinytorch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(out.detach(), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_training_step_runs_in_torch(rng: np.random.Generator) -> None:

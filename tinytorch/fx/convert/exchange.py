@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tinytorch.dispatch import wrap
-from tinytorch.dtypes import DTYPES, DType, TensorMeta, meta_of_array, tensor_meta
+from tinytorch.dtypes import DTYPES, DType, TensorMeta, bfloat16, tensor_meta
 from tinytorch.errors import DTypeError
 from tinytorch.tensor import Tensor
 
@@ -45,14 +45,16 @@ def tensor_from_torch(tensor: torch.Tensor) -> Tensor:
         DTypeError: TinyTorch has no such dtype.
         TypeError: the tensor is not on the CPU.
     """
-    dtype_from_torch(tensor.dtype)
-    array: Any = tensor.detach().numpy()
-    return wrap(array, meta_of_array(array))
+    dtype, given = dtype_from_torch(tensor.dtype), tensor.detach()
+    # NumPy has no bfloat16: it sees the bits
+    array: Any = (given.view(torch.uint16) if dtype is bfloat16 else given).numpy()
+    return wrap(array, tensor_meta(array.shape, dtype))
 
 
 def tensor_to_torch(tensor: Tensor) -> torch.Tensor:
     """The same memory as a PyTorch tensor; a copy where PyTorch cannot describe it."""
-    return array_to_torch(tensor._data)
+    values = array_to_torch(tensor._data)
+    return values.view(torch.bfloat16) if tensor.dtype is bfloat16 else values
 
 
 def array_to_torch(array: Any) -> torch.Tensor:

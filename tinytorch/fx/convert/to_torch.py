@@ -14,6 +14,7 @@ from torch import nn
 from torch.fx import GraphModule
 
 from tinytorch.errors import TinyTorchError
+from tinytorch.fx.convert.exchange import tensor_to_torch
 from tinytorch.fx.convert.torch_ops import CREATING, TORCH_OPS
 from tinytorch.fx.convert.torch_vocabulary import TorchVocabulary
 from tinytorch.graph.bindings import Binding, StateBinding
@@ -80,7 +81,7 @@ class _Writer:
             self.values[node] = self.graph.placeholder(node.name)
             return
         tensor = binding.tensor
-        value = torch.from_numpy(np.array(tensor.detach().numpy())).to(self.device)
+        value = tensor_to_torch(tensor.detach()).clone().to(self.device)
         if tensor.requires_grad:
             self.root.register_parameter(node.name, nn.Parameter(value))
         else:

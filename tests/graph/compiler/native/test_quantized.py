@@ -55,6 +55,23 @@ def test_few_rows_give_what_the_kernel_gives_nan_and_infinity_too(rng, bits):
                 assert np.isfinite(found[:-1]).all()
 
 
+@pytest.mark.parametrize("m", [1, 4, 8])
+def test_weights_in_bfloat16_give_what_the_kernel_gives(rng, m):
+    tensors = [
+        Tensor.from_numpy(rng.standard_normal((m, 1, 96)).astype(np.float32)),
+        Tensor.from_numpy(rng.standard_normal((19, 96)).astype(np.float32)).to(tinytorch.bfloat16),
+        tinytorch.ones(19, 1),
+        Tensor.from_numpy(rng.standard_normal(19).astype(np.float32)),
+    ]
+    params = {"bits": 16, "group_size": 0, "activation": "float"}
+    for given in (tensors, tensors[:3]):
+        compiled = tinytorch.compile(
+            lambda *t: apply(ops.quantized_linear, *t, **params), mode="native"
+        )
+        wanted = apply(ops.quantized_linear, *given, **params).numpy()
+        np.testing.assert_array_equal(compiled(*given).numpy(), wanted)
+
+
 def test_many_rows_are_left_to_python(rng):
     arrays, params = arguments(rng, 9, 8, "float")
     traced = trace(lambda *t: apply(ops.quantized_linear, *t, **params),

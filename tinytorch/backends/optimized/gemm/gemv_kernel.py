@@ -22,6 +22,9 @@ With several rows of x each element of B has more to do, and the processor no lo
 enough ahead by itself. So a few rows of B are read side by side, that x is loaded once for all of
 them, and memory is asked for what comes after them, in one stream.
 
+The rows of B may be bfloat16: the upper halves of floats, which are read as such and widened in
+registers, half as many bytes. They go on up to whole vectors, so their loads need no mask.
+
 `dot_kernel` does the same for many rows of A, or where B is in the cache, several rows at a time:
 from memory those are several streams, at half of the bandwidth.
 """
@@ -36,6 +39,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from tinytorch.dtypes import Array, bfloat16_values
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
@@ -139,7 +143,30 @@ def _room() -> int:
     return min(24, host_vector_unit().registers - 4)
 
 
-def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int) -> None:
+RowLoad = Callable[[VectorEmitter, Value, Value, Value | None], Value]
+"""A vector of a row of B as floats, from the row, the offset in bytes of floats, and a mask."""
+
+
+def _floats(e: VectorEmitter, row: Value, at: Value, mask: Value | None) -> Value:
+    return e.load(e.at(row, at), mask)
+
+
+def _bfloat16_as_floats(e: VectorEmitter, row: Value, at: Value, mask: Value | None) -> Value:
+    build, half = e.builder, ir.VectorType(ir.IntType(16), e.lanes)
+    start = e.at(row, build.lshr(at, i64(1)))
+    if mask is not None:  # of no lane: then the row may have ended
+        some = build.extract_element(mask, ir.Constant(I32, 0))
+        start = build.select(some, start, row)
+    loaded = build.load(build.bitcast(start, half.as_pointer()), align=1)
+    bits = build.zext(loaded, ir.VectorType(I32, e.lanes))
+    upper = build.shl(bits, ir.Constant(bits.type, [16] * e.lanes))
+    floats = build.bitcast(upper, e.vector)
+    return floats if mask is None else build.select(mask, floats, e.zeros)
+
+
+def _emit_dots_with_rows(
+    e: VectorEmitter, arguments: Sequence[Value], row_load: RowLoad, rows: int
+) -> None:
     """One number of rows of x."""
     n, k, left, right, begins, result, relu = arguments
     build, columns = e.builder, rows_at_once(rows)
@@ -148,6 +175,7 @@ def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int
     given = build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0))
     floor = e.floor(relu)
     tile, nbytes = rows * columns, e.mul(right.stride, columns)
+    nbytes_of_vector = e.register_bytes // (1 if row_load is _floats else 2)
     chains = max(c for c in (1, 2, 4, 8) if c * tile <= max(_room(), tile))
     whole = build.sdiv(k, i64(chains * e.lanes))
     rest = build.sub(k, e.mul(whole, chains * e.lanes))
@@ -157,7 +185,7 @@ def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int
     def add(
         bs: list[Value], at: Value, sums: list[Value], mask: Value | None = None
     ) -> list[Value]:
-        vectors = [e.load(e.at(b, at), mask) for b in bs]
+        vectors = [row_load(e, b, at, mask) for b in bs]
         given = [e.load(e.at(x, at), mask) for x in xs]
         products = [(x, vector) for x in given for vector in vectors]
         return [e.fma(v, x, total) for (x, v), total in zip(products, sums, strict=True)]
@@ -165,8 +193,10 @@ def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int
     def dots(bs: list[Value]) -> list[Value]:
         def steps(state: list[Value]) -> list[Value]:
             at, ahead, sums = state[0], state[1], list(state[2:])
-            if rows > 1:  # rows of B together may be as large as the first-level cache
-                ahead = e.ask_ahead(ahead, chains * columns * e.register_bytes, level=2)
+            # rows of B together may be as large as the first-level cache; and by the time that it
+            # takes to widen halves, a processor does not look far enough ahead
+            if rows > 1 or row_load is not _floats:
+                ahead = e.ask_ahead(ahead, chains * columns * nbytes_of_vector, level=2)
             for c in range(chains):
                 own = slice(c * tile, (c + 1) * tile)
                 sums[own] = add(bs, e.add(at, c * e.register_bytes), sums[own])
@@ -212,8 +242,19 @@ def _emit_dots_with_rows(e: VectorEmitter, arguments: Sequence[Value], rows: int
 
 
 def _dots_with_rows_twin(dtype: Any, rows: int, n: int, k: int, *arguments: Any) -> None:
-    x, b, start, y, relu = arguments
+    b = arguments[1]
     right = memory(dtype, b.address, (n, k), (b.stride,))
+    _dots_twin(dtype, rows, right, *arguments)
+
+
+def _dots_with_bfloat16_twin(dtype: Any, rows: int, n: int, k: int, *arguments: Any) -> None:
+    b = arguments[1]
+    right = bfloat16_values(memory(np.uint16, b.address, (n, k), (b.stride,)))
+    _dots_twin(dtype, rows, right, *arguments)
+
+
+def _dots_twin(dtype: Any, rows: int, right: Array, *arguments: Any) -> None:
+    (x, _, start, y, relu), (n, k) = arguments, right.shape
     total = memory(dtype, x.address, (rows, k), (x.stride,)) @ right.T
     if start.address:
         total += memory(dtype, start.address, (rows, n), (start.stride,))
@@ -223,8 +264,19 @@ def _dots_with_rows_twin(dtype: Any, rows: int, n: int, k: int, *arguments: Any)
 
 @vector_intrinsic(_dots_with_rows_twin)
 def _dots_with_rows(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
-    cases = {r: partial(_emit_dots_with_rows, e, arguments, r) for r in range(1, FEW_ROWS + 1)}
-    e.switch(rows, cases)
+    _switch_on_rows(e, rows, arguments, _floats)
+
+
+@vector_intrinsic(_dots_with_bfloat16_twin)
+def _dots_with_bfloat16(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
+    _switch_on_rows(e, rows, arguments, _bfloat16_as_floats)
+
+
+def _switch_on_rows(
+    e: VectorEmitter, rows: Value, arguments: Sequence[Value], row_load: RowLoad
+) -> None:
+    emit = partial(_emit_dots_with_rows, e, arguments, row_load)
+    e.switch(rows, {r: partial(emit, r) for r in range(1, FEW_ROWS + 1)})
 
 
 _DOTS_SIGNATURE = types.void(SIZE, SIZE, SIZE, ROWS, ROWS, ROWS, ROWS, SIZE)
@@ -250,3 +302,11 @@ def _make_dots_with_rows(real: Any) -> Callable[..., None]:
 
 
 dots_with_rows_f32, dots_with_rows_f64 = map(_make_dots_with_rows, (np.float32, np.float64))
+
+
+@export("tinytorch_dots_with_bfloat16", _DOTS_SIGNATURE)
+def dots_with_bfloat16(
+    rows: int, n: int, k: int, x: Rows, b: Rows, start: Rows, y: Rows, relu: int
+) -> None:
+    """`dots_with_rows_f32` with rows of B in bfloat16, which go on up to whole vectors."""
+    _dots_with_bfloat16(np.float32, rows, n, k, x, b, start, y, relu)

@@ -7,6 +7,11 @@ import math
 import numpy as np
 
 from tinytorch.backends.optimized.gemm.matmul import linear
+from tinytorch.backends.optimized.quantized.bfloat16 import (
+    few_rows_of_halves,
+    few_rows_of_halves_parallel,
+    floats_of_halves,
+)
 from tinytorch.backends.optimized.quantized.code_tile import DYNAMIC, STATIC
 from tinytorch.backends.optimized.quantized.loops import (
     PACKED_AT_ONCE,
@@ -51,8 +56,9 @@ def quantized_linear(
 ) -> Array:
     """x @ (codes * scale).T + bias; see `decompositions_quantized.quantized_linear`.
 
-    For up to MOST_ROWS rows of float32 the codes are read once from memory, as they are; floats are
-    rounded to 16 bits for that, by the largest magnitude of their row. For more rows, integers are
+    For up to MOST_ROWS rows of float32 the codes are read once from memory, as they are. Floats are
+    rounded to 16 bits for that, by the largest magnitude of their row, but not beside bfloat16. For
+    more rows, integers are
     multiplied where the rows are rounded; otherwise blocks of the weight become floats.
     """
     k, n = x.shape[-1], weight.shape[0]
@@ -62,13 +68,15 @@ def quantized_linear(
     out = empty((len(rows), n), x.dtype)
     zero, step = (0.0, 0.0) if range_ is None else (float(range_[1]), float(range_[0]))
     has_kernel = x.dtype == _F32 and len(rows) > 0 and n >= AT_ONCE
-    if bits == 8:
+    if bits >= 8:
         has_kernel &= scale.shape[1] == 1
     else:
         has_kernel &= scale.shape[1] == weight.shape[1] // 16
     done = False
     rounding = (np.float32(zero), np.float32(step), LARGEST[activation])
-    if has_kernel and len(rows) <= MOST_ROWS:
+    if has_kernel and len(rows) <= MOST_ROWS and bits == 16:
+        done = _few_rows_of_halves(rows, (weight, scale, given), out)
+    elif has_kernel and len(rows) <= MOST_ROWS:
         done = _few_rows(rows, (weight, scale, given), out, rounding, bits)
     elif has_kernel and activation != "float" and bits == 8:
         codes = np.ascontiguousarray(weight[:, :k])  # a row that is one short group is longer
@@ -89,6 +97,17 @@ def _few_rows(x: Array, weight: Weight, out: Array, rounding: Rounding, bits: in
     rest = (codes, weight, bits == 4, out)
     threads.run_parallel(
         lambda count: few_rows_parallel(count, n, *rest), lambda: few_rows(0, n, *rest), count
+    )
+    return True
+
+
+def _few_rows_of_halves(x: Array, weight: Weight, out: Array) -> bool:
+    n = len(weight[0])
+    count = min(threads.threads_for(x.size * n), n // AT_ONCE)
+    threads.run_parallel(
+        lambda count: few_rows_of_halves_parallel(count, n, x, weight, out),
+        lambda: few_rows_of_halves(0, n, x, weight, out),
+        count,
     )
     return True
 
@@ -129,7 +148,7 @@ def _by_blocks(
     """Blocks of the weight as floats, one after the other."""
     (_, k), n = x.shape, len(weight)
     step = max(1, BLOCK_BYTES // max(k * x.itemsize, 1))
-    floats_of = floats_of_bytes if bits == 8 else floats_of_nibbles
+    floats_of = {4: floats_of_nibbles, 8: floats_of_bytes, 16: floats_of_halves}[bits]
     block = workspace((min(step, n), k), x.dtype)
     for o in range(0, n, step):
         end = min(o + step, n)

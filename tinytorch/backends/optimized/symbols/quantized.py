@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.backends.optimized.quantized.bfloat16 import few_rows_of_halves
 from tinytorch.backends.optimized.quantized.loops import few_rows, few_rows_of_floats
 from tinytorch.backends.optimized.quantized.rounding import word_codes
 from tinytorch.backends.optimized.symbols.records import QUANTIZED_WORDS, QuantizedRecord
@@ -55,3 +56,15 @@ def _declare(bits: int, codes: Any) -> None:
 
 _declare(8, np.int8)
 _declare(4, np.uint8)
+
+
+@declare("quantized_linear_16", np.float32, "record x weight scale bias range_ out scratch")
+def quantized_linear_16(
+    record: int, x: int, weight: int, scale: int, bias: int, range_: int, out: int, scratch: int
+) -> None:
+    """x (m, k) @ weight.T + bias with a weight in bfloat16."""
+    r = QuantizedRecord(*words(record, QUANTIZED_WORDS))
+    stored, factors = view(np.uint16, weight, (r.n, r.stored)), view(np.float32, scale, (r.n, 1))
+    given = (stored, factors, view(np.float32, bias, r.biases))
+    rows, target = view(np.float32, x, (r.m, r.k)), view(np.float32, out, (r.m, r.n))
+    few_rows_of_halves(0, r.n, rows, given, target)

@@ -28,7 +28,7 @@ def write(code: Code, step: Step) -> None:
     m, k, (n, groups) = math.prod(x.shape[:-1]), x.shape[-1], scale.shape
     if not m * n:
         return
-    of_kernel = 1 if bits == 8 else weight.shape[1] // 16
+    of_kernel = weight.shape[1] // 16 if bits == 4 else 1
     if x.dtype is not float32 or m > MOST_ROWS or n < AT_ONCE or groups != of_kernel:
         raise Unsupported(
             f"quantized_linear of {m} rows of {x.dtype.name} to {n}, with {groups} scales a row; "
@@ -36,7 +36,7 @@ def write(code: Code, step: Step) -> None:
             f"{of_kernel} scales"
         )
     bias, range_ = ([code.address(view) for view in others] + ["0", "0"])[:2]
-    words = words_of_row(weight.shape[1] * (8 // bits), bits)
+    words = words_of_row(weight.shape[1] * 8 // bits, bits) if bits < 16 else 0
     record = code.record(
         QuantizedRecord(
             m=m,
