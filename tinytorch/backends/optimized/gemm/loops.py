@@ -79,8 +79,8 @@ def _make_dots(
             for p in range(0, k, part):
                 left = Rows(a.address + p * a.column, a.row)
                 right = Rows(b.address + p * b.row, b.column)
-                begin, last = c if p else start, relu if p + part >= k else 0
-                dots_with_rows(m, n, min(part, k - p), left, right, begin, c, last)
+                before, last = c if p else start, relu if p + part >= k else 0
+                dots_with_rows(m, n, min(part, k - p), left, right, before, c, last)
             return 0
         rows = balanced(m, DOT_ROWS)
         columns = balanced(n, DOT_COLUMNS if m > 1 else most_of_a_row)
