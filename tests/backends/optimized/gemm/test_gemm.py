@@ -54,6 +54,13 @@ def _tile(a, b, start, c, ahead, count):
     gemm_tile_f32(a.shape[0], b.shape[1], b.shape[0], of_a, of_b, begin, to, 0, ahead, count)
 
 
+@kernel
+def _accumulate(a, b, c, relu, scratch):
+    to = Rows(address(c), c.strides[0])
+    left, right = Matrix(address(a), *a.strides), Matrix(address(b), *b.strides)
+    gemm_f32(a.shape[0], b.shape[1], a.shape[1], left, right, to, to, relu, scratch)
+
+
 def assert_product(result, a, b, start=0.0):
     """|result - a @ b| <= (k + 2) eps |a| @ |b|, the bound for any order of summation.
 
@@ -106,7 +113,7 @@ def test_operands_that_are_copied_first(rng, shape, layouts):
 @pytest.mark.parametrize(
     "layouts", [*itertools.product(("C", "transposed", "unaligned"), ("C", "unaligned"))]
 )
-@pytest.mark.parametrize("k, n", ((300, 130), (700, 67), (17, 513), (5, 1300)))
+@pytest.mark.parametrize("k, n", ((300, 130), (700, 67), (17, 513), (40, 1344)))
 def test_heights_of_a_product_whose_right_operand_is_in_a_cache(rng, layouts, k, n):
     """In L2: narrow panels and tall tiles, as even as they can be; in L1: row by row of tiles."""
     unit = host_vector_unit()
@@ -116,6 +123,18 @@ def test_heights_of_a_product_whose_right_operand_is_in_a_cache(rng, layouts, k,
         a = matrix(rng, (m, k), np.float32, layouts[0])
         assert_product(matmul(a, b), a, b)
         assert_product(linear(a, b.T, bias), a, b, bias)
+
+
+@pytest.mark.parametrize("n", (1344, 2048, 2049, 2053, 2100))
+@pytest.mark.parametrize("first", (0, 4, 7, 15))
+def test_a_first_panel_that_aligns_the_others(rng, n, first):
+    """Up to the last block, which may have fewer columns than that panel; around C nothing is."""
+    a, b = normal(rng, (9, 40)), normal(rng, (40, 2176))[:, first : first + n]
+    out = np.full((9, n + 32), 7, np.float32)
+    out[:, 16:-16] = 0
+    _accumulate(a, b, out[:, 16:-16], 0, scratch())
+    assert_product(out[:, 16:-16].copy(), a, b)
+    assert (out[:, :16] == 7).all() and (out[:, -16:] == 7).all()
 
 
 @pytest.mark.parametrize("steps", (0, 1, 5, 127, 128, 400, 1000))
@@ -258,14 +277,6 @@ def test_a_small_left_matrix_and_a_large_right_one(rng, dtype, left, m):
 
 def test_exported_gemm_accumulates_with_relu(rng):
     """The C symbol that generated code calls: start from C itself, clip at the end."""
-    from tinytorch.jit.library import kernel
-
-    @kernel
-    def call(a, b, c, relu, scratch):
-        to = Rows(address(c), c.strides[0])
-        left, right = Matrix(address(a), *a.strides), Matrix(address(b), *b.strides)
-        gemm_f32(a.shape[0], b.shape[1], a.shape[1], left, right, to, to, relu, scratch)
-
     sizes = ((9, 30, 40), (1, 2000, 500), (3, 1500, 20), (30, 1500, 20), (30, 1500, 300))
     for m, k, n in sizes:
         for left, right in itertools.product(("C", "transposed"), repeat=2):
@@ -273,7 +284,7 @@ def test_exported_gemm_accumulates_with_relu(rng):
             start = rng.standard_normal((m, n)).astype(np.float32)
             for relu in (0, 1):
                 c = start.copy()
-                call(a, b, c, relu, scratch())
+                _accumulate(a, b, c, relu, scratch())
                 expected = start + a.astype(np.float64) @ b
                 expected = np.maximum(expected, 0) if relu else expected
                 np.testing.assert_allclose(c, expected, rtol=1e-4, atol=2e-3)

@@ -80,6 +80,9 @@ TILES_THAT_PAY, NARROW_COPY = 6, 3
 """Packing pays for itself when this many tiles read what was packed. Where panels can be narrow,
 so many times as many, if it is not for the sake of pages."""
 
+ALIGNED_PANELS = 16
+"""A first panel of less than a vector pays for itself where it aligns the vectors of so many."""
+
 
 @kernel(inner=True)
 def balanced(size: int, most: int) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinytorch.backends.optimized.gemm.blocking import (
+    ALIGNED_PANELS,
     ASKS_AHEAD,
     COPY_ROWS,
     DC_BYTES,
@@ -126,6 +127,11 @@ def make_tiles(
             mc = balanced(m, TILE_ROWS[TILE_VECTORS])
         in_l2 = max(L2_BYTES // 2 // (kc * itemsize) // widest, 1) * widest
         nc = min(NC, in_l2) if m <= MC else NC
+        # where all rows of B begin as far from a line, a first panel of so many columns aligns the
+        # vectors of all others
+        unaligned = 0
+        if not pack_b and n >= ALIGNED_PANELS * widest and b.row % REGISTER_BYTES == 0:
+            unaligned = -b.address % REGISTER_BYTES // itemsize
         is_far = (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
         for jc in range(0, n, nc):
             block = min(nc, n - jc)
@@ -157,6 +163,8 @@ def make_tiles(
                     j = 0
                     while j < block:
                         columns = min(panel_columns(block - j, lanes), most)
+                        if j == 0 and unaligned > 0:
+                            columns = min(unaligned, block)
                         unpacked = Matrix(source.address + j * b.column, b.row, b.column)
                         panel = Rows(unpacked.address, b.row)
                         if pack_b:
