@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tinytorch import Tensor
+import tinytorch.nn.functional as F
+from tinytorch import Tensor, ops
+from tinytorch.decompositions_attention import part_of_gradients
+from tinytorch.dispatch import apply
 from tinytorch.graph import trace
 from tinytorch.graph.compiler import native
 from tinytorch.graph.compiler.native.strides import disjoint_extents
@@ -148,6 +151,128 @@ def test_a_value_that_is_a_part_twice_or_read_elsewhere_is_copied(rng):
     for function in (twice, also_read):
         assert "cat" in names(scheduled(function, a, b))
         check(function, a, b)
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+
+def gradients(g: Tensor, *qkv: Tensor, is_causal: bool = True) -> tuple[Tensor, list[Tensor]]:
+    """Attention's gradients for query, key and value, flat, and each of them in its shape."""
+    flat = apply(
+        ops.scaled_dot_product_attention_backward, g, *qkv,
+        is_causal=is_causal, scale=0.5, dropout_p=0.0,
+    )  # fmt: skip
+    shapes = tuple([x.shape for x in qkv])
+    return flat, [part_of_gradients(flat, i, shapes) for i in range(3)]
+
+
+def joined_gradients(g: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """As the gradient of `qkv.reshape(n, length, 3, heads, width).permute(...)`; g is read in the
+    order in which the heads were joined."""
+    upper = g.reshape(N, LENGTH, HEADS, WIDTH).transpose(1, 2)
+    _, parts = gradients(upper, q, k, v)
+    whole = tinytorch.stack(parts)
+    return whole.permute(1, 3, 0, 2, 4).reshape(N * LENGTH, 3 * HEADS * WIDTH).exp()
+
+
+def heads(rng: np.random.Generator, count: int) -> list[Tensor]:
+    return [draw(rng, N, HEADS, LENGTH, WIDTH) for _ in range(count)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_attention_writes_the_order_in_which_its_heads_are_joined(rng, threads):
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return mixed.transpose(1, 2).reshape(N, LENGTH, HEADS * WIDTH) * 2.0
+
+    qkv = heads(rng, 3)
+    assert names(scheduled(attend, *qkv)) == ["scaled_dot_product_attention", "mul"]
+    check(attend, *qkv, threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_gradients_of_attention_are_written_into_the_one_of_the_product(rng, threads):
+    g, qkv = draw(rng, N, LENGTH, HEADS * WIDTH), heads(rng, 3)
+    schedule = scheduled(joined_gradients, g, *qkv)
+    assert names(schedule) == ["scaled_dot_product_attention_backward", "exp"]
+    with using_backend("optimized"):
+        text = native.build(schedule).source
+    assert "copy" not in text
+    check(joined_gradients, g, *qkv, threads=threads)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+@pytest.mark.parametrize("dim", range(4))
+def test_gradients_of_attention_in_every_order(rng, order, dim):
+    def joined(g: Tensor, *qkv: Tensor) -> Tensor:
+        _, parts = gradients(g, *qkv)
+        return tinytorch.cat([p.permute(*order) for p in parts], dim=dim).exp().sum(dim=0)
+
+    check(joined, *heads(rng, 4))
+
+
+def test_gradients_of_attention_with_shared_heads_and_other_lengths(rng):
+    def joined(g: Tensor, *qkv: Tensor) -> Tensor:
+        """The gradient of a product that gives six heads of queries, and two of keys and values."""
+        _, parts = gradients(g, *qkv)
+        return tinytorch.cat(parts, dim=1).transpose(1, 2).reshape(N * LENGTH, 10 * WIDTH).exp()
+
+    def along_rows(g: Tensor, *qkv: Tensor) -> Tensor:
+        _, parts = gradients(g, *qkv, is_causal=False)
+        return tinytorch.cat(parts, dim=2).transpose(1, 2).reshape(N, -1).exp()
+
+    many, few = draw(rng, N, 6, LENGTH, WIDTH), [draw(rng, N, 2, LENGTH, WIDTH) for _ in range(2)]
+    assert names(scheduled(joined, many, many, *few)) == [
+        "scaled_dot_product_attention_backward", "exp",
+    ]  # fmt: skip
+    check(joined, many, many, *few)
+    longer = [draw(rng, N, 6, LENGTH + 2, WIDTH) for _ in range(2)]
+    check(along_rows, many, many, *longer)
+
+
+@pytest.mark.parametrize("lead", [(2, 1, 3), (1, 2, 3), (2, 2, 3), (3,), ()])
+def test_attention_in_any_number_of_dimensions(rng, lead):
+    def joined(g: Tensor, *qkv: Tensor) -> Tensor:
+        d = g.ndim
+        mixed = F.scaled_dot_product_attention(*qkv, is_causal=True)
+        _, parts = gradients(mixed, *qkv)
+        front = tuple(range(1, d - 1)) if d > 2 else ()
+        whole = tinytorch.stack(parts).permute(*front, d - 1, 0, d)
+        turned = mixed.transpose(-2, -1 if d == 2 else -3).reshape(-1).exp()
+        return turned.sum() + whole.reshape(-1).exp()
+
+    check(joined, *(draw(rng, *lead, LENGTH, WIDTH) for _ in range(4)))
+
+
+@pytest.mark.parametrize(
+    "case", ["swapped", "twice", "read elsewhere", "flat read elsewhere", "flat returned", "one"]
+)
+def test_gradients_of_attention_that_are_no_parts_are_copied(rng, case):
+    def joined(g: Tensor, *qkv: Tensor) -> tuple[Tensor, ...]:
+        flat, (dq, dk, dv) = gradients(g, *qkv)
+        if case == "swapped":
+            dq, dk = dk, dq
+        elif case == "twice":
+            dk = dq
+        elif case == "one":
+            return (tinytorch.cat([dq, dq, dq]).transpose(1, 2).reshape(-1).exp(),)
+        whole = tinytorch.stack([dq, dk, dv]).permute(1, 3, 0, 2, 4).reshape(-1).exp()
+        if case == "read elsewhere":
+            return whole, dq.reshape(-1) + 1.0
+        if case == "flat read elsewhere":
+            return whole, flat + 1.0
+        return (whole, flat) if case == "flat returned" else (whole,)
+
+    given = heads(rng, 4)
+    assert "cat" in names(scheduled(joined, *given))
+    with using_backend("optimized"):
+        compiled = tinytorch.compile(joined, mode="native")
+        for _ in range(2):
+            for a, b in zip(compiled(*given), joined(*given), strict=True):
+                np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-5)
+
+
+# -- lifetimes -------------------------------------------------------------------------------------
 
 
 def test_a_concatenation_is_in_memory_from_its_first_part_on(rng):

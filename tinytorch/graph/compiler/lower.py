@@ -67,7 +67,7 @@ def lower(
     graph: Graph,
     convention: CallingConvention,
     is_kept: Callable[[Node], bool],
-    can_write: CanWrite = lambda node, view: False,
+    can_write: CanWrite = lambda node, *views: False,
 ) -> Graph:
     """A lowered copy. Its output is a flat tuple of nodes.
 

@@ -223,7 +223,7 @@ def schedule_graph(
     *,
     is_kept: Callable[[Node], bool] = lambda node: False,
     writes_out: Callable[[Node], bool] = lambda node: True,
-    can_write: CanWrite = lambda node, view: False,
+    can_write: CanWrite = lambda node, *views: False,
     may_overwrite: Callable[[Node], bool] = lambda node: False,
 ) -> Schedule:
     """Assign memory to the values of a graph, and order its kernel calls.

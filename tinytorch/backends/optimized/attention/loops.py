@@ -98,7 +98,7 @@ class Operands(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """The gradients of query, key and value, of their shapes and in C order."""
+    """The gradients of query, key and value, of their shapes; elements of a row are adjacent."""
 
     q: Array
     k: Array
@@ -254,7 +254,7 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         """Heads of the keys number begin to end, with their query heads.
 
         Args:
-            out: (batch, heads, group, queries, v), in C order.
+            out: (batch, heads, group, queries, v), the elements of a row being adjacent.
         """
         heads, group = x.q.shape[1], x.q.shape[2]
         for item in range(begin, end):

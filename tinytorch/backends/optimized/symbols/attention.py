@@ -59,40 +59,45 @@ def _declare(real: Any) -> None:
         scratch: int,
     ) -> None:
         s = sizes(plan, scale, dropout_p, seed)
-        x = operands(plan, q, k, v, mask)
-        batch, heads, group = x.q.shape[0], x.q.shape[1], x.q.shape[2]
-        shape = (batch, heads, group, s.queries, s.v)
-        forward(s, 0, batch * heads, x, view(real, out, shape), scratch)
+        r = AttentionRecord(*words(plan, ATTENTION_WORDS))
+        shape = (r.batch, r.heads, r.group, s.queries, s.v)
+        steps = (r.out_batch, r.out_head, r.out_group, r.out_row, itemsize)
+        x, to = operands(plan, q, k, v, mask), strided(real, out, shape, steps)
+        forward(s, 0, r.batch * r.heads, x, to, scratch)
 
     @declare(
         "scaled_dot_product_attention_backward", real,
-        "plan *scale *dropout_p g q k v mask seed out scratch",
+        "plan *scale *dropout_p upper q k v mask seed dq dk dv scratch",
     )  # fmt: skip
     def attention_backward(
         plan: int,
         scale: float,
         dropout_p: float,
-        g: int,
+        upper: int,
         q: int,
         k: int,
         v: int,
         mask: int,
         seed: int,
-        out: int,
+        dq: int,
+        dk: int,
+        dv: int,
         scratch: int,
     ) -> None:
         s = sizes(plan, scale, dropout_p, seed)
-        x = operands(plan, q, k, v, mask)
-        batch, heads, group = x.q.shape[0], x.q.shape[1], x.q.shape[2]
-        dk = out + batch * heads * group * s.queries * s.e * itemsize
-        dv = dk + batch * heads * s.keys * s.e * itemsize
-        upper = view(real, g, (batch, heads, group, s.queries, s.v))
+        r = AttentionRecord(*words(plan, ATTENTION_WORDS))
+        front = (r.batch, r.heads, r.group, s.queries)
+        steps = (r.upper_batch, r.upper_head, r.upper_group, r.upper_row, itemsize)
+        dq_steps = (r.out_batch, r.out_head, r.out_group, r.out_row, itemsize)
+        dk_steps = (r.dk_batch, r.dk_head, r.dk_row, itemsize)
+        dv_steps = (r.dv_batch, r.dv_head, r.dv_row, itemsize)
         gradients = Gradients(
-            view(real, out, (batch, heads, group, s.queries, s.e)),
-            view(real, dk, (batch, heads, s.keys, s.e)),
-            view(real, dv, (batch, heads, s.keys, s.v)),
+            strided(real, dq, (*front, s.e), dq_steps),
+            strided(real, dk, (r.batch, r.heads, s.keys, s.e), dk_steps),
+            strided(real, dv, (r.batch, r.heads, s.keys, s.v), dv_steps),
         )
-        backward(s, 0, batch * heads, upper, x, gradients, scratch)
+        g, x = strided(real, upper, (*front, s.v), steps), operands(plan, q, k, v, mask)
+        backward(s, 0, r.batch * r.heads, g, x, gradients, scratch)
 
 
 for _real in REALS:

@@ -117,6 +117,9 @@ class PoolRecord(NamedTuple):
 class AttentionRecord(NamedTuple):
     """Attention of query (batch, heads, group, queries, e), key (batch, heads, keys, e) and value
     (batch, heads, keys, v), whose rows have no gaps; see `optimized.attention.loops.Sizes`.
+
+    `out` is the result, or in the backward the gradient of the query; `upper`, `dk` and `dv` are
+    the gradients of the result, the key and the value. All have strides of their own.
     """
 
     batch: Word
@@ -140,6 +143,20 @@ class AttentionRecord(NamedTuple):
     v_batch: Word
     v_head: Word
     v_row: Word
+    out_batch: Word
+    out_head: Word
+    out_group: Word
+    out_row: Word
+    upper_batch: Word = 0
+    upper_head: Word = 0
+    upper_group: Word = 0
+    upper_row: Word = 0
+    dk_batch: Word = 0
+    dk_head: Word = 0
+    dk_row: Word = 0
+    dv_batch: Word = 0
+    dv_head: Word = 0
+    dv_row: Word = 0
     mask_batch: Word = 0
     mask_head: Word = 0
     mask_group: Word = 0

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from tinytorch.collector import collector_paused
-from tinytorch.graph.compiler.native import groups, ops, passes  # noqa: F401
+from tinytorch.graph.compiler.native import attention, groups, ops, passes  # noqa: F401
 from tinytorch.graph.compiler.native.code import Code, Unsupported, comment_of
 from tinytorch.graph.compiler.native.loops import Loop
 from tinytorch.graph.compiler.native.phases import Phases
@@ -48,12 +48,17 @@ def is_kept(node: Node) -> bool:
     return body is not None or ops.knows(node.target.name)
 
 
-def can_write(node: Node, view: StridedView) -> bool:
+def can_write(node: Node, *views: StridedView) -> bool:
     """Whether native code can write the value of a node to a view that is not in C order.
 
-    A concatenation is made of copies. A batch of products has strides for all dimensions of its
-    result but one of the last two.
+    Attention can write its gradients to three views. A concatenation is made of copies. A batch of
+    products has strides for all dimensions of its result but one of the last two.
     """
+    if node.target.name in attention.NAMES:
+        return attention.can_write(node, *views)
+    if len(views) != 1:
+        return False
+    (view,) = views
     if node.target.name == "cat":
         return True
     is_batch = node.target.name == "matmul" and all(
