@@ -41,8 +41,15 @@ def test_every_function_has_arguments(arguments) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of what PyTorch deprecates
-@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
-@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize(
+    ("backend", "layout"),
+    [
+        ("numpy", "contiguous"),
+        ("numpy", "transposed"),
+        ("optimized", "contiguous"),
+        pytest.param("optimized", "transposed", marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_a_view_in_pytorch_is_one_and_nothing_else(
     arguments, monkeypatch, backend: str, layout: str
 ) -> None:

@@ -76,7 +76,9 @@ def make(name: str) -> tuple[nn.Module, tinytorch.Tensor]:
     return model.eval(), x
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", ["residual", "gpt", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mlp", "cnn"))]
+)
 def test_what_is_left_is_the_model_whose_removed_channels_nobody_reads(name: str) -> None:
     model, x = make(name)
     whole, _ = make(name)

@@ -90,7 +90,9 @@ def drawn(rng: np.random.Generator, groups: list[Channels]) -> Kept:
     }
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 @pytest.mark.parametrize("kind", [Dense, Branches, Attention])
 def test_nets_of_random_sizes(kind: type[nn.Module], seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -25,6 +25,7 @@ from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
 
 TARGETS = [Target("numpy", 1), Target("optimized", 2)]
+EACH = [TARGETS[0], pytest.param(TARGETS[1], marks=pytest.mark.slow)]
 STEPS = 3
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -130,7 +131,7 @@ def same(found: list[Array], expected: list[Array], what: str) -> None:
         np.testing.assert_allclose(ours, eager, 2e-4, 2e-5, err_msg=what)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("target", EACH, ids=str)
 @pytest.mark.parametrize("name", sorted(n for n in LAYERS if hasattr(nn, n)))
 def test_layers_and_losses(name: str, target: Target):
     mode = "python" if target.backend == "numpy" else "auto"
@@ -217,7 +218,7 @@ def check_descent(
         same(resumed.run(STEPS), eager.run(STEPS), f"{what}, resumed")
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("target", EACH, ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name: str, target: Target):
     for options in OPTIMIZERS[name]:
@@ -229,7 +230,7 @@ def test_optimizers(name: str, target: Target):
         check_descent(make, None, target, f"{name} with {options}")
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("target", EACH, ids=str)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules(name: str, target: Target):
     check_descent(lambda p: optim.Adam(p, lr=0.05), SCHEDULES[name], target, name)

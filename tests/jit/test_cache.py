@@ -103,7 +103,9 @@ def test_two_processes_may_compile_at_once(project):
     assert not list(project.cache.rglob("*.part"))
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "flipped"])
+@pytest.mark.parametrize(
+    "damage", ["flipped", *(pytest.param(d, marks=pytest.mark.slow) for d in ("empty", "cut"))]
+)
 def test_a_damaged_cache_is_compiled_anew(project, damage):
     project.run()
     for path in project.files():

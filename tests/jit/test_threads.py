@@ -81,6 +81,7 @@ print(threading_layer(), progress.compiled)
 """
 
 
+@pytest.mark.slow
 @needs_jit
 def test_a_product_from_the_cache_runs_on_the_layer_that_was_chosen(tmp_path):
     """Its entry calls a parallel kernel and is none itself."""

@@ -18,7 +18,14 @@ def functions_of(path: Path) -> dict[str, Callable[[], None]]:
     return {k: v for k, v in runpy.run_path(str(path)).items() if k.startswith("test_")}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, marks=pytest.mark.slow) if p.parent.name == "13_kernels" else p
+        for p in FILES
+    ],
+    ids=lambda path: path.parent.name,
+)
 def test_integration_holds_on_the_reference(path: Path) -> None:
     found = functions_of(path)
     assert len(found) >= 2

@@ -48,7 +48,10 @@ def test_the_logits_are_those_of_the_model_and_one_trace_serves_all_positions(ch
             assert len(step._transform.traces) == 1
 
 
-@pytest.mark.parametrize("scheme", [None, "int8", "int4", "bfloat16"])
+@pytest.mark.parametrize(
+    "scheme",
+    [None, "bfloat16", *(pytest.param(s, marks=pytest.mark.slow) for s in ("int8", "int4"))],
+)
 def test_machine_code_copies_no_cache_and_compiles_no_more(scheme):
     with tinytorch.using_backend("optimized"), tinytorch.no_grad():
         model = GPT(GPTConfig(context=4096, **SIZES)).eval()

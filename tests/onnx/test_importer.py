@@ -103,6 +103,7 @@ def _claimed_cases() -> list[Any]:
     return [case for case in node_tests().values() if _is_claimed(case.model)]
 
 
+@pytest.mark.slow
 def test_a_sixth_of_the_node_tests_passes() -> None:
     """All of them are run by the slow test below."""
     cases = _claimed_cases()[::6]

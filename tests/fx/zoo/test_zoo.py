@@ -29,7 +29,10 @@ LIMITS = Limits(stage_seconds=60.0, model_seconds=120.0)
 
 
 #: The training steps of their kinds are among the fast tests of ../test_zoo.py.
-SLOW = ("transformers/mixtral", "transformers/t5")
+SLOW = tuple(
+    f"transformers/{name}"
+    for name in ("mixtral", "t5", "mobilenet_v1", "convnext", "resnet", "gpt2")
+)
 
 
 @pytest.mark.parametrize(

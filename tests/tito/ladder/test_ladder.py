@@ -133,6 +133,7 @@ def test_it_is_for_a_workspace(
     assert result.exit_code == 1 and "is not in a workspace" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_race_sets_a_backend_beside_loops_numpy_and_ours(student: Student) -> None:
     path = student.file("elsewhere.py")
     path.write_text(MINE.format(line="pass").replace("MyBackend", "Fast"))

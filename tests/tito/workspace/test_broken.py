@@ -231,6 +231,7 @@ def test_a_package_that_was_edited_by_hand_is_kept(student: Student) -> None:
     assert kept.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_tito_imports_nothing_from_a_workspace(student: Student, repository: Path) -> None:
     """Neither from the current folder, as with `python -m`, nor from PYTHONPATH."""
     for name in ("typer", "rich", "json", "tinytorch/files", "tinytorch/__init__"):

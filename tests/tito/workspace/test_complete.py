@@ -116,6 +116,7 @@ def test_a_name_of_another_cell_is_named(student: Student) -> None:
     assert "normalize_dim uses modulo" in result.output
 
 
+@pytest.mark.slow
 def test_a_completed_module_can_be_completed_anew(student: Student) -> None:
     student.complete("first", FIRST_ANSWERS)
     student.complete("first", {"count": COUNT.replace("out of range", "not there"), "size": SIZE})
@@ -124,6 +125,7 @@ def test_a_completed_module_can_be_completed_anew(student: Student) -> None:
     assert len(kept) == 1
 
 
+@pytest.mark.slow
 def test_two_modules_stand_beside_each_other(student: Student) -> None:
     student.complete("second", SECOND_ANSWERS)
     student.complete("first", FIRST_ANSWERS)

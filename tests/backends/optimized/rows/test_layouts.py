@@ -39,7 +39,7 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_those_of_contiguous_arrays(name, order, dtype, rng):
