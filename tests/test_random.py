@@ -125,3 +125,16 @@ def test_shapes_and_dtypes():
     assert isinstance(draw_seed(), int)
     with pytest.raises(ValueError, match="randint: there is no whole number from 3 to below 3"):
         tinytorch.randint(3, 3, (2,))
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
+def test_multinomial_refuses_weights_that_are_none(replacement, bad):
+    weights = tinytorch.ones(3, 4)
+    weights[1, 2] = bad
+    with pytest.raises(ValueError, match="finite and not negative"):
+        tinytorch.multinomial(weights, 2, replacement)
+    with pytest.raises(ValueError, match="2 samples of"):
+        tinytorch.multinomial(tinytorch.zeros(2, 4), 2, replacement)
+    with pytest.raises(ValueError, match="at least 1"):
+        tinytorch.multinomial(tinytorch.ones(2, 4), 0, replacement)

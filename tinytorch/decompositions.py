@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import DEFAULT_INT, Shape
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 SQRT_HALF = math.sqrt(0.5)
 SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
+LARGE = 2**13  # elements of an index: below, looking at them saves nothing
 
 
 def decomposition(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -151,13 +154,29 @@ def put_gradient(g: Tensor, x_shape: Shape, index: Tensor, dim: int, reduce: str
         index, dim, reduce: those of `scatter`.
     """
     taken = apply(ops.gather, g, index, dim=dim)
-    if reduce == "add":
+    if reduce == "add" or _are_distinct(index, dim):
         return taken
     order = movement.in_shape(_counted(index.numel()), index.shape)
     nowhere = apply(ops.full, shape=x_shape, value=-1, dtype=DEFAULT_INT)
     last = apply(ops.scatter, nowhere, index, order, dim=dim, reduce=reduce)
     is_last = apply(ops.eq, apply(ops.gather, last, index, dim=dim), order)
     return apply(ops.where, is_last, taken, 0.0)
+
+
+def _are_distinct(index: Tensor, dim: int) -> bool:
+    """Whether a large index is seen to name no place twice: one line, spread, in which all differ.
+
+    Only where that is cheap to see: a long line must be in ascending order.
+    """
+    data = index._data
+    if not isinstance(data, np.ndarray) or data.size < LARGE:
+        return False
+    if any(d != dim and n > 1 and data.strides[d] for d, n in enumerate(data.shape)):
+        return False
+    line = data[(0,) * dim + (slice(None),) + (0,) * (data.ndim - dim - 1)]
+    if line.size < LARGE:
+        line = np.sort(line)
+    return bool((line[1:] > line[:-1]).all())
 
 
 @decomposition

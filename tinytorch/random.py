@@ -302,13 +302,14 @@ def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
     array = weights._data
     if not isinstance(array, np.ndarray):
         return
-    if not np.isfinite(array).all() or (array < 0).any():
+    least, most = array.min(initial=0), array.max(-1, initial=0)  # NaN where there is one
+    if not least >= 0 or not np.isfinite(most).all():
         raise ValueError("multinomial: weights must be finite and not negative")
     if count < 1:
         raise ValueError(f"multinomial: num_samples must be at least 1, not {count}")
-    possible = (array > 0).sum(-1)
-    least = 1 if replacement else count
-    if (possible < least).any():
+    possible = (most > 0) if replacement else (array > 0).sum(-1)
+    needed = 1 if replacement else count
+    if (possible < needed).any():
         raise ValueError(
             f"multinomial: {count} samples of {possible.min()} indices with weights above 0"
         )

@@ -168,6 +168,22 @@ def test_cdist_of_many_rows_rounds_as_pytorchs_and_of_equal_ones_has_a_gradient(
     assert x.grad is not None and not x.grad.isnan().any()
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((), ()), ((3,), ()), ((3,), (4,)), ((2, 3), (4, 5)), ((2, 3), (5,)), ((3,), (2, 1, 4)),
+     ((2, 1, 3), (1, 3, 2)), ((0, 2), (3, 1))],
+)  # fmt: skip
+def test_kron(a, b, rng):
+    x, y = (rng.standard_normal(shape) for shape in (a, b))
+    assert_like_torch(lambda x, y: x.kron(y), None, x, y)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((3,), 0), ((5, 3), -1), ((3, 5), 0), ((2, 3, 4), 1)])
+def test_cross(shape, dim, rng):
+    x, y = rng.standard_normal(shape), rng.standard_normal(shape)
+    assert_like_torch(lambda x, y: x.cross(y, dim=dim), None, x, y)
+
+
 def test_cdist_refuses_another_mode():
     x = tinytorch.ones(2, 3)
     with pytest.raises(ValueError, match=r"compute_mode is 'use_mm_for_euclid.*not 'fast'"):

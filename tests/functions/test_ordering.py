@@ -37,6 +37,26 @@ def test_unique_consecutive(inverse, counts, rng):
     )
 
 
+@pytest.mark.parametrize("shape", [(9,), (12, 3), (6, 2, 3), (1, 4), (5, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_])
+def test_unique_slices(shape, dtype, rng):
+    x = rng.integers(0, 2, shape).astype(dtype)
+    for dim in range(-1, len(shape)):
+        options = {"return_inverse": True, "return_counts": True, "dim": dim}
+        ours, theirs = (of.tensor(x).unique(**options) for of in (tinytorch, torch))
+        for got, wanted in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(got.numpy(), wanted.numpy(), strict=True)
+
+
+def test_unique_slices_with_nan_and_the_negative_zero():
+    nan = float("nan")
+    x = tinytorch.tensor([[0.0, nan], [1.0, 2.0], [-0.0, nan], [-0.0, 1.0], [0.0, 1.0]])
+    values, inverse, counts = x.unique(return_inverse=True, return_counts=True, dim=0)
+    np.testing.assert_array_equal(values.numpy(), [[0, 1], [0, nan], [0, nan], [1, 2]])
+    assert inverse.tolist() == [1, 3, 2, 0, 0] and counts.tolist() == [2, 1, 1, 1]
+    assert tinytorch.zeros(0, 3).unique(dim=0).shape == (0, 3)
+
+
 @pytest.mark.parametrize("shape", [(), (4,), (3, 5)])
 @pytest.mark.parametrize("elements", [(), (0,), (3,), (2, 2)])
 def test_isin(shape, elements, rng):

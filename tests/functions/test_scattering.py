@@ -121,3 +121,40 @@ def test_index_add_along_each_dimension():
         tinytorch.from_numpy(x).index_add(1, tensor([0, 1]), tinytorch.ones(3, 3, 2).double())
     with pytest.raises(ShapeError):
         tinytorch.from_numpy(x).index_add(1, tensor([0, 1]), tinytorch.ones(2, 2, 2).double())
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_gradients_of_many_values_put_at_places_that_are_or_are_not_distinct(repeats, dim, rng):
+    x, given = rng.standard_normal((128, 128)), rng.standard_normal((128, 128))
+    given = given[:96] if dim == 0 else given[:, :96]
+    places = rng.permutation(128)[:96]
+    if repeats:
+        places[5], places[80] = places[90], places[2]
+    ours = [tensor(a, requires_grad=True) for a in (x, given)]
+    out = ours[0].index_copy(dim, tensor(places), ours[1])
+    weights = rng.standard_normal((128, 128))
+    (out * tensor(weights)).sum().backward()
+    expected, slices = x.copy(), np.moveaxis(np.zeros_like(given), dim, 0)
+    np.moveaxis(expected, dim, 0)[places] = np.moveaxis(given, dim, 0)
+    np.testing.assert_array_equal(out.detach().numpy(), expected)
+    for i, place in enumerate(places):
+        if place not in places[i + 1 :]:
+            slices[i] = np.moveaxis(weights, dim, 0)[place]
+    np.testing.assert_array_equal(ours[1].grad.numpy(), np.moveaxis(slices, 0, dim))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (100, 120)])
+def test_masked_scatter_and_its_gradients(shape, rng):
+    x, source = rng.standard_normal(shape), rng.standard_normal(shape)
+    mask, weights = rng.random(shape[1]) < 0.5, rng.standard_normal(shape)
+    results = []
+    for library in (tinytorch, torch):
+        a, b = (library.tensor(v, requires_grad=True) for v in (x, source))
+        out = a.masked_scatter(library.tensor(mask), b)
+        (out * library.tensor(weights)).sum().backward()
+        results.append([np.asarray(t.detach()) for t in (out, a.grad, b.grad)])
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(ShapeError, match="positions, but 1 values"):
+        tensor(x).masked_scatter(tensor(x == x), tensor(source[0, :1]))

@@ -73,8 +73,10 @@ def test_large_tensors_have_programs_of_what_may_run_twice(hot: None) -> None:
     for _ in range(3):
         sorted_twice(x)
         x.sum()
+        x.view(-1, 1).index_select(0, tensor([2, 1]))
     assert programs(sorted_twice) == [False]
     assert runs(tinytorch.sum)
+    assert runs(tinytorch.index_select)  # it reads a few elements
 
 
 def test_a_call_on_large_tensors_counts_as_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,9 +165,18 @@ def kron(a: Tensor, b: Tensor) -> Tensor:
     """Kronecker product: every element of a, times b, in a's place."""
     ndim = max(a.ndim, b.ndim)
     first, second = ((1,) * (ndim - t.ndim) + t.shape for t in (a, b))
-    left = movement.reshape(a, tuple(s for n in first for s in (n, 1)))
-    right = movement.reshape(b, tuple(s for n in second for s in (1, n)))
-    return movement.reshape(left * right, tuple(m * n for m, n in zip(first, second, strict=True)))
+    shape = tuple(m * n for m, n in zip(first, second, strict=True))
+    if ndim > 1:  # rows of the result are made first, so that the product runs along them
+        m, n = first[-1], second[-1]
+        a = movement.expand(movement.reshape(a, (*first, 1)), (*first, n))
+        b = movement.expand(movement.reshape(b, (*second[:-1], 1, n)), (*second[:-1], m, n))
+        row: tuple[int, ...] = (m * n,)
+        first, second = first[:-1], second[:-1]
+    else:
+        row = ()
+    left = movement.reshape(a, (*(s for n in first for s in (n, 1)), *row))
+    right = movement.reshape(b, (*(s for n in second for s in (1, n)), *row))
+    return movement.reshape(left * right, shape)
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
@@ -270,10 +279,8 @@ def cross(a: Tensor, b: Tensor, dim: int = -1) -> Tensor:
     a, b = arrangement.broadcast_tensors(a, b)
     if a.shape[dim] != 3:
         raise ShapeError(f"cross: shape {a.shape} must have size 3 along dim {dim}")
-    twice = [movement.cat([t, t], dim) for t in (a, b)]  # so that what is next is a slice
-    next_a, next_b = (movement.narrow(t, dim, 1, 3) for t in twice)
-    last_a, last_b = (movement.narrow(t, dim, 2, 3) for t in twice)
-    return next_a * last_b - last_a * next_b
+    a0, a1, a2, b0, b1, b2 = (arrangement.select(t, dim, i) for t in (a, b) for i in range(3))
+    return movement.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], dim)
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:

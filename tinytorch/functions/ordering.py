@@ -7,6 +7,7 @@ traced, and say so.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -258,11 +259,44 @@ def unique(
     """
     axis = None if dim is None else normalize_dim(dim, x.ndim)
     array = x._concrete("unique")
+    if axis is not None:
+        slices = np.moveaxis(array, axis, 0)
+        rows = slices.reshape(len(slices), math.prod(slices.shape[1:]))
+        first, inverse, counts = _different(rows)
+        values = np.moveaxis(slices[first], 0, axis)
+        return _chosen(values, inverse, counts, return_inverse, return_counts)
     values, inverse, counts = np.unique(
-        array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
+        array, return_inverse=True, return_counts=True, equal_nan=False
     )
-    shape = array.shape if axis is None else (array.shape[axis],)
-    return _chosen(values, inverse.reshape(shape), counts, return_inverse, return_counts)
+    return _chosen(values, inverse.reshape(array.shape), counts, return_inverse, return_counts)
+
+
+def _different(rows: Array) -> tuple[Array, Array, Array]:
+    """The different rows of a matrix in ascending order, NaN last and equal to nothing.
+
+    Rows are sorted by their first number, those that are equal in it by the second, and so on, so
+    that most are looked at no further than where they differ.
+
+    Returns:
+        The index of one of each, for each row which it is, and how often each occurs.
+    """
+    count = len(rows)
+    order, group = np.arange(count), np.zeros(count, np.int64)  # of the rows in order
+    for column in rows.T:
+        sizes = np.bincount(group)
+        tied = np.flatnonzero(sizes[group] > 1) if count else order
+        if not tied.size:
+            break
+        among = order[tied]
+        order[tied] = among[np.lexsort((column[among], group[tied]))]
+        values = column[order]
+        is_new = np.ones(count, bool)
+        is_new[1:] = (group[1:] != group[:-1]) | (values[1:] != values[:-1])
+        group = np.cumsum(is_new) - 1
+    inverse = np.empty(count, np.int64)
+    inverse[order] = group
+    counts = np.bincount(group)
+    return order[np.cumsum(counts) - counts], inverse, counts
 
 
 def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False) -> Any:

@@ -242,13 +242,17 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """
     shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
     flat = movement.reshape(movement.expand(mask, shape), (-1,))
-    wanted = flat._data
-    if isinstance(wanted, np.ndarray) and int(wanted.sum()) > source.numel():
-        raise ShapeError(
-            f"masked_scatter: {int(wanted.sum())} positions, but {source.numel()} values"
-        )
+    places = np.flatnonzero(flat._data) if isinstance(flat._data, np.ndarray) else None
+    if places is not None and len(places) > source.numel():
+        raise ShapeError(f"masked_scatter: {len(places)} positions, but {source.numel()} values")
     if not source.numel():
         return apply(ops.copy, movement.expand(x, shape))
+    if places is not None:
+        index = wrap(places, meta_of_array(places))
+        values = movement.narrow(movement.reshape(source, (-1,)), 0, 0, len(places))
+        flat = movement.reshape(movement.expand(x, shape), (-1,))
+        given = apply(ops.scatter, flat, index, values.to(x.dtype), dim=0, reduce="none")
+        return movement.reshape(given, shape)
     order = apply(ops.cumsum, flat.long(), dim=0) - 1
     order = elementwise.clip(order, 0, source.numel() - 1)
     values = apply(ops.take, movement.reshape(source, (-1,)), order)
@@ -383,7 +387,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
 publish(
     globals(),
     replayed="scatter_add scatter index_add index_copy index_fill select_scatter "
-    "slice_scatter diag_embed diagflat trace take_along_dim take tril_indices triu_indices",
+    "slice_scatter diag diag_embed diagflat trace take_along_dim take tril_indices triu_indices",
     functions="tril_indices triu_indices",
     hidden="put",
 )

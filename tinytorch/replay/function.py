@@ -13,12 +13,11 @@ from tinytorch.dtypes import TensorMeta
 from tinytorch.history import Record, write_clock
 from tinytorch.op import Op
 from tinytorch.replay.calls import Call, split_of, tensors_of
+from tinytorch.replay.fusion import LARGEST
 from tinytorch.replay.gradients import Gradients, Several, Traced
 from tinytorch.state import STATE, State
 
 HOT = 32  # calls of one kind before a program is made, which takes about as long as so many calls
-LARGEST = 2**16  # bytes of a tensor: on larger ones the time is in the kernels, not between them,
-# so that a program pays only where it has other kernels: fewer, by fusion, or views alone
 PROGRAMS = 4096  # kinds of calls that a backend remembers
 
 _NO_TENSORS = frozenset((int, tuple, list))

@@ -23,6 +23,9 @@ from tinytorch.program import ALIASES, COMMON, Program, Step as Instruction
 from tinytorch.replay.trace import Slot, Step
 
 MOST_INPUTS = 12  # of a run
+LARGEST = 2**16  # bytes of a tensor: on larger ones the time is in the kernels, not between them,
+# so that a program pays only where it has other kernels: fewer, by fusion, or views alone
+_PICKING = frozenset((ops.take, ops.gather, ops.copy))  # the last where its argument is a view
 
 
 def fuse_steps(steps: Sequence[Step], kept: Iterable[int], fusible: frozenset[str]) -> list[Step]:
@@ -89,8 +92,14 @@ def is_light(steps: Iterable[Step], fusible: frozenset[str]) -> bool:
         step.plan.op.view
         or step.plan.op.kind in ("reduction", "creation")
         or can_fuse(step, fusible)
+        or _reads_little(step)
         for step in steps
     )
+
+
+def _reads_little(step: Step) -> bool:
+    """Whether a step picks a few elements, however many there are."""
+    return step.plan.op in _PICKING and step.plan.meta.nbytes <= LARGEST
 
 
 def _is_real(operand: Any) -> bool:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tinytorch.backends.optimized.elementwise.loops import Loops, compile_elementwise
+from tinytorch.backends.optimized.elementwise.nest import memory_of, steps_of_rows
 from tinytorch.backends.optimized.elementwise.specialized import specialize
-from tinytorch.jit import threads
+from tinytorch.jit import buffers, threads
 from tinytorch.op import OPS
 from tinytorch.testing.op_samples import admitted_dtypes
 
@@ -182,3 +183,70 @@ def test_plans_are_remembered_but_bounded(monkeypatch):
     for n in range(8):
         loops.plan(((n,), (n,)))
         assert len(loops.plans) <= 3
+
+
+SLICES = (
+    (np.s_[:, 1:], np.s_[:, :-1]),
+    (np.s_[:, 8:40], np.s_[:, 16:48]),
+    (np.s_[:, 1:], np.s_[:, 1:]),
+    (np.s_[::2, :-1], np.s_[1::2, :-1]),
+    (np.s_[:, ::2], np.s_[:, 1::2]),  # not along memory
+    (np.s_[::-1, 1:], np.s_[:, 1:]),
+    (np.s_[:, :8], np.s_[:, 8:16]),  # short rows
+)
+
+
+def chosen(c, a, b):
+    return a if c else b * 2.0
+
+
+def check_slices(shape, dtype, rng, of=SLICES):
+    run = compile_elementwise(chosen)
+    lead = (slice(None),) * (len(shape) - 2)
+    x, y = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
+    mask = rng.random(shape) < 0.5
+    for first, second in of:
+        a, b, c = x[(*lead, *first)], y[(*lead, *second)], mask[(*lead, *first)]
+        if a.shape != b.shape:
+            continue
+        expected = np.where(c, a, b * dtype(2))
+        np.testing.assert_array_equal(run(c, a, b), expected)
+        np.testing.assert_array_equal(run(c, np.ascontiguousarray(a), b), expected)
+        fixed = a.view()
+        fixed.flags.writeable = False
+        np.testing.assert_array_equal(run(c, fixed, b), expected)
+        np.testing.assert_array_equal(run(c, a, 3.0), np.where(c, a, dtype(6)))
+
+
+@pytest.mark.parametrize("shape", [(130, 64), (3, 40, 64), (2, 3, 20, 64), (2, 64, 1, 64)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_larger_arrays_are_walked_along_without_a_copy(shape, dtype, monkeypatch, rng):
+    monkeypatch.setattr(buffers, "POOLED_FROM", 64)
+    check_slices(shape, dtype, rng)
+
+
+def test_rows_of_larger_arrays_on_several_threads(monkeypatch, rng):
+    monkeypatch.setattr(buffers, "POOLED_FROM", 64)
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
+    monkeypatch.setattr(threads._State, "num_threads", 2)
+    check_slices((24, 32), np.float32, rng, SLICES[:3])
+
+
+def test_which_arrays_have_rows_to_walk_along():
+    x = np.zeros((8, 40, 64), np.float32)
+    for part, expected in (
+        (x[..., 1:], (320, [1, 63, 64, 0])),
+        (x[:, ::2, :16], (160, [1, 16, 128, 0])),
+        (x[:, :30, :16], (8, [30, 16, 2560, 64])),
+        (x[..., ::2], None),
+        (x[..., :8], None),
+        (x[:, :, ::-1], None),
+        (x.swapaxes(0, 1)[:, :4, 1:], (40, [4, 63, 64, 2560])),
+        (np.broadcast_to(x[0, :, :1], (40, 64)), None),
+    ):
+        rows = steps_of_rows(part.shape, [part], [0], 1)
+        assert (rows and (rows[0], rows[1].tolist())) == expected
+        if rows is not None:
+            assert memory_of(part).size == 1 + sum(
+                (n - 1) * step // 4 for n, step in zip(part.shape, part.strides, strict=True)
+            )

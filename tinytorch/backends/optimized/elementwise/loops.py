@@ -8,6 +8,7 @@ loop is generated (`loop_text.py`):
     with a bias      two nested loops, over the rows of a matrix and along them
     broadcasting     three nested loops: dimensions in which the same operands repeat are taken
                      together, so (n, c, h, w) + (c, 1, 1) runs over n, c and h w
+    rows of larger   the same three loops, with steps from row to row: slices need no copy
     anything else    operands are written out in full first
 
 Each loop is compiled when first needed, serial and, for large arrays, for several threads.
@@ -30,7 +31,13 @@ from tinytorch.backends.optimized.elementwise.loop_text import (
     nested_source,
 )
 from tinytorch.backends.optimized.elementwise.math import EXACT
-from tinytorch.backends.optimized.elementwise.nest import Nest, Shape, kind_of
+from tinytorch.backends.optimized.elementwise.nest import (
+    Nest,
+    Shape,
+    kind_of,
+    memory_of,
+    steps_of_rows,
+)
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar, limits_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
@@ -137,6 +144,15 @@ class Loops:
                 for i in places:
                     turned[i] = turned[i].transpose(order)
                 return in_order(tuple(shape[d] for d in order), turned).transpose(inverse(order))
+            arrays = [operands[i] for i in places]
+            if may_turn and not all(x.flags.c_contiguous for x in arrays):
+                rows = steps_of_rows(shape, arrays, places, len(kinds))
+                if rows is not None:
+                    flat = [
+                        memory_of(x) if k == "v" else x
+                        for x, k in zip(operands, kinds, strict=True)
+                    ]
+                    return self._run_nested(shape, kinds, *rows, flat)
             return in_order(shape, operands)
 
         def in_order(shape: Shape, operands: Sequence[Any]) -> Array:
@@ -152,23 +168,26 @@ class Loops:
 
     def _nested(self, shape: Shape, nest: Nest) -> Plan:
         kinds, length, geometry = nest.kinds or "", nest.length, nest.geometry
-        serial, size = self.loop(nested_source, kinds), math.prod(shape)
+        self.loop(nested_source, kinds)
 
         def run(*operands: Any) -> Array:
-            out = buffers.empty(shape, dtype)
             flat = [
                 x if k == "s" else contiguous(x).reshape(-1)
                 for x, k in zip(operands, kinds, strict=True)
             ]
-            count = min(threads.threads_for(size), length)
-            parallel = serial if count == 1 else self.loop(nested_parallel_source, kinds)
-            threads.run_parallel(
-                parallel, serial, count, 0, length, geometry, *flat, out.reshape(-1)
-            )
-            return out
+            return self._run_nested(shape, kinds, length, geometry, flat)
 
-        dtype = self.result
         return run
+
+    def _run_nested(
+        self, shape: Shape, kinds: str, length: int, geometry: Array, flat: Sequence[Any]
+    ) -> Array:
+        """Three nested loops over flat operands, the outermost of `length` shared by threads."""
+        out, serial = buffers.empty(shape, self.result), self.loop(nested_source, kinds)
+        count = min(threads.threads_for(out.size), length)
+        parallel = serial if count == 1 else self.loop(nested_parallel_source, kinds)
+        threads.run_parallel(parallel, serial, count, 0, length, geometry, *flat, out.reshape(-1))
+        return out
 
     def _written_out(self, shape: Shape, arity: int) -> Plan:
         kinds = "v" * arity

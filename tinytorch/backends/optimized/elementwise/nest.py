@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+
+from tinytorch.dtypes import Array
 
 Shape = tuple[int, ...]
 
 LOOPS = 3  # nested loops of a broadcasting kernel
+LEAST_COLUMNS = 16  # of the innermost: shorter ones cost more than a copy
 
 
 def kind_of(shape: Shape | None, out: Shape) -> str:
@@ -58,3 +63,48 @@ class Nest:
             self.kinds += "v" if groups[2][1][array] else "r"
             array += 1
         self.geometry = np.array(geometry, np.int64)
+
+
+def steps_of_rows(
+    shape: Shape, arrays: Sequence[Array], places: Sequence[int], arity: int
+) -> tuple[int, Array] | None:
+    """How three nested loops run over arrays of one shape whose rows are not next to each other.
+
+    Such are slices of larger arrays, `x[:, 1:]`: they need no copy, since the innermost loop walks
+    along memory in each.
+
+    Args:
+        arrays: the operands at the positions `places`, of `arity` operands; the others are numbers.
+
+    Returns:
+        The length of the outermost loop, and the geometry (see `nested_source`); None if three
+        loops do not suffice, or memory is not walked along.
+    """
+    if not all(x.flags.writeable and x.flags.aligned for x in arrays):  # others are other types
+        return None
+    groups: list[tuple[int, list[int]]] = []  # length, and the step of each array
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        steps = [x.strides[d] // x.itemsize for x in arrays]
+        if any(x.strides[d] < 0 or x.strides[d] % x.itemsize for x in arrays):
+            return None
+        if groups and groups[-1][1] == [size * step for step in steps]:
+            groups[-1] = (groups[-1][0] * size, steps)
+        else:
+            groups.append((size, steps))
+    if not 2 <= len(groups) <= LOOPS or groups[-1][0] < LEAST_COLUMNS or {*groups[-1][1]} != {1}:
+        return None
+    if len(groups) < LOOPS:  # a single outer loop is the one that threads share
+        groups.insert(1, (1, [0] * len(arrays)))
+    geometry = np.zeros(2 + 2 * arity, np.int64)
+    geometry[0], geometry[1] = groups[1][0], groups[2][0]
+    for place, outer, inner in zip(places, groups[0][1], groups[1][1], strict=True):
+        geometry[2 + 2 * place], geometry[3 + 2 * place] = outer, inner
+    return groups[0][0], geometry
+
+
+def memory_of(x: Array) -> Array:
+    """The memory from the first element of `x` to its last, as one row."""
+    last = sum((n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)) // x.itemsize
+    return np.lib.stride_tricks.as_strided(x, (last + 1,), (x.itemsize,))

@@ -74,6 +74,44 @@ def _scatter_columns(index: Array, src: Array, out: Array, add: bool) -> bool:
     return fits
 
 
+@kernel
+def _gather_line(x: Array, line: Array, out: Array) -> None:
+    """out[i, j] = x[i, line[j]]."""
+    for i in range(out.shape[0]):
+        source, target = x[i], out[i]
+        for j in range(target.size):
+            target[j] = source[line[j]]
+
+
+@kernel
+def _scatter_line(line: Array, src: Array, out: Array, add: bool) -> None:
+    """Put or add each src[i, j] at out[i, line[j]]."""
+    for i in range(out.shape[0]):
+        values, row = src[i], out[i]
+        for j in range(values.size):
+            at = line[j]
+            row[at] = row[at] + values[j] if add else values[j]
+
+
+@kernel
+def _scatter_slices(line: Array, src: Array, out: Array, add: bool) -> None:
+    """Put or add each src[i, j, :] at out[i, line[j], :]."""
+    for i in range(out.shape[0]):
+        for j in range(line.size):
+            values, row = src[i, j], out[i, line[j]]
+            for k in range(values.size):
+                row[k] = row[k] + values[k] if add else values[k]
+
+
+def _line_of(index: Array, dim: int) -> Array | None:
+    """The index along `dim`, where it is the same throughout the others (a line, expanded)."""
+    if index.ndim < 2 or not index.size:
+        return None
+    if any(index.strides[d] and n > 1 for d, n in enumerate(index.shape) if d != dim):
+        return None
+    return contiguous(index[(0,) * dim + (slice(None),) + (0,) * (index.ndim - dim - 1)])
+
+
 def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Array:
     """x, with src[i][j] put at [index[i][j]][j] (for dim 0), the last of several, or added there.
 
@@ -95,8 +133,13 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
     run = _scatter_columns if tail else _scatter_rows
     target = contiguous(near).reshape(-1, x.shape[dim], *tail)
     shape = (-1, index.shape[dim], *tail)
-    places, values = (contiguous(a).reshape(shape) for a in (index, src))
-    if not run(places, values, target, reduce == "add"):
+    values, line = contiguous(src).reshape(shape), _line_of(index, dim)
+    if line is None:
+        fits = run(contiguous(index).reshape(shape), values, target, reduce == "add")
+    elif fits := bool(line.min() >= 0 and line.max() < x.shape[dim]):
+        put = _scatter_slices if tail else _scatter_line
+        put(line, values, target, reduce == "add")
+    if not fits:
         raise IndexError(f"scatter: an index is not in 0 to {x.shape[dim] - 1}")
     if near.shape != out.shape:  # then the target is a copy
         near[...] = target.reshape(near.shape)
@@ -118,9 +161,14 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
     inner = math.prod(index.shape[dim + 1 :])
     tail = (inner,) if inner > 1 else ()
     of_x, of_index = (-1, x.shape[dim], *tail), (-1, index.shape[dim], *tail)
-    run = _gather_columns if tail else _gather_rows
-    source, wanted = contiguous(x), contiguous(index)
-    run(source.reshape(of_x), wanted.reshape(of_index), out.reshape(of_index))
+    source, line = contiguous(x).reshape(of_x), _line_of(index, dim)
+    if line is None:
+        run = _gather_columns if tail else _gather_rows
+        run(source, contiguous(index).reshape(of_index), out.reshape(of_index))
+    elif tail:  # NumPy copies whole slices; "clip" is its mode without a check
+        np.take(source, line, axis=1, out=out.reshape(of_index), mode="clip")
+    else:
+        _gather_line(source, line, out.reshape(of_index))
     return out
 
 
