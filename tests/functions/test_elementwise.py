@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 import tinytorch
 from tests.torch_compare import assert_like_torch
 from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.graph import trace
 
 UNARY = [
     *("abs", "ceil", "cos", "erf", "exp", "expm1", "floor", "isfinite", "isinf", "isnan", "log"),
@@ -232,3 +233,34 @@ def test_numpy_arrays_and_numbers_take_part():
         assert result.tolist() == [2.0, 3.0]
     assert (x + np.ones(2)).dtype is tinytorch.float64
     assert (x + np.float64(1)).dtype is tinytorch.float32
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8"])
+def test_integers_at_full_range_as_in_pytorch(dtype: str, rng: np.random.Generator) -> None:
+    info = np.iinfo(dtype)
+    x = rng.integers(info.min, info.max, 90, dtype, endpoint=True)
+    x[:5] = info.min, info.max, 0, 1, info.max - 1
+    bits = np.resize(np.arange(-3, 67) if info.min else np.arange(67), 90).astype(dtype)
+    divisors = np.where(bits == 0, 7, bits).astype(dtype)
+    for name in ("bitwise_left_shift", "bitwise_right_shift", "fmod"):
+        other = divisors if name == "fmod" else bits
+        wanted = getattr(torch, name)(torch.from_numpy(x), torch.from_numpy(other)).numpy()
+        function = getattr(tinytorch, name)
+        found = function(tinytorch.tensor(x), tinytorch.tensor(other)).numpy()
+        np.testing.assert_array_equal(found, wanted, strict=True)
+        program = trace(function, tinytorch.tensor(x), tinytorch.tensor(other))  # by ops
+        traced = program(tinytorch.tensor(x), tinytorch.tensor(other))
+        np.testing.assert_array_equal(traced.numpy(), wanted, strict=True)
+    for name in ("ceil", "trunc", "floor", "sign", "isinf", "isnan", "isfinite", "nansum"):
+        tensor = tinytorch.tensor(x)
+        found = getattr(tensor, name)()
+        wanted = getattr(torch, name)(torch.from_numpy(x)).numpy()
+        np.testing.assert_array_equal(found.numpy(), wanted, strict=True)
+        assert not np.shares_memory(found.numpy(), tensor.numpy())
+    np.testing.assert_array_equal(tinytorch.tensor(x).clip(1, 9).numpy(), np.clip(x, 1, 9))
+    np.testing.assert_array_equal(tinytorch.relu(tinytorch.tensor(x)).numpy(), np.maximum(x, 0))
+
+
+def test_fmod_of_integers_by_zero_is_refused() -> None:
+    with pytest.raises(ZeroDivisionError, match="by zero"):
+        tinytorch.fmod(tinytorch.tensor([1, 2]), tinytorch.tensor([1, 0]))

@@ -39,6 +39,8 @@ def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _sign(a: Array) -> Array:
+    if a.dtype.kind != "f":
+        return np.sign(a)
     return np.subtract(a > 0, a < 0, dtype=a.dtype)  # 0 for NaN, as in PyTorch
 
 
@@ -54,10 +56,18 @@ def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _relu(a: Array) -> Array:
+    if a.dtype.kind != "f":
+        return np.asarray(np.maximum(a, 0))
     out = np.asarray(np.maximum(0, a))
     # Which zero np.maximum(0, -0.0) is depends on the processor: ARM's is 0.0. Ours keeps its sign.
     np.copyto(out, a, where=np.equal(a, 0))
     return out
+
+
+def _clip(a: Array, low: Any, high: Any) -> Array:
+    if a.dtype.kind != "f":
+        return np.asarray(np.clip(a, low, high))
+    return np.asarray(np.minimum(high, np.maximum(low, a)))
 
 
 def _relu_backward(g: Array, out: Array) -> Array:
@@ -110,7 +120,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "logical_or": np.logical_or,
     "relu_backward": _relu_backward,
     "where": _where,
-    "clip": lambda a, low, high: np.minimum(high, np.maximum(low, a)),
+    "clip": _clip,
 }
 
 # Of these NumPy never warns, so nothing is between the kernel and dispatch.

@@ -13,10 +13,11 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
-from tinytorch.dtypes import DType, as_dtype, bool_, meta_of_array, promote
+from tinytorch.dtypes import Array, DType, as_dtype, bool_, meta_of_array, promote
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import publish
+from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -71,6 +72,13 @@ def fmod(a: Tensor | float, b: Tensor | float) -> Tensor:
         ZeroDivisionError: an integer is divided by zero.
     """
     first, second = as_tensors(a, b)
+    x, y = _of_integers(first, second)
+    if x is not None and y.all():
+        return _new(np.asarray(np.fmod(x, y)))
+    if not (first.dtype.is_floating_point or second.dtype.is_floating_point):
+        rest = apply(ops.remainder, first, second)  # its sign is b's; the least number has no abs
+        differ = apply(ops.ne, lt(first, 0), lt(second, 0))
+        return apply(ops.where, logical_and(ne(rest, 0), differ), rest - second, rest)
     size = apply(ops.remainder, abs(first), abs(second))
     return apply(ops.where, lt(first, 0), neg(size), size)
 
@@ -82,6 +90,18 @@ def as_tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
         v if hasattr(v, "meta") else apply(ops.full, shape=(), value=v, dtype=dtype)  # type: ignore[misc]
         for v in values
     )
+
+
+def _of_integers(a: Tensor, b: Tensor) -> tuple[Any, Any]:
+    """The arrays of two tensors of one integer dtype, where no mode is to see ops; else None."""
+    is_seen = STATE.get().mode is not None or a.dtype is not b.dtype
+    if is_seen or a.dtype.is_floating_point or a.dtype is bool_:
+        return None, None
+    return a._data, b._data
+
+
+def _new(array: Array) -> Tensor:
+    return wrap(array, meta_of_array(array))
 
 
 def floor_divide(a: Tensor | float, b: Tensor | float) -> Tensor:
@@ -229,12 +249,12 @@ def bitwise_not(a: Tensor) -> Tensor:
 
 
 def bitwise_left_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a << b, for integers: a * 2^b; bits that do not fit are lost."""
+    """a << b, for integers: a * 2^b; bits that do not fit are lost, all of them for b < 0."""
     return _shifted("<<", a, b)
 
 
 def bitwise_right_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a >> b, for integers: floor(a / 2^b)."""
+    """a >> b, for integers: floor(a / 2^b); for b < 0 as for a large b."""
     return _shifted(">>", a, b)
 
 
@@ -243,8 +263,12 @@ def _shifted(symbol: str, a: Tensor | int, b: Tensor | int) -> Tensor:
         raise DTypeError(f"{symbol} is for integer tensors, not bool; use x.int()")
     dtype = promote(*(getattr(t, "meta", type(t)) for t in (a, b)))
     value, bits = (t.long() for t in as_tensors(a, b))
+    x, y = _of_integers(value, bits)
+    if x is not None:
+        shift = np.left_shift if symbol == "<<" else np.right_shift
+        return _new(np.asarray(shift(x, y))).to(dtype)
     power = apply(ops.pow_, 2, clip(bits, 0, 62))
-    beyond = gt(bits, 62)
+    beyond = logical_or(gt(bits, 62), lt(bits, 0))
     if symbol == "<<":
         all_lost = where(
             eq(bits, 63), apply(ops.mul, apply(ops.bitwise_and, value, 1), -(2**63)), 0
@@ -427,6 +451,8 @@ def floor(a: Tensor) -> Tensor:
 
 def ceil(a: Tensor) -> Tensor:
     """The smallest whole number not below a."""
+    if not a.dtype.is_floating_point and a.dtype is not bool_:
+        return apply(ops.copy, a)
     return apply(ops.neg, apply(ops.floor, apply(ops.neg, a)))
 
 
@@ -449,25 +475,29 @@ def round(a: Tensor, *, decimals: int = 0) -> Tensor:
 
 def trunc(a: Tensor) -> Tensor:
     """The whole number next to a towards 0."""
-    return a if not a.dtype.is_floating_point else where(lt(a, 0), ceil(a), floor(a))
+    if not a.dtype.is_floating_point:
+        return apply(ops.copy, a)
+    return where(lt(a, 0), ceil(a), floor(a))
 
 
 def isnan(a: Tensor) -> Tensor:
     """True where a is NaN: the one value that differs from itself."""
+    if not a.dtype.is_floating_point:
+        return apply(ops.full, shape=a.shape, value=False, dtype=bool_)
     return apply(ops.ne, a, a)
 
 
 def isinf(a: Tensor) -> Tensor:
     """True where a is plus or minus infinity."""
     if not a.dtype.is_floating_point:
-        return apply(ops.ne, a, a)
+        return apply(ops.full, shape=a.shape, value=False, dtype=bool_)
     return apply(ops.eq, apply(ops.abs_, a), math.inf)
 
 
 def isfinite(a: Tensor) -> Tensor:
     """True where a is neither NaN nor an infinity."""
     if not a.dtype.is_floating_point:
-        return apply(ops.eq, a, a)
+        return apply(ops.full, shape=a.shape, value=True, dtype=bool_)
     return apply(ops.lt, apply(ops.abs_, a), math.inf)
 
 

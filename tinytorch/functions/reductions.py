@@ -277,6 +277,8 @@ def any(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
 def nansum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`sum` of the elements that are not NaN."""
     x = _converted(x, dtype)
+    if not x.dtype.is_floating_point:
+        return sum(x, dim, keepdim)
     return sum(apply(ops.where, apply(ops.ne, x, x), x.dtype.zero, x), dim, keepdim)
 
 
