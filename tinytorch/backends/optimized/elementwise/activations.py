@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 
 from tinytorch.backends.optimized.elementwise.loops import compile_elementwise
+from tinytorch.backends.optimized.elementwise.math import standard_normal
 from tinytorch.dtypes import Array
 
 SQRT_HALF = math.sqrt(0.5)
@@ -32,9 +33,8 @@ def gelu_scalar(x: float) -> float:
 
 
 def gelu_backward_scalar(g: float, x: float) -> float:
-    below = 0.5 * (1 + math.erf(x * SQRT_HALF))
-    density = DENSITY_AT_0 * math.exp(-abs(0.5 * x * x))  # abs: the exp for numbers up to 0
-    return g * (below + x * density)
+    below, density = standard_normal(x)  # both by one exp, and without a division
+    return g * (below + x * (DENSITY_AT_0 * density))
 
 
 def gelu_tanh_scalar(x: float) -> float:

@@ -43,6 +43,7 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     math.log1p: polynomials.log1p,
     math.tanh: polynomials.tanh,
     math.erf: polynomials.erf,
+    polynomials.standard_normal: polynomials.normal,
     math.sqrt: np.sqrt,
     math.copysign: np.copysign,
     math.floor: np.floor,  # Python's give integers
