@@ -304,10 +304,11 @@ _METHODS = {
     "new_ones": _new(1, "ones"),
     "new_empty": _new(0, "empty"),
 }
+replay_all(_METHODS, "new_full new_zeros new_ones new_empty", "tinytorch")
 METHODS.update(_METHODS)
 replay_all(
     globals(),
-    "full zeros ones empty full_like zeros_like ones_like empty_like eye",
+    "full zeros ones empty full_like zeros_like ones_like empty_like eye arange linspace range",
     __name__,
 )
 for _name, _method in _METHODS.items():

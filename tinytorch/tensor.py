@@ -45,6 +45,7 @@ from tinytorch.functions import (
 )
 from tinytorch.functions.publish import METHODS
 from tinytorch.history import write_clock
+from tinytorch.replay import holds, replayed
 from tinytorch.values import array_of
 
 Hook = Callable[["Tensor"], "Tensor | None"]
@@ -468,6 +469,7 @@ class Tensor:
 
         def __getattr__(self, name: str) -> Callable[..., Tensor]: ...
 
+    @replayed
     def view(self, *shape: Any) -> Tensor:
         """`reshape` that shares memory.
 
@@ -475,9 +477,9 @@ class Tensor:
             ShapeError: the elements would have to be copied.
         """
         out = movement.reshape(self, *shape)
-        source, result = self._data, out._data
-        copied = isinstance(result, np.ndarray) and not np.may_share_memory(source, result)
-        if copied and self.meta.size:
+        if holds(self, lambda a: a.flags.c_contiguous, traced=True):  # then it is never copied
+            return out
+        if not np.may_share_memory(self._data, out._data) and self.meta.size:
             raise ShapeError(
                 f"view: shape {self.shape} cannot become {out.shape} without copying, as its "
                 f"elements are not in order; use reshape"

@@ -14,6 +14,7 @@ from tests.replay.common import programs, runs
 from tinytorch import ops, tensor
 from tinytorch.autograd import grad, gradcheck
 from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.dispatch import Mode, apply
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.replay import NotReplayable, function as replaying, make_program, replayed
@@ -163,6 +164,33 @@ def test_numbers_that_are_equal_and_not_the_same(hot: None) -> None:
         assert runs(copysign)
 
 
+def test_keys_of_few_arguments_differ(hot: None) -> None:
+    """They are made in other places than keys of many."""
+
+    @replayed
+    def described(x: Tensor, *others: Any) -> Tensor:
+        codes = [len(others), *(ord(type(o).__name__[0]) for o in others)]
+        codes += [int(o) for o in others if not isinstance(o, Tensor)]
+        return x * 0.0 + float(sum(codes))
+
+    x, y = tinytorch.ones(2), tinytorch.ones(2)
+    calls = [(x,), (x, 1), (x, True), (x, 1.0), (x, 2), (x, y), (x, 1, 1)]
+    for args in [*calls * 4, *calls[::-1]]:
+        assert described(*args).tolist() == described.replayed(*args).tolist()  # type: ignore[attr-defined]
+
+
+def test_keys_of_sequences_differ_by_what_is_in_them(hot: None) -> None:
+    @replayed
+    def counted(given: Any) -> Tensor:
+        return given[0] * 0.0 + float(sum(t.requires_grad for t in given) + 10 * len(given))
+
+    x, y = tinytorch.ones(2), tinytorch.ones(2, requires_grad=True)
+    for given in [[x, x], [x, y], (y, y), (x,), [y, x], [x, x, x]] * 5:
+        assert counted(given).tolist() == counted.replayed(given).tolist()  # type: ignore[attr-defined]
+    with pytest.raises((TypeError, AttributeError)):
+        counted([1.5, x])
+
+
 def test_a_backend_of_a_user_has_no_programs(hot: None) -> None:
     class Mine(NumpyBackend):
         """Its kernels may print, or be stepped through."""
@@ -204,6 +232,13 @@ def test_labels_that_are_ignored_after_those_that_count(hot: None) -> None:
     assert F.nll_loss(x, tensor([-100, 1])).item() == 3.0
     with pytest.raises(IndexError, match="class 2 is out of range"):
         F.nll_loss(x, tensor([0, 2]))
+
+
+def test_a_warning_is_given_at_each_call(hot: None) -> None:
+    x = tinytorch.zeros(2, 3)
+    for _ in range(4):
+        with pytest.warns(UserWarning, match="Implicit dimension choice for softmax"):
+            F.softmax(x)
 
 
 def test_what_a_function_makes_is_made_for_each_call(hot: None) -> None:
@@ -258,6 +293,26 @@ def test_views_are_views(hot: None) -> None:
     computed = y * 1.0
     with pytest.raises(AutogradError, match="shares memory"):
         computed.transpose(0, 1).add_(1.0)
+
+
+def test_a_view_is_never_a_copy(hot: None) -> None:
+    for backend in (NumpyBackend(), OptimizedBackend()):
+        with tinytorch.using_backend(backend):
+            x, like = tinytorch.zeros(2, 3), tinytorch.zeros(3, 2)
+            for _ in range(4):
+                x.view(-1).add_(1.0)
+                x.view(3, 2).add_(1.0)
+                x.view_as(like).add_(1.0)
+            assert x.tolist() == [[12.0] * 3] * 2
+            turned = tinytorch.zeros(3, 2).T
+            for asked in ((-1,), (6, 1)):
+                with pytest.raises(ShapeError, match="without copying"):
+                    turned.view(*asked)
+            with pytest.raises(ShapeError, match="without copying"):
+                turned.view_as(like)
+            row = tinytorch.zeros(3, 4)[:, :1]  # not in order, and yet a view
+            row.view(3).add_(1.0)
+            assert row.tolist() == [[1.0]] * 3
 
 
 def test_a_value_that_the_gradient_reads_is_missed_when_it_was_overwritten(hot: None) -> None:

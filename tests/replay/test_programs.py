@@ -44,9 +44,10 @@ NAMES = sorted(  # without aliases
     for name, f in PUBLIC.items()
     if hasattr(f, "replayed") and f.__name__ == name.split(".")[-1]
 )
-FUSED = sorted(
-    name for name, f in PUBLIC.items() if hasattr(f, "plain") and f.__name__ == name.split(".")[-1]
-)
+
+
+GUARDED = ("prod",)  # gradients depend on values
+WARNS = ("F.softmax", "F.log_softmax", "F.softmin")  # without a dimension
 
 
 @pytest.fixture(autouse=True)
@@ -125,13 +126,13 @@ def several(function: Callable[..., Any], args: Any, options: Any, expected: Any
                 assert w is None or (g is not None and same(g._data, w._data))
 
 
-def check(
-    arguments: Any, name: str, dtype: str, layout: str = "contiguous", plain: bool = False
-) -> None:
+def check(arguments: Any, name: str, dtype: str, layout: str = "contiguous") -> None:
     """The function, its program and its gradients, with and without a graph of them."""
-    function = PUBLIC[name].plain if plain else PUBLIC[name]
+    function = PUBLIC[name]
     for dim in arguments.dims_of(name):
-        for requires_grad in (False, True):
+        if dim is None and name in WARNS:
+            continue
+        for requires_grad in (False, True)[: 1 if name in GUARDED else 2]:
             values = arguments.Values((12, 16), dtype, layout, dim)
             call = arguments.call_of(name, values)
 
@@ -183,12 +184,9 @@ def test_a_program_does_what_the_function_does(name: str, arguments: Any, hot: N
     check(arguments, name, "float32")
 
 
-@pytest.mark.parametrize("name", FUSED)
-def test_a_fused_function_is_replayed_elsewhere(name: str, arguments: Any, hot: None) -> None:
-    check(arguments, name, "float32", plain=True)
-
-
-@pytest.mark.parametrize("name", ["F.cross_entropy", "F.group_norm", "norm", "tril", "gather"])
+@pytest.mark.parametrize(
+    "name", ["F.cross_entropy", "F.group_norm", "norm", "tril", "gather", "hypot", "F.hardswish"]
+)
 def test_programs_of_compiled_kernels(name: str, arguments: Any, hot: None) -> None:
     with tinytorch.using_backend(OptimizedBackend()):
         check(arguments, name, "float32")

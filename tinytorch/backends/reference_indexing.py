@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tinytorch.backends.reference_elementwise import quiet
 from tinytorch.dtypes import Array
+
+_INT64 = np.dtype(np.int64)
+_largest = np.maximum.reduce  # without the Python code of `max`
+
+
+def is_within(data: Array, extent: int) -> Any:
+    """Whether every index is in [0, extent): without its sign, a negative one is a large number."""
+    if data.dtype is _INT64 and data.size:
+        return _largest(data.view(np.uint64), None) < extent
+    return not data.size or (data.min() >= 0 and data.max() < extent)
 
 
 def take(a: Array, index: Array) -> Array:

@@ -194,17 +194,22 @@ def ge(a: Tensor | float, b: Tensor | float) -> Tensor:
 
 def logical_and(a: Tensor | bool, b: Tensor | bool) -> Tensor:
     """True where both are true (not zero)."""
-    return apply(ops.logical_and, a, b)
+    return apply(ops.logical_and, _truth(a), _truth(b))
 
 
 def logical_or(a: Tensor | bool, b: Tensor | bool) -> Tensor:
     """True where one or both are true (not zero)."""
-    return apply(ops.logical_or, a, b)
+    return apply(ops.logical_or, _truth(a), _truth(b))
 
 
 def logical_not(a: Tensor) -> Tensor:
     """True where a is false (zero)."""
-    return apply(ops.logical_not, a)
+    return apply(ops.logical_not, _truth(a))
+
+
+def _truth(x: Any) -> Any:
+    """Whether each float is not zero, which is less work than a cast; others as they are."""
+    return apply(ops.ne, x, 0.0) if hasattr(x, "meta") and x.meta.dtype.is_floating_point else x
 
 
 def logical_xor(a: Tensor | bool, b: Tensor | bool) -> Tensor:
@@ -505,7 +510,7 @@ fuse(globals(), "ceil fmod isfinite isinf log2 rsqrt trunc")
 publish(
     globals(),
     hidden="as_tensors",
-    replayed="logical_xor",
+    replayed="logical_and logical_or logical_not logical_xor clip",
     methods="positive",
     aliases={
         "clamp": "clip", "multiply": "mul", "subtract": "sub", "divide": "div",

@@ -11,9 +11,9 @@ derived by running the steps again and differentiating them: a program, too, one
 
 Only ordinary calls on such a backend are affected. With a mode active (a trace, a profile), on
 other backends, for integers, and where a function does something else than ops on its tensors, the
-function runs as it is written, replayed where it is called often. A number among the arguments that
-no formula has by itself is an input of the program, so another value of it needs no other machine
-code.
+function runs as it is written. Either way it is replayed where it is called often. A number among
+the arguments that no formula has by itself is an input of the program, so another value of it needs
+no other machine code.
 
 Source: J. Ragan-Kelley et al., "Halide", PLDI 2013, section 2 (why fusing pays: locality).
 """
@@ -58,12 +58,11 @@ def fuse(module: dict[str, Any], names: str) -> None:
         KeyError: the module has no such function.
     """
     for name in names.split():
-        module[name] = _fused(module[name])
+        module[name] = replayed(_fused(module[name]))
 
 
 def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     known: dict[Any, tuple[Fused, tuple[float, ...]] | None] = {}
-    plain: Callable[..., Tensor] = replayed(function)
 
     def by_position(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         bound = _signature(function).bind(*args, **options)
@@ -74,7 +73,7 @@ def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         state = STATE.get()
         backend = state.backend or backends.current or backends.default()
         if (state.mode is not None and not state.mode.fused) or not backend.fusible:
-            return plain(*args, **options)
+            return function(*args, **options)
         if options and any(map(is_tensor, options.values())):
             args, options = by_position(args, options)
         try:
@@ -90,13 +89,12 @@ def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             known[key] = found if found and found[0].program.ops <= backend.fusible else None
             found = known[key]
         if found is None:
-            return plain(*args, **options)
+            return function(*args, **options)
         op, numbers = found
         if len(args) == 1 and not numbers:
             return apply(op, args[0])
         return apply(op, *[x for x in args if is_tensor(x)], *numbers)
 
-    call.plain = plain  # type: ignore[attr-defined]
     return call
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.backends.reference import is_within
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
 from tinytorch.errors import ShapeError
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 
-_INT64 = np.dtype(np.int64)
-_largest: Any = np.maximum.reduce
 _WHOLE = slice(None)
 _BASIC = frozenset((int, slice, type(None), type(Ellipsis)))
 
@@ -51,13 +50,6 @@ def check_range(index: Tensor, extent: int, what: str = "index") -> None:
         raise IndexError(
             f"{what} {int(low if low < 0 else high)} is out of range: there are {extent}"
         )
-
-
-def is_within(data: Array, extent: int) -> Any:
-    """Whether every index is in [0, extent): without its sign, a negative one is a large number."""
-    if data.dtype is _INT64 and data.size:
-        return _largest(data.view(np.uint64), None) < extent
-    return not data.size or (data.min() >= 0 and data.max() < extent)
 
 
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -429,6 +421,5 @@ def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
 publish(
     globals(),
     replayed="index_select gather tril triu diagonal",
-    hidden="take_rows check_range flat_index getitem in_two_steps check_masks from_front one_hot "
-    "is_within",
+    hidden="take_rows check_range flat_index getitem in_two_steps check_masks from_front one_hot",
 )

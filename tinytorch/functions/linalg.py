@@ -420,7 +420,7 @@ def _arranged(
 
 publish(
     globals(),
-    replayed="dot outer mv addmm addmv addr baddbmm addbmm inner kron matrix_power dist "
+    replayed="dot outer mm mv addmm addmv addr baddbmm addbmm inner kron matrix_power dist "
     "cdist cross einsum tensordot bmm",
     functions="einsum tensordot cdist",
     aliases={"ger": "outer"},

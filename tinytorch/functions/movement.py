@@ -50,7 +50,8 @@ def view_as(x: Tensor, other: Tensor) -> Tensor:
     Raises:
         ShapeError: the elements would have to be copied.
     """
-    return x.view(other.shape)
+    out: Tensor = x.view(other.shape)
+    return out
 
 
 def permute(x: Tensor, *dims: Any) -> Tensor:
@@ -392,7 +393,7 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | Non
 publish(
     globals(),
     replayed="permute transpose t expand expand_as broadcast_to squeeze unsqueeze flatten "
-    "unflatten flip narrow split chunk unbind repeat pad unfold roll cat stack",
+    "view_as unflatten flip narrow split chunk unbind repeat pad unfold roll cat stack",
     functions="cat stack pad",
     methods="expand expand_as view_as",
     hidden="rows in_shape",

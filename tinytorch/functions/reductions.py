@@ -449,6 +449,6 @@ def sum_to(x: Tensor, shape: Shape) -> Tensor:
 publish(
     globals(),
     replayed="sum mean amax amin max min argmax argmin softmax log_softmax var std var_mean "
-    "std_mean all any nansum nanmean count_nonzero aminmax logsumexp norm",
+    "std_mean prod all any nansum nanmean count_nonzero aminmax logsumexp norm",
     hidden="at_index root sum_to",
 )

@@ -158,6 +158,6 @@ def diff(
 
 publish(
     globals(),
-    replayed="cumsum logcumsumexp cummax cummin diff",
+    replayed="cumsum cumprod logcumsumexp cummax cummin diff",
     hidden="scanned running_index",
 )

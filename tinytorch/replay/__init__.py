@@ -32,6 +32,6 @@ Source: V. Bala, E. Duesterwald, S. Banerjia, "Dynamo: a transparent dynamic opt
 """
 
 from tinytorch.replay.function import make_program, replay_all, replayed
-from tinytorch.replay.trace import NotReplayable, holds
+from tinytorch.replay.trace import NotReplayable, holds, must_run
 
-__all__ = ["NotReplayable", "holds", "make_program", "replay_all", "replayed"]
+__all__ = ["NotReplayable", "holds", "make_program", "must_run", "replay_all", "replayed"]

@@ -25,9 +25,10 @@ Split = Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
 MOST = 4096  # combinations of types to remember
 
 _splits: dict[Kinds, Split] = {}
-#: Types of the elements of sequences that are part of a key as they are, and of those of tensors.
-_of_ints: set[tuple[type, ...]] = {(int,) * n for n in range(9)}
-_of_tensors: set[tuple[type, ...]] = set()
+_INTS = object()  # such sequences are part of a key as they are
+_OF_INTS: dict[tuple[type, ...], object] = {(int,) * n: _INTS for n in range(9)}
+#: By the types of the elements of a sequence: `_INTS`, or what stands for the types in a key.
+_sequences = dict(_OF_INTS)
 
 
 def split_of(kinds: Kinds) -> Split:
@@ -60,9 +61,10 @@ def _written(kinds: Kinds) -> Split:
             key.append(f"{name} or str({name})")  # 0.0 and -0.0 are equal
         elif kind in (tuple, list):
             lines += [
-                f"t{name} = tuple(map(type, {name}))",
-                f"if t{name} in of_ints: k{name}, {name} = tuple({name}), ()",
-                f"else: k{name} = sequence({name}, t{name})",
+                f"kind = sequences.get(tuple(map(type, {name}))) or kind_of({name})",
+                f"if kind is ints: k{name}, {name} = tuple({name}), ()",
+                f"else: k{name} = (kind, *[t.meta for t in {name}], "
+                f"*[t._requires_grad for t in {name}])",
             ]
             tensors.append(f"*{name}")
             key.append(f"k{name}")
@@ -72,21 +74,22 @@ def _written(kinds: Kinds) -> Split:
     source = f"def split({', '.join(['function', 'recording', *names])}):\n"
     source += "".join(f"    {line}\n" for line in lines)
     # an object in the place of the types: its hash is quick
-    scope: dict[str, Any] = {"kinds": object(), "of_ints": _of_ints, "sequence": _sequence}
+    scope: dict[str, Any] = {"kinds": object(), "sequences": _sequences}
+    scope |= {"ints": _INTS, "kind_of": _kind_of}
     exec(compile(source, "<tinytorch key>", "exec"), scope)
     split: Split = scope.pop("split")
     return split
 
 
-def _sequence(values: Sequence[Any], types: tuple[type, ...]) -> tuple[Any, ...]:
-    """The part of a key for a sequence of tensors."""
-    if types not in _of_tensors:
-        if not all(issubclass(t, tensor_class.tensor_class) for t in types):
-            raise TypeError("a sequence of something else than whole numbers or tensors")
-        if len(_of_tensors) >= MOST:
-            _of_tensors.clear()
-        _of_tensors.add(types)
-    return (types, *[t.meta for t in values], *[t._requires_grad for t in values])
+def _kind_of(values: Sequence[Any]) -> object:
+    """What stands in a key for the types of a sequence of tensors."""
+    types = tuple(map(type, values))
+    if not all(issubclass(t, tensor_class.tensor_class) for t in types):
+        raise TypeError("a sequence of something else than whole numbers or tensors")
+    if len(_sequences) >= MOST:
+        _sequences.clear()
+        _sequences.update(_OF_INTS)
+    return _sequences.setdefault(types, object())
 
 
 class Call:

@@ -76,6 +76,10 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
             elif len(args) == 1 and type(args[0]) not in _NO_TENSORS:
                 (a,) = tensors = args
                 key = (function, state.grad, a.meta, a._requires_grad)
+            elif len(args) == 2 and type(args[1]) is int and type(args[0]) not in _NO_TENSORS:
+                a, n = args
+                tensors = (a,)
+                key = (function, state.grad, a.meta, a._requires_grad, n)
             else:
                 tensors, key = split_of(tuple(map(type, args)))(function, state.grad, *args)
             program = programs.get(key)

@@ -42,6 +42,12 @@ def holds(tensor: Tensor, condition: Callable[..., Any], *args: Any, traced: boo
     return True
 
 
+def must_run(why: str) -> None:
+    """Have the function run itself at each call: no program is made of a trace that comes here."""
+    if isinstance(STATE.get().mode, Trace):
+        raise NotReplayable(why)
+
+
 class Guard(NamedTuple):
     """A condition that the values of a slot meet."""
 

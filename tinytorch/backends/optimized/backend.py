@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -30,10 +31,12 @@ from tinytorch.backends.optimized.rows import (
     program_sums,
     reductions,
     scans,
+    small,
     softmax,
     uniform,
 )
 from tinytorch.dtypes import Array, Shape, TensorMeta, bool_
+from tinytorch.jit.buffers import POOLED_FROM
 from tinytorch.jit.contiguous import contiguous, pays_by_tiles
 from tinytorch.op import OPS, Op, Plan
 from tinytorch.program import Program, Step
@@ -48,7 +51,7 @@ _BY_NUMPY = _BRANCHING | frozenset(
 )
 
 
-_REDUCTIONS = frozenset(("sum", "amax", "amin"))  # with kernels by shape
+_VIEWS = frozenset((reference.reshape, reference.permute, reference.slice_))
 
 _PRODUCTS = {"matmul": matmul, "linear": linear, "linear_weight": linear_weight}
 
@@ -217,17 +220,22 @@ class OptimizedBackend(NumpyBackend):
         kernel = super().add_kernel(plan)
         if not plan.meta.shape and "trusted" in vars(type(self)):
             own = self.specialize(plan)
-            if getattr(own, "gives_arrays", False):
+            if own in _VIEWS or getattr(own, "gives_arrays", False):
                 self.kernels[plan] = kernel = own
         return kernel
+
+    def condition(self, asked: Callable[..., Any]) -> Callable[..., Any]:
+        """Whether indices are in range is compiled."""
+        return small.is_within if asked is reference.is_within else asked
 
     def specialize(self, plan: Plan) -> Kernel:
         """Elementwise ops are compiled from their definition, and by shape; others as usual."""
         op = plan.op
         if isinstance(op.scalar, Program):
             return (_summed if "dims" in plan.params else _fused)(op.scalar, plan)
-        if op.name in _REDUCTIONS and self._has_own(op):
-            kernel = _reduction(plan)
+        by_shape = _BY_SHAPE.get(op.name)
+        if by_shape is not None and self._has_own(op):
+            kernel = by_shape(plan)
             if kernel is not None:
                 return kernel
         overridden = getattr(self, op.name, None) or getattr(self, op.kind, None)
@@ -249,8 +257,10 @@ class OptimizedBackend(NumpyBackend):
 
     def _has_own(self, op: Op) -> bool:
         """Whether no subclass has a kernel of this name in place of ours."""
-        own = getattr(type(self), op.name) is getattr(OptimizedBackend, op.name)
-        return own and op.name not in vars(self)
+        own = getattr(type(self), op.name, None)
+        if own is None and getattr(self, op.kind, None) is not None:
+            return False
+        return own is getattr(OptimizedBackend, op.name, None) and op.name not in vars(self)
 
 
 def _reduction(plan: Plan) -> Kernel | None:
@@ -260,7 +270,50 @@ def _reduction(plan: Plan) -> Kernel | None:
     dtype = x.dtype.dtype
     if dtype not in (_F32, _F64):
         return None
-    return reductions.specialize(plan.op.name, dtype, x.shape, **plan.params)
+    params = dict(plan.params)
+    if "dim" in params:  # of a product
+        params["dims"] = (params.pop("dim"),)
+    return reductions.specialize(plan.op.name, dtype, x.shape, **params)
+
+
+def _reshape(plan: Plan) -> Kernel | None:
+    """NumPy's, which programs contain as it is, where none of these is copied by tiles."""
+    (x,) = plan.operands
+    assert isinstance(x, TensorMeta)
+    return reference.reshape if len(plan.meta.shape) != 1 or x.nbytes < POOLED_FROM else None
+
+
+def _expand(plan: Plan) -> Kernel:
+    """The read-only view of arrays in C order: its strides are known."""
+    (x,) = plan.operands
+    assert isinstance(x, TensorMeta)
+    dtype, new = x.dtype.dtype, len(plan.meta.shape) - x.ndim
+    strides: list[int] = [0] * new
+    for i, n in enumerate(plan.meta.shape[new:]):
+        repeats = x.shape[i] == 1 != n
+        strides.append(0 if repeats else dtype.itemsize * math.prod(x.shape[i + 1 :]))
+
+    def expand(a: Array, *, shape: Shape) -> Array:
+        if not a.flags.c_contiguous:
+            return reference.expand(a, shape=shape)
+        view: Array = np.ndarray(shape, dtype, a, 0, strides)
+        view.setflags(write=False)
+        return view
+
+    return expand
+
+
+#: Kernels by shape, for ops whose kernel no subclass has replaced; None for the ordinary one.
+_BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
+    **dict.fromkeys(("sum", "amax", "amin", "prod"), _reduction),
+    **dict.fromkeys(small.ALONG, small.along),
+    **dict.fromkeys(("argmax", "argmin"), small.extreme_at),
+    "gather": small.gather,
+    "scatter": small.scatter,
+    "take": small.take,
+    "reshape": _reshape,
+    "expand": _expand,
+}
 
 
 def _exp2(b):  # type: ignore[no-untyped-def]

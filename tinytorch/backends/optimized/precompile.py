@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch import ops
 from tinytorch.backends.blocked import batch_norm, optimizers
 from tinytorch.backends.optimized.attention import attention
 from tinytorch.backends.optimized.conv.conv2d import conv2d
@@ -31,10 +32,11 @@ from tinytorch.backends.optimized.rows import (
     embedding,
     layer_norm,
     reductions,
+    small,
     softmax,
 )
 from tinytorch.collector import collector_paused
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, meta_of_array
 from tinytorch.jit import threads
 from tinytorch.jit.compile_progress import progress
 from tinytorch.jit.library import warm_up, warm_ups
@@ -121,6 +123,9 @@ def products() -> None:
 def probabilities() -> None:
     """Softmax and cross entropy."""
     softmax.softmax_backward(X, softmax.softmax(X, dim=1), dim=1)
+    of_small = small.along(ops.softmax.plan((meta_of_array(X),), {"dim": 1}))
+    assert of_small is not None
+    of_small(X)
     target, g = np.zeros(2, np.int64), np.ones((), np.float32)
     cross_entropy.cross_entropy(X, target)
     cross_entropy.cross_entropy_backward(g, X, target)

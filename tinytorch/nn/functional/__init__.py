@@ -198,12 +198,12 @@ replay_all(
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d "
     "avg_pool1d avg_pool2d bilinear binary_cross_entropy binary_cross_entropy_with_logits "
     "channel_shuffle conv1d cosine_embedding_loss cosine_similarity cross_entropy fold "
-    "gaussian_nll_loss glu group_norm hinge_embedding_loss huber_loss interpolate kl_div "
+    "embedding gaussian_nll_loss glu group_norm hinge_embedding_loss huber_loss interpolate kl_div "
     "l1_loss layer_norm linear local_response_norm margin_ranking_loss max_pool1d "
     "max_pool2d max_unpool2d mse_loss multi_margin_loss multilabel_soft_margin_loss "
     "nll_loss normalize pad pairwise_distance pixel_shuffle pixel_unshuffle "
     "poisson_nll_loss prelu rms_norm smooth_l1_loss soft_margin_loss triplet_margin_loss "
-    "unfold conv_transpose1d conv_transpose2d instance_norm one_hot",
+    "unfold conv_transpose1d conv_transpose2d instance_norm one_hot softmax log_softmax softmin",
     __name__,
 )
 

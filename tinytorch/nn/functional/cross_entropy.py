@@ -6,11 +6,12 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.absent import accepts_size_average
+from tinytorch.backends.reference import is_within
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array, int32, int64
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.elementwise import ne, where
-from tinytorch.functions.indexing import gather, is_within
+from tinytorch.functions.indexing import gather
 from tinytorch.functions.movement import reshape, squeeze, unsqueeze
 from tinytorch.functions.reductions import log_softmax, sum
 from tinytorch.nn.functional.reduction import check_reduction, reduce_loss

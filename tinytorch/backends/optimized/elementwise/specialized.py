@@ -21,6 +21,7 @@ from tinytorch.backends.optimized.elementwise.loops import Loops, Plan, Scalar, 
 from tinytorch.backends.optimized.elementwise.nest import Nest, Shape, kind_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
+from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.entries import flat_type
 from tinytorch.jit.library import JIT
 
@@ -67,7 +68,7 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(*operands, out)
         except BufferError:  # in another order
-            return loops.plan(shapes)(*operands)
+            loop(*[contiguous(x) if type(x) is np.ndarray else x for x in operands], out)
         return out
 
     def run_two(a: Any, b: Any) -> Array:
@@ -75,7 +76,7 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(a, b, out)
         except BufferError:
-            return loops.plan(shapes)(a, b)
+            loop(*[contiguous(x) if type(x) is np.ndarray else x for x in (a, b)], out)
         return out
 
     def run_one(a: Any) -> Array:
@@ -83,7 +84,7 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(a, out)
         except BufferError:
-            return loops.plan(shapes)(a)
+            loop(contiguous(a), out)
         return out
 
     by_arity: dict[int, Any] = {1: run_one, 2: run_two}

@@ -10,4 +10,5 @@ embedding       rows by index
 order           indices that sort
 scans           running sums
 uniform         random numbers
+small           gathers, softmax and where extremes are, for small arrays of one shape
 """

@@ -29,14 +29,16 @@ def _scatter_add_numbers(index: Array, g: Array, out: Array) -> None:
 
 
 @kernel
-def _gather_rows(x: Array, index: Array, out: Array) -> None:
+def gather_rows(x: Array, index: Array, out: Array) -> None:
+    """out[i, j] = x[i, index[i, j]]."""
     for i in range(index.shape[0]):
         for j in range(index.shape[1]):
             out[i, j] = x[i, index[i, j]]
 
 
 @kernel
-def _gather_columns(x: Array, index: Array, out: Array) -> None:
+def gather_columns(x: Array, index: Array, out: Array) -> None:
+    """out[i, j, k] = x[i, index[i, j, k], k]."""
     for i in range(index.shape[0]):
         for j in range(index.shape[1]):
             for k in range(index.shape[2]):
@@ -44,7 +46,7 @@ def _gather_columns(x: Array, index: Array, out: Array) -> None:
 
 
 @kernel
-def _scatter_rows(index: Array, src: Array, out: Array, add: bool) -> bool:
+def scatter_rows(index: Array, src: Array, out: Array, add: bool) -> bool:
     """Put or add each src[i, j] at out[i, index[i, j]]; whether all of them fit."""
     n, fits = out.shape[1], True
     for i in range(index.shape[0]):
@@ -59,7 +61,7 @@ def _scatter_rows(index: Array, src: Array, out: Array, add: bool) -> bool:
 
 
 @kernel
-def _scatter_columns(index: Array, src: Array, out: Array, add: bool) -> bool:
+def scatter_columns(index: Array, src: Array, out: Array, add: bool) -> bool:
     """Put or add each src[i, j, k] at out[i, index[i, j, k], k]; whether all of them fit."""
     n, fits = out.shape[1], True
     for i in range(index.shape[0]):
@@ -112,6 +114,11 @@ def _line_of(index: Array, dim: int) -> Array | None:
     return contiguous(index[(0,) * dim + (slice(None),) + (0,) * (index.ndim - dim - 1)])
 
 
+def out_of_range(length: int) -> IndexError:
+    """What `scatter` raises along a dimension of that length."""
+    return IndexError(f"scatter: an index is not in 0 to {length - 1}")
+
+
 def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Array:
     """x, with src[i][j] put at [index[i][j]][j] (for dim 0), the last of several, or added there.
 
@@ -130,7 +137,7 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
         return out
     inner = math.prod(index.shape[dim + 1 :])
     tail = (inner,) if inner > 1 else ()
-    run = _scatter_columns if tail else _scatter_rows
+    run = scatter_columns if tail else scatter_rows
     target = contiguous(near).reshape(-1, x.shape[dim], *tail)
     shape = (-1, index.shape[dim], *tail)
     values, line = contiguous(src).reshape(shape), _line_of(index, dim)
@@ -140,7 +147,7 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
         put = _scatter_slices if tail else _scatter_line
         put(line, values, target, reduce == "add")
     if not fits:
-        raise IndexError(f"scatter: an index is not in 0 to {x.shape[dim] - 1}")
+        raise out_of_range(x.shape[dim])
     if near.shape != out.shape:  # then the target is a copy
         near[...] = target.reshape(near.shape)
     return out
@@ -163,7 +170,7 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
     of_x, of_index = (-1, x.shape[dim], *tail), (-1, index.shape[dim], *tail)
     source, line = contiguous(x).reshape(of_x), _line_of(index, dim)
     if line is None:
-        run = _gather_columns if tail else _gather_rows
+        run = gather_columns if tail else gather_rows
         run(source, contiguous(index).reshape(of_index), out.reshape(of_index))
     elif tail:  # NumPy copies whole slices; "clip" is its mode without a check
         np.take(source, line, axis=1, out=out.reshape(of_index), mode="clip")

@@ -171,4 +171,5 @@ def specialize(
             out = reductions.sum(out.reshape(kept), dims=others, keepdim=True)
         return out.reshape(result)
 
+    kernel.gives_arrays = True  # type: ignore[attr-defined]
     return kernel

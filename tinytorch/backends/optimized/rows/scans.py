@@ -16,6 +16,7 @@ from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
 Scan = Callable[..., Array]
+Kernel = Callable[..., None]
 
 TOGETHER = 4  # rows: each addition waits for the one before it in its row
 
@@ -30,7 +31,7 @@ def _times(a: Any, b: Any) -> Any:
     return a * b
 
 
-def _scan(combine: Callable[[Any, Any], Any], start: float) -> Scan:
+def _scan(combine: Callable[[Any, Any], Any], start: float) -> tuple[Kernel, Kernel]:
     @kernel(fastmath=EXACT)
     def rows(x: Array, out: Array) -> None:
         """Along each row, in float64."""
@@ -59,7 +60,7 @@ def _scan(combine: Callable[[Any, Any], Any], start: float) -> Scan:
                 for k in range(row.size):
                     now[k] = combine(before[k], row[k])
 
-    return _along(rows, columns)
+    return rows, columns
 
 
 def _along(rows: Callable[..., None], columns: Callable[..., None], dtype: Any = None) -> Scan:
@@ -96,7 +97,7 @@ def _at_most(a: Any, b: Any) -> Any:
     return a <= b
 
 
-def _running(is_as_good: Callable[[Any, Any], Any]) -> Scan:
+def _running(is_as_good: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
     """The index of the best element so far: of equal ones, and of NaN, the last."""
 
     @kernel(fastmath=EXACT, force_inline=True)
@@ -136,10 +137,20 @@ def _running(is_as_good: Callable[[Any, Any], Any]) -> Scan:
                     best[k] = row[k] if wins else best[k]
                     now[k] = j if wins else before[k]
 
-    return _along(rows, columns, np.dtype(np.int64))
+    return rows, columns
 
 
-_running_argmax, _running_argmin = _running(_at_least), _running(_at_most)
+KERNELS = {
+    "cumsum": _scan(_plus, 0.0),
+    "cumprod": _scan(_times, 1.0),
+    "running_argmax": _running(_at_least),
+    "running_argmin": _running(_at_most),
+}
+"""Of rows, x (outer, length), and of columns, x (outer, length, inner)."""
+
+_cumsum, _cumprod = _along(*KERNELS["cumsum"]), _along(*KERNELS["cumprod"])
+_running_argmax = _along(*KERNELS["running_argmax"], np.dtype(np.int64))
+_running_argmin = _along(*KERNELS["running_argmin"], np.dtype(np.int64))
 
 
 def running_argmax(a: Array, *, dim: int) -> Array:
@@ -150,9 +161,6 @@ def running_argmax(a: Array, *, dim: int) -> Array:
 def running_argmin(a: Array, *, dim: int) -> Array:
     """The index of the smallest element up to each along `dim`, the last of equal ones."""
     return _running_argmin(a, dim=dim)
-
-
-_cumsum, _cumprod = _scan(_plus, 0.0), _scan(_times, 1.0)
 
 
 def cumsum(a: Array, *, dim: int) -> Array:

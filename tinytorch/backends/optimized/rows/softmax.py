@@ -146,6 +146,14 @@ def _log_softmax_backward(g: Array, out: Array, dx: Array) -> None:
             result[j] = upper[j] - exp(y[j]) * upper_sum
 
 
+KERNELS: dict[str, Any] = {
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "softmax_backward": _softmax_backward,
+    "log_softmax_backward": _log_softmax_backward,
+}
+"""Of rows, x (rows, length)."""
+
 _run_softmax = shared(_softmax, "x[:], out[:]")
 _run_log_softmax = shared(_log_softmax, "x[:], out[:]")
 _run_softmax_backward = shared(_softmax_backward, "g[:], out[:], dx[:]")

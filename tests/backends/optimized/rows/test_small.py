@@ -1,0 +1,138 @@
+"""Kernels for small arrays beside those for all: every layout, NaN, infinities and both zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch import ops
+from tinytorch.backends.optimized import OptimizedBackend
+from tinytorch.backends.optimized.rows import embedding, scans, small, softmax
+from tinytorch.dtypes import meta_of_array
+
+TYPES = ["float32", *(pytest.param(t, marks=pytest.mark.slow) for t in ("float64", "int64"))]
+TOLERANCE = {"float32": 1e-4, "float64": 1e-9}
+
+
+def layouts(array: Any) -> Iterator[Any]:
+    yield array
+    yield np.asfortranarray(array)
+    yield np.repeat(array, 2, axis=-1)[..., ::2]
+
+
+def drawn(rng: Any, dtype: str) -> tuple[Any, int]:
+    """An array of some shape, with special values in it, and a dimension of it."""
+    shape = tuple(rng.integers(1, 7, rng.integers(1, 5)))
+    array = (rng.integers(-40, 40, shape) / rng.integers(1, 3)).astype(dtype)
+    if array.dtype.kind == "f":
+        for value in [np.nan, np.inf, -np.inf, -0.0, 0.0][: array.size // 4]:
+            array.flat[rng.integers(array.size)] = value
+    return array, int(rng.integers(array.ndim))
+
+
+def plan_of(name: str, *arrays: Any, **params: Any) -> Any:
+    return getattr(ops, name).plan(tuple(map(meta_of_array, arrays)), params)
+
+
+def same(found: Any, wanted: Any) -> None:
+    assert found.dtype == wanted.dtype and found.flags.c_contiguous
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_by_index(dtype: str, rng: Any) -> None:
+    for _ in range(40):
+        x, dim = drawn(rng, dtype)
+        shape = tuple(rng.integers(1, 9) if d == dim else n for d, n in enumerate(x.shape))
+        index = rng.integers(0, x.shape[dim], shape)
+        src = rng.integers(-9, 9, shape).astype(dtype)
+        rows = rng.integers(0, x.shape[0], (3, 2))
+        for a, i in zip(layouts(x), layouts(index), strict=True):
+            gather, scatter, take = (
+                small.gather(plan_of("gather", a, i, dim=dim)),
+                small.scatter(plan_of("scatter", a, i, src, dim=dim, reduce="add")),
+                small.take(plan_of("take", a, rows)),
+            )
+            assert gather and scatter and (take is None) == (dtype == "int64")
+            same(gather(a, i, dim=dim), embedding.gather(a, i, dim=dim))
+            if take:
+                same(take(a, rows), a[rows])
+            summed = embedding.scatter(a, i, src, dim=dim, reduce="add")
+            same(scatter(a, i, src, dim=dim, reduce="add"), summed)
+            put = small.scatter(plan_of("scatter", a, i, src, dim=dim, reduce="none"))
+            assert put
+            same(put(a, i, src), embedding.scatter(a, i, src, dim=dim, reduce="none"))
+            for outside in (-1, x.shape[dim], 2**62):
+                wrong = i.copy()
+                wrong.flat[-1] = outside
+                with pytest.raises(IndexError, match="scatter: an index is not in 0 to"):
+                    put(a, wrong, src)
+
+
+@pytest.mark.parametrize("dtype", TYPES[:2])
+def test_where_extremes_are(dtype: str, rng: Any) -> None:
+    for _ in range(40):
+        x, dim = drawn(rng, dtype)
+        for a in layouts(x):
+            for name in ("argmax", "argmin"):
+                kernel = small.extreme_at(plan_of(name, a, dim=dim, keepdim=True))
+                assert kernel
+                same(kernel(a), getattr(np, name)(a, axis=dim, keepdims=True))
+
+
+@pytest.mark.parametrize("dtype", TYPES[:2])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax(name: str, dtype: str, rng: Any) -> None:
+    limit = TOLERANCE[dtype]
+    for _ in range(40):
+        x, dim = drawn(rng, dtype)
+        g = rng.standard_normal(x.shape).astype(dtype)
+        for a, upper in zip(layouts(x), layouts(g), strict=True):
+            kernel = small.along(plan_of(name, a, dim=dim))
+            back = small.along(plan_of(f"{name}_backward", upper, a, dim=dim))
+            assert kernel and back
+            y = kernel(a)
+            np.testing.assert_allclose(y, getattr(softmax, name)(a, dim=dim), limit, limit)
+            wanted = getattr(softmax, f"{name}_backward")(upper, y, dim=dim)
+            np.testing.assert_allclose(back(upper, y), wanted, limit, limit)
+
+
+@pytest.mark.parametrize("dtype", TYPES[:2])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "running_argmax", "running_argmin"])
+def test_scans(name: str, dtype: str, rng: Any) -> None:
+    for _ in range(40):
+        x, dim = drawn(rng, dtype)
+        for a in layouts(x):
+            kernel = small.along(plan_of(name, a, dim=dim))
+            assert kernel
+            same(kernel(a), getattr(scans, name)(a, dim=dim))
+
+
+def test_whether_indices_are_in_range() -> None:
+    for values in ([0, 4], [-1, 4], [0, 5], [2**63 - 1], [-(2**63)], []):
+        index = np.array(values, np.int64)
+        for a in (index, index.astype(np.int32) if max(values, default=0) < 9 else index):
+            for b in (a, np.repeat(a, 2)[::2]):
+                assert bool(small.is_within(b, 5)) == all(0 <= v < 5 for v in b.tolist())
+
+
+def test_what_is_left_to_the_general_kernels() -> None:
+    large, empty = np.zeros((300, 300), np.float32), np.zeros((0, 3), np.float32)
+    index = np.zeros((1, 2), np.int64)
+    assert small.along(plan_of("softmax", large, dim=0)) is None
+    assert small.along(plan_of("softmax", empty, dim=0)) is None
+    assert small.gather(plan_of("gather", large[:2, :3], index, dim=0)) is None  # x is wider
+    assert small.take(plan_of("take", empty, np.zeros(0, np.int64))) is None
+
+
+def test_a_kernel_of_a_user_is_called() -> None:
+    class Mine(OptimizedBackend):
+        def gather(self, x: Any, index: Any, *, dim: int) -> Any:
+            return np.take_along_axis(x, index, dim) + 1
+
+    x, index = np.zeros((2, 2), np.float32), np.zeros((2, 2), np.int64)
+    plan = plan_of("gather", x, index, dim=0)
+    assert Mine().add_kernel(plan)(x, index, dim=0).tolist() == [[1.0, 1.0], [1.0, 1.0]]

@@ -1,0 +1,392 @@
+"""Kernels along one dimension for small arrays of one shape, called without numba's dispatch.
+
+The array is (outer, length, inner): `length` is along the dimension, and with inner = 1 elements
+along it are neighbours. Which it is, the plan knows; the rest is one call of an entry for flat
+arrays (`jit.entries.FlatArray`), where on larger arrays threads and layouts are looked at first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
+
+from tinytorch.backends import reference
+from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative, log
+from tinytorch.backends.optimized.rows import embedding, scans, softmax
+from tinytorch.backends.optimized.rows.reductions import KERNELS
+from tinytorch.dtypes import Array, Shape, TensorMeta
+from tinytorch.jit import buffers, threads
+from tinytorch.jit.contiguous import contiguous
+from tinytorch.jit.entries import Entries, flat_type
+from tinytorch.jit.library import kernel
+from tinytorch.op import Plan
+
+Kernel = Callable[..., Array]
+
+_FLOATS = np.dtype(np.float32), np.dtype(np.float64)
+_NUMBERS = (*_FLOATS, np.dtype(np.int64))
+_INT64 = np.dtype(np.int64)
+_compiled = partial(kernel, nogil=False)
+
+
+def _entry(step: Any, sizes: int, *dtypes: np.dtype[Any]) -> Callable[..., Any]:
+    """A kernel for flat arrays of these dtypes, after so many whole numbers."""
+    arrays = [flat_type(from_dtype(dtype)) for dtype in dtypes]
+    found: Callable[..., Any] = Entries(step=(step, *(types.intp,) * sizes, *arrays)).step
+    return found
+
+
+def _three(shape: Shape, dim: int) -> tuple[int, int, int]:
+    """The shape as (outer, length, inner)."""
+    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+
+
+def _dtypes(plan: Plan) -> list[np.dtype[Any]]:
+    return [o.dtype.dtype for o in plan.operands if isinstance(o, TensorMeta)]
+
+
+def _is_small(plan: Plan) -> bool:
+    operands = [o for o in plan.operands if isinstance(o, TensorMeta)]
+    return all(0 < m.nbytes < buffers.POOLED_FROM and m.shape for m in (*operands, plan.meta))
+
+
+def _one(plan: Plan, step: Callable[..., Any]) -> Kernel:
+    """The kernel that calls an entry on an array and on a new one for the result."""
+    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
+
+    def run(x: Array, **_: Any) -> Array:
+        out = np.empty(shape, dtype)
+        try:
+            step(x, out)
+        except BufferError:  # not in C order
+            step(contiguous(x), out)
+        return out
+
+    return run
+
+
+def _two(plan: Plan, step: Callable[..., Any]) -> Kernel:
+    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
+
+    def run(a: Array, b: Array, **_: Any) -> Array:
+        out = np.empty(shape, dtype)
+        try:
+            step(a, b, out)
+        except BufferError:
+            step(contiguous(a), contiguous(b), out)
+        return out
+
+    return run
+
+
+# -- by index --------------------------------------------------------------------------------------
+
+
+def _is_whole(plan: Plan) -> bool:
+    """Whether x and the index have one shape but along `dim`, and types that kernels have."""
+    x, index = plan.operands[:2]
+    dim = plan.params["dim"]
+    if not _is_small(plan) or not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
+        return False
+    first, second = (m.shape[:dim] + m.shape[dim + 1 :] for m in (x, index))
+    return first == second and x.dtype.dtype in _NUMBERS and index.dtype.dtype == _INT64
+
+
+@_compiled
+def _gather(
+    outer: int, length: int, count: int, inner: int, x: Array, index: Array, out: Array
+) -> None:
+    if inner == 1:
+        wanted, found = index.reshape((outer, count)), out.reshape((outer, count))
+        embedding.gather_rows(x.reshape((outer, length)), wanted, found)
+    else:
+        wide = (outer, count, inner)
+        source = x.reshape((outer, length, inner))
+        embedding.gather_columns(source, index.reshape(wide), out.reshape(wide))
+
+
+def gather(plan: Plan) -> Kernel | None:
+    """See `embedding.gather`."""
+    if not _is_whole(plan):
+        return None
+    (outer, length, inner), dim = _three(_shape(plan), plan.params["dim"]), plan.params["dim"]
+    step = _gather_entry(plan.meta.dtype.dtype)
+    return _two(plan, partial(step, outer, length, plan.meta.shape[dim], inner))
+
+
+@cache
+def _gather_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
+    return _entry(_gather, 4, dtype, _INT64, dtype)
+
+
+def _shape(plan: Plan) -> Shape:
+    x = plan.operands[0]
+    assert isinstance(x, TensorMeta)
+    return x.shape
+
+
+@_compiled
+def _scatter(
+    outer: int,
+    length: int,
+    count: int,
+    inner: int,
+    add: int,
+    x: Array,
+    index: Array,
+    src: Array,
+    out: Array,
+) -> bool:
+    for i in range(x.size):
+        out[i] = x[i]
+    if inner == 1:
+        places, values = index.reshape((outer, count)), src.reshape((outer, count))
+        return embedding.scatter_rows(places, values, out.reshape((outer, length)), add == 1)
+    wide = (outer, count, inner)
+    target = out.reshape((outer, length, inner))
+    return embedding.scatter_columns(index.reshape(wide), src.reshape(wide), target, add == 1)
+
+
+def scatter(plan: Plan) -> Kernel | None:
+    """See `embedding.scatter`."""
+    if not _is_whole(plan) or len(set(_dtypes(plan)[::2])) > 1:
+        return None
+    dim, index = plan.params["dim"], plan.operands[1]
+    assert isinstance(index, TensorMeta)
+    outer, length, inner = _three(_shape(plan), dim)
+    is_sum = plan.params["reduce"] == "add"
+    entry = _scatter_entry(plan.meta.dtype.dtype)
+    step = partial(entry, outer, length, index.shape[dim], inner, int(is_sum))
+    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
+
+    def run(x: Array, index: Array, src: Array, **_: Any) -> Array:
+        out = np.empty(shape, dtype)
+        try:
+            fits = step(x, index, src, out)
+        except BufferError:
+            fits = step(*map(contiguous, (x, index, src)), out)
+        if not fits:
+            raise embedding.out_of_range(length)
+        return out
+
+    return run
+
+
+@cache
+def _scatter_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
+    return _entry(_scatter, 5, dtype, _INT64, dtype, dtype)
+
+
+@_compiled
+def _take(width: int, x: Array, index: Array, out: Array) -> None:
+    last = x.size // width - 1
+    for i in range(index.size):
+        row = min(max(index[i], 0), last) * width
+        for j in range(width):
+            out[i * width + j] = x[row + j]
+
+
+def take(plan: Plan) -> Kernel | None:
+    """See `embedding.take`."""
+    x, index = plan.operands
+    if not _is_small(plan) or not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
+        return None
+    if x.dtype.dtype not in _FLOATS or index.dtype.dtype != _INT64:
+        return None
+    return _two(plan, partial(_take_entry(x.dtype.dtype), math.prod(x.shape[1:])))
+
+
+@cache
+def _take_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
+    return _entry(_take, 1, dtype, _INT64, dtype)
+
+
+# -- where the extremes are ------------------------------------------------------------------------
+
+
+@cache
+def _where_entry(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
+    of_rows, of_columns = KERNELS[name]
+
+    @_compiled
+    def of_arrays(outer: int, length: int, inner: int, x: Array, out: Array) -> None:
+        """The first place of the extreme, or of a NaN."""
+        if inner == 1:
+            matrix, best = x.reshape((outer, length)), np.empty(outer, x.dtype)
+            of_rows(matrix, best)
+            for i in range(outer):
+                row, extreme, at = matrix[i], best[i], 0
+                for j in range(length):
+                    if row[j] == extreme or row[j] != row[j]:
+                        at = j
+                        break
+                out[i] = at
+            return
+        wide, places = x.reshape((outer, length, inner)), out.reshape((outer, inner))
+        extremes = np.empty((outer, inner), x.dtype)
+        of_columns(wide, extremes)
+        for i in range(outer):
+            best, at = extremes[i], places[i]
+            at[:] = 0
+            for r in range(length - 1, 0, -1):
+                row = wide[i, r]
+                for j in range(inner):
+                    is_here = row[j] == best[j] or row[j] != row[j]
+                    at[j] = r if is_here else at[j]
+            row = wide[i, 0]
+            for j in range(inner):
+                at[j] = 0 if row[j] == best[j] or row[j] != row[j] else at[j]
+
+    return _entry(of_arrays, 3, dtype, _INT64)
+
+
+def extreme_at(plan: Plan) -> Kernel | None:
+    """As NumPy's argmax and argmin: a NaN is the extreme, and of equal ones the first counts."""
+    if not _is_small(plan) or (dtype := _dtypes(plan)[0]) not in _FLOATS:
+        return None
+    entry = _where_entry({"argmax": "amax", "argmin": "amin"}[plan.op.name], dtype)
+    return _one(plan, partial(entry, *_three(_shape(plan), plan.params["dim"])))
+
+
+# -- along a dimension -----------------------------------------------------------------------------
+
+
+def _softmax_columns(is_log: bool) -> Any:
+    @_compiled
+    def columns(x: Array, out: Array) -> None:
+        """Of (outer, length, inner), whole rows at a time."""
+        inner = x.shape[2]
+        shifts, totals = np.empty(inner, x.dtype), np.empty(inner, x.dtype)
+        for i in range(x.shape[0]):
+            first = x[i, 0]
+            for j in range(inner):
+                shifts[j], totals[j] = first[j], 0
+            for r in range(1, x.shape[1]):
+                row = x[i, r]
+                for j in range(inner):
+                    shifts[j] = row[j] if row[j] > shifts[j] else shifts[j]
+            for r in range(x.shape[1]):
+                row, result = x[i, r], out[i, r]
+                for j in range(inner):
+                    e = exp_of_negative(row[j] - shifts[j])
+                    totals[j] += e
+                    result[j] = e
+            for j in range(inner):
+                totals[j] = log(totals[j]) if is_log else 1 / totals[j]
+            for r in range(x.shape[1]):
+                row, result = x[i, r], out[i, r]
+                if is_log:
+                    for j in range(inner):
+                        result[j] = (row[j] - shifts[j]) - totals[j]
+                else:
+                    for j in range(inner):
+                        result[j] *= totals[j]
+
+    return columns
+
+
+def _softmax_columns_backward(is_log: bool) -> Any:
+    @_compiled
+    def columns(g: Array, y: Array, out: Array) -> None:
+        """Of (outer, length, inner); y is the result of softmax, or of its logarithm."""
+        inner = g.shape[2]
+        totals = np.empty(inner, g.dtype)
+        for i in range(g.shape[0]):
+            totals[:] = 0
+            for r in range(g.shape[1]):
+                upper, row = g[i, r], y[i, r]
+                for j in range(inner):
+                    totals[j] += upper[j] if is_log else upper[j] * row[j]
+            for r in range(g.shape[1]):
+                upper, row, result = g[i, r], y[i, r], out[i, r]
+                if is_log:
+                    for j in range(inner):
+                        result[j] = upper[j] - exp(row[j]) * totals[j]
+                else:
+                    for j in range(inner):
+                        result[j] = row[j] * (upper[j] - totals[j])
+
+    return columns
+
+
+ALONG: dict[str, tuple[Any, Any]] = {
+    **scans.KERNELS,
+    "softmax": (softmax.KERNELS["softmax"], _softmax_columns(False)),
+    "log_softmax": (softmax.KERNELS["log_softmax"], _softmax_columns(True)),
+    "softmax_backward": (softmax.KERNELS["softmax_backward"], _softmax_columns_backward(False)),
+    "log_softmax_backward": (
+        softmax.KERNELS["log_softmax_backward"],
+        _softmax_columns_backward(True),
+    ),
+}
+"""Of rows (outer, length), and of columns (outer, length, inner)."""
+
+
+@cache
+def _along_entry(name: str, is_rows: bool, *dtypes: np.dtype[Any]) -> Callable[..., Any]:
+    of_rows, of_columns = ALONG[name]
+
+    def rows_of_one(outer: int, length: int, inner: int, x: Array, out: Array) -> None:
+        of_rows(x.reshape((outer, length)), out.reshape((outer, length)))
+
+    def columns_of_one(outer: int, length: int, inner: int, x: Array, out: Array) -> None:
+        shape = (outer, length, inner)
+        of_columns(x.reshape(shape), out.reshape(shape))
+
+    def rows_of_two(outer: int, length: int, inner: int, g: Array, y: Array, out: Array) -> None:
+        shape = (outer, length)
+        of_rows(g.reshape(shape), y.reshape(shape), out.reshape(shape))
+
+    def columns_of_two(outer: int, length: int, inner: int, g: Array, y: Array, out: Array) -> None:
+        shape = (outer, length, inner)
+        of_columns(g.reshape(shape), y.reshape(shape), out.reshape(shape))
+
+    if len(dtypes) == 3:
+        return _entry(_compiled(rows_of_two if is_rows else columns_of_two), 3, *dtypes)
+    return _entry(_compiled(rows_of_one if is_rows else columns_of_one), 3, *dtypes)
+
+
+def along(plan: Plan) -> Kernel | None:
+    """What is in `ALONG`: see `softmax` and `scans`."""
+    (x, *_), dtypes = plan.operands, _dtypes(plan)
+    if not _is_small(plan) or len(set(dtypes)) > 1 or dtypes[0] not in _FLOATS:
+        return None
+    assert isinstance(x, TensorMeta)
+    if softmax.EXP_STEPS * x.size >= threads.SERIAL_BELOW:
+        return None
+    outer, length, inner = _three(x.shape, plan.params["dim"])
+    entry = _along_entry(plan.op.name, inner == 1, *dtypes, plan.meta.dtype.dtype)
+    step = partial(entry, outer, length, inner)
+    return _two(plan, step) if len(dtypes) == 2 else _one(plan, step)
+
+
+# -- conditions ------------------------------------------------------------------------------------
+
+
+@_compiled
+def _is_within(extent: int, index: Array) -> bool:
+    fits = True
+    for i in range(index.size):
+        fits &= (index[i] >= 0) & (index[i] < extent)
+    return fits
+
+
+@cache
+def _within_entry() -> Callable[..., Any]:
+    return _entry(_is_within, 1, _INT64)
+
+
+def is_within(data: Array, extent: int) -> Any:
+    """As `reference.is_within`."""
+    if data.dtype is _INT64 and data.nbytes < buffers.POOLED_FROM:
+        try:
+            return _within_entry()(extent, data)
+        except BufferError:
+            pass
+    return reference.is_within(data, extent)
