@@ -178,6 +178,16 @@ def test_keys_of_few_arguments_differ(hot: None) -> None:
     for args in [*calls * 4, *calls[::-1]]:
         assert described(*args).tolist() == described.replayed(*args).tolist()  # type: ignore[attr-defined]
 
+    @replayed
+    def named(x: Tensor, n: Any = 0, m: Any = 0) -> Tensor:
+        return x * 0.0 + (ord(type(n).__name__[0]) + n * 2.0 + m * 3.0 + ord(type(m).__name__[0]))
+
+    options: list[dict[str, Any]] = [{}, {"n": 1}, {"m": 1}, {"n": True}, {"n": 1.0}, {"n": 2}]
+    options += [{"n": 1, "m": 2}, {"m": 1, "n": 2}, {"m": True}]
+    for given in [*options * 4, *options[::-1]]:
+        assert named(x, **given).tolist() == named.replayed(x, **given).tolist()  # type: ignore[attr-defined]
+        assert named(x=x, **given).tolist() == named.replayed(x, **given).tolist()  # type: ignore[attr-defined]
+
 
 def test_keys_of_sequences_differ_by_what_is_in_them(hot: None) -> None:
     @replayed

@@ -70,9 +70,7 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **options)
         try:
             if options:
-                named = options.values()
-                kinds: Any = (tuple(map(type, args)), tuple(options), tuple(map(type, named)))
-                tensors, key = split_of(kinds)(function, state.grad, *args, *named)
+                tensors, key = _split_named(function, state.grad, args, options)
             elif len(args) == 1 and type(args[0]) not in _NO_TENSORS:
                 (a,) = tensors = args
                 key = (function, state.grad, a.meta, a._requires_grad)
@@ -123,6 +121,18 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     call.replayed = function  # type: ignore[attr-defined]
     return call
+
+
+def _split_named(function: Any, recording: bool, args: Any, options: dict[str, Any]) -> Any:
+    """The tensors and the key of a call with arguments by name; such as `x.sum(dim=0)`, quickly."""
+    if len(args) == 1 == len(options) and type(args[0]) not in _NO_TENSORS:
+        (name,), (value,) = options, options.values()
+        if type(value) is int:
+            (a,) = args
+            return args, (function, recording, a.meta, a._requires_grad, name, value)
+    named = options.values()
+    kinds = (tuple(map(type, args)), tuple(options), tuple(map(type, named)))
+    return split_of(kinds)(function, recording, *args, *named)
 
 
 def replay_all(functions: dict[str, Any], names: str, module: str) -> None:
