@@ -14,9 +14,10 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import DEFAULT_INT, Shape
+from tinytorch.dtypes import DEFAULT_INT, Array, Shape
 from tinytorch.functions import elementwise, indexing, movement, scans
 from tinytorch.op import find_op
+from tinytorch.replay import holds
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -154,7 +155,8 @@ def put_gradient(g: Tensor, x_shape: Shape, index: Tensor, dim: int, reduce: str
         index, dim, reduce: those of `scatter`.
     """
     taken = apply(ops.gather, g, index, dim=dim)
-    if reduce == "add" or _are_distinct(index, dim):
+    is_large = index.numel() >= LARGE
+    if reduce == "add" or (is_large and holds(index, _are_distinct, dim, traced=False)):
         return taken
     order = movement.in_shape(_counted(index.numel()), index.shape)
     nowhere = apply(ops.full, shape=x_shape, value=-1, dtype=DEFAULT_INT)
@@ -163,14 +165,11 @@ def put_gradient(g: Tensor, x_shape: Shape, index: Tensor, dim: int, reduce: str
     return apply(ops.where, is_last, taken, 0.0)
 
 
-def _are_distinct(index: Tensor, dim: int) -> bool:
-    """Whether a large index is seen to name no place twice: one line, spread, in which all differ.
+def _are_distinct(data: Array, dim: int) -> bool:
+    """Whether an index is seen to name no place twice: one line, spread, in which all differ.
 
     Only where that is cheap to see: a long line must be in ascending order.
     """
-    data = index._data
-    if not isinstance(data, np.ndarray) or data.size < LARGE:
-        return False
     if any(d != dim and n > 1 and data.strides[d] for d, n in enumerate(data.shape)):
         return False
     line = data[(0,) * dim + (slice(None),) + (0,) * (data.ndim - dim - 1)]

@@ -102,6 +102,10 @@ class Mode:
     def values_asked(self, tensor: Tensor, asked: str) -> None:
         """Called when code asks for the values of a tensor that has them; may raise."""
 
+    def may_change(self, tensor: Tensor) -> bool:
+        """Whether a tensor that has values may have others at the next call of what is traced."""
+        return False
+
     def hook_registered(self, tensor: Tensor) -> None:
         """Called when a gradient hook is registered on a tensor; may raise."""
 

@@ -273,9 +273,12 @@ class Tracer(Mode):
             f"trace could not leave that in it; write into a copy, t = t.clone(), and return it"
         )
 
+    def may_change(self, tensor: Tensor) -> bool:
+        return self.environment.name_of(tensor) is not None or id(tensor._data) in self._lifted
+
     def values_asked(self, tensor: Tensor, asked: str) -> None:
-        name = self.environment.name_of(tensor)
-        if name is not None or id(tensor._data) in self._lifted:
+        if self.may_change(tensor):
+            name = self.environment.name_of(tensor)
             raise TraceError(
                 f"{asked}: the values of {name or 'a tensor from outside'} ({tensor.meta}) would "
                 f"be frozen into the graph, or changed only while it is traced.\n"

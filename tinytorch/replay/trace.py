@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tinytorch.backends.base import ComputeBackend
-from tinytorch.dispatch import Input, Mode, wrap
+from tinytorch.dispatch import Input, Mode, active_modes, wrap
 from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.errors import TinyTorchError
 from tinytorch.op import Op, Params, Plan
@@ -31,10 +31,13 @@ def holds(tensor: Tensor, condition: Callable[..., Any], *args: Any, traced: boo
     is not true the function itself runs.
 
     Args:
-        traced: the answer in any other trace, where there are no values.
+        traced: the answer in any other trace, where there are no values. Of a tensor that has some
+            now, and others at the next call, only False is the answer: the way for all values.
     """
     data = tensor._data
     if isinstance(data, np.ndarray):
+        if not traced and any(mode.may_change(tensor) for mode in active_modes()):
+            return False
         return bool(condition(data, *args))
     if type(data) is not Slot:
         return traced

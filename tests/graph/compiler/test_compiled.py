@@ -162,6 +162,37 @@ def test_values_from_outside_are_watched():
     assert options
 
 
+def _gradient_of_what_is_put(x: Tensor, index: Tensor) -> Tensor:
+    values = x.detach().requires_grad_()
+    (tinytorch.zeros(len(index)).scatter(0, index, values) * 2.0).sum().backward()
+    assert values.grad is not None
+    return values.grad
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize(
+    ("function", "size", "change"),
+    [
+        (lambda x, i: x[i], 3, [-1, -2, 0]),
+        (lambda x, i: tinytorch.take(x, i), 3, [-3, 0, 2]),
+        (lambda x, i: x.index_put((i,), x + 1.0), 3, [2, -2, 0]),
+        (lambda x, i: F.nll_loss(x.reshape(1, 3).expand(3, 3), i), 3, [-100, 1, 2]),
+        (lambda x, i: x.masked_scatter(i > 1, x + 5.0), 3, [2, 2, 0]),
+        # so many, in ascending order: what is put at places that differ has a simpler gradient
+        (_gradient_of_what_is_put, 2**13, [0] * 2**13),
+    ],
+)
+def test_indices_from_outside_may_be_others_later(function: Any, size: int, change: Any, backend):
+    """What is true of them while the function is traced need not be true at the next call."""
+    index, x = tinytorch.arange(size), tinytorch.arange(1.0, size + 1.0)
+    with using_backend(backend):
+        compiled = tinytorch.compile(lambda x: function(x, index))
+        for _ in range(2):
+            np.testing.assert_array_equal(compiled(x).numpy(), function(x, index).numpy())
+            index.copy_(tinytorch.tensor(change))
+    assert len(compiled.traces) == 1
+
+
 def test_another_backend_and_another_dtype_of_the_model():
     model = nn.Linear(3, 2)
     compiled = tinytorch.compile(model)

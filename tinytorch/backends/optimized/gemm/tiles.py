@@ -122,7 +122,7 @@ def make_tiles(
             pack_a = broad and rows_collide(min(m, MC), kc * itemsize, a.row)
         most = NARROW_VECTORS * lanes if is_narrow and not pack_b else widest
         mc = balanced(m, MC) if pack_a else MC
-        is_near = k * n * itemsize <= L1_BYTES and not pack_a
+        is_near = n > most and k * n * itemsize <= L1_BYTES and not pack_a
         if is_near:  # all of B stays in L1, so C is written in the order of memory
             mc = balanced(m, TILE_ROWS[TILE_VECTORS])
         in_l2 = max(L2_BYTES // 2 // (kc * itemsize) // widest, 1) * widest
