@@ -253,7 +253,7 @@ class Tracer(Mode):
 
     def is_private(self, tensor: Tensor) -> bool | None:
         if not isinstance(tensor._data, Symbol):
-            if id(tensor._data) not in self._lifted and self.environment.name_of(tensor) is None:
+            if not self.may_change(tensor):
                 return None
             self._refuse_history(tensor)
         if tensor._data.storage in self._storages.values():
@@ -278,10 +278,10 @@ class Tracer(Mode):
 
     def values_asked(self, tensor: Tensor, asked: str) -> None:
         if self.may_change(tensor):
-            name = self.environment.name_of(tensor)
+            of = self.environment.name_of(tensor) or "a tensor from outside"
             raise TraceError(
-                f"{asked}: the values of {name or 'a tensor from outside'} ({tensor.meta}) would "
-                f"be frozen into the graph, or changed only while it is traced.\n"
+                f"{asked}: the values of {of} ({tensor.meta}) would be frozen into the graph, or "
+                f"changed only while it is traced.\n"
                 f"  at {user_line(with_code=True)}\n"
                 f"  instead: {ADVICE.get(asked, OTHER_ADVICE)}"
             )
@@ -304,15 +304,13 @@ class Tracer(Mode):
 
     def _emit(self, op: Op, args: tuple[Any, ...], params: Params) -> Node:
         node = self.graph.call_function(op, args, dict(params))
-        node.meta["tensor_meta"] = result_meta(node)
-        node.meta["phase"] = current_phase()
-        node.meta["stack_trace"] = user_line()
+        meta = result_meta(node)
+        node.meta.update(tensor_meta=meta, phase=current_phase(), stack_trace=user_line())
         return node
 
     def add_input(self, name: str, meta: TensorMeta, binding: Binding) -> Node:
         """A placeholder after those there are."""
-        last = self._last_input
-        with self.graph.inserting_before(last.next if last is not None else None):
+        with self.graph.inserting_before(last.next if (last := self._last_input) else None):
             node = self._last_input = self.graph.placeholder(name)
         node.meta.update(tensor_meta=meta, stack_trace=user_line())
         self.inputs[node] = binding

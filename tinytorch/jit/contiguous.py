@@ -78,6 +78,11 @@ def pays_by_tiles(x: Array) -> bool:
     return is_turned and not turned.strides[-2] % SHARING
 
 
+def in_order(x: Array) -> Array:
+    """`x` itself if it is C-contiguous and aligned, as `FlatArray` takes it, otherwise a copy."""
+    return contiguous(x) if x.flags.aligned else x.copy()
+
+
 def contiguous(x: Array) -> Array:
     """`x` itself if it is C-contiguous, otherwise a copy that is."""
     if x.flags.c_contiguous:

@@ -82,7 +82,7 @@ def _written(kinds: Kinds) -> Split:
 
 
 def _kind_of(values: Sequence[Any]) -> object:
-    """What stands in a key for the types of a sequence of tensors."""
+    """What a key has for the types of a sequence of tensors."""
     types = tuple(map(type, values))
     if not all(issubclass(t, tensor_class.tensor_class) for t in types):
         raise TypeError("a sequence of something else than whole numbers or tensors")

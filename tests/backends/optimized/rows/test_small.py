@@ -21,6 +21,9 @@ def layouts(array: Any) -> Iterator[Any]:
     yield array
     yield np.asfortranarray(array)
     yield np.repeat(array, 2, axis=-1)[..., ::2]
+    unaligned = np.zeros(array.nbytes + 1, np.uint8)[1:].view(array.dtype).reshape(array.shape)
+    unaligned[...] = array
+    yield unaligned
 
 
 def drawn(rng: Any, dtype: str) -> tuple[Any, int]:

@@ -21,7 +21,7 @@ from tinytorch.backends.optimized.elementwise.loops import Loops, Plan, Scalar, 
 from tinytorch.backends.optimized.elementwise.nest import Nest, Shape, kind_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
-from tinytorch.jit.contiguous import contiguous
+from tinytorch.jit.contiguous import in_order
 from tinytorch.jit.entries import flat_type
 from tinytorch.jit.library import JIT
 
@@ -68,7 +68,7 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(*operands, out)
         except BufferError:  # in another order
-            loop(*[contiguous(x) if type(x) is np.ndarray else x for x in operands], out)
+            loop(*[in_order(x) if isinstance(x, np.ndarray) else x for x in operands], out)
         return out
 
     def run_two(a: Any, b: Any) -> Array:
@@ -76,7 +76,7 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(a, b, out)
         except BufferError:
-            loop(*[contiguous(x) if type(x) is np.ndarray else x for x in (a, b)], out)
+            loop(*[in_order(x) if isinstance(x, np.ndarray) else x for x in (a, b)], out)
         return out
 
     def run_one(a: Any) -> Array:
@@ -84,7 +84,7 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(a, out)
         except BufferError:
-            loop(contiguous(a), out)
+            loop(in_order(a), out)
         return out
 
     by_arity: dict[int, Any] = {1: run_one, 2: run_two}

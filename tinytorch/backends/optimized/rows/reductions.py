@@ -24,7 +24,7 @@ from tinytorch.backends.blocked.sums import total
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
-from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
+from tinytorch.jit.contiguous import contiguous, in_order, inverse, order_in_memory
 from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
@@ -214,7 +214,7 @@ def specialize(
         try:
             step(outer, reduced, inner, x, out)
         except BufferError:  # not in C order
-            step(outer, reduced, inner, contiguous(x), out)
+            step(outer, reduced, inner, in_order(x), out)
         return out
 
     reduce.gives_arrays = True  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from tinytorch.backends.optimized.rows import embedding, scans, softmax
 from tinytorch.backends.optimized.rows.reductions import KERNELS
 from tinytorch.dtypes import Array, Shape, TensorMeta
 from tinytorch.jit import buffers, threads
-from tinytorch.jit.contiguous import contiguous
+from tinytorch.jit.contiguous import in_order
 from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
 from tinytorch.op import Plan
@@ -65,7 +65,7 @@ def _one(plan: Plan, step: Callable[..., Any]) -> Kernel:
         try:
             step(x, out)
         except BufferError:  # not in C order
-            step(contiguous(x), out)
+            step(in_order(x), out)
         return out
 
     return run
@@ -79,7 +79,7 @@ def _two(plan: Plan, step: Callable[..., Any]) -> Kernel:
         try:
             step(a, b, out)
         except BufferError:
-            step(contiguous(a), contiguous(b), out)
+            step(in_order(a), in_order(b), out)
         return out
 
     return run
@@ -170,7 +170,7 @@ def scatter(plan: Plan) -> Kernel | None:
         try:
             fits = step(x, index, src, out)
         except BufferError:
-            fits = step(*map(contiguous, (x, index, src)), out)
+            fits = step(*map(in_order, (x, index, src)), out)
         if not fits:
             raise embedding.out_of_range(length)
         return out
