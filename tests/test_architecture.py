@@ -53,7 +53,7 @@ LAYERS = [
     ["as_torch", "__main__"],
 ]
 # Imports under TYPE_CHECKING of a module that imports this one at run time.
-TYPED_BACK = 43
+TYPED_BACK = 44
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
 #
@@ -119,7 +119,7 @@ TYPED_BACK = 43
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own.
 BUDGETS = {
-    "tinytorch": 7_295,
+    "tinytorch": 7_302,
     "tinytorch/replay": 950,
     "tinytorch/nn": 6_050,
     "tinytorch/optim": 1_930,

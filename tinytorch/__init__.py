@@ -112,6 +112,7 @@ from tinytorch.tensor import (
 
 if TYPE_CHECKING:  # their types
     from tinytorch.functions.arrangement import *  # noqa: F403
+    from tinytorch.functions.bitwise import *  # noqa: F403
     from tinytorch.functions.elementwise import *  # noqa: F403
     from tinytorch.functions.indexing import *  # noqa: F403
     from tinytorch.functions.linalg import *  # noqa: F403

@@ -31,6 +31,7 @@ from tinytorch.dtypes import (
 )
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions import (
+    bitwise,
     conversion as conversion,  # publishes methods
     elementwise,
     indexing,
@@ -368,22 +369,22 @@ class Tensor:
         return linalg.matmul(self, other if isinstance(other, Tensor) else _as_operand(other))
 
     def __rlshift__(self, other: Any) -> Tensor:
-        return elementwise.bitwise_left_shift(other, self)
+        return bitwise.bitwise_left_shift(other, self)
 
     def __rrshift__(self, other: Any) -> Tensor:
-        return elementwise.bitwise_right_shift(other, self)
+        return bitwise.bitwise_right_shift(other, self)
 
-    __lshift__, __rshift__ = elementwise.bitwise_left_shift, elementwise.bitwise_right_shift
+    __lshift__, __rshift__ = bitwise.bitwise_left_shift, bitwise.bitwise_right_shift
     __floordiv__ = elementwise.floor_divide
     __mod__ = elementwise.remainder
     __pow__ = elementwise.pow
     __neg__ = elementwise.neg
     __pos__ = elementwise.positive
     __abs__ = elementwise.abs
-    __and__ = __rand__ = elementwise.bitwise_and
-    __or__ = __ror__ = elementwise.bitwise_or
-    __xor__ = __rxor__ = elementwise.bitwise_xor
-    __invert__ = elementwise.bitwise_not
+    __and__ = __rand__ = bitwise.bitwise_and
+    __or__ = __ror__ = bitwise.bitwise_or
+    __xor__ = __rxor__ = bitwise.bitwise_xor
+    __invert__ = bitwise.bitwise_not
     __lt__ = elementwise.lt
     __le__ = elementwise.le
     __gt__ = elementwise.gt

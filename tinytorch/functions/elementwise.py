@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
-from tinytorch.dtypes import Array, DType, as_dtype, bool_, meta_of_array, promote
+from tinytorch.dtypes import Array, DType, bool_, meta_of_array, promote
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import publish
@@ -72,9 +72,9 @@ def fmod(a: Tensor | float, b: Tensor | float) -> Tensor:
         ZeroDivisionError: an integer is divided by zero.
     """
     first, second = as_tensors(a, b)
-    x, y = _of_integers(first, second)
+    x, y = arrays_of_integers(first, second)
     if x is not None and y.all():
-        return _new(np.asarray(np.fmod(x, y)))
+        return of_array(np.asarray(np.fmod(x, y)))
     if not (first.dtype.is_floating_point or second.dtype.is_floating_point):
         rest = apply(ops.remainder, first, second)  # its sign is b's; the least number has no abs
         differ = apply(ops.ne, lt(first, 0), lt(second, 0))
@@ -92,7 +92,7 @@ def as_tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
     )
 
 
-def _of_integers(a: Tensor, b: Tensor) -> tuple[Any, Any]:
+def arrays_of_integers(a: Tensor, b: Tensor) -> tuple[Any, Any]:
     """The arrays of two tensors of one integer dtype, where no mode is to see ops; else None."""
     is_seen = STATE.get().mode is not None or a.dtype is not b.dtype
     if is_seen or a.dtype.is_floating_point or a.dtype is bool_:
@@ -100,7 +100,8 @@ def _of_integers(a: Tensor, b: Tensor) -> tuple[Any, Any]:
     return a._data, b._data
 
 
-def _new(array: Array) -> Tensor:
+def of_array(array: Array) -> Tensor:
+    """The tensor of an array."""
     return wrap(array, meta_of_array(array))
 
 
@@ -216,71 +217,6 @@ def logical_xor(a: Tensor | bool, b: Tensor | bool) -> Tensor:
     """True where exactly one is true (not zero)."""
     return apply(ops.ne, apply(ops.ne, a, 0) if hasattr(a, "meta") else bool(a),
                  apply(ops.ne, b, 0) if hasattr(b, "meta") else bool(b))  # fmt: skip
-
-
-def _are_bool(symbol: str, *operands: Tensor | int) -> bool:
-    """Whether all are bool, not integers; floats are refused."""
-    kinds = [as_dtype(getattr(x, "dtype", type(x))) for x in operands]
-    for kind in kinds:
-        if kind.is_floating_point:
-            raise DTypeError(
-                f"{symbol} is for bool and integer tensors, not {kind.name}; use logical_and, "
-                f"logical_or, logical_not, which read a number as true if it is not zero"
-            )
-    return all(kind is bool_ for kind in kinds)
-
-
-def bitwise_and(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a & b, for bool and integers; a tensor of floats raises DTypeError."""
-    return apply(ops.logical_and if _are_bool("&", a, b) else ops.bitwise_and, a, b)
-
-
-def bitwise_or(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a | b, for bool and integers; a tensor of floats raises DTypeError."""
-    return apply(ops.logical_or if _are_bool("|", a, b) else ops.bitwise_or, a, b)
-
-
-def bitwise_xor(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a ^ b, for bool and integers; a tensor of floats raises DTypeError."""
-    return apply(ops.ne if _are_bool("^", a, b) else ops.bitwise_xor, a, b)
-
-
-def bitwise_not(a: Tensor) -> Tensor:
-    """~a, for bool and integers; a tensor of floats raises DTypeError."""
-    if _are_bool("~", a):
-        return apply(ops.logical_not, a)
-    ones = int(np.iinfo(a.dtype.dtype).max) if a.dtype.name[0] == "u" else -1
-    return apply(ops.bitwise_xor, a, ones)
-
-
-def bitwise_left_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a << b, for integers: a * 2^b; bits that do not fit are lost, all of them for b < 0."""
-    return _shifted("<<", a, b)
-
-
-def bitwise_right_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
-    """a >> b, for integers: floor(a / 2^b); for b < 0 as for a large b."""
-    return _shifted(">>", a, b)
-
-
-def _shifted(symbol: str, a: Tensor | int, b: Tensor | int) -> Tensor:
-    if _are_bool(symbol, a, b):
-        raise DTypeError(f"{symbol} is for integer tensors, not bool; use x.int()")
-    dtype = promote(*(getattr(t, "meta", type(t)) for t in (a, b)))
-    value, bits = (t.long() for t in as_tensors(a, b))
-    x, y = _of_integers(value, bits)
-    if x is not None:
-        shift = np.left_shift if symbol == "<<" else np.right_shift
-        return _new(np.asarray(shift(x, y))).to(dtype)
-    power = apply(ops.pow_, 2, clip(bits, 0, 62))
-    beyond = logical_or(gt(bits, 62), lt(bits, 0))
-    if symbol == "<<":
-        all_lost = where(
-            eq(bits, 63), apply(ops.mul, apply(ops.bitwise_and, value, 1), -(2**63)), 0
-        )
-        return apply(ops.where, beyond, all_lost, apply(ops.mul, value, power)).to(dtype)
-    sign = apply(ops.neg, lt(value, 0).long())
-    return apply(ops.where, beyond, sign, apply(ops.floor_divide, value, power)).to(dtype)
 
 
 def where(
@@ -509,7 +445,7 @@ def isfinite(a: Tensor) -> Tensor:
 fuse(globals(), "ceil fmod isfinite isinf log2 rsqrt trunc")
 publish(
     globals(),
-    hidden="as_tensors",
+    hidden="as_tensors arrays_of_integers of_array",
     replayed="logical_and logical_or logical_not logical_xor clip",
     methods="positive",
     aliases={

@@ -1,0 +1,95 @@
+"""Functions of the bits of whole numbers; of bools they are the logical ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.dispatch import apply
+from tinytorch.dtypes import as_dtype, bool_, promote
+from tinytorch.errors import DTypeError
+from tinytorch.functions.elementwise import (
+    arrays_of_integers,
+    as_tensors,
+    clip,
+    eq,
+    gt,
+    logical_or,
+    lt,
+    of_array,
+    where,
+)
+from tinytorch.functions.publish import publish
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+
+def _are_bool(symbol: str, *operands: Tensor | int) -> bool:
+    """Whether all are bool, not integers; floats are refused."""
+    kinds = [as_dtype(getattr(x, "dtype", type(x))) for x in operands]
+    for kind in kinds:
+        if kind.is_floating_point:
+            raise DTypeError(
+                f"{symbol} is for bool and integer tensors, not {kind.name}; use logical_and, "
+                f"logical_or, logical_not, which read a number as true if it is not zero"
+            )
+    return all(kind is bool_ for kind in kinds)
+
+
+def bitwise_and(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a & b, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.logical_and if _are_bool("&", a, b) else ops.bitwise_and, a, b)
+
+
+def bitwise_or(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a | b, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.logical_or if _are_bool("|", a, b) else ops.bitwise_or, a, b)
+
+
+def bitwise_xor(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a ^ b, for bool and integers; a tensor of floats raises DTypeError."""
+    return apply(ops.ne if _are_bool("^", a, b) else ops.bitwise_xor, a, b)
+
+
+def bitwise_not(a: Tensor) -> Tensor:
+    """~a, for bool and integers; a tensor of floats raises DTypeError."""
+    if _are_bool("~", a):
+        return apply(ops.logical_not, a)
+    ones = int(np.iinfo(a.dtype.dtype).max) if a.dtype.name[0] == "u" else -1
+    return apply(ops.bitwise_xor, a, ones)
+
+
+def bitwise_left_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a << b, for integers: a * 2^b; bits that do not fit are lost, all of them for b < 0."""
+    return _shifted("<<", a, b)
+
+
+def bitwise_right_shift(a: Tensor | int, b: Tensor | int) -> Tensor:
+    """a >> b, for integers: floor(a / 2^b); for b < 0 as for a large b."""
+    return _shifted(">>", a, b)
+
+
+def _shifted(symbol: str, a: Tensor | int, b: Tensor | int) -> Tensor:
+    if _are_bool(symbol, a, b):
+        raise DTypeError(f"{symbol} is for integer tensors, not bool; use x.int()")
+    dtype = promote(*(getattr(t, "meta", type(t)) for t in (a, b)))
+    value, bits = (t.long() for t in as_tensors(a, b))
+    x, y = arrays_of_integers(value, bits)
+    if x is not None:
+        shift = np.left_shift if symbol == "<<" else np.right_shift
+        return of_array(np.asarray(shift(x, y))).to(dtype)
+    power = apply(ops.pow_, 2, clip(bits, 0, 62))
+    beyond = logical_or(gt(bits, 62), lt(bits, 0))
+    if symbol == "<<":
+        all_lost = where(
+            eq(bits, 63), apply(ops.mul, apply(ops.bitwise_and, value, 1), -(2**63)), 0
+        )
+        return apply(ops.where, beyond, all_lost, apply(ops.mul, value, power)).to(dtype)
+    sign = apply(ops.neg, lt(value, 0).long())
+    return apply(ops.where, beyond, sign, apply(ops.floor_divide, value, power)).to(dtype)
+
+
+publish(globals())
