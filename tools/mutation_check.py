@@ -64,7 +64,7 @@ FAULTS = [
     ),
     Fault(
         "a scatter-add that overwrites",
-        "backends/reference.py",
+        "backends/reference_indexing.py",
         "    np.add.at(out, index, a)\n",
         "    out[index] = a\n",
     ),
