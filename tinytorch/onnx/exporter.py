@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tinytorch.dtypes import TensorMeta, bfloat16
+from tinytorch.dtypes import TensorMeta
 from tinytorch.files import atomic_write
 from tinytorch.graph.bindings import StateBinding
 from tinytorch.graph.compiler.lower import CallingConvention, lower
@@ -143,9 +143,8 @@ def _model(
         input_name = names[node] = own[i]
         binding = bindings[i] if bindings else None
         if isinstance(binding, StateBinding):
-            writer.state(input_name, binding.tensor.detach()._concrete("export_onnx"))
-            if binding.tensor.dtype is bfloat16:
-                writer.state_in_bfloat16(input_name)
+            values = binding.tensor.detach()._concrete("export_onnx")
+            writer.state(input_name, values, binding.tensor.dtype)
         else:
             inputs.append(_value_info(input_name, node.meta["tensor_meta"]))
     results = _write_graph(writer, graph, names)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.dtypes import Array, DType
+from tinytorch.dtypes import Array, DType, bfloat16
 from tinytorch.onnx.errors import UnsupportedOnnxError
 from tinytorch.onnx.library import code_of, onnx_package
 
@@ -62,10 +62,19 @@ class OnnxWriter:
         self.initializers.append(self._onnx.numpy_helper.from_array(contiguous, name))
         return name
 
-    def state(self, name: str, array: Array) -> None:
-        """A parameter or buffer: an initializer whose values lowerings may ask for."""
+    def state(self, name: str, array: Array, dtype: DType) -> None:
+        """A parameter or buffer: an initializer whose values lowerings may ask for.
+
+        Args:
+            array: of bfloat16, which NumPy has not, the bits.
+        """
         self._state[name] = array
-        self.initializer(name, array)
+        if dtype is bfloat16:
+            kind, data = self._onnx.TensorProto.BFLOAT16, array.astype("<u2").tobytes()
+            stored = self._onnx.helper.make_tensor(name, kind, array.shape, data, raw=True)
+            self.initializers.append(stored)
+        else:
+            self.initializer(name, array)
 
     def state_of(self, name: str) -> Array:
         """The values of a parameter or buffer.
@@ -85,14 +94,6 @@ class OnnxWriter:
             self.initializers = [known for known in self.initializers if known.name != name]
             self.initializers.append(tensor)
         return str(tensor.name)
-
-    def state_in_bfloat16(self, name: str) -> None:
-        """Store a parameter or buffer, whose array has the bits, as ONNX's BFLOAT16."""
-        bits, kind = self._state[name], self._onnx.TensorProto.BFLOAT16
-        data = bits.astype("<u2").tobytes()
-        tensor = self._onnx.helper.make_tensor(name, kind, bits.shape, data, raw=True)
-        self.initializers = [known for known in self.initializers if known.name != name]
-        self.initializers.append(tensor)
 
     def cast(self, name: str, dtype: DType) -> str:
         """The value in another dtype."""

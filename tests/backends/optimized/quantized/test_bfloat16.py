@@ -76,12 +76,12 @@ def test_without_the_jit() -> None:
 
 
 @pytest.mark.slow
-def test_with_vectors_of_16_and_32_bytes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("features", ["+sse,+sse2", AVX2])
+def test_on_other_vector_units(features: str, tmp_path: Path) -> None:
     here = binding.get_host_cpu_features()
-    for features in ("+sse,+sse2", AVX2):
-        if not all(here.get(feature[1:]) for feature in features.split(",")):
-            pytest.skip(f"this processor has not all of {features}")
-        assert run_script(
-            SCRIPT, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features,
-            TINYTORCH_CACHE_DIR=str(tmp_path / features),
-        ) == "same"  # fmt: skip
+    if missing := [f for f in features.split(",") if not here.get(f[1:])]:
+        pytest.skip(f"this processor has no {' '.join(missing)}")
+    assert run_script(
+        SCRIPT, NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES=features,
+        TINYTORCH_CACHE_DIR=str(tmp_path),
+    ) == "same"  # fmt: skip

@@ -6,13 +6,9 @@ import numpy as np
 from hypothesis import given, strategies as st
 from hypothesis.extra.numpy import broadcastable_shapes
 
+from tinytorch.backends.optimized.elementwise.nest import collapse
 from tinytorch.dtypes import float32, tensor_meta
-from tinytorch.graph.compiler.native.strides import (
-    aligned_strides,
-    collapse,
-    disjoint_extents,
-    extent,
-)
+from tinytorch.graph.compiler.native.strides import aligned_strides, disjoint_extents, extent
 from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view
 
 ARENA = Buffer(Memory.ARENA)

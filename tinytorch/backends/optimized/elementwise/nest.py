@@ -65,6 +65,19 @@ class Nest:
         self.geometry = np.array(geometry, np.int64)
 
 
+def collapse(shape: Shape, strides: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
+    """The same walk through several arrays with as few dimensions as possible, at least one."""
+    groups: list[tuple[int, Shape]] = []  # length, and the step of each array
+    for d, n in enumerate(shape):
+        steps = tuple([walk[d] for walk in strides])
+        if groups and groups[-1][1] == tuple([n * step for step in steps]):
+            groups[-1] = (groups[-1][0] * n, steps)
+        elif n != 1:
+            groups.append((n, steps))
+    groups = groups or [(1, (0,) * len(strides))]
+    return tuple(n for n, _ in groups), [*zip(*(steps for _, steps in groups), strict=True)]
+
+
 def steps_of_rows(
     shape: Shape, arrays: Sequence[Array], places: Sequence[int], arity: int
 ) -> tuple[int, Array] | None:
@@ -82,26 +95,22 @@ def steps_of_rows(
     """
     if not all(x.flags.writeable and x.flags.aligned for x in arrays):  # others are other types
         return None
-    groups: list[tuple[int, list[int]]] = []  # length, and the step of each array
-    for d, size in enumerate(shape):
-        if size == 1:
-            continue
-        steps = [x.strides[d] // x.itemsize for x in arrays]
-        if any(x.strides[d] < 0 or x.strides[d] % x.itemsize for x in arrays):
-            return None
-        if groups and groups[-1][1] == [size * step for step in steps]:
-            groups[-1] = (groups[-1][0] * size, steps)
-        else:
-            groups.append((size, steps))
-    if not 2 <= len(groups) <= LOOPS or groups[-1][0] < LEAST_COLUMNS or {*groups[-1][1]} != {1}:
+    sizes, walks = collapse(shape, [x.strides for x in arrays])
+    if not 2 <= len(sizes) <= LOOPS or sizes[-1] < LEAST_COLUMNS:
         return None
-    if len(groups) < LOOPS:  # a single outer loop is the one that threads share
-        groups.insert(1, (1, [0] * len(arrays)))
+    steps = [[s // x.itemsize for s in walk] for x, walk in zip(arrays, walks, strict=True)]
+    if any(
+        step[-1] != 1 or any(s < 0 or s % x.itemsize for s in walk)
+        for x, walk, step in zip(arrays, walks, steps, strict=True)
+    ):
+        return None
+    # a single outer loop is the one that threads share
+    rows = sizes[1] if len(sizes) == LOOPS else 1
     geometry = np.zeros(2 + 2 * arity, np.int64)
-    geometry[0], geometry[1] = groups[1][0], groups[2][0]
-    for place, outer, inner in zip(places, groups[0][1], groups[1][1], strict=True):
-        geometry[2 + 2 * place], geometry[3 + 2 * place] = outer, inner
-    return groups[0][0], geometry
+    geometry[:2] = rows, sizes[-1]
+    for place, step in zip(places, steps, strict=True):
+        geometry[2 + 2 * place : 4 + 2 * place] = step[0], step[1] if len(step) == LOOPS else 0
+    return sizes[0], geometry
 
 
 def memory_of(x: Array) -> Array:

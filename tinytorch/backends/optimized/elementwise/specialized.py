@@ -67,16 +67,18 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         out = np.empty(shape, dtype)
         try:
             loop(*operands, out)
-        except BufferError:  # in another order
+        except BufferError:  # in another order, or not aligned
             loop(*[in_order(x) if isinstance(x, np.ndarray) else x for x in operands], out)
         return out
+
+    # the same for so many operands, without a tuple of them
 
     def run_two(a: Any, b: Any) -> Array:
         out = np.empty(shape, dtype)
         try:
             loop(a, b, out)
         except BufferError:
-            loop(*[in_order(x) if isinstance(x, np.ndarray) else x for x in (a, b)], out)
+            return run(a, b)
         return out
 
     def run_one(a: Any) -> Array:
@@ -84,7 +86,7 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(a, out)
         except BufferError:
-            loop(in_order(a), out)
+            return run(a)
         return out
 
     by_arity: dict[int, Any] = {1: run_one, 2: run_two}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -58,8 +59,8 @@ def quantized_linear(
 
     For up to MOST_ROWS rows of float32 the codes are read once from memory, as they are. Floats are
     rounded to 16 bits for that, by the largest magnitude of their row, but not beside bfloat16. For
-    more rows, integers are
-    multiplied where the rows are rounded; otherwise blocks of the weight become floats.
+    more rows, integers are multiplied where the rows are rounded; otherwise blocks of the weight
+    become floats.
     """
     k, n = x.shape[-1], weight.shape[0]
     rows = np.ascontiguousarray(x).reshape(math.prod(x.shape[:-1]), k)
@@ -75,7 +76,9 @@ def quantized_linear(
     done = False
     rounding = (np.float32(zero), np.float32(step), LARGEST[activation])
     if has_kernel and len(rows) <= MOST_ROWS and bits == 16:
-        done = _few_rows_of_halves(rows, (weight, scale, given), out)
+        halves = (rows, (weight, scale, given), out)
+        _in_parts(few_rows_of_halves, few_rows_of_halves_parallel, n, rows.size, halves)
+        done = True
     elif has_kernel and len(rows) <= MOST_ROWS:
         done = _few_rows(rows, (weight, scale, given), out, rounding, bits)
     elif has_kernel and activation != "float" and bits == 8:
@@ -93,23 +96,16 @@ def _few_rows(x: Array, weight: Weight, out: Array, rounding: Rounding, bits: in
     codes = (words, np.empty(m, _F32))
     if not word_codes(x, x.view(np.int32), rounding, bits == 4, codes):
         return False
-    count = min(threads.threads_for(m * n * k), n // AT_ONCE)
-    rest = (codes, weight, bits == 4, out)
-    threads.run_parallel(
-        lambda count: few_rows_parallel(count, n, *rest), lambda: few_rows(0, n, *rest), count
-    )
+    _in_parts(few_rows, few_rows_parallel, n, m * k, (codes, weight, bits == 4, out))
     return True
 
 
-def _few_rows_of_halves(x: Array, weight: Weight, out: Array) -> bool:
-    n = len(weight[0])
-    count = min(threads.threads_for(x.size * n), n // AT_ONCE)
+def _in_parts(serial: Any, parallel: Any, n: int, size: int, rest: tuple[Any, ...]) -> None:
+    """All of n outputs for so many elements of x, at least AT_ONCE in each thread."""
+    count = min(threads.threads_for(size * n), n // AT_ONCE)
     threads.run_parallel(
-        lambda count: few_rows_of_halves_parallel(count, n, x, weight, out),
-        lambda: few_rows_of_halves(0, n, x, weight, out),
-        count,
+        lambda count: parallel(count, n, *rest), lambda: serial(0, n, *rest), count
     )
-    return True
 
 
 def _codes_times_codes(x: Array, weight: Weight, out: Array, rounding: Rounding) -> bool:

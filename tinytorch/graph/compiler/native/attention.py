@@ -7,13 +7,13 @@ from typing import Any
 
 from tinytorch.backends.optimized.attention.loops import Sizes, backward_plan, forward_plan
 from tinytorch.backends.optimized.attention.weights import BOOL_MASK, FLOAT_MASK, NO_MASK
+from tinytorch.backends.optimized.elementwise.nest import collapse
 from tinytorch.backends.optimized.symbols.records import AttentionRecord
 from tinytorch.dtypes import Shape, bool_, tensor_meta
 from tinytorch.graph.compiler.memory_order import readers_of_parts
 from tinytorch.graph.compiler.native import copies
 from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, view_at
 from tinytorch.graph.compiler.native.copies import contiguous
-from tinytorch.graph.compiler.native.strides import collapse
 from tinytorch.graph.compiler.schedule import Step
 from tinytorch.graph.ir import Node
 from tinytorch.graph.layout import StridedView, contiguous_view, view_of

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.elementwise.math import EXACT
+from tinytorch.backends.optimized.elementwise.nest import collapse
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
 from tinytorch.dtypes import DType
 from tinytorch.graph.compiler.native.code import REALS, Code, real_of
 from tinytorch.graph.compiler.native.copy_symbols import DIMENSIONS, copy_record
 from tinytorch.graph.compiler.native.loops import Instruction, Loop, Operand, Value
-from tinytorch.graph.compiler.native.strides import aligned_strides, collapse, disjoint_extents
+from tinytorch.graph.compiler.native.strides import aligned_strides, disjoint_extents
 from tinytorch.graph.layout import Memory, StridedView
 from tinytorch.jit.library import compile_source
 from tinytorch.jit.views import strided, view as array_at, words

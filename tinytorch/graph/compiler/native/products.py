@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tinytorch.backends.optimized.elementwise.nest import collapse
 from tinytorch.backends.optimized.gemm import library
 from tinytorch.backends.optimized.gemm.matmul import choices
 from tinytorch.backends.optimized.symbols import symbol
@@ -22,7 +23,6 @@ from tinytorch.graph.compiler.native.code import Code, Unsupported, real_of, vie
 from tinytorch.graph.compiler.native.copies import contiguous, copy
 from tinytorch.graph.compiler.native.loop_text import emit
 from tinytorch.graph.compiler.native.loops import Loop
-from tinytorch.graph.compiler.native.strides import collapse
 from tinytorch.graph.layout import StridedView
 from tinytorch.op import OPS
 

@@ -1,4 +1,4 @@
-"""Strided views: the bytes they cover, and how several are walked through together."""
+"""Strided views: the bytes they cover, and how they are seen in a shape they broadcast to."""
 
 from __future__ import annotations
 
@@ -30,23 +30,3 @@ def aligned_strides(view: StridedView, shape: Shape) -> tuple[int, ...]:
         for n, stride, wide in zip(view.shape, view.strides, shape[missing:], strict=True)
     ]
     return (0,) * missing + tuple(own)
-
-
-def collapse(shape: Shape, strides: list[tuple[int, ...]]) -> tuple[Shape, list[tuple[int, ...]]]:
-    """The same walk with as few dimensions as possible, at least one."""
-    sizes: list[int] = []
-    steps: list[list[int]] = [[] for _ in strides]
-    for d, n in enumerate(shape):
-        if n == 1:
-            continue
-        if sizes and all(own[-1] == s[d] * n for own, s in zip(steps, strides, strict=True)):
-            sizes[-1] *= n
-            for own, s in zip(steps, strides, strict=True):
-                own[-1] = s[d]
-        else:
-            sizes.append(n)
-            for own, s in zip(steps, strides, strict=True):
-                own.append(s[d])
-    if not sizes:
-        return (1,), [(0,) for _ in strides]
-    return tuple(sizes), [tuple(own) for own in steps]
