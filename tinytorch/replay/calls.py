@@ -61,9 +61,15 @@ def _written(kinds: Kinds) -> Split:
             key.append(f"{name} or str({name})")  # 0.0 and -0.0 are equal
         elif kind in (tuple, list):
             lines += [
-                f"kind = sequences.get(tuple(map(type, {name}))) or kind_of({name})",
-                f"if kind is ints: k{name}, {name} = tuple({name}), ()",
-                f"else: k{name} = (kind, *[t.meta for t in {name}], "
+                f"if len({name}) == 2:",  # the most frequent, without loops
+                f"    s, t = {name}",
+                f"    kind = sequences.get((type(s), type(t))) or kind_of({name})",
+                f"    if kind is ints: k{name}, {name} = (s, t), ()",
+                f"    else: k{name} = (kind, s.meta, t.meta, s._requires_grad, t._requires_grad)",
+                "else:",
+                f"    kind = sequences.get(tuple(map(type, {name}))) or kind_of({name})",
+                f"    if kind is ints: k{name}, {name} = tuple({name}), ()",
+                f"    else: k{name} = (kind, *[t.meta for t in {name}], "
                 f"*[t._requires_grad for t in {name}])",
             ]
             tensors.append(f"*{name}")

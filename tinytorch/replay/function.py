@@ -74,10 +74,16 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
             elif len(args) == 1 and type(args[0]) not in _NO_TENSORS:
                 (a,) = tensors = args
                 key = (function, state.grad, a.meta, a._requires_grad)
-            elif len(args) == 2 and type(args[1]) is int and type(args[0]) not in _NO_TENSORS:
-                a, n = args
-                tensors = (a,)
-                key = (function, state.grad, a.meta, a._requires_grad, n)
+            elif len(args) == 2:
+                a, b = args
+                if type(b) is int and type(a) not in _NO_TENSORS:
+                    tensors = (a,)
+                    key = (function, state.grad, a.meta, a._requires_grad, b)
+                else:
+                    tensors, key = split_of((type(a), type(b)))(function, state.grad, a, b)
+            elif len(args) == 3:
+                a, b, c = args
+                tensors, key = split_of((type(a), type(b), type(c)))(function, state.grad, a, b, c)
             else:
                 tensors, key = split_of(tuple(map(type, args)))(function, state.grad, *args)
             program = programs.get(key)

@@ -20,7 +20,13 @@ from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
 from tinytorch.backends.optimized.elementwise.specialized import specialize
-from tinytorch.backends.optimized.gemm.matmul import linear, linear_weight, matmul, own_affine
+from tinytorch.backends.optimized.gemm.matmul import (
+    linear,
+    linear_weight,
+    matmul,
+    own_affine,
+    small_batch,
+)
 from tinytorch.backends.optimized.pooling import average, maximum
 from tinytorch.backends.optimized.quantized import linear as quantized
 from tinytorch.backends.optimized.rows import (
@@ -313,6 +319,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "take": small.take,
     "reshape": _reshape,
     "expand": _expand,
+    "matmul": small_batch,
 }
 
 

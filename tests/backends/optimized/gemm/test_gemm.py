@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.backends.optimized.child import run_script
+from tinytorch import ops
 from tinytorch.backends.optimized.gemm.loops import gemm_f32
-from tinytorch.backends.optimized.gemm.matmul import linear, matmul, scratch
+from tinytorch.backends.optimized.gemm.matmul import linear, matmul, scratch, small_batch
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32
+from tinytorch.dtypes import meta_of_array
 from tinytorch.jit import threads
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
@@ -211,6 +213,25 @@ def test_batches_broadcast(rng, dtype, shapes):
     # attention: heads split off the last dimension, so that no two batch dimensions merge
     swapped = np.swapaxes(np.ascontiguousarray(np.swapaxes(b, -1, -2)), -1, -2)
     assert_product(matmul(a, swapped), a, b)
+    metas = tuple(meta_of_array(x) for x in (a, b))
+    small = small_batch(ops.matmul.plan(metas, {}))
+    if small is not None:
+        for x in (a, np.broadcast_to(a[..., :1], a.shape), a[..., ::-1, ::-1]):
+            for y in (b, swapped, b[:, ::-1]):
+                assert_product(small(x, y), x, y)
+                assert np.array_equal(small(x, y), matmul(x, y))
+
+
+def test_which_batches_are_small():
+    def is_small(a, b, dtype=np.float32):
+        metas = [meta_of_array(np.empty(shape, dtype)) for shape in (a, b)]
+        return small_batch(ops.matmul.plan(tuple(metas), {})) is not None
+
+    assert is_small((3, 4, 5), (3, 5, 6)) and is_small((3, 1, 4, 5), (2, 5, 6))
+    assert not is_small((3, 4, 5), (5, 6)) and not is_small((4, 5), (5, 6))  # one tall matrix
+    assert not is_small((3, 0, 5), (3, 5, 6)) and not is_small((3, 4, 0), (3, 0, 6))
+    assert not is_small((3, 4, 5), (3, 5, 6), np.int64)
+    assert not is_small((2, 2, 1, 4, 5), (5, 6)) and not is_small((8, 90, 90), (8, 90, 90))
 
 
 def test_linear_over_leading_dimensions(rng):

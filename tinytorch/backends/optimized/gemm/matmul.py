@@ -16,14 +16,15 @@ from tinytorch.backends.optimized.gemm import library
 from tinytorch.backends.optimized.gemm.loops import LazyGemm
 from tinytorch.backends.optimized.gemm.panels import SCRATCH_BYTES
 from tinytorch.backends.optimized.gemm.shared import shared_gemm
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, TensorMeta
 from tinytorch.jit import threads
 from tinytorch.jit.blas import find_blas
-from tinytorch.jit.buffers import empty, workspace
+from tinytorch.jit.buffers import POOLED_FROM, empty, workspace
 from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.operands import NOWHERE, SIZE, Matrix, Rows
+from tinytorch.op import Plan
 
 
 class _Scratch(threading.local):
@@ -256,6 +257,29 @@ def _batched(a: Array, b: Array, affine: library.Affine) -> Array:
     count = min(threads.threads_for(items * m * n * k), max(items, 1))
     of_dtype.run("batch", count, a, b, target, scratch(count))
     return out
+
+
+def small_batch(plan: Plan) -> Callable[[Array, Array], Array] | None:
+    """The kernel for small products of a batch, with their shapes taken apart once; None for
+    others."""
+    a, b = plan.operands
+    assert isinstance(a, TensorMeta) and isinstance(b, TensorMeta)
+    out, dtype = plan.meta, plan.meta.dtype.dtype
+    work = math.prod(out.shape) * a.shape[-1]
+    if out.ndim not in (3, 4) or b.ndim == 2 or dtype not in _FLOATS or not work:
+        return None
+    if work >= threads.SERIAL_BELOW or out.nbytes >= POOLED_FROM:
+        return None
+    of_a, of_b, of_out = ((1,) * (4 - m.ndim) + m.shape for m in (a, b, out))
+    shape, batch = out.shape, entries(dtype.itemsize).batch
+    lazy_gemm(dtype.itemsize).load_all()
+
+    def product(a: Array, b: Array) -> Array:
+        result = np.empty(shape, dtype)
+        batch(a.reshape(of_a), b.reshape(of_b), result.reshape(of_out), _scratch.address)
+        return result
+
+    return product
 
 
 def _with_two_batch_dimensions(x: Array, batch: tuple[int, ...]) -> Array:
