@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.fx.passes.layer_passes import FROZEN, FUNCTIONS, randn
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes.onednn import OneDnn
@@ -17,7 +18,6 @@ from tinytorch.graph.passes import PassManager
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this PyTorch is built without oneDNN"
 )
-FROZEN = ForwardSemantics(frozen=True)
 
 
 def run(model: nn.Module, *inputs: Tensor, semantics: Any = FROZEN) -> torch.fx.Graph:
@@ -45,22 +45,7 @@ def calls(graph: torch.fx.Graph) -> Counter[str]:
     )
 
 
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (functional.relu, "relu"),
-        (functional.gelu, "gelu"),
-        (lambda x: functional.gelu(x, approximate="tanh"), "gelu"),
-        (torch.sigmoid, "sigmoid"),
-        (torch.tanh, "tanh"),
-        (functional.silu, "swish"),
-        (torch.relu_, "relu"),
-    ],
-)
+@pytest.mark.parametrize(("function", "name"), FUNCTIONS)
 @pytest.mark.parametrize("layer", ["linear", "convolution"])
 def test_applies_functions_on_the_way(layer: str, function: Any, name: str) -> None:
     class Model(nn.Module):

@@ -8,40 +8,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tinytorch.fx.capture.forward import capture_forward
+from tests.fx.passes.layer_passes import FROZEN, randn, run_pass
 from tinytorch.fx.optimize.optimizer import GraphOptimizer as Optimizer
-from tinytorch.fx.optimize.verify import ForwardSemantics
-from tinytorch.fx.passes.packed import Epilogue, PackedLayer, WinogradConvolution
+from tinytorch.fx.passes.packed import Epilogue, WinogradConvolution
 from tinytorch.fx.passes.winograd import Winograd
-from tinytorch.graph.passes import PassManager
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="this PyTorch is built without oneDNN"
 )
 GraphOptimizer = functools.partial(Optimizer, keep_slower=True)  # tiny models are not made faster
-FROZEN = ForwardSemantics(frozen=True)
-
-
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def run(model: nn.Module, *inputs: Tensor, m: int = 2) -> Counter[str]:
     """What the graph of a model calls with all that can be changed; checks its result."""
-    with torch.no_grad():
-        graph = capture_forward(model.eval(), inputs).graph
-    passes = [Winograd(FROZEN, only_if_faster=False, m=m), "dce"]
-    graph, report = PassManager(passes, FROZEN).run(graph)
-    assert not report.failures, report
-    with torch.no_grad():
-        found, expected = graph.owning_module(*inputs), model(*inputs)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-    assert found.stride() == expected.stride()
-    return Counter(
-        n.target.__name__ if isinstance(n.target, PackedLayer) else str(n.target)
-        for n in graph.nodes
-        if n.op == "call_function"
-    )
+    return run_pass(Winograd(FROZEN, only_if_faster=False, m=m), model, *inputs)
 
 
 @pytest.mark.parametrize("m", [2, 4])

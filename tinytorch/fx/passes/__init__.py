@@ -13,5 +13,6 @@ from tinytorch.fx.passes.gelu import Gelu as Gelu
 from tinytorch.fx.passes.gradients_in_place import GradientsInPlace as GradientsInPlace
 from tinytorch.fx.passes.no_ops import NoOps as NoOps
 from tinytorch.fx.passes.onednn import OneDnn as OneDnn
+from tinytorch.fx.passes.prepacked_linear import PrepackedLinears as PrepackedLinears
 from tinytorch.fx.passes.reinplace import Reinplace as Reinplace
 from tinytorch.fx.passes.winograd import Winograd as Winograd

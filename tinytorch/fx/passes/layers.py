@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -116,9 +116,9 @@ class LayerPass(AutotunedPass):
     def packed(self, layer: Layer) -> PackedLayer:
         """The function that computes all of it."""
 
-    def rival(self, layer: Layer) -> PackedLayer | None:
-        """The layer that the packed one must beat; None for the nodes themselves."""
-        return None
+    def rivals(self, layer: Layer) -> list[PackedLayer | None]:
+        """What the packed layer must beat: other packed layers, None for the nodes themselves."""
+        return [None]
 
     def analyze(self, graph: torch.fx.Graph) -> list[Layer]:
         """The layers that can be changed, each with what can be done on the way."""
@@ -216,7 +216,7 @@ class LayerPass(AutotunedPass):
         return None if found is None else found.detach()
 
     def _wins(self, layer: Layer, packed: PackedLayer) -> bool:
-        """The packed layer is faster than its rival, on random numbers of these shapes."""
+        """The packed layer is faster than its rivals, on random numbers of these shapes."""
         generator = torch.Generator().manual_seed(0)
         xs = [torch.randn(_sizes(n), generator=generator) for n in layer.inputs]
         values = dict(zip(layer.inputs, xs, strict=True))
@@ -231,9 +231,10 @@ class LayerPass(AutotunedPass):
                 args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), real)
                 values[node] = self.semantics.evaluate(node, args, kwargs)
 
-        rival = self.rival(layer)
-        old: Callable[[], object] = as_nodes if rival is None else lambda: rival(*xs)
-        return is_faster(lambda: packed(*xs), old)
+        return all(
+            is_faster(lambda: packed(*xs), as_nodes if old is None else partial(old, *xs))
+            for old in self.rivals(layer)
+        )
 
 
 def _extend(layer: Layer, taken: set[Node], memory: Aliasing, unary: frozenset[str]) -> None:
@@ -247,7 +248,9 @@ def _extend(layer: Layer, taken: set[Node], memory: Aliasing, unary: frozenset[s
     user = only_user(last)
     if user is not None and user not in taken and is_call(user, *ADDITIONS):
         other = _added(last, user)
-        if other is not None and other not in memory.written:
+        # the linear kernel writes in the order of its own result, a sum in that of its first term
+        fits = layer.window is not None or _has_strides_of(last, other)
+        if other is not None and other not in memory.written and fits:
             layer.nodes.append(user)
             layer.epilogue = Epilogue(adds=True)
             user = only_user(user)
@@ -270,6 +273,12 @@ def _added(node: Node, addition: Node) -> Node | None:
         return None
     alike = (str(own.shape), own.dtype) == (str(its.shape), its.dtype)
     return other if alike else None  # type: ignore[return-value]
+
+
+def _has_strides_of(node: Node, other: Node | None) -> bool:
+    """The values of both are stored alike."""
+    own, its = value(node), None if other is None else value(other)
+    return own is not None and its is not None and str(own.stride()) == str(its.stride())
 
 
 def _sizes(node: Node) -> list[int]:

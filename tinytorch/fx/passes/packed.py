@@ -13,7 +13,8 @@ Source: Intel, "oneDNN developer guide", "Memory format propagation" and "Post-o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,6 +72,66 @@ class PackedLinear:
             result: Tensor = kernels.binary(x, other[0], self.weight, self.bias, "add")
         else:
             result = kernels.default(x, self.weight, self.bias, unary, [], algorithm)
+        return result
+
+
+def _allocate(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array that is aligned to cache lines."""
+    kind = torch.from_numpy(np.empty(0, dtype)).dtype
+    return torch.empty(shape, dtype=kind).numpy()
+
+
+@cache
+def scalar_kernel(unary: str, algorithm: str) -> Callable[..., Any] | None:
+    """A function of an epilogue as a kernel on numbers; None for "none"."""
+    # here, because it needs numba
+    from tinytorch import ops
+    from tinytorch.backends.optimized.elementwise import activations
+    from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
+
+    if unary == "none":
+        return None
+    gelu = activations.gelu_tanh_scalar if algorithm == "tanh" else activations.gelu_scalar
+    definition = {
+        "relu": activations.relu_scalar, "gelu": gelu, "swish": activations.silu_scalar,
+        "sigmoid": ops.sigmoid.scalar, "tanh": ops.tanh.scalar,
+    }[unary]  # fmt: skip
+    assert definition is not None  # both ops of the table are elementwise
+    return compile_scalar(definition, np.float32)
+
+
+class PrepackedLinear:
+    """epilogue(x W^T + b) by TinyTorch's kernel, on no more threads than PyTorch has.
+
+    Args:
+        weight: (O, I), not empty.
+        bias: (O,) or None.
+    """
+
+    is_pure = True
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, epilogue: Epilogue) -> None:
+        # here, because it needs numba
+        from tinytorch.backends.optimized.gemm.prepacked import PrepackedWeight
+
+        b = None if bias is None else bias.detach().numpy()
+        self.weight = PrepackedWeight(
+            weight.detach().numpy(), b, function=scalar_kernel(*epilogue[1:]), allocate=_allocate
+        )
+        self.epilogue = epilogue
+        self.__name__ = f"prepacked_linear_{epilogue.unary}"
+        self.__module__ = __name__
+
+    def __call__(self, x: Tensor, *other: Tensor) -> Tensor:
+        n, k = self.weight.shape
+        result = torch.empty((*x.shape[:-1], n), dtype=x.dtype)
+        added = other[0].detach().reshape(-1, n).numpy() if other else None
+        self.weight.multiply(
+            x.detach().reshape(-1, k).numpy(),
+            result.view(-1, n).numpy(),
+            added,
+            torch.get_num_threads(),
+        )
         return result
 
 
@@ -142,12 +203,8 @@ class WinogradConvolution:
         # here, because it needs numba
         from tinytorch.backends.optimized.conv.winograd import WinogradFilter
 
-        def allocate(shape: tuple[int, ...], dtype: Any) -> Any:
-            kind = torch.from_numpy(np.empty(0, dtype)).dtype
-            return torch.empty(shape, dtype=kind).numpy()  # aligned to cache lines
-
         b = None if bias is None else bias.detach().numpy()
-        self.filter = WinogradFilter(weight.detach().numpy(), b, m=m, allocate=allocate)
+        self.filter = WinogradFilter(weight.detach().numpy(), b, m=m, allocate=_allocate)
         self.epilogue = epilogue
         self.__name__ = f"winograd_convolution_{epilogue.unary}"
         self.__module__ = __name__
@@ -163,5 +220,5 @@ class WinogradConvolution:
         return result.relu_() if self.epilogue.unary == "relu" else result
 
 
-PackedLayer = PackedLinear | PackedConvolution | WinogradConvolution
+PackedLayer = PackedLinear | PrepackedLinear | PackedConvolution | WinogradConvolution
 IMAGE_LAYERS = (PackedConvolution, WinogradConvolution)  # whose results are in channels-last

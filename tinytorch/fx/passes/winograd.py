@@ -46,5 +46,5 @@ class Winograd(LayerPass):
     def packed(self, layer: Layer) -> PackedLayer:
         return WinogradConvolution(layer.weight, layer.bias, self.m, layer.epilogue)
 
-    def rival(self, layer: Layer) -> PackedLayer:
-        return onednn_layer(layer)
+    def rivals(self, layer: Layer) -> list[PackedLayer | None]:
+        return [onednn_layer(layer)]

@@ -49,6 +49,13 @@ def gelu_tanh_scalar(x: float) -> float:
     return e * part if doubled < 0 else part
 
 
+def silu_scalar(x: float) -> float:
+    """x sigmoid(x), with an exp that cannot overflow, as in `gelu_tanh_scalar`."""
+    e = math.exp(-abs(x))
+    part = x / (1 + e)
+    return e * part if x < 0 else part
+
+
 def gelu_tanh_backward_scalar(g: float, x: float) -> float:
     doubled = x * (2 * SQRT_2_OVER_PI + 2 * SQRT_2_OVER_PI * CUBIC * x * x)
     slope = 2 * SQRT_2_OVER_PI * (1 + 3 * CUBIC * x * x)

@@ -11,4 +11,5 @@ loops           which of these for which shape
 shared          the same on several threads
 library         NumPy's BLAS where that is faster: the choice, kept on disk
 matmul          products of arrays
+prepacked       products with a weight that is packed once
 """
