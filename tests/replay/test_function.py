@@ -234,6 +234,19 @@ def test_a_guard_that_does_not_hold_runs_the_function(hot: None) -> None:
     assert tinytorch.take(x, tensor([1, -1])).tolist() == [2.0, 4.0]
 
 
+def test_what_is_put_at_other_places_than_before(hot: None) -> None:
+    x, values = tinytorch.arange(4.0), tensor([10.0, 20.0]).requires_grad_()
+    for places, wanted in (([0, 1], [10, 20, 2, 3]), ([-1, -2], [0, 1, 20, 10])) * 3:
+        assert x.index_put((tensor(places),), values).tolist() == wanted
+    for places, gradient in (([0, 1], [1, 1]), ([2, 2], [0, 1]), ([3, 0], [1, 1])) * 3:
+        out = x.index_put((tensor(places),), values)
+        assert grad(out.sum(), values)[0].tolist() == gradient
+    with pytest.raises(IndexError, match="index 4"):
+        x.index_put((tensor([4, 0]),), values)
+    for mask, count in (([True, False, True, False], 2), ([True] * 4, 4)) * 3:  # read each time
+        assert x.index_put((tensor(mask),), tensor(7.0)).tolist().count(7.0) == count
+
+
 def test_labels_that_are_ignored_after_those_that_count(hot: None) -> None:
     x = tensor([[0.0, -1.0], [-2.0, -3.0]], requires_grad=True)
     for _ in range(3):

@@ -386,7 +386,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
 
 publish(
     globals(),
-    replayed="scatter_add scatter index_add index_copy index_fill select_scatter "
+    replayed="scatter_add scatter index_add index_copy index_fill index_put select_scatter "
     "slice_scatter diag diag_embed diagflat trace take_along_dim take tril_indices triu_indices",
     functions="tril_indices triu_indices",
     hidden="put",

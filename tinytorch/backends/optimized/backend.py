@@ -334,7 +334,9 @@ def _fused(program: Program, plan: Plan) -> Kernel:
 
 def _summed(program: Program, plan: Plan) -> Kernel:
     """The loop that adds up what a program gives, for the plan's shapes."""
-    return program_sums.specialize(program, *_real_operands(plan), **plan.params)
+    return program_sums.specialize(
+        program, *_real_operands(plan), **plan.params, bools=_bools(plan)
+    )
 
 
 def _real_operands(plan: Plan) -> tuple[np.dtype[Any], tuple[tuple[int, ...] | None, ...]]:

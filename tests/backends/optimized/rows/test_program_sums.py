@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from tinytorch import ops
 from tinytorch.backends.optimized.rows import program_sums
-from tinytorch.jit import threads
+from tinytorch.jit import buffers, threads
 from tinytorch.program import Program, Step
 
 SUBSETS = [d for n in range(1, 4) for d in itertools.combinations(range(3), n)]
@@ -40,25 +40,30 @@ def of_kind(kind: str, shape: tuple[int, ...], dims: tuple[int, ...], rng: np.ra
     keepdim=st.booleans(),
     kinds=st.tuples(*[st.sampled_from(["whole", "kept", "reduced", "last", "0-d", "number"])] * 2),
     turned=st.booleans(),
+    is_small=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_sums_of_any_dimensions_and_operands(shape, dims, keepdim, kinds, turned, seed):
+def test_sums_of_any_dimensions_and_operands(shape, dims, keepdim, kinds, turned, is_small, seed):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal(shape[::-1]).T if turned else rng.standard_normal(shape)
     others = [of_kind(kind, shape, dims, rng) for kind in kinds]
     operands = tuple(None if isinstance(o, float) else o.shape for o in (x, *others))
-    run = program_sums.specialize(TERMS, x.dtype, operands, dims, keepdim)
-    out = run(x, *others, dims=dims, keepdim=keepdim)
+    with pytest.MonkeyPatch.context() as patched:
+        if not is_small:
+            patched.setattr(buffers, "POOLED_FROM", 0)
+        run = program_sums.specialize(TERMS, x.dtype, operands, dims, keepdim)
+        out = run(x, *others, dims=dims, keepdim=keepdim)
     terms = np.broadcast_to((x - others[0]) * others[1], shape)
     np.testing.assert_allclose(out, terms.sum(dims, keepdims=keepdim), 1e-12, 1e-12)
     assert out.shape == terms.sum(dims, keepdims=keepdim).shape and out.dtype == x.dtype
 
 
+@pytest.mark.parametrize("shape", [(300, 5000), (30, 300)])
 @pytest.mark.parametrize("dims", [(0,), (1,), (0, 1)])
-def test_the_bits_are_those_of_a_sum_of_what_was_stored(dims, rng):
+def test_the_bits_are_those_of_a_sum_of_what_was_stored(dims, shape, rng):
     from tinytorch.backends.optimized.rows import reductions
 
-    x, y = (rng.standard_normal((300, 5000)).astype(np.float32) for _ in range(2))
+    x, y = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
     run = program_sums.specialize(TERMS, x.dtype, (x.shape, y.shape, None), dims, False)
     stored = (x - y) * np.float32(0.3)
     wanted = reductions.sum(stored, dims=dims, keepdim=False)
@@ -86,6 +91,25 @@ def test_nan_infinity_and_arguments_beyond_the_polynomials(rng):
 
 def test_truth_values_choose(rng):
     x, mask = rng.standard_normal((5, 8)), rng.random((5, 8)) < 0.5
-    run = program_sums.specialize(CHOSEN, x.dtype, (mask.shape, x.shape), (0,), True)
-    wanted = np.where(mask, x, -x).sum(0, keepdims=True)
-    np.testing.assert_allclose(run(mask, x, dims=(0,), keepdim=True), wanted, 1e-12)
+    for shape in ((5, 8), (5, 1), (1, 8), ()):
+        chosen = np.resize(mask, shape)
+        run = program_sums.specialize(
+            CHOSEN, x.dtype, (shape, x.shape), (0,), True, bools=frozenset((0,))
+        )
+        wanted = np.where(chosen, x, -x).sum(0, keepdims=True)
+        np.testing.assert_allclose(run(chosen, x, dims=(0,), keepdim=True), wanted, 1e-12)
+
+
+def test_small_arrays_in_any_memory(rng):
+    """Not in C order, read-only, or at an odd address."""
+    x, y = (rng.standard_normal((6, 10)).astype(np.float32) for _ in range(2))
+    run = program_sums.specialize(TERMS, x.dtype, (x.shape, y.shape, None), (1,), False)
+    memory = np.zeros(x.nbytes + 1, np.uint8)
+    odd = memory[1:].view(np.float32).reshape(x.shape)
+    odd[...] = x
+    fixed = x.copy()
+    fixed.flags.writeable = False
+    layouts = (odd, fixed, np.asfortranarray(x), np.repeat(x, 2, 1)[:, ::2], x[::-1][::-1])
+    wanted = run(x, y, 0.3, dims=(1,), keepdim=False)
+    for laid_out in layouts:
+        assert run(laid_out, y, 0.3, dims=(1,), keepdim=False).tobytes() == wanted.tobytes()

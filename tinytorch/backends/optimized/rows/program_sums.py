@@ -12,21 +12,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.blocked.sums import total
-from tinytorch.backends.optimized.elementwise.loop_text import each
+from tinytorch.backends.optimized.elementwise.loop_text import each, names
 from tinytorch.backends.optimized.elementwise.loops import loops_of
 from tinytorch.backends.optimized.rows import reductions
 from tinytorch.backends.optimized.rows.reductions import BLOCK, COLUMN_BLOCK, Shape, runs_of
 from tinytorch.dtypes import Array
-from tinytorch.jit import buffers
-from tinytorch.jit.contiguous import contiguous, order_in_memory
+from tinytorch.jit import buffers, threads
+from tinytorch.jit.contiguous import contiguous, in_order, order_in_memory
+from tinytorch.jit.entries import Entries, flat_type
+from tinytorch.jit.library import compile_source
 from tinytorch.jit.parallel import shared
 from tinytorch.program import Program
+
+_GLOBALS: dict[str, Any] = {
+    "empty": np.empty,
+    "total": total,
+    "BLOCK": BLOCK,
+    "COLUMN_BLOCK": COLUMN_BLOCK,
+}
 
 
 def _operands(kinds: str) -> list[str]:
@@ -83,15 +94,85 @@ def _columns_source(kinds: str, is_limited: bool) -> str:
 @cache
 def _kernel(program: Program, dtype: np.dtype[Any], kinds: str, is_rows: bool) -> Any:
     source = _rows_source if is_rows else _columns_source
-    names: dict[str, Any] = {
-        "empty": np.empty,
-        "total": total,
-        "BLOCK": BLOCK,
-        "COLUMN_BLOCK": COLUMN_BLOCK,
-    }
-    loop = loops_of(program, dtype).loop(source, kinds, **names)
+    loop = loops_of(program, dtype).loop(source, kinds, **_GLOBALS)
     parameters = (f"x{i}" if kind == "s" else f"x{i}[:]" for i, kind in enumerate(kinds))
     return shared(loop, f"{', '.join(parameters)}, out[:]")
+
+
+@cache
+def _entry(
+    program: Program, dtype: np.dtype[Any], kinds: str, is_rows: bool, bools: frozenset[int]
+) -> Callable[..., Any]:
+    """The loop for flat arrays: takes outer, reduced, inner, the operands and the result."""
+    source = _rows_source if is_rows else _columns_source
+    loop = loops_of(program, dtype).loop(source, kinds, **_GLOBALS)
+    along, across = ("(outer, reduced)", "outer") if is_rows else (
+        "(outer, reduced, inner)", "(outer, inner)"
+    )  # fmt: skip
+    shapes = {"v": f".reshape({along})", "r": f".reshape({across})", "s": ""}
+    given = ", ".join(f"x{i}{shapes[kind]}" for i, kind in enumerate(kinds))
+    text = (
+        f"def entry(outer, reduced, inner, {names(kinds)}, out):\n"
+        f"    loop({given}, out.reshape({across}))\n"
+    )
+    arrays = {False: flat_type(from_dtype(dtype)), True: flat_type(types.boolean)}
+    operands = [types.float64 if k == "s" else arrays[i in bools] for i, k in enumerate(kinds)]
+    entry = compile_source("entry", text, {"loop": loop}, nogil=False)
+    size = types.intp
+    return Entries(step=(entry, size, size, size, *operands, arrays[False])).step
+
+
+def _small(
+    step: Callable[..., Any],
+    dtype: np.dtype[Any],
+    operands: Sequence[Shape | None],
+    places: Sequence[Shape],
+    kinds: str,
+    first: Shape,
+    others: Shape,
+    result: Shape,
+) -> Callable[..., Array]:
+    """The kernel for small arrays, called without numba's dispatch.
+
+    Args:
+        step: takes the operands and the result, in C order.
+        places: the shape to which each operand is written out, if it has fewer elements.
+        first: of the sums over the last dimensions of those that are summed; `others` are left.
+    """
+    at = [i for i, s in enumerate(operands) if s is not None]
+    numbers = [i for i in at if kinds[i] == "s"]
+    spread = [
+        (i, places[i])
+        for i in at
+        if kinds[i] != "s" and math.prod(operands[i] or ()) != math.prod(places[i])
+    ]
+
+    def run(values: Sequence[Any]) -> Array:
+        out = np.empty(first, dtype)
+        try:
+            step(*values, out)
+        except BufferError:  # in another order, or not aligned
+            step(*[in_order(x) if type(x) is np.ndarray else x for x in values], out)
+        if others:
+            return reductions.sum(out, dims=others, keepdim=True).reshape(result)
+        return out
+
+    def written_out(*values: Any, **_: Any) -> Array:
+        given = list(values)
+        for i in numbers:
+            given[i] = given[i].item()
+        for i, place in spread:
+            wide = np.empty(place, given[i].dtype)
+            wide[...] = given[i]
+            given[i] = wide
+        return run(given)
+
+    def as_they_are(*values: Any, **_: Any) -> Array:
+        return run(values)
+
+    kernel = written_out if numbers or spread else as_they_are
+    kernel.gives_arrays = True  # type: ignore[attr-defined]
+    return kernel
 
 
 def specialize(
@@ -100,6 +181,7 @@ def specialize(
     operands: tuple[Shape | None, ...],
     dims: Shape,
     keepdim: bool,
+    bools: frozenset[int] = frozenset(),
 ) -> Callable[..., Array]:
     """The kernel of the sum of a program over `dims`, for operands of these shapes.
 
@@ -109,6 +191,7 @@ def specialize(
         operands: their shapes; None for a Python number.
         dims: non-negative dimensions of the common shape, at least one.
         keepdim: leave them in place, with length 1.
+        bools: positions of the operands that are bool.
     """
     whole = np.broadcast_shapes(*(s for s in operands if s is not None))
     steps, result = runs_of(whole, dims, keepdim)
@@ -133,20 +216,25 @@ def specialize(
     if "v" not in kinds:  # then one of them is
         at = next(i for i, kind in enumerate(kinds) if operands[i] is not None)
         kinds, places[at] = f"{kinds[:at]}v{kinds[at + 1 :]}", whole
-    run = _kernel(program, dtype, kinds, is_rows)
     work = len(program.steps) * math.prod(whole)
+    if 0 < math.prod(whole) * dtype.itemsize < buffers.POOLED_FROM and work < threads.SERIAL_BELOW:
+        step = partial(_entry(program, dtype, kinds, is_rows, bools), outer, reduced, inner)
+        return _small(
+            step, dtype, operands, places, kinds, kept if others else result, others, result
+        )
+    run = _kernel(program, dtype, kinds, is_rows)
     shapes = [along if kind == "v" else across for kind in kinds]
     given = tuple(zip(kinds, operands, places, shapes, strict=True))
 
     is_whole = all(shape is None or shape == whole for shape in operands)
     may_turn = is_whole and math.prod(whole) * dtype.itemsize >= buffers.POOLED_FROM
 
-    def in_order(values: Sequence[Any], order: tuple[int, ...]) -> Array:
+    def turned_to(values: Sequence[Any], order: tuple[int, ...]) -> Array:
         turned = [x.transpose(order) if type(x) is np.ndarray else x for x in values]
         shapes = tuple(x.shape if type(x) is np.ndarray else None for x in turned)
 
         def reduce(dims: Shape) -> Array:
-            found: Array = specialize(program, dtype, shapes, dims, True)(
+            found: Array = specialize(program, dtype, shapes, dims, True, bools)(
                 *turned, dims=dims, keepdim=True
             )
             return found
@@ -156,7 +244,7 @@ def specialize(
     def kernel(*values: Any, dims: Shape, keepdim: bool) -> Array:
         arrays: list[Any] = [x for x in values if type(x) is np.ndarray] if may_turn else []
         if arrays and (order := order_in_memory(arrays)):
-            return in_order(values, order)
+            return turned_to(values, order)
         arrays = [
             x
             if kind == "s" and shape is None
