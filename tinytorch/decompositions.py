@@ -179,6 +179,21 @@ def _are_distinct(data: Array, dim: int) -> bool:
 
 
 @decomposition
+def partial_argsort(a: Tensor, *, dim: int, descending: bool, start: int, length: int) -> Tensor:
+    """The indices at the places start, ..., start + length - 1 of `argsort`.
+
+    The first few are those of `topk`; a single one is that of an order statistic.
+
+    Returns:
+        int64, of a's shape but along `dim`.
+
+    Source: C. Hoare, "Algorithm 65: find", 1961 (selection, which need not sort the others).
+    """
+    order = apply(ops.argsort, a, dim=dim, descending=descending)
+    return movement.narrow(order, dim, start, length)
+
+
+@decomposition
 def running_argmax(a: Tensor, *, dim: int) -> Tensor:
     """The index of the largest element up to each along `dim`: of equal ones, and of NaN, the last.
 

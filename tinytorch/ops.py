@@ -473,8 +473,10 @@ gather = _row("gather", "x index", "fused", shapes.gathered, dtype_rules.indexed
 scatter = _row(
     "scatter", "x index src", "fused", shapes.replaced, dtype_rules.indexed(1, dtype_rules.replaced)
 )
-running_argmax = _row("running_argmax", "a", "fused", shapes.same, dtype_rules.ordering, _per_input)
-running_argmin = _row("running_argmin", "a", "fused", shapes.same, dtype_rules.ordering, _per_input)
+_order = (dtype_rules.ordering, _per_input)
+partial_argsort = _row("partial_argsort", "a", "fused", shapes.partly_sorted, *_order)
+running_argmax = _row("running_argmax", "a", "fused", shapes.same, *_order)
+running_argmin = _row("running_argmin", "a", "fused", shapes.same, *_order)
 prod = _row("prod", "x", "fused", shapes.multiplied, dtype_rules.accumulating, _per_input)
 cumprod = _row("cumprod", "x", "fused", shapes.same, dtype_rules.accumulating, _per_input)
 cumprod_backward = _row(

@@ -184,6 +184,17 @@ def multiplied(name: str, shapes: list[Shape], params: Params) -> Shape:
     return reduced(name, shapes, {"dims": (params["dim"],), "keepdim": params["keepdim"]})
 
 
+def partly_sorted(name: str, shapes: list[Shape], params: Params) -> Shape:
+    """`length` places along `dim`, which begin at `start` and are within it."""
+    (shape,) = shapes
+    dim, start, length = params["dim"], params["start"], params["length"]
+    if not 0 <= dim < len(shape) or start < 0 or length < 0 or start + length > shape[dim]:
+        raise ShapeError(
+            f"{name}: places {start} to {start + length} are not within dimension {dim} of {shape}"
+        )
+    return (*shape[:dim], length, *shape[dim + 1 :])
+
+
 def scattered(name: str, shapes: list[Shape], params: Params) -> Shape:
     """`length` rows; the values have the index's shape in front."""
     values, index = shapes

@@ -25,6 +25,7 @@ class NumpyBackend(ComputeBackend):
 
     gather = staticmethod(reference.gather)
     scatter = staticmethod(reference.scatter)
+    partial_argsort = staticmethod(reference.partial_argsort)
     running_argmax = staticmethod(reference.running_argmax)
     running_argmin = staticmethod(reference.running_argmin)
     dynamic_update_slice = staticmethod(reference.dynamic_update_slice)

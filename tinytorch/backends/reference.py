@@ -52,6 +52,7 @@ from tinytorch.backends.reference_reductions import (
     cumprod,
     cumprod_backward,
     cumsum,
+    partial_argsort,
     prod,
     running_argmax,
     running_argmin,
@@ -116,9 +117,10 @@ __all__ = [
     "avg_pool2d_backward", "cast", "cat", "conv2d", "conv2d_input", "conv2d_input_by",
     "conv2d_weight", "conv2d_weight_by", "copy", "cumprod", "cumprod_backward", "cumsum",
     "detach", "dynamic_update_slice", "expand", "find_kernel", "fold", "full", "gather",
-    "is_within", "matmul", "max_pool2d", "max_pool2d_backward", "max_pool2d_select", "permute",
-    "prod", "reshape", "running_argmax", "running_argmin", "scatter", "scatter_add", "slice_",
-    "slices", "sum", "take", "unfold", "uniform", "unslice", "within_reach",
+    "is_within", "matmul", "max_pool2d", "max_pool2d_backward", "max_pool2d_select",
+    "partial_argsort", "permute", "prod", "reshape", "running_argmax", "running_argmin", "scatter",
+    "scatter_add", "slice_", "slices", "sum", "take", "unfold", "uniform", "unslice",
+    "within_reach",
 ]  # fmt: skip
 
 

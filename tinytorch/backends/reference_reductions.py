@@ -48,6 +48,11 @@ def argsort(a: Array, *, dim: int, descending: bool) -> Array:
     return np.ascontiguousarray(a.shape[dim] - 1 - np.flip(order, dim))
 
 
+def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length: int) -> Array:
+    order = argsort(a, dim=dim, descending=descending)
+    return order[(slice(None),) * dim + (slice(start, start + length),)].copy()
+
+
 @quiet
 def cumsum(a: Array, *, dim: int) -> Array:
     return np.cumsum(a, axis=dim)

@@ -16,7 +16,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import Array, bfloat16, int32, int64, meta_of_array
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.functions import elementwise, indexing, movement, reductions
+from tinytorch.functions import elementwise, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
@@ -76,9 +76,15 @@ def topk(
     extent = x.shape[at] if x.ndim else 1
     if not 0 <= k <= extent:
         raise ShapeError(f"topk: k={k} is not within 0 and {extent}, the size of dim {dim}")
-    order = argsort(x, dim, descending=largest)
-    index = movement.narrow(order, dim, 0, k) if x.ndim else order
-    return at_index(x, index, dim, keepdim=True)
+    return at_index(x, _places(x, dim, largest, 0, k), dim, keepdim=True)
+
+
+def _places(x: Tensor, dim: int, descending: bool, start: int, length: int) -> Tensor:
+    """The indices at so many places in order along `dim`."""
+    if x.ndim == 0:
+        return argsort(x, dim)
+    at = normalize_dim(dim, x.ndim)
+    return apply(ops.partial_argsort, x, dim=at, descending=descending, start=start, length=length)
 
 
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
@@ -90,8 +96,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesA
     extent = x.shape[normalize_dim(dim, x.ndim)] if x.ndim else 1
     if not 1 <= k <= extent:
         raise ShapeError(f"kthvalue: k={k} is not within 1 and {extent}, the size of dim {dim}")
-    order = argsort(x, dim)
-    return at_index(x, movement.narrow(order, dim, k - 1, 1) if x.ndim else order, dim, keepdim)
+    return at_index(x, _places(x, dim, False, k - 1, 1), dim, keepdim)
 
 
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | ValuesAndIndices:
@@ -114,10 +119,12 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor |
     extent = x.shape[normalize_dim(dim, x.ndim)]
     if not extent:
         raise ShapeError(f"median: shape {x.shape} has no elements along dim {dim}")
-    order = argsort(x, dim)
-    unordered = reductions.sum(apply(ops.ne, x, x), dim, keepdim=True)  # NaN: they come last
-    place = elementwise.where(unordered > 0, extent - unordered, (extent - 1) // 2)
-    return at_index(x, indexing.gather(order, dim, place), dim, keepdim)
+    index = _places(x, dim, False, (extent - 1) // 2, 1)
+    if x.dtype.is_floating_point:
+        first = reductions.argmax(x, dim, keepdim=True)  # NaN, if there is one
+        largest = apply(ops.gather, x, first, dim=normalize_dim(dim, x.ndim))
+        index = elementwise.where(apply(ops.ne, largest, largest), first, index)
+    return at_index(x, index, dim, keepdim)
 
 
 def isin(elements: Tensor, test_elements: Any) -> Tensor:

@@ -176,6 +176,20 @@ def _argsort(s: Source) -> Sample:
     return Sample((s.array(shape),), params)
 
 
+def _torch_partial_argsort(torch: Any, a: Any, dim: int, **rest: Any) -> Any:
+    order = torch.argsort(a, dim=dim, descending=rest["descending"], stable=True)
+    return order.narrow(dim, rest["start"], rest["length"])
+
+
+@samples("partial_argsort", torch=_torch_partial_argsort)
+def _partial_argsort(s: Source) -> Sample:
+    shape = s.shape(1)
+    dim = s.integer(0, len(shape) - 1)
+    start = s.integer(0, shape[dim])
+    params = {"dim": dim, "descending": s.flag(), "start": start}
+    return Sample((s.array(shape),), {**params, "length": s.integer(0, shape[dim] - start)})
+
+
 @samples("prod", torch=lambda torch, x, dim, keepdim: torch.prod(x, dim, keepdim))
 def _prod(s: Source) -> Sample:
     shape = s.shape(1)

@@ -37,6 +37,7 @@ from tinytorch.backends.optimized.rows import (
     program_sums,
     reductions,
     scans,
+    selection,
     small,
     softmax,
     uniform,
@@ -158,19 +159,19 @@ class OptimizedBackend(NumpyBackend):
 
     def cumsum(self, a: Array, *, dim: int) -> Array:
         """Running sum along `dim`."""
-        return (scans.cumsum if _is_float(a) else reference.cumsum)(a, dim=dim)
+        return (scans.cumsum if _is_common(a) else reference.cumsum)(a, dim=dim)
 
     def running_argmax(self, a: Array, *, dim: int) -> Array:
         """Index of the largest element so far along `dim`."""
-        return (scans if _is_float(a) else reference).running_argmax(a, dim=dim)
+        return (scans if _is_common(a) else reference).running_argmax(a, dim=dim)
 
     def running_argmin(self, a: Array, *, dim: int) -> Array:
         """Index of the smallest element so far along `dim`."""
-        return (scans if _is_float(a) else reference).running_argmin(a, dim=dim)
+        return (scans if _is_common(a) else reference).running_argmin(a, dim=dim)
 
     def cumprod(self, x: Array, *, dim: int) -> Array:
         """Running product along `dim`."""
-        return (scans.cumprod if _is_float(x) else reference.cumprod)(x, dim=dim)
+        return (scans.cumprod if _is_common(x) else reference.cumprod)(x, dim=dim)
 
     def cumprod_backward(self, g: Array, x: Array, *, dim: int) -> Array:
         """The gradient of `cumprod`."""
@@ -185,14 +186,21 @@ class OptimizedBackend(NumpyBackend):
 
     def gather(self, x: Array, index: Array, *, dim: int) -> Array:
         """An element for each index."""
-        is_here = _is_float(x) or x.dtype == np.int64
-        return (embedding.gather if is_here else reference.gather)(x, index, dim=dim)
+        return (embedding.gather if _is_common(x) else reference.gather)(x, index, dim=dim)
 
     def scatter(self, x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Array:
         """Elements put or added at each index."""
-        is_here = _is_float(x) or x.dtype == np.int64
-        kernel = embedding.scatter if is_here else reference.scatter
+        kernel = embedding.scatter if _is_common(x) else reference.scatter
         return kernel(x, index, src, dim=dim, reduce=reduce)
+
+    def partial_argsort(
+        self, a: Array, *, dim: int, descending: bool, start: int, length: int
+    ) -> Array:
+        """Some of the indices in the order of the elements."""
+        kernel = selection.partial_argsort
+        if not _is_float(a) and a.dtype.kind != "i":
+            kernel = reference.partial_argsort
+        return kernel(a, dim=dim, descending=descending, start=start, length=length)
 
     def argsort(self, a: Array, *, dim: int, descending: bool) -> Array:
         """Indices in the order of the elements."""
@@ -376,6 +384,11 @@ def _winograd_where_it_fits(m: int, x: Array, w: Array, b: Array | None = None, 
     if fits and pays(m, x.shape, w.shape[0], x.itemsize):
         return conv2d_winograd(x, w, b, m=m)
     return conv2d.conv2d(x, w, b, **p)
+
+
+def _is_common(a: Array) -> bool:
+    """Whether elements are of a type whose kernels are compiled: a float, or int64."""
+    return _is_float(a) or a.dtype == np.int64
 
 
 def _is_float(a: Array) -> bool:

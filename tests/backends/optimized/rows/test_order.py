@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tinytorch.backends import reference
+from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.backends.optimized.rows.order import argsort
 from tinytorch.backends.optimized.rows.scans import cumsum
 from tinytorch.backends.optimized.rows.uniform import uniform
@@ -44,6 +45,29 @@ def test_numbers_that_differ_in_their_last_bits(unit: float, descending: bool) -
     for dim in (0, 1):
         expected = reference.argsort(x, dim=dim, descending=descending)
         np.testing.assert_array_equal(argsort(x, dim=dim, descending=descending), expected)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("bits", [1, 20, 53, 54, 62, 63])
+def test_integers_of_any_range(bits: int, descending: bool) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.integers(-(2**bits), 2**bits, (5, 300))  # 9 bits are the index's
+    x[0, :9], x[1, :9] = -(2**bits), 2**bits - 1
+    for dim in (0, 1):
+        expected = reference.argsort(x, dim=dim, descending=descending)
+        np.testing.assert_array_equal(argsort(x, dim=dim, descending=descending), expected)
+
+
+@pytest.mark.parametrize("shape", [(9, 50), (3, 5, 7), (6,), (0, 3), (2, 0)])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "running_argmax", "running_argmin"])
+def test_scans_of_integers_are_exact(shape: tuple[int, ...], name: str) -> None:
+    x = np.random.default_rng(1).integers(-(2**62), 2**62, shape)
+    x = np.where(x % 3 == 0, x, x % 3)  # products and sums that wrap around, and ties
+    for dim in range(x.ndim):
+        result = getattr(OptimizedBackend(), name)(x, dim=dim)
+        expected = getattr(reference, name)(x, dim=dim)
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("shape", [(9, 50), (3, 5, 7), (6,), (0, 3), (2, 0)])

@@ -12,7 +12,7 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends import reference
-from tinytorch.backends.optimized.gemm import library
+from tinytorch.backends.optimized.gemm import integers, library
 from tinytorch.backends.optimized.gemm.loops import LazyGemm
 from tinytorch.backends.optimized.gemm.panels import SCRATCH_BYTES
 from tinytorch.backends.optimized.gemm.shared import shared_gemm
@@ -178,7 +178,8 @@ def matmul(a: Array, b: Array, affine: library.Affine = fastest_affine) -> Array
     """a @ b over the last two dimensions; the dimensions before them broadcast.
 
     Args:
-        a: (..., m, k), any strides. The kernels are for float32 and float64; others go to NumPy.
+        a: (..., m, k), any strides. The kernels are for float32 and float64; int64 has
+            one of its own, others go to NumPy.
         b: (..., k, n), of the same dtype.
         affine: computes what is not small; `own_affine` for these kernels alone.
 
@@ -207,7 +208,8 @@ def matmul(a: Array, b: Array, affine: library.Affine = fastest_affine) -> Array
 def _not_yet_or_no_matrices(a: Array, b: Array, affine: library.Affine) -> Array:
     """`matmul` where it is not the product of two matrices with a kernel that is ready."""
     if a.dtype not in _FLOATS:
-        return reference.matmul(a, b)
+        is_compiled = a.dtype == np.int64 and min(a.ndim, b.ndim) > 1
+        return (integers if is_compiled else reference).matmul(a, b)
     if a.ndim != 2 or b.ndim != 2:
         return _batched(a, b, affine)
     _products[a.dtype] = entries(a.itemsize).product

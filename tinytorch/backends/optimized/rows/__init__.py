@@ -8,6 +8,7 @@ cross_entropy
 layer_norm
 embedding       rows by index
 order           indices that sort
+selection       some of them
 scans           running sums
 uniform         random numbers
 small           gathers, softmax and where extremes are, for small arrays of one shape

@@ -3,8 +3,9 @@
 NumPy sorts whole numbers, and finds the order of any, with vector instructions, but not so that
 equal elements keep theirs. So a number of 32 bits and its index become one whole number of 64, no
 two of which are equal. A float64 gives as many of its upper bits as its index leaves room for;
-those that agree in them, a few, are sorted by all bits afterwards. Of int64 the order is NumPy's,
-and the indices of equal elements are sorted afterwards.
+those that agree in them, a few, are sorted by all bits afterwards. An int64 counts from the
+smallest of all; where that leaves no room for the index, the order is NumPy's, and the indices of
+equal elements are sorted afterwards.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tinytorch.jit import buffers
 from tinytorch.jit.library import kernel
 
 _LOW = 0xFFFFFFFF
+_BITS = 63  # of an int64, but for its sign
 _SINGLE, _DOUBLE, _INT64 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64)
 
 
@@ -44,17 +46,27 @@ def _pack_integers(x: Array, out: Array, mask: int) -> None:
 
 
 @kernel
-def _unpack(packed: Array) -> None:
-    """The indices, in place."""
+def _pack_distances(x: Array, out: Array, end: int, descending: bool, bits: int) -> None:
+    """The distance of each integer from the one at the end, above an index of so many bits."""
+    for i in range(x.shape[0]):
+        row, packed = x[i], out[i]
+        for j in range(row.size):
+            distance = end - row[j] if descending else row[j] - end
+            packed[j] = (distance << bits) | np.int64(j)
+
+
+@kernel
+def _unpack(packed: Array, low: int) -> None:
+    """The indices, in place: the bits of `low`."""
     flat = packed.reshape(-1)
     for i in range(flat.size):
-        flat[i] &= _LOW
+        flat[i] &= low
 
 
 @kernel(fastmath=EXACT, force_inline=True)
-def _double_key(number: Any, mask: int) -> Any:
+def number_key(number: Any, mask: int) -> Any:
     """An int64 in the order of the numbers, NaN the largest; of mask -1 the smallest."""
-    number += 0.0  # -0.0 equals 0.0
+    number += np.float32(0)  # -0.0 equals 0.0
     largest = np.int64(0x7FFFFFFFFFFFFFFF)
     return (largest if number != number else np.int64(order_key(number))) ^ mask
 
@@ -65,14 +77,14 @@ def _pack_doubles(x: Array, out: Array, mask: int, bits: int) -> None:
     for i in range(x.shape[0]):
         row, packed = x[i], out[i]
         for j in range(row.size):
-            packed[j] = (_double_key(row[j], mask) >> bits << bits) | np.int64(j)
+            packed[j] = (number_key(row[j], mask) >> bits << bits) | np.int64(j)
 
 
 @kernel(fastmath=EXACT)
 def _sort_stably(row: Array, indices: Array, mask: int) -> None:
     keys, is_sorted = np.empty(indices.size, np.int64), True
     for k in range(keys.size):
-        keys[k] = _double_key(row[indices[k]], mask)
+        keys[k] = number_key(row[indices[k]], mask)
         is_sorted &= k == 0 or keys[k - 1] <= keys[k]
     if not is_sorted:
         indices[:] = indices[np.argsort(keys, kind="mergesort")]
@@ -128,13 +140,26 @@ def argsort(a: Array, *, dim: int, descending: bool) -> Array:
         order = buffers.empty(rows.shape, _INT64)
         (_pack_integers if is_narrow else _pack_numbers)(rows, order, -1 if descending else 0)
         order.sort(axis=-1)
-        _unpack(order)
+        _unpack(order, _LOW)
     elif a.dtype is _DOUBLE:
         order, bits = buffers.empty(rows.shape, _INT64), rows.shape[-1].bit_length()
         _pack_doubles(rows, order, -1 if descending else 0, bits)
         order.sort(axis=-1)
         _unpack_doubles(rows, order, -1 if descending else 0, bits)
     else:
+        order = _of_integers(rows, descending)
+    return from_rows(order, a, dim)
+
+
+def _of_integers(rows: Array, descending: bool) -> Array:
+    bits = rows.shape[-1].bit_length()
+    least, most = (int(m) for m in (rows.min(initial=0), rows.max(initial=0)))
+    if (most - least).bit_length() + bits > _BITS:
         order = np.argsort(rows, axis=-1)
         _order_of_equals(rows, order, descending)
-    return from_rows(order, a, dim)
+        return order
+    order = buffers.empty(rows.shape, _INT64)
+    _pack_distances(rows, order, most if descending else least, descending, bits)
+    order.sort(axis=-1)
+    _unpack(order, (1 << bits) - 1)
+    return order

@@ -149,6 +149,7 @@ KERNELS = {
 """Of rows, x (outer, length), and of columns, x (outer, length, inner)."""
 
 _cumsum, _cumprod = _along(*KERNELS["cumsum"]), _along(*KERNELS["cumprod"])
+_cumsum_of_integers, _cumprod_of_integers = _along(*_scan(_plus, 0)), _along(*_scan(_times, 1))
 _running_argmax = _along(*KERNELS["running_argmax"], np.dtype(np.int64))
 _running_argmin = _along(*KERNELS["running_argmin"], np.dtype(np.int64))
 
@@ -164,13 +165,13 @@ def running_argmin(a: Array, *, dim: int) -> Array:
 
 
 def cumsum(a: Array, *, dim: int) -> Array:
-    """out[i] = a[0] + ... + a[i] along `dim`, of float32 or float64."""
-    return _cumsum(a, dim=dim)
+    """out[i] = a[0] + ... + a[i] along `dim`, of float32, float64 or int64."""
+    return (_cumsum if a.dtype.kind == "f" else _cumsum_of_integers)(a, dim=dim)
 
 
 def cumprod(a: Array, *, dim: int) -> Array:
-    """out[i] = a[0] * ... * a[i] along `dim`, of float32 or float64."""
-    return _cumprod(a, dim=dim)
+    """out[i] = a[0] * ... * a[i] along `dim`, of float32, float64 or int64."""
+    return (_cumprod if a.dtype.kind == "f" else _cumprod_of_integers)(a, dim=dim)
 
 
 @kernel(fastmath=EXACT)
