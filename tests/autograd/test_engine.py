@@ -13,6 +13,7 @@ import tinytorch
 from tinytorch.autograd import grad
 from tinytorch.backends import reference
 from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.history import owner_of
 
 
 @pytest.fixture(autouse=True)
@@ -289,3 +290,22 @@ def test_a_slice_and_the_whole_leave_gradients_that_others_hold_alone() -> None:
     np.testing.assert_array_equal(found.numpy(), [1.0, 2.0, 3.0, 2.0])
     np.testing.assert_array_equal(seed.numpy(), np.ones(4))
     np.testing.assert_array_equal(half.numpy(), np.ones(2))
+
+
+def test_large_gradients_are_kept_without_a_copy_and_never_shared() -> None:
+    pytest.importorskip("numba")
+    from tinytorch.jit.buffers import pool
+
+    with tinytorch.using_backend("optimized"):
+        a, b, w = (tinytorch.ones(256, 256, requires_grad=True) for _ in range(3))
+        for _ in range(5):  # the first steps are not replayed yet
+            a.grad = b.grad = w.grad = None
+            (((a + b) @ w) * tinytorch.full((256, 256), 2.0)).sum().backward()
+            kept = w.grad.numpy()
+            assert not pool.holds(owner_of(kept))
+            assert (kept == 1024.0).all()
+            a.grad.fill_(7.0)
+            assert (b.grad.numpy() == 512.0).all()
+        for _ in range(8):  # nothing writes into what is kept
+            (a.detach() @ b.detach()).sum()
+        assert (kept == 1024.0).all()

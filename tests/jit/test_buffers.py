@@ -146,3 +146,48 @@ def test_entry_functions():
         assert y.shape == (300, 300) and y.dtype == F32 and y.flags.c_contiguous
     assert buffers.empty_like(x[:2]).flags.c_contiguous  # np.empty_like would keep the layout
     assert buffers.workspace((3,), F32).shape == (3,)
+
+
+def owner(x):
+    return x if x.base is None else owner(x.base)
+
+
+@pytest.mark.parametrize("shape", [(128, 784), (300, 300), (1 << 15,)])
+def test_who_owns_all_of_a_block_takes_it_out_of_the_pool(pool, monkeypatch, shape):
+    monkeypatch.setattr(buffers, "pool", pool)
+    others = [pool.empty(shape, F32) for _ in range(3)]
+    x, last = pool.empty(shape, F32), pool.empty(shape, F32)
+    held, block = pool.held, owner(x)
+    assert buffers.own(x, block)
+    assert pool.held == held - (block.nbytes - buffers.ALIGNMENT)
+    assert not pool.holds(block) and all(pool.holds(owner(y)) for y in (*others, last))
+    assert not buffers.own(x, block)  # it is not there any more
+    del x
+    assert owner(pool.empty(shape, F32)) is not block
+
+
+def test_a_part_of_memory_does_not_own_it(pool, monkeypatch):
+    monkeypatch.setattr(buffers, "pool", pool)
+    x, plain = pool.empty((300, 300), F32), np.zeros((4, 4), F32)
+    held = pool.held
+    assert not buffers.own(x[:150], owner(x))
+    assert not buffers.own(plain[:2], plain) and buffers.own(plain.T, plain)
+    assert not buffers.own(np.frombuffer(bytearray(64), F32)[:4], np.zeros(64, np.uint8))
+    assert pool.held == held and pool.holds(owner(x))
+
+
+def test_threads_release_blocks_while_others_take_some(pool):
+    def work(failures):
+        for _ in range(500):
+            x = pool.empty((64,), F32)
+            pool.release(owner(x))
+            x.fill(len(failures))
+            del x
+
+    run_in_threads = [threading.Thread(target=work, args=([],)) for _ in range(4)]
+    for t in run_in_threads:
+        t.start()
+    for t in run_in_threads:
+        t.join()
+    held = sum(size * len(blocks) for size, blocks in pool._classes.items())
+    assert pool.held == held >= 0

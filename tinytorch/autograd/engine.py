@@ -19,6 +19,7 @@ from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, set_grad, write_clock
+from tinytorch.jit.buffers import own
 from tinytorch.replay.steps import backend_with_programs, run_program
 from tinytorch.state import backward_mode, grad_mode, is_grad_enabled, no_mode_active
 
@@ -379,7 +380,7 @@ def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -
             g = unaliased(g)
         else:
             owner = owner_of(g._data)
-            if id(owner) in shared or owner.size != g._data.size or 0 in g._data.strides:
+            if id(owner) in shared or 0 in g._data.strides or not own(g._data, owner):
                 g = wrap(np.array(g._data), g.meta)
             shared.add(id(owner))
         leaf.grad = g

@@ -25,6 +25,7 @@ from tinytorch.dtypes import Array
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 POOLED_FROM = 64 * 1024  # bytes; below, malloc has warm memory at hand and costs less than a look
 DEFAULT_LIMIT = 1024**3  # bytes of memory that the pool may refer to
+_BYTE = np.dtype(np.uint8)
 LOOKS = 8  # blocks of the right size to look at before taking a new one
 
 
@@ -119,6 +120,25 @@ class BufferPool:
         blocks = self._classes.get(block.nbytes - ALIGNMENT, ())
         return any(known is block for known, _ in tuple(blocks))
 
+    def release(self, block: Array) -> bool:
+        """Let go of a block, which is ordinary memory from now on; False if it is not seen here.
+
+        Another thread may have moved the blocks between a look and the removal: then it is another
+        one of this size that is let go of, and this one is free when nobody refers to it.
+        """
+        size = block.nbytes - ALIGNMENT
+        with self._lock:
+            blocks = self._classes.get(size, deque())
+            for i in reversed(range(len(blocks))):  # those handed out last are at the end
+                try:
+                    if blocks[i][0] is block:
+                        del blocks[i]
+                        self.held -= size
+                        return True
+                except IndexError:  # another thread has taken one to look at it
+                    continue
+        return False
+
     def clear(self) -> None:
         """Release all blocks. Memory in use goes back to the system when its last view dies."""
         with self._lock:
@@ -144,6 +164,21 @@ def empty_like(x: Array) -> Array:
     if nbytes < POOLED_FROM:
         return np.empty(x.shape, x.dtype)
     return pool.take(nbytes, x.shape, x.dtype)
+
+
+def own(x: Array, owner: Array) -> bool:
+    """Whether `x` is all that the memory of `owner` is for; a block then leaves the pool.
+
+    Who keeps an array for long may keep one such: it holds no other memory, and the pool has no
+    block that is never free.
+
+    Args:
+        owner: the array that owns the memory of `x`.
+    """
+    if owner.size == x.size:
+        return True
+    is_block = owner.dtype == _BYTE and owner.nbytes == size_class(x.nbytes) + ALIGNMENT
+    return is_block and pool.release(owner)
 
 
 def workspace(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
