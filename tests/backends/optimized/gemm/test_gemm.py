@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from tests.backends.optimized.child import run_script
 from tinytorch import ops
+from tinytorch.backends.optimized.gemm.blocking import L2_BYTES
 from tinytorch.backends.optimized.gemm.loops import gemm_f32
 from tinytorch.backends.optimized.gemm.matmul import linear, matmul, scratch, small_batch
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32
@@ -117,11 +118,24 @@ def test_operands_that_are_copied_first(rng, shape, layouts):
 )
 @pytest.mark.parametrize("k, n", ((300, 130), (700, 67), (17, 513), (40, 1344)))
 def test_heights_of_a_product_whose_right_operand_is_in_a_cache(rng, layouts, k, n):
-    """In L2: narrow panels and tall tiles, as even as they can be; in L1: row by row of tiles."""
+    """In L2: narrow panels and tall tiles, as even as they can be; in L1: panel by panel."""
     unit = host_vector_unit()
     most = unit.tile_rows(unit.tile_vectors[-2])
     b, bias = matrix(rng, (k, n), np.float32, layouts[1]), normal(rng, (n,))
     for m in (*range(8, 2 * most + 3), 5 * most + 1, 101):
+        a = matrix(rng, (m, k), np.float32, layouts[0])
+        assert_product(matmul(a, b), a, b)
+        assert_product(linear(a, b.T, bias), a, b, bias)
+
+
+@pytest.mark.parametrize("layouts", [*itertools.product(("C", "transposed"), repeat=2)])
+@pytest.mark.parametrize("k", (1, 4, 5, 8, 9, 17, 140))
+def test_few_steps_of_k(rng, layouts, k):
+    """Row by row or in tiles; a C that is larger than L2 is written in the order of memory."""
+    n = 67 if k > 100 else 513
+    beyond_l2 = L2_BYTES // (4 * n) + 1
+    b, bias = matrix(rng, (k, n), np.float32, layouts[1]), normal(rng, (n,))
+    for m in (3, 25, beyond_l2):
         a = matrix(rng, (m, k), np.float32, layouts[0])
         assert_product(matmul(a, b), a, b)
         assert_product(linear(a, b.T, bias), a, b, bias)

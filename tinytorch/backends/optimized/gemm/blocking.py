@@ -20,8 +20,9 @@ brings v vectors of B from L2 where the panel does not stay in L1: 2 / r of a ve
 Tiles with half of the vectors have twice the rows (24 sums in both), so that half as much comes
 from L2; but A is read twice as often, and B in shorter rows. That pays where A is small and B is in
 L2 (`comes_from_l2`): the first layers of a network, at a batch of some ten rows. Where all of B
-stays in L1, the rows of C are written one after another instead of panel by panel: most of them
-share lines and pages with the next panel's.
+stays in L1 and C does not stay in L2, the rows of C are written one after another instead of panel
+by panel, as most of them share lines and pages with the next panel's, and each tile asks for its
+own as it begins: with few steps of k it is done before they come by themselves.
 
 A copy costs a read and a write of every element, so it must save more than that. What it saves are
 the misses of a walk along k that takes a few bytes of each of many rows:
@@ -66,6 +67,11 @@ _TILE_ROWS = _UNIT.tile_rows(_UNIT.tile_vectors[-1])
 ASKS_AHEAD = _UNIT.registers > 16
 """Whether a tile asks for its rows of C and for rows of the next panel of B while it sums up. That
 takes some 20 cycles, and a tile that has 12 sums and not 24 is done too soon to gain them back."""
+
+LEAST_PHASE = 512
+"""Multiply-adds between two requests, on average over a tile's rows: with fewer, the ends of the
+loops cost more than what is saved. (In each of `rows` phases there are k / rows * rows * vectors.)
+"""
 
 DC_BYTES = KC_BYTES if ASKS_AHEAD else 4 * max(math.isqrt(_L2.size // 4), KC_BYTES // 4) // 64 * 64
 MC = max(_L2.size // (4 if ASKS_AHEAD else 2) // DC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS

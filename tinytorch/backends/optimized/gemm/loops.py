@@ -22,6 +22,7 @@ from collections.abc import Callable
 from numba import types
 
 from tinytorch.backends.optimized.gemm.blocking import (
+    ASKS_AHEAD,
     COPY_ROWS,
     DOT_ROW_BYTES,
     L2_BYTES,
@@ -38,7 +39,13 @@ from tinytorch.backends.optimized.gemm.gemv_kernel import (
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
-from tinytorch.backends.optimized.gemm.panels import DOT_COLUMNS, DOT_ROWS, REGISTER_BYTES
+from tinytorch.backends.optimized.gemm.panels import (
+    DOT_COLUMNS,
+    DOT_ROWS,
+    REGISTER_BYTES,
+    TILE_ROWS,
+    TILE_VECTORS,
+)
 from tinytorch.backends.optimized.gemm.tiles import (
     PRODUCT,
     WAY,
@@ -50,6 +57,11 @@ from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.deferred import Deferred
 from tinytorch.jit.library import export, kernel
 from tinytorch.jit.operands import Matrix, Rows, Stack
+
+STEPS_OF_A_ROW = GEMV_ROWS // 2 if ASKS_AHEAD else GEMV_ROWS
+"""Up to so many steps of k, where there are rows of C for whole tiles, row by row is faster: it
+loads all of B for each row, at the pace of its sums, but has no beginning and end to pay for, of
+which a tile that has 24 sums and not 12 gives each half as much."""
 
 _ROW_DOT_COLUMNS = tuple(host_vector_unit().columns_of_dots(1, itemsize) for itemsize in (4, 8))
 
@@ -185,7 +197,10 @@ def _choosing(
         contiguous = a.column == itemsize and b.row == itemsize
         if contiguous and cost_of_dots < cost_of_tiles(m, n, k, lanes, COPY_ROWS // 2):
             return dots(m, n, k, a, b, c, start, relu, scratch)
-        row_by_row = 0 < k <= GEMV_ROWS and n * k * itemsize <= L2_BYTES // 8
+        most = GEMV_ROWS
+        if m > TILE_ROWS[TILE_VECTORS]:
+            most = STEPS_OF_A_ROW if n > TILE_VECTORS * lanes else 0
+        row_by_row = 0 < k <= most and n * k * itemsize <= L2_BYTES // 8
         large = m == 1 and n * k * itemsize > L2_BYTES // 2
         if b.column == itemsize and (row_by_row or large):
             return rows(m, n, k, a, b, c, start, relu, scratch)

@@ -41,7 +41,7 @@ import numpy as np
 from numba import types
 from numba.core import cgutils
 
-from tinytorch.backends.optimized.gemm.blocking import ASKS_AHEAD, KC_BYTES
+from tinytorch.backends.optimized.gemm.blocking import ASKS_AHEAD, KC_BYTES, LEAST_PHASE
 from tinytorch.jit.cpu import MOST_ROWS, host_vector_unit
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
@@ -61,11 +61,6 @@ be stored to: they are asked for. The widest tile does so in phases (`emit_phase
 the sums begin."""
 
 LINE_BYTES = 64
-LEAST_PHASE = 512
-"""Multiply-adds between two requests, on average over a tile's rows: with fewer, the ends of the
-loops cost more than what is saved. (In each of `rows` phases there are k / rows * rows * vectors.)
-"""
-
 WIDEST = host_vector_unit().tile_vectors[-1]
 
 Operands = Callable[[list[Value]], tuple[Value, list[Value], list[Value]]]
@@ -286,12 +281,12 @@ def emit_gemm_tile(
             return column, row, [e.at(place, 8), e.at(b, tile.b.stride)]
         return place, row, [e.at(place, steps), e.at(b, tile.b.stride)]
 
-    is_far = build.icmp_signed(">=", ldc, i64(PAGE_BYTES))
+    asks = build.icmp_signed(">", tile.count, i64(0))
+    is_far = build.or_(build.icmp_signed(">=", ldc, i64(PAGE_BYTES)), asks)
     requests = None
     if ASKS_AHEAD and not indirect and vectors == WIDEST:
-        asks = build.icmp_signed(">", tile.count, i64(0))
         is_long = build.icmp_signed(">=", tile.k, i64(LEAST_PHASE // vectors))
-        in_phases = build.and_(build.or_(is_far, asks), is_long)
+        in_phases = build.and_(is_far, is_long)
         ahead = build.select(asks, tile.ahead.address, tile.c.address)
         count = build.select(in_phases, tile.count, i64(0))
         requests = Requests(in_phases, tile.c, tile.ahead._replace(address=ahead), count)
@@ -403,6 +398,7 @@ def _make_gemm_tile(real: Any) -> Callable[..., None]:
             relu: not 0: store max(value, 0).
             ahead, count: rows that a later tile reads, to be brought to L2 meanwhile: `count` of
                 them, `stride` apart, for each row of this tile and block of KC steps, `step` apart.
+                Not 0 says, too, that C is far: its rows are asked for.
         """
         _gemm_tile(real, rows, columns, k, a, b, start, c, relu, ahead, count)
 

@@ -23,6 +23,7 @@ from tinytorch.backends.optimized.gemm.blocking import (
     KC_BYTES,
     L1_BYTES,
     L2_BYTES,
+    LEAST_PHASE,
     MC,
     NARROW_COPY,
     NC,
@@ -122,8 +123,9 @@ def make_tiles(
             pack_a = broad and rows_collide(min(m, MC), kc * itemsize, a.row)
         most = NARROW_VECTORS * lanes if is_narrow and not pack_b else widest
         mc = balanced(m, MC) if pack_a else MC
-        is_near = n > most and k * n * itemsize <= L1_BYTES and not pack_a
-        if is_near:  # all of B stays in L1, so C is written in the order of memory
+        is_far = (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
+        is_near = is_far and n > most and k * n * itemsize <= L1_BYTES and not pack_a
+        if is_near:  # all of B stays in L1, and C does not in L2: it is written in memory's order
             mc = balanced(m, TILE_ROWS[TILE_VECTORS])
         in_l2 = max(L2_BYTES // 2 // (kc * itemsize) // widest, 1) * widest
         nc = min(NC, in_l2) if m <= MC else NC
@@ -132,12 +134,12 @@ def make_tiles(
         unaligned = 0
         if not pack_b and n >= ALIGNED_PANELS * widest and b.row % REGISTER_BYTES == 0:
             unaligned = -b.address % REGISTER_BYTES // itemsize
-        is_far = (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
         for jc in range(0, n, nc):
             block = min(nc, n - jc)
             for pc in range(0, max(k, 1), kc):
                 depth = min(kc, k - pc)
-                asks = ASKS_AHEAD and is_far and not is_near and (pack_b or b.column == itemsize)
+                is_long = depth >= LEAST_PHASE // TILE_VECTORS
+                asks = ASKS_AHEAD and is_far and is_long and (pack_b or b.column == itemsize)
                 sums = (depth * itemsize + KC_BYTES - 1) // KC_BYTES
                 begin = target if pc > 0 else start
                 relu_now = relu if pc + depth == k else 0
@@ -175,19 +177,21 @@ def make_tiles(
                                 pack_block(columns, depth, unpacked, packed_b, 0)
                         # as even as they can be: the first rows of C, `longer` of them, are in
                         # tiles of `rows`, the others in tiles with one row less
-                        vectors = (columns + lanes - 1) // lanes
-                        rows = balanced(height, TILE_ROWS[vectors])
-                        longer = (height - (rows - 1) * tiles_of(height, vectors)) * rows
+                        rows, longer = height, height
                         if pack_a:
-                            rows, longer = wide // 2, height
+                            rows = wide // 2
+                        elif height > TILE_ROWS[TILE_VECTORS]:
+                            vectors = (columns + lanes - 1) // lanes
+                            rows = balanced(height, TILE_ROWS[vectors])
+                            longer = (height - (rows - 1) * tiles_of(height, vectors)) * rows
                         # the next panel: its rows are shared out among the tiles of this one
                         following = Rows(unpacked.address + columns * itemsize, b.row)
                         if pack_b and (ic > 0 or at_once):
                             skip = columns * depth * itemsize
                             following = Rows(panel.address + skip, panel.stride)
                         is_there = at_once and m <= mc  # in L2, as it has just been packed
-                        count = 0
-                        if asks and not is_there and j + columns < block:
+                        count = 1 if is_near else 0
+                        if asks and not is_near and not is_there and j + columns < block:
                             count = (depth + height * sums - 1) // (height * sums)
                         ahead = Stack(following.address, following.stride, count * following.stride)
                         i = 0
