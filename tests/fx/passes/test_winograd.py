@@ -84,3 +84,10 @@ def test_the_optimizer_holds_it_to_the_error_of_the_model() -> None:
     assert sum(isinstance(t, WinogradConvolution) for t in targets) == 2
     accuracy = optimizer.report().accuracy
     assert accuracy is not None and 0 < accuracy.optimized < 2 * accuracy.original
+
+
+def test_it_takes_no_more_threads_than_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, seen = WinogradConvolution(randn(4, 3, 3, 3), None, 2, Epilogue()), []
+    monkeypatch.setattr(layer.filter, "convolve", lambda x, y, most: seen.append(most))
+    layer(randn(2, 3, 5, 5))
+    assert seen == [torch.get_num_threads()]

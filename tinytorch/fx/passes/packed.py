@@ -188,7 +188,8 @@ class PackedConvolution:
 class WinogradConvolution:
     """epilogue(conv2d(x, W) + b) by Winograd's F(m, 3), which comes out in channels-last.
 
-    Stride and padding are 1. W is transformed once, to (m + 2)^2 matrices.
+    Stride and padding are 1. W is transformed once, to (m + 2)^2 matrices. It takes no more threads
+    than PyTorch has.
 
     Args:
         weight: (O, I, 3, 3).
@@ -214,7 +215,7 @@ class WinogradConvolution:
         sizes = (n, self.filter.shape[0], height, width)
         result = torch.empty(sizes, dtype=x.dtype, memory_format=torch.channels_last)
         if result.numel():
-            self.filter.convolve(x.detach().numpy(), result.numpy())
+            self.filter.convolve(x.detach().numpy(), result.numpy(), torch.get_num_threads())
         for each in other:
             result.add_(each)
         return result.relu_() if self.epilogue.unary == "relu" else result

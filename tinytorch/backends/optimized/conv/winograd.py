@@ -368,12 +368,13 @@ class WinogradFilter:
         if b is not None:
             self._bias[:out_channels] = b
 
-    def convolve(self, x: Array, y: Array) -> None:
+    def convolve(self, x: Array, y: Array, most_threads: int | None = None) -> None:
         """Write the convolution of x into y.
 
         Args:
             x: (N, C, H, W) in the dtype of the kernel, with any strides.
             y: (N, O, H, W), with its rows or its channels innermost.
+            most_threads: fewer than `threads` would take; None for these.
         """
         n, _, height, width = x.shape
         m = self.m
@@ -386,7 +387,7 @@ class WinogradFilter:
         room += (
             chunk * across * (tile_bytes + m * m * wide * x.itemsize) + elements * 2 * LINE_BYTES
         )
-        count = min(threads.threads_for(n * tile_bytes * across * down), n)
+        count = min(threads.threads_for(n * tile_bytes * across * down), most_threads or n, n)
         buffers = zeroed(count, room)
         self._entries.run("images", count, x, self._kernel, self._bias, y, chunk, buffers)
 
