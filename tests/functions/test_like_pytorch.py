@@ -71,6 +71,7 @@ def test_bits_of_integers(call: Any, dtype: str, rng: np.random.Generator) -> No
 
 X = np.random.default_rng(0).standard_normal((3, 4, 5))
 INDEX = np.array([[0, 2, 1, 0], [2, 2, 0, 1]])
+INDICES = [(3, 4), (4, 3, -2), (3, 4, 2), (3, 4, 9), (3, 4, -9), (0, 4), (4, 0), (5, 90, -3)]
 CALLS: dict[str, Callable[[Any], Any]] = {
     "axis": lambda x: x.sum(axis=1, keepdims=True),
     "dim of none": lambda x: x.sum(dim=()),
@@ -104,6 +105,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "tile": lambda x: x.tile(2, 3),
     "ravel": lambda x: x.ravel(),
     "rot90": lambda x: x.rot90(3, (1, 2)),
+    "rot90 once": lambda x: x.rot90(1, (-1, 0)),
+    "tril_indices": lambda x: [_of(x).tril_indices(*a) for a in INDICES],
+    "triu_indices": lambda x: [_of(x).triu_indices(*a) for a in INDICES],
     "fliplr": lambda x: x.fliplr(),
     "select": lambda x: x.select(1, -2),
     "tensor_split": lambda x: x.tensor_split(3, 2),

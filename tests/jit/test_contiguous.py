@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
+from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory, pays_by_tiles
 
 SHAPES = [(256, 256), (130, 200), (3, 128, 192), (1, 40_000), (40_000, 1), (0, 5), (2, 3, 70, 128)]
 
@@ -19,6 +19,9 @@ def test_copies_have_the_same_elements(shape, dtype, rng):
         np.broadcast_to(x, (2, *shape)),
         np.broadcast_to(x.swapaxes(-1, -2)[..., :1], x.T.shape) if x.ndim == 2 else x,
     ]
+    views += [y[..., ::-1, :] for y in views[:4] if y.ndim > 1]
+    views += [y[..., ::-1] for y in views]
+    views += [np.broadcast_to(x[..., None], (*shape, n)) for n in (2, 16, 17)]
     for view in views:
         found = contiguous(view)
         assert found.flags.c_contiguous and found.dtype == dtype
@@ -29,6 +32,13 @@ def test_copies_have_the_same_elements(shape, dtype, rng):
 def test_bits_of_nan_and_zero_are_copied(rng):
     x = rng.integers(0, 2**32, (256, 256), dtype=np.uint32).view(np.float32)
     np.testing.assert_array_equal(contiguous(x.T).view(np.uint32), x.view(np.uint32).T)
+
+
+@pytest.mark.parametrize("shape", [(40_000, 1), (1, 40_000)])
+def test_only_a_matrix_is_copied_by_tiles(shape):
+    x = np.zeros(shape)
+    for view in (x, x.T, x[::-1], x[:, ::-1], x.T[::-1]):
+        assert not pays_by_tiles(view)
 
 
 def test_the_order_in_memory():

@@ -241,8 +241,8 @@ def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return flip(x, first, second)
     if not turns:
         return apply(ops.copy, x)
-    turned = transpose(x, first, second)
-    return flip(turned, first if turns == 1 else second)
+    # what is reversed before it is turned is read along memory; strides are PyTorch's as well
+    return transpose(flip(x, second if turns == 1 else first), first, second)
 
 
 publish(

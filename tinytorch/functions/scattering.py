@@ -14,7 +14,7 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.absent import accepts_device
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
-from tinytorch.dtypes import Shape, bfloat16, bool_, int64, meta_of_array
+from tinytorch.dtypes import Array, Shape, bfloat16, bool_, int64, meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import (
     arrangement,
@@ -30,6 +30,8 @@ from tinytorch.shapes import gathered
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
+
+LONG = 32  # numbers of a row on average: that many are copied faster than they are counted
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -373,15 +375,29 @@ def take(x: Tensor, index: Tensor) -> Tensor:
 @accepts_device
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
     """Row and column of each element of a matrix on or below a diagonal, as (2, count)."""
-    array = np.stack(np.tril_indices(row, offset, col)).astype(np.int64)
-    return wrap(array, meta_of_array(array)).to(dtype)
+    counts = np.clip(np.arange(offset + 1, offset + 1 + row), 0, col)
+    return _row_parts(np.zeros_like(counts), counts).to(dtype)
+
+
+def _row_parts(starts: Array, counts: Array) -> Tensor:
+    """The indices of so many columns of each row, from where it starts, as (2, count)."""
+    ends = np.cumsum(counts)
+    array = np.empty((2, int(ends[-1]) if ends.size else 0), np.int64)
+    array[0] = np.repeat(np.arange(len(counts)), counts)
+    if array.shape[1] > LONG * len(counts):
+        columns = np.arange(int((starts + counts).max()))
+        parts = zip(starts.tolist(), (starts + counts).tolist(), strict=True)
+        np.concatenate([columns[start:end] for start, end in parts], out=array[1])
+    else:
+        np.subtract(np.arange(array.shape[1]), np.repeat(ends - counts - starts, counts), array[1])
+    return wrap(array, meta_of_array(array))
 
 
 @accepts_device
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
     """Row and column of each element of a matrix on or above a diagonal, as (2, count)."""
-    array = np.stack(np.triu_indices(row, offset, col)).astype(np.int64)
-    return wrap(array, meta_of_array(array)).to(dtype)
+    starts = np.clip(np.arange(offset, offset + row), 0, col)
+    return _row_parts(starts, col - starts).to(dtype)
 
 
 publish(

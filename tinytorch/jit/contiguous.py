@@ -22,13 +22,14 @@ from tinytorch.jit.library import kernel
 
 TILE = 64  # numbers: several lines in a row of each page that a tile visits
 SHARING = 512  # bytes: rows in so many, or a multiple, have their lines in few sets of the caches
+MOST_COPIES = 16  # of a number in a row, which NumPy's loop of a strided copy writes one by one
 
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @kernel
-def _transpose(x: Array, out: Array) -> None:
-    """x (batch, columns, rows) into out (batch, rows, columns)."""
+def _transpose(x: Array, out: Array, turn_rows: bool, turn_columns: bool) -> None:
+    """x (batch, columns, rows) into out (batch, rows, columns), whose dimensions may be turned."""
     tile = np.empty((TILE, TILE), x.dtype)
     for b in range(x.shape[0]):
         source, target = x[b], out[b]
@@ -43,10 +44,25 @@ def _transpose(x: Array, out: Array) -> None:
                     for r in range(part.size):
                         place[r] = part[r]
                 for r in range(height):
-                    line = target[i + r]
-                    part = line[j : j + width]
-                    for c in range(part.size):
-                        part[c] = tile[c, r]
+                    line = target[rows - 1 - i - r if turn_rows else i + r]
+                    if turn_columns:
+                        part = line[columns - j - width : columns - j]
+                        for c in range(part.size):
+                            part[c] = tile[width - 1 - c, r]
+                    else:
+                        part = line[j : j + width]
+                        for c in range(part.size):
+                            part[c] = tile[c, r]
+
+
+@kernel
+def _reverse(x: Array, out: Array) -> None:
+    """Each row of x (rows, n) from its last number to its first."""
+    last = x.shape[1] - 1
+    for i in range(x.shape[0]):
+        row, reversed_row = x[i], out[i]
+        for j in range(row.size):
+            reversed_row[j] = row[last - j]
 
 
 def order_in_memory(arrays: Sequence[Array]) -> tuple[int, ...] | None:
@@ -66,15 +82,25 @@ def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(map(order.index, range(len(order))))
 
 
+def _walked_forwards(x: Array) -> Array:
+    """`x` with the last two dimensions in the order of memory."""
+    last, other = x.strides[-1], x.strides[-2]
+    if last >= 0 <= other:
+        return x
+    return x[..., :: -1 if other < 0 else 1, :: -1 if last < 0 else 1]
+
+
 def pays_by_tiles(x: Array) -> bool:
     """Whether `x` is large and stored by columns whose numbers share sets of the caches.
 
-    Then it has several rows and several columns, so that in C order it is a copy.
+    Then it has several rows and several columns, so that in C order it is a copy. Both may be
+    walked backwards.
     """
     if x.nbytes < buffers.POOLED_FROM or x.ndim not in (2, 3) or x.itemsize not in _UNSIGNED:
         return False
-    turned = x.swapaxes(-1, -2)
-    is_turned = turned.flags.c_contiguous and not x.flags.c_contiguous
+    forwards = _walked_forwards(x)
+    turned = forwards.swapaxes(-1, -2)
+    is_turned = turned.flags.c_contiguous and not forwards.flags.c_contiguous
     return is_turned and not turned.strides[-2] % SHARING
 
 
@@ -87,10 +113,27 @@ def contiguous(x: Array) -> Array:
     """`x` itself if it is C-contiguous, otherwise a copy that is."""
     if x.flags.c_contiguous:
         return x
+    if x.nbytes >= buffers.POOLED_FROM and not x.strides[-1] and 1 < x.shape[-1] <= MOST_COPIES:
+        return np.repeat(x[..., 0], x.shape[-1], -1).reshape(x.shape)
     if not pays_by_tiles(x):
-        return np.ascontiguousarray(x)
-    turned = x.swapaxes(-1, -2)
+        return _with_reversed_rows(x) if _has_reversed_rows(x) else np.ascontiguousarray(x)
+    turned = _walked_forwards(x).swapaxes(-1, -2)
     out, bits = buffers.empty(x.shape, x.dtype), _UNSIGNED[x.itemsize]
-    three = (-1, *x.shape[-2:])
-    _transpose(turned.view(bits).reshape(-1, *turned.shape[-2:]), out.view(bits).reshape(three))
+    source = turned.view(bits).reshape(-1, *turned.shape[-2:])
+    target = out.view(bits).reshape(-1, *x.shape[-2:])
+    _transpose(source, target, x.strides[-2] < 0, x.strides[-1] < 0)
+    return out
+
+
+def _has_reversed_rows(x: Array) -> bool:
+    """Whether `x` is large, and C-contiguous but for its rows, which are walked backwards."""
+    if not x.ndim or x.strides[-1] >= 0 or x.nbytes < buffers.POOLED_FROM:
+        return False
+    return x[..., ::-1].flags.c_contiguous and x.itemsize in _UNSIGNED
+
+
+def _with_reversed_rows(x: Array) -> Array:
+    out, bits = buffers.empty(x.shape, x.dtype), _UNSIGNED[x.itemsize]
+    two = (-1, x.shape[-1])
+    _reverse(x[..., ::-1].view(bits).reshape(two), out.view(bits).reshape(two))
     return out

@@ -32,21 +32,22 @@ def _product(a: Array, b: Array, out: Array) -> None:
         for top in range(0, m, ROWS):
             bottom = min(top + ROWS, m)
             for p in range(0, k - 7, 8):
-                b0, b1, b2, b3 = b[p], b[p + 1], b[p + 2], b[p + 3]
-                b4, b5, b6, b7 = b[p + 4], b[p + 5], b[p + 6], b[p + 7]
+                rows = b[p : p + 8, left:right]
+                b0, b1, b2, b3 = rows[0], rows[1], rows[2], rows[3]
+                b4, b5, b6, b7 = rows[4], rows[5], rows[6], rows[7]
                 for i in range(top, bottom):
-                    c, row = out[i], a[i, p : p + 8]
-                    a0, a1, a2, a3 = row[0], row[1], row[2], row[3]
-                    a4, a5, a6, a7 = row[4], row[5], row[6], row[7]
-                    for j in range(left, right):
+                    c, few = out[i, left:right], a[i, p : p + 8]
+                    a0, a1, a2, a3 = few[0], few[1], few[2], few[3]
+                    a4, a5, a6, a7 = few[4], few[5], few[6], few[7]
+                    for j in range(c.size):
                         low = a0 * b0[j] + a1 * b1[j] + a2 * b2[j] + a3 * b3[j]
                         high = a4 * b4[j] + a5 * b5[j] + a6 * b6[j] + a7 * b7[j]
                         c[j] += low + high
             for p in range(k // 8 * 8, k):
                 for i in range(top, bottom):
-                    c, one, others = out[i], a[i, p], b[p]
-                    for j in range(left, right):
-                        c[j] += one * others[j]
+                    c, one, row = out[i, left:right], a[i, p], b[p, left:right]
+                    for j in range(c.size):
+                        c[j] += one * row[j]
 
 
 @kernel
