@@ -115,6 +115,25 @@ def test_distributions():
     assert sorted(p.tolist()) == list(range(1000)) and p.tolist() != list(range(1000))
 
 
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbers_of_a_seed_are_those_of_the_formulas(backend, dtype):
+    """On every call: replayed, as one loop, and in arrays small and large."""
+    with tinytorch.using_backend(backend):
+        for shape, calls in (((3, 5), 40), ((), 2), ((200, 200), 2)):
+            tinytorch.manual_seed(5)
+            drawn = [tinytorch.randn(shape, dtype=dtype) for _ in range(calls)]
+            whole = [tinytorch.randint(-7, 5, shape) for _ in range(calls)]
+            tinytorch.manual_seed(5)
+            for found in drawn:
+                u, v = (tinytorch.rand(shape, dtype=dtype) for _ in range(2))
+                formula = (-2.0 * (1.0 - u).log()).sqrt() * (v * (2 * np.pi)).cos()
+                assert found.numpy().tobytes() == formula.numpy().tobytes()
+            for found in whole:
+                u = tinytorch.rand(shape, dtype="float64")
+                assert found.tolist() == ((u * 12.0).floor().long() - 7).tolist()
+
+
 def test_shapes_and_dtypes():
     assert tinytorch.rand().shape == ()
     assert tinytorch.randn((2, 0)).shape == (2, 0)

@@ -19,6 +19,7 @@ from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, as_dtype
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
 from tinytorch.functions.elementwise import clip
+from tinytorch.functions.fusing import fuse
 from tinytorch.functions.ordering import searchsorted
 from tinytorch.functions.publish import METHODS
 
@@ -135,10 +136,16 @@ def randn(
 
     Source: G. Box, M. Muller, "A note on the generation of random normal deviates", 1958.
     """
-    u = rand(*shape, size=size, dtype=dtype, generator=generator)
-    v = rand(*shape, size=size, dtype=dtype, generator=generator)
+    sizes = shape_arguments(shape if size is None else (size,))
+    kind = as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
+    u, v = (apply(ops.uniform, seed_tensor(generator), shape=sizes, dtype=kind) for _ in range(2))
+    out: Tensor = _box_muller(u, v)
+    return out.requires_grad_(requires_grad)
+
+
+def _box_muller(u: Tensor, v: Tensor) -> Tensor:
     radius = (-2.0 * (1.0 - u).log()).sqrt()  # 1 - u is never 0
-    return (radius * (v * (2 * np.pi)).cos()).requires_grad_(requires_grad)
+    return radius * (v * (2 * np.pi)).cos()
 
 
 @accepts_device
@@ -168,8 +175,8 @@ def randint(
     if high <= low:
         raise ValueError(f"randint: there is no whole number from {low} to below {high}")
     u = rand(size, dtype="float64", generator=generator)
-    numbers = (u * float(high - low)).floor().long() + low
-    return numbers.to(dtype).requires_grad_(requires_grad)
+    numbers = (u * float(high - low)).long()  # rounds down: there are none below 0
+    return (numbers + low if low else numbers).to(dtype).requires_grad_(requires_grad)
 
 
 @accepts_device
@@ -326,6 +333,8 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     drawn = np.random.default_rng(bits).poisson(rates)
     return input.new_tensor(np.asarray(drawn, rates.dtype))
 
+
+fuse(globals(), "_box_muller")
 
 for _method in (bernoulli, multinomial):
     METHODS[_method.__name__] = _method

@@ -328,6 +328,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "reshape": _reshape,
     "expand": _expand,
     "matmul": small_batch,
+    "uniform": uniform.small,
 }
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
 
 from tinytorch.dtypes import Array, DType, Shape
 from tinytorch.jit import buffers
+from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
+from tinytorch.op import Plan
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -34,6 +39,31 @@ def _of_type(real: Any) -> Callable[[Any, Array], None]:
 
 
 FILL = {real: _of_type(real) for real in (np.float32, np.float64)}
+
+
+@cache
+def _entry(dtype: np.dtype[Any]) -> Callable[..., None]:
+    fill = FILL[dtype.type]
+
+    def from_seed(seed: Array, out: Array) -> None:
+        fill(np.uint64(seed[0]), out)
+
+    arrays = flat_type(types.int64), flat_type(from_dtype(dtype))
+    return Entries(step=(kernel(nogil=False)(from_seed), *arrays)).step
+
+
+def small(plan: Plan) -> Callable[..., Array] | None:
+    """The kernel for few numbers, called without numba's dispatch; None for many."""
+    if plan.meta.nbytes >= buffers.POOLED_FROM:
+        return None
+    fill = _entry(plan.meta.dtype.dtype)
+
+    def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
+        out = np.empty(shape, dtype.dtype)
+        fill(seed.reshape(1), out)
+        return out
+
+    return uniform
 
 
 def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
