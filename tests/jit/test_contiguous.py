@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory, pays_by_tiles
+from tinytorch.jit.contiguous import (
+    contiguous,
+    inverse,
+    order_in_memory,
+    order_of_strides,
+    pays_by_tiles,
+)
 
 SHAPES = [(256, 256), (130, 200), (3, 128, 192), (1, 40_000), (40_000, 1), (0, 5), (2, 3, 70, 128)]
 
@@ -50,3 +56,14 @@ def test_the_order_in_memory():
     assert order_in_memory([x[:, ::2]]) is None
     assert order_in_memory([np.broadcast_to(x[0], x.shape)]) is None
     assert inverse((1, 2, 0)) == (2, 0, 1)
+
+
+def test_the_order_of_strides_is_that_of_slices_as_well():
+    x = np.zeros((6, 5, 4))
+    turned = x.transpose(2, 0, 1)
+    assert order_of_strides([turned[1:, ::2], turned[:-1, 1::2]]) == (1, 2, 0)
+    assert order_of_strides([turned]) == order_in_memory([turned])
+    for arrays in ([x], [x[:, 1:]], [x.T, x.swapaxes(0, 1)], [turned[:, ::-1]]):
+        assert order_of_strides(arrays) is None
+    assert order_of_strides([np.broadcast_to(x[0], x.shape)]) is None
+    assert order_of_strides([np.broadcast_to(x[..., :1], x.shape).T]) is None

@@ -57,7 +57,7 @@ def dynamic_update_slice(a: Array, update: Array, start: Array, *, dim: int) -> 
     first, most = int(start), a.shape[dim] - update.shape[dim]
     if not 0 <= first <= most:
         raise IndexError(f"a slice that begins at {first} must begin at 0 to {most}")
-    out = np.array(a, order="C", copy=True)
+    out = np.array(a, copy=True)  # in the order of memory
     out[(slice(None),) * dim + (slice(first, first + update.shape[dim]),)] = update
     return out
 

@@ -77,6 +77,24 @@ def order_in_memory(arrays: Sequence[Array]) -> tuple[int, ...] | None:
     return order if all(x.transpose(order).flags.c_contiguous for x in arrays) else None
 
 
+def order_of_strides(arrays: Sequence[Array]) -> tuple[int, ...] | None:
+    """The order of dimensions in which all strides descend, of slices of arrays stored in it too.
+
+    None where that is the order as it is, where arrays have several, or a number is repeated.
+    """
+    if arrays[0].flags.c_contiguous:
+        return None
+    strides = arrays[0].strides
+    order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+    if order == tuple(range(len(order))):
+        return None
+    for x in arrays:
+        ordered = [x.strides[d] for d in order]
+        if ordered[-1] <= 0 or ordered != sorted(ordered, reverse=True):
+            return None
+    return order
+
+
 def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
     """The order that turns dimensions back."""
     return tuple(map(order.index, range(len(order))))

@@ -225,6 +225,22 @@ def test_rows_of_larger_arrays_are_walked_along_without_a_copy(shape, dtype, mon
     check_slices(shape, dtype, rng)
 
 
+def weighted(a, b):
+    return a * 2 - b
+
+
+@pytest.mark.parametrize("axes", [(1, 0), (2, 0, 1), (0, 2, 1)])
+def test_slices_of_turned_arrays_are_walked_along_memory(axes, monkeypatch, rng):
+    monkeypatch.setattr(buffers, "POOLED_FROM", 64)
+    monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
+    run = compile_elementwise(weighted)
+    x = rng.standard_normal((96, 130, 40)[: len(axes)]).astype(np.float32).transpose(axes)
+    for a, b in ((x[1:], x[:-1]), (x[:, 1:], x[:, :-1]), (x[..., 5:], x[..., :-5])):
+        out = run(a, b)
+        np.testing.assert_allclose(out, weighted(a, b), 1e-6)
+        assert np.argsort(out.strides).tolist() == np.argsort(a.strides).tolist()
+
+
 def test_rows_of_larger_arrays_on_several_threads(monkeypatch, rng):
     monkeypatch.setattr(buffers, "POOLED_FROM", 64)
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)

@@ -41,7 +41,7 @@ from tinytorch.backends.optimized.elementwise.nest import (
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar, limits_of
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers, threads
-from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory
+from tinytorch.jit.contiguous import contiguous, inverse, order_of_strides
 from tinytorch.jit.library import compile_source
 from tinytorch.jit.parallel import shared
 from tinytorch.program import Program
@@ -138,12 +138,15 @@ class Loops:
         run_shared = self._shared.setdefault(loop, shared(loop, parameters + "out[:]"))
 
         def run(*operands: Any) -> Array:
-            if may_turn and (order := order_in_memory([operands[i] for i in places])):
+            if may_turn and (order := order_of_strides([operands[i] for i in places])):
                 # along memory; the result is stored in the same way
                 turned = list(operands)
                 for i in places:
                     turned[i] = turned[i].transpose(order)
-                return in_order(tuple(shape[d] for d in order), turned).transpose(inverse(order))
+                return by_rows(tuple(shape[d] for d in order), turned).transpose(inverse(order))
+            return by_rows(shape, operands)
+
+        def by_rows(shape: Shape, operands: Sequence[Any]) -> Array:
             arrays = [operands[i] for i in places]
             if may_turn and not all(x.flags.c_contiguous for x in arrays):
                 rows = steps_of_rows(shape, arrays, places, len(kinds))
