@@ -32,6 +32,12 @@ def gelu_scalar(x: float) -> float:
     return 0.5 * x * (1 + math.erf(x * SQRT_HALF))
 
 
+def gelu_by_density_scalar(x: float) -> float:
+    """The same from what its gradient needs, in a loop that computes both."""
+    below, _ = standard_normal(x)
+    return x * below
+
+
 def gelu_backward_scalar(g: float, x: float) -> float:
     below, density = standard_normal(x)  # both by one exp, and without a division
     return g * (below + x * (DENSITY_AT_0 * density))

@@ -34,6 +34,7 @@ PASSES = (
     "dce",
     "pool-before-relu",
     "native-fusion",
+    "native-gelu-again",
     "native-early-update",
     "native-norm-gradients",
 )

@@ -62,7 +62,10 @@ def loop_of(step: Step) -> Loop | None:
     if op.name in GELU:
         method = step.params["approximate"]
         name = op.name if method == "none" else f"{op.name}_{method}"
-        loop.store(loop.op(name, GELU[op.name][method], step.inputs, out.dtype), out)
+        scalar = GELU[op.name][method]
+        if step.node.meta.get("beside_gradient") and method == "none":
+            name, scalar = "gelu_by_density", activations.gelu_by_density_scalar
+        loop.store(loop.op(name, scalar, step.inputs, out.dtype), out)
     elif op.kind == "elementwise":
         assert op.scalar is not None
         loop.store(loop.op(op.name, op.scalar, step.inputs, out.dtype), out)

@@ -118,6 +118,61 @@ class NormGradients(OptimizationPass):
 
 
 @register_pass
+class GeluAgain(OptimizationPass):
+    """Computes gelu(x) again where its gradient is computed, for what else the backward does.
+
+        forward                                      backward
+          y = gelu(x)                                  dx = gelu_backward(dy, x),  y = gelu(x)
+          z = linear(y, w)                             dw = linear_weight(dz, y)
+
+    x is kept for the gradient anyway, and both are made from one exp in one loop. So y, which is
+    as large as x, need not be kept from the forward to the backward: of what a step touches less
+    has left the caches by the time it is wanted.
+    """
+
+    name = "native-gelu-again"
+    exact = False
+
+    def analyze(self, graph: AnyGraph) -> list[tuple[AnyNode, AnyNode, AnyNode, list[AnyNode]]]:
+        """gelu, gelu_backward, the node after which both belong, and who uses gelu after that."""
+        name_of = self.semantics.op_name
+        order = list(graph.nodes)
+        rank = {node: i for i, node in enumerate(order)}
+        found, seen = [], set()
+        for gradient in order:
+            if gradient.op != "call_function" or name_of(gradient) != "gelu_backward":
+                continue
+            upper, x = gradient.args
+            if not self.semantics.is_node(x) or not self.semantics.is_node(upper):
+                continue
+            last = max(upper, x, key=rank.__getitem__)
+            for made in [
+                u for u in x.users if name_of(u) == "gelu" and u.kwargs == gradient.kwargs
+            ]:
+                late = [user for user in made.users if rank[user] > rank[last]]
+                is_kept = len(late) == len(made.users) or any(
+                    user.op == "output" or self.semantics.aliases(user) for user in made.users
+                )
+                if late and not is_kept and last.op == "call_function" and made not in seen:
+                    seen.add(made)
+                    found.append((made, gradient, last, late))
+        return found
+
+    def transform(
+        self, graph: AnyGraph, found: list[tuple[AnyNode, AnyNode, AnyNode, list[AnyNode]]]
+    ) -> bool:
+        for made, gradient, last, late in found:
+            last.append(gradient)
+            with graph.inserting_before(gradient):
+                again = self.semantics.call(graph, "gelu", made.args, dict(made.kwargs))
+            again.meta.update({k: v for k, v in gradient.meta.items() if k in INHERITED})
+            again.meta["beside_gradient"] = True
+            for user in late:
+                user.replace_input_with(made, again)
+        return bool(found)
+
+
+@register_pass
 class PoolBeforeRelu(OptimizationPass):
     """max_pool(relu(x)) becomes relu(max_pool(x)), which treats fewer elements; backward as well.
 
