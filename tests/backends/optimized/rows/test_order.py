@@ -15,7 +15,8 @@ from tinytorch.backends.optimized.rows.uniform import uniform
 from tinytorch.dtypes import as_dtype
 
 
-def _with_ties(dtype: str, rng: np.random.Generator) -> Any:
+def with_ties(dtype: str, rng: np.random.Generator) -> Any:
+    """Few numbers, each often, and those at the edges of the type."""
     values = rng.integers(-4, 5, (37, 300)).astype(dtype)
     if values.dtype.kind == "f":
         values[rng.random(values.shape) < 0.1] = np.nan
@@ -30,7 +31,7 @@ def _with_ties(dtype: str, rng: np.random.Generator) -> Any:
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8"])
 def test_equal_elements_keep_their_order(dtype: str, descending: bool) -> None:
-    x = _with_ties(dtype, np.random.default_rng(0))
+    x = with_ties(dtype, np.random.default_rng(0))
     for dim in (0, 1):
         expected = reference.argsort(x, dim=dim, descending=descending)
         np.testing.assert_array_equal(argsort(x, dim=dim, descending=descending), expected)

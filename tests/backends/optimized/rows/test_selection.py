@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.backends.optimized.rows.test_order import with_ties
 from tinytorch.backends import reference
 from tinytorch.backends.optimized.rows.selection import AT_ONCE, FEW, partial_argsort
-
-
-def _with_ties(dtype: str, rng: np.random.Generator, n: int = 300) -> Any:
-    values = rng.integers(-4, 5, (23, n)).astype(dtype)
-    if values.dtype.kind == "f":
-        values[rng.random(values.shape) < 0.1] = np.nan
-        values[rng.random(values.shape) < 0.1] = -np.nan
-        values[rng.random(values.shape) < 0.1] = -0.0
-        values[0, :3] = np.inf, -np.inf, np.finfo(dtype).smallest_subnormal
-    else:
-        values[0, :2] = np.iinfo(dtype).max, np.iinfo(dtype).min
-    return values
 
 
 def _check(x: Any, dim: int, descending: bool, start: int, length: int) -> None:
@@ -34,7 +23,7 @@ def _check(x: Any, dim: int, descending: bool, start: int, length: int) -> None:
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8"])
 def test_every_way_gives_the_indices_of_a_stable_sort(dtype: str, descending: bool) -> None:
-    x = _with_ties(dtype, np.random.default_rng(0))
+    x = with_ties(dtype, np.random.default_rng(0))
     places = [(0, 1), (0, FEW), (5, 3), (0, FEW + 1), (FEW, 1), (150, 1), (40, 100), (299, 1)]
     for start, length in [*places, (0, 300)]:
         _check(x, 1, descending, start, length)
