@@ -106,6 +106,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "ravel": lambda x: x.ravel(),
     "rot90": lambda x: x.rot90(3, (1, 2)),
     "rot90 once": lambda x: x.rot90(1, (-1, 0)),
+    "rot90 of a turned one": lambda x: x.transpose(0, 2).rot90(1, (0, 2)),
     "tril_indices": lambda x: [_of(x).tril_indices(*a) for a in INDICES],
     "triu_indices": lambda x: [_of(x).triu_indices(*a) for a in INDICES],
     "fliplr": lambda x: x.fliplr(),

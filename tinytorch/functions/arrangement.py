@@ -241,14 +241,16 @@ def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return flip(x, first, second)
     if not turns:
         return apply(ops.copy, x)
-    # what is reversed before it is turned is read along memory; strides are PyTorch's as well
+    data = x._data  # what is reversed is to be read along memory
+    if isinstance(data, np.ndarray) and not data.flags.c_contiguous:
+        return flip(transpose(x, first, second), first if turns == 1 else second)
     return transpose(flip(x, second if turns == 1 else first), first, second)
 
 
 publish(
     globals(),
     replayed="movedim ravel tile broadcast_tensors meshgrid tensor_split repeat_interleave select "
-    "fliplr flipud rot90 hstack vstack dstack column_stack",
+    "fliplr flipud hstack vstack dstack column_stack",
     functions="hstack vstack dstack column_stack meshgrid broadcast_tensors "
     "atleast_1d atleast_2d atleast_3d",
     aliases={"row_stack": "vstack", "moveaxis": "movedim"},
