@@ -9,7 +9,7 @@ import pytest
 
 from tests.backends.optimized.rows.test_order import with_ties
 from tinytorch.backends import reference
-from tinytorch.backends.optimized.rows.selection import AT_ONCE, FEW, partial_argsort
+from tinytorch.backends.optimized.rows.selection import AT_ONCE, FEW, SMALL, partial_argsort
 
 
 def _check(x: Any, dim: int, descending: bool, start: int, length: int) -> None:
@@ -34,11 +34,12 @@ def test_every_way_gives_the_indices_of_a_stable_sort(dtype: str, descending: bo
 
 @pytest.mark.parametrize("n", [FEW, FEW + 1, FEW + AT_ONCE - 1, FEW + AT_ONCE, 3 * FEW])
 def test_rows_that_rise_and_fall(n: int) -> None:
-    rising = np.tile(np.arange(n), (2, 1))
-    for x in (rising, rising[:, ::-1], np.zeros_like(rising)):
-        for count in (1, 2, FEW - 1, FEW):
-            _check(x, 1, True, 0, count)
-            _check(x, 1, False, 0, count)
+    for rows in (2, SMALL // n + 1):
+        rising = np.tile(np.arange(n), (rows, 1))
+        for x in (rising, rising[:, ::-1], np.zeros_like(rising)):
+            for count in (1, 2, FEW - 1, FEW):
+                _check(x, 1, True, 0, count)
+                _check(x, 1, False, 0, count)
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (2, 0, 4)])

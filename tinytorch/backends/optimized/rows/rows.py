@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
@@ -22,7 +20,7 @@ def as_rows(x: Array, dim: int) -> Array:
     last = x.ndim - 1
     if last < 0:
         return x.reshape(1, 1)
-    moved = x if dim == last else np.moveaxis(x, dim, -1)
+    moved = x if dim == last else x.transpose(*range(dim), *range(dim + 1, last + 1), dim)
     # the number of rows is given, not -1: there may be no elements
     return contiguous(moved).reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 
@@ -32,8 +30,8 @@ def from_rows(rows: Array, like: Array, dim: int) -> Array:
     last = like.ndim - 1
     if dim == last or last < 0:
         return rows if last == 1 else rows.reshape(like.shape)
-    moved = rows.reshape(np.moveaxis(like, dim, -1).shape)
-    return contiguous(np.moveaxis(moved, -1, dim))
+    moved = rows.reshape(*like.shape[:dim], *like.shape[dim + 1 :], like.shape[dim])
+    return contiguous(moved.transpose(*range(dim), last, *range(dim, last)))
 
 
 @kernel(force_inline=True)

@@ -24,6 +24,7 @@ from tinytorch.jit.parallel import shared
 
 FEW = 32  # places: each element that is among them moves up to as many
 AT_ONCE = 16  # comparisons
+SHORT, SMALL = 256, 4096  # numbers of a row, and of all, that are sorted in less than calls take
 
 _INT64 = np.dtype(np.int64)
 
@@ -122,6 +123,9 @@ def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length:
         descending: the largest first.
         start, length: within the size of `dim`.
     """
+    if a.shape[dim] <= SHORT and a.size <= SMALL:
+        order = argsort(a, dim=dim, descending=descending)
+        return order[(slice(None),) * dim + (slice(start, start + length),)].copy()
     rows: Any = as_rows(a, dim)
     first, at, until = _of_floats if a.dtype.kind == "f" else _of_integers
     mask, stop, (count, n) = -1 if descending else 0, start + length, rows.shape
