@@ -32,6 +32,35 @@ def test_of_several_values_for_one_place_the_last_wins_and_has_the_gradient():
     assert x.grad.tolist() == [[0.0, 2.0, 0.0], [4.0, 0.0, 6.0]]
 
 
+SHAPES = {
+    "alike": ((3, 4), (3, 4)), "one dimension": ((4,), (4,)), "numbers": ((), ()),
+    "mask broadcasts": ((3, 4), (4,)), "a column": ((3, 4), (3, 1)),
+    "x broadcasts": ((4,), (3, 4)), "empty": ((0, 3), (0, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape, of_mask", SHAPES.values(), ids=SHAPES)
+def test_elements_where_a_mask_is_true(shape, of_mask, rng):
+    x, mask = rng.standard_normal(shape), np.asarray(rng.random(of_mask) > 0.5)
+    expected = torch.masked_select(torch.tensor(x), torch.tensor(mask)).numpy()
+    turned = tensor(np.ascontiguousarray(mask.T)).T
+    for a in (tensor(x), tensor(np.ascontiguousarray(np.asarray(x).T)).T):
+        for chosen in (tensor(mask), turned):
+            found = [a.masked_select(chosen)]
+            if shape == of_mask != ():
+                found.append(a[chosen])
+            for result in found:
+                np.testing.assert_array_equal(result.numpy(), expected)
+    if shape == of_mask != ():
+        chosen, of = tensor(mask), tinytorch.from_numpy(x).requires_grad_()
+        gradcheck(lambda t: t[chosen] ** 2 + t.masked_select(chosen), (of,), order=2)
+
+
+def test_a_mask_is_bool():
+    with pytest.raises(DTypeError, match="the mask must be bool, not int64"):
+        tensor([1.0, 2.0]).masked_select(tensor([1, 0]))
+
+
 def test_added_values_all_have_gradients():
     x = tensor([1.0, 2.0], requires_grad=True)
     src = tensor([3.0, 4.0, 5.0], requires_grad=True)

@@ -29,6 +29,7 @@ from tinytorch.functions.movement import (
     unsqueeze,
 )
 from tinytorch.functions.publish import publish
+from tinytorch.replay import replayed
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -242,9 +243,17 @@ def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     if not turns:
         return apply(ops.copy, x)
     data = x._data  # what is reversed is to be read along memory
-    if isinstance(data, np.ndarray) and not data.flags.c_contiguous:
-        return flip(transpose(x, first, second), first if turns == 1 else second)
-    return transpose(flip(x, second if turns == 1 else first), first, second)
+    by_columns = isinstance(data, np.ndarray) and not data.flags.c_contiguous
+    reverse = first if (turns == 1) == by_columns else second
+    out: Tensor = _quarter_turn(x, first, second, reverse, int(by_columns))
+    return out
+
+
+@replayed
+def _quarter_turn(x: Tensor, first: int, second: int, reverse: int, turns_first: int) -> Tensor:
+    if turns_first:
+        return flip(transpose(x, first, second), reverse)
+    return transpose(flip(x, reverse), first, second)
 
 
 publish(

@@ -22,6 +22,7 @@ from tinytorch.functions import movement
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.replay import holds
+from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -126,8 +127,17 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     entries = index if type(index) is tuple else (index,)
     if _BASIC.issuperset(map(type, entries)):
         return _basic(x, _spread(x, [*entries]))[0]
+    is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
+    if is_mask and STATE.get().mode is None:
+        return where_true(x, index)
     x, arrays = _basic(x, _read(x, index))
     return _advanced(x, arrays) if arrays else x
+
+
+def where_true(x: Tensor, mask: Tensor) -> Tensor:
+    """The elements where a mask of the same shape is true, 1-d. In no mode."""
+    places = np.flatnonzero(mask._data)
+    return apply(ops.take, movement.reshape(x, (-1,)), wrap(places, meta_of_array(places)))
 
 
 def in_two_steps(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -421,5 +431,6 @@ def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
 publish(
     globals(),
     replayed="index_select gather tril triu diagonal",
-    hidden="take_rows check_range flat_index getitem in_two_steps check_masks from_front one_hot",
+    hidden="take_rows check_range flat_index getitem where_true in_two_steps check_masks "
+    "from_front one_hot",
 )

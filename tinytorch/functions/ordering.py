@@ -177,7 +177,7 @@ def _bisected(rows: Array, values: Array, is_right: bool) -> Array:
         return np.asarray(np.searchsorted(rows, values, side), np.int64)
     out = np.empty(values.shape, np.int64)
     for at in np.ndindex(rows.shape[:-1]):
-        out[at] = np.searchsorted(rows[at], values[at], side)
+        out[at] = rows[at].searchsorted(values[at], side)  # the method: NumPy's function is Python
     return out
 
 

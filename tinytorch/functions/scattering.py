@@ -15,7 +15,7 @@ from tinytorch import ops
 from tinytorch.absent import accepts_device
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
 from tinytorch.dtypes import Array, Shape, bfloat16, bool_, int64, meta_of_array
-from tinytorch.errors import ShapeError
+from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import (
     arrangement,
     elementwise,
@@ -27,6 +27,7 @@ from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
 from tinytorch.shapes import gathered
+from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -230,10 +231,24 @@ def _as_value(x: Tensor, value: Any) -> Tensor:
 
 
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
-    """The elements where the mask is true, 1-d; x and mask broadcast. Cannot be traced."""
+    """The elements where the mask is true, 1-d; x and mask broadcast. Cannot be traced.
+
+    Raises:
+        DTypeError: the mask is not bool.
+    """
+    if mask.dtype is not bool_:
+        raise DTypeError(f"masked_select: the mask must be bool, not {mask.dtype.name}")
     shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
-    values, chosen = (movement.reshape(movement.expand(t, shape), (-1,)) for t in (x, mask))
-    return values[chosen]
+    x, mask = _expanded(x, shape), _expanded(mask, shape)
+    if STATE.get().mode is None:
+        return indexing.where_true(x, mask)
+    return movement.reshape(x, (-1,))[movement.reshape(mask, (-1,))]
+
+
+def _expanded(x: Tensor, shape: Shape) -> Tensor:
+    """A tensor that broadcasts to a shape; a trace knows none of its elements."""
+    is_seen = x.shape != shape or STATE.get().mode is not None
+    return movement.expand(x, shape) if is_seen else x
 
 
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -243,7 +258,7 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         ShapeError: the mask has more true elements than `source` elements. (Not in a trace.)
     """
     shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
-    flat = movement.reshape(movement.expand(mask, shape), (-1,))
+    flat, kept = (movement.reshape(_expanded(t, shape), (-1,)) for t in (mask, x))
     places = np.flatnonzero(flat._data) if isinstance(flat._data, np.ndarray) else None
     if places is not None and len(places) > source.numel():
         raise ShapeError(f"masked_scatter: {len(places)} positions, but {source.numel()} values")
@@ -252,13 +267,11 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if places is not None:
         index = wrap(places, meta_of_array(places))
         values = movement.narrow(movement.reshape(source, (-1,)), 0, 0, len(places))
-        flat = movement.reshape(movement.expand(x, shape), (-1,))
-        given = apply(ops.scatter, flat, index, values.to(x.dtype), dim=0, reduce="none")
+        given = apply(ops.scatter, kept, index, values.to(x.dtype), dim=0, reduce="none")
         return movement.reshape(given, shape)
     order = apply(ops.cumsum, flat.long(), dim=0) - 1
     order = elementwise.clip(order, 0, source.numel() - 1)
     values = apply(ops.take, movement.reshape(source, (-1,)), order)
-    kept = movement.reshape(movement.expand(x, shape), (-1,))
     return movement.reshape(apply(ops.where, flat, values, kept), shape)
 
 
