@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from tests.fx.passes.layer_passes import FROZEN, FUNCTIONS, randn
+from tests.fx.passes.layer_passes import FROZEN, FUNCTIONS, ResidualMlp, randn
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes.onednn import OneDnn
@@ -138,15 +137,9 @@ def test_does_not_write_over_its_own_input() -> None:
 
 
 def test_adds_to_linear() -> None:
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x + self.down(functional.gelu(self.up(x)))
-
-    assert calls(run(Block(), randn(3, 8))) == Counter(["packed_linear_gelu", "packed_linear_none"])
+    assert calls(run(ResidualMlp(), randn(3, 8))) == Counter(
+        ["packed_linear_gelu", "packed_linear_none"]
+    )
 
 
 def test_addmm_with_a_transposed_weight() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from tests.fx.passes.layer_passes import FROZEN, FUNCTIONS, randn, run_pass
+from tests.fx.passes.layer_passes import FROZEN, FUNCTIONS, ResidualMlp, randn, run_pass
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes import prepacked_linear
 from tinytorch.fx.passes.packed import Epilogue, PrepackedLinear
@@ -39,15 +38,10 @@ def test_applies_functions_on_the_way(function: Any, name: str, bias: bool) -> N
 
 
 def test_adds_the_residual_on_the_way() -> None:
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x + self.down(functional.gelu(self.up(x)))
-
-    assert run(Block(), randn(3, 2, 8)) == {"prepacked_linear_gelu": 1, "prepacked_linear_none": 1}
+    assert run(ResidualMlp(), randn(3, 2, 8)) == {
+        "prepacked_linear_gelu": 1,
+        "prepacked_linear_none": 1,
+    }
 
 
 @pytest.mark.parametrize("is_transposed", [True, False])

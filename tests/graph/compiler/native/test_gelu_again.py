@@ -8,35 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tinytorch
+from tests.graph.compiler.native.running import draw, run_native
 from tinytorch import nn
 from tinytorch.graph.compiler import native
 from tinytorch.tensor import Tensor
 
 F = nn.functional
 AGAIN = "gelu_by_density"
-
-
-def draw(rng: np.random.Generator, *shape: int) -> Tensor:
-    return tinytorch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
-
-
-def run(function: Callable[..., Any], *inputs: Tensor, threads: int = 1) -> Any:
-    """The program, after its results were compared with those of eager code."""
-    count = tinytorch.get_num_threads()
-    with tinytorch.using_backend("optimized"):
-        try:
-            tinytorch.set_num_threads(threads)
-            compiled = tinytorch.compile(function, mode="native")
-            for _ in range(2):  # the second time memory holds what the first left
-                expected = [np.array(x.numpy()) for x in function(*inputs)]
-                found = compiled(*inputs)
-                for ours, theirs in zip(found, expected, strict=True):
-                    np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-4, atol=1e-4)
-        finally:
-            tinytorch.set_num_threads(count)
-    (trace,) = compiled.traces
-    return trace.code.program
 
 
 def feed_forward(approximate: str) -> Callable[..., Any]:
@@ -57,7 +35,7 @@ def of_feed_forward(rng: np.random.Generator, batch: int = 3) -> list[Tensor]:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelu_is_computed_again_beside_its_gradient(approximate, threads, rng):
-    program = run(feed_forward(approximate), *of_feed_forward(rng), threads=threads)
+    program = run_native(feed_forward(approximate), *of_feed_forward(rng), threads=threads)
     body = program.source[program.source.index("def step(") :]
     called = [line.split("(")[0].strip() for line in body.splitlines()]
     loops = [name for name in called if name.startswith("loop_") and "gelu" in name]
@@ -76,9 +54,9 @@ def three_layers(x: Tensor, w: Tensor, b: Tensor, w2: Tensor) -> list[Tensor]:
 
 def test_less_is_kept_from_the_forward_to_the_backward(rng, monkeypatch):
     inputs = of_feed_forward(rng)
-    now = run(three_layers, *inputs)._code.schedule.arena_bytes
+    now = run_native(three_layers, *inputs)._code.schedule.arena_bytes
     monkeypatch.setattr(native, "PASSES", [p for p in native.PASSES if p != "native-gelu-again"])
-    before = run(three_layers, *inputs)._code.schedule.arena_bytes
+    before = run_native(three_layers, *inputs)._code.schedule.arena_bytes
     assert now <= before - 3 * 32 * 48 * 4, "at least one layer's gelu"
 
 
@@ -90,5 +68,5 @@ def test_a_gelu_that_is_a_result_is_kept(rng):
         assert x.grad is not None and w.grad is not None
         return [made.detach(), x.grad, w.grad]
 
-    source = run(function, draw(rng, 2, 16, 8), draw(rng, 4, 8)).source
+    source = run_native(function, draw(rng, 2, 16, 8), draw(rng, 4, 8)).source
     assert AGAIN not in source

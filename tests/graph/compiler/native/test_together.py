@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tinytorch
+from tests.graph.compiler.native.running import draw, run_native
 from tinytorch import nn
 from tinytorch.graph.compiler import native
 from tinytorch.tensor import Tensor
@@ -17,27 +18,9 @@ WIDTH, EPS = 24, 1e-3
 CALL = "layer_norm_gradients_f32("
 
 
-def draw(rng: np.random.Generator, *shape: int) -> Tensor:
-    return tinytorch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
-
-
 def run(function: Callable[..., Any], *inputs: Tensor, threads: int = 1) -> str:
-    """The generated code, after its results were compared with those of eager code."""
-    count = tinytorch.get_num_threads()
-    with tinytorch.using_backend("optimized"):
-        try:
-            tinytorch.set_num_threads(threads)
-            compiled = tinytorch.compile(function, mode="native")
-            for _ in range(2):  # the second time memory holds what the first left
-                expected = [np.array(x.numpy()) for x in function(*inputs)]
-                found = compiled(*inputs)
-                for ours, theirs in zip(found, expected, strict=True):
-                    atol = 1e-5 + 1e-6 * float(np.abs(theirs).max(initial=0))  # what cancels
-                    np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-4, atol=atol)
-        finally:
-            tinytorch.set_num_threads(count)
-    (trace,) = compiled.traces
-    return str(trace.code.program.source)
+    """The generated code."""
+    return str(run_native(function, *inputs, threads=threads).source)
 
 
 def gradients_of(function: Callable[..., Any], *inputs: Tensor) -> list[Tensor]:
