@@ -65,6 +65,11 @@ def _reverse(x: Array, out: Array) -> None:
             reversed_row[j] = row[last - j]
 
 
+def _by_strides(x: Array) -> tuple[int, ...]:
+    """The order of dimensions in which strides descend."""
+    return tuple(sorted(range(x.ndim), key=lambda d: -x.strides[d]))
+
+
 def order_in_memory(arrays: Sequence[Array]) -> tuple[int, ...] | None:
     """The order of dimensions in which arrays of one shape are C-contiguous; None for no order.
 
@@ -72,8 +77,7 @@ def order_in_memory(arrays: Sequence[Array]) -> tuple[int, ...] | None:
     """
     if arrays[0].flags.c_contiguous:
         return None
-    strides = arrays[0].strides
-    order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+    order = _by_strides(arrays[0])
     return order if all(x.transpose(order).flags.c_contiguous for x in arrays) else None
 
 
@@ -84,8 +88,7 @@ def order_of_strides(arrays: Sequence[Array]) -> tuple[int, ...] | None:
     """
     if arrays[0].flags.c_contiguous:
         return None
-    strides = arrays[0].strides
-    order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+    order = _by_strides(arrays[0])
     if order == tuple(range(len(order))):
         return None
     for x in arrays:

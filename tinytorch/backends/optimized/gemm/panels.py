@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, MC, NC
+from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, MC, NC, balanced
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
 from tinytorch.jit.operands import Matrix, Rows
@@ -37,6 +37,16 @@ def panel_columns(left: int, lanes: int) -> int:
 def tiles_of(rows: int, vectors: int) -> int:
     """How many tiles with so many vectors per row hold so many rows."""
     return (rows + TILE_ROWS[vectors] - 1) // TILE_ROWS[vectors]
+
+
+@kernel(force_inline=True)
+def even_tiles(height: int, vectors: int) -> tuple[int, int]:
+    """Rows of the tiles of a panel, as even as they can be: the first rows of C, as many as the
+    second number says, are in tiles of the first, the others in tiles with one row less."""
+    if height <= TILE_ROWS[TILE_VECTORS]:  # one tile of any width: no divisions
+        return height, height
+    rows = balanced(height, TILE_ROWS[vectors])
+    return rows, (height - (rows - 1) * tiles_of(height, vectors)) * rows
 
 
 @kernel(force_inline=True)

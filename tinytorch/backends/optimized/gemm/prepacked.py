@@ -29,12 +29,11 @@ from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_t
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.backends.optimized.gemm.panels import (
     REGISTER_BYTES,
-    TILE_ROWS,
     TILE_VECTORS,
+    even_tiles,
     make_pack_block,
     panel_columns,
     row_bytes,
-    tiles_of,
 )
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
@@ -110,9 +109,7 @@ def _make_entries(dtype: np.dtype[Any], function: Callable[..., Any] | None) -> 
                     while j < end:
                         columns = panel_columns(end - j, lanes)
                         ld = row_bytes(columns, lanes)
-                        vectors = ld // REGISTER_BYTES
-                        rows = balanced(height, TILE_ROWS[vectors])
-                        longer = (height - (rows - 1) * tiles_of(height, vectors)) * rows
+                        rows, longer = even_tiles(height, ld // REGISTER_BYTES)
                         asked = (steps + height * sums - 1) // (height * sums)
                         ahead = Stack(panel + steps * ld, ld, asked * ld)
                         i = 0

@@ -42,6 +42,7 @@ from tinytorch.backends.optimized.gemm.panels import (
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
+    even_tiles,
     make_pack_block,
     panel_columns,
     row_bytes,
@@ -175,15 +176,9 @@ def make_tiles(
                             panel = Rows(packed_b, row_bytes(columns, lanes))
                             if ic == 0 and not at_once:
                                 pack_block(columns, depth, unpacked, packed_b, 0)
-                        # as even as they can be: the first rows of C, `longer` of them, are in
-                        # tiles of `rows`, the others in tiles with one row less
-                        rows, longer = height, height
-                        if pack_a:
-                            rows = wide // 2
-                        elif height > TILE_ROWS[TILE_VECTORS]:
-                            vectors = (columns + lanes - 1) // lanes
-                            rows = balanced(height, TILE_ROWS[vectors])
-                            longer = (height - (rows - 1) * tiles_of(height, vectors)) * rows
+                        rows, longer = wide // 2, height
+                        if not pack_a:
+                            rows, longer = even_tiles(height, (columns + lanes - 1) // lanes)
                         # the next panel: its rows are shared out among the tiles of this one
                         following = Rows(unpacked.address + columns * itemsize, b.row)
                         if pack_b and (ic > 0 or at_once):
