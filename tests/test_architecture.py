@@ -150,7 +150,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 698,
     "tinytorch/backends": 2_322,
-    "tinytorch/backends/optimized": 9_354,
+    "tinytorch/backends/optimized": 9_360,
     "tinytorch/jit": 1_957,
     "tinytorch/graph": 4_130,
     "tinytorch/graph/recompute": 890,

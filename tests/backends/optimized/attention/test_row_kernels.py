@@ -11,6 +11,7 @@ from tinytorch.backends.optimized.attention.row_kernels import (
     differentiate,
     exponentiate,
     find_largest,
+    scale,
 )
 from tinytorch.jit.cpu import MOST_ROWS
 from tinytorch.jit.library import kernel
@@ -32,7 +33,11 @@ def _compiled(real):
     def gradient(weights: int, change: int, count: int, factor: float) -> None:
         differentiate(real, weights, change, count, real(factor))
 
-    return largest, exponential, gradient
+    @kernel
+    def product(row: int, count: int, factor: float, to: int) -> None:
+        scale(real, row, count, real(factor), to)
+
+    return largest, exponential, gradient, product
 
 
 KERNELS = {real: _compiled(real) for real in WIDER}
@@ -150,3 +155,17 @@ def test_a_sum_that_is_nan_stays_in_its_row():
     KERNELS[np.float32][2](first.address, second.address, 5, np.nan)
     assert np.isnan(second.read()).all()
     np.testing.assert_array_equal(second.read(MOST_ROWS)[5:], 0)
+
+
+@settings(max_examples=40)
+@given(real=reals, size=st.integers(0, 150), seed=st.integers(0, 2**32 - 1))
+def test_a_row_times_a_factor(real, size, seed):
+    x = np.random.default_rng(seed).standard_normal(size).astype(real)
+    x[: size // 8] = np.nan
+    source, target = Row(x), Row(np.zeros_like(x))
+    KERNELS[real][3](source.address, size, 0.3, target.address)
+    np.testing.assert_array_equal(source.read(), x)
+    np.testing.assert_array_equal(target.read(), x * real(0.3))
+    assert np.isnan(target.read(target.room)[size:]).all()  # what is behind it stays
+    KERNELS[real][3](source.address, size, 0.3, source.address)
+    np.testing.assert_array_equal(source.read(), x * real(0.3))

@@ -1,4 +1,4 @@
-"""A row of scores at a time: the largest, exponentials, and gradients (emitted as LLVM IR).
+"""A row at a time: a factor, the largest, exponentials, and gradients (emitted as LLVM IR).
 
 With causal order each row is one element longer than the one before. A loop that a compiler makes
 vectors of does what is left over one element at a time, which is up to a vector, or four: that was
@@ -84,6 +84,25 @@ def _store_zeros(e: VectorEmitter, at: Value) -> None:
     """Whole vectors of zeros, for what the last row of a tile sees and this one does not."""
     for i in range(-(-MOST_ROWS // e.lanes)):
         e.store(e.zeros, e.at(at, i * e.register_bytes))
+
+
+def _scale_twin(dtype: Any, row: int, count: int, factor: Any, to: int) -> None:
+    memory(dtype, to, (count,))[...] = memory(dtype, row, (count,)) * dtype(factor)
+
+
+@vector_intrinsic(_scale_twin)
+def scale(e: VectorEmitter, row: Value, count: Value, factor: Value, to: Value) -> None:
+    """`count` elements at `row`, times a factor, to the address `to`, which may be `row`."""
+    build, factors = e.builder, e.splat(factor)
+
+    def step(state: list[Value]) -> list[Value]:
+        source, target = state
+        e.store(build.fmul(e.load(source), factors), target)
+        return [e.at(at, e.register_bytes) for at in state]
+
+    whole, mask = _vectors(e, count)
+    source, target = e.loop(whole, [e.pointer(row), e.pointer(to)], step)
+    e.store(build.fmul(e.load(source, mask), factors), target, mask)
 
 
 def _find_largest_twin(dtype: Any, row: int, count: int, to: int) -> None:

@@ -23,6 +23,7 @@ from tinytorch.backends.optimized.attention.row_kernels import (
     differentiate,
     exponentiate,
     find_largest,
+    scale,
 )
 from tinytorch.jit.library import export
 from tinytorch.jit.operands import ROWS, SIZE, Int, Rows
@@ -73,13 +74,10 @@ class Weights:
             return export(f"tinytorch_attention_{name}_f{8 * itemsize}", signature)
 
         @symbol("scaled", _SIZE, _SIZE, _SIZE, _SIZE, _REAL, _SIZE, _SIZE)
-        def scaled(m: int, n: int, x: int, ldx: int, scale: float, to: int, ld_to: int) -> None:
-            """to = x * scale, both (m, n)."""
-            factor = real(scale)
+        def scaled(m: int, n: int, x: int, ldx: int, by: float, to: int, ld_to: int) -> None:
+            """to = x * by, both (m, n)."""
             for i in range(m):
-                source, target = view(real, x + i * ldx, n), view(real, to + i * ld_to, n)
-                for j in range(n):
-                    target[j] = source[j] * factor
+                scale(real, x + i * ldx, n, real(by), to + i * ld_to)
 
         @symbol("mask", ROWS, *[_SIZE] * 4, ROWS)
         def mask_rows(scores: Rows, m: int, n: int, seen: int, kind: int, mask: Rows) -> None:
@@ -139,19 +137,15 @@ class Weights:
             for i in range(m):
                 factor = factors[i]
                 if factor != real(1):  # most rows have seen their largest score
-                    row = view(real, x + i * ldx, n)
-                    for j in range(n):
-                        row[j] *= factor
+                    scale(real, x + i * ldx, n, factor, x + i * ldx)
 
         @symbol("divide", *[_SIZE] * 5)
         def divide(m: int, n: int, x: int, ldx: int, totals_at: int) -> None:
             """x (m, n) divided by the totals (m,) of its rows; 0 where the total is 0."""
             totals = view(real, totals_at, m)
             for i in range(m):
-                row = view(real, x + i * ldx, n)
                 factor = real(0) if totals[i] == 0 else real(1) / totals[i]
-                for j in range(n):
-                    row[j] *= factor
+                scale(real, x + i * ldx, n, factor, x + i * ldx)
 
         @symbol("drop", ROWS, *[_SIZE] * 3, _REAL, _SEED, _SIZE, _SIZE)
         def drop(
