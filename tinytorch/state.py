@@ -109,10 +109,10 @@ def is_grad_enabled() -> bool:
     return STATE.get().grad
 
 
-def backward_mode(create_graph: bool) -> StateContext:
-    """`grad_mode(create_graph)` and `phase("backward")` in one."""
+def backward_state(create_graph: bool) -> State:
+    """The state of `grad_mode(create_graph)` and `phase("backward")` in one."""
     old = STATE.get()
-    return StateContext(State(old.mode, old.below, old.backend, create_graph, "backward"))
+    return State(old.mode, old.below, old.backend, create_graph, "backward")
 
 
 def optimizer_mode() -> StateContext:

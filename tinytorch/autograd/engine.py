@@ -21,7 +21,7 @@ from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, set_grad, write_clock
 from tinytorch.jit.buffers import own
 from tinytorch.replay.steps import backend_with_programs, run_program
-from tinytorch.state import backward_mode, grad_mode, is_grad_enabled, no_mode_active
+from tinytorch.state import STATE, backward_state, grad_mode, is_grad_enabled, no_mode_active
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -98,28 +98,31 @@ def grad(
     """
     if not only_inputs:
         raise ValueError("grad: only_inputs=False was taken out of PyTorch; use backward()")
-    many_outputs = [outputs] if not isinstance(outputs, Sequence) else list(outputs)
-    many_inputs = [inputs] if not isinstance(inputs, Sequence) else list(inputs)
-    if grad_outputs is None:
-        seeds: list[Tensor | None] = [None] * len(many_outputs)
-    else:
-        seeds = [grad_outputs] if not isinstance(grad_outputs, Sequence) else list(grad_outputs)
+    many_outputs, many_inputs = _listed(outputs), _listed(inputs)
+    seeds: list[Tensor | None]
+    seeds = [None] * len(many_outputs) if grad_outputs is None else _listed(grad_outputs)
     for i, tensor in enumerate(many_inputs):
-        if not tensor.requires_grad:
+        if not tensor._requires_grad:
             raise AutogradError(f"grad: input {i} (shape {tensor.shape}) does not require grad")
-    found = _propagate(
-        many_outputs, seeds, retain_graph, create_graph, {_source(t) for t in many_inputs}
-    )
+    sources = [t.history or t for t in many_inputs]
+    found = _propagate(many_outputs, seeds, retain_graph, create_graph, set(sources))
     result: list[Tensor | None] = []
-    for i, tensor in enumerate(many_inputs):
-        g = found.get(_source(tensor))
+    for i, source in enumerate(sources):
+        g = found.get(source)
         if g is None and not allow_unused:
             raise AutogradError(
-                f"grad: input {i} (shape {tensor.shape}) was not used to compute the outputs; pass "
-                f"allow_unused=True to get None for it"
+                f"grad: input {i} (shape {many_inputs[i].shape}) was not used to compute the "
+                f"outputs; pass allow_unused=True to get None for it"
             )
         result.append(g)
     return tuple(result)
+
+
+def _listed(tensors: Any) -> list[Any]:
+    """The tensors of a sequence, or the one there is."""
+    if type(tensors) is list or type(tensors) is tuple:  # quicker than to ask a Sequence
+        return list(tensors)
+    return list(tensors) if isinstance(tensors, Sequence) else [tensors]
 
 
 def _source(tensor: Tensor) -> Source:
@@ -140,7 +143,8 @@ def _propagate(
     free = not (create_graph if retain_graph is None else retain_graph)
     pending = _Pending()
     found: dict[Source, Tensor] = {}
-    with backward_mode(create_graph):
+    token = STATE.set(backward_state(create_graph))  # a context costs as much as a small kernel
+    try:
         backend = backend_with_programs(create_graph)
         for output, seed in zip(outputs, seeds, strict=True):
             source, g = _source(output), _seed(output, seed)
@@ -172,6 +176,8 @@ def _propagate(
                 if free:
                     source.inputs = None
                     source.output = None
+    finally:
+        STATE.reset(token)
     return found
 
 
@@ -182,9 +188,7 @@ class _Pending(dict[Source, "Tensor"]):
         own: sources whose gradient is in memory of its own, and so may be added to in place.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.own: set[Source] = set()
+    own: Any = frozenset()  # a set of its own from the first on
 
 
 def _step_slice(record: Record, g: Tensor, pending: _Pending, relevant: set[Source] | None) -> None:
@@ -200,6 +204,7 @@ def _step_slice(record: Record, g: Tensor, pending: _Pending, relevant: set[Sour
         return
     _step(record, g, pending, relevant)
     if edge in pending:
+        pending.own = pending.own or set()
         pending.own.add(edge)  # zeros with the part in it, or a sum
 
 
@@ -211,7 +216,7 @@ def _may_write(whole: Tensor, g: Tensor) -> bool:
 
 
 def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
-    if not output.requires_grad:
+    if not output._requires_grad:
         raise AutogradError(
             "backward: this tensor has no history: nothing that it was computed from requires a "
             "gradient, or it was computed under no_grad()"
@@ -223,6 +228,8 @@ def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
                 f"shape {output.shape}; reduce it first (loss.mean()) or pass gradient="
             )
         return apply(ops.full, shape=output.shape, value=1.0, dtype=output.dtype)
+    if seed.meta is output.meta:
+        return seed
     if seed.shape != output.shape:
         raise ShapeError(
             f"backward: the gradient has shape {seed.shape}, the tensor {output.shape}"
@@ -264,8 +271,8 @@ def _leading_to(order: list[Source], wanted: set[Source]) -> set[Source]:
     """The sources through which a wanted one is reached."""
     relevant: set[Source] = set()
     for source in order:
-        edges = source.edges if type(source) is Record else ()
-        if source in wanted or any(edge is not None and edge in relevant for edge in edges):
+        is_between = type(source) is Record and not relevant.isdisjoint(source.edges)
+        if is_between or source in wanted:
             relevant.add(source)
     return relevant
 

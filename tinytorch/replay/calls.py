@@ -19,12 +19,13 @@ from tinytorch.dispatch import is_tensor
 from tinytorch.dtypes import DType
 
 Tensor = Any
-Kinds = Any  # the types of the positional arguments; or those, the names of the others, their types
+Kinds = tuple[Any, ...]  # the types of all arguments, then the names of those that have one
 Split = Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]
 
 MOST = 4096  # combinations of types to remember
 
-_splits: dict[Kinds, Split] = {}
+splits: dict[Kinds, Split] = {}
+"""Those that `split_of` has written."""
 _INTS = object()  # such sequences are part of a key as they are
 _OF_INTS: dict[tuple[type, ...], object] = {(int,) * n: _INTS for n in range(9)}
 #: By the types of the elements of a sequence: `_INTS`, or what stands for the types in a key.
@@ -38,17 +39,16 @@ def split_of(kinds: Kinds) -> Split:
         TypeError: there can be none: an argument is none of tensors, numbers, strings, dtypes, None
             and sequences of whole numbers or of tensors.
     """
-    split = _splits.get(kinds)
+    split = splits.get(kinds)
     if split is None:
-        if len(_splits) >= MOST:
-            _splits.clear()
-        split = _splits[kinds] = _written(kinds)
+        if len(splits) >= MOST:
+            splits.clear()
+        split = splits[kinds] = _written(kinds)
     return split
 
 
 def _written(kinds: Kinds) -> Split:
-    is_named = bool(kinds) and type(kinds[0]) is tuple
-    types = (*kinds[0], *kinds[2]) if is_named else kinds
+    types = [kind for kind in kinds if type(kind) is not str]
     names = [f"a{i}" for i in range(len(types))]
     lines, tensors, key = [], [], ["function", "recording", "kinds"]
     for name, kind in zip(names, types, strict=True):

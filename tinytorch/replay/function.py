@@ -12,7 +12,7 @@ from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import TensorMeta
 from tinytorch.history import Record, write_clock
 from tinytorch.op import Op
-from tinytorch.replay.calls import Call, split_of, tensors_of
+from tinytorch.replay.calls import Call, split_of, splits, tensors_of
 from tinytorch.replay.fusion import LARGEST
 from tinytorch.replay.gradients import Gradients, Several, Traced
 from tinytorch.state import STATE, State
@@ -62,6 +62,7 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        key: Any
         state = STATE.get()
         if state.mode is not None:
             return function(*args, **options)
@@ -69,23 +70,35 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
         if programs is None:
             return function(*args, **options)
         try:
+            count = len(args)
             if options:
-                tensors, key = _split_named(function, state.grad, args, options)
-            elif len(args) == 1 and type(args[0]) not in _NO_TENSORS:
+                value = None
+                if count == 1 == len(options) and type(args[0]) not in _NO_TENSORS:
+                    ((name, value),) = options.items()
+                if type(value) is int:
+                    (a,) = tensors = args
+                    key = (function, state.grad, a.meta, a._requires_grad, name, value)
+                else:
+                    given = (*args, *options.values())
+                    kinds = (*map(type, given), *options)
+                    split = splits.get(kinds) or split_of(kinds)
+                    tensors, key = split(function, state.grad, *given)
+            elif count == 1 and type(args[0]) not in _NO_TENSORS:
                 (a,) = tensors = args
                 key = (function, state.grad, a.meta, a._requires_grad)
-            elif len(args) == 2:
+            elif count == 2:
                 a, b = args
                 if type(b) is int and type(a) not in _NO_TENSORS:
                     tensors = (a,)
                     key = (function, state.grad, a.meta, a._requires_grad, b)
                 else:
-                    tensors, key = split_of((type(a), type(b)))(function, state.grad, a, b)
-            elif len(args) == 3:
-                a, b, c = args
-                tensors, key = split_of((type(a), type(b), type(c)))(function, state.grad, a, b, c)
+                    kinds = (type(a), type(b))
+                    split = splits.get(kinds) or split_of(kinds)
+                    tensors, key = split(function, state.grad, a, b)
             else:
-                tensors, key = split_of(tuple(map(type, args)))(function, state.grad, *args)
+                kinds = tuple(map(type, args))
+                split = splits.get(kinds) or split_of(kinds)
+                tensors, key = split(function, state.grad, *args)
             program = programs.get(key)
         except (AttributeError, TypeError):  # an array, a slice: what has no key
             program = False
@@ -127,18 +140,6 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     call.replayed = function  # type: ignore[attr-defined]
     return call
-
-
-def _split_named(function: Any, recording: bool, args: Any, options: dict[str, Any]) -> Any:
-    """The tensors and the key of a call with arguments by name; such as `x.sum(dim=0)`, quickly."""
-    if len(args) == 1 == len(options) and type(args[0]) not in _NO_TENSORS:
-        (name,), (value,) = options, options.values()
-        if type(value) is int:
-            (a,) = args
-            return args, (function, recording, a.meta, a._requires_grad, name, value)
-    named = options.values()
-    kinds = (tuple(map(type, args)), tuple(options), tuple(map(type, named)))
-    return split_of(kinds)(function, recording, *args, *named)
 
 
 def replay_all(functions: dict[str, Any], names: str, module: str) -> None:

@@ -72,7 +72,7 @@ def run_program(
     formulas, edges, inputs = record.op.formulas, record.edges, record.inputs
     if formulas is None or g.meta is not record.meta or inputs is None:
         return False
-    which = _wanted(edges, relevant)
+    which = _ONLY if len(edges) == 1 else _wanted(edges, relevant)
     if len(which) > 1 and _repeats(which) and any(e in pending for e in edges if e is not None):
         return False  # the gradients of one source are added up one after the other
     params = record.params
@@ -115,8 +115,6 @@ def run_program(
 
 def _wanted(edges: tuple[Source, ...], relevant: set[Source] | None) -> tuple[int | None, ...]:
     """For each edge the first one to the same source; None where no gradient is wanted."""
-    if len(edges) == 1:
-        return _ONLY
     if len(edges) == 2:
         a, b = edges
         has_a = a is not None and (relevant is None or a in relevant)
