@@ -45,8 +45,6 @@ class VectorUnit:
             the last is the fastest, the others are for what is left over.
         dot_rows, dot_columns: the register tile of the dot-product micro-kernel; columns up to the
             elements of a register.
-        masks_are_free: a masked load costs no more than a plain one, and masks have registers of
-            their own.
     """
 
     name: str
@@ -55,7 +53,6 @@ class VectorUnit:
     tile_vectors: tuple[int, ...]
     dot_rows: int
     dot_columns: int
-    masks_are_free: bool = False
 
     def tile_rows(self, vectors: int) -> int:
         """Rows of the register tile that has `vectors` vectors per row."""
@@ -73,15 +70,7 @@ class VectorUnit:
         return max(v for v in self.tile_vectors if v <= max(left, 1))
 
 
-AVX512 = VectorUnit(
-    "avx512",
-    64,
-    registers=32,
-    tile_vectors=(1, 2, 4),
-    dot_rows=4,
-    dot_columns=6,
-    masks_are_free=True,
-)
+AVX512 = VectorUnit("avx512", 64, registers=32, tile_vectors=(1, 2, 4), dot_rows=4, dot_columns=6)
 AVX2 = VectorUnit("avx2", 32, registers=16, tile_vectors=(1, 2, 3), dot_rows=3, dot_columns=4)
 NEON = VectorUnit("neon", 16, registers=32, tile_vectors=(1, 2, 4), dot_rows=4, dot_columns=2)
 GENERIC = VectorUnit("generic", 16, registers=16, tile_vectors=(1, 2, 3), dot_rows=4, dot_columns=2)

@@ -340,9 +340,10 @@ def _emit_table(e: VectorEmitter, rows: Value, tile: Tile, indirect: bool) -> No
     def emit(rows: int, vectors: int) -> None:
         last = e.first_lanes(e.add(columns, (1 - vectors) * e.lanes))
         masks = [*[None] * (vectors - 1), last]
-        if vectors == 1 or host_vector_unit().masks_are_free:
+        if vectors == 1:
             emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
             return
+        # On Intel a masked load takes a turn of a unit that multiplies as well: one in 25 here.
         full = e.builder.icmp_signed("==", columns, i64(vectors * e.lanes))
         with e.builder.if_else(full) as (plain, ragged):
             with plain:
