@@ -227,7 +227,10 @@ def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
                 f"backward: a gradient is only implied for a single element, and this tensor has "
                 f"shape {output.shape}; reduce it first (loss.mean()) or pass gradient="
             )
-        return apply(ops.full, shape=output.shape, value=1.0, dtype=output.dtype)
+        meta = output.meta
+        if no_mode_active():  # nobody would see the op, which takes as long as ten of these lines
+            return wrap(reference.full(shape=meta.shape, value=1.0, dtype=meta.dtype), meta)
+        return apply(ops.full, shape=meta.shape, value=1.0, dtype=meta.dtype)
     if seed.meta is output.meta:
         return seed
     if seed.shape != output.shape:

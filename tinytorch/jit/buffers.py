@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
+from ctypes import addressof, c_char
 from functools import lru_cache
 from sys import getrefcount
 from typing import Any
@@ -86,7 +87,8 @@ class BufferPool:
             blocks.appendleft((block, offset))  # type: ignore[union-attr]
         # The block must own its memory: views of views refer to the owner, not to what they view.
         block = np.empty(size + ALIGNMENT, np.uint8)
-        offset = -block.ctypes.data % ALIGNMENT
+        # `block.ctypes.data` takes four times as long
+        offset = -addressof(c_char.from_buffer(block)) % ALIGNMENT  # type: ignore[arg-type]
         self._keep(size, block, offset)
         return np.ndarray(shape, dtype, block, offset)
 

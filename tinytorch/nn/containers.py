@@ -23,7 +23,7 @@ class _Row(Module, MutableSequence[Any]):
 
     def own_items(self) -> list[tuple[str, Any]]:
         """The items by name, in their order."""
-        return list(self.own_modules())
+        return self.own_modules()
 
     def _checked(self, value: object) -> Any:
         if not isinstance(value, Module):
@@ -206,7 +206,7 @@ class ParameterList(_Row):
 
     def own_items(self) -> list[tuple[str, Any]]:
         """The parameters by name, in their order."""
-        return list(self.own_parameters())
+        return self.own_parameters()
 
     def _checked(self, value: object) -> Any:
         return _as_parameter(self, value)

@@ -73,7 +73,7 @@ def run_program(
     if formulas is None or g.meta is not record.meta or inputs is None:
         return False
     which = _ONLY if len(edges) == 1 else _wanted(edges, relevant)
-    if len(which) > 1 and _repeats(which) and any(e in pending for e in edges if e is not None):
+    if len(set(which)) < len(which) and _repeats(which) and not pending.keys().isdisjoint(edges):
         return False  # the gradients of one source are added up one after the other
     params = record.params
     key: Any = (formulas, record.metas, g.meta, which)
@@ -122,6 +122,10 @@ def _wanted(edges: tuple[Source, ...], relevant: set[Source] | None) -> tuple[in
         if has_a and has_b:
             return (0, 0) if a is b else (0, 1)
         return (0 if has_a else None, 1 if has_b else None)
+    if len(edges) == 3 and relevant is None:
+        a, b, c = edges
+        if a is not b and b is not c and a is not c:
+            return (None if a is None else 0, None if b is None else 1, None if c is None else 2)
     first: dict[int, int] = {}  # by identity: tensors are equal element by element
     return tuple(
         [

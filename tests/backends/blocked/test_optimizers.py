@@ -87,3 +87,29 @@ def test_nan_gradients_show():
         decoupled=False,
     )  # fmt: skip
     np.testing.assert_array_equal(np.isnan(p), [False, True, False])
+
+
+@pytest.mark.parametrize("momentum", [0, 0.9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gradients_of_any_layout_and_dtype_give_the_same_step(dtype, momentum, rng):
+    start = rng.standard_normal((6, 5)).astype(dtype)
+    g = rng.standard_normal((6, 5)).astype(np.float32)
+    unaligned = np.frombuffer(bytearray(1 + start.nbytes), np.uint8)[1:].view(dtype).reshape(6, 5)
+    unaligned[...] = g
+    wide = np.zeros((12, 10), dtype)
+    wide[::2, ::2] = g
+    forms = [g.astype(dtype), np.asfortranarray(g.astype(dtype)), wide[::2, ::2], unaligned, g]
+    steps = []
+    for form in forms:
+        p, m, v, buf = start.copy(), *(np.full((6, 5), 0.5, dtype) for _ in range(3))
+        sgd_step(
+            p, form, buf if momentum else None, lr=0.1, momentum=momentum, dampening=0,
+            weight_decay=0.05, nesterov=False, first=False,
+        )  # fmt: skip
+        adam_step(
+            p, form, m, v, np.array(1.0), lr=0.1, beta1=0.8, beta2=0.9, eps=1e-8,
+            weight_decay=0.05, decoupled=False,
+        )  # fmt: skip
+        steps.append(p)
+    for other in steps[1:]:
+        np.testing.assert_allclose(other, steps[0], rtol=1e-6)

@@ -10,11 +10,15 @@ weight decay regularization", ICLR 2019; I. Sutskever et al., ICML 2013 (momentu
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numba import from_dtype, types
 
 from tinytorch.dtypes import Array
-from tinytorch.jit.library import kernel
+from tinytorch.jit import threads
+from tinytorch.jit.entries import Entries, flat_type
+from tinytorch.jit.library import JIT, kernel
 from tinytorch.jit.parallel import shared
 
 
@@ -92,6 +96,39 @@ _run_adam = shared(_adam, "p[:], g[:], m[:], v[:], lr, beta1, beta2, eps, l2, ke
 ADAM_STEPS = 4  # elementary steps per parameter, for the decision about threads
 
 
+def _make_entries(dtype: np.dtype[Any]) -> Entries:
+    array, number = flat_type(from_dtype(dtype)), types.float64
+    return Entries(
+        sgd=(_sgd, *[array] * 2, *[number] * 2), adam=(_adam, *[array] * 4, *[number] * 8)
+    )
+
+
+_entries = {x: _make_entries(x) for x in map(np.dtype, (np.float32, np.float64)) if JIT}
+
+
+def _run_directly(name: str, work: float, arrays: tuple[Array, ...], *numbers: float) -> bool:
+    """Run a kernel on this thread, without numba's dispatch and views in one dimension.
+
+    A small parameter has more of these than of arithmetic.
+
+    Returns:
+        False if nothing was done: there are threads for so much work, or an array is not like the
+        first, or not in C order.
+    """
+    dtype = arrays[0].dtype
+    entries = _entries.get(dtype)
+    if entries is None or (work >= threads.SERIAL_BELOW and threads.threads_for(work) > 1):
+        return False
+    for x in arrays:
+        if x.dtype is not dtype:
+            return False
+    try:
+        getattr(entries, name)(*arrays, *numbers)
+    except BufferError:
+        return False
+    return True
+
+
 def _flat(x: Array) -> Array:
     """A one-dimensional view, for an update in place.
 
@@ -128,6 +165,8 @@ def sgd_step(
         lr, momentum, dampening, weight_decay, nesterov: as in PyTorch.
         first: this is the first step: buf starts as the gradient itself.
     """
+    if buf is None and _run_directly("sgd", p.size, (p, g), lr, weight_decay):
+        return
     flat, gradient = _flat(p), g.ravel()
     if buf is None:
         _run_sgd(p.size, flat, gradient, lr, weight_decay)
@@ -167,8 +206,9 @@ def adam_step(
     step.fill(t)  # a tenth of the time of `step += 1`
     l2 = 0.0 if decoupled else weight_decay
     kept = 1.0 - lr * weight_decay if decoupled else 1.0
-    _run_adam(
-        ADAM_STEPS * p.size, _flat(p), g.ravel(), _flat(m), _flat(v),
-        lr, beta1, beta2, eps, l2, kept,
-        1.0 / (1.0 - beta1**t), 1.0 / math.sqrt(1.0 - beta2**t),
+    work = ADAM_STEPS * p.size
+    numbers = (
+        lr, beta1, beta2, eps, l2, kept, 1.0 / (1.0 - beta1**t), 1.0 / math.sqrt(1.0 - beta2**t)
     )  # fmt: skip
+    if not _run_directly("adam", work, (p, g, m, v), *numbers):
+        _run_adam(work, _flat(p), g.ravel(), _flat(m), _flat(v), *numbers)
