@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 
+_SEED = tensor_meta((), int64)
+
+
 class Mode:
     """A listener on, or a replacement of, what executes ops. Use it as a context.
 
@@ -308,11 +311,12 @@ def live_scalar(read: Callable[[], float], dtype: DType, key: Hashable = None) -
 
 def live_seed(generator: Generator) -> Tensor:
     """The generator's next seed: a 0-d int64 tensor, in a trace an input drawn at every call."""
-    for mode in active_modes():
-        data = mode.seed(generator)
-        if data is not None:
-            return wrap(data, tensor_meta((), int64))
-    return wrap(np.array(generator.draw_seed(), np.int64), tensor_meta((), int64))
+    if STATE.get().mode is not None:
+        for mode in active_modes():
+            data = mode.seed(generator)
+            if data is not None:
+                return wrap(data, _SEED)
+    return wrap(np.array(generator.draw_seed(), np.int64), _SEED)
 
 
 def unaliased(tensor: Tensor) -> Tensor:

@@ -55,6 +55,10 @@ def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     return safe
 
 
+def _round(a: Array) -> Array:
+    return np.asarray(np.rint(a)) if a.dtype.kind == "f" else np.round(a)  # that is Python
+
+
 def _relu(a: Array) -> Array:
     if a.dtype.kind != "f":
         return np.asarray(np.maximum(a, 0))
@@ -92,7 +96,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "erf": reference_special.erf,
     "relu": _relu,
     "floor": np.floor,
-    "round": np.round,
+    "round": _round,
     "logical_not": np.logical_not,
     "add": np.add,
     "sub": np.subtract,

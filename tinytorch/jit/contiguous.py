@@ -127,7 +127,10 @@ def pays_by_tiles(x: Array) -> bool:
 
 def in_order(x: Array) -> Array:
     """`x` itself if it is C-contiguous and aligned, as `FlatArray` takes it, otherwise a copy."""
-    return contiguous(x) if x.flags.aligned else x.copy()
+    if not x.flags.aligned:
+        return x.copy()
+    is_small = x.nbytes < buffers.POOLED_FROM and x.ndim  # then NumPy's loop is the one to take
+    return np.ascontiguousarray(x) if is_small else contiguous(x)
 
 
 def contiguous(x: Array) -> Array:

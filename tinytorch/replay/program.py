@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.backends.base import ComputeBackend
-from tinytorch.replay.fusion import fuse_steps
-from tinytorch.replay.trace import Guard, NotReplayable, Slot, Trace
+from tinytorch.dtypes import TensorMeta
+from tinytorch.replay.fusion import LARGEST, fuse_steps
+from tinytorch.replay.trace import Guard, NotReplayable, Slot, Step, Trace
 
 CONSTANTS = 2**18  # bytes that a program may keep
 
@@ -22,6 +25,9 @@ _INLINE: dict[Any, Callable[..., tuple[str, Any]]] = {
     reference.slice_: lambda bounds: ("{0}[{1}]", (*reference.slices(bounds), ...)),
     reference.cat: lambda dim: ("concatenate(({0},), {1})", dim),
 }
+
+_VIEWS = frozenset((ops.expand, ops.slice_, ops.permute))
+_BY_INDEX = frozenset((ops.gather, ops.scatter))
 
 
 def compile_trace(
@@ -43,7 +49,7 @@ def compile_trace(
     """
     arrays = [*outputs, *(g.slot for g in guards)]
     steps = fuse_steps(trace.needed(arrays, given), arrays, backend.fusible)
-    names: dict[str, Any] = {"copy": np.array, "concatenate": np.concatenate}
+    names: dict[str, Any] = {"copy": np.array, "concatenate": np.concatenate, "empty": np.empty}
     names |= {f"t{index}": array for index, array in trace.constants.items()}
     created = [s for s in steps if s.plan.op.kind == "creation"]
     constants = {*trace.constants, *(s.out for s in created)}
@@ -57,16 +63,21 @@ def compile_trace(
         asked.setdefault(index, []).append(f"if not g{i}(t{index}, *a{i}): return None")
     body += [line for index in (*inputs, *given) for line in asked.pop(index, ())]
     last = {index: i for i, step in enumerate(steps) for index in step.reads}
-    for i, step in enumerate(steps):
-        kernel = backend.kernels.get(step.plan) or backend.add_kernel(step.plan)
+    kernels = [backend.kernels.get(s.plan) or backend.add_kernel(s.plan) for s in steps]
+    copied = _copied_views(steps, kernels, arrays)
+    for i, (step, kernel) in enumerate(zip(steps, kernels, strict=True)):
         if step.out in constants:
             names[f"t{step.out}"] = kernel(**step.params)
             continue
         names[f"k{i}"] = kernel
         values = [_argument(a, names) for a in step.args]
         inline = _INLINE.get(kernel)
-        if inline is not None:
+        if step.out in copied and step.plan.op is ops.expand:
+            names[f"p{i}"] = step.plan.meta.shape, step.plan.meta.dtype.dtype
+            body += [f"t{step.out} = empty(*p{i})", f"t{step.out}[...] = {values[0]}"]
+        elif inline is not None:
             form, names[f"p{i}"] = inline(**step.params)
+            form += ".copy()" * (step.out in copied)
             body.append(f"t{step.out} = {form.format(', '.join(values), f'p{i}')}")
         else:
             for name, value in step.params.items():
@@ -85,6 +96,42 @@ def compile_trace(
     exec(compile(source, "<tinytorch program>", "exec"), names)
     program: Callable[..., Any] = names.pop("program")  # a function refers to its globals
     return program
+
+
+def _copied_views(steps: Sequence[Step], kernels: Sequence[Any], kept: Sequence[int]) -> set[int]:
+    """The small views that are copied as they are made.
+
+    A compiled kernel takes arrays in C order. Of any other it would find out by an error, at each
+    call, and then copy it. So what such kernels alone read is in order from the first.
+    """
+    copied = {
+        step.out
+        for step in steps
+        if step.plan.op in _VIEWS
+        and step.out not in kept
+        and step.plan.meta.nbytes <= LARGEST
+        and not _is_in_order(step)
+    }
+    for step, kernel in zip(steps, kernels, strict=True):
+        op = step.plan.op
+        is_compiled = op.kind in ("elementwise", "reduction", "index") or op in _BY_INDEX
+        if not (is_compiled and isinstance(kernel, FunctionType)):
+            copied.difference_update(step.reads)
+    return copied
+
+
+def _is_in_order(step: Step) -> bool:
+    """Whether the view is in C order if what it views is."""
+    (x,), shape = step.plan.operands, step.plan.meta.shape
+    assert isinstance(x, TensorMeta)
+    if step.plan.op is ops.expand:
+        return False
+    if step.plan.op is ops.permute:
+        dims = [d for d in step.params["dims"] if x.shape[d] != 1]
+        return dims == sorted(dims)
+    steps = {by for (_, _, by), n in zip(step.params["bounds"], shape, strict=True) if n != 1}
+    first = next((d for d, n in enumerate(shape) if n != 1), len(shape))
+    return steps <= {1} and shape[first + 1 :] == x.shape[first + 1 :]
 
 
 def _argument(value: Any, names: dict[str, Any]) -> str:

@@ -297,6 +297,11 @@ def _reshape(plan: Plan) -> Kernel | None:
     return reference.reshape if len(plan.meta.shape) != 1 or x.nbytes < POOLED_FROM else None
 
 
+def _copy(plan: Plan) -> Kernel | None:
+    """NumPy's, where none of these is copied by tiles."""
+    return reference.copy if plan.meta.nbytes < POOLED_FROM else None
+
+
 def _expand(plan: Plan) -> Kernel:
     """The read-only view of arrays in C order: its strides are known."""
     (x,) = plan.operands
@@ -326,6 +331,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "scatter": small.scatter,
     "take": small.take,
     "reshape": _reshape,
+    "copy": _copy,
     "expand": _expand,
     "matmul": small_batch,
     "uniform": uniform.small,

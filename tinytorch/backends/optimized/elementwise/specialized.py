@@ -78,7 +78,8 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(a, b, out)
         except BufferError:
-            return run(a, b)
+            a, b = [in_order(x) if isinstance(x, np.ndarray) else x for x in (a, b)]
+            loop(a, b, out)
         return out
 
     def run_one(a: Any) -> Array:
@@ -86,7 +87,7 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
         try:
             loop(a, out)
         except BufferError:
-            return run(a)
+            loop(in_order(a), out)
         return out
 
     by_arity: dict[int, Any] = {1: run_one, 2: run_two}

@@ -1,0 +1,74 @@
+"""Views within a program: copied where a compiled kernel would copy them, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tinytorch import ops
+from tinytorch.backends import reference
+from tinytorch.backends.optimized import OptimizedBackend
+from tinytorch.dtypes import float32, tensor_meta
+from tinytorch.op import Plan
+from tinytorch.replay import function as replaying, replayed
+from tinytorch.replay.program import _is_in_order
+from tinytorch.replay.trace import Step
+from tinytorch.tensor import Tensor
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "slices, elementwise": lambda x: x[:, 1:] - x[:, :-1],
+    "a slice, reduced": lambda x: x[:, ::2].sum(1),
+    "transposed, elementwise": lambda x: x.t().exp() * 2.0,
+    "expanded, by index": lambda x: x.gather(1, x[:1].argsort(1).expand(x.shape)),
+    "a slice of two readers": lambda x: (x[:, 1:].exp() @ x[:, 1:].t()) + x[:, 1:].sum(),
+    "all there is": lambda x: x[:, 1:],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_program_gives_what_the_function_gives_whatever_the_layout(
+    name: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "HOT", 1)
+    whole = rng.standard_normal((8, 10)).astype(np.float32)
+    unaligned = np.frombuffer(b"0" + whole[:2].tobytes(), np.float32, offset=1).reshape(4, 5)
+    layouts = (whole[:4, :5].copy(), whole[:4, ::2], whole[::-2, 5:], whole[:5, :4].T, unaligned)
+    function = FUNCTIONS[name]
+    with tinytorch.using_backend(OptimizedBackend()):
+        run = replayed(function)
+        for _ in range(3):
+            run(tinytorch.from_numpy(layouts[0]))
+        for array in layouts:
+            x = tinytorch.from_numpy(array)
+            found, wanted = run(x), function(x)
+            assert found.numpy().tobytes() == wanted.numpy().tobytes()
+            shares = np.shares_memory(found.numpy(), array)
+            assert shares is (name == "all there is")
+
+
+def test_a_view_is_in_order_exactly_where_numpys_is(rng: np.random.Generator) -> None:
+    for _ in range(500):
+        shape = tuple(rng.choice([1, 1, 2, 3], rng.integers(0, 5)).tolist())
+        x, params, op = np.empty(shape, np.float32), {}, ops.slice_
+        if rng.random() < 0.3:
+            op, params = ops.permute, {"dims": tuple(rng.permutation(len(shape)).tolist())}
+        else:
+            params = {"bounds": tuple(_bounds(n, rng) for n in shape)}
+        view = (reference.slice_ if op is ops.slice_ else reference.permute)(x, **params)
+        meta = tensor_meta(shape, float32)
+        plan = Plan(op, (meta,), params, tensor_meta(view.shape, float32), None)
+        assert _is_in_order(Step(plan, (), params, 0)) is view.flags.c_contiguous, (shape, params)
+
+
+def _bounds(extent: int, rng: np.random.Generator) -> Any:
+    kind = rng.integers(3)
+    if kind == 0:
+        return (0, extent, 1)
+    if kind == 1:
+        return (extent - 1, -1, -1)
+    start = int(rng.integers(extent))
+    return (start, int(rng.integers(start, extent)) + 1, 1)
