@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch import ops
+from tinytorch import decompositions_ctc as decompositions_ctc, ops
 from tinytorch.decompositions import put_gradient, slice_from
 from tinytorch.decompositions_attention import mask_gradient, part_of_gradients
 from tinytorch.decompositions_quantized import dequantized, scale_gradient
@@ -465,6 +465,13 @@ gradient(
     "cross_entropy",
     x=lambda g, x, target: apply(ops.cross_entropy_backward, g, x, target),
     target=None,
+)
+gradient(
+    "ctc_loss",
+    log_probs=lambda g, log_probs, targets, input_lengths, target_lengths, params: apply(
+        ops.ctc_loss_backward, g, log_probs, targets, input_lengths, target_lengths, **params
+    ),
+    **dict.fromkeys(("targets", "input_lengths", "target_lengths")),
 )
 gradient("gelu", x=lambda g, x, params: apply(ops.gelu_backward, g, x, **params))
 gradient(

@@ -16,7 +16,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tinytorch import dtype_rules, shapes, shapes_attention, shapes_conv, shapes_quantized
+from tinytorch import (
+    dtype_rules,
+    shapes,
+    shapes_attention,
+    shapes_conv,
+    shapes_ctc,
+    shapes_quantized,
+)  # fmt: skip
 from tinytorch.dtypes import Shape
 from tinytorch.op import DTypeRule, FlopCount, Op, Params, ShapeRule, register_op
 
@@ -383,32 +390,18 @@ def _matmul_flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
     return 2 * math.prod(out) * shapes_in[0][-1]
 
 
-def _conv_flops(output: int, weight: int) -> FlopCount:
-    """Two per output element and weight element that meets it; the arguments are their positions.
-
-    -1 is the result.
-    """
-
-    def flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
-        everything = [*shapes_in, out]
-        y, w = everything[output], everything[weight]
-        return 2 * math.prod(y) * math.prod(w[1:])
-
-    return flops
-
-
 matmul = _row("matmul", "a b", "contraction", shapes.matmul, dtype_rules.numeric, _matmul_flops)
 conv2d = _row(
     "conv2d", "x w b", "contraction", shapes_conv.conv2d, dtype_rules.only_floating,
-    _conv_flops(-1, 1), optional=1,
+    shapes_conv.flops(-1, 1), optional=1,
 )  # fmt: skip
 conv2d_input = _row(
     "conv2d_input", "grad w", "contraction", shapes_conv.conv2d_input, dtype_rules.only_floating,
-    _conv_flops(0, 1),
+    shapes_conv.flops(0, 1),
 )  # fmt: skip
 conv2d_weight = _row(
     "conv2d_weight", "x grad", "contraction", shapes_conv.conv2d_weight, dtype_rules.only_floating,
-    _conv_flops(1, -1),
+    shapes_conv.flops(1, -1),
 )  # fmt: skip
 
 
@@ -444,13 +437,10 @@ def _fused(name: str, inputs: str, shape: ShapeRule, dtypes: DTypeRule, each: in
     )  # fmt: skip
 
 
-def _linear_flops(shapes_in: list[Shape], out: Shape, params: Params) -> int:
-    return 2 * math.prod(out) * shapes_in[1][1]
-
-
 linear = _row(
-    "linear", "x w b", "fused", shapes.linear, dtype_rules.only_floating, _linear_flops, optional=1
-)
+    "linear", "x w b", "fused", shapes.linear, dtype_rules.only_floating,
+    lambda shapes_in, out, _: 2 * math.prod(out) * shapes_in[1][1], optional=1,
+)  # fmt: skip
 linear_weight = _row(
     "linear_weight", "grad x", "fused", shapes.linear_weight, dtype_rules.only_floating,
     lambda shapes_in, out, _: 2 * math.prod(shapes_in[0]) * shapes_in[1][-1],
@@ -468,6 +458,14 @@ cross_entropy = _fused(
 cross_entropy_backward = _fused(
     "cross_entropy_backward", "grad x target", shapes.labelled_gradient,
     dtype_rules.indexed(2, dtype_rules.only_floating), 6,
+)  # fmt: skip
+ctc_loss = _row(
+    "ctc_loss", "log_probs targets input_lengths target_lengths", "fused",
+    shapes_ctc.losses, shapes_ctc.dtypes(1), shapes_ctc.flops(8),
+)  # fmt: skip
+ctc_loss_backward = _row(
+    "ctc_loss_backward", "grad log_probs targets input_lengths target_lengths", "fused",
+    shapes_ctc.gradient, shapes_ctc.dtypes(2), shapes_ctc.flops(20),
 )  # fmt: skip
 gather = _row("gather", "x index", "fused", shapes.gathered, dtype_rules.indexed(1))
 scatter = _row(

@@ -1,10 +1,12 @@
-"""Shape rules of convolution and pooling. Pairs are (height, width)."""
+"""Shape rules of convolution and pooling, and the cost. Pairs are (height, width)."""
 
 from __future__ import annotations
 
+import math
+
 from tinytorch.dtypes import Shape
 from tinytorch.errors import ShapeError
-from tinytorch.op import Params
+from tinytorch.op import FlopCount, Params
 
 Pair = tuple[int, int]
 
@@ -146,3 +148,17 @@ def avg_unpooled(name: str, shapes: list[Shape], params: Params) -> Shape:
     if pooled(name, [x], params) != g:
         raise ShapeError(f"{name}: gradient {g} is not what pooling {x} gives")
     return x
+
+
+def flops(output: int, weight: int) -> FlopCount:
+    """Two per output element and weight element that meets it; the arguments are their positions.
+
+    -1 is the result.
+    """
+
+    def count(shapes_in: list[Shape], out: Shape, params: Params) -> int:
+        everything = [*shapes_in, out]
+        y, w = everything[output], everything[weight]
+        return 2 * math.prod(y) * math.prod(w[1:])
+
+    return count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinytorch.backends import reference
+from tinytorch.backends import reference, reference_ctc
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import Array
 
@@ -32,6 +32,8 @@ class NumpyBackend(ComputeBackend):
     prod = staticmethod(reference.prod)
     cumprod = staticmethod(reference.cumprod)
     cumprod_backward = staticmethod(reference.cumprod_backward)
+    ctc_loss = staticmethod(reference_ctc.ctc_loss)
+    ctc_loss_backward = staticmethod(reference_ctc.ctc_loss_backward)
 
     def conv2d_weight(self, x: Array, g: Array, **params: Any) -> Array:
         return reference.conv2d_weight(x, g, **params)

@@ -39,6 +39,8 @@ ROUNDING = {
     "log_softmax_backward": (64, 256),
     "cross_entropy": (64, 64),
     "cross_entropy_backward": (64, 64),
+    "ctc_loss": (16, 16),
+    "ctc_loss_backward": (256, 16),
     **dict.fromkeys(["layer_norm", "batch_norm"], (256, 1024)),
     **dict.fromkeys(["layer_norm_backward", "batch_norm_backward"], (4096, 65536)),
     **dict.fromkeys(["layer_norm_weight", "batch_norm_weight"], (256, 4096)),

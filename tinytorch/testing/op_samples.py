@@ -26,6 +26,7 @@ from tinytorch.op import OPS, Op
 from tinytorch.tensor import Tensor
 from tinytorch.testing import (  # they enter theirs
     attention_samples as attention_samples,
+    ctc_samples as ctc_samples,
     quantized_samples as quantized_samples,
     window_samples as window_samples,
 )

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.base import ComputeBackend
-from tinytorch.backends.naive import convolution, indexing, pooling
+from tinytorch.backends.naive import alignments, convolution, indexing, pooling
 from tinytorch.backends.naive.cost import NaiveCallWarning, warn_if_slow
 from tinytorch.backends.naive.lists import lanes, scalar_of, to_array
 from tinytorch.dtypes import Array, DType, Shape
@@ -159,6 +159,9 @@ class NaiveBackend(ComputeBackend):
             )
 
         return _from_lanes(list(map(order, lanes(a, dim))), a.shape, dim, np.dtype(np.int64))
+
+    ctc_loss = staticmethod(alignments.ctc_loss)
+    ctc_loss_backward = staticmethod(alignments.ctc_loss_backward)
 
     # -- rows by index, windows, random numbers ----------------------------------------------------
 

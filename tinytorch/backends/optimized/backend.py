@@ -31,6 +31,7 @@ from tinytorch.backends.optimized.pooling import average, maximum
 from tinytorch.backends.optimized.quantized import linear as quantized
 from tinytorch.backends.optimized.rows import (
     cross_entropy,
+    ctc,
     embedding,
     layer_norm,
     order,
@@ -114,6 +115,8 @@ class OptimizedBackend(NumpyBackend):
     softmax = staticmethod(softmax.softmax)
     cross_entropy_backward = staticmethod(cross_entropy.cross_entropy_backward)
     cross_entropy = staticmethod(cross_entropy.cross_entropy)
+    ctc_loss = staticmethod(ctc.ctc_loss)
+    ctc_loss_backward = staticmethod(ctc.ctc_loss_backward)
     gelu = staticmethod(activations.gelu)
     gelu_backward = staticmethod(activations.gelu_backward)
     layer_norm_backward = staticmethod(layer_norm.layer_norm_backward)

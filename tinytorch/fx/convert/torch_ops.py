@@ -276,6 +276,22 @@ def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(x, target)
 
 
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    *,
+    blank: int,
+    zero_infinity: bool,
+) -> Tensor:
+    """PyTorch's; its gradient is that for the scores before `log_softmax`, which comes to the same
+    for them."""
+    return F.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank, "none", zero_infinity
+    )
+
+
 def gelu(x: Tensor, *, approximate: str) -> Tensor:
     return F.gelu(x, approximate=approximate)
 
@@ -368,7 +384,7 @@ TORCH_OPS: dict[str, Callable[..., Any]] = {
     "max_pool2d_select": max_pool2d_select, "avg_pool2d": avg_pool2d,
     "avg_pool2d_backward": avg_pool2d_backward, "full": full, "arange": arange,
     "uniform": uniform, "linear": F.linear, "softmax": softmax, "log_softmax": log_softmax,
-    "cross_entropy": cross_entropy, "gelu": gelu, "layer_norm": layer_norm,
+    "cross_entropy": cross_entropy, "ctc_loss": ctc_loss, "gelu": gelu, "layer_norm": layer_norm,
     "scaled_dot_product_attention": scaled_dot_product_attention,
     "quantized_linear": quantized_linear, "dynamic_update_slice": dynamic_update_slice,
 }  # fmt: skip

@@ -197,7 +197,7 @@ replay_all(
     globals(),
     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d adaptive_max_pool2d "
     "avg_pool1d avg_pool2d bilinear binary_cross_entropy binary_cross_entropy_with_logits "
-    "channel_shuffle conv1d cosine_embedding_loss cosine_similarity cross_entropy fold "
+    "channel_shuffle conv1d cosine_embedding_loss cosine_similarity cross_entropy ctc_loss fold "
     "embedding gaussian_nll_loss glu group_norm hinge_embedding_loss huber_loss interpolate kl_div "
     "l1_loss layer_norm linear local_response_norm margin_ranking_loss max_pool1d "
     "max_pool2d max_unpool2d mse_loss multi_margin_loss multilabel_soft_margin_loss "

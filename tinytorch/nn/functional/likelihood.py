@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.creation import as_tensor, from_numpy, full
+from tinytorch import ops
+from tinytorch.creation import arange, as_tensor, from_numpy, full
+from tinytorch.dispatch import apply
+from tinytorch.dtypes import Array, int64
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.functions.elementwise import clip, exp, log, where
-from tinytorch.functions.indexing import gather
-from tinytorch.functions.movement import cat, narrow, stack, unsqueeze
-from tinytorch.functions.reductions import logsumexp, mean, sum
+from tinytorch.functions.elementwise import clip, exp, log, lt, where
+from tinytorch.functions.movement import reshape, unsqueeze
+from tinytorch.functions.scans import cumsum
 from tinytorch.nn.functional.reduction import check_reduction, check_same_shape, reduce_loss
+from tinytorch.replay import holds, must_run
 from tinytorch.tensor import Tensor
-
-IMPOSSIBLE = -1e30  # the logarithm of a probability of 0 that sums and gradients can bear
 
 
 def gaussian_nll_loss(
@@ -82,72 +83,68 @@ def ctc_loss(
     Args:
         log_probs: log probabilities (time, n, classes) or (time, classes).
         targets: labels (n, longest) or, one after the other, (sum of lengths,).
-        input_lengths, target_lengths: how much of each sequence counts.
+        input_lengths, target_lengths: how much of each sequence counts: tensors of integers (n,),
+            or tuples or lists.
         blank: the class that stands for no label.
         reduction: "mean" divides each loss by its target's length first; "sum" or "none".
         zero_infinity: 0, without gradient, for a target that is too long for its input.
 
     Raises:
-        DTypeError: the log probabilities are not floating-point.
-        ShapeError: the lengths do not fit them.
+        DTypeError: the log probabilities are not floating-point, or the others no integers.
+        ShapeError: their shapes do not fit; the message gives them.
+        IndexError: a length or a label is out of range; the message gives it.
 
     Source: A. Graves et al., "Connectionist temporal classification", 2006, equations 5 to 8.
+
+    >>> import tinytorch
+    >>> certain = tinytorch.tensor([[0.0, -9.0], [-9.0, 0.0], [0.0, -9.0]])
+    >>> ctc_loss(certain, tinytorch.tensor([1]), 3, 1).round(decimals=2)
+    tensor(-0.)
     """
     check_reduction(reduction)
     if not log_probs.dtype.is_floating_point:
         raise DTypeError(f"ctc_loss takes floating-point scores, not {log_probs.dtype.name}")
-    if log_probs.ndim == 2:
-        batch = unsqueeze(targets, 0) if targets.ndim == 1 else targets
-        spans, sizes = (np.reshape(np.asarray(v), (1,)) for v in (input_lengths, target_lengths))
-        loss = ctc_loss(unsqueeze(log_probs, 1), batch, spans, sizes, blank, "none", zero_infinity)
-        if reduction == "mean":
-            loss = loss / max(int(sizes[0]), 1)
-        return loss[0]
-    times, n, _ = log_probs.shape
-    spans = np.asarray(input_lengths).astype(np.int64)
-    sizes = np.asarray(target_lengths).astype(np.int64)
-    if spans.shape != (n,) or sizes.shape != (n,) or spans.max(initial=0) > times:
-        raise ShapeError(
-            f"ctc_loss: log_probs {log_probs.shape} need {n} input_lengths of at most {times} and "
-            f"{n} target_lengths, not {spans.tolist()} and {sizes.tolist()}"
-        )
-    labels = _labels(np.asarray(targets.detach()), sizes, blank)
-    losses = _alignments(log_probs, labels, spans, sizes, blank)
-    impossible = losses > -IMPOSSIBLE / 2
-    losses = where(impossible, 0.0 if zero_infinity else math.inf, losses)
+    spans, sizes = _lengths(input_lengths), _lengths(target_lengths)
+    is_batch = log_probs.ndim != 2
+    if not is_batch:
+        log_probs = unsqueeze(log_probs, 1)
+        targets = unsqueeze(targets, 0) if targets.ndim == 1 else targets
+    elif targets.ndim == 1:
+        targets = _in_rows(targets, sizes)
+    losses = apply(
+        ops.ctc_loss, log_probs, targets, spans, sizes, blank=blank, zero_infinity=zero_infinity
+    )
     if reduction == "mean":
-        return mean(losses / from_numpy(np.maximum(sizes, 1).astype(losses.dtype.dtype)))
-    return sum(losses) if reduction == "sum" else losses
+        losses = losses / clip(sizes, min=1).to(losses.dtype)
+    return reduce_loss(losses, reduction) if is_batch else losses[0]
 
 
-def _labels(targets: Any, sizes: Any, blank: int) -> Any:
-    """(n, 2 * longest + 1): each target with blanks between, before and after its labels."""
-    longest = int(sizes.max(initial=0))
-    spread = np.full((len(sizes), 2 * longest + 1), blank, np.int64)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    for i, size in enumerate(sizes):
-        row = targets[i, :size] if targets.ndim == 2 else targets[starts[i] : starts[i] + size]
-        spread[i, 1 : 2 * size : 2] = row
-    return spread
+def _lengths(given: Any) -> Tensor:
+    """Lengths as a tensor (n,)."""
+    if not isinstance(given, Tensor):
+        return from_numpy(np.atleast_1d(np.asarray(given)))
+    return reshape(given, (1,)) if given.ndim == 0 else given
 
 
-def _alignments(log_probs: Tensor, labels: Any, spans: Any, sizes: Any, blank: int) -> Tensor:
-    """The losses (n,), by the forward recursion over time."""
-    n, states = labels.shape
-    index = from_numpy(labels)
-    first = np.full((n, states), IMPOSSIBLE)
-    first[:, :2] = 0  # an alignment starts with a blank or the first label
-    jumps = np.zeros((n, states), bool)
-    jumps[:, 2:] = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
-    may_jump = from_numpy(jumps)
-    alpha = from_numpy(first.astype(log_probs.dtype.dtype)) + gather(log_probs[0], 1, index)
-    for t in range(1, log_probs.shape[0]):
-        padded = cat([full((n, 2), IMPOSSIBLE, dtype=log_probs.dtype), alpha], 1)
-        stay, step, jump = (narrow(padded, 1, 2 - back, states) for back in range(3))
-        ways = stack([stay, step, where(may_jump, jump, IMPOSSIBLE)])
-        new = clip(logsumexp(ways, 0), min=IMPOSSIBLE) + gather(log_probs[t], 1, index)
-        alpha = where(from_numpy((t < spans)[:, None]), new, alpha)
-    last = from_numpy(2 * sizes[:, None])
-    ends = [gather(alpha, 1, last), gather(alpha, 1, clip(last - 1, min=0))]
-    ends[1] = where(last > 0, ends[1], IMPOSSIBLE)
-    return -logsumexp(cat(ends, 1), 1)
+def _in_rows(targets: Tensor, sizes: Tensor) -> Tensor:
+    """Targets that lie one after the other, as (n, longest), with 0 after each.
+
+    Where sizes may be others at the next call, there is room in each row for all of them.
+    """
+    n, total = sizes.shape[0], targets.shape[0]
+    if not total or not n:
+        return full((n, 0), 0, dtype=int64)
+    longest = total
+    if holds(sizes, _is_any, traced=False):
+        must_run("the longest target is read")
+        lengths = sizes.tolist()
+        if sum(lengths) > total:
+            raise ShapeError(f"ctc_loss: targets {targets.shape} hold fewer labels than {lengths}")
+        longest = max(lengths)
+    inside = lt(arange(longest), unsqueeze(sizes, 1))
+    starts = unsqueeze(cumsum(sizes, 0) - sizes, 1)
+    return apply(ops.take, targets, where(inside, starts + arange(longest), 0))
+
+
+def _is_any(array: Array) -> bool:
+    return True
