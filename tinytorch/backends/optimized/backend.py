@@ -27,7 +27,7 @@ from tinytorch.backends.optimized.gemm.matmul import (
     own_affine,
     small_batch,
 )
-from tinytorch.backends.optimized.pooling import average, maximum
+from tinytorch.backends.optimized.pooling import average, maximum, small as small_pooling
 from tinytorch.backends.optimized.quantized import linear as quantized
 from tinytorch.backends.optimized.rows import (
     cross_entropy,
@@ -333,6 +333,9 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "gather": small.gather,
     "scatter": small.scatter,
     "take": small.take,
+    "scatter_add": small.scatter_add,
+    "avg_pool2d": small_pooling.avg_pool2d,
+    "max_pool2d": small_pooling.max_pool2d,
     "reshape": _reshape,
     "copy": _copy,
     "expand": _expand,

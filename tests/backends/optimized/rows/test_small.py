@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tinytorch import ops
+from tinytorch.backends import reference
 from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.backends.optimized.rows import embedding, scans, small, softmax
 from tinytorch.dtypes import meta_of_array
@@ -63,6 +64,10 @@ def test_by_index(dtype: str, rng: Any) -> None:
             same(gather(a, i, dim=dim), embedding.gather(a, i, dim=dim))
             if take:
                 same(take(a, rows), a[rows])
+            add = small.scatter_add(plan_of("scatter_add", a[rows], rows, length=x.shape[0]))
+            assert add
+            for g, r in zip(layouts(a[rows]), layouts(rows), strict=True):
+                same(add(g, r, length=9), reference.scatter_add(g, r, length=x.shape[0]))
             summed = embedding.scatter(a, i, src, dim=dim, reduce="add")
             same(scatter(a, i, src, dim=dim, reduce="add"), summed)
             put = small.scatter(plan_of("scatter", a, i, src, dim=dim, reduce="none"))

@@ -132,7 +132,8 @@ _run_max_2x2 = shared(max_pool_2x2, "x[:], out[:]")
 _run_max_backward_2x2 = shared(max_pool_backward_2x2, "g[:], x[:], dx[:]")
 
 
-def _is_2x2(kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair) -> bool:
+def is_2x2(kernel_size: Pair, stride: Pair, padding: Pair, dilation: Pair) -> bool:
+    """Whether windows are the usual ones, two by two side by side."""
     return kernel_size == stride == (2, 2) and padding == (0, 0) and dilation == (1, 1)
 
 
@@ -151,7 +152,7 @@ def max_pool2d(
     size = output_size(x.shape[2:], kernel_size, stride, padding, dilation)
     planes = planes_of(x)
     out = buffers.empty((planes.shape[0], *size), x.dtype)
-    if _is_2x2(kernel_size, stride, padding, dilation):
+    if is_2x2(kernel_size, stride, padding, dilation):
         _run_max_2x2(x.size, planes, out)
     else:
         steps = out.size * kernel_size[0] * kernel_size[1]
@@ -165,7 +166,7 @@ def max_pool2d_backward(
     """Gradient of `max_pool2d`: g (n, c, oh, ow) goes to the first maximum of each window of x."""
     upper, planes = planes_of(g), planes_of(x)
     dx = buffers.empty(planes.shape, g.dtype)
-    if _is_2x2(kernel_size, stride, padding, dilation):
+    if is_2x2(kernel_size, stride, padding, dilation):
         _run_max_backward_2x2(2 * x.size, upper, planes, dx)
     else:
         steps = 4 * g.size * kernel_size[0] * kernel_size[1]

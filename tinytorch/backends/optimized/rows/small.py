@@ -29,13 +29,13 @@ from tinytorch.op import Plan
 
 Kernel = Callable[..., Array]
 
-_FLOATS = np.dtype(np.float32), np.dtype(np.float64)
-_NUMBERS = (*_FLOATS, np.dtype(np.int64))
+FLOATS = np.dtype(np.float32), np.dtype(np.float64)
+_NUMBERS = (*FLOATS, np.dtype(np.int64))
 _INT64 = np.dtype(np.int64)
 _compiled = partial(kernel, nogil=False)
 
 
-def _entry(step: Any, sizes: int, *dtypes: np.dtype[Any]) -> Callable[..., Any]:
+def entry(step: Any, sizes: int, *dtypes: np.dtype[Any]) -> Callable[..., Any]:
     """A kernel for flat arrays of these dtypes, after so many whole numbers."""
     arrays = [flat_type(from_dtype(dtype)) for dtype in dtypes]
     found: Callable[..., Any] = Entries(step=(step, *(types.intp,) * sizes, *arrays)).step
@@ -51,12 +51,12 @@ def _dtypes(plan: Plan) -> list[np.dtype[Any]]:
     return [o.dtype.dtype for o in plan.operands if isinstance(o, TensorMeta)]
 
 
-def _is_small(plan: Plan) -> bool:
+def is_small(plan: Plan) -> bool:
     operands = [o for o in plan.operands if isinstance(o, TensorMeta)]
     return all(0 < m.nbytes < buffers.POOLED_FROM and m.shape for m in (*operands, plan.meta))
 
 
-def _one(plan: Plan, step: Callable[..., Any]) -> Kernel:
+def on_one(plan: Plan, step: Callable[..., Any]) -> Kernel:
     """The kernel that calls an entry on an array and on a new one for the result."""
     shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
 
@@ -71,11 +71,11 @@ def _one(plan: Plan, step: Callable[..., Any]) -> Kernel:
     return run
 
 
-def _two(plan: Plan, step: Callable[..., Any]) -> Kernel:
+def _two(plan: Plan, step: Callable[..., Any], new: Callable[..., Array] = np.empty) -> Kernel:
     shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
 
     def run(a: Array, b: Array, **_: Any) -> Array:
-        out = np.empty(shape, dtype)
+        out = new(shape, dtype)
         try:
             step(a, b, out)
         except BufferError:
@@ -92,7 +92,7 @@ def _is_whole(plan: Plan) -> bool:
     """Whether x and the index have one shape but along `dim`, and types that kernels have."""
     x, index = plan.operands[:2]
     dim = plan.params["dim"]
-    if not _is_small(plan) or not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
+    if not is_small(plan) or not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
         return False
     first, second = (m.shape[:dim] + m.shape[dim + 1 :] for m in (x, index))
     return first == second and x.dtype.dtype in _NUMBERS and index.dtype.dtype == _INT64
@@ -122,7 +122,7 @@ def gather(plan: Plan) -> Kernel | None:
 
 @cache
 def _gather_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    return _entry(_gather, 4, dtype, _INT64, dtype)
+    return entry(_gather, 4, dtype, _INT64, dtype)
 
 
 def _shape(plan: Plan) -> Shape:
@@ -180,12 +180,16 @@ def scatter(plan: Plan) -> Kernel | None:
 
 @cache
 def _scatter_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    return _entry(_scatter, 5, dtype, _INT64, dtype, dtype)
+    return entry(_scatter, 5, dtype, _INT64, dtype, dtype)
 
 
 @_compiled
 def _take(width: int, x: Array, index: Array, out: Array) -> None:
     last = x.size // width - 1
+    if width == 1:
+        for i in range(index.size):
+            out[i] = x[min(max(index[i], 0), last)]
+        return
     for i in range(index.size):
         row = min(max(index[i], 0), last) * width
         for j in range(width):
@@ -195,16 +199,40 @@ def _take(width: int, x: Array, index: Array, out: Array) -> None:
 def take(plan: Plan) -> Kernel | None:
     """See `embedding.take`."""
     x, index = plan.operands
-    if not _is_small(plan) or not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
+    if not is_small(plan) or not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
         return None
-    if x.dtype.dtype not in _FLOATS or index.dtype.dtype != _INT64:
+    if x.dtype.dtype not in FLOATS or index.dtype.dtype != _INT64:
         return None
     return _two(plan, partial(_take_entry(x.dtype.dtype), math.prod(x.shape[1:])))
 
 
 @cache
 def _take_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
-    return _entry(_take, 1, dtype, _INT64, dtype)
+    return entry(_take, 1, dtype, _INT64, dtype)
+
+
+@_compiled
+def _scatter_add(width: int, g: Array, index: Array, out: Array) -> None:
+    for i in range(index.size):
+        row = index[i] * width
+        for j in range(width):
+            out[row + j] += g[i * width + j]
+
+
+def scatter_add(plan: Plan) -> Kernel | None:
+    """See `embedding.scatter_add`; its indices are in range."""
+    g, index = plan.operands
+    if not is_small(plan) or not isinstance(g, TensorMeta) or not isinstance(index, TensorMeta):
+        return None
+    if g.dtype.dtype not in _NUMBERS or index.dtype.dtype != _INT64:
+        return None
+    step = partial(_scatter_add_entry(g.dtype.dtype), math.prod(plan.meta.shape[1:]))
+    return _two(plan, step, np.zeros)
+
+
+@cache
+def _scatter_add_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
+    return entry(_scatter_add, 1, dtype, _INT64, dtype)
 
 
 # -- where the extremes are ------------------------------------------------------------------------
@@ -243,15 +271,15 @@ def _where_entry(name: str, dtype: np.dtype[Any]) -> Callable[..., Any]:
             for j in range(inner):
                 at[j] = 0 if row[j] == best[j] or row[j] != row[j] else at[j]
 
-    return _entry(of_arrays, 3, dtype, _INT64)
+    return entry(of_arrays, 3, dtype, _INT64)
 
 
 def extreme_at(plan: Plan) -> Kernel | None:
     """As NumPy's argmax and argmin: a NaN is the extreme, and of equal ones the first counts."""
-    if not _is_small(plan) or (dtype := _dtypes(plan)[0]) not in _FLOATS:
+    if not is_small(plan) or (dtype := _dtypes(plan)[0]) not in FLOATS:
         return None
     entry = _where_entry({"argmax": "amax", "argmin": "amin"}[plan.op.name], dtype)
-    return _one(plan, partial(entry, *_three(_shape(plan), plan.params["dim"])))
+    return on_one(plan, partial(entry, *_three(_shape(plan), plan.params["dim"])))
 
 
 # -- along a dimension -----------------------------------------------------------------------------
@@ -348,14 +376,14 @@ def _along_entry(name: str, is_rows: bool, *dtypes: np.dtype[Any]) -> Callable[.
         of_columns(g.reshape(shape), y.reshape(shape), out.reshape(shape))
 
     if len(dtypes) == 3:
-        return _entry(_compiled(rows_of_two if is_rows else columns_of_two), 3, *dtypes)
-    return _entry(_compiled(rows_of_one if is_rows else columns_of_one), 3, *dtypes)
+        return entry(_compiled(rows_of_two if is_rows else columns_of_two), 3, *dtypes)
+    return entry(_compiled(rows_of_one if is_rows else columns_of_one), 3, *dtypes)
 
 
 def along(plan: Plan) -> Kernel | None:
     """What is in `ALONG`: see `softmax` and `scans`."""
     (x, *_), dtypes = plan.operands, _dtypes(plan)
-    if not _is_small(plan) or len(set(dtypes)) > 1 or dtypes[0] not in _FLOATS:
+    if not is_small(plan) or len(set(dtypes)) > 1 or dtypes[0] not in FLOATS:
         return None
     assert isinstance(x, TensorMeta)
     if softmax.EXP_STEPS * x.size >= threads.SERIAL_BELOW:
@@ -363,7 +391,7 @@ def along(plan: Plan) -> Kernel | None:
     outer, length, inner = _three(x.shape, plan.params["dim"])
     entry = _along_entry(plan.op.name, inner == 1, *dtypes, plan.meta.dtype.dtype)
     step = partial(entry, outer, length, inner)
-    return _two(plan, step) if len(dtypes) == 2 else _one(plan, step)
+    return _two(plan, step) if len(dtypes) == 2 else on_one(plan, step)
 
 
 # -- conditions ------------------------------------------------------------------------------------
@@ -379,7 +407,7 @@ def _is_within(extent: int, index: Array) -> bool:
 
 @cache
 def _within_entry() -> Callable[..., Any]:
-    return _entry(_is_within, 1, _INT64)
+    return entry(_is_within, 1, _INT64)
 
 
 def is_within(data: Array, extent: int) -> Any:
