@@ -417,7 +417,9 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     if not holds(x, _is_by_rows, dim1, dim2, traced=True):
         dim1, dim2, first, second = dim2, dim1, second, first  # the same, in the order of memory
     rows, columns = x.shape[dim1], x.shape[dim2]
-    flat = movement.reshape(x.permute(*rest, dim1, dim2), (*(x.shape[d] for d in rest), -1))
+    order = (*rest, dim1, dim2)
+    turned = x if order == tuple(range(x.ndim)) else x.permute(order)
+    flat = movement.reshape(turned, (*(x.shape[d] for d in rest), -1))
     start = min(first * columns + second, rows * columns)  # from one to the next: a row and a place
     stop = min(start + length * (columns + 1), rows * columns) if length else start
     return flat[..., start : stop : columns + 1]
