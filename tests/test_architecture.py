@@ -71,6 +71,7 @@ TYPED_BACK = 44
 #                              the formula of normal numbers as one loop (6);
 #                              what a mask chooses, without an index to read (21);
 #                              a backward of few steps without contexts and properties (6);
+#                              a diagonal that turns nothing (1);
 #                              ctc_loss, all rules and what it is made of (181).
 #   replay          0 ->    980  Without programs for what is called often, a function of six ops
 #                              takes four times as long on a small array as PyTorch's kernel;
