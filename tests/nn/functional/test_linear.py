@@ -24,6 +24,11 @@ def test_equals_pytorch(agree, batch, features, bias):
     agree(F.linear, TF.linear, *arrays)
 
 
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 3), (0, 3)])
+def test_a_weight_of_one_output(agree, rng, shape):
+    agree(F.linear, TF.linear, rng.standard_normal(shape), rng.standard_normal(3))
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_infinity_and_nan(agree, rng, value):
     x = rng.standard_normal((3, 2))
@@ -43,5 +48,7 @@ def test_errors():
     text = r"linear: input \(5, 3\) and weight \(2, 4\) do not fit"
     with pytest.raises(ShapeError, match=text):
         F.linear(x, tinytorch.ones(2, 4))
+    with pytest.raises(ShapeError, match=r"linear: input \(5, 3\) and weight \(3,\)"):
+        F.linear(x, tinytorch.ones(3), tinytorch.ones(1))
     with pytest.raises(ShapeError, match=r"linear: bias \(3,\) must have shape \(2,\)"):
         F.linear(x, tinytorch.ones(2, 3), tinytorch.ones(3))

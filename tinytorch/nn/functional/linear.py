@@ -13,16 +13,18 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     Args:
         x: (..., in)
-        weight: (out, in)
+        weight: (out, in), or (in,) without a bias
         bias: (out,)
 
     Returns:
-        (..., out)
+        (..., out); (...) for a weight (in,).
 
     Raises:
         ShapeError: the shapes do not fit; the message gives them.
     """
     if bias is None:
+        if weight.ndim == 1:
+            return x @ weight
         return apply(ops.linear, x, weight)
     return apply(ops.linear, x, weight, bias)
 
