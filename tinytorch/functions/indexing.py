@@ -47,10 +47,13 @@ def take_rows(x: Tensor, index: Tensor) -> Tensor:
 def check_range(index: Tensor, extent: int, what: str = "index") -> None:
     """Raise IndexError unless all of `index` is in [0, extent). (Not checked in a trace.)"""
     if not holds(index, is_within, extent, traced=True):
-        low, high = index._data.min(), index._data.max()
-        raise IndexError(
-            f"{what} {int(low if low < 0 else high)} is out of range: there are {extent}"
-        )
+        raise out_of_range(index._data, extent, what)
+
+
+def out_of_range(index: Array, extent: int, what: str = "index") -> IndexError:
+    """The error for an array of indices that are not all in [0, extent)."""
+    low, high = index.min(), index.max()
+    return IndexError(f"{what} {int(low if low < 0 else high)} is out of range: there are {extent}")
 
 
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -105,7 +108,25 @@ def flat_index(shape: Shape, dim: int, index: Tensor) -> Tensor:
         if i != dim:
             step = int(np.prod(shape[i + 1 :], dtype=np.int64))
             positions += (np.arange(extent) * step).reshape(-1, *(1,) * (index.ndim - i - 1))
-    return index * stride + wrap(positions, meta_of_array(positions))
+    flat = index * stride + wrap(positions, meta_of_array(positions))
+    return still_outside(flat, index, shape[dim])
+
+
+def still_outside(flat: Tensor, index: Tensor, size: int) -> Tensor:
+    """Positions among all, of which an index says one part: -1 where it is not in [0, size).
+
+    Without that it would be the position of something else. An index whose values are known has
+    been looked at: its positions are as they were.
+    """
+    if holds(index, _are_known, traced=False):
+        return flat
+    outside = apply(ops.logical_or, index < 0, index >= size)
+    return apply(ops.where, outside, -1, flat)
+
+
+def _are_known(data: Array) -> bool:
+    """True of any values, if there are some."""
+    return True
 
 
 # -- x[...] ----------------------------------------------------------------------------------------
@@ -315,11 +336,16 @@ def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     rows = x.permute(*dims, *rest) if dims != list(range(len(dims))) else x
     sizes = rows.shape[: len(dims)]
     flat: Tensor | None = None
-    for (dim, index), size in zip(arrays, sizes, strict=True):
-        index = from_front(index, size, dim)
+    parts: list[tuple[Tensor, int]] = []
+    for (dim, given), size in zip(arrays, sizes, strict=True):
+        index = from_front(given, size, dim)
         flat = index if flat is None else flat * size + index
+        if index is not given:
+            parts.append((index, size))
     assert flat is not None
     if len(dims) > 1:
+        for index, size in parts:
+            flat = still_outside(flat, index, size)
         rows = rows.reshape(int(np.prod(sizes, dtype=np.int64)), *rows.shape[len(dims) :])
     result = take_rows(rows, flat)
     single = [dim for dim, index in arrays if index.ndim == 0]
@@ -433,6 +459,6 @@ def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
 publish(
     globals(),
     replayed="index_select gather tril triu diagonal",
-    hidden="take_rows check_range flat_index getitem where_true in_two_steps check_masks "
-    "from_front one_hot",
+    hidden="take_rows check_range out_of_range flat_index still_outside getitem where_true "
+    "in_two_steps check_masks from_front one_hot",
 )

@@ -17,6 +17,8 @@ from tinytorch.backends.base import ComputeBackend
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import TensorMeta, meta_of_array
 from tinytorch.errors import BackendError
+from tinytorch.functions.indexing import check_range
+from tinytorch.graph.index_bounds import bound_of
 from tinytorch.graph.ir import Argument, Graph, GraphError, Node, map_arg
 from tinytorch.op import Op
 from tinytorch.state import current_phase, phase, using_backend
@@ -92,7 +94,15 @@ class Interpreter:
         return wrap(array, meta_of_array(array))
 
     def call_function(self, target: Op, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """An op, through `dispatch.apply`."""
+        """An op, through `dispatch.apply`.
+
+        Raises:
+            IndexError: an index is out of range; the message gives it.
+        """
+        shapes = [a.shape if isinstance(a, Tensor) else () for a in args]
+        bound = bound_of(target.name, shapes, kwargs)
+        if bound is not None:
+            check_range(args[bound[0]], bound[1])
         return apply(target, *args, **kwargs)
 
     def output(self, target: str, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:

@@ -28,10 +28,11 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.base import ComputeBackend, Kernel
-from tinytorch.dtypes import Array, DType
+from tinytorch.dtypes import Array, DType, TensorMeta
 from tinytorch.graph.compiler.lower import plan_of
 from tinytorch.graph.compiler.schedule import Schedule, Step
 from tinytorch.graph.fused import GraphDecomposition
+from tinytorch.graph.index_bounds import bound_of, check_index
 from tinytorch.graph.ir import Node
 from tinytorch.graph.layout import Memory, StridedView, contiguous_strides
 from tinytorch.graph.memory import ALIGNMENT
@@ -225,6 +226,7 @@ class _Writer:
         self.kernels.append(kernel)
         self.writes_out.append(writes is not None)
         operands = [self._operand(a) for a in step.node.args]
+        checks = self._checks(step, operands)
         params = [f"{key}={self._literal(value)}" for key, value in step.params.items()]
         function = self.bind(f"_{step.op.name}", kernel)
         if writes is not None:
@@ -234,11 +236,19 @@ class _Writer:
                 dtype = self._literal(step.output.dtype)
                 before = [f"{name} = empty({step.output.shape}, {dtype})"]
             code = f"{function}({', '.join([*operands, target, *params])})"
-            return [*before, self._commented(code, step.node)]
+            return [*checks, *before, self._commented(code, step.node)]
         result = f"{function}({', '.join([*operands, *params])})"
         if memory is Memory.OWN:
-            return [self._commented(f"{name} = {result}", step.node)]
-        return [self._commented(f"copyto({self._target(step)}, {result})", step.node)]
+            return [*checks, self._commented(f"{name} = {result}", step.node)]
+        return [*checks, self._commented(f"copyto({self._target(step)}, {result})", step.node)]
+
+    def _checks(self, step: Step, operands: list[str]) -> list[str]:
+        """The statement that looks at an index; none for a step without one."""
+        shapes = [a.shape if isinstance(a, TensorMeta) else () for a in step.plan.operands]
+        bound = bound_of(step.op.name, shapes, step.params)
+        if bound is None:
+            return []
+        return [self._commented(f"check_index({operands[bound[0]]}, {bound[1]})", step.node)]
 
     def _target(self, step: Step) -> str:
         """The name of the view that a step writes."""
@@ -342,4 +352,9 @@ def wrapped(begin: str, items: list[str], end: str) -> list[str]:
     return [begin, *(f"    {item}," for item in items), end]
 
 
-_HELPERS: dict[str, Any] = {"ndarray": np.ndarray, "empty": np.empty, "copyto": np.copyto}
+_HELPERS: dict[str, Any] = {
+    "ndarray": np.ndarray,
+    "empty": np.empty,
+    "copyto": np.copyto,
+    "check_index": check_index,
+}

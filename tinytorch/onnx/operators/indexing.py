@@ -35,13 +35,15 @@ def _rows(shape: tuple[int, ...], indices: Tensor, batch_dims: int = 0) -> Tenso
     """Where each index tuple (the last dimension) points, among the flattened leading dims."""
     depth = indices.shape[-1]
     flat = creation.zeros(indices.shape[:-1], dtype=DEFAULT_INT)
-    for i in range(depth):
-        dim = batch_dims + i
-        flat = flat * shape[dim] + _from_front(indices[..., i], shape, dim)
+    parts = [_from_front(indices[..., i], shape, batch_dims + i) for i in range(depth)]
+    for i, part in enumerate(parts):
+        flat = flat * shape[batch_dims + i] + part
     for b in range(batch_dims):  # each batch element has rows of its own
         step = math.prod(shape[b + 1 : batch_dims + depth])
         rows = np.arange(shape[b]) * step
         flat = flat + constant(rows.reshape(-1, *(1,) * (flat.ndim - b - 1)))
+    for i, part in enumerate(parts):
+        flat = indexing.still_outside(flat, part, shape[batch_dims + i])
     return flat
 
 
