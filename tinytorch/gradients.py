@@ -48,7 +48,7 @@ from tinytorch.functions.movement import (
     rows,
 )
 from tinytorch.functions.reductions import sum as sum_, sum_to
-from tinytorch.functions.scans import cumprod, cumsum
+from tinytorch.functions.scans import cumsum
 from tinytorch.history import Record
 from tinytorch.op import Op, Params, find_op
 from tinytorch.replay import holds
@@ -301,11 +301,10 @@ def _prod(g: Tensor, x: Tensor, out: Tensor, dim: int, keepdim: bool) -> Tensor:
     g, out = (_unreduce(t, (dim,), keepdim, x.ndim) for t in (g, out))
     if not x.meta.size or holds(out, _is_accurate, traced=False):
         return g * out / x
-    before, after = narrow(x, dim, 0, x.shape[dim] - 1), narrow(x, dim, 1, x.shape[dim] - 1)
-    one = apply(ops.full, shape=out.shape, value=1.0, dtype=x.dtype)
-    left = cumprod(cat([one, before], dim), dim)
-    right = flip(cumprod(cat([one, flip(after, dim)], dim), dim), dim)
-    return g * left * right
+    # the last of the running products is the product: the gradient of the others is 0
+    others = (*x.shape[:dim], x.shape[dim] - 1, *x.shape[dim + 1 :])
+    zeros = apply(ops.full, shape=others, value=0.0, dtype=x.dtype)
+    return apply(ops.cumprod_backward, cat([zeros, g], dim), x, dim=dim)
 
 
 gradient("prod", x=_prod)
