@@ -339,6 +339,13 @@ def cross_entropy_backward(g: Tensor, x: Tensor, target: Tensor) -> Tensor:
 
 
 @decomposition
+def cross(a: Tensor, b: Tensor, *, dim: int) -> Tensor:
+    """The cross product of vectors of three components along `dim`."""
+    a0, a1, a2, b0, b1, b2 = (movement.narrow(t, dim, i, 1) for t in (a, b) for i in range(3))
+    return movement.cat([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], dim)
+
+
+@decomposition
 def gelu(x: Tensor, *, approximate: str) -> Tensor:
     """x times the normal distribution function at x, or its approximation with tanh.
 

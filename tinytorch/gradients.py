@@ -38,15 +38,7 @@ from tinytorch.decompositions_quantized import dequantized, scale_gradient
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array, Shape, TensorMeta
 from tinytorch.functions.elementwise import where
-from tinytorch.functions.movement import (
-    cat,
-    expand,
-    flip,
-    in_shape,
-    narrow,
-    permute,
-    rows,
-)
+from tinytorch.functions.movement import cat, expand, flip, in_shape, narrow, permute, rows
 from tinytorch.functions.reductions import sum as sum_, sum_to
 from tinytorch.functions.scans import cumsum
 from tinytorch.history import Record
@@ -471,6 +463,11 @@ gradient(
         ops.ctc_loss_backward, g, log_probs, targets, input_lengths, target_lengths, **params
     ),
     **dict.fromkeys(("targets", "input_lengths", "target_lengths")),
+)
+gradient(
+    "cross",
+    a=lambda g, b, dim: apply(ops.cross, b, g, dim=dim),
+    b=lambda g, a, dim: apply(ops.cross, g, a, dim=dim),
 )
 gradient("gelu", x=lambda g, x, params: apply(ops.gelu_backward, g, x, **params))
 gradient(

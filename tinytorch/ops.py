@@ -480,6 +480,7 @@ cumprod = _row("cumprod", "x", "fused", shapes.same, dtype_rules.accumulating, _
 cumprod_backward = _row(
     "cumprod_backward", "grad x", "fused", shapes.equal, dtype_rules.only_floating, _per_input
 )
+cross = _row("cross", "a b", "fused", shapes.crossed, dtype_rules.numeric, _per_output)
 gelu = _fused("gelu", "x", shapes.same, dtype_rules.only_floating, 8)
 gelu_backward = _fused("gelu_backward", "grad x", shapes.equal, dtype_rules.only_floating, 12)
 

@@ -261,6 +261,14 @@ def matmul(name: str, shapes: list[Shape], params: Params) -> Shape:
     return (*batch, a[-2], b[-1])
 
 
+def crossed(name: str, shapes: list[Shape], params: Params) -> Shape:
+    """Vectors of three components along `dim`, in two arrays of one shape."""
+    shape, dim = equal(name, shapes, params), params["dim"]
+    if shape[dim] != 3:
+        raise ShapeError(f"{name}: shape {shape} must have size 3 along dim {dim}")
+    return shape
+
+
 def linear(name: str, shapes: list[Shape], params: Params) -> Shape:
     """(..., in) with a weight (out, in) and a bias (out,) gives (..., out)."""
     x, w = shapes[0], shapes[1]

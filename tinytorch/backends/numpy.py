@@ -30,6 +30,7 @@ class NumpyBackend(ComputeBackend):
     running_argmin = staticmethod(reference.running_argmin)
     dynamic_update_slice = staticmethod(reference.dynamic_update_slice)
     prod = staticmethod(reference.prod)
+    cross = staticmethod(reference.cross)
     cumprod = staticmethod(reference.cumprod)
     cumprod_backward = staticmethod(reference.cumprod_backward)
     ctc_loss = staticmethod(reference_ctc.ctc_loss)

@@ -49,6 +49,7 @@ from tinytorch.backends.reference_reductions import (
     argmax,
     argmin,
     argsort,
+    cross,
     cumprod,
     cumprod_backward,
     cumsum,
@@ -115,7 +116,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 __all__ = [
     "ELEMENTWISE", "amax", "amin", "arange", "argmax", "argmin", "argsort", "avg_pool2d",
     "avg_pool2d_backward", "cast", "cat", "conv2d", "conv2d_input", "conv2d_input_by",
-    "conv2d_weight", "conv2d_weight_by", "copy", "cumprod", "cumprod_backward", "cumsum",
+    "conv2d_weight", "conv2d_weight_by", "copy", "cross", "cumprod", "cumprod_backward", "cumsum",
     "detach", "dynamic_update_slice", "expand", "find_kernel", "fold", "full", "gather",
     "is_within", "matmul", "max_pool2d", "max_pool2d_backward", "max_pool2d_select",
     "partial_argsort", "permute", "prod", "reshape", "running_argmax", "running_argmin", "scatter",

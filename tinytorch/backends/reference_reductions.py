@@ -107,3 +107,12 @@ def cumprod_backward(g: Array, x: Array, *, dim: int) -> Array:
         total += grads[i]
         result[i] *= total
     return out
+
+
+@quiet
+def cross(a: Array, b: Array, *, dim: int) -> Array:
+    out = np.empty(a.shape, a.dtype)
+    (a0, a1, a2), (b0, b1, b2), result = (np.moveaxis(t, dim, 0) for t in (a, b, out))
+    result[0], result[1] = a1 * b2 - a2 * b1, a2 * b0 - a0 * b2
+    result[2] = a0 * b1 - a1 * b0
+    return out

@@ -13,6 +13,7 @@ from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import arrangement, elementwise, indexing, movement, reductions
+from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.replay import replayed
 
@@ -276,11 +277,9 @@ def cross(a: Tensor, b: Tensor, dim: int = -1) -> Tensor:
     Raises:
         ShapeError: there are not three.
     """
-    a, b = arrangement.broadcast_tensors(a, b)
-    if a.shape[dim] != 3:
-        raise ShapeError(f"cross: shape {a.shape} must have size 3 along dim {dim}")
-    a0, a1, a2, b0, b1, b2 = (arrangement.select(t, dim, i) for t in (a, b) for i in range(3))
-    return movement.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], dim)
+    if a.meta.shape != b.meta.shape:
+        a, b = arrangement.broadcast_tensors(a, b)
+    return apply(ops.cross, a, b, dim=normalize_dim(dim, a.ndim))
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
@@ -421,7 +420,7 @@ def _arranged(
 publish(
     globals(),
     replayed="dot outer mm mv addmm addmv addr baddbmm addbmm inner kron matrix_power dist "
-    "cdist cross einsum tensordot bmm",
+    "cdist einsum tensordot bmm",
     functions="einsum tensordot cdist",
     aliases={"ger": "outer"},
 )

@@ -31,6 +31,7 @@ DEFAULT = (16, 0)
 ROUNDING = {
     "erf": (16, 4),
     "pow": (64, 0),
+    "cross": (16, 64),
     "gelu": (32, 128),
     "gelu_backward": (64, 2048),
     "softmax": (64, 1),

@@ -457,6 +457,16 @@ def _cross_entropy_backward(s: Source) -> Sample:
     return Sample((s.array((), finite=True), *_logits(s)), {})
 
 
+@samples("cross", torch=lambda torch, a, b, dim: torch.linalg.cross(a, b, dim=dim))
+def _cross(s: Source) -> Sample:
+    shape = list(s.shape(1))
+    dim = s.integer(0, len(shape) - 1)
+    shape[dim] = 3
+    is_real = s.dtype.kind == "f"  # a difference of products: no special values, no ties
+    draw = s.normal if is_real else s.array
+    return Sample((draw(tuple(shape)), draw(tuple(shape))), {"dim": dim})
+
+
 @samples("gelu")
 def _gelu(s: Source) -> Sample:
     return Sample((s.array(s.shape()),), {"approximate": s.pick(("none", "tanh"))})

@@ -30,6 +30,7 @@ from tinytorch.backends.optimized.gemm.matmul import (
 from tinytorch.backends.optimized.pooling import average, maximum, small as small_pooling
 from tinytorch.backends.optimized.quantized import linear as quantized
 from tinytorch.backends.optimized.rows import (
+    cross,
     cross_entropy,
     ctc,
     embedding,
@@ -180,6 +181,10 @@ class OptimizedBackend(NumpyBackend):
         """The gradient of `cumprod`."""
         kernel = scans.cumprod_backward if _is_float(x) else reference.cumprod_backward
         return kernel(g, x, dim=dim)
+
+    def cross(self, a: Array, b: Array, *, dim: int) -> Array:
+        """Cross product along `dim`."""
+        return (cross.cross if _is_common(a) else reference.cross)(a, b, dim=dim)
 
     def prod(self, x: Array, *, dim: int, keepdim: bool) -> Array:
         """Product along `dim`."""

@@ -5,6 +5,7 @@ reductions      sums, maxima and minima
 program_sums    of what a fused function gives
 softmax         with log-softmax
 cross_entropy
+cross           products of vectors of three components
 ctc             sequences of labels
 layer_norm
 embedding       rows by index
