@@ -126,7 +126,7 @@ TYPED_BACK = 44
 #                              dispatch (95).
 #                              Weights packed once, read ahead, with what follows done on the way:
 #                              a model larger than the caches waits for none (180).
-#                              ctc_loss as one loop over times and states (190); cross products (38).
+#                              ctc_loss as one loop over times and states (190); cross (38).
 #                              Selection, integers sorted with their index, running sums (133);
 #                              products of int64 (55).
 #                              Products of few steps of k ask for C, and divide less (20).
