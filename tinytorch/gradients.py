@@ -38,7 +38,7 @@ from tinytorch.decompositions_quantized import dequantized, scale_gradient
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array, Shape, TensorMeta
 from tinytorch.functions.elementwise import where
-from tinytorch.functions.movement import cat, expand, flip, in_shape, narrow, permute, rows
+from tinytorch.functions.movement import cat, expand, flip, in_shape, narrow, permute, rows, unslice
 from tinytorch.functions.reductions import sum as sum_, sum_to
 from tinytorch.functions.scans import cumsum
 from tinytorch.history import Record
@@ -316,7 +316,7 @@ def _invert(dims: tuple[int, ...]) -> tuple[int, ...]:
 gradient("reshape", a=lambda g, a_shape: in_shape(g, a_shape))
 gradient("permute", a=lambda g, dims: permute(g, _invert(dims)))
 gradient("expand", a=lambda g, a_shape: sum_to(g, a_shape))
-gradient("slice", a=lambda g, a_shape, bounds: apply(ops.unslice, g, shape=a_shape, bounds=bounds))
+gradient("slice", a=lambda g, a_shape, bounds: unslice(g, a_shape, bounds))
 gradient("unslice", a=lambda g, bounds: apply(ops.slice_, g, bounds=bounds))
 gradient("unfold", a=lambda g, a_shape, step: apply(ops.fold, g, length=a_shape[-1], step=step))
 gradient("fold", a=lambda g, a_shape, step: apply(ops.unfold, g, size=a_shape[-1], step=step))

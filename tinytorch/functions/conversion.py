@@ -23,6 +23,7 @@ from tinytorch.dtypes import (
     is_dtype,
     uint8,
 )
+from tinytorch.functions.copies import copied
 from tinytorch.functions.publish import publish
 
 if TYPE_CHECKING:
@@ -122,8 +123,8 @@ def detach(x: Tensor) -> Tensor:
 
 @accepts_device
 def clone(x: Tensor) -> Tensor:
-    """A copy with memory of its own; the gradient passes through."""
-    return apply(ops.copy, x)
+    """A copy with memory of its own, in the same order; the gradient passes through."""
+    return copied(x)
 
 
 @accepts_device
@@ -131,12 +132,12 @@ def contiguous(x: Tensor) -> Tensor:
     """x itself, or a copy if its elements are not in memory in order."""
     data = x._data
     if isinstance(data, np.ndarray):
-        return x if data.flags.c_contiguous else clone(x)
+        return x if data.flags.c_contiguous else apply(ops.copy, x)
     for mode in active_modes():  # a tensor without values is a mode's
         found = mode.contiguous(x)
         if found is not None:
             return found
-    return clone(x)
+    return apply(ops.copy, x)
 
 
 publish(

@@ -15,6 +15,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import Array, DType, bool_, meta_of_array, promote
 from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import publish
 from tinytorch.state import STATE
@@ -393,7 +394,7 @@ def floor(a: Tensor) -> Tensor:
 def ceil(a: Tensor) -> Tensor:
     """The smallest whole number not below a."""
     if not a.dtype.is_floating_point and a.dtype is not bool_:
-        return apply(ops.copy, a)
+        return copied(a)
     return apply(ops.neg, apply(ops.floor, apply(ops.neg, a)))
 
 
@@ -417,7 +418,7 @@ def round(a: Tensor, *, decimals: int = 0) -> Tensor:
 def trunc(a: Tensor) -> Tensor:
     """The whole number next to a towards 0."""
     if not a.dtype.is_floating_point:
-        return apply(ops.copy, a)
+        return copied(a)
     return where(lt(a, 0), ceil(a), floor(a))
 
 

@@ -19,9 +19,10 @@ from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import movement
+from tinytorch.functions.copies import order_of
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
-from tinytorch.replay import holds
+from tinytorch.replay import holds, replayed
 from tinytorch.state import STATE
 
 if TYPE_CHECKING:
@@ -408,12 +409,25 @@ def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1., 0., 0.],
             [1., 1., 0.]])
     """
+    return _triu(x.mT, -diagonal).mT if _is_by_columns(x) else _tril(x, diagonal)
+
+
+def _tril(x: Tensor, diagonal: int) -> Tensor:
     return apply(ops.where, _below(x.shape, diagonal), x, x.dtype.zero)
 
 
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     """out[..., i, j] = x[..., i, j] if j >= i + diagonal, else 0: zero below the diagonal."""
+    return _tril(x.mT, -diagonal).mT if _is_by_columns(x) else _triu(x, diagonal)
+
+
+def _triu(x: Tensor, diagonal: int) -> Tensor:
     return apply(ops.where, _below(x.shape, diagonal - 1), x.dtype.zero, x)
+
+
+def _is_by_columns(x: Tensor) -> bool:
+    """Whether x is large, and matrices of which each is stored by columns."""
+    return order_of(x) == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
 
 
 def _below(shape: Sequence[int], diagonal: int) -> Tensor:
@@ -434,6 +448,18 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     >>> diagonal(tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
     """
+    data = x._data
+    if isinstance(data, np.ndarray) and not data.flags.c_contiguous:
+        dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
+        if not _is_by_rows(data, dim1, dim2):
+            offset, dim1, dim2 = -offset, dim2, dim1  # the same, in the order of memory
+    usual = dim1 == 0 and dim2 == 1  # a shorter key
+    out: Tensor = _diagonal(x, offset) if usual else _diagonal(x, offset, dim1, dim2)
+    return out
+
+
+@replayed
+def _diagonal(x: Tensor, offset: int, dim1: int = 0, dim2: int = 1) -> Any:
     dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
     if dim1 == dim2:
         raise ShapeError(f"diagonal needs two different dimensions, not {dim1} twice")
@@ -441,7 +467,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     first, second = max(0, -offset), max(0, offset)
     length = max(0, min(x.shape[dim1] - first, x.shape[dim2] - second))
     if not holds(x, _is_by_rows, dim1, dim2, traced=True):
-        dim1, dim2, first, second = dim2, dim1, second, first  # the same, in the order of memory
+        dim1, dim2, first, second = dim2, dim1, second, first
     rows, columns = x.shape[dim1], x.shape[dim2]
     order = (*rest, dim1, dim2)
     turned = x if order == tuple(range(x.ndim)) else x.permute(order)
@@ -451,6 +477,14 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     return flat[..., start : stop : columns + 1]
 
 
+def by_rows(x: Tensor) -> Tensor:
+    """A matrix, or its transpose where that is stored by rows."""
+    data = x._data
+    if x.ndim != 2 or not isinstance(data, np.ndarray) or _is_by_rows(data, 0, 1):
+        return x
+    return x.t()
+
+
 def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
     """Whether one step along `dim1` is no shorter in memory than one along `dim2`."""
     return data.strides[dim1] >= data.strides[dim2]
@@ -458,7 +492,7 @@ def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
 
 publish(
     globals(),
-    replayed="index_select gather tril triu diagonal",
+    replayed="index_select gather tril triu",
     hidden="take_rows check_range out_of_range flat_index still_outside getitem where_true "
-    "in_two_steps check_masks from_front one_hot",
+    "in_two_steps check_masks from_front one_hot by_rows",
 )

@@ -14,6 +14,7 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.functions import elementwise as e, reductions
+from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import publish
 
@@ -173,7 +174,7 @@ def nan_to_num(
 ) -> Tensor:
     """a, with NaN and infinities replaced: infinities by the largest finite numbers by default."""
     if not a.dtype.is_floating_point:
-        return a.clone()
+        return copied(a)
     largest = float(np.finfo(a.dtype.dtype).max)
     out = e.where(e.isnan(a), nan, a)
     out = e.where(e.eq(out, math.inf), largest if posinf is None else posinf, out)

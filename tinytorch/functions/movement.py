@@ -13,6 +13,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, as_dtype, promote
 from tinytorch.errors import ShapeError
+from tinytorch.functions.copies import order_of, permuted, permuted_back
 from tinytorch.functions.dims import (
     infer_size,
     normalize_dim,
@@ -186,8 +187,23 @@ def flip(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """A copy reversed along the dimensions given; along none if none is given."""
     given = shape_arguments(given if dims is None else (dims,))
     reverse = normalize_dims(given, x.ndim) if given else ()
-    bounds = tuple((n - 1, -1, -1) if i in reverse else (0, n, 1) for i, n in enumerate(x.shape))
+    order = order_of(x)
+    if order is None:
+        return _reversed(x, reverse)
+    return permuted_back(_reversed(permuted(x, order), [*map(order.index, reverse)]), order)
+
+
+def _reversed(x: Tensor, dims: Sequence[int]) -> Tensor:
+    bounds = tuple((n - 1, -1, -1) if i in dims else (0, n, 1) for i, n in enumerate(x.shape))
     return apply(ops.copy, apply(ops.slice_, x, bounds=bounds))
+
+
+def unslice(g: Tensor, a_shape: Shape, bounds: tuple[tuple[int, int, int], ...]) -> Tensor:
+    """Zeros with g where the slice was; where that was everywhere, g, turned back."""
+    if g.shape != a_shape:
+        return apply(ops.unslice, g, shape=a_shape, bounds=bounds)
+    reverse = [d for d, (_, _, step) in enumerate(bounds) if step < 0]
+    return flip(g, *reverse) if reverse else g
 
 
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -396,7 +412,7 @@ publish(
     "view_as unflatten flip narrow split chunk unbind repeat pad unfold roll cat stack",
     functions="cat stack pad",
     methods="expand expand_as view_as",
-    hidden="rows in_shape",
+    hidden="rows in_shape unslice",
     aliases={
         "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
     },

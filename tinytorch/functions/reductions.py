@@ -18,6 +18,7 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, bool_
 from tinytorch.errors import DTypeError
 from tinytorch.functions import elementwise, movement
+from tinytorch.functions.copies import order_of, permuted
 from tinytorch.functions.dims import normalize_dim, normalize_dims
 from tinytorch.functions.publish import publish
 from tinytorch.op import Op
@@ -184,6 +185,8 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     >>> x.grad
     tensor([0., 6., 0.])
     """
+    if dim is None and (order := order_of(x)) is not None:
+        x = permuted(x, order)  # the factors may come in any
     x = _converted(x, dtype)
     if dim is None or x.ndim == 0:
         product = apply(ops.prod, movement.reshape(x, (-1,)), dim=0, keepdim=False)

@@ -26,6 +26,7 @@ from tinytorch.functions import (
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
+from tinytorch.replay import replayed
 from tinytorch.shapes import gathered
 from tinytorch.state import STATE
 
@@ -327,6 +328,13 @@ def diag(x: Tensor, diagonal: int = 0) -> Tensor:
     tensor([[1, 0],
             [0, 2]])
     """
+    stored = indexing.by_rows(x)
+    out: Tensor = _diag(stored, diagonal if stored is x else -diagonal)
+    return out
+
+
+@replayed
+def _diag(x: Tensor, diagonal: int) -> Any:
     if x.ndim == 2:
         return apply(ops.copy, indexing.diagonal(x, diagonal))
     if x.ndim != 1:
@@ -362,6 +370,12 @@ def trace(x: Tensor) -> Tensor:
     Raises:
         ShapeError: x is no matrix.
     """
+    out: Tensor = _trace(indexing.by_rows(x))
+    return out
+
+
+@replayed
+def _trace(x: Tensor) -> Any:
     if x.ndim != 2:
         raise ShapeError(f"trace takes a matrix, not shape {x.shape}")
     return reductions.sum(indexing.diagonal(x))
@@ -416,7 +430,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
 publish(
     globals(),
     replayed="scatter_add scatter index_add index_copy index_fill index_put select_scatter "
-    "slice_scatter diag diag_embed diagflat trace take_along_dim take tril_indices triu_indices",
+    "slice_scatter diag_embed diagflat take_along_dim take tril_indices triu_indices",
     functions="tril_indices triu_indices",
     hidden="put",
 )

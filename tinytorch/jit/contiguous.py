@@ -140,7 +140,8 @@ def contiguous(x: Array) -> Array:
     if x.nbytes >= buffers.POOLED_FROM and not x.strides[-1] and 1 < x.shape[-1] <= MOST_COPIES:
         return np.repeat(x[..., 0], x.shape[-1], -1).reshape(x.shape)
     if not pays_by_tiles(x):
-        return _with_reversed_rows(x) if _has_reversed_rows(x) else np.ascontiguousarray(x)
+        rows = _reversed_rows(x)
+        return np.ascontiguousarray(x) if rows is None else _turned_back(rows).reshape(x.shape)
     turned = _walked_forwards(x).swapaxes(-1, -2)
     out, bits = buffers.empty(x.shape, x.dtype), _UNSIGNED[x.itemsize]
     source = turned.view(bits).reshape(-1, *turned.shape[-2:])
@@ -149,15 +150,22 @@ def contiguous(x: Array) -> Array:
     return out
 
 
-def _has_reversed_rows(x: Array) -> bool:
-    """Whether `x` is large, and C-contiguous but for its rows, which are walked backwards."""
+def _reversed_rows(x: Array) -> Array | None:
+    """A large array that is C-contiguous but for its rows, which are walked backwards, as a matrix.
+
+    Where all its dimensions are walked backwards it is one row. None for another array.
+    """
     if not x.ndim or x.strides[-1] >= 0 or x.nbytes < buffers.POOLED_FROM:
-        return False
-    return x[..., ::-1].flags.c_contiguous and x.itemsize in _UNSIGNED
+        return None
+    if x.itemsize not in _UNSIGNED:
+        return None
+    if x[..., ::-1].flags.c_contiguous:
+        return x[..., ::-1].reshape(-1, x.shape[-1])
+    all_forwards = x[(slice(None, None, -1),) * x.ndim]
+    return all_forwards.reshape(1, -1) if all_forwards.flags.c_contiguous else None
 
 
-def _with_reversed_rows(x: Array) -> Array:
-    out, bits = buffers.empty(x.shape, x.dtype), _UNSIGNED[x.itemsize]
-    two = (-1, x.shape[-1])
-    _reverse(x[..., ::-1].view(bits).reshape(two), out.view(bits).reshape(two))
+def _turned_back(rows: Array) -> Array:
+    out, bits = buffers.empty(rows.shape, rows.dtype), _UNSIGNED[rows.itemsize]
+    _reverse(rows.view(bits), out.view(bits))
     return out

@@ -34,6 +34,7 @@ from tinytorch.backends.optimized.rows import (
     cross_entropy,
     ctc,
     embedding,
+    extremes,
     layer_norm,
     order,
     program_sums,
@@ -136,6 +137,9 @@ class OptimizedBackend(NumpyBackend):
     sgd_step = staticmethod(optimizers.sgd_step)
     adam_step = staticmethod(optimizers.adam_step)
 
+    argmax = staticmethod(extremes.argmax)
+    argmin = staticmethod(extremes.argmin)
+
     @cached_property
     def fusible(self) -> frozenset[str]:  # type: ignore[override]
         """Those with vector code; none in a subclass with kernels of its own for such ops."""
@@ -229,7 +233,7 @@ class OptimizedBackend(NumpyBackend):
 
     def take(self, a: Array, index: Array) -> Array:
         """Rows of `a`."""
-        return (embedding.take if _is_float(a) else reference.take)(a, index)
+        return embedding.take(a, index)
 
     def scatter_add(self, a: Array, index: Array, *, length: int) -> Array:
         """Rows of `a` added up at `index`."""

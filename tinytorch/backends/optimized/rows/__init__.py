@@ -12,6 +12,7 @@ embedding       rows by index
 order           indices that sort
 selection       some of them
 scans           running sums
+extremes        where the largest and the smallest are, across memory
 uniform         random numbers
 small           gathers, softmax and where extremes are, for small arrays of one shape
 """

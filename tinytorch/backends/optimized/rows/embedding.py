@@ -9,8 +9,10 @@ import numpy as np
 from tinytorch.backends.reference import within_reach
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
-from tinytorch.jit.contiguous import contiguous
+from tinytorch.jit.contiguous import contiguous, inverse, order_in_memory, pays_by_tiles
 from tinytorch.jit.library import kernel
+
+FEW = 64  # times as many elements are there as are read, where NumPy's loop over indices is cheap
 
 
 @kernel
@@ -130,8 +132,12 @@ def scatter(x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Arr
     Raises:
         IndexError: an index is negative or out of range.
     """
+    order = order_in_memory([x]) if index.size and _line_of(index, dim) is not None else None
+    if order is not None:
+        turned = (a.transpose(order) for a in (x, index, src))
+        return scatter(*turned, dim=order.index(dim), reduce=reduce).transpose(inverse(order))
     out = buffers.empty(x.shape, x.dtype)
-    np.copyto(out, x)
+    np.copyto(out, contiguous(x) if pays_by_tiles(x) else x)
     near = within_reach(out, index, dim)
     if not index.size:
         return out
@@ -162,6 +168,12 @@ def gather(x: Array, index: Array, *, dim: int) -> Array:
     """
     if x.shape != index.shape:
         x = within_reach(x, index, dim)
+    if FEW * index.size <= x.size and not x.flags.c_contiguous:  # of which less is read than copied
+        return np.take_along_axis(x, index, dim)
+    order = order_in_memory([x]) if index.size and _line_of(index, dim) is not None else None
+    if order is not None:
+        along = gather(x.transpose(order), index.transpose(order), dim=order.index(dim))
+        return along.transpose(inverse(order))
     out = buffers.empty(index.shape, x.dtype)
     if not out.size:
         return out
@@ -183,13 +195,17 @@ def take(x: Array, index: Array) -> Array:
     """Rows of `x`, in the order of `index`.
 
     Args:
-        x: (length, ...), float32 or float64.
+        x: (length, ...), of any dtype.
         index: any shape, int64, each in 0 .. length - 1.
 
     Returns:
         index.shape + x.shape[1:].
     """
     if not x.flags.c_contiguous:  # of which `np.take` would copy all rows first
+        if x.ndim == 2 and index.ndim == 1 and x.T.flags.c_contiguous and x.size >= FEW:
+            columns = np.empty((x.shape[1], index.size), x.dtype)
+            _gather_line(x.T, contiguous(index), columns)
+            return columns.T
         return contiguous(x[index])
     out = buffers.empty(index.shape + x.shape[1:], x.dtype)
     # NumPy copies whole rows, as fast as memory allows. "clip" is its mode without a check.

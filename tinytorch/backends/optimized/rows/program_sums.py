@@ -226,11 +226,17 @@ def specialize(
     shapes = [along if kind == "v" else across for kind in kinds]
     given = tuple(zip(kinds, operands, places, shapes, strict=True))
 
-    is_whole = all(shape is None or shape == whole for shape in operands)
-    may_turn = is_whole and math.prod(whole) * dtype.itemsize >= buffers.POOLED_FROM
+    wholes = [i for i, shape in enumerate(operands) if shape == whole]
+    is_large = math.prod(whole) * dtype.itemsize >= buffers.POOLED_FROM
+    deciding = wholes if is_large else []  # about the order; the others are turned with them
 
     def turned_to(values: Sequence[Any], order: tuple[int, ...]) -> Array:
-        turned = [x.transpose(order) if type(x) is np.ndarray else x for x in values]
+        turned = [
+            x.reshape((1,) * (len(whole) - x.ndim) + x.shape).transpose(order)
+            if type(x) is np.ndarray
+            else x
+            for x in values
+        ]
         shapes = tuple(x.shape if type(x) is np.ndarray else None for x in turned)
 
         def reduce(dims: Shape) -> Array:
@@ -242,8 +248,7 @@ def specialize(
         return reductions.along_memory(reduce, order, dims, result)
 
     def kernel(*values: Any, dims: Shape, keepdim: bool) -> Array:
-        arrays: list[Any] = [x for x in values if type(x) is np.ndarray] if may_turn else []
-        if arrays and (order := order_in_memory(arrays)):
+        if deciding and (order := order_in_memory([values[i] for i in deciding])):
             return turned_to(values, order)
         arrays = [
             x

@@ -83,12 +83,12 @@ def _multiply_columns(x: Array, out: Array) -> None:
 
 
 @kernel(force_inline=True)
-def _above(a: Any, b: Any) -> Any:
+def above(a: Any, b: Any) -> Any:
     return a > b
 
 
 @kernel(force_inline=True)
-def _below(a: Any, b: Any) -> Any:
+def below(a: Any, b: Any) -> Any:
     return a < b
 
 
@@ -125,8 +125,8 @@ def _extreme(beats: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
 KERNELS = {
     "sum": (_sum_rows, _sum_columns),
     "prod": (_multiply_rows, _multiply_columns),
-    "amax": _extreme(_above),
-    "amin": _extreme(_below),
+    "amax": _extreme(above),
+    "amin": _extreme(below),
 }
 """Of rows, x (outer, reduced), and of columns, x (outer, reduced, inner)."""
 
