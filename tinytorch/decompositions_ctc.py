@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tinytorch import ops
 from tinytorch.decompositions import decomposition
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import DEFAULT_INT, bool_, float64
+from tinytorch.dtypes import DEFAULT_INT, bool_
 from tinytorch.functions.elementwise import (
     clip,
     exp,
@@ -29,7 +29,7 @@ from tinytorch.functions.elementwise import (
     ne,
     where,
 )
-from tinytorch.functions.indexing import gather
+from tinytorch.functions.indexing import gather, looked_at
 from tinytorch.functions.movement import cat, expand, in_shape, narrow, stack, unsqueeze
 from tinytorch.functions.reductions import logsumexp
 
@@ -150,8 +150,8 @@ def _chain_of(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int
 ) -> _Chain:
     n, longest = targets.shape
-    input_lengths = _up_to(log_probs.shape[0], input_lengths)
-    target_lengths = _up_to(longest, target_lengths)
+    input_lengths = unsqueeze(looked_at(input_lengths, log_probs.shape[0] + 1), 1)
+    target_lengths = unsqueeze(looked_at(target_lengths, longest + 1), 1)
     label = where(lt(_counted(longest), target_lengths), targets, blank)
     blanks = apply(ops.full, shape=(n, 1), value=blank, dtype=DEFAULT_INT)
     pairs = stack([expand(blanks, (n, longest)), label], 2)
@@ -166,15 +166,6 @@ def _chain_of(
 
 def _counted(stop: int) -> Tensor:
     return apply(ops.arange, start=0, stop=stop, step=1, dtype=DEFAULT_INT)
-
-
-def _up_to(most: int, lengths: Tensor) -> Tensor:
-    """The lengths (n,) as (n, 1); `take` refuses those that are not in 0 to `most`.
-
-    It takes them from floats, as which machine code has rows.
-    """
-    allowed = apply(ops.arange, start=0, stop=most + 1, step=1, dtype=float64)
-    return unsqueeze(apply(ops.take, allowed, lengths).to(DEFAULT_INT), 1)
 
 
 def _all(value: float, log_probs: Tensor, chain: _Chain, width: int = 0) -> Tensor:

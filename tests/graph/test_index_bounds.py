@@ -80,6 +80,18 @@ def test_what_is_outside_does_not_become_the_place_of_something_else(function, b
                 assert compiled(x, *pair).tolist() == expected
 
 
+@pytest.mark.parametrize("mode", ["auto", "python"])
+@pytest.mark.parametrize("backend", ["naive", "optimized"])
+def test_one_hot_of_no_class_is_not_zeros(backend, mode):
+    one_hot = tinytorch.nn.functional.one_hot
+    compiled = tinytorch.compile(lambda i: one_hot(i, 3), backend=backend, mode=mode)
+    good = tinytorch.tensor([2, 0, 1])
+    assert compiled(good).tolist() == one_hot(good, 3).tolist()
+    for wrong in (3, -1, 10**6):
+        with pytest.raises(IndexError, match=r"out of range|is not in 0 \.\."):
+            compiled(tinytorch.tensor([2, 0, wrong]))
+
+
 def test_a_graph_that_is_run_looks_at_its_index():
     x = tinytorch.randn(5, 4)
     traced = trace(lambda x, i: x.index_select(0, i), x, tinytorch.tensor([0, 4]))

@@ -113,6 +113,13 @@ def flat_index(shape: Shape, dim: int, index: Tensor) -> Tensor:
     return still_outside(flat, index, shape[dim])
 
 
+def looked_at(index: Tensor, extent: int) -> Tensor:
+    """An index without values yet, as int64: where the graph is run, `take` refuses what is not in
+    [0, extent). It takes from floats, of which machine code has rows."""
+    numbers = np.arange(extent, dtype=np.float64)
+    return apply(ops.take, wrap(numbers, meta_of_array(numbers)), index).long()
+
+
 def still_outside(flat: Tensor, index: Tensor, size: int) -> Tensor:
     """Positions among all, of which an index says one part: -1 where it is not in [0, size).
 
@@ -386,7 +393,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     """int64 tensor with a last dimension of `num_classes`: 1 at the label, 0 elsewhere.
 
     Raises:
-        IndexError: a label is not in [0, num_classes). (Not checked in a trace.)
+        IndexError: a label is not in [0, num_classes).
 
     >>> from tinytorch import tensor
     >>> one_hot(tensor([2, 0]), 3)
@@ -396,6 +403,8 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:  # as many as there are
         num_classes = int(labels._concrete("one_hot").max(initial=-1)) + 1
     check_range(labels, num_classes, "class")
+    if not holds(labels, _are_known, traced=False):
+        labels = looked_at(labels, num_classes)
     classes = np.arange(num_classes)
     hit = apply(ops.eq, labels.unsqueeze(-1), wrap(classes, meta_of_array(classes)))
     return hit.long()
@@ -493,6 +502,6 @@ def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
 publish(
     globals(),
     replayed="index_select gather tril triu",
-    hidden="take_rows check_range out_of_range flat_index still_outside getitem where_true "
-    "in_two_steps check_masks from_front one_hot by_rows",
+    hidden="take_rows check_range out_of_range flat_index looked_at still_outside getitem "
+    "where_true in_two_steps check_masks from_front one_hot by_rows",
 )
