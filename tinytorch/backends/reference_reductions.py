@@ -21,8 +21,6 @@ _prod: Any = np.multiply.reduce
 
 @quiet
 def sum(a: Array, *, dims: Dims, keepdim: bool) -> Array:
-    if a.dtype.kind == "b" and len(dims) == a.ndim:  # counted, without a conversion of each
-        return np.full((1,) * a.ndim if keepdim else (), np.count_nonzero(a), np.int64)
     return _sum(a, dims, None, None, keepdim)
 
 
