@@ -10,6 +10,7 @@ tiles           the loops around the micro-kernel
 loops           which of these for which shape
 shared          the same on several threads
 library         NumPy's BLAS where that is faster: the choice, kept on disk
+batches         products of a batch that fit into L1
 integers        products of int64
 matmul          products of arrays
 prepacked       products with a weight that is packed once

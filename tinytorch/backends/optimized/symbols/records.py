@@ -94,6 +94,7 @@ class BatchRecord(NamedTuple):
     b_inner: Word
     c_outer: Word
     c_inner: Word
+    is_far: Word  # not 0: the operands come from beyond L2
 
 
 class PoolRecord(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any
 
 from tinytorch.backends.optimized.elementwise.nest import collapse
 from tinytorch.backends.optimized.gemm import library
+from tinytorch.backends.optimized.gemm.blocking import L2_BYTES
 from tinytorch.backends.optimized.gemm.matmul import choices
 from tinytorch.backends.optimized.symbols import symbol
 from tinytorch.backends.optimized.symbols.records import BatchRecord
@@ -213,6 +214,7 @@ def _batch(code: Code, a: StridedView, b: StridedView, out: StridedView) -> None
             b_inner=b_inner,
             c_outer=c_outer,
             c_inner=c_inner,
+            is_far=int(code.schedule.arena_bytes > L2_BYTES),
         )
     )
     addresses = [code.address(view) for view in (a, b, out)]

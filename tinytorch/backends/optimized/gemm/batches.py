@@ -1,0 +1,121 @@
+"""A product of a batch whose operands fit into L1, such as a head of attention's.
+
+Where they come from beyond L2, as in a step that walks through more memory, the processor foresees
+few of the lines that a product reads: its rows are short. So each tile is followed by requests for
+a part of what the next product reads and writes: a core waits for 10 to 16 lines at a time, and
+about as many come in the time of a tile. (Were all asked for at once, a product would wait.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tinytorch.backends.optimized.gemm.blocking import KC_BYTES, L1_BYTES, balanced
+from tinytorch.backends.optimized.gemm.micro_kernel import (
+    LINE_BYTES,
+    gemm_tile_f32,
+    gemm_tile_f64,
+)
+from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.backends.optimized.gemm.panels import (
+    REGISTER_BYTES,
+    TILE_ROWS,
+    TILE_VECTORS,
+    make_pack_block,
+    panel_columns,
+    row_bytes,
+)
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import Value, VectorEmitter, i64, vector_intrinsic
+from tinytorch.jit.operands import NOTHING, NOWHERE, Matrix, Rows
+
+LEAST = 16
+"""Rows, columns and steps of a product whose tiles take long enough to be followed by requests."""
+
+
+class Following(NamedTuple):
+    """Addresses of the operands of the next product, which is like this one; 0 for none."""
+
+    a: int
+    b: int
+    c: int
+
+
+def _ask_twin(dtype: Any, *arguments: int) -> None:
+    """Nothing changes by it."""
+
+
+@vector_intrinsic(_ask_twin)
+def _ask(e: VectorEmitter, at: Value, stride: Value, count: Value, nbytes: Value) -> None:
+    """Ask for `count` rows of `nbytes`, `stride` apart, from an address on."""
+    lines = e.builder.sdiv(e.add(nbytes, LINE_BYTES - 1), i64(LINE_BYTES))
+
+    def line(state: list[Value]) -> list[Value]:
+        e.prefetch(state[0], level=2)
+        return [e.at(state[0], LINE_BYTES)]
+
+    def row(state: list[Value]) -> list[Value]:
+        e.loop(lines, state, line)
+        return [e.at(state[0], stride)]
+
+    e.loop(count, [e.pointer(at)], row)
+
+
+@kernel(force_inline=True)
+def fits_l1(m: int, n: int, k: int, itemsize: int) -> bool:
+    """Whether the operands of a product fit into L1 together, and its tiles take some time."""
+    whole = (m * k + k * n + m * n) * itemsize
+    return min(m, n, k) >= LEAST and k * itemsize <= KC_BYTES and whole <= L1_BYTES
+
+
+def _make_product(real: Any) -> Callable[..., None]:
+    itemsize = np.dtype(real).itemsize
+    lanes = REGISTER_BYTES // itemsize
+    widest = TILE_VECTORS * lanes
+    tile, pack = (gemm_tile_f32, pack_f32) if itemsize == 4 else (gemm_tile_f64, pack_f64)
+    pack_block = make_pack_block(pack, itemsize)
+
+    @kernel(force_inline=True)
+    def ask_part(x: Matrix, rows: int, columns: int, part: int, parts: int) -> None:
+        """Ask for one of so many parts of a matrix, in the order of memory."""
+        stride = x.row
+        if x.column != itemsize:
+            rows, columns, stride = columns, rows, x.column
+        step = (rows + parts - 1) // parts
+        count = min(step, rows - part * step)
+        _ask(real, x.address + part * step * stride, stride, count, columns * itemsize)
+
+    @kernel(inner=True, refcounts=False)
+    def product(
+        m: int, n: int, k: int, a: Matrix, b: Matrix, c: Rows, following: Following, scratch: int
+    ) -> None:
+        """C = A @ B; the operands of the next product are asked for."""
+        is_packed = b.column != itemsize
+        if is_packed:
+            pack_block(n, k, b, scratch, 0)
+        rows = balanced(m, TILE_ROWS[(panel_columns(n, lanes) + lanes - 1) // lanes])
+        parts = (m + rows - 1) // rows * ((n + widest - 1) // widest)
+        part, j = 0, 0
+        while j < n:
+            columns = panel_columns(n - j, lanes)
+            panel = Rows(b.address + j * itemsize, b.row)
+            if is_packed:
+                panel = Rows(scratch + j * k * itemsize, row_bytes(columns, lanes))
+            for i in range(0, m, rows):
+                left = Matrix(a.address + i * a.row, a.row, a.column)
+                to = Rows(c.address + i * c.stride + j * itemsize, c.stride)
+                tile(min(rows, m - i), columns, k, left, panel, NOWHERE, to, 0, NOTHING, 0)
+                if following.a:
+                    ask_part(Matrix(following.a, a.row, a.column), m, k, part, parts)
+                    ask_part(Matrix(following.b, b.row, b.column), k, n, part, parts)
+                    ask_part(Matrix(following.c, c.stride, itemsize), m, n, part, parts)
+                part += 1
+            j += columns
+
+    return product
+
+
+product_f32, product_f64 = map(_make_product, (np.float32, np.float64))
