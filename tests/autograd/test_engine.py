@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 from typing import Any
 
@@ -290,6 +291,26 @@ def test_a_slice_and_the_whole_leave_gradients_that_others_hold_alone() -> None:
     np.testing.assert_array_equal(found.numpy(), [1.0, 2.0, 3.0, 2.0])
     np.testing.assert_array_equal(seed.numpy(), np.ones(4))
     np.testing.assert_array_equal(half.numpy(), np.ones(2))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_a_slice_of_everything_leaves_gradients_that_others_hold_alone(backend: str) -> None:
+    if backend == "optimized":
+        pytest.importorskip("numba")
+    with tinytorch.using_backend(backend):
+        x = tinytorch.ones(4, requires_grad=True)
+        whole, turned, part = x.narrow(0, 0, 4), x.flip(0), x[1:3]
+        seeds = [tinytorch.arange(4.0), tinytorch.arange(4.0), tinytorch.ones(2)]
+        pairs = list(zip((whole, turned, part), seeds, strict=True))
+        for order in itertools.permutations(pairs):
+            outputs, given = zip(*order, strict=True)
+            found = grad(outputs, x, given, retain_graph=True)[0]
+            np.testing.assert_array_equal(found.numpy(), [3.0, 4.0, 4.0, 3.0])
+        for seed, kept in zip(seeds, ([0, 1, 2, 3], [0, 1, 2, 3], [1, 1]), strict=True):
+            np.testing.assert_array_equal(seed.numpy(), kept)
+        spread = tinytorch.ones(1).expand(4)  # which nobody may write to
+        found = grad([whole, x[:2]], x, [spread, tinytorch.ones(2)])[0]
+        np.testing.assert_array_equal(found.numpy(), [2.0, 2.0, 1.0, 1.0])
 
 
 def test_large_gradients_are_kept_without_a_copy_and_never_shared() -> None:

@@ -199,11 +199,12 @@ def _reversed(x: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def unslice(g: Tensor, a_shape: Shape, bounds: tuple[tuple[int, int, int], ...]) -> Tensor:
-    """Zeros with g where the slice was; where that was everywhere, g, turned back."""
-    if g.shape != a_shape:
-        return apply(ops.unslice, g, shape=a_shape, bounds=bounds)
+    """Zeros with g where the slice was; g turned back, where all was reversed. In new memory:
+    the gradients of other slices may be added to it."""
     reverse = [d for d, (_, _, step) in enumerate(bounds) if step < 0]
-    return flip(g, *reverse) if reverse else g
+    if reverse and g.shape == a_shape:
+        return flip(g, *reverse)
+    return apply(ops.unslice, g, shape=a_shape, bounds=bounds)
 
 
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
