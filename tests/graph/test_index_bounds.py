@@ -29,9 +29,10 @@ EXTENTS = {"cross_entropy": 4, "cross_entropy_backward": 4}
 def test_every_op_with_an_index_has_a_bound():
     names = {name for name, op in OPS.items() if {"index", "target"} & set(op.inputs)}
     assert names == set(INDEXED)
-    assert bound_of("add", [(2,), (2,)], {}) is None
-    assert bound_of("take", [(5, 3), (7,)], {}) == (1, 5)
-    assert bound_of("gather", [(5, 3), (5, 3)], {"dim": 1}) == (1, 3)
+    x, index = tinytorch.zeros(5, 3), tinytorch.zeros(7, dtype=tinytorch.int64)
+    assert bound_of("add", [index, index], {}) is None
+    assert bound_of("take", [x, index], {}) == (1, 5)
+    assert bound_of("gather", [x, x.long()], {"dim": 1}) == (1, 3)
 
 
 @pytest.mark.parametrize("mode", ["auto", "python", "interpret"])

@@ -99,8 +99,7 @@ class Interpreter:
         Raises:
             IndexError: an index is out of range; the message gives it.
         """
-        shapes = [a.shape if isinstance(a, Tensor) else () for a in args]
-        bound = bound_of(target.name, shapes, kwargs)
+        bound = bound_of(target.name, args, kwargs)
         if bound is not None:
             check_range(args[bound[0]], bound[1])
         return apply(target, *args, **kwargs)

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.base import ComputeBackend, Kernel
-from tinytorch.dtypes import Array, DType, TensorMeta
+from tinytorch.dtypes import Array, DType
 from tinytorch.graph.compiler.lower import plan_of
 from tinytorch.graph.compiler.schedule import Schedule, Step
 from tinytorch.graph.fused import GraphDecomposition
@@ -244,8 +244,7 @@ class _Writer:
 
     def _checks(self, step: Step, operands: list[str]) -> list[str]:
         """The statement that looks at an index; none for a step without one."""
-        shapes = [a.shape if isinstance(a, TensorMeta) else () for a in step.plan.operands]
-        bound = bound_of(step.op.name, shapes, step.params)
+        bound = bound_of(step.op.name, step.plan.operands, step.params)
         if bound is None:
             return []
         return [self._commented(f"check_index({operands[bound[0]]}, {bound[1]})", step.node)]
