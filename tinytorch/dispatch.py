@@ -109,6 +109,13 @@ class Mode:
         """Whether a tensor that has values may have others at the next call of what is traced."""
         return False
 
+    def assume(
+        self, tensor: Tensor, condition: Callable[..., bool], args: tuple[Any, ...]
+    ) -> bool | None:
+        """Whether a tensor whose values may change meets a condition, see `assumed`; None to ask
+        the next mode."""
+        return None
+
     def hook_registered(self, tensor: Tensor) -> None:
         """Called when a gradient hook is registered on a tensor; may raise."""
 
@@ -317,6 +324,20 @@ def live_seed(generator: Generator) -> Tensor:
             if data is not None:
                 return wrap(data, _SEED)
     return wrap(np.array(generator.draw_seed(), np.int64), _SEED)
+
+
+def assumed(tensor: Tensor, condition: Callable[..., bool], *args: Any) -> bool | None:
+    """Whether a trace may take `condition(array, *args)` to be true of the values of a tensor.
+
+    It is true of the example, then, and looked at again in every call of the trace, of the whole
+    array that the tensor is a part of. False does not say the contrary. None: no trace has this
+    tensor, and so its values can be looked at.
+    """
+    for mode in active_modes():
+        answer = mode.assume(tensor, condition, args)
+        if answer is not None:
+            return answer
+    return None
 
 
 def unaliased(tensor: Tensor) -> Tensor:

@@ -129,8 +129,14 @@ def test_losses(loss, dtype, decompose):
 
 def test_the_plain_cross_entropy_is_one_op():
     with Shapes(decompose=False) as mode:
-        nn.CrossEntropyLoss()(unknown(4, 3), unknown(4, dtype="int64"))
+        nn.CrossEntropyLoss()(unknown(4, 3), tinytorch.tensor([0, 2, 1, 0]))
     assert mode.ops == ["cross_entropy"]
+
+
+def test_of_labels_that_are_not_known_any_may_be_ignored():
+    with Shapes(decompose=False) as mode:
+        nn.CrossEntropyLoss()(unknown(4, 3), unknown(4, dtype="int64"))
+    assert "cross_entropy" not in mode.ops and "where" in mode.ops
 
 
 def test_embedding():

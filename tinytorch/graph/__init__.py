@@ -27,6 +27,6 @@ from tinytorch.graph.passes import (
 )
 from tinytorch.graph.retrace import Specializing as Specializing
 from tinytorch.graph.semantics import TINYTORCH as TINYTORCH, Semantics as Semantics
+from tinytorch.graph.symbols import TraceError as TraceError
 from tinytorch.graph.trace import trace as trace
 from tinytorch.graph.traced import TracedFunction as TracedFunction
-from tinytorch.graph.tracer import TraceError as TraceError

@@ -12,7 +12,7 @@ from tinytorch.history import Record, owner_of
 
 if TYPE_CHECKING:
     from tinytorch.graph.bindings import StateBinding
-    from tinytorch.graph.tracer import Storage
+    from tinytorch.graph.symbols import Storage
     from tinytorch.tensor import Tensor
 
 

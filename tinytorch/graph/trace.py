@@ -22,8 +22,9 @@ from tinytorch.graph.effects import Effects
 from tinytorch.graph.environment import Environment
 from tinytorch.graph.facts import MISSING, SIMPLE, attributes_of, differs, is_plain, text_of
 from tinytorch.graph.pytree import tree_flatten, tree_unflatten
+from tinytorch.graph.symbols import Symbol, TraceError
 from tinytorch.graph.traced import TENSOR, Signature, TracedFunction, describe
-from tinytorch.graph.tracer import Symbol, TraceError, Tracer
+from tinytorch.graph.tracer import Tracer
 from tinytorch.state import is_grad_enabled
 from tinytorch.tensor import Tensor
 
@@ -150,6 +151,7 @@ def _trace(
         passed=[inputs.index(node) if node in inputs else None for node in passed],
         grad=is_grad_enabled(),
         optimizer_state=environment.optimizer_state(),
+        value_guards=tracer.value_guards,
         **happened,
     )
     tracer.graph.lint()

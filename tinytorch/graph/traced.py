@@ -15,6 +15,7 @@ from tinytorch.graph.facts import freeze, mismatch, text_of
 from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.ir import Graph, GraphError
 from tinytorch.graph.pytree import TreeSpec, tree_flatten, tree_unflatten
+from tinytorch.graph.value_guards import ValueGuard, why_not_values
 from tinytorch.history import owner_of
 from tinytorch.state import STATE, grad_mode, is_grad_enabled
 from tinytorch.tensor import Tensor
@@ -36,6 +37,7 @@ class Signature:
         optimizer_state: which tensors optimizers' states have.
         first_call_differs: tracing made that state, and with it the function does something else.
         grads: for tensors whose `.grad` was met, whether it was None.
+        value_guards: what must hold for values of inputs.
         differentiable: the graph has no backward of its own and overwrites no leaf that requires a
             gradient, so calls can be differentiated.
     """
@@ -53,6 +55,7 @@ class Signature:
     grads: list[tuple[str, Binding, bool]]
     differentiable: bool
     first_call_differs: bool = False
+    value_guards: Sequence[ValueGuard] = ()
 
 
 TENSOR = object()
@@ -120,7 +123,7 @@ class TracedFunction:
         for name, binding, was_none in s.grads:
             if (binding.read(list(leaves)).grad is None) is not was_none:
                 return f"{name}.grad is {'set' if was_none else 'None'}, and was not"
-        return None
+        return why_not_values(s.value_guards, leaves)
 
     def execute(self, leaves: list[Any]) -> Any:
         """Run the graph on arguments that fit, and put state where it belongs."""

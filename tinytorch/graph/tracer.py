@@ -10,21 +10,15 @@ are next read.
 
 from __future__ import annotations
 
-import linecache
-import sys
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
 
-import tinytorch
 from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, Input, Mode, wrap
-from tinytorch.dtypes import Array, DType, Shape, TensorMeta, int64, tensor_meta
-from tinytorch.errors import TinyTorchError
+from tinytorch.dtypes import DType, TensorMeta, bool_, int64, tensor_meta
 from tinytorch.graph.bindings import (
     ArgumentBinding,
     Binding,
@@ -36,117 +30,27 @@ from tinytorch.graph.bindings import (
 from tinytorch.graph.environment import Environment
 from tinytorch.graph.facts import is_library
 from tinytorch.graph.ir import Graph, Node
-from tinytorch.graph.layout import Buffer, Memory, StridedView, contiguous_view, has_layout, view_of
 from tinytorch.graph.lint import result_meta
 from tinytorch.graph.references import only_tensor_holds, only_trace_holds
+from tinytorch.graph.symbols import (
+    ADVICE,
+    OTHER_ADVICE,
+    Storage,
+    Symbol,
+    TraceError,
+    View,
+    user_line,
+)
+from tinytorch.graph.value_guards import ValueGuard, source_of
 from tinytorch.history import owner_of, write_clock
 from tinytorch.op import Op, Params, Plan
 from tinytorch.random import Generator
 from tinytorch.state import current_phase, is_grad_enabled
 from tinytorch.tensor import Tensor
 
-PACKAGE = str(Path(tinytorch.__file__).parent)
-ADVICE = {
-    "bool": "where(condition, a, b) computes both sides and chooses; a flag that is fixed can be a "
-    "Python value",
-    "item": "keep it a 0-d tensor: ops take tensors where they take numbers",
-    "numpy": "use the functions of tinytorch, or compute it outside and pass it in as an argument",
-    "tolist": "unbind gives a tuple of tensors; or return the tensor and read it outside",
-    "assignment to an index": "where(mask, value, t), or t.copy_(...) for all of it",
-    "tensor": "t.detach() or t.clone() instead of tensor(t)",
-}
-OTHER_ADVICE = "compute it outside of the trace and pass it in"
-
-
-class TraceError(TinyTorchError, TypeError):
-    """Code that cannot be traced. The message gives the user's line and what to write instead."""
-
-
-@dataclass(slots=True, eq=False)
-class Storage:
-    """Memory that symbols share: the node of its present value, and how often it was written.
-
-    Attributes:
-        array: what the write clock knows this memory by.
-        is_contiguous: its elements are in C order in eager mode; None if a trace cannot know.
-        is_leaf, is_recorded: it is a leaf's that requires a gradient, or a recorded op made it.
-        may_be_shared: `contiguous` copied it, or made it, where eager mode may return the same.
-        reshaped: a reshape of it that is a view or a copy, depending on an order not known here.
-    """
-
-    node: Node
-    array: Array
-    is_contiguous: bool | None = True
-    is_leaf: bool = False
-    is_recorded: bool = False
-    may_be_shared: bool = False
-    reshaped: View | None = None
-    version: int = 0
-
-
-View = tuple[Op, dict[str, Any], TensorMeta, TensorMeta]  # op, params, metas before and after
-
-
-@dataclass(slots=True, eq=False)
-class Symbol:
-    """Takes the place of a traced tensor's array; knows the node and the memory that it views."""
-
-    tracer: Tracer
-    meta: TensorMeta
-    node: Node
-    storage: Storage
-    views: tuple[View, ...]
-    version: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.version = self.storage.version
-
-    @property
-    def shape(self) -> Shape:
-        """The shape, as an array's."""
-        return self.meta.shape
-
-    @property
-    def base(self) -> Array:
-        """The base, as an array's: the write clock follows it to find the memory."""
-        return self.storage.array
-
-    @property
-    def is_contiguous(self) -> bool | None:
-        """Whether eager mode has the elements in C order; None if a trace cannot know."""
-        if not self.storage.is_contiguous:
-            return None if self.views else self.storage.is_contiguous
-        layout: StridedView | None = None
-        for op, params, before, _ in self.views:
-            layout = layout or contiguous_view(Buffer(Memory.ARENA), 0, before)
-            layout = view_of(op, layout, params) if has_layout(op) else None
-            if layout is None:  # a reshape that copies, or a view of a user's
-                return None
-        return layout is None or layout.is_contiguous
-
-    def concrete(self, asked: str) -> Array:
-        """Raise an error where code asks for the values.
-
-        Raises:
-            TraceError: always.
-        """
-        advice = ADVICE.get(asked, OTHER_ADVICE)
-        raise TraceError(
-            f"{asked}: a trace knows {self.meta}, not the values of it.\n"
-            f"  at {user_line(with_code=True)}\n"
-            f"  made at {self.node.stack_trace}\n"
-            f"  instead: {advice}"
-        )
-
-
-def user_line(with_code: bool = False) -> str:
-    """The innermost line of the stack that is not TinyTorch's own."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame = frame.f_back
-    name, line = frame.f_code.co_filename, frame.f_lineno
-    place = f"{Path(name).name}:{line} in {frame.f_code.co_name}"
-    return f"{place}: `{linecache.getline(name, line).strip()}`" if with_code else place
+#: Of an input whose values every call looks at, beside the part that needs it: 16 slices of one
+#: batch of labels are looked at together, but not a corpus for the sake of a batch.
+LARGEST_SOURCE = 16
 
 
 class Tracer(Mode):
@@ -172,6 +76,7 @@ class Tracer(Mode):
         self.live: set[CodeType] = set()  # of functions that are called for scalars
         self._generators: dict[Generator, dict[str, int]] = {}  # and their states before
         self._grads: dict[int, Binding] = {}  # of tensors that are some tensor's .grad, by id
+        self.value_guards: list[ValueGuard] = []
 
     # -- what a mode does --------------------------------------------------------------------------
 
@@ -275,6 +180,23 @@ class Tracer(Mode):
 
     def may_change(self, tensor: Tensor) -> bool:
         return self.environment.name_of(tensor) is not None or id(tensor._data) in self._lifted
+
+    def assume(
+        self, tensor: Tensor, condition: Callable[..., bool], args: tuple[Any, ...]
+    ) -> bool | None:
+        if not isinstance(tensor._data, Symbol) and not self.may_change(tensor):
+            return None
+        source = source_of(self.node_of(tensor))
+        binding = self.inputs.get(source)
+        if not isinstance(binding, (ArgumentBinding, StateBinding)):
+            return False
+        example = source.meta["example"]
+        if example.size > LARGEST_SOURCE * tensor.meta.size or not condition(example, *args):
+            return False
+        guard = ValueGuard(source.target, binding, condition, args)
+        if guard not in self.value_guards:
+            self.value_guards.append(guard)
+        return True
 
     def values_asked(self, tensor: Tensor, asked: str) -> None:
         if self.may_change(tensor):
@@ -444,7 +366,7 @@ class Tracer(Mode):
                 f"writing into {op.name} of a tensor cannot be traced, at {user_line(True)}; write "
                 f"into the tensor itself, or into a copy"
             )
-        ones = {"shape": after.shape, "value": True, "dtype": tinytorch.bool_}
+        ones = {"shape": after.shape, "value": True, "dtype": bool_}
         place = {"shape": before.shape, "bounds": params["bounds"]}
         mask = self._emit(ops.unslice, (self._emit(ops.full, (), ones),), place)
         return self._emit(ops.where, (mask, self._emit(ops.unslice, (value,), place), base), {})

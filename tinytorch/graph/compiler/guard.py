@@ -122,6 +122,9 @@ class _Writer:
             negation = "" if was_none else " not"
             self.conditions.append(f"{self._tensor(owner)}.grad is{negation} None")
         values = [self._value(i, binding) for i, binding in enumerate(s.inputs)]
+        for _, binding, condition, args in s.value_guards:  # of arrays whose metas have been met
+            array = f"{self._tensor(binding)}._data"
+            self.conditions.append(f"{self.bind(condition)}({array}, *{self.bind(args)})")
         names = "".join(f"a{i}, " for i in range(len(s.in_leaves))) or "()"
         self.namespace.update(all=all, map=map, is_=operator.is_, structure=structure)
         self.namespace["environment"] = self.trace.environment

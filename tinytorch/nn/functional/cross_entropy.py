@@ -7,7 +7,7 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.absent import accepts_size_average
 from tinytorch.backends.reference import is_within
-from tinytorch.dispatch import apply
+from tinytorch.dispatch import apply, assumed
 from tinytorch.dtypes import Array, int32, int64
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.elementwise import ne, where
@@ -39,8 +39,7 @@ def cross_entropy(
         target: class indices: int64 of shape (n,), (n, ...) or (); or probabilities: floats of the
             shape of input.
         weight: (classes,): how much each class counts.
-        ignore_index: indices of this value do not count, in the mean neither. In a trace, where
-            indices cannot be looked at, the default is taken to say that all count.
+        ignore_index: indices of this value do not count, in the mean neither.
         reduction: "mean" (weighted, for class indices), "sum", or "none".
         label_smoothing: the part, from 0 to 1, of the target that is spread over all classes.
 
@@ -49,7 +48,7 @@ def cross_entropy(
 
     Raises:
         ShapeError, DTypeError: the target is neither; the message gives both shapes.
-        IndexError: a class is out of range; the message gives it. (Not checked in a trace.)
+        IndexError: a class is out of range; the message gives it.
         ValueError: label_smoothing is not within 0 and 1.
 
     Source: C. Szegedy et al., "Rethinking the inception architecture for computer vision", 2015,
@@ -60,7 +59,7 @@ def cross_entropy(
     tensor(1.3863)
     """
     usual = weight is None and reduction == "mean" and label_smoothing == 0
-    if usual and _is_plain(input, target, ignore_index, traced=ignore_index == IGNORE):
+    if usual and _is_plain(input, target, ignore_index):
         return apply(ops.cross_entropy, input, target)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be from 0 to 1: {label_smoothing}")
@@ -99,7 +98,7 @@ def nll_loss(
         ShapeError, DTypeError, IndexError: as `cross_entropy`.
     """
     _check_input("nll_loss", input, weight)
-    if weight is None and _is_plain(input, target, ignore_index, traced=False):
+    if weight is None and _is_plain(input, target, ignore_index):
         picked = squeeze(gather(input, 1, unsqueeze(target.long(), 1)), 1)
         return reduce_loss(0.0 - picked, reduction)
     losses, counts = _picked("nll_loss", input, target, weight, ignore_index)
@@ -162,10 +161,10 @@ def _soft_cross_entropy(
     return reduce_loss(0.0 - sum(each, dim), reduction)
 
 
-def _is_plain(input: Tensor, target: Tensor, ignore_index: int, *, traced: bool) -> bool:
+def _is_plain(input: Tensor, target: Tensor, ignore_index: int) -> bool:
     """Whether the fused op says it all: rows of logits, and a class from 0 on for each.
 
-    In a trace labels have no values; there the default `ignore_index` means that none is ignored.
+    In a trace it is enough that none is to be ignored: the graph looks for the range itself.
     """
     rows, shape = input.meta, input.meta.shape
     if len(shape) != 2 or target.meta.shape != shape[:1] or 0 in shape:
@@ -174,7 +173,9 @@ def _is_plain(input: Tensor, target: Tensor, ignore_index: int, *, traced: bool)
         return False
     if target.meta.dtype not in (int32, int64):
         return False
-    return holds(target, _are_counted, shape[1], traced=traced)
+    if holds(target, _are_counted, shape[1], traced=False):
+        return True
+    return bool(assumed(target, _none_is, ignore_index))
 
 
 def _are_counted(labels: Array, classes: int) -> bool:
@@ -185,6 +186,13 @@ def _are_counted(labels: Array, classes: int) -> bool:
     """
     unsigned = labels.view(UNSIGNED[labels.itemsize])
     return bool(unsigned.item(unsigned.argmax()) < classes)
+
+
+def _none_is(labels: Array, label: int) -> bool:
+    """Whether no label is this one. Most often all are from 0 on, and it is negative."""
+    if not labels.size or (label < 0 <= labels.item(labels.argmin())):
+        return True
+    return not (labels == label).any()
 
 
 def _class_dim(input: Tensor) -> int:
