@@ -41,6 +41,7 @@ from tinytorch.distributed import (
     send,
 )
 from tinytorch.distributed.group import torch_view
+from tinytorch.history import owner_of
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
 
@@ -227,6 +228,36 @@ def parameters_that_some_ranks_do_not_use() -> None:
         model[1].weight.grad.numpy(), np.full((1, 2), (n - 1) / n), rtol=1e-6
     )
     assert model[2].weight.grad is None
+
+
+def gradients_are_views_that_no_later_backward_writes() -> None:
+    model = nn.Sequential(nn.Linear(300, 100), nn.Tanh(), nn.Linear(100, 3))
+    handle = data_parallel(model)
+    x, params = tinytorch.ones(2, 300) * (1 + get_rank()), list(model.parameters())
+    kept: list[tuple[np.ndarray, np.ndarray]] = []
+    for step in range(len(params)):
+        model.zero_grad()
+        (model(x) * (step + 1)).sum().backward()
+        grads = [p.grad.numpy() for p in params if p.grad is not None]
+        assert len({id(owner_of(g)) for g in grads}) == 1  # all are in one bucket
+        assert all(g.ctypes.data % 64 == 0 for g in grads)
+        grads[step][...] *= 2  # by its user
+        kept += [(g, g.copy()) for g in grads]
+        for g, before in kept:
+            np.testing.assert_array_equal(g, before)
+    assert params[0].grad is not None
+    params[0].grad.zero_()  # as zero_grad(set_to_none=False) does; the others are added to
+    before = [p.grad.numpy().copy() for p in params if p.grad is not None]
+    (model(x) * 4).sum().backward()
+    summed = [p.grad.numpy() for p in params if p.grad is not None]
+    handle.remove()
+    model.zero_grad()
+    handle = data_parallel(model)
+    (model(x) * 4).sum().backward()
+    handle.remove()
+    for i, p in enumerate(params):
+        assert p.grad is not None
+        np.testing.assert_allclose(summed[i], before[i] + p.grad.numpy(), rtol=1e-5)
 
 
 def batches_of_different_sizes() -> None:
@@ -416,6 +447,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         buckets_leave_while_the_backward_runs,
         accumulation_without_messages,
         parameters_that_some_ranks_do_not_use,
+        gradients_are_views_that_no_later_backward_writes,
         batches_of_different_sizes,
         models_that_differ_are_refused,
         a_trace_is_refused,

@@ -20,3 +20,9 @@ def _results(ranks: int) -> list[dict[str, str]]:
 def test_on_a_group(name: str, ranks: int) -> None:
     for rank, found in enumerate(_results(ranks)):
         assert not found[name], f"rank {rank}: {found[name]}"
+
+
+@pytest.mark.slow
+def test_three_ranks_train_as_one_process() -> None:
+    """A third is not exact, as a half and a quarter are."""
+    launch(programs.ranks_train_as_one_process, 3)

@@ -18,7 +18,7 @@ class BackwardListener(Protocol):
         """The gradient that this backward will add to `leaf.grad` is known."""
 
     def end(self, gradients: dict[Any, Tensor]) -> None:
-        """All gradients, by leaf, before they are added; may be exchanged for others."""
+        """All gradients, by leaf, before they are added; may be exchanged, or taken out."""
 
 
 listeners: list[BackwardListener] = []

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinytorch.distributed.group import Work, all_reduce, get_world_size
+from tinytorch.jit.buffers import ALIGNMENT, empty
 from tinytorch.tensor import Tensor
 
 
@@ -15,7 +16,9 @@ class Bucket:
     """Gradients of some parameters of one dtype, one after another in one array.
 
     Behind them the array has a number for each parameter: 1 if this rank has a gradient for it. So
-    the sum over the ranks says how many had one, in the same message.
+    the sum over the ranks says how many had one, in the same message. They are divided by the
+    number of ranks as they are copied in, and the means are views of the array: nothing is read
+    once more. The next backward has another array, so a `.grad` that is kept stays as it is.
 
     Args:
         params: in the order in which their gradients are expected.
@@ -23,49 +26,62 @@ class Bucket:
 
     def __init__(self, params: Sequence[Tensor]) -> None:
         self.params = list(params)
+        dtype = self.params[0].dtype.dtype
+        line = max(1, ALIGNMENT // dtype.itemsize)
         sizes = [math.prod(p.shape) for p in self.params]
-        ends = np.cumsum(sizes).tolist()
+        places = [-(-size // line) * line for size in sizes]  # each begins in a cache line
+        starts = [end - place for end, place in zip(np.cumsum(places), places, strict=True)]
         self._number = {id(p): i for i, p in enumerate(self.params)}
-        self._starts = [end - size for end, size in zip(ends, sizes, strict=True)]
-        self.flat = Tensor.from_numpy(np.zeros(ends[-1] + len(sizes), self.params[0].dtype.dtype))
-        self._array = self.flat.numpy()
-        self._counts = self._array[ends[-1] :]
+        self._slices = [slice(a, a + size) for a, size in zip(starts, sizes, strict=True)]
+        self._end, self._dtype = sum(places), dtype
+        is_free = np.ones(self._end + len(sizes), bool)  # by no gradient
+        for part in self._slices:
+            is_free[part] = False
+        self._free = np.flatnonzero(is_free)
         self.missing = len(self.params)
+        self._array: np.ndarray | None = None
         self._work: Work | None = None
 
     def put(self, p: Tensor, *gradients: Tensor) -> None:
         """Write the sum of a parameter's gradients of this rank."""
-        number, target = self._number[id(p)], self._part(p)
-        np.copyto(target, gradients[0].detach().numpy())
+        array, number = self._memory(), self._number[id(p)]
+        target, summand = self._part(array, p), gradients[0].detach().numpy()
         for gradient in gradients[1:]:
-            np.add(target, gradient.detach().numpy(), target)
-        self.missing -= self._counts[number] == 0
-        self._counts[number] = 1
+            summand = np.add(summand, gradient.detach().numpy(), target)
+        np.multiply(summand, 1 / get_world_size(), target)
+        self.missing -= array[self._end + number] == 0
+        array[self._end + number] = 1
 
     def start(self) -> None:
         """Begin to add up over the ranks, which have agreed. What has no gradient here is 0."""
-        for p, count in zip(self.params, self._counts.tolist(), strict=True):
+        array = self._memory()
+        for p, count in zip(self.params, array[self._end :].tolist(), strict=True):
             if not count:
-                self._part(p).fill(0)
-        self._work = all_reduce(self.flat, async_op=True, agreed=True)
+                self._part(array, p).fill(0)
+        self._work = all_reduce(Tensor.from_numpy(array), async_op=True, agreed=True)
 
-    def averages(self) -> dict[Tensor, Tensor]:
+    def means(self) -> dict[Tensor, Tensor]:
         """Wait, and give the means over all ranks, of parameters that any rank has."""
         assert self._work is not None
+        assert self._array is not None
         self._work.wait()
-        self._work = None
-        found = {
-            p: Tensor.from_numpy(np.asarray(self._part(p) / get_world_size()))
-            for p, count in zip(self.params, self._counts.tolist(), strict=True)
+        array, self._array, self._work = self._array, None, None
+        self.missing = len(self.params)
+        return {
+            p: Tensor.from_numpy(self._part(array, p))
+            for p, count in zip(self.params, array[self._end :].tolist(), strict=True)
             if count
         }
-        self._counts.fill(0)
-        self.missing = len(self.params)
-        return found
 
-    def _part(self, p: Tensor) -> np.ndarray:
-        start = self._starts[self._number[id(p)]]
-        return self._array[start : start + math.prod(p.shape)].reshape(p.shape)
+    def _memory(self) -> np.ndarray:
+        """The array of this backward, in which no parameter has a gradient at first."""
+        if self._array is None:
+            self._array = empty((self._end + len(self.params),), self._dtype)
+            self._array[self._free] = 0
+        return self._array
+
+    def _part(self, array: np.ndarray, p: Tensor) -> np.ndarray:
+        return array[self._slices[self._number[id(p)]]].reshape(p.shape)
 
 
 def make_buckets(params: Sequence[Tensor], nbytes: int) -> list[Bucket]:

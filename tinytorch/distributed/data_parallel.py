@@ -126,9 +126,9 @@ class DataParallel:
                 self._bucket_of[id(p)].put(p, p.grad)
         self._send_full(all_of_them=True)
         for bucket in self.buckets:
-            for p, mean in bucket.averages().items():
-                p.grad = None  # it is in the mean
-                gradients[p] = mean
+            for p, mean in bucket.means().items():
+                p.grad = mean  # what it was is in the mean
+                gradients.pop(p, None)
         self.launched, self._sent, self._known, self._agreement = self._sent, [], 0, None
 
     def _known_to(self, gradients: dict[Any, Tensor]) -> bool:
