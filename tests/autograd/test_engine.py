@@ -12,8 +12,6 @@ import pytest
 
 import tinytorch
 from tinytorch.autograd import grad
-from tinytorch.backends import reference
-from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.history import owner_of
 
 
@@ -259,27 +257,6 @@ def test_casts_give_the_gradient_in_the_inputs_dtype() -> None:
     (x * w).sum().backward()
     assert x.grad.dtype is tinytorch.float32
     assert w.grad.dtype is tinytorch.float64
-
-
-def test_parts_of_a_split_are_added_up_in_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zeros around each of n parts would cost n times the whole."""
-    made = []
-    zeros = reference.unslice
-    monkeypatch.setitem(
-        reference._FUNCTIONS, "unslice", lambda *a, **k: made.append(1) or zeros(*a, **k)
-    )
-    with tinytorch.using_backend(NumpyBackend()):
-        x = tinytorch.ones(50, 3, requires_grad=True)
-        seed = tinytorch.ones(3)
-        rows = x.unbind(0)
-        total = rows[0] * 0.0
-        for i, row in enumerate(rows):
-            total = total + row * float(i)
-        total.backward(seed)
-    assert len(made) == 1
-    assert x.grad is not None
-    np.testing.assert_array_equal(x.grad.numpy(), np.arange(50.0)[:, None] * np.ones(3))
-    np.testing.assert_array_equal(seed.numpy(), np.ones(3))
 
 
 def test_a_slice_and_the_whole_leave_gradients_that_others_hold_alone() -> None:

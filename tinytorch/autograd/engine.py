@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
+from tinytorch.autograd import slices
 from tinytorch.autograd.listeners import BackwardListener, leaves_when_ready, listeners
 from tinytorch.backends import reference
 from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
@@ -21,7 +22,7 @@ from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, set_grad, write_clock
 from tinytorch.jit.buffers import own
 from tinytorch.replay.steps import backend_with_programs, run_program
-from tinytorch.state import STATE, backward_state, grad_mode, is_grad_enabled, no_mode_active
+from tinytorch.state import STATE, backward_state, grad_mode, no_mode_active
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -156,7 +157,7 @@ def _propagate(
         for source in reversed(order):
             if source not in pending or (relevant is not None and source not in relevant):
                 continue
-            g = pending.pop(source)
+            g = pending.take(source) if pending.parts else pending.pop(source)
             if source.hooks:
                 g = _call_hooks(source, g)
             is_leaf = type(source) is not Record
@@ -167,8 +168,8 @@ def _propagate(
             if not is_leaf:
                 if source.inputs is None or source.clock != write_clock.now:
                     _check_usable(source)
-                if source.op is ops.slice_:
-                    _step_slice(source, g, pending, relevant)
+                if source.op is ops.slice_ and slices.may_wait(source, g):
+                    pending.add_part(source, g)
                 elif backend is None or not run_program(
                     backend, source, g, pending, relevant, _whole_step
                 ):
@@ -181,38 +182,29 @@ def _propagate(
     return found
 
 
-class _Pending(dict[Source, "Tensor"]):
+class _Pending(dict[Source, Any]):
     """The gradient so far of each source.
 
     Attributes:
-        own: sources whose gradient is in memory of its own, and so may be added to in place.
+        parts: of a source of slices, the gradients of these, which are not among the others: what
+            is pending for it is the gradient without them, or None.
     """
 
-    own: Any = frozenset()  # a set of its own from the first on
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: dict[Source, list[slices.Part]] = {}
 
+    def take(self, source: Source) -> Tensor:
+        """What is pending for a source, which is then no longer pending."""
+        g: Tensor = self.pop(source)
+        parts = self.parts.pop(source, None)
+        return g if parts is None else slices.joined(g, parts)
 
-def _step_slice(record: Record, g: Tensor, pending: _Pending, relevant: set[Source] | None) -> None:
-    """As `_step`, but a later part of the same input is added in place.
-
-    Zeros around each of the n parts of a split would cost n times the whole.
-    """
-    (edge,) = record.edges
-    whole = pending.get(edge) if edge in pending.own else None
-    if whole is not None and _may_write(whole, g):
-        part = reference.slice_(whole._data, **record.params)
-        np.add(part, g._data, part)
-        return
-    _step(record, g, pending, relevant)
-    if edge in pending:
-        pending.own = pending.own or set()
-        pending.own.add(edge)  # zeros with the part in it, or a sum
-
-
-def _may_write(whole: Tensor, g: Tensor) -> bool:
-    """Whether nobody follows what is computed, and both are NumPy's arrays of one dtype."""
-    if is_grad_enabled() or not no_mode_active():
-        return False
-    return isinstance(whole._data, np.ndarray) and whole.dtype is g.dtype
+    def add_part(self, record: Record, g: Tensor) -> None:
+        """Add the gradient of a slice to that of what it was taken from, when that is taken."""
+        (edge,) = record.edges
+        self.setdefault(edge, None)
+        self.parts.setdefault(edge, []).append((record, g))
 
 
 def _seed(output: Tensor, seed: Tensor | None) -> Tensor:
