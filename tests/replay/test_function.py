@@ -170,11 +170,15 @@ def test_keys_of_few_arguments_differ(hot: None) -> None:
     @replayed
     def described(x: Tensor, *others: Any) -> Tensor:
         codes = [len(others), *(ord(type(o).__name__[0]) for o in others)]
-        codes += [int(o) for o in others if not isinstance(o, Tensor)]
+        parts = [p for o in others for p in (o if isinstance(o, (tuple, list)) else (o,))]
+        codes += [ord(type(p).__name__[1]) * (i + 1) for i, p in enumerate(parts)]
+        codes += [int(p) * (i + 3) for i, p in enumerate(parts) if not isinstance(p, Tensor)]
         return x * 0.0 + float(sum(codes))
 
     x, y = tinytorch.ones(2), tinytorch.ones(2)
     calls = [(x,), (x, 1), (x, True), (x, 1.0), (x, 2), (x, y), (x, 1, 1)]
+    calls += [(x, (1, 0)), (x, (0, 1)), (x, (True, False)), (x, [1, 0]), (x, (1, 0, 2)), (x, (1,))]
+    calls += [(x, 1, y), (x, 2, y), (x, 1, True), (x, True, 1), (x, 1, (1, 0)), (x, 1, (True, 0))]
     for args in [*calls * 4, *calls[::-1]]:
         assert described(*args).tolist() == described.replayed(*args).tolist()  # type: ignore[attr-defined]
 
@@ -199,6 +203,18 @@ def test_keys_of_sequences_differ_by_what_is_in_them(hot: None) -> None:
         assert counted(given).tolist() == counted.replayed(given).tolist()  # type: ignore[attr-defined]
     with pytest.raises((TypeError, AttributeError)):
         counted([1.5, x])
+
+    @replayed
+    def joined(given: Any, other: Any = 0, *, dim: Any = 0) -> Tensor:
+        is_list, tensors = isinstance(given, list), given if isinstance(given, (tuple, list)) else 0
+        code = 1.0 + 2 * is_list if tensors else 5.0
+        return (tensors or (given,))[0] * 0.0 + (code + 10 * isinstance(other, Tensor) + 100 * dim)
+
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [(([x, x],), {}), (((x, x),), {})]
+    calls += [((x, x), {}), (([x, x], 1), {}), (([x, x],), {"dim": 1}), (((x, x),), {"dim": True})]
+    calls += [(([x, x],), {"dim": 2}), (([x, x],), {"other": 2}), ((x,), {"dim": 1})]
+    for args, options in calls * 5:
+        assert joined(*args, **options).tolist() == joined.replayed(*args, **options).tolist()  # type: ignore[attr-defined]
 
 
 def test_a_backend_of_a_user_has_no_programs(hot: None) -> None:

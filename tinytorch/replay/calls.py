@@ -26,10 +26,10 @@ MOST = 4096  # combinations of types to remember
 
 splits: dict[Kinds, Split] = {}
 """Those that `split_of` has written."""
-_INTS = object()  # such sequences are part of a key as they are
-_OF_INTS: dict[tuple[type, ...], object] = {(int,) * n: _INTS for n in range(9)}
-#: By the types of the elements of a sequence: `_INTS`, or what stands for the types in a key.
-_sequences = dict(_OF_INTS)
+INTS = object()  # such sequences are part of a key as they are
+_OF_INTS: dict[tuple[type, ...], object] = {(int,) * n: INTS for n in range(9)}
+#: By the types of the elements of a sequence: `INTS`, or what stands for the types in a key.
+sequences = dict(_OF_INTS)
 
 
 def split_of(kinds: Kinds) -> Split:
@@ -80,8 +80,8 @@ def _written(kinds: Kinds) -> Split:
     source = f"def split({', '.join(['function', 'recording', *names])}):\n"
     source += "".join(f"    {line}\n" for line in lines)
     # an object in the place of the types: its hash is quick
-    scope: dict[str, Any] = {"kinds": object(), "sequences": _sequences}
-    scope |= {"ints": _INTS, "kind_of": _kind_of}
+    scope: dict[str, Any] = {"kinds": object(), "sequences": sequences}
+    scope |= {"ints": INTS, "kind_of": _kind_of}
     exec(compile(source, "<tinytorch key>", "exec"), scope)
     split: Split = scope.pop("split")
     return split
@@ -92,10 +92,10 @@ def _kind_of(values: Sequence[Any]) -> object:
     types = tuple(map(type, values))
     if not all(issubclass(t, tensor_class.tensor_class) for t in types):
         raise TypeError("a sequence of something else than whole numbers or tensors")
-    if len(_sequences) >= MOST:
-        _sequences.clear()
-        _sequences.update(_OF_INTS)
-    return _sequences.setdefault(types, object())
+    if len(sequences) >= MOST:
+        sequences.clear()
+        sequences.update(_OF_INTS)
+    return sequences.setdefault(types, object())
 
 
 class Call:

@@ -1,4 +1,8 @@
-"""`replayed`: a function that counts its calls, and runs a program for those that are frequent."""
+"""`replayed`: a function that counts its calls, and runs a program for those that are frequent.
+
+The keys of frequent kinds of calls are written out there: a call of `calls.split_of` takes as long
+as such a kernel.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ HOT = 32  # calls of one kind before a program is made, which takes about as lon
 PROGRAMS = 4096  # kinds of calls that a backend remembers
 
 _NO_TENSORS = frozenset((int, tuple, list))
+_NONE: Mapping[str, Any] = {}
 
 _new: Any = object.__new__
 
@@ -71,36 +76,58 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **options)
         try:
             count = len(args)
-            if options:
-                value = None
-                if count == 1 == len(options) and type(args[0]) not in _NO_TENSORS:
-                    ((name, value),) = options.items()
+            first = args[0]
+            name = value = None
+            if options and count == 1 == len(options):
+                ((name, value),) = options.items()
+            if type(first) in _NO_TENSORS:
+                if count == 1 and len(first) == 2 and (not options or type(value) is int):
+                    a, b = tensors = first
+                    needs = a._requires_grad, b._requires_grad
+                    key = (function, state.grad, type(first), a.meta, b.meta, needs, name, value)
+                else:
+                    tensors, key = _split(function, state.grad, args, options)
+            elif options:
                 if type(value) is int:
-                    (a,) = tensors = args
-                    key = (function, state.grad, a.meta, a._requires_grad, name, value)
+                    tensors = args
+                    key = (function, state.grad, first.meta, first._requires_grad, name, value)
                 else:
-                    given = (*args, *options.values())
-                    kinds = (*map(type, given), *options)
-                    split = splits.get(kinds) or split_of(kinds)
-                    tensors, key = split(function, state.grad, *given)
-            elif count == 1 and type(args[0]) not in _NO_TENSORS:
-                (a,) = tensors = args
-                key = (function, state.grad, a.meta, a._requires_grad)
+                    tensors, key = _split(function, state.grad, args, options)
+            elif count == 1:
+                tensors = args
+                key = (function, state.grad, first.meta, first._requires_grad)
             elif count == 2:
-                a, b = args
-                if type(b) is int and type(a) not in _NO_TENSORS:
-                    tensors = (a,)
-                    key = (function, state.grad, a.meta, a._requires_grad, b)
+                b = args[1]
+                kind = type(b)
+                if kind is int or (
+                    kind is tuple and len(b) == 2 and type(b[0]) is type(b[1]) is int
+                ):
+                    tensors = (first,)
+                    key = (function, state.grad, first.meta, first._requires_grad, b)
+                elif kind is type(first):
+                    tensors = args
+                    needs = first._requires_grad, b._requires_grad
+                    key = (function, state.grad, first.meta, b.meta, needs)
                 else:
-                    kinds = (type(a), type(b))
-                    split = splits.get(kinds) or split_of(kinds)
-                    tensors, key = split(function, state.grad, a, b)
+                    tensors, key = _split(function, state.grad, args)
+            elif count == 3 and type(args[1]) is int:
+                _, b, c = args
+                kind = type(c)
+                if kind is int or (
+                    kind is tuple and len(c) == 2 and type(c[0]) is type(c[1]) is int
+                ):
+                    tensors = (first,)
+                    key = (function, state.grad, first.meta, first._requires_grad, b, c)
+                elif kind is type(first):
+                    tensors = (first, c)
+                    needs = first._requires_grad, c._requires_grad
+                    key = (function, state.grad, first.meta, c.meta, needs, b)
+                else:
+                    tensors, key = _split(function, state.grad, args)
             else:
-                kinds = tuple(map(type, args))
-                split = splits.get(kinds) or split_of(kinds)
-                tensors, key = split(function, state.grad, *args)
+                tensors, key = _split(function, state.grad, args)
             program = programs.get(key)
-        except (AttributeError, TypeError):  # an array, a slice: what has no key
+        except (AttributeError, IndexError, TypeError):  # an array, a slice: what has no key
             program = False
         if type(program) is not _Program:
             if program is False:
@@ -140,6 +167,14 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     call.replayed = function  # type: ignore[attr-defined]
     return call
+
+
+def _split(function: Any, recording: bool, args: Any, options: Mapping[str, Any] = _NONE) -> Any:
+    """The tensors among the arguments of a call of any kind, and its key."""
+    given = (*args, *options.values()) if options else args
+    kinds = (*map(type, given), *options)
+    split = splits.get(kinds) or split_of(kinds)
+    return split(function, recording, *given)
 
 
 def replay_all(functions: dict[str, Any], names: str, module: str) -> None:
