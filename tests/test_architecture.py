@@ -167,7 +167,7 @@ BUDGETS = {
     "tinytorch/backends": 2_561,
     "tinytorch/backends/optimized": 9_866,
     "tinytorch/jit": 1_960,
-    "tinytorch/graph": 4_230,
+    "tinytorch/graph": 4_252,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_616,
     "tinytorch/onnx": 2_083,

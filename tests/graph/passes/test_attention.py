@@ -11,6 +11,7 @@ import tinytorch
 import tinytorch.nn.functional as F
 from tinytorch import Tensor
 from tinytorch.graph import PassManager, trace
+from tinytorch.graph.passes.attention import FusedAttention
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,12 @@ def with_mask(fill):
 def causal(q, k, v):
     hidden = tinytorch.tril(tinytorch.ones(5, 7)) == 0
     return softmax_of((q @ k.mT / 2.0).masked_fill(hidden, -math.inf), v)
+
+
+def hidden_by(fill, q, k, v, first=0):
+    """A constant mask: row i sees the keys 0 to i + first; of the first row's there may be none."""
+    hidden = tinytorch.tril(tinytorch.ones(5, 7), first) == 0
+    return softmax_of((q @ k.mT / 2.0).masked_fill(hidden, fill), v)
 
 
 def arrays(rng, *masks):
@@ -65,6 +72,11 @@ MASK = Tensor(np.tri(5, 7, 2, dtype=bool))
         (lambda q, k, v: softmax_of(q @ k.reshape(2, 3, 4, 7), v), (), {}),
         (causal, (), {"scale": 0.5, "is_causal": True}),
         (with_mask(-math.inf), (Tensor(~MASK.numpy()),), {"is_causal": False}),
+        (with_mask(-1e9), (Tensor(~MASK.numpy()),), {"is_causal": False}),
+        (with_mask(float(np.finfo(np.float32).min)), (Tensor(~MASK.numpy()),), {}),
+        (lambda q, k, v, m: softmax_of(tinytorch.where(m, q @ k.mT, -1e9), v), (MASK,), {}),
+        (lambda q, k, v: hidden_by(-1e4, q, k, v), (), {"is_causal": True}),
+        (lambda q, k, v: hidden_by(-1e4, q, k, v, first=1), (), {"is_causal": False}),
         (
             lambda q, k, v, m: softmax_of(tinytorch.where(m, q @ k.mT * 0.5, -math.inf), v),
             (MASK,), {"scale": 0.5},
@@ -89,7 +101,10 @@ def test_is_attention(rng, function, masks, params):
         (lambda q, k, v, m: (F.softmax(q @ k.mT, -1) * m) @ v, (MASK.float(),)),  # after softmax
         (lambda q, k, v: softmax_of((q @ k.mT).exp(), v), ()),
         (lambda q, k, v: softmax_of((q @ k.mT) ** 2, v), ()),
-        (with_mask(-1e9), (Tensor(~MASK.numpy()),)),
+        (with_mask(-1e4), (Tensor(~MASK.numpy()),)),  # a row of it is the mean of all values
+        (with_mask(1e9), (Tensor(~MASK.numpy()),)),
+        (lambda q, k, v: hidden_by(-1e3, q, k, v), ()),
+        (lambda q, k, v: hidden_by(-1e9, q, k, v, first=-1), ()),
         (lambda q, k, v: softmax_of(q @ k[:1, :1].mT, v), ()),  # keys that broadcast
         (lambda q, k, v, m: softmax_of(q[:, :1] @ k[:, :1].mT + m, v), (WIDE,)),
         (lambda q, k, v: F.dropout(F.softmax(q @ k.mT, -1), 0.3).relu() @ v, ()),
@@ -120,6 +135,7 @@ def step_of(attend, wanted="qkv"):
         (lambda q, k, v: softmax_of(q @ k.mT / 2.0, v), ()),
         (masked, (MASK,)),
         (with_mask(-math.inf), (Tensor(~MASK.numpy()),)),
+        (with_mask(-1e9), (Tensor(~MASK.numpy()),)),
         (causal, ()),
         (lambda q, k, v, m: softmax_of(q @ k.mT * 0.5 + m, v), (MASK.float(),)),
         (lambda q, k, v: F.dropout(F.softmax(q @ k.mT * 0.5, -1), 0.3) @ v, ()),
@@ -131,6 +147,43 @@ def test_the_backward_is_replaced_too(rng, attend, masks, wanted):
         x.requires_grad_(name in wanted)
     names = [n.target.name for n in fused(step_of(attend, wanted), inputs)]
     assert names == ["scaled_dot_product_attention", "scaled_dot_product_attention_backward"]
+
+
+@pytest.mark.parametrize("fill", [-math.inf, -1e9])
+def test_heads_that_are_split_off(rng, fill):
+    """Their permutations are merged with those that transpose the keys, before this pass."""
+
+    def step(x, mask):
+        q, k, v = (t.reshape(2, 5, 3, 4).transpose(1, 2) for t in x.split(12, dim=2))
+        scores = (q @ k.transpose(-2, -1) * 0.5).masked_fill(mask, fill)
+        out = softmax_of(scores, v).transpose(1, 2).reshape(2, 5, 12)
+        out.square().sum().backward()
+        return out, x.grad
+
+    x = Tensor(rng.standard_normal((2, 5, 36)).astype(np.float32)).requires_grad_()
+    mask = Tensor(~np.tri(5, dtype=bool))
+    traced = trace(step, x, mask, decompose=None)
+    passes = ["algebra", "layout", "cse", "dce", "fused-attention", "dce"]
+    graph, report = PassManager(passes, trials=1).run(traced.graph)
+    assert not report.failures
+    names = [n.target.name for n in graph.nodes if n.op == "call_function"]
+    assert names.count("scaled_dot_product_attention") == 1
+    assert names.count("scaled_dot_product_attention_backward") == 1
+    assert "softmax" not in names and "softmax_backward" not in names
+
+
+def test_only_the_last_two_dimensions_exchanged_are_a_transposed_tensor():
+    """All dimensions are of one size, so that a wrong order is of the right shape."""
+
+    cube, pattern = tinytorch.zeros(4, 4, 4), FusedAttention()
+
+    def are_transposed(first, second):
+        traced = trace(lambda x: (x.permute(*first) + 0.0, x.permute(*second) + 0.0), cube)
+        a, b = [n for n in traced.graph.nodes if getattr(n.target, "name", "") == "permute"]
+        return pattern._are_transposed(a, b)
+
+    assert are_transposed((1, 0, 2), (1, 2, 0)) and are_transposed((2, 0, 1), (2, 1, 0))
+    assert not are_transposed((1, 0, 2), (0, 2, 1)) and not are_transposed((1, 0, 2), (2, 0, 1))
 
 
 def returns_weights(q, k, v):

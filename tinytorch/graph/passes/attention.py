@@ -19,14 +19,21 @@ from tinytorch.graph.passes.attention_pattern import (
 from tinytorch.graph.passes.base import register_pass
 from tinytorch.graph.semantics import AnyGraph
 
+#: Filled in for a score these leave nothing of its weight, beside another score: e^-5000 is 0 for
+#: scores of up to 5000. Added to scores of up to 32, all are equal in float32.
+HIDES_SOME, HIDES_ALL = -1e4, -1e9
+
 
 @register_pass
 class FusedAttention(RecognizedAttention):
     """Makes attention that is written out `scaled_dot_product_attention`, and its backward, too.
 
     A constant mask that is causal becomes `is_causal`, by which half of the work is left out. A
-    query that sees no key gives NaN written out, and 0 in the fused op. A finite number that is
-    filled in stays: a row of nothing else would be a mean of all values.
+    query that sees no key gives NaN written out, and 0 in the fused op.
+
+    A large negative number that is filled in is as good as -inf where a constant mask leaves
+    something in every row. Under another mask a row of nothing else is the mean of all values: such
+    a number is added, if the scores are lost in its rounding.
     """
 
     name = "fused-attention"
@@ -37,17 +44,19 @@ class FusedAttention(RecognizedAttention):
         if each.fill is None:  # floats that are added, with a gradient of their own
             is_added = self.semantics.meta(each.mask).dtype == self.semantics.meta(each.query).dtype
             return bool(is_added)
-        if each.fill != -math.inf or self.semantics.meta(each.mask).dtype.name != "bool":
+        if self.semantics.meta(each.mask).dtype.name != "bool":
             return False
         known = self.constant(each.mask)
-        if known is not None:
-            seen = ~known.numpy() if each.hides else known.numpy()
-            scores = self.semantics.meta(each.chain[-1]).shape
-            if seen.ndim >= 2 and np.array_equal(
-                np.broadcast_to(seen, scores),
-                np.broadcast_to(np.tri(scores[-2], scores[-1], dtype=np.bool_), scores),
-            ):
-                each.mask, each.is_causal = None, True
+        if known is None:
+            return each.fill <= HIDES_ALL
+        scores = self.semantics.meta(each.chain[-1]).shape
+        seen = np.broadcast_to(known.numpy() ^ each.hides, scores)
+        if each.fill != -math.inf:
+            if not (seen.any(-1).all() and each.fill <= HIDES_SOME):
+                return False
+            each.fill = -math.inf
+        if np.array_equal(seen, np.broadcast_to(np.tri(*scores[-2:], dtype=np.bool_), scores)):
+            each.mask, each.is_causal = None, True
         return True
 
     def rewrite(self, graph: AnyGraph, each: WrittenOut) -> None:
@@ -57,8 +66,8 @@ class FusedAttention(RecognizedAttention):
             key = keys.args[0]
         else:
             key = s.call(graph, "permute", (keys,), {"dims": turned})
-        if mask is not None and each.hides:
-            mask = s.call(graph, "logical_not", (mask,), {})
+        if mask is not None:
+            mask = self._mask(graph, each)
         inputs = [each.query, key, each.values]
         if each.seed is not None:
             inputs += [True if mask is None else mask, each.seed]
@@ -72,6 +81,19 @@ class FusedAttention(RecognizedAttention):
             first = next(node for node in graph.nodes if node in readers)
             with graph.inserting_before(first):
                 self._rewrite_backward(graph, each.backward, inputs, params)
+
+    def _mask(self, graph: AnyGraph, each: WrittenOut) -> Any:
+        """The mask as the op takes it: true for what takes part, or floats that are added."""
+        s, mask = self.semantics, each.mask
+        if each.fill is None:
+            return mask
+        is_added = each.fill != -math.inf
+        if each.hides is not is_added:
+            mask = s.call(graph, "logical_not", (mask,), {})
+        if not is_added:
+            return mask
+        ones = s.call(graph, "cast", (mask,), {"dtype": s.meta(each.query).dtype})
+        return s.call(graph, "mul", (ones, each.fill), {})
 
     def _rewrite_backward(
         self, graph: AnyGraph, found: Gradients, inputs: Sequence[Any], params: dict[str, Any]

@@ -328,12 +328,26 @@ class RecognizedAttention(OptimizationPass):
         return True
 
     def _are_transposed(self, a: AnyNode, b: AnyNode) -> bool:
-        """Whether one is the other with its last two dimensions exchanged."""
-        for turned, source in ((a, b), (b, a)):
-            if self._is(turned, "permute") and self._operands(turned)[0] is source:
-                dims = tuple(self._parameter(turned, "dims"))
-                return dims == transposed_dims(len(dims))
-        return False
+        """Whether one is the other with its last two dimensions exchanged.
+
+        Of heads that were split off, both are permutations of what was split.
+        """
+        (source, dims), (same, turned) = self._permuted(a), self._permuted(b)
+        if source is not same or dims == turned:
+            return False
+        order = dims or range(len(turned))
+        turned = turned or tuple(range(len(dims)))
+        return (*order,) == (*turned[:-2], turned[-1], turned[-2])
+
+    def _permuted(self, node: AnyNode) -> tuple[AnyNode, tuple[int, ...]]:
+        """What a node is a permutation of, and which dimension of that each of its own is; of a
+        node that is none, itself and ()."""
+        dims: tuple[int, ...] = ()
+        while self._is(node, "permute"):
+            own = tuple(self._parameter(node, "dims"))
+            dims = tuple(own[d] for d in dims) or own
+            node = self._operands(node)[0]
+        return node, dims
 
     def constant(self, node: AnyNode) -> Any:
         """The value of a node that depends on no input; None if it does."""
