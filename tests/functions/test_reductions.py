@@ -167,3 +167,19 @@ def test_wrong_dimensions():
         x.sum((0, -2))
     with pytest.raises(IndexError, match="dim 1 is out of range"):
         tinytorch.tensor(1.0).sum(1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
+def test_elements_are_counted_as_whole_numbers(dtype: str, rng: np.random.Generator) -> None:
+    """Few are counted in floats: the result is that of NumPy, and int64."""
+    for shape in ((3, 4), (0, 3), (), (200, 100)):
+        values = np.asarray(rng.integers(0, 2, shape)).astype(dtype)
+        if values.size > 2 and dtype.startswith("float"):
+            values.flat[:3] = np.nan, -0.0, np.inf
+        for data in (values, values.T):
+            x = tinytorch.from_numpy(data)
+            for dim in (None, *range(data.ndim)):
+                for _ in range(40):  # the last by a program, where the backend has them
+                    found = tinytorch.count_nonzero(x, dim)
+                assert found.dtype is tinytorch.int64
+                np.testing.assert_array_equal(found.numpy(), np.count_nonzero(data, axis=dim))
