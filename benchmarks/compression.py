@@ -85,9 +85,11 @@ def quantized(width: int, batches: tuple[int, ...]) -> Iterator[Case]:
     for rows in (1, *batches):
         x = tinytorch.randn(rows, width)
         y = torch.tensor(x.numpy())
-        schemes = ("int8", "int4") if rows == 1 else ("int8_dynamic",)
+        schemes = ("int8", "int4") if rows == 1 else ("int8_dynamic", "int8_static")
         for scheme in schemes:
-            model = quantize_(copy.deepcopy(whole), scheme)
+            model = quantize_(
+                copy.deepcopy(whole), scheme, data=[x] if scheme == "int8_static" else None
+            )
 
             def peer(y: torch.Tensor = y) -> object:
                 with torch.no_grad():

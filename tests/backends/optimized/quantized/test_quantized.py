@@ -7,7 +7,9 @@ import pytest
 from llvmlite import binding
 
 from tests.backends.optimized.child import run_script
-from tinytorch.backends.optimized.quantized import linear as module
+from tinytorch.backends.optimized.quantized import linear as module, strassen
+from tinytorch.backends.optimized.quantized.code_tile import STATIC
+from tinytorch.backends.optimized.quantized.dots import OF_WORDS
 from tinytorch.backends.optimized.quantized.linear import quantized_linear
 from tinytorch.compression import dequantize, pack_int4
 from tinytorch.compression.codes import QParams
@@ -62,6 +64,32 @@ def test_static_codes_at_both_ends_of_their_range():
             np.testing.assert_array_equal(out, np.float32(wanted))
 
 
+@pytest.mark.parametrize(("zero", "bias"), [(0, False), (100, True), (255, False)])
+@pytest.mark.parametrize("extreme", [False, True])
+@pytest.mark.parametrize("n", [512, 523])
+def test_static_codes_in_halves_are_the_same_to_the_last_bit(zero, bias, extreme, n, rng):
+    """By Strassen's seven products where codes are words, as without VNNI."""
+    m, k = 97, 512
+    x = rng.integers(-300, 300, (m, k)).astype(np.float32)
+    weight = rng.integers(-128, 128, (n, k)).astype(np.int8)
+    if extreme:
+        x, weight = np.sign(x) * 1000, np.where(weight < 0, -128, 127).astype(np.int8)
+        x[3:5], weight[:40] = [[1000], [-1000]], -128
+    scale = np.float32(2.0) ** rng.integers(-3, 4, (n, 1)).astype(np.float32)
+    shift = rng.integers(-9, 9, n if bias else 0).astype(np.float32)
+    codes = np.clip(np.rint(x) + zero, 0, 255)
+    sums = (codes - zero).astype(np.int64) @ weight.T.astype(np.int64)
+    wanted = sums.astype(np.float32) * scale.ravel() + (shift if bias else np.float32(0))
+    out = quantized_linear(
+        x, weight, scale, shift if bias else np.zeros(n, np.float32),
+        np.array([1, zero], np.float32), bits=8, group_size=0, activation="static",
+    )  # fmt: skip
+    np.testing.assert_array_equal(out, wanted)
+    if STATIC.form is OF_WORDS:
+        assert strassen.is_faster(m, k, n)
+        assert not strassen.is_faster(m, k + 2, n) and not strassen.is_faster(40, k, n)
+
+
 def test_long_sums_of_words_do_not_overflow():
     x = np.ones((1, 70_000), np.float32)
     weight, scale = np.full((5, 70_000), -128, np.int8), np.ones((5, 1), np.float32)
@@ -102,7 +130,8 @@ from tinytorch.compression import pack_int4, unpack_int4
 from tinytorch.jit.cpu import host_vector_unit
 
 rng = np.random.default_rng(0)
-for rows, k, n in ((1, 97, 9), (3, 64, 7), (5, 97, 70), (8, 161, 6), (20, 1030, 130)):
+SIZES = ((1, 97, 9), (3, 64, 7), (5, 97, 70), (8, 161, 6), (20, 1030, 130), (96, 512, 523))
+for rows, k, n in SIZES:
     x = rng.standard_normal((rows, k)).astype(np.float32)
     x[0] = 1
     for low in (-128, 127):

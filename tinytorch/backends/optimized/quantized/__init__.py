@@ -7,5 +7,6 @@ nibbles     the same for codes of 4 bits
 rounding    rows of floats as integers
 bfloat16    one to eight rows times weights of 16 bits
 loops       the loops around the tiles
+strassen    a product of words by seven products of halves
 linear      products of arrays
 """

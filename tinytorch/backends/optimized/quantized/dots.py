@@ -11,7 +11,8 @@ instruction with VNNI (vpdpwssd, vpdpbusd). Without it there are
 
 and vpmaddubsw adds two products in 16 bits, where it saturates: 255 * 127 + 255 * 127 does not fit.
 What always fits is x up to 128, as -32768 <= 2 * 128 * y <= 32512 for each y of 8 bits. So `form`
-asks how large x can be: dynamic codes are bytes, static ones, which go up to 255, words.
+asks how large x can be: dynamic codes are bytes, static ones, which go up to 255, words. Large
+products of words are done in halves (`strassen`).
 
 Products a cycle in 256 bits, where those of floats are 16 (`benchmarks/inner_loop.py --codes`):
 from Skylake on 24 of words and 32 of bytes, as two of three ports multiply integers and all three

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch.backends.optimized.gemm.matmul import linear
+from tinytorch.backends.optimized.quantized import strassen
 from tinytorch.backends.optimized.quantized.bfloat16 import (
     few_rows_of_halves,
     few_rows_of_halves_parallel,
     floats_of_halves,
 )
-from tinytorch.backends.optimized.quantized.code_tile import DYNAMIC, STATIC
+from tinytorch.backends.optimized.quantized.code_tile import DYNAMIC, STATIC, CodeTile
 from tinytorch.backends.optimized.quantized.loops import (
     PACKED_AT_ONCE,
     PRODUCTS,
@@ -23,6 +24,7 @@ from tinytorch.backends.optimized.quantized.loops import (
 )
 from tinytorch.backends.optimized.quantized.nibbles import words_of_row
 from tinytorch.backends.optimized.quantized.rounding import (
+    OffsetCodes,
     Rounding,
     floats_of_bytes,
     floats_of_nibbles,
@@ -111,15 +113,35 @@ def _in_parts(serial: Any, parallel: Any, n: int, size: int, rest: tuple[Any, ..
 def _codes_times_codes(x: Array, weight: Weight, out: Array, rounding: Rounding) -> bool:
     """Whether that could be done: it cannot where a value is NaN or infinite."""
     tile = STATIC if rounding[1] > 0 else DYNAMIC
-    product, product_parallel = PRODUCTS[tile]
     (m, k), n, form = x.shape, len(weight[0]), tile.form
-    steps, blocks = -(-k // form.per_lane), -(-n // tile.block_columns)
-    rows, columns = -(-(m + 1) // tile.rows) * tile.rows, steps * form.per_lane
+    in_halves = rounding[1] > 0 and strassen.is_faster(m, k, n)
+    halved = n // strassen.COLUMNS * strassen.COLUMNS if in_halves else 0
+    whole = 2 * tile.rows if halved else tile.rows
+    rows, columns = -(-(m + 1) // whole) * whole, -(-k // form.per_lane) * form.per_lane
     values = workspace((rows, columns), np.dtype(form.code))
     codes = (values, np.empty(m, _F32), np.empty(m, _I32))
     if not offset_codes(x, x.view(np.int32), rounding, codes):
         return False
-    count = min(threads.threads_for(m * n * k), blocks)
+    if halved:
+        _in_halves(codes, _outputs(weight, slice(halved)), out[:, :halved])
+    if halved < n:
+        rest = slice(halved, n)
+        _plain(tile, codes, _outputs(weight, rest), out[:, rest])
+    return True
+
+
+def _outputs(weight: Weight, outputs: slice) -> Weight:
+    """The part of a weight for some of its outputs."""
+    codes, scale, bias = weight
+    return codes[outputs], scale[outputs], bias[outputs]
+
+
+def _plain(tile: CodeTile, codes: OffsetCodes, weight: Weight, out: Array) -> None:
+    """All products of codes, a tile after the other."""
+    product, product_parallel = PRODUCTS[tile]
+    (m, n), (rows, columns), form = out.shape, codes[0].shape, tile.form
+    blocks, steps = -(-n // tile.block_columns), columns // form.per_lane
+    count = min(threads.threads_for(m * n * columns), blocks)
     panel = workspace((count, steps, tile.columns, form.per_lane), np.dtype(form.signed))
     words = workspace((count, tile.columns, PACKED_AT_ONCE), _I16)
     sums = workspace((count, rows, tile.block_columns), _I32)
@@ -129,7 +151,23 @@ def _codes_times_codes(x: Array, weight: Weight, out: Array, rounding: Rounding)
         lambda: product(0, blocks, *rest, (panel[0], words[0], sums[0])),
         count,
     )
-    return True
+
+
+def _in_halves(codes: OffsetCodes, weight: Weight, out: Array) -> None:
+    """The product of codes by seven products of halves."""
+    (m, n), (rows, columns) = out.shape, codes[0].shape
+    lefts = workspace((7, rows // 2, columns // 2), _I16)
+    strassen.halves_of_rows(codes[0], lefts)
+    blocks = -(-n // (2 * strassen.BLOCK))
+    count = min(threads.threads_for(m * n * columns), blocks)
+    panel = workspace((count, columns // 4, STATIC.columns, 2), _I16)
+    sums = workspace((count, 3, rows // 2, 2 * strassen.BLOCK), _I32)
+    rest, scratch = (lefts, codes, weight, out), (panel, sums)
+    threads.run_parallel(
+        lambda count: strassen.product_in_halves_parallel(count, blocks, *rest, scratch),
+        lambda: strassen.product_in_halves(0, blocks, *rest, (panel[0], sums[0])),
+        count,
+    )
 
 
 def _by_blocks(

@@ -61,11 +61,47 @@ def floats_of_sums(
         out[t] = np.float32(np.int32(sums[t] - zero * weights[t])) * factor * scale[t]
 
 
+@kernel(force_inline=True)
+def biased_floats_of_sums(
+    sums: Array,
+    weights: Array,
+    zero: np.int32,
+    factor: np.float32,
+    scale: Array,
+    bias: Array,
+    out: Array,
+) -> None:
+    """The same and a bias: written once, as a loop of its own over the results takes as long."""
+    for t in range(out.size):
+        value = np.float32(np.int32(sums[t] - zero * weights[t])) * factor * scale[t]
+        out[t] = value + bias[t]
+
+
+@kernel(inner=True, refcounts=False)
+def row_of_results(
+    sums: Array,
+    weights: Array,
+    zero: np.int32,
+    factor: np.float32,
+    scale: Array,
+    bias: Array,
+    start: int,
+    out: Array,
+) -> None:
+    """The same for columns from `start` on, with a bias if there is one."""
+    scale = scale[start : start + out.size]
+    if bias.size:
+        bias = bias[start : start + out.size]
+        biased_floats_of_sums(sums, weights, zero, factor, scale, bias, out)
+    else:
+        floats_of_sums(sums, weights, zero, factor, scale, out)
+
+
 def _make_product_of_codes(tile: CodeTile) -> tuple[Callable[..., None], Callable[..., None]]:
     tile_rows, tile_columns, run = tile.rows, tile.columns, tile.run
     per_lane, block_columns = tile.form.per_lane, tile.block_columns
 
-    @kernel(inner=True)
+    @kernel(inner=True, refcounts=False)
     def pack_panel(weight: Array, words: Array, panel: Array) -> None:
         """Rows of the weight (columns, k) as a panel (steps, tile_columns, per_lane).
 
@@ -96,7 +132,7 @@ def _make_product_of_codes(tile: CodeTile) -> tuple[Callable[..., None], Callabl
                     p = whole * per_lane + j
                     panel[whole, t, j] = weight[t, p] if p < k else 0
 
-    @kernel
+    @kernel(refcounts=False)
     def product_of_codes(
         first: int, stop: int, x: OffsetCodes, weight: Weight, out: Array, scratch: Scratch
     ) -> None:
@@ -122,10 +158,8 @@ def _make_product_of_codes(tile: CodeTile) -> tuple[Callable[..., None], Callabl
                     to = address(sums[i, o - start :])
                     run(panel.shape[0], rows, address(panel), Rows(to, sums.strides[0]))
             for i in range(m):
-                target = out[i, start:end]
-                floats_of_sums(sums[i], sums[m], zeros[i], scales[i], scale[start:end], target)
-                if bias.size:
-                    target += bias[start:end]
+                target, of_row = out[i, start:end], sums[i]
+                row_of_results(of_row, sums[m], zeros[i], scales[i], scale, bias, start, target)
 
     @kernel(parallel=True)
     def product_of_codes_parallel(
