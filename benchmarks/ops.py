@@ -10,6 +10,7 @@ import argparse
 import contextvars
 import itertools
 import statistics
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -33,6 +34,7 @@ DTYPES = ("float32", "float64", "int64")
 LAYOUTS = ("contiguous", "transposed")
 LIMITS = (1.0, 1.3, 2.0, 5.0)
 WARM = 2 * HOT  # calls before the first that counts: functions are replayed from then on
+WARM_SECONDS = 2.0  # and no more: what takes so long is not replayed for what is between kernels
 SAME = 1e-2  # of the largest element: a random number or another function would differ by more
 REFUSALS = (TypeError, ValueError, RuntimeError, IndexError, AttributeError, ArithmeticError)
 #: Results that need not agree: they are drawn, or hold whatever was in memory.
@@ -180,8 +182,11 @@ def _case(
             if function is None:
                 return None, f"{label}: no gradient"
             contestants[backend] = on(backend, function)
+            end = time.monotonic() + WARM_SECONDS
             for _ in range(WARM):
                 contestants[backend]()
+                if time.monotonic() > end:
+                    break
             if wrong := differs(name, contestants[backend](), expected, backward):
                 return None, f"{label}: the {backend} backend differs: {wrong}"
     except REFUSALS as error:

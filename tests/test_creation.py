@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, strategies as st
 
 import tinytorch
+from tinytorch.creation import BLOCK
 from tinytorch.errors import DTypeError, ShapeError
 
 
@@ -109,6 +110,30 @@ def test_linspace_and_eye():
     assert_same(tinytorch.linspace(0, 1, 1), torch.linspace(0, 1, 1))
     assert_same(tinytorch.eye(3), torch.eye(3))
     assert_same(tinytorch.eye(2, 4), torch.eye(2, 4))
+
+
+@pytest.mark.parametrize(
+    "ends", [(0, 1), (-3.7, 1e30), (5, -2), (1e-45, 3e-44), (2, 2), (-0.0, 0.0)]
+)
+@pytest.mark.parametrize("steps", [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 20_000])
+def test_a_long_linspace_is_numpys_bit_for_bit(ends, steps):
+    found = tinytorch.linspace(*ends, steps).numpy()
+    wanted = np.linspace(*ends, steps).astype(np.float32)
+    np.testing.assert_array_equal(found.view(np.int32), wanted.view(np.int32))
+
+
+def test_a_linspace_of_bad_ends_is_numpys():
+    wanted = np.linspace(0, np.nan, BLOCK + 1).astype(np.float32)
+    np.testing.assert_array_equal(tinytorch.linspace(0, np.nan, BLOCK + 1).numpy(), wanted)
+    with pytest.raises(ValueError, match="-1"):
+        tinytorch.linspace(0, 1, -1)
+
+
+def test_eye_can_be_written_to_and_needs_gradients():
+    x = tinytorch.eye(3, requires_grad=True)
+    assert x.requires_grad
+    tinytorch.eye(3).fill_(2.0)
+    assert tinytorch.eye(2, dtype="bfloat16").to("float32").tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 @pytest.mark.parametrize(

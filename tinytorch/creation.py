@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.absent import accepts_device
-from tinytorch.dispatch import apply
+from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import (
     DEFAULT_FLOAT,
     DEFAULT_INT,
@@ -19,12 +20,16 @@ from tinytorch.dtypes import (
     as_dtype,
     bfloat16,
     bool_,
+    float32,
+    meta_of_array,
 )
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
 from tinytorch.functions.publish import METHODS
 from tinytorch.replay import replay_all
 from tinytorch.tensor import Tensor
+
+BLOCK = 2**13  # numbers: their float64 stays in the caches
 
 
 @accepts_device
@@ -228,7 +233,21 @@ def linspace(
     if kind is bool_:
         raise DTypeError("linspace: evenly spaced numbers are not bool; use a number type")
     start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
-    return Tensor(np.linspace(start, end, steps), dtype=kind).requires_grad_(requires_grad)
+    if kind is not float32 or steps <= BLOCK:
+        return Tensor(np.linspace(start, end, steps), dtype=kind).requires_grad_(requires_grad)
+    # what np.linspace gives, a block at a time: its float64 is rounded while it is in a cache
+    array, step = np.empty(steps, np.float32), (float(end) - float(start)) / (steps - 1)
+    if step == 0 or not math.isfinite(step):  # NumPy divides in another order, or warns
+        return Tensor(np.linspace(start, end, steps), dtype=kind).requires_grad_(requires_grad)
+    counted, exact = np.arange(BLOCK, dtype=np.float64), np.empty(BLOCK)
+    for first in builtins.range(0, steps, BLOCK):
+        part = array[first : first + BLOCK]
+        np.add(counted, first, exact)
+        exact *= step
+        exact += start
+        part[:] = exact[: len(part)]
+    array[-1] = end
+    return wrap(array, meta_of_array(array)).requires_grad_(requires_grad)
 
 
 @accepts_device
@@ -269,7 +288,10 @@ def eye(
     """
     kind = as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
     stored = np.float32 if kind is bfloat16 else kind.dtype
-    return Tensor(np.eye(n, m, dtype=stored), dtype=kind).requires_grad_(requires_grad)
+    array: Array = np.eye(n, m, dtype=stored)
+    if kind is bfloat16:
+        return Tensor(array, dtype=kind).requires_grad_(requires_grad)
+    return wrap(array, meta_of_array(array)).requires_grad_(requires_grad)
 
 
 # -- of the dtype of a tensor that there is --------------------------------------------------------

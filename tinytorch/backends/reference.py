@@ -62,6 +62,8 @@ from tinytorch.backends.reference_reductions import (
 from tinytorch.dtypes import Array, DType, Shape, bfloat16, bits_of_bfloat16
 from tinytorch.op import Op
 
+LONG_SUM = 32  # of a product of int64, from which on to convert both operands pays
+
 
 def full(*, shape: Shape, value: Any, dtype: DType) -> Array:
     out = np.empty(shape, dtype.dtype)
@@ -93,6 +95,10 @@ def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
 
 @quiet
 def matmul(a: Array, b: Array) -> Array:
+    if a.dtype == np.int64 == b.dtype and min(a.size, *a.shape[-2:], *b.shape[-2:]) >= LONG_SUM:
+        most = [max(int(x.max(initial=0)), -int(x.min(initial=0))) for x in (a, b)]
+        if most[0] * most[1] * a.shape[-1] < 2**53:  # float64 has each sum, and a BLAS is quick
+            return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
     return np.matmul(a, b)
 
 
