@@ -25,7 +25,6 @@ HOT = 32  # calls of one kind before a program is made, which takes about as lon
 PROGRAMS = 4096  # kinds of calls that a backend remembers
 
 _NO_TENSORS = frozenset((int, tuple, list))
-_NONE: Mapping[str, Any] = {}
 
 _new: Any = object.__new__
 
@@ -67,7 +66,7 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        key: Any
+        key: Any = None
         state = STATE.get()
         if state.mode is not None:
             return function(*args, **options)
@@ -77,22 +76,22 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             count = len(args)
             first = args[0]
-            name = value = None
-            if options and count == 1 == len(options):
-                ((name, value),) = options.items()
             if type(first) in _NO_TENSORS:
-                if count == 1 and len(first) == 2 and (not options or type(value) is int):
-                    a, b = tensors = first
-                    needs = a._requires_grad, b._requires_grad
-                    key = (function, state.grad, type(first), a.meta, b.meta, needs, name, value)
-                else:
-                    tensors, key = _split(function, state.grad, args, options)
+                if count == 1 and type(first) is not int and len(first) == 2 and len(options) < 2:
+                    name = value = None
+                    if options:
+                        ((name, value),) = options.items()
+                    if name is None or type(value) is int:
+                        a, b = tensors = first
+                        needs = a._requires_grad, b._requires_grad
+                        kind = type(first)
+                        key = (function, state.grad, kind, a.meta, b.meta, needs, name, value)
             elif options:
-                if type(value) is int:
-                    tensors = args
-                    key = (function, state.grad, first.meta, first._requires_grad, name, value)
-                else:
-                    tensors, key = _split(function, state.grad, args, options)
+                if count == 1 == len(options):
+                    ((name, value),) = options.items()
+                    if type(value) is int:
+                        tensors = args
+                        key = (function, state.grad, first.meta, first._requires_grad, name, value)
             elif count == 1:
                 tensors = args
                 key = (function, state.grad, first.meta, first._requires_grad)
@@ -108,8 +107,6 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
                     tensors = args
                     needs = first._requires_grad, b._requires_grad
                     key = (function, state.grad, first.meta, b.meta, needs)
-                else:
-                    tensors, key = _split(function, state.grad, args)
             elif count == 3 and type(args[1]) is int:
                 _, b, c = args
                 kind = type(c)
@@ -122,10 +119,17 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
                     tensors = (first, c)
                     needs = first._requires_grad, c._requires_grad
                     key = (function, state.grad, first.meta, c.meta, needs, b)
+            if key is None:
+                given = args
+                if options:
+                    given = (*args, *options.values())
+                    kinds: Any = (*map(type, given), *options)
+                elif count == 2:
+                    kinds = (type(first), type(args[1]))
                 else:
-                    tensors, key = _split(function, state.grad, args)
-            else:
-                tensors, key = _split(function, state.grad, args)
+                    kinds = tuple(map(type, args))
+                split = splits.get(kinds) or split_of(kinds)
+                tensors, key = split(function, state.grad, *given)
             program = programs.get(key)
         except (AttributeError, IndexError, TypeError):  # an array, a slice: what has no key
             program = False
@@ -167,14 +171,6 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     call.replayed = function  # type: ignore[attr-defined]
     return call
-
-
-def _split(function: Any, recording: bool, args: Any, options: Mapping[str, Any] = _NONE) -> Any:
-    """The tensors among the arguments of a call of any kind, and its key."""
-    given = (*args, *options.values()) if options else args
-    kinds = (*map(type, given), *options)
-    split = splits.get(kinds) or split_of(kinds)
-    return split(function, recording, *given)
 
 
 def replay_all(functions: dict[str, Any], names: str, module: str) -> None:
