@@ -3,7 +3,8 @@
 Every rank measures itself, all contestants in the same processes, interleaved. The overhead is CPU
 time of the whole process (gloo's threads included) above that of the same step without a group.
 A link is latency and bandwidth, one for all numbers of ranks, fitted to every second size; it
-predicts the others: all-reduces, and whole steps by what averaging adds to them. More ranks than
+predicts the others: all-reduces, and whole steps by what averaging adds to them. All of these are
+the least times of several launches: a scheduler only adds to what a link takes. More ranks than
 cores show the scheduler: nothing here says that training becomes faster.
 """
 
@@ -11,7 +12,6 @@ import thread_count  # noqa: F401, I001 - before NumPy
 
 import argparse
 import json
-import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from progress import progress
 
 from tito.usage import cores
 
-LAUNCHES = 3  # of each number of ranks, in turn: a machine's clock drifts
+LAUNCHES = 6  # of each number of ranks, in turn: how processes are placed lasts as long as they do
 
 
 class Measured(NamedTuple):
@@ -75,15 +75,15 @@ def fit(rows: Sequence[Measured], processors: int) -> dict:
     }
 
 
-def middle(times: Sequence[Any]) -> Any:
-    """The median of numbers, or of each number of the same nested lists."""
+def least(times: Sequence[Any]) -> Any:
+    """The least of numbers, or of each number of the same nested lists."""
     if isinstance(times[0], (list, tuple)):
-        return [middle(each) for each in zip(*times, strict=True)]
-    return statistics.median(times)
+        return [least(each) for each in zip(*times, strict=True)]
+    return min(times)
 
 
 def measure_links(link_ranks: Sequence[int], repeats: int) -> dict[str, list[Measured]]:
-    """The times of all-reduces by who does them, and of steps, on each number of ranks."""
+    """The least times of all-reduces by who does them, and of steps, on each number of ranks."""
     from tinytorch.distributed import launch
 
     rows: dict[str, list[Measured]] = {}
@@ -94,7 +94,7 @@ def measure_links(link_ranks: Sequence[int], repeats: int) -> dict[str, list[Mea
                 launched[n].append(launch(ranks.measure_links, n, repeats)[0])
     for n, every in launched.items():
         for name in every[0]:
-            times = middle([times[name] for times in every])
+            times = least([times[name] for times in every])
             if name == "a step":
                 sizes = [ranks.gradient_bytes(hidden) for hidden in ranks.STEPS]
                 found = [Measured(n, s, b - a, a) for s, (a, b) in zip(sizes, times, strict=True)]
@@ -126,7 +126,7 @@ def main() -> None:
 
     with progress.during(f"the overhead on {options.ranks} ranks"):
         steps = launch(ranks.measure_overhead, options.ranks, options.rounds)[0]
-    measured = measure_links(options.link_ranks, max(3, options.rounds // 3))
+    measured = measure_links(options.link_ranks, max(3, options.rounds // 4))
     links = {name: fit(rows, cores()) for name, rows in measured.items()}
     overhead = {
         "ours": steps["ours, data_parallel"] - steps["ours"],

@@ -3,7 +3,6 @@
 import thread_count  # noqa: F401, I001 - before NumPy
 
 import itertools
-import statistics
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -59,23 +58,22 @@ def averaged(model: Any) -> Any:
     return model
 
 
-def medians(steps: dict[Any, Step], rounds: int, clock: Callable[[], float]) -> dict[Any, float]:
-    """Median seconds of each step, one after another in every round, begun by all ranks at once."""
+def timed(steps: dict[Any, Step], rounds: int, clock: Callable[[], float]) -> np.ndarray:
+    """Seconds (rounds, steps), one after another in every round, begun by all ranks at once."""
     from tinytorch.distributed import barrier
 
-    seconds: dict[Any, list[float]] = {name: [] for name in steps}
-    for i in range(rounds + 2):
-        for name, step in steps.items():
+    seconds = np.empty((rounds + 2, len(steps)))
+    for row in seconds:
+        for i, step in enumerate(steps.values()):
             barrier()
             begin = clock()
             step()
-            if i >= 2:  # the first two compile and connect
-                seconds[name].append(clock() - begin)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+            row[i] = clock() - begin
+    return seconds[2:]  # the first two compile and connect
 
 
 def measure_overhead(rounds: int) -> dict[str, float]:
-    """CPU seconds of a step by contestant."""
+    """Median CPU seconds of a step by contestant."""
     import torch
 
     import tinytorch
@@ -88,17 +86,19 @@ def measure_overhead(rounds: int) -> dict[str, float]:
         "torch": training_step(torch, HIDDEN),
         "torch, DDP": training_step(torch, HIDDEN, torch.nn.parallel.DistributedDataParallel),
     }
-    return medians(steps, rounds, time.process_time)
+    seconds = timed(steps, rounds, time.process_time)
+    return dict(zip(steps, np.median(seconds, 0).tolist(), strict=True))
 
 
 def measure_links(repeats: int) -> dict[str, list[Any]]:
-    """Seconds by the clock of an all-reduce of each of SIZES, and of STEPS alone and averaged.
+    """Least seconds by the clock of an all-reduce of SIZES, and of STEPS alone and averaged.
 
     Returns:
         "gloo", "our ring": a list for SIZES; "a step": pairs for STEPS.
     """
     import tinytorch
     from tinytorch.distributed import measure_all_reduce, ring_all_reduce
+    from tinytorch.distributed.cost import least_times
 
     one_thread()
     ways = {"gloo": None, "our ring": ring_all_reduce}
@@ -106,7 +106,7 @@ def measure_links(repeats: int) -> dict[str, list[Any]]:
         name: measure_all_reduce(SIZES, repeats, way) for name, way in ways.items()
     }
     steps = {(h, w): training_step(tinytorch, h, w) for h in STEPS for w in (None, averaged)}
-    times = medians(steps, repeats, time.perf_counter)
+    times = dict(zip(steps, least_times(timed(steps, repeats, time.perf_counter)), strict=True))
     return found | {"a step": [(times[h, None], times[h, averaged]) for h in STEPS]}
 
 

@@ -34,12 +34,14 @@ from tinytorch.distributed import (
     get_world_size,
     isend,
     load_checkpoint,
+    measure_all_reduce,
     recv,
     reduce_scatter,
     ring_all_reduce,
     save_checkpoint,
     send,
 )
+from tinytorch.distributed.cost import least_times
 from tinytorch.distributed.group import torch_view
 from tinytorch.history import owner_of
 from tinytorch.nn import functional as F
@@ -374,6 +376,22 @@ def sharded_optimizer() -> None:
         np.testing.assert_array_equal(weights(model), weights(reference))
 
 
+def a_row_takes_as_long_as_its_slowest_rank() -> None:
+    calls = []
+
+    def reduce(tensor: Tensor) -> None:
+        calls.append(tensor.numel())
+        if get_rank() == 0:
+            time.sleep(0.02)
+
+    times = measure_all_reduce([20_000_000, 5_000_000], 2, reduce)
+    assert calls == [5_000_000, 1_250_000] * 3  # the sizes take turns
+    assert min(times) >= 0.02
+    assert gather_objects(times) == [times] * get_world_size()
+    own = np.array([[5.0, 1.0 + get_rank()], [4.0 - get_rank(), 9.0]])
+    assert least_times(own) == [4.0, float(get_world_size())]
+
+
 def ring() -> None:
     n = get_world_size()
     for size in (n * 12, 1, n * 3 + 1):
@@ -454,6 +472,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         grad_takes_no_part,
         synchronized_batch_norm,
         sharded_optimizer,
+        a_row_takes_as_long_as_its_slowest_rank,
         ring,
         tensor_parallel,
         pipeline,

@@ -100,27 +100,38 @@ def measure_all_reduce(
     repeats: int = 10,
     reduce: Callable[[Tensor], object] | None = None,
 ) -> list[float]:
-    """Median seconds of an all-reduce of float32 tensors of these many bytes, on this group.
+    """Least seconds of an all-reduce of float32 tensors of these many bytes, on this group.
 
-    All ranks must call it. Small ones are timed many in a row: ranks do not leave a barrier at the
-    same moment, and the first of them would wait for longer than the message takes.
+    All ranks must call it, and all get the same. Small ones are timed many in a row: ranks do not
+    leave a barrier at the same moment, and the first of them would wait for longer than the message
+    takes. The sizes take turns, so that what disturbs the machine for a while disturbs all.
 
     Args:
-        repeats: how many such rows.
+        repeats: how many such rows of each size.
         reduce: what is measured; gloo's all-reduce alone unless given.
     """
     reduce = reduce or partial(all_reduce, agreed=True)
-    medians = []
-    for nbytes in sizes:
-        tensor = Tensor.from_numpy(np.ones(max(1, nbytes // 4), np.float32))
-        count = max(1, min(32, ROW_BYTES // max(1, nbytes)))
-        times = []
-        for i in range(repeats + 1):
+    tensors = [Tensor.from_numpy(np.ones(max(1, nbytes // 4), np.float32)) for nbytes in sizes]
+    times = np.empty((repeats + 1, len(tensors)))
+    for row in times:
+        for i, tensor in enumerate(tensors):
+            count = max(1, min(32, ROW_BYTES // (4 * tensor.numel())))
             barrier()
             begin = time.perf_counter()
             for _ in range(count):
                 reduce(tensor)
-            if i:  # the first makes connections
-                times.append((time.perf_counter() - begin) / count)
-        medians.append(float(np.median(times)))
-    return medians
+            row[i] = (time.perf_counter() - begin) / count
+    return least_times(times[1:])  # the first makes connections
+
+
+def least_times(times: np.ndarray) -> list[float]:
+    """The least time in each column, of times (repeats, columns) that each rank measured.
+
+    A collective takes as long as its slowest rank says. The least is what the link takes: the
+    scheduler, and whoever else uses the machine, only add to it, and how much is not the link's.
+
+    All ranks must call it, and all get the same.
+    """
+    longest = Tensor.from_numpy(np.array(times, np.float64))
+    all_reduce(longest, "max")
+    return [float(least) for least in longest.numpy().min(0)]
