@@ -12,6 +12,7 @@ import tinytorch.nn.functional as F
 from tinytorch import Tensor
 from tinytorch.graph import PassManager, trace
 from tinytorch.graph.passes.attention import FusedAttention
+from tinytorch.jit.caches import core_caches
 
 
 @pytest.fixture(autouse=True)
@@ -229,16 +230,25 @@ def test_compiled(rng):
     assert "scaled_dot_product_attention_f32(" in str(compiled.explain())
 
 
-def test_a_compiled_step_with_fast_math_uses_the_fused_op(rng):
-    grads = []
+@pytest.mark.parametrize("length", [16, 256])
+def test_a_compiled_step_with_fast_math_uses_the_fused_op_for_scores_beyond_l1(length):
+    grads, mask = [], Tensor(np.tri(length, dtype=bool))
     for fast_math in (False, True):
-        inputs = arrays(np.random.default_rng(0), MASK)
+        rng = np.random.default_rng(0)
+        inputs = [Tensor(rng.standard_normal((1, length, 4)).astype(np.float32)) for _ in range(3)]
         step = step_of(masked)
-        for x in inputs[:3]:
+        for x in inputs:
             x.requires_grad_()
         if fast_math:
             step = tinytorch.compile(step, fast_math=True)
-        grads.append([g.numpy() for g in step(*inputs)])
+        grads.append([g.numpy() for g in step(*inputs, mask)])
     for a, b in zip(*grads, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
-    assert "scaled_dot_product_attention_backward_f32(" in str(step.explain())
+    is_fused = "scaled_dot_product_attention_backward_f32(" in str(step.explain())
+    assert is_fused is (4 * length**2 > core_caches()[0].size)
+
+
+def test_a_forward_alone_is_rewritten_at_any_length(rng):
+    compiled = tinytorch.compile(causal, fast_math=True)
+    compiled(*arrays(rng))
+    assert "scaled_dot_product_attention_f32(" in str(compiled.explain())

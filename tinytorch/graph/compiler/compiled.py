@@ -202,7 +202,8 @@ def compile(
         passes: over the graph, in place of the usual ones. What they make is checked against the
             original graph, and what fails the check is taken back.
         fast_math: allow passes that change rounding, or what happens to NaN and infinities:
-            attention that is written out in products and a softmax becomes the fused op, then.
+            attention that is written out in products and a softmax becomes the fused op, then
+            (in a step with its backward if the scores of a head are more than L1 holds).
         dynamic: a call with other shapes, dtypes or Python values is compiled anew; if False, it is
             an error that says what differs.
         mode: "native" for machine code, on the optimized backend; "python" for Python, on any;

@@ -17,6 +17,7 @@ from tinytorch.graph.compiler.schedule import Role, Schedule, schedule_graph
 from tinytorch.graph.ir import Graph, GraphError
 from tinytorch.graph.passes import OptimizationPass, PassManager, Report, get_pass_by_name
 from tinytorch.history import write_clock
+from tinytorch.jit.caches import core_caches
 
 MODES = ("auto", "native", "python", "interpret")
 PASSES = ("algebra", "layout", "fold", "cse", "dce")
@@ -61,10 +62,12 @@ class Target:
             return self.passes
         if self.passes is not None:
             return PassManager(self.passes, rounds=ROUNDS, trials=1)
-        passes = [
-            get_pass_by_name(name)(fast_math=self.fast_math) if name == "algebra" else name
-            for name in (*PASSES, *(FAST_PASSES if self.fast_math else ()))
-        ]
+        options: dict[str, dict[str, Any]] = {
+            "algebra": {"fast_math": self.fast_math},
+            "fused-attention": {"least_bytes": core_caches()[0].size + 1},
+        }
+        names = (*PASSES, *(FAST_PASSES if self.fast_math else ()))
+        passes = [get_pass_by_name(name)(**options.get(name, {})) for name in names]
         return PassManager(passes, rounds=ROUNDS, trials=0)
 
 

@@ -17,7 +17,7 @@ from tinytorch.graph.passes.attention_pattern import (
     transposed_dims,
 )
 from tinytorch.graph.passes.base import register_pass
-from tinytorch.graph.semantics import AnyGraph
+from tinytorch.graph.semantics import TINYTORCH, AnyGraph, Semantics
 
 #: Filled in for a score these leave nothing of its weight, beside another score: e^-5000 is 0 for
 #: scores of up to 5000. Added to scores of up to 32, all are equal in float32.
@@ -34,11 +34,24 @@ class FusedAttention(RecognizedAttention):
     A large negative number that is filled in is as good as -inf where a constant mask leaves
     something in every row. Under another mask a row of nothing else is the mean of all values: such
     a number is added, if the scores are lost in its rounding.
+
+    Args:
+        least_bytes: of the scores of one head, from which on a step with a backward is rewritten:
+            the op computes them again in the backward, which takes longer than to read them where
+            they are near.
     """
 
     name = "fused-attention"
 
+    def __init__(self, semantics: Semantics = TINYTORCH, *, least_bytes: int = 0) -> None:
+        super().__init__(semantics)
+        self.least_bytes = least_bytes
+
     def fits(self, each: WrittenOut) -> bool:
+        scores = self.semantics.meta(each.chain[-1])
+        nbytes = math.prod(scores.shape[-2:]) * scores.dtype.itemsize
+        if each.backward is not None and nbytes < self.least_bytes:
+            return False
         if each.mask is None:
             return True
         if each.fill is None:  # floats that are added, with a gradient of their own
@@ -49,13 +62,12 @@ class FusedAttention(RecognizedAttention):
         known = self.constant(each.mask)
         if known is None:
             return each.fill <= HIDES_ALL
-        scores = self.semantics.meta(each.chain[-1]).shape
-        seen = np.broadcast_to(known.numpy() ^ each.hides, scores)
+        seen = np.broadcast_to(known.numpy() ^ each.hides, scores.shape)
         if each.fill != -math.inf:
             if not (seen.any(-1).all() and each.fill <= HIDES_SOME):
                 return False
             each.fill = -math.inf
-        if np.array_equal(seen, np.broadcast_to(np.tri(*scores[-2:], dtype=np.bool_), scores)):
+        if (seen == np.tri(*scores.shape[-2:], dtype=np.bool_)).all():
             each.mask, each.is_causal = None, True
         return True
 
