@@ -95,11 +95,20 @@ def uniform(seed: Array, *, shape: Shape, dtype: DType) -> Array:
 
 @quiet
 def matmul(a: Array, b: Array) -> Array:
-    if a.dtype == np.int64 == b.dtype and min(a.size, *a.shape[-2:], *b.shape[-2:]) >= LONG_SUM:
-        most = [max(int(x.max(initial=0)), -int(x.min(initial=0))) for x in (a, b)]
-        if most[0] * most[1] * a.shape[-1] < 2**53:  # float64 has each sum, and a BLAS is quick
-            return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
-    return np.matmul(a, b)
+    floats = as_exact_floats(a, b)
+    return np.matmul(a, b) if floats is None else np.matmul(*floats).astype(np.int64)
+
+
+def as_exact_floats(a: Array, b: Array) -> tuple[Array, Array] | None:
+    """Matrices of int64 in float64, if that has each sum of their product and a BLAS pays."""
+    if not a.dtype == np.int64 == b.dtype or min(a.ndim, b.ndim) < 2:
+        return None
+    if min(a.size, *a.shape[-2:], *b.shape[-2:]) < LONG_SUM:
+        return None
+    most = [max(int(x.max(initial=0)), -int(x.min(initial=0))) for x in (a, b)]
+    if most[0] * most[1] * a.shape[-1] >= 2**53:
+        return None
+    return a.astype(np.float64), b.astype(np.float64)
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""The product of matrices of int64, which no BLAS has.
+"""The product of matrices of int64 whose sums float64 may not have, which no BLAS has.
 
 A row of C takes in eight rows of B at a time, so it is read and written once for eight products of
 each element; those rows of B stay in L1 while the rows of a block of C, which stays in L2, pass by.

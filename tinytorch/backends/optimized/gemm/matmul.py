@@ -208,6 +208,8 @@ def matmul(a: Array, b: Array, affine: library.Affine = fastest_affine) -> Array
 def _not_yet_or_no_matrices(a: Array, b: Array, affine: library.Affine) -> Array:
     """`matmul` where it is not the product of two matrices with a kernel that is ready."""
     if a.dtype not in _FLOATS:
+        if (floats := reference.as_exact_floats(a, b)) is not None:
+            return matmul(*floats, affine).astype(np.int64)
         is_compiled = a.dtype == np.int64 and min(a.ndim, b.ndim) > 1
         return (integers if is_compiled else reference).matmul(a, b)
     if a.ndim != 2 or b.ndim != 2:
