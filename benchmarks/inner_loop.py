@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tiles", action="store_true", help="every tile that fits the registers")
     parser.add_argument("--codes", action="store_true", help="products of small integers as well")
     parser.add_argument("--show", action="store_true", help="the assembly of the loops as well")
-    parser.add_argument("--check", action="store_true", help=f"exit with 1 below {GOAL:.0%}")
+    parser.add_argument("--check", action="store_true", help=f"exit with 1 below {GOAL:.0%}%")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args(arguments)
     chosen = ["host", *known] if options.cpu == "all" else options.cpu.split(",")

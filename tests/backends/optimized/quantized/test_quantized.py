@@ -122,6 +122,21 @@ def test_the_same_on_several_threads(monkeypatch):
         np.testing.assert_array_equal(dynamic(x, weight), expected)
 
 
+@pytest.mark.slow
+def test_static_codes_are_the_same_on_several_threads(monkeypatch, rng):
+    """Large enough for products in halves, of two blocks, where codes are words."""
+    weight = rng.integers(-128, 128, (4 * strassen.BLOCK + 5, 512)).astype(np.int8)
+    x = rng.integers(-300, 300, (97, 512)).astype(np.float32)
+    scale, bias = np.ones((len(weight), 1), np.float32), np.ones(len(weight), np.float32)
+    found = []
+    for count in (1, 2):
+        monkeypatch.setattr(module.threads, "threads_for", lambda work, count=count: count)
+        zero = np.array([1, 100], np.float32)
+        options = {"bits": 8, "group_size": 0, "activation": "static"}
+        found.append(quantized_linear(x, weight, scale, bias, zero, **options))
+    np.testing.assert_array_equal(*found)
+
+
 SCRIPT = """
 import numpy as np
 from tinytorch.backends.optimized.quantized.code_tile import DYNAMIC, STATIC
