@@ -50,11 +50,12 @@ def why_not_values(guards: Sequence[ValueGuard], leaves: Sequence[Any]) -> str |
 def source_of(node: Node) -> Node:
     """The node whose elements a node's are, or some of them, with the values that they have there.
 
+    >>> import tinytorch
     >>> from tinytorch.graph import trace
     >>> graph = trace(lambda x: x[1:].reshape(-1) * 2, tinytorch.ones(3, 2)).graph
     >>> product = list(graph.nodes)[-2]
     >>> source_of(product.args[0])
-    %x
+    x
     """
     while node.op == "call_function" and (node.target.view or _is_widened(node)):
         (node,) = node.all_input_nodes
