@@ -62,7 +62,8 @@ def test_labels_that_come_to_be_ignored_are(name: str, backend: str, mode: str) 
             x, y = logits(6), labels(*ignored)
             for ours, expected in zip(compiled(x, y), step(x, y), strict=True):
                 np.testing.assert_allclose(ours.detach(), expected.detach(), 1e-6, 1e-7)
-    assert compiled.reasons[1:] == ["y has values for which _none_is(-100) is not true"]
+    again = ["y has values for which _none_is(-100) is not true"]
+    assert compiled.reasons[1:] == (again if name == "cross_entropy" else [])
 
 
 @given(

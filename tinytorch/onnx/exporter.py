@@ -85,7 +85,9 @@ def export_onnx(
     """Write a traced function, or a graph, as an ONNX model.
 
     Args:
-        traced: what `trace` returned. Of a Graph all placeholders become inputs.
+        traced: what `trace` returned. Of a Graph all placeholders become inputs. What the trace
+            takes to be true of values, that no label of a cross entropy is to be ignored, must be
+            true where the model runs.
         path: where to; None to write no file.
         name: of the model's graph.
         dynamic_axes: for arguments their dimensions that are known only when the model runs, by

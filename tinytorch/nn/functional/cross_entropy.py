@@ -59,7 +59,7 @@ def cross_entropy(
     tensor(1.3863)
     """
     usual = weight is None and reduction == "mean" and label_smoothing == 0
-    if usual and _is_plain(input, target, ignore_index):
+    if usual and _is_plain(input, target, ignore_index, guarded=True):
         return apply(ops.cross_entropy, input, target)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be from 0 to 1: {label_smoothing}")
@@ -98,7 +98,7 @@ def nll_loss(
         ShapeError, DTypeError, IndexError: as `cross_entropy`.
     """
     _check_input("nll_loss", input, weight)
-    if weight is None and _is_plain(input, target, ignore_index):
+    if weight is None and _is_plain(input, target, ignore_index, guarded=False):
         picked = squeeze(gather(input, 1, unsqueeze(target.long(), 1)), 1)
         return reduce_loss(0.0 - picked, reduction)
     losses, counts = _picked("nll_loss", input, target, weight, ignore_index)
@@ -161,10 +161,12 @@ def _soft_cross_entropy(
     return reduce_loss(0.0 - sum(each, dim), reduction)
 
 
-def _is_plain(input: Tensor, target: Tensor, ignore_index: int) -> bool:
-    """Whether the fused op says it all: rows of logits, and a class from 0 on for each.
+def _is_plain(input: Tensor, target: Tensor, ignore_index: int, *, guarded: bool) -> bool:
+    """Whether there are rows of logits, and a class from 0 on for each.
 
-    In a trace it is enough that none is to be ignored: the graph looks for the range itself.
+    Args:
+        guarded: in a trace it is enough that the example has no label that is to be ignored, which
+            each call then looks for: the graph looks for the range itself. Worth it for a fused op.
     """
     rows, shape = input.meta, input.meta.shape
     if len(shape) != 2 or target.meta.shape != shape[:1] or 0 in shape:
@@ -175,7 +177,7 @@ def _is_plain(input: Tensor, target: Tensor, ignore_index: int) -> bool:
         return False
     if holds(target, _are_counted, shape[1], traced=False):
         return True
-    return bool(assumed(target, _none_is, ignore_index))
+    return guarded and bool(assumed(target, _none_is, ignore_index))
 
 
 def _are_counted(labels: Array, classes: int) -> bool:
