@@ -10,7 +10,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.absent import accepts_device
-from tinytorch.dispatch import apply, wrap
+from tinytorch.dispatch import apply
 from tinytorch.dtypes import (
     DEFAULT_FLOAT,
     DEFAULT_INT,
@@ -21,7 +21,6 @@ from tinytorch.dtypes import (
     bfloat16,
     bool_,
     float32,
-    meta_of_array,
 )
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
@@ -233,21 +232,22 @@ def linspace(
     if kind is bool_:
         raise DTypeError("linspace: evenly spaced numbers are not bool; use a number type")
     start, end = (v.item() if isinstance(v, Tensor) else v for v in (start, end))
-    if kind is not float32 or steps <= BLOCK:
-        return Tensor(np.linspace(start, end, steps), dtype=kind).requires_grad_(requires_grad)
-    # what np.linspace gives, a block at a time: its float64 is rounded while it is in a cache
-    array, step = np.empty(steps, np.float32), (float(end) - float(start)) / (steps - 1)
-    if step == 0 or not math.isfinite(step):  # NumPy divides in another order, or warns
-        return Tensor(np.linspace(start, end, steps), dtype=kind).requires_grad_(requires_grad)
-    counted, exact = np.arange(BLOCK, dtype=np.float64), np.empty(BLOCK)
+    if kind is float32 and steps > BLOCK:
+        step = (float(end) - float(start)) / (steps - 1)
+        if step != 0 and math.isfinite(step):  # else NumPy divides in another order, or warns
+            array = _float32_by_blocks(start, end, step, steps)
+            return Tensor.from_numpy(array).requires_grad_(requires_grad)
+    return Tensor(np.linspace(start, end, steps), dtype=kind).requires_grad_(requires_grad)
+
+
+def _float32_by_blocks(start: float, end: float, step: float, steps: int) -> Array:
+    """What np.linspace gives, in float32: its float64 is rounded while it is in a cache."""
+    array, counted = np.empty(steps, np.float32), np.arange(BLOCK, dtype=np.float64)
     for first in builtins.range(0, steps, BLOCK):
         part = array[first : first + BLOCK]
-        np.add(counted, first, exact)
-        exact *= step
-        exact += start
-        part[:] = exact[: len(part)]
+        part[:] = (counted[: len(part)] + first) * step + start
     array[-1] = end
-    return wrap(array, meta_of_array(array)).requires_grad_(requires_grad)
+    return array
 
 
 @accepts_device
@@ -291,7 +291,7 @@ def eye(
     array: Array = np.eye(n, m, dtype=stored)
     if kind is bfloat16:
         return Tensor(array, dtype=kind).requires_grad_(requires_grad)
-    return wrap(array, meta_of_array(array)).requires_grad_(requires_grad)
+    return Tensor.from_numpy(array).requires_grad_(requires_grad)
 
 
 # -- of the dtype of a tensor that there is --------------------------------------------------------

@@ -21,7 +21,6 @@ from tinytorch.jit.caches import core_caches
 
 MODES = ("auto", "native", "python", "interpret")
 PASSES = ("algebra", "layout", "fold", "cse", "dce")
-FAST_PASSES = ("fused-attention", "dce")  # a row that sees nothing gives 0 then, not NaN
 ROUNDS = 2  # what one pass makes of the graph, another may improve; more rounds hardly ever help
 #: The kernels that native code calls are those of this class, and not of what derives from it.
 NATIVE_BACKEND = "tinytorch.backends.optimized.backend.OptimizedBackend"
@@ -62,12 +61,13 @@ class Target:
             return self.passes
         if self.passes is not None:
             return PassManager(self.passes, rounds=ROUNDS, trials=1)
-        options: dict[str, dict[str, Any]] = {
-            "algebra": {"fast_math": self.fast_math},
-            "fused-attention": {"least_bytes": core_caches()[0].size + 1},
-        }
-        names = (*PASSES, *(FAST_PASSES if self.fast_math else ()))
-        passes = [get_pass_by_name(name)(**options.get(name, {})) for name in names]
+        passes: list[OptimizationPass | str] = [
+            get_pass_by_name(name)(fast_math=self.fast_math) if name == "algebra" else name
+            for name in PASSES
+        ]
+        if self.fast_math:  # a row that sees nothing gives 0 then, not NaN
+            fused = get_pass_by_name("fused-attention")
+            passes += [fused(least_bytes=core_caches()[0].size + 1), "dce"]
         return PassManager(passes, rounds=ROUNDS, trials=0)
 
 

@@ -53,12 +53,20 @@ def widen(codes: Array, words: Array) -> None:
 
 
 @kernel(force_inline=True)
+def float_of_sum(
+    sum: np.int32, of_weights: np.int32, zero: np.int32, factor: np.float32, scale: np.float32
+) -> np.float32:
+    """A result from the sum of codes times weights, and that of the weights alone."""
+    return np.float32(np.int32(sum - zero * of_weights)) * factor * scale
+
+
+@kernel(force_inline=True)
 def floats_of_sums(
     sums: Array, weights: Array, zero: np.int32, factor: np.float32, scale: Array, out: Array
 ) -> None:
-    """A row of results from the sums of its codes times weights, and those of the weights alone."""
+    """A row of results."""
     for t in range(out.size):
-        out[t] = np.float32(np.int32(sums[t] - zero * weights[t])) * factor * scale[t]
+        out[t] = float_of_sum(sums[t], weights[t], zero, factor, scale[t])
 
 
 @kernel(force_inline=True)
@@ -73,8 +81,7 @@ def biased_floats_of_sums(
 ) -> None:
     """The same and a bias: written once, as a loop of its own over the results takes as long."""
     for t in range(out.size):
-        value = np.float32(np.int32(sums[t] - zero * weights[t])) * factor * scale[t]
-        out[t] = value + bias[t]
+        out[t] = float_of_sum(sums[t], weights[t], zero, factor, scale[t]) + bias[t]
 
 
 @kernel(inner=True, refcounts=False)

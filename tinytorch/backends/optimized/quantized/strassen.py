@@ -26,23 +26,12 @@ from numba import prange, types
 from tinytorch.backends.optimized.gemm.packing import emit_transpose
 from tinytorch.backends.optimized.quantized.code_tile import STATIC
 from tinytorch.backends.optimized.quantized.dots import OF_WORDS
-from tinytorch.backends.optimized.quantized.loops import (
-    Weight,
-    row_of_results,
-    widen,
-)
+from tinytorch.backends.optimized.quantized.loops import Weight, row_of_results, widen
 from tinytorch.backends.optimized.quantized.rounding import OffsetCodes
 from tinytorch.backends.optimized.quantized.vectors import WORDS, words_at
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import export, kernel
-from tinytorch.jit.llvm import (
-    Value,
-    VectorEmitter,
-    address,
-    i64,
-    memory,
-    vector_intrinsic,
-)
+from tinytorch.jit.llvm import Value, VectorEmitter, address, i64, memory, vector_intrinsic
 from tinytorch.jit.operands import ROWS, SIZE, Rows
 
 LEAST_ROWS, LEAST_SIZE = 96, 512
