@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.dtypes import Array
-from tinytorch.jit.cpu import host_vector_unit
+from tinytorch.jit.cpu import AVX512, host_vector_unit
 from tinytorch.jit.library import JIT
 
 Value = Any
@@ -207,8 +207,31 @@ class VectorEmitter:
         if mask is None:
             self.builder.store(value, typed, align=1)
             return
-        arguments = [value, typed, ir.Constant(I32, 1), mask]
-        self.call(f"masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
+        if host_vector_unit() is AVX512:
+            arguments = [value, typed, ir.Constant(I32, 1), mask]
+            self.call(f"masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
+            return
+        bits = self.builder.bitcast(mask, ir.IntType(self.lanes))
+        self._store_lanes(value, pointer, bits, 0, self.lanes)
+
+    def _store_lanes(self, value: Value, pointer: Value, bits: Value, at: int, count: int) -> None:
+        """`count` lanes from `at` on as one store if the bits of all are set, else by halves.
+
+        Without registers for masks, a masked store of vectors takes a core of AMD 12 cycles and
+        more, also where all lanes are stored.
+        """
+        build, place = self.builder, self.at(pointer, at * self.itemsize)
+        wanted = ir.Constant(bits.type, ((1 << count) - 1) << at)
+        are_set = build.icmp_unsigned("==", build.and_(bits, wanted), wanted)
+        with build.if_else(are_set) as (whole, halves):
+            with whole:
+                part = self.shuffle(value, value, range(at, at + count))
+                if count == 1:
+                    part = build.extract_element(value, ir.Constant(I32, at))
+                self.store_scalar(part, place)
+            with halves:
+                for first in range(at, at + count, max(count // 2, 1)) if count > 1 else ():
+                    self._store_lanes(value, pointer, bits, first, count // 2)
 
     def prefetch(self, pointer: Value, write: bool = False, level: int = 1) -> None:
         """Ask for the cache line at an address, into the cache of a level; any address will do."""

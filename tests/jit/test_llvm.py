@@ -1,0 +1,72 @@
+"""Vector code that is emitted as LLVM IR: what `VectorEmitter` stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from llvmlite import ir
+from numba import types
+
+from tinytorch.jit import llvm
+from tinytorch.jit.cpu import AVX2, AVX512, host_vector_unit
+from tinytorch.jit.library import kernel
+from tinytorch.jit.llvm import VectorEmitter, address, memory, vector_intrinsic
+
+REALS = (np.float32, np.float64)
+
+
+def _twin(dtype: Any, source: int, target: int, bits: int) -> None:
+    lanes = host_vector_unit().register_bytes // np.dtype(dtype).itemsize
+    chosen = [lane for lane in range(lanes) if bits >> lane & 1]
+    memory(dtype, target, (lanes,))[chosen] = memory(dtype, source, (lanes,))[chosen]
+
+
+def _emit(e: VectorEmitter, source: Any, target: Any, bits: Any) -> None:
+    mask = e.builder.bitcast(e.builder.trunc(bits, ir.IntType(e.lanes)), e.mask)
+    e.store(e.load(e.pointer(source)), e.pointer(target), mask)
+
+
+_store_chosen = vector_intrinsic(_twin)(_emit)
+
+
+@kernel
+def store_chosen(x, y, at, bits):  # type: ignore[no-untyped-def]
+    """The lanes of x whose bits are set, to y from an element on."""
+    _store_chosen(x.dtype.type, address(x), address(y) + at * x.itemsize, bits)
+
+
+@pytest.mark.parametrize("real", REALS)
+def test_a_masked_store_writes_the_lanes_of_the_mask_and_no_others(real):
+    lanes = host_vector_unit().register_bytes // np.dtype(real).itemsize
+    x = np.arange(1, lanes + 1, dtype=real)
+    rng = np.random.default_rng(0)
+    masks = range(1 << lanes) if lanes <= 8 else [*rng.integers(0, 1 << lanes, 300), 0, 65535]
+    for bits in masks:
+        y = np.full(lanes + 2, -1.0, real)
+        store_chosen(x, y, 1, int(bits))
+        chosen = [bool(int(bits) >> lane & 1) for lane in range(lanes)]
+        np.testing.assert_array_equal(y, [-1, *np.where(chosen, x, -1), -1])
+
+
+def text_of_store(mask: bool) -> str:
+    """The LLVM IR of a function that stores a vector of 32 bytes, with a mask or without."""
+    module = ir.Module("store")
+    kind = ir.FunctionType(ir.VoidType(), [llvm.I64, ir.IntType(8)])
+    function = ir.Function(module, kind, "f")
+    e = VectorEmitter(ir.IRBuilder(function.append_basic_block()), types.float32, 32)
+    chosen = e.builder.bitcast(function.args[1], e.mask) if mask else None
+    e.store(e.zeros, e.pointer(function.args[0]), chosen)
+    e.builder.ret_void()
+    return str(module)
+
+
+def test_only_registers_for_masks_make_a_masked_store(monkeypatch):
+    monkeypatch.setattr(llvm, "host_vector_unit", lambda: AVX512)
+    assert "masked.store" in text_of_store(mask=True)
+    monkeypatch.setattr(llvm, "host_vector_unit", lambda: AVX2)
+    assert "masked.store" not in text_of_store(mask=True)
+    # one of 8 lanes, two of 4, four of 2, eight of 1
+    assert text_of_store(mask=True).count("store ") == 1 + 2 + 4 + 8
+    assert text_of_store(mask=False).count("store ") == 1
