@@ -146,6 +146,16 @@ def test_shapes_and_dtypes():
         tinytorch.randint(3, 3, (2,))
 
 
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_multinomial_without_replacement_gives_the_earliest_arrivals(backend):
+    weights = tinytorch.rand(3, 300, generator=tinytorch.Generator(1))
+    with tinytorch.using_backend(backend):
+        drawn = tinytorch.multinomial(weights, 40, generator=tinytorch.Generator(2))
+    u = tinytorch.rand(3, 300, dtype="float64", generator=tinytorch.Generator(2)).numpy()
+    arrivals = -np.log(1 - u) / weights.numpy().astype(np.float64)
+    np.testing.assert_array_equal(drawn.numpy(), np.argsort(arrivals, axis=-1)[:, :40])
+
+
 @pytest.mark.parametrize("replacement", [False, True])
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
 def test_multinomial_refuses_weights_that_are_none(replacement, bad):

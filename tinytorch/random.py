@@ -302,7 +302,8 @@ def multinomial(
         return clip(searchsorted(totals, u, right=True), 0, input.shape[-1] - 1)
     u = rand(input.shape, dtype="float64", generator=generator)
     arrival = -(1.0 - u).log() / weights  # infinite for weight 0: it comes last
-    return arrival.argsort(-1).narrow(-1, 0, num_samples)
+    drawn: Tensor = arrival.topk(num_samples, -1, largest=False)[1]
+    return drawn
 
 
 def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:

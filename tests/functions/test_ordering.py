@@ -82,3 +82,51 @@ def test_what_repeat_interleave_gives_can_be_written(shape, repeats):
     y = x.repeat_interleave(repeats)
     y += 1
     assert (y.numpy() == 2).all() and (x.numpy() == 1).all()
+
+
+BINS = {
+    "all": (7, 0, 0), "a part": (5, -0.5, 1.5), "an edge": (4, 0.1, 0.9), "one": (1, -1, 1),
+    "more than 16 bits": (70_000, 0, 0), "float32 rounds the edges": (3, 0.1, 0.7),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bins", BINS.values(), ids=list(BINS))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_histc_counts_what_pytorch_counts(bins, dtype, rng):
+    rounded = np.round(rng.standard_normal((40, 50)), 1).astype(dtype)  # many are edges
+    given = np.array([[np.nan, np.inf, -np.inf, 0.1, 0.7]], dtype)
+    for x in (rounded, rounded.T[::2], rounded[:0], np.zeros((2, 3), dtype)):
+        assert_like_torch(lambda x: x.histc(*bins), lambda x: x.histc(*bins), x)
+    if bins[1] != bins[2]:
+        assert_like_torch(lambda x: x.histc(*bins), lambda x: x.histc(*bins), given)
+
+
+def test_histc_of_whole_numbers_and_of_the_widest_range():
+    assert tinytorch.tensor([0, 1, 1, 4]).histc(4).tolist() == [1, 2, 0, 1]
+    most = float(np.finfo(np.float32).max)
+    assert tinytorch.tensor([-most, 0.0, most]).histc(2).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("bins", [(0, 0, 1), (-1, 0, 1), (3, 2, 1), (3, 0, float("inf"))])
+def test_histc_refuses(bins):
+    with pytest.raises(ValueError, match=r"bins|range"):
+        tinytorch.tensor([0.5]).histc(*bins)
+    with pytest.raises(ValueError, match="range"):
+        tinytorch.tensor([0.5, float("nan")]).histc(3)
+
+
+@pytest.mark.parametrize("is_right", [False, True])
+def test_searchsorted_in_rows_of_any_layout(is_right, rng):
+    rows, values = np.sort(rng.standard_normal((3, 4, 9))), rng.standard_normal((3, 4, 5))
+    values[0, 0, 0] = np.nan
+    for r, v in (
+        (rows, values),
+        (np.asfortranarray(rows), values[..., ::2]),
+        (rows[:0], values[:0]),
+    ):
+        assert_like_torch(
+            lambda r, v: tinytorch.searchsorted(r, v, right=is_right),
+            lambda r, v: torch.searchsorted(r.contiguous(), v.contiguous(), right=is_right),
+            r,
+            v,
+        )

@@ -187,3 +187,29 @@ def test_masked_scatter_and_its_gradients(shape, rng):
         np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(ShapeError, match="positions, but 1 values"):
         tensor(x).masked_scatter(tensor(x == x), tensor(source[0, :1]))
+
+
+MASKED = {"alike": (4, 6), "of one row": (6,), "of one column": (4, 1)}
+
+
+@pytest.mark.parametrize("shape", MASKED.values(), ids=list(MASKED))
+@pytest.mark.parametrize("needs", [False, True])
+def test_masked_scatter_takes_any_layout_and_leaves_x(shape, needs, rng):
+    x, source = rng.standard_normal((6, 4)).T, rng.standard_normal((5, 6))[:, ::-1]
+    mask = rng.random(shape) < 0.5
+    ours, theirs = tensor(x).detach(), torch.tensor(x.copy())
+    before = ours.tolist()
+    out = ours.requires_grad_(needs).masked_scatter(tensor(mask), tensor(source))
+    expected = theirs.masked_scatter(torch.tensor(mask), torch.tensor(source.copy()))
+    np.testing.assert_array_equal(out.detach().numpy(), expected.numpy())
+    assert ours.tolist() == before and out.requires_grad == needs
+    whole = tensor([1, 2, 3]).masked_scatter(tensor([True, False, True]), tensor([7.9, -8.2]))
+    assert whole.tolist() == [7, 2, -8] and whole.dtype is tinytorch.int64
+
+
+def test_masked_scatter_of_no_values():
+    none = tinytorch.zeros(0)
+    assert tensor([1.0, 2.0]).masked_scatter(tensor([False, False]), none).tolist() == [1.0, 2.0]
+    assert none.masked_scatter(none.bool(), none).shape == (0,)
+    with pytest.raises(ShapeError, match="1 positions, but 0 values"):
+        tensor([1.0, 2.0]).masked_scatter(tensor([False, True]), none)

@@ -41,9 +41,11 @@ def expand(a: Array, *, shape: Shape) -> Array:
 
 def _read_only_view(a: Array, shape: Shape, strides: tuple[int, ...]) -> Array:
     """`as_strided`, whose Python takes many times as long as the view."""
-    if not a.flags.c_contiguous:
+    flags = a.flags
+    if not flags.c_contiguous and not flags.f_contiguous:
         return np.lib.stride_tricks.as_strided(a, shape, strides, writeable=False)
-    view: Array = np.ndarray(shape, a.dtype, a, 0, strides)
+    memory = a if flags.c_contiguous else a.T
+    view: Array = np.ndarray(shape, a.dtype, memory, 0, strides)
     view.setflags(write=False)
     return view
 

@@ -376,6 +376,8 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
         x = reshape(x, (1,))
         return unfold(x, 0, size, step)[0]
     dim = normalize_dim(dimension, x.ndim)
+    if dim == x.ndim - 1:
+        return apply(ops.unfold, x, size=size, step=step)
     moved = apply(ops.unfold, transpose(x, dim, -1), size=size, step=step)
     return transpose(moved, dim, -2)
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
 
 
+FEW = 4096  # positions found: that many are divided in less than the calls for whole rows take
+
+
 class HistogramAndEdges(NamedTuple):
     """Result of `histogram`."""
 
@@ -176,8 +179,10 @@ def _bisected(rows: Array, values: Array, is_right: bool) -> Array:
     if rows.ndim == 1:
         return np.asarray(np.searchsorted(rows, values, side), np.int64)
     out = np.empty(values.shape, np.int64)
-    for at in np.ndindex(rows.shape[:-1]):
-        out[at] = rows[at].searchsorted(values[at], side)  # the method: NumPy's function is Python
+    count = math.prod(rows.shape[:-1])
+    lines = (a.reshape(count, a.shape[-1]) for a in (rows, values, out))
+    for row, wanted, found in zip(*lines, strict=True):
+        found[:] = row.searchsorted(wanted, side)  # the method: NumPy's function is Python
     return out
 
 
@@ -227,9 +232,12 @@ def _positions(array: Array) -> Array:
     if array.ndim < 2 or not array.size:
         return np.argwhere(array).astype(np.int64)
     rows = np.ascontiguousarray(array != 0).reshape(-1, array.shape[-1])
-    found = np.flatnonzero(rows)
-    row = np.repeat(np.arange(len(rows)), np.count_nonzero(rows, axis=1))
+    found = rows.reshape(-1).nonzero()[0]
     out = np.empty((len(found), array.ndim), np.int64)
+    if array.ndim == 2 and len(found) < FEW:
+        np.divmod(found, rows.shape[1], out[:, 0], out[:, 1])
+        return out
+    row = np.repeat(np.arange(len(rows)), np.count_nonzero(rows, axis=1))
     np.subtract(found, row * rows.shape[1], out=out[:, -1])
     if array.ndim == 2:
         out[:, 0] = row
@@ -364,8 +372,28 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
         min, max = array.min(), array.max()
     if min == max:
         min, max = min - 1, max + 1
-    counts, _ = np.histogram(array, bins, (float(min), float(max)))
-    return _new(counts.astype(array.dtype))
+    return _new(_counts_of_bins(array, bins, float(min), float(max)))
+
+
+def _counts_of_bins(array: Array, bins: int, low: float, high: float) -> Array:
+    """How many elements are in each of so many equal intervals, in the array's type.
+
+    The interval of an element follows from one division in its own type, as in PyTorch; NumPy's
+    `histogram` then compares it with the edges.
+    """
+    real = array.dtype.type if array.dtype.kind == "f" else np.float64
+    with np.errstate(over="ignore"):
+        left, right, count = real(low), real(high), real(bins)
+        width = right - left
+        is_plain = bins > 0 and width > 0 and np.isfinite(width * count)
+    if not is_plain:  # the range is beyond the type, or an error is to be raised
+        return np.histogram(array.astype(np.float64), bins, (low, high))[0].astype(array.dtype)
+    flat = array.reshape(-1)
+    is_inside = (flat >= left) & (flat <= right)
+    inside = flat if is_inside.all() else flat[is_inside]
+    places = ((inside - left) * count / width).astype(np.intp)
+    np.minimum(places, bins - 1, out=places)  # the last interval has its upper edge
+    return np.bincount(places, minlength=bins).astype(array.dtype)
 
 
 def histogram(

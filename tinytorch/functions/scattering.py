@@ -258,11 +258,34 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     Raises:
         ShapeError: the mask has more true elements than `source` elements. (Not in a trace.)
     """
+    if not source.numel() or not _is_plain(x, mask, source):
+        return _scattered(x, mask, source)
+    values, wanted = source.to(x.dtype)._data.reshape(-1), mask._data
+    _check_count(int(np.count_nonzero(wanted)), source)
+    out = np.array(x._data, order="C", copy=True)
+    np.place(out, wanted, values)
+    return wrap(out, x.meta)
+
+
+def _is_plain(x: Tensor, mask: Tensor, source: Tensor) -> bool:
+    """Whether nothing is recorded, and the mask has x's shape."""
+    state = STATE.get()
+    needs = state.grad and (x.requires_grad or source.requires_grad)
+    return state.mode is None and not needs and mask.dtype is bool_ and mask.shape == x.shape
+
+
+def _check_count(count: int, source: Tensor) -> None:
+    if count > source.numel():
+        raise ShapeError(f"masked_scatter: {count} positions, but {source.numel()} values")
+
+
+def _scattered(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """`masked_scatter` by ops."""
     shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
     flat, kept = (movement.reshape(_expanded(t, shape), (-1,)) for t in (mask, x))
     places = np.flatnonzero(flat._data) if isinstance(flat._data, np.ndarray) else None
-    if places is not None and len(places) > source.numel():
-        raise ShapeError(f"masked_scatter: {len(places)} positions, but {source.numel()} values")
+    if places is not None:
+        _check_count(len(places), source)
     if not source.numel():
         return apply(ops.copy, movement.expand(x, shape))
     if places is not None:
@@ -350,12 +373,13 @@ def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Te
         offset: the diagonal: 0 the main one, above it if positive.
         dim1, dim2: where in the result the matrices' dimensions are.
     """
-    n = x.shape[-1]
+    *rest, n = x.shape
     size = n + abs(offset)
-    below = max(0, -offset)
-    rows = movement.pad(movement.unsqueeze(x, -1), (0, 0, below, size - n - below))
-    eye = np.eye(size, size, offset, dtype=bool)
-    placed = apply(ops.where, wrap(eye, meta_of_array(eye)), rows, x.dtype.zero)
+    start = max(0, offset) + max(0, -offset) * size
+    stop = start + (n - 1) * (size + 1) + 1 if n else start  # from one to the next: a row, a place
+    bounds = (*((0, extent, 1) for extent in rest), (start, stop, size + 1))
+    flat = apply(ops.unslice, x, shape=(*rest, size * size), bounds=bounds)
+    placed = movement.reshape(flat, (*rest, size, size))
     return arrangement.movedim(placed, (-2, -1), (dim1, dim2))
 
 

@@ -139,7 +139,7 @@ def layer_norm(x: Array, w: Array, b: Array, *, eps: float) -> Array:
     out = buffers.empty_like(rows)
     w, b = contiguous(w), contiguous(b)
     _run_forward(rows.size * STEPS, rows, w, b, float(eps), out)
-    return from_rows(out, x, x.ndim - 1)
+    return from_rows(out, x.shape, x.ndim - 1)
 
 
 def layer_norm_backward(g: Array, x: Array, w: Array, *, eps: float) -> Array:
@@ -148,7 +148,7 @@ def layer_norm_backward(g: Array, x: Array, w: Array, *, eps: float) -> Array:
     dx = buffers.empty_like(rows)
     w = contiguous(w)
     _run_backward(2 * rows.size * STEPS, upper, rows, w, float(eps), dx)
-    return from_rows(dx, x, x.ndim - 1)
+    return from_rows(dx, x.shape, x.ndim - 1)
 
 
 def layer_norm_weight(g: Array, x: Array, *, eps: float) -> Array:

@@ -148,7 +148,7 @@ def argsort(a: Array, *, dim: int, descending: bool) -> Array:
         _unpack_doubles(rows, order, -1 if descending else 0, bits)
     else:
         order = _of_integers(rows, descending)
-    return from_rows(order, a, dim)
+    return from_rows(order, a.shape, dim)
 
 
 def _of_integers(rows: Array, descending: bool) -> Array:

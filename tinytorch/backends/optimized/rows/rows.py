@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinytorch.backends.optimized.elementwise.math import from_order_key, order_key
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, Shape
 from tinytorch.jit import buffers
 from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
@@ -25,12 +25,12 @@ def as_rows(x: Array, dim: int) -> Array:
     return contiguous(moved).reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
 
 
-def from_rows(rows: Array, like: Array, dim: int) -> Array:
-    """The inverse of `as_rows`: a contiguous array with the shape of `like`."""
-    last = like.ndim - 1
+def from_rows(rows: Array, shape: Shape, dim: int) -> Array:
+    """The inverse of `as_rows`: a contiguous array of this shape."""
+    last = len(shape) - 1
     if dim == last or last < 0:
-        return rows if last == 1 else rows.reshape(like.shape)
-    moved = rows.reshape(*like.shape[:dim], *like.shape[dim + 1 :], like.shape[dim])
+        return rows if last == 1 else rows.reshape(shape)
+    moved = rows.reshape(*shape[:dim], *shape[dim + 1 :], shape[dim])
     return contiguous(moved.transpose(*range(dim), last, *range(dim, last)))
 
 
@@ -60,4 +60,4 @@ def map_rows(run: Callable[..., None], steps: int, dim: int, x: Array, *others: 
         run(work, rows, *[as_rows(other, dim) for other in others], out)
     elif work:  # without the list: it costs as much as a small kernel
         run(work, rows, out)
-    return out if rows is x else from_rows(out, x, dim)
+    return out if rows is x else from_rows(out, x.shape, dim)

@@ -132,19 +132,20 @@ def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length:
     shape = (*a.shape[:dim], length, *a.shape[dim + 1 :])
     if not count * length:
         return np.empty(shape, _INT64)
-    like = np.broadcast_to(_INT64.type(0), shape)
     if stop <= FEW:
         indices = buffers.empty((count, stop), _INT64)
         first(2 * rows.size, rows, indices, mask)
-        return from_rows(np.ascontiguousarray(indices[:, start:]), like, dim)
+        return from_rows(np.ascontiguousarray(indices[:, start:]), shape, dim)
     last = n - stop if descending else stop - 1
-    selected = np.ascontiguousarray(np.partition(rows, last, axis=-1)[:, last])
+    in_parts = rows.copy()  # NumPy's function of that name is Python
+    in_parts.partition(last)
+    selected = in_parts[:, last].copy()
     if length == 1:
         indices = buffers.empty((count, 1), _INT64)
         at(2 * rows.size, rows, selected, indices, mask, start)
-        return from_rows(indices, like, dim)
+        return from_rows(indices, shape, dim)
     indices = buffers.empty((count, stop), _INT64)
     until(4 * rows.size, rows, selected, indices, mask)
     order = argsort(np.take_along_axis(rows, indices, -1), dim=1, descending=descending)
     sorted_indices = np.take_along_axis(indices, order[:, start:], -1)
-    return from_rows(sorted_indices, like, dim)
+    return from_rows(sorted_indices, shape, dim)
