@@ -101,7 +101,9 @@ def test_masks(rng, kind, is_causal):
 
 
 @pytest.mark.parametrize("kind", [np.bool_, np.float32])
-@pytest.mark.parametrize("shape", ["window", "padding", "causal", "hole", "nothing"])
+@pytest.mark.parametrize(
+    "shape", ["window", "padding", "causal", "bent", "last", "hole", "nothing"]
+)
 def test_blocks_of_keys_that_a_mask_hides(rng, shape, kind):
     """Whole blocks are left out, forward and backward; of dropout the others' numbers stay."""
     queries, keys = 130, 2 * loops.KEYS + 70
@@ -110,6 +112,8 @@ def test_blocks_of_keys_that_a_mask_hides(rng, shape, kind):
         "window": (j > 3 * i) & (j <= 3 * i + 50),
         "padding": (j >= loops.KEYS + 3) & (j < loops.KEYS + 90) & (i >= 0),
         "causal": j <= i + 200,
+        "bent": j * 20 < i * i,
+        "last": (i == queries - 1) & (j > keys - 20),
         "hole": (j < 5) ^ (j > 2 * loops.KEYS + i // 2),
         "nothing": (j < 0) & (i < 0),
     }[shape]
@@ -117,6 +121,29 @@ def test_blocks_of_keys_that_a_mask_hides(rng, shape, kind):
     q, k, v = arrays(rng, np.float32, (2,), queries, keys, 12, 16)
     check(q, k, v, mask)
     check(q, k, v, mask, np.array(3), dropout_p=0.4)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.float32, np.float64])
+@pytest.mark.parametrize("length", [5, 64, 130, loops.KEYS + 30])
+def test_causal_order_by_a_mask_is_the_same_product(rng, kind, length):
+    """What a mask hides above its diagonal is left out as it is by the argument: equal bits, and a
+    value that is NaN reaches no more queries."""
+    dtype = np.float64 if kind is np.float64 else np.float32
+    q, k, v = arrays(rng, dtype, (3,), length, length, 16, 24)
+    g = v.copy()
+    v[:, length // 2] = np.nan
+    shown = np.tri(length, dtype=bool)
+    mask = shown if kind is np.bool_ else np.where(shown, 0, -np.inf).astype(kind)
+    results = []
+    for chosen, is_causal in ((None, True), (mask, False), (mask, True)):
+        params = {"is_causal": is_causal, "scale": 0.3, "dropout_p": 0.0}
+        out = attention.scaled_dot_product_attention(q, k, v, chosen, **params)
+        flat = attention.scaled_dot_product_attention_backward(g, q, k, v, chosen, **params)
+        results.append((out, flat))
+    assert np.isfinite(results[0][0][:, : length // 8]).all()
+    for out, flat in results[1:]:
+        np.testing.assert_array_equal(out, results[0][0])
+        np.testing.assert_array_equal(flat, results[0][1])
 
 
 @pytest.mark.parametrize("kind", [np.bool_, np.float32])

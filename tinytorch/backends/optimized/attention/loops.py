@@ -162,16 +162,12 @@ def _mask(s: Sizes, i: int, j: int, x: Operands) -> tuple[int, int]:
     return address(adds) + i * adds.strides[0] + j * adds.strides[1], adds.strides[0]
 
 
-@inner
-def _visible(s: Sizes, first: int) -> int:
-    """Columns from key `first` on that query 0 of all sees: query i sees i more."""
-    return 1 - first if s.is_causal else s.keys + s.queries
-
-
 def _make_shown(real: Any) -> Any:
-    """`shown(s, i0, m, last, x)`: from which key on, in whole blocks, and before which key the m
-    queries from i0 on see any. A cache that is longer than its content, padding, windows and causal
-    order that is written as a mask hide whole blocks of keys."""
+    """`shown(s, i0, m, x)`: from which key on, in whole blocks, and before which key the m queries
+    from i0 on see any; and before which the first of them does, if each may see one more than the
+    one before. A cache that is longer than its content, padding and windows hide whole blocks of
+    keys; what causal order that is written as a mask hides is left out as with the argument.
+    """
 
     @inner
     def sees(s: Sizes, i: int, first: int, n: int, x: Operands) -> bool:
@@ -189,9 +185,25 @@ def _make_shown(real: Any) -> Any:
         return found
 
     @inner
-    def shown(s: Sizes, i0: int, m: int, last: int, x: Operands) -> tuple[int, int]:
+    def diagonal(s: Sizes, i0: int, m: int, end: int, x: Operands) -> int:
+        """The least `seen` so that query i0 + r of m sees no key from seen + r on, before `end`."""
+        seen = 0
+        for r in range(m):
+            first = seen + r
+            if first < end and sees(s, i0 + r, first, end - first, x):
+                j = end
+                while j >= first + SPAN and not sees(s, i0 + r, j - SPAN, SPAN, x):
+                    j -= SPAN
+                while not sees(s, i0 + r, j - 1, 1, x):
+                    j -= 1
+                seen = j - r
+        return seen
+
+    @inner
+    def shown(s: Sizes, i0: int, m: int, x: Operands) -> tuple[int, int, int]:
+        last, seen = (min(s.keys, i0 + m), i0 + 1) if s.is_causal else (s.keys, s.keys)
         if s.mask == NO_MASK:
-            return 0, last
+            return 0, last, seen
         begin, end = last, 1
         for i in range(i0 + m - 1, i0 - 1, -1):  # the last query often sees the most
             j = last
@@ -203,7 +215,7 @@ def _make_shown(real: Any) -> Any:
             while j + SPAN <= begin and not sees(s, i, j, SPAN, x):
                 j += SPAN
             begin = min(begin, j)
-        return min(begin, end - 1) // KEYS * KEYS, end
+        return min(begin, end - 1) // KEYS * KEYS, end, min(seen, diagonal(s, i0, m, end, x))
 
     return shown
 
@@ -212,8 +224,8 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
     itemsize = np.dtype(real).itemsize
     pack, scores, sums, dots = products.pack, products.scores, products.sums, products.dots
     scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
-    shown = _make_shown(real)
-    shrink_rows, divide, drop = steps.shrink_rows, steps.divide, steps.drop
+    shrink_rows, divide = steps.shrink_rows, steps.divide
+    drop, shown = steps.drop, _make_shown(real)
 
     @inner
     def block(
@@ -229,9 +241,9 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         of_weights = Rows(weights, pitch)
         width, q_bytes = s.e * itemsize, q.strides[0]
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
-        begin, last = shown(s, i0, m, min(s.keys, i0 + m) if s.is_causal else s.keys, x)
+        begin, last, seen_first = shown(s, i0, m, x)
         for j0 in range(begin, last, KEYS):
-            n, seen = min(KEYS, last - j0), _visible(s, j0) + i0
+            n, seen = min(KEYS, last - j0), seen_first - j0
             if panels:
                 scores(m, j0, j0 + n, s.keys, s.e, Rows(query, width), panels, of_weights, seen)
             else:
@@ -275,11 +287,9 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
 
 def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
     itemsize = np.dtype(real).itemsize
-    pack, scores, sums, transposed = (
-        products.pack, products.scores, products.sums, products.transposed,
-    )  # fmt: skip
+    pack, scores, sums = products.pack, products.scores, products.sums
+    transposed, shown = products.transposed, _make_shown(real)
     scaled, mask_rows, exponentials = steps.scaled, steps.mask_rows, steps.exponentials
-    shown = _make_shown(real)
     drop, score_gradients = steps.drop, steps.score_gradients
 
     @inner
@@ -295,8 +305,7 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
     ) -> None:
         """The gradients for a block of queries of a head from i0 on, and what they add to those of
         keys and values, which are packed at `panels`."""
-        q, k, m = x.q, x.k, min(s.block, s.queries - i0)
-        keys, values = panels
+        q, k, m, (keys, values) = x.q, x.k, min(s.block, s.queries - i0), panels
         size, pitch, weights = s.block, s.pitch, scratch
         change = weights + size * pitch
         query = change + size * pitch
@@ -304,10 +313,10 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         g = query + size * width
         running = _running(g + size * v_width, size * itemsize)
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
-        g_bytes = upper.strides[0]
+        g_bytes, row_bytes = upper.strides[0], d.q.strides[0]
         scaled(m, s.v, address(upper) + i0 * g_bytes, g_bytes, 1.0, g, v_width)
-        begin, last = shown(s, i0, m, min(s.keys, i0 + m) if s.is_causal else s.keys, x)
-        n, seen = last - begin, _visible(s, begin) + i0
+        begin, last, seen_first = shown(s, i0, m, x)
+        n, seen = last - begin, seen_first - begin
         of_weights, of_change = Rows(weights, pitch), Rows(change, pitch)
         scores(m, begin, last, s.keys, s.e, Rows(query, width), keys, of_weights, seen)
         if s.mask != NO_MASK:
@@ -320,7 +329,6 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         score_gradients(of_weights, of_change, m, n, seen, running.totals)
         if s.dropout_p > 0:
             drop(of_weights, m, n, seen, s.dropout_p, s.seed, number + begin, s.keys)
-        row_bytes = d.q.strides[0]
         rows = address(d.q) + i0 * row_bytes
         of_keys = Rows(address(k) + begin * k.strides[0], k.strides[0])
         sums(m, s.e, n, of_change, of_keys, Rows(rows, row_bytes), 0, seen)
