@@ -11,7 +11,13 @@ from tests.backends.optimized.child import run_script
 from tinytorch import ops
 from tinytorch.backends.optimized.gemm.blocking import L2_BYTES
 from tinytorch.backends.optimized.gemm.loops import gemm_f32
-from tinytorch.backends.optimized.gemm.matmul import linear, matmul, scratch, small_batch
+from tinytorch.backends.optimized.gemm.matmul import (
+    linear,
+    matmul,
+    own_affine,
+    scratch,
+    small_batch,
+)
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32
 from tinytorch.dtypes import meta_of_array
 from tinytorch.jit import threads
@@ -173,6 +179,35 @@ def test_what_a_tile_asks_for_changes_no_bit(rng, steps):
         assert_product(found[0][:, :columns].copy(), a, b, start[:, :columns])
         assert not found[0][:, columns:].any()
         assert all(np.array_equal(c, found[0]) for c in found)
+
+
+def test_a_ragged_tile_adds_to_its_own_columns_once(rng):
+    """Its last vector ends with the row and begins within the vector before."""
+    unit = host_vector_unit()
+    most = unit.tile_vectors[-1] * (unit.register_bytes // 4)
+    for columns in range(1, most + 1):
+        a, b, start = normal(rng, (3, 20)), normal(rng, (20, columns)), normal(rng, (3, most + 9))
+        c = start.copy()
+        _tile(a, b, c, c, NOTHING, 0)
+        assert_product(c[:, :columns].copy(), a, b, start[:, :columns])
+        assert np.array_equal(c[:, columns:], start[:, columns:])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", (1, 10, 17, 70))
+def test_a_long_left_operand_stored_by_columns(rng, dtype, n):
+    """C.T is computed, some rows of C at a time, and transposed."""
+    itemsize = np.dtype(dtype).itemsize
+    k = 300
+    m = max(2 * L2_BYTES // (k * itemsize), 2500)
+    a, b = matrix(rng, (m, k), dtype, "transposed"), matrix(rng, (k, n), dtype)
+    bias = rng.standard_normal(n).astype(dtype)
+    assert_product(own_affine(a, b, bias, 1), a, b, bias)
+    if dtype is np.float32:
+        start = rng.standard_normal((m, n)).astype(dtype)
+        c = start.copy()
+        _accumulate(a, b, c, 0, scratch())
+        assert_product(c, a, b, start)
 
 
 @pytest.mark.parametrize("count", (1, 2))

@@ -22,7 +22,9 @@ from L2; but A is read twice as often, and B in shorter rows. That pays where A 
 L2 (`comes_from_l2`): the first layers of a network, at a batch of some ten rows. Where all of B
 stays in L1 and C does not stay in L2, the rows of C are written one after another instead of panel
 by panel, as most of them share lines and pages with the next panel's, and each tile asks for its
-own as it begins: with few steps of k it is done before they come by themselves.
+own as it begins: with few steps of k it is done before they come by themselves. Tiles that do not
+ask ahead do so wherever the operands are beyond L2: else they end by waiting for C, from L3, for as
+long as a tenth of their sums took.
 
 A copy costs a read and a write of every element, so it must save more than that. What it saves are
 the misses of a walk along k that takes a few bytes of each of many rows:
@@ -78,9 +80,10 @@ MC = max(_L2.size // (4 if ASKS_AHEAD else 2) // DC_BYTES // _TILE_ROWS, 1) * _T
 NC = 2048
 L1_BYTES, L2_BYTES = _L1.size, _L2.size
 
-COPY_ROWS, BLOCK_STEPS = 12, 4
+COPY_ROWS, BLOCK_STEPS = 12, 4 if ASKS_AHEAD else 16
 """What a copy of an operand beyond L1 costs: as this many rows of a product with it (or columns).
-What a block of k costs: each tile as much as so many steps, since C is read and written again."""
+What a block of k costs: each tile as much as so many steps, since C is read and written again. A
+tile of 12 sums takes half the time for a step of one of 24, and waits for part of its C."""
 
 TILES_THAT_PAY, NARROW_COPY = 6, 3
 """Packing pays for itself when this many tiles read what was packed. Where panels can be narrow,

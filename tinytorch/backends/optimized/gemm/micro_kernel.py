@@ -13,7 +13,9 @@
 
 The FMA units are the limit, not the loads: a step of k costs rows + vectors loads for rows *
 vectors FMAs, and C leaves the registers only when a block of k is done. For ragged columns the last
-vector of a row is masked; ragged rows are other entries of a jump table over (vectors, rows).
+vector of a row begins where it ends with the row, and computes some columns a second time: a mask
+would take a register, of which AVX2 has none left. A single vector is masked. Ragged rows are other
+entries of a jump table over (vectors, rows).
 
 The sums of a block begin at zero, and what C starts from is added to them: one running sum over all
 of k would have the rounding errors of a large sum at every step. So an error grows with KC + k / KC
@@ -249,33 +251,34 @@ class Tile(NamedTuple):
     count: Value
 
 
-def emit_gemm_tile(
-    e: VectorEmitter, tile: Tile, indirect: bool, masks: Sequence[Value], rows: int, vectors: int
-) -> None:
+def emit_gemm_tile(e: VectorEmitter, tile: Tile, indirect: bool, rows: int, vectors: int) -> None:
     """One tile size: accumulate, add what C starts from, store.
 
     Args:
         indirect: `a.column` is the address of a table (`indirect_tile`).
-        masks: of each vector of a row; None where all of it is used.
     """
     build = e.builder
+    mask = e.first_lanes(tile.columns) if vectors == 1 else None
+    offsets: list[Any] = [j * e.register_bytes for j in range(vectors)]
+    if vectors > 1:  # all loads of C come before the stores, so that no column is added to twice
+        offsets[-1] = e.mul(e.add(tile.columns, -e.lanes), e.itemsize)
     placed = (tile.a, tile.b, tile.start, tile.c)
     a, b, start, c = (e.pointer(operand.address) for operand in placed)
     steps, ldc = tile.a.column, tile.c.stride
 
     def at(base: Value, ld: Value, r: int, j: int) -> Value:
-        return e.at(e.at(base, e.mul(ld, r)), j * e.register_bytes)
+        return e.at(e.at(base, e.mul(ld, r)), offsets[j])
 
     def from_memory() -> list[Value]:
         return [
-            e.load(at(start, tile.start.stride, r, j), masks[j])
+            e.load(at(start, tile.start.stride, r, j), mask)
             for r in range(rows)
             for j in range(vectors)
         ]
 
     def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
         place, b = walk
-        row = [e.load(e.at(b, j * e.register_bytes), masks[j]) for j in range(vectors)]
+        row = [e.load(e.at(b, offset), mask) for offset in offsets]
         if indirect:
             column = e.at(a, e.load_scalar(place, I64))
             return column, row, [e.at(place, 8), e.at(b, tile.b.stride)]
@@ -311,7 +314,7 @@ def emit_gemm_tile(
     )
     for r in range(rows):
         for j in range(vectors):
-            e.store(sums[r * vectors + j], at(c, ldc, r, j), masks[j])
+            e.store(sums[r * vectors + j], at(c, ldc, r, j), mask)
 
 
 def _gemm_tile_twin(dtype: Any, rows: int, *arguments: Any) -> None:
@@ -334,29 +337,10 @@ def _indirect_tile_twin(
     _gemm_tile_twin(dtype, rows, columns, k, left, *rest, None, 0)
 
 
-def _emit_table(e: VectorEmitter, rows: Value, tile: Tile, indirect: bool) -> None:
-    columns = tile.columns
-
-    def emit(rows: int, vectors: int) -> None:
-        last = e.first_lanes(e.add(columns, (1 - vectors) * e.lanes))
-        masks = [*[None] * (vectors - 1), last]
-        if vectors == 1:
-            emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
-            return
-        # On Intel a masked load takes a turn of a unit that multiplies as well: one in 25 here.
-        full = e.builder.icmp_signed("==", columns, i64(vectors * e.lanes))
-        with e.builder.if_else(full) as (plain, ragged):
-            with plain:
-                emit_gemm_tile(e, tile, indirect, [None] * vectors, rows, vectors)
-            with ragged:
-                emit_gemm_tile(e, tile, indirect, masks, rows, vectors)
-
-    tile_table(e, rows, columns, emit)
-
-
 @vector_intrinsic(_gemm_tile_twin)
 def _gemm_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
-    _emit_table(e, rows, Tile(*arguments), indirect=False)
+    tile_of = partial(emit_gemm_tile, e, Tile(*arguments), False)
+    tile_table(e, rows, arguments[0], tile_of)
 
 
 @vector_intrinsic(_indirect_tile_twin)
@@ -366,7 +350,7 @@ def _indirect_tile(
     b, start, c, relu = rest
     nothing = Stack(i64(0), i64(0), i64(0))
     tile = Tile(columns, k, Matrix(*a, table), b, start, c, relu, nothing, i64(0))
-    _emit_table(e, rows, tile, indirect=True)
+    tile_table(e, rows, columns, partial(emit_gemm_tile, e, tile, True))
 
 
 _SIGNATURE = types.void(SIZE, SIZE, SIZE, MATRIX, ROWS, ROWS, ROWS, SIZE, STACK, SIZE)

@@ -69,13 +69,42 @@ def cost_of_tiles(m: int, n: int, k: int, lanes: int, copy_rows: int) -> int:
     return (n + lanes - 1) // lanes * lanes * k * (m + copy_rows)
 
 
-def make_tiles(
+@kernel(force_inline=True)
+def costs_less_turned(m: int, n: int, k: int, a: Matrix, b: Matrix, itemsize: int) -> bool:
+    """Whether C.T is better computed, and then transposed: B needs no packing, or A, whose steps
+    are far apart, is read as rows of many columns and not of a tile's few rows."""
+    lanes = REGISTER_BYTES // itemsize
+    whole = (m + lanes - 1) // lanes * lanes
+    # what is copied, and the elements of C that are turned, cost twice where A is beyond L1
+    far = 2 if m * k * itemsize > L1_BYTES else 1
+    turning = whole * (8 + 8 * far) * n
+    if b.column != itemsize:
+        has_room, copying = rows_at_once(n, itemsize) >= whole, COPY_ROWS * far // 2
+        turned = cost_of_tiles(n, m, k, lanes, copying) + turning
+        return has_room and turned < cost_of_tiles(m, n, k, lanes, copying)
+    is_packed = n > TILES_THAT_PAY * TILE_VECTORS * lanes
+    if a.row != itemsize or is_packed or m * k * itemsize <= L2_BYTES:
+        return False
+    walking = COPY_ROWS * m * k
+    turned = cost_of_tiles(n, m, k, lanes, 0) + turning
+    return crosses_pages(k, a.column) and turned < cost_of_tiles(m, n, k, lanes, 0) + walking
+
+
+@kernel(force_inline=True)
+def rows_at_once(n: int, itemsize: int) -> int:
+    """Rows of C, whole vectors of them, for which there is scratch memory beside a packed block."""
+    lanes = REGISTER_BYTES // itemsize
+    return B_BYTES // 2 // max(n * itemsize, DC_BYTES) // lanes * lanes
+
+
+def make_blocks(
     tile: Callable[..., None], pack: Callable[..., None], itemsize: int
-) -> Callable[..., int]:
+) -> Callable[..., None]:
+    """The loops; the parameters are those of a way to a product."""
     pack_block = make_pack_block(pack, itemsize)
 
-    @export(f"tinytorch_gemm_tiles_f{8 * itemsize}", WAY)
-    def tiles(
+    @kernel(inner=True)
+    def blocks(
         m: int,
         n: int,
         k: int,
@@ -85,24 +114,9 @@ def make_tiles(
         start: Rows,
         relu: int,
         scratch: int,
-    ) -> int:
-        """C tile by tile, or C.T, which is then transposed, where that costs less packing."""
-        lanes, swap = REGISTER_BYTES // itemsize, False
+    ) -> None:
+        lanes = REGISTER_BYTES // itemsize
         widest = TILE_VECTORS * lanes
-        whole = (m + lanes - 1) // lanes * lanes
-        if b.column != itemsize and whole * max(n * itemsize, DC_BYTES) < B_BYTES // 2:
-            # a copy, and the elements of C that are turned, cost twice where A is beyond L1
-            far = 2 if m * k * itemsize > L1_BYTES else 1
-            copying = COPY_ROWS * far // 2
-            turned = cost_of_tiles(n, m, k, lanes, copying) + whole * (8 + 8 * far) * n
-            swap = turned < cost_of_tiles(m, n, k, lanes, copying)
-        target = c
-        if swap:
-            m, n, a, b = n, m, transposed(b), transposed(a)
-            target = Rows(scratch + B_BYTES // 2, n * itemsize)
-            if start.address:
-                pack(n, m, Matrix(start.address, start.stride, itemsize), target)
-                start = target
         kc = max(min(DC_BYTES // itemsize, k), 1)
         if b.column == itemsize:
             kc = steps_in_pages(kc, b.row, m)
@@ -142,7 +156,7 @@ def make_tiles(
                 is_long = depth >= LEAST_PHASE // TILE_VECTORS
                 asks = ASKS_AHEAD and is_far and is_long and (pack_b or b.column == itemsize)
                 sums = (depth * itemsize + KC_BYTES - 1) // KC_BYTES
-                begin = target if pc > 0 else start
+                begin = c if pc > 0 else start
                 relu_now = relu if pc + depth == k else 0
                 source = Matrix(b.address + pc * b.row + jc * b.column, b.row, b.column)
                 # rows of B are packed a panel at a time, just before its first use: their lines are
@@ -185,7 +199,7 @@ def make_tiles(
                             skip = columns * depth * itemsize
                             following = Rows(panel.address + skip, panel.stride)
                         is_there = at_once and m <= mc  # in L2, as it has just been packed
-                        count = 1 if is_near else 0
+                        count = 1 if is_near or (is_far and not ASKS_AHEAD) else 0
                         if asks and not is_near and not is_there and j + columns < block:
                             count = (depth + height * sums - 1) // (height * sums)
                         ahead = Stack(following.address, following.stride, count * following.stride)
@@ -207,7 +221,7 @@ def make_tiles(
                                 tile_of_a,
                                 panel,
                                 Rows(first, begin.stride),
-                                Rows(target.address + row * target.stride + at, target.stride),
+                                Rows(c.address + row * c.stride + at, c.stride),
                                 relu_now,
                                 ahead,
                                 count,
@@ -217,8 +231,45 @@ def make_tiles(
                             )
                             i += now
                         j += columns
-        if swap:
-            pack(m, n, Matrix(target.address, target.stride, itemsize), c)
+
+    return blocks
+
+
+def make_tiles(
+    tile: Callable[..., None], pack: Callable[..., None], itemsize: int
+) -> Callable[..., int]:
+    blocks = make_blocks(tile, pack, itemsize)
+
+    @export(f"tinytorch_gemm_tiles_f{8 * itemsize}", WAY)
+    def tiles(
+        m: int,
+        n: int,
+        k: int,
+        a: Matrix,
+        b: Matrix,
+        c: Rows,
+        start: Rows,
+        relu: int,
+        scratch: int,
+    ) -> int:
+        """C tile by tile, or C.T, as many of its columns at a time as there is memory for."""
+        is_turned = costs_less_turned(m, n, k, a, b, itemsize)
+        most = rows_at_once(n, itemsize) if is_turned else m
+        height, width, left, right, target, begin = m, n, a, b, c, start
+        for i in range(0, m, max(most, 1)):
+            rows = min(most, m - i)
+            if is_turned:
+                height, width, left = n, rows, transposed(b)
+                right = Matrix(a.address + i * a.row, a.column, a.row)
+                target = Rows(scratch + B_BYTES // 2, rows * itemsize)
+                if start.address:
+                    first = Matrix(start.address + i * start.stride, start.stride, itemsize)
+                    pack(rows, n, first, target)
+                    begin = target
+            blocks(height, width, k, left, right, target, begin, relu, scratch)
+            if is_turned:
+                result = Matrix(target.address, target.stride, itemsize)
+                pack(n, rows, result, Rows(c.address + i * c.stride, c.stride))
         return 0
 
     return tiles
