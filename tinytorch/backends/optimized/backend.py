@@ -55,7 +55,7 @@ _F32, _F64 = np.dtype(np.float32), np.dtype(np.float64)
 
 # Elementwise ops whose definition branches too much for a vector unit to gain, or calls the C
 # library; and those that NumPy has in vector code: NumPy runs them.
-_BRANCHING = frozenset(("pow", "asin", "acos", "atan", "atan2"))
+_BRANCHING = frozenset(("pow",))
 _BY_NUMPY = _BRANCHING | frozenset(
     ("eq", "ne", "lt", "le", "logical_not", "logical_and", "logical_or", "floor", "round")
 )

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from tinytorch import ops
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
 from tinytorch.jit.library import JIT, kernel
 
@@ -121,3 +122,17 @@ def test_only_the_exp_of_a_whole_negative_magnitude_is_the_faster_one(real):
     assert 0 < out < np.finfo(real).smallest_normal
     out, _ = call(compile_scalar(exp_of_a_sum, real), real(1), real(60))
     assert out == pytest.approx(math.exp(59), rel=1e-5)
+
+
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_division_is_the_processors_and_means_what_the_table_says(real):
+    largest, least = np.finfo(real).max, np.finfo(real).smallest_subnormal
+    some = [0.0, -0.0, 1.0, -3.0, math.inf, -math.inf, math.nan, largest, least]
+    _, divide = call(compile_scalar(ops.div.scalar, real), real(1), real(1))
+    for a in some:
+        for b in some:
+            with np.errstate(all="ignore"):
+                wanted = real(ops.div.scalar(float(a), float(b)))
+            got = divide(real(a), real(b))
+            np.testing.assert_equal(got, wanted)
+            assert math.isnan(wanted) or np.signbit(got) == np.signbit(wanted), (a, b)

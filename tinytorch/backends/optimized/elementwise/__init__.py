@@ -2,6 +2,7 @@
 
 math            exp, log and their relatives as polynomials
 trigonometry    sin and cos: the argument reduced, then polynomials
+arcs            asin, acos, atan and atan2: polynomials of a smaller argument
 division        remainder and floor_divide: a quotient, corrected
 scalars         the op table's definitions, rewritten so that they compile to vector code
 loop_text       the text of loops, by the kinds of operands

@@ -190,6 +190,23 @@ def by_type(single: Callable[..., Any], double: Callable[..., Any]) -> Callable[
     return function
 
 
+def by_types(single: Callable[..., Any], double: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """`by_type` for functions of two numbers, which are of one type."""
+
+    def function(x: Any, y: Any) -> Any:
+        return single(x, y) if isinstance(x, np.float32) else double(x, y)
+
+    if JIT:
+
+        def choose(x, y):  # type: ignore[no-untyped-def]
+            if x == types.float32:
+                return lambda x, y: single(x, y)
+            return lambda x, y: double(x, y)
+
+        overload(function, jit_options={"fastmath": set(EXACT), "forceinline": True})(choose)
+    return function
+
+
 def _reduction(f: Format) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """x = n log(2) + r with integer n and |r| <= log(2) / 2; and 2**n from n.
 
@@ -322,9 +339,10 @@ def _make_log(f: Format) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         lifted = x * lift if is_subnormal else x
         pattern = bits(lifted)
         # x = 2**n (1 + m) with sqrt(1/2) <= 1 + m < sqrt(2)
-        n = integer((pattern - root_half_bits) >> mantissa)
+        # numba computes with integers of 64 bits; what is of 32 is so after each step
+        n = integer(integer(pattern - root_half_bits) >> mantissa)
         m = from_bits(pattern - (n << mantissa)) - one
-        power = real(n - lift_bits if is_subnormal else n)
+        power = real(integer(n - lift_bits) if is_subnormal else n)
         s = m / (two + m)
         square = s * s
         tail = half * m * m

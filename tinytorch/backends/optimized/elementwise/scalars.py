@@ -26,6 +26,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.backends.optimized.elementwise import (
+    arcs,
     division,
     math as polynomials,
     trigonometry,
@@ -43,6 +44,10 @@ _REPLACED: dict[Any, Callable[..., Any]] = {
     math.log1p: polynomials.log1p,
     math.tanh: polynomials.tanh,
     math.erf: polynomials.erf,
+    math.asin: arcs.asin,
+    math.acos: arcs.acos,
+    math.atan: arcs.atan,
+    math.atan2: arcs.atan2,
     polynomials.standard_normal: polynomials.normal,
     math.sqrt: np.sqrt,
     math.copysign: np.copysign,
@@ -179,6 +184,8 @@ def compile_scalar(
     """
     if isinstance(function, Program):
         return _compile_program(function, real, is_limited)
+    if function is ops.div.scalar:
+        function = _quotient
     if not isinstance(function, FunctionType):
         raise TypeError(f"a scalar definition is a Python function, not {function!r}")
     try:
@@ -193,6 +200,11 @@ def compile_scalar(
     return compile_source(
         definition.name, text, rewriter.names, fastmath=fastmath, force_inline=True
     )
+
+
+def _quotient(a, b):  # type: ignore[no-untyped-def]
+    """What `ops.div` says: where Python would raise, the processor gives what IEEE 754 says."""
+    return a / b
 
 
 def _is_moderate(operands: tuple[Any, ...], step: Callable[..., str]) -> list[str]:

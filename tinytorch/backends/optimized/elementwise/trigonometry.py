@@ -74,7 +74,7 @@ def _make(f: Format, ahead: int) -> Callable[[Any], Any]:
         is_tiny = abs(x) <= tiny
         y = zero if is_tiny else x  # nothing becomes subnormal, which takes a hundred cycles
         shifted = fma(y, two_over_pi, rounder)
-        n, turns = bits(shifted) + offset, shifted - rounder
+        n, turns = integer(bits(shifted) + offset), shifted - rounder
         near = fma(turns, first, y)
         part = turns * second
         high = near + part
