@@ -170,7 +170,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 745,
     "tinytorch/backends": 2_572,
-    "tinytorch/backends/optimized": 10_264,
+    "tinytorch/backends/optimized": 10_271,
     "tinytorch/jit": 1_974,
     "tinytorch/graph": 4_258,
     "tinytorch/graph/recompute": 890,

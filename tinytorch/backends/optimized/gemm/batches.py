@@ -23,10 +23,10 @@ from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.backends.optimized.gemm.panels import (
     REGISTER_BYTES,
     TILE_ROWS,
-    TILE_VECTORS,
     make_pack_block,
     panel_columns,
     row_bytes,
+    tiles_of,
 )
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import Value, VectorEmitter, i64, vector_intrinsic
@@ -74,19 +74,21 @@ def fits_l1(m: int, n: int, k: int, itemsize: int) -> bool:
 def _make_product(real: Any) -> Callable[..., None]:
     itemsize = np.dtype(real).itemsize
     lanes = REGISTER_BYTES // itemsize
-    widest = TILE_VECTORS * lanes
     tile, pack = (gemm_tile_f32, pack_f32) if itemsize == 4 else (gemm_tile_f64, pack_f64)
     pack_block = make_pack_block(pack, itemsize)
 
     @kernel(force_inline=True)
-    def ask_part(x: Matrix, rows: int, columns: int, part: int, parts: int) -> None:
-        """Ask for one of so many parts of a matrix, in the order of memory."""
-        stride = x.row
-        if x.column != itemsize:
-            rows, columns, stride = columns, rows, x.column
-        step = (rows + parts - 1) // parts
+    def ask_part(x: Matrix, rows: int, columns: int, part: int, step: int) -> None:
+        """Ask for one part of a matrix, so many of its rows in the order of memory."""
         count = min(step, rows - part * step)
-        _ask(real, x.address + part * step * stride, stride, count, columns * itemsize)
+        _ask(real, x.address + part * step * x.row, x.row, count, columns * itemsize)
+
+    @kernel(force_inline=True)
+    def along_memory(x: Matrix, rows: int, columns: int) -> tuple[Matrix, int, int]:
+        """A matrix, or its transpose, whose rows are adjacent elements, and its shape."""
+        if x.column == itemsize:
+            return x, rows, columns
+        return Matrix(x.address, x.column, x.row), columns, rows
 
     @kernel(inner=True, refcounts=False)
     def product(
@@ -96,11 +98,19 @@ def _make_product(real: Any) -> Callable[..., None]:
         is_packed = b.column != itemsize
         if is_packed:
             pack_block(n, k, b, scratch, 0)
-        rows = balanced(m, TILE_ROWS[(panel_columns(n, lanes) + lanes - 1) // lanes])
-        parts = (m + rows - 1) // rows * ((n + widest - 1) // widest)
+        parts, j = 0, 0
+        while j < n:
+            columns = panel_columns(n - j, lanes)
+            parts += tiles_of(m, (columns + lanes - 1) // lanes)
+            j += columns
+        # divisions take as long as some steps of a tile: once for a product, not for each tile
+        next_a, rows_a, columns_a = along_memory(Matrix(following.a, a.row, a.column), m, k)
+        next_b, rows_b, columns_b = along_memory(Matrix(following.b, b.row, b.column), k, n)
+        step_a, step_b, step_c = -(-rows_a // parts), -(-rows_b // parts), -(-m // parts)
         part, j = 0, 0
         while j < n:
             columns = panel_columns(n - j, lanes)
+            rows = balanced(m, TILE_ROWS[(columns + lanes - 1) // lanes])
             panel = Rows(b.address + j * itemsize, b.row)
             if is_packed:
                 panel = Rows(scratch + j * k * itemsize, row_bytes(columns, lanes))
@@ -109,9 +119,9 @@ def _make_product(real: Any) -> Callable[..., None]:
                 to = Rows(c.address + i * c.stride + j * itemsize, c.stride)
                 tile(min(rows, m - i), columns, k, left, panel, NOWHERE, to, 0, NOTHING, 0)
                 if following.a:
-                    ask_part(Matrix(following.a, a.row, a.column), m, k, part, parts)
-                    ask_part(Matrix(following.b, b.row, b.column), k, n, part, parts)
-                    ask_part(Matrix(following.c, c.stride, itemsize), m, n, part, parts)
+                    ask_part(next_a, rows_a, columns_a, part, step_a)
+                    ask_part(next_b, rows_b, columns_b, part, step_b)
+                    ask_part(Matrix(following.c, c.stride, itemsize), m, n, part, step_c)
                 part += 1
             j += columns
 
