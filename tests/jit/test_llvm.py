@@ -50,6 +50,38 @@ def test_a_masked_store_writes_the_lanes_of_the_mask_and_no_others(real):
         np.testing.assert_array_equal(y, [-1, *np.where(chosen, x, -1), -1])
 
 
+def _first_twin(dtype: Any, source: int, target: int, stride: int, n: int) -> None:
+    item = np.dtype(dtype).itemsize
+    lanes = host_vector_unit().register_bytes // item
+    rows = memory(dtype, target, (3, lanes), (stride, item))
+    rows[:, :n] = memory(dtype, source, (3, lanes))[:, :n]
+
+
+def _emit_first(e: VectorEmitter, source: Any, target: Any, stride: Any, n: Any) -> None:
+    rows = [e.load(e.at(e.pointer(source), r * e.register_bytes)) for r in range(3)]
+    e.store_first(rows, e.pointer(target), stride, n)
+
+
+_store_first = vector_intrinsic(_first_twin)(_emit_first)
+
+
+@kernel
+def store_first(x, y, n):  # type: ignore[no-untyped-def]
+    """The first n lanes of three vectors to the rows of y."""
+    _store_first(x.dtype.type, address(x), address(y), y.strides[0], n)
+
+
+@pytest.mark.parametrize("real", REALS)
+def test_the_first_lanes_of_rows_are_stored_and_no_others(real):
+    lanes = host_vector_unit().register_bytes // np.dtype(real).itemsize
+    x = np.arange(1, 3 * lanes + 1, dtype=real).reshape(3, lanes)
+    for n in range(1, lanes + 1):
+        y = np.full((3, lanes + 3), -1, real)
+        store_first(x, y, n)
+        np.testing.assert_array_equal(y[:, :n], x[:, :n])
+        assert (y[:, n:] == -1).all()
+
+
 def text_of_store(mask: bool) -> str:
     """The LLVM IR of a function that stores a vector of 32 bytes, with a mask or without."""
     module = ir.Module("store")

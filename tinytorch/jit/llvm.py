@@ -26,6 +26,7 @@ from tinytorch.jit.cpu import AVX512, host_vector_unit
 from tinytorch.jit.library import JIT
 
 Value = Any
+_alloca: Any = cgutils.alloca_once
 """An LLVM value (llvmlite has no type annotations)."""
 
 I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
@@ -232,6 +233,37 @@ class VectorEmitter:
             with halves:
                 for first in range(at, at + count, max(count // 2, 1)) if count > 1 else ():
                     self._store_lanes(value, pointer, bits, first, count // 2)
+
+    def store_first(self, rows: Sequence[Value], pointer: Value, stride: Value, n: Value) -> None:
+        """The first `n` lanes of each vector to a row of memory; `stride` is from row to row.
+
+        Without registers for masks, single elements: as many parts as `store` makes of each vector
+        would take longer to compile than all else in a kernel.
+        """
+        places = [self.at(pointer, self.mul(stride, r)) for r in range(len(rows))]
+        if host_vector_unit() is AVX512:
+            for row, place in zip(rows, places, strict=True):
+                self.store(row, place, self.first_lanes(n))
+            return
+        build = self.builder
+        with build.if_else(build.icmp_signed("==", n, i64(self.lanes))) as (whole, part):
+            with whole:
+                for row, place in zip(rows, places, strict=True):
+                    self.store(row, place)
+            with part:
+                held = build.bitcast(_alloca(build, self.vector, size=len(rows)), I8.as_pointer())
+                for r, row in enumerate(rows):
+                    self.store(row, self.at(held, r * self.register_bytes))
+
+                def element(state: list[Value]) -> list[Value]:
+                    self.store_scalar(self.load_scalar(state[0]), state[1])
+                    return [self.at(place, self.itemsize) for place in state]
+
+                def row_of(state: list[Value]) -> list[Value]:
+                    self.loop(n, state, element)
+                    return [self.at(state[0], self.register_bytes), self.at(state[1], stride)]
+
+                self.loop(i64(len(rows)), [held, pointer], row_of)
 
     def prefetch(self, pointer: Value, write: bool = False, level: int = 1) -> None:
         """Ask for the cache line at an address, into the cache of a level; any address will do."""

@@ -312,9 +312,12 @@ def emit_gemm_tile(e: VectorEmitter, tile: Tile, indirect: bool, rows: int, vect
         lambda: [e.at_least(value, e.zeros) for value in sums],
         lambda: sums,
     )
+    if vectors == 1:
+        e.store_first(sums, c, ldc, tile.columns)
+        return
     for r in range(rows):
         for j in range(vectors):
-            e.store(sums[r * vectors + j], at(c, ldc, r, j), mask)
+            e.store(sums[r * vectors + j], at(c, ldc, r, j))
 
 
 def _gemm_tile_twin(dtype: Any, rows: int, *arguments: Any) -> None:
