@@ -107,21 +107,30 @@ def read(folder: Path = RESULTS) -> list[Record]:
 
 
 def model_processors() -> None:
-    """Keep what `llvm-mca` says of processors that are not here; nothing where it is missing."""
+    """Keep what `llvm-mca` says of processors that are not here; nothing where it is missing, or
+    knows fewer processors than the one whose word is kept."""
     try:
         found = ask("inner_loop", None, ["--cpu", "all"])
     except subprocess.CalledProcessError as error:
         if error.returncode != CANNOT_RUN_HERE:
             raise
         return
+    kept = modelled()
+    if kept is not None and len(found["unknown"]) > len(kept["unknown"]):
+        print(*found["unknown"], f"kept: {kept['llvm_mca']}", sep="\n", file=sys.stderr)
+        return
     (RESULTS / MODELLED).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def modelled() -> Any:
+    """What is kept of processors that are not here; None if nothing is."""
+    path = RESULTS / MODELLED
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def whole_page() -> str:
     """The page of all that is kept."""
-    path = RESULTS / MODELLED
-    modelled = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    return page(read(RESULTS), modelled)
+    return page(read(RESULTS), modelled())
 
 
 def main() -> None:

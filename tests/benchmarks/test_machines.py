@@ -141,6 +141,23 @@ def test_all_is_measured_with_each_vector_unit(
     assert "kernels, without avx512 ..." in capsys.readouterr().err
 
 
+def test_an_older_llvm_mca_does_not_replace_what_a_newer_one_said(
+    machines: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    space, newer = machines.model_processors.__globals__, {**MODELLED, "unknown": []}
+    older = {"llvm_mca": "14.0", "unknown": ["llvm-mca 14.0 has no model of znver4"], "results": []}
+    answers = iter([newer, older, {**newer, "llvm_mca": "20.1"}])
+    monkeypatch.setitem(space, "RESULTS", tmp_path)
+    monkeypatch.setitem(space, "ask", lambda *asked: next(answers))
+    for version in ("19.1", "19.1", "20.1"):
+        machines.model_processors()
+        assert machines.modelled()["llvm_mca"] == version
+    assert capsys.readouterr().err == "llvm-mca 14.0 has no model of znver4\nkept: 19.1\n"
+
+
 def test_the_page_in_the_docs_is_made_of_the_files(machines: Any) -> None:
     records = machines.read()
     assert records, "no machine is recorded: tito bench --record"
