@@ -80,6 +80,6 @@ def test_rows_there_and_back(shape, data):
     dim = data.draw(st.integers(0, len(shape) - 1))
     there = rows.as_rows(x, dim)
     assert there.shape == (x.size // shape[dim] if shape[dim] else there.shape[0], shape[dim])
-    back = rows.from_rows(there, x, dim)
+    back = rows.from_rows(there, x.shape, dim)
     np.testing.assert_array_equal(back, x)
     assert back.flags.c_contiguous
