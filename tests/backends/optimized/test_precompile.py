@@ -45,7 +45,7 @@ def test_the_library_is_compiled_once(tmp_path):
     # one line off a terminal, where progress cannot be drawn
     assert said.startswith("tinytorch: compiling kernels, once") and said.count("\n") == 1
     # each takes a tenth of a second or more to compile: a new one should be worth it
-    assert 60 < entries < 152 and compiled > 30 and seconds > 0
+    assert 60 < entries < 156 and compiled > 30 and seconds > 0
     for kernel in sorted(tmp_path.rglob("*.bin"))[::8]:
         kernel.unlink()
     warmed = json.loads(python("-m", "tito", "cache", "warm", "--json").stdout)
