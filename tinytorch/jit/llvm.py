@@ -26,8 +26,9 @@ from tinytorch.jit.cpu import AVX512, host_vector_unit
 from tinytorch.jit.library import JIT
 
 Value = Any
-_alloca: Any = cgutils.alloca_once
 """An LLVM value (llvmlite has no type annotations)."""
+
+_alloca: Any = cgutils.alloca_once
 
 I1, I8, I32, I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 
@@ -234,26 +235,31 @@ class VectorEmitter:
                 for first in range(at, at + count, max(count // 2, 1)) if count > 1 else ():
                     self._store_lanes(value, pointer, bits, first, count // 2)
 
+    def places(self, count: int) -> list[Value]:
+        """Pointers to memory of this call's own for so many vectors, one after the other."""
+        memory = self.builder.bitcast(_alloca(self.builder, self.vector, count), I8.as_pointer())
+        return [self.at(memory, i * self.register_bytes) for i in range(count)]
+
     def store_first(self, rows: Sequence[Value], pointer: Value, stride: Value, n: Value) -> None:
         """The first `n` lanes of each vector to a row of memory; `stride` is from row to row.
 
         Without registers for masks, single elements: as many parts as `store` makes of each vector
         would take longer to compile than all else in a kernel.
         """
-        places = [self.at(pointer, self.mul(stride, r)) for r in range(len(rows))]
+        targets = [self.at(pointer, self.mul(stride, r)) for r in range(len(rows))]
         if host_vector_unit() is AVX512:
-            for row, place in zip(rows, places, strict=True):
-                self.store(row, place, self.first_lanes(n))
+            for row, target in zip(rows, targets, strict=True):
+                self.store(row, target, self.first_lanes(n))
             return
-        build = self.builder
-        with build.if_else(build.icmp_signed("==", n, i64(self.lanes))) as (whole, part):
+        is_all = self.builder.icmp_signed("==", n, i64(self.lanes))
+        with self.builder.if_else(is_all) as (whole, part):
             with whole:
-                for row, place in zip(rows, places, strict=True):
-                    self.store(row, place)
+                for row, target in zip(rows, targets, strict=True):
+                    self.store(row, target)
             with part:
-                held = build.bitcast(_alloca(build, self.vector, size=len(rows)), I8.as_pointer())
-                for r, row in enumerate(rows):
-                    self.store(row, self.at(held, r * self.register_bytes))
+                held = self.places(len(rows))
+                for row, place in zip(rows, held, strict=True):
+                    self.store(row, place)
 
                 def element(state: list[Value]) -> list[Value]:
                     self.store_scalar(self.load_scalar(state[0]), state[1])
@@ -263,7 +269,7 @@ class VectorEmitter:
                     self.loop(n, state, element)
                     return [self.at(state[0], self.register_bytes), self.at(state[1], stride)]
 
-                self.loop(i64(len(rows)), [held, pointer], row_of)
+                self.loop(i64(len(rows)), [held[0], pointer], row_of)
 
     def prefetch(self, pointer: Value, write: bool = False, level: int = 1) -> None:
         """Ask for the cache line at an address, into the cache of a level; any address will do."""

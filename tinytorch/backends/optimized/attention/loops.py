@@ -305,7 +305,8 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
     ) -> None:
         """The gradients for a block of queries of a head from i0 on, and what they add to those of
         keys and values, which are packed at `panels`."""
-        q, k, m, (keys, values) = x.q, x.k, min(s.block, s.queries - i0), panels
+        q, k, m = x.q, x.k, min(s.block, s.queries - i0)
+        keys, values = panels
         size, pitch, weights = s.block, s.pitch, scratch
         change = weights + size * pitch
         query = change + size * pitch
@@ -313,7 +314,7 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         g = query + size * width
         running = _running(g + size * v_width, size * itemsize)
         scaled(m, s.e, address(q) + i0 * q_bytes, q_bytes, s.scale, query, width)
-        g_bytes, row_bytes = upper.strides[0], d.q.strides[0]
+        g_bytes = upper.strides[0]
         scaled(m, s.v, address(upper) + i0 * g_bytes, g_bytes, 1.0, g, v_width)
         begin, last, seen_first = shown(s, i0, m, x)
         n, seen = last - begin, seen_first - begin
@@ -329,6 +330,7 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         score_gradients(of_weights, of_change, m, n, seen, running.totals)
         if s.dropout_p > 0:
             drop(of_weights, m, n, seen, s.dropout_p, s.seed, number + begin, s.keys)
+        row_bytes = d.q.strides[0]
         rows = address(d.q) + i0 * row_bytes
         of_keys = Rows(address(k) + begin * k.strides[0], k.strides[0])
         sums(m, s.e, n, of_change, of_keys, Rows(rows, row_bytes), 0, seen)

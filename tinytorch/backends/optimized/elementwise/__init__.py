@@ -2,8 +2,8 @@
 
 math            exp, log and their relatives as polynomials
 trigonometry    sin and cos: the argument reduced, then polynomials
-arcs            asin, acos, atan and atan2: polynomials of a smaller argument
 division        remainder and floor_divide: a quotient, corrected
+arcs            asin, acos, atan and atan2: polynomials of a smaller argument
 scalars         the op table's definitions, rewritten so that they compile to vector code
 loop_text       the text of loops, by the kinds of operands
 nest            which loops operands that broadcast need

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.backends.optimized.elementwise.division import exactly_rounded
 from tinytorch.backends.optimized.elementwise.math import (
     DOUBLE,
     SINGLE,
@@ -40,7 +41,6 @@ from tinytorch.backends.optimized.elementwise.math import (
     fma,
     polynomial,
 )
-from tinytorch.jit.library import kernel
 
 __all__ = ["acos", "asin", "atan", "atan2"]
 
@@ -75,7 +75,7 @@ def _make_atans(f: Format) -> tuple[Callable[..., Any], Callable[..., Any]]:
     large, scale = real(np.finfo(real).max / 8), real(0.125)
 
     # without contraction: the parts of pi are added as they are written
-    @kernel(fastmath=frozenset(), force_inline=True)
+    @exactly_rounded
     def angle(a: Any, b: Any) -> Any:
         """The arctangent of a / b, both not negative; b is not 0 where a is, and not infinite."""
         is_steep, is_middle = a > third * b, a > first * b
@@ -87,11 +87,11 @@ def _make_atans(f: Format) -> tuple[Callable[..., Any], Callable[..., Any]]:
         low = half_rest if is_steep else quarter_rest if is_middle else zero
         return high + (t + fma(t * square, terms(square), low))
 
-    @kernel(fastmath=frozenset(), force_inline=True)
+    @exactly_rounded
     def atan(x: Any) -> Any:
         return np.copysign(angle(abs(x), one), x)
 
-    @kernel(fastmath=frozenset(), force_inline=True)
+    @exactly_rounded
     def atan2(y: Any, x: Any) -> Any:
         a, b = abs(y), abs(x)
         is_far = b == infinity  # beside it a finite number is 0, and another infinity the same
@@ -122,7 +122,7 @@ def _make_arcs(f: Format) -> tuple[Callable[..., Any], Callable[..., Any]]:
     terms = quotient if len(_ARCSINE[real][1]) > 1 else above
 
     # of 1 - |x| half the square root is taken: its rounding error counts, and is made good
-    @kernel(fastmath=frozenset(), force_inline=True)
+    @exactly_rounded
     def part(size: Any) -> Any:
         """asin of a number up to 1/2, or of sqrt((1 - size) / 2) for a larger one: two parts."""
         is_near = size <= half
@@ -131,14 +131,14 @@ def _make_arcs(f: Format) -> tuple[Callable[..., Any], Callable[..., Any]]:
         lost = zero if is_near or s == zero else fma(-s, s, square) / (two * s)
         return s, fma(s * square, terms(square), lost)
 
-    @kernel(fastmath=frozenset(), force_inline=True)
+    @exactly_rounded
     def asin(x: Any) -> Any:
         size = abs(x)
         s, low = part(size)
         beyond = quarter_turn - (two * s + (two * low - quarter_rest))
         return np.copysign(s + low if size <= half else beyond, x)
 
-    @kernel(fastmath=frozenset(), force_inline=True)
+    @exactly_rounded
     def acos(x: Any) -> Any:
         size = abs(x)
         s, low = part(size)

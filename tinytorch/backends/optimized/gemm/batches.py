@@ -28,6 +28,7 @@ from tinytorch.backends.optimized.gemm.panels import (
     row_bytes,
     tiles_of,
 )
+from tinytorch.backends.optimized.gemm.tiles import transposed
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import Value, VectorEmitter, i64, vector_intrinsic
 from tinytorch.jit.operands import NOTHING, NOWHERE, Matrix, Rows
@@ -88,7 +89,7 @@ def _make_product(real: Any) -> Callable[..., None]:
         """A matrix, or its transpose, whose rows are adjacent elements, and its shape."""
         if x.column == itemsize:
             return x, rows, columns
-        return Matrix(x.address, x.column, x.row), columns, rows
+        return transposed(x), columns, rows
 
     @kernel(inner=True, refcounts=False)
     def product(

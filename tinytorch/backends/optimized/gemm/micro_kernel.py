@@ -41,13 +41,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
-from numba.core import cgutils
 
 from tinytorch.backends.optimized.gemm.blocking import ASKS_AHEAD, KC_BYTES, LEAST_PHASE
 from tinytorch.jit.cpu import MOST_ROWS, host_vector_unit
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
-    I8,
     I64,
     Value,
     VectorEmitter,
@@ -66,7 +64,6 @@ LINE_BYTES = 64
 WIDEST = host_vector_unit().tile_vectors[-1]
 
 Operands = Callable[[list[Value]], tuple[Value, list[Value], list[Value]]]
-_alloca: Callable[..., Any] = cgutils.alloca_once
 
 
 def emit_tile(
@@ -191,8 +188,7 @@ def emit_blocks(
     The total of the blocks that are done waits in memory: the registers are those of the next one.
     """
     build, most, size = e.builder, KC_BYTES // e.itemsize, rows * vectors
-    totals = build.bitcast(_alloca(build, e.vector, size=size), I8.as_pointer())
-    places = [e.at(totals, i * e.register_bytes) for i in range(size)]
+    places = e.places(size)
     asked = [e.pointer(requests.ahead.address)] if requests else []
 
     def sum_up(depth: Value, state: list[Value]) -> list[Value]:
@@ -342,8 +338,8 @@ def _indirect_tile_twin(
 
 @vector_intrinsic(_gemm_tile_twin)
 def _gemm_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
-    tile_of = partial(emit_gemm_tile, e, Tile(*arguments), False)
-    tile_table(e, rows, arguments[0], tile_of)
+    tile = Tile(*arguments)
+    tile_table(e, rows, tile.columns, partial(emit_gemm_tile, e, tile, False))
 
 
 @vector_intrinsic(_indirect_tile_twin)
