@@ -17,8 +17,10 @@ from tinytorch.fx.capture.step import TrainingStep, capture_step
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 #: Libraries take other code where they are traced (an explicit mask, a loop for a kernel), so sums
-#: come in another order. All others are equal to the last bit.
-ROUNDED = ("llama", "mixtral", "mamba")
+#: come in another order. PyTorch's gates of a GRU are parts of one tensor where eager, their own
+#: when traced, and on AVX2 its code for rows of 8 rounds otherwise than its code for strides.
+#: All others are equal to the last bit.
+ROUNDED = ("llama", "mixtral", "mamba", "gru")
 OPTIMIZERS: dict[str, Any] = {
     "sgd": lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9, fused=True),
     "adamw": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-3, fused=True),
