@@ -11,6 +11,7 @@ from tinytorch.backends.optimized.conv.conv2d import conv2d, plan_conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import conv2d_input, plan_conv2d_input
 from tinytorch.backends.optimized.conv.conv2d_weight import conv2d_weight
 from tinytorch.backends.optimized.conv.plan import Batch
+from tinytorch.backends.optimized.gemm.blocking import L2_BYTES
 from tinytorch.jit import threads
 
 DTYPES = (np.float32, np.float64)
@@ -205,6 +206,18 @@ def test_errors_of_long_sums_do_not_grow_with_their_length(rng, shape, out_chann
     found = conv2d(x, w, groups=1, **p), conv2d_weight(x, g, kernel_size=(3, 3), groups=1, **p)
     for result, exact in zip(found, (y, dw), strict=True):
         assert np.sqrt(np.square(result - exact).mean() / np.square(exact).mean()) <= 5e-7
+
+
+@pytest.mark.parametrize(("width", "size"), ((None, (1, 1)), (64, (3, 3))))
+def test_images_beyond_the_l2_cache(rng, width, size):
+    """The gradient to the weights goes through them in blocks: of rows, or of a row's positions."""
+    positions = L2_BYTES // 2 // 128 + 100
+    height, width = (1, positions) if width is None else (positions // width + 1, width)
+    padding = (size[0] // 2, size[1] // 2)
+    check(
+        rng, np.float32, (1, 32, height, width), 5, size,
+        stride=(1, 1), padding=padding, dilation=(1, 1),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("channels", (1, 8))

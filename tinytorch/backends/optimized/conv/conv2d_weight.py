@@ -39,7 +39,7 @@ from tinytorch.backends.optimized.conv.plan import (
     forward_taps,
     padded,
 )
-from tinytorch.backends.optimized.gemm.blocking import DOT_ROW_BYTES, balanced
+from tinytorch.backends.optimized.gemm.blocking import DOT_ROW_BYTES, L2_BYTES, balanced
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.backends.optimized.gemm.panels import (
@@ -58,6 +58,7 @@ from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.operands import SIZE, Matrix, Rows, Stack
 
+LINE_BYTES = 64
 DOT_BYTES = 256 * 1024  # of padded images that dot products run through before they start again
 
 
@@ -82,24 +83,31 @@ def _make_entries(
         positions, rows_of_g = geometry[PRODUCTS.positions], geometry[PRODUCTS.rows]
         next_g = geometry[PRODUCTS.next_gradient]
         width = ldr // REGISTER_BYTES
-        for t in range(runs.size):
-            v = 0
-            while v < width:
-                vectors = PANEL_VECTORS[min(width - v, TILE_VECTORS)]
-                rows, skip = balanced(out_channels, TILE_ROWS[vectors]), v * REGISTER_BYTES
-                for o in range(0, out_channels, rows):
-                    to = Rows(acc.address + o * acc.stride + t * ldr + skip, acc.stride)
-                    in_blocks(
-                        min(rows, out_channels - o),
-                        vectors * REGISTER_BYTES // itemsize,
-                        rows_of_g,
-                        positions,
-                        Stack(g.address + o * g.stride, g.stride, next_g),
-                        Stack(x + runs[t] + skip, step, next_row),
-                        to,
-                        to,
-                    )
-                v += vectors
+        # The elements of x that tiles of all output channels read stay in half of L2 meanwhile.
+        room = L2_BYTES // 2 // min(step, TILE_VECTORS * REGISTER_BYTES + LINE_BYTES)
+        depth = max(balanced(positions, room), 1)
+        block = max(balanced(rows_of_g, max(room // depth, 1)) if depth == positions else 1, 1)
+        for i in range(0, rows_of_g, block):
+            for p in range(0, positions, depth):
+                left, right = g.address + i * next_g + p * itemsize, x + i * next_row + p * step
+                for t in range(runs.size):
+                    v = 0
+                    while v < width:
+                        vectors = PANEL_VECTORS[min(width - v, TILE_VECTORS)]
+                        rows, skip = balanced(out_channels, TILE_ROWS[vectors]), v * REGISTER_BYTES
+                        for o in range(0, out_channels, rows):
+                            to = Rows(acc.address + o * acc.stride + t * ldr + skip, acc.stride)
+                            in_blocks(
+                                min(rows, out_channels - o),
+                                vectors * REGISTER_BYTES // itemsize,
+                                min(block, rows_of_g - i),
+                                min(depth, positions - p),
+                                Stack(left + o * g.stride, g.stride, next_g),
+                                Stack(right + runs[t] + skip, step, next_row),
+                                to,
+                                to,
+                            )
+                        v += vectors
 
     @kernel
     def products_of(
