@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 import tinytorch
 from tinytorch.random import Generator, draw_seed
+from tinytorch.replay.function import HOT
 
 
 @pytest.mark.parametrize("backend", tinytorch.list_backends())
@@ -41,6 +42,36 @@ def test_splitmix64_published_outputs():
     published = [6457827717110365317, 3203168211198807973, 9817491932198370423]
     got = uniform(np.array(1234567), shape=(3,), dtype=float64)
     assert got.tolist() == [(z >> 11) / 2**53 for z in published]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda g: tinytorch.randn(2, 3, generator=g),
+        lambda g: tinytorch.randperm(7, generator=g),
+        lambda g: tinytorch.multinomial(tinytorch.ones(2, 5), 3, generator=g),
+        lambda g: tinytorch.multinomial(tinytorch.ones(2, 5), 3, True, generator=g),
+    ],
+)
+def test_frequent_draws_are_those_of_the_seed(draw, backend):
+    def numbers(calls):
+        return [draw(generator).tolist() for _ in range(calls)]
+
+    with tinytorch.using_backend(backend):
+        generator = Generator(5)
+        first = numbers(4)
+        numbers(2 * HOT)  # from here on a program runs
+        generator.manual_seed(5)
+        assert numbers(4) == first
+    assert first[0] != first[1]
+
+
+def test_the_largest_sample_is_the_last_index():
+    weights = tinytorch.tensor([[3.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    drawn = tinytorch.multinomial(weights, 50, replacement=True, generator=Generator(0))
+    assert [set(row) for row in drawn.tolist()] == [{0, 1}, {1}, {0}]
+    assert tinytorch.multinomial(tinytorch.ones(1), 2, replacement=True).tolist() == [0, 0]
 
 
 def test_manual_seed_repeats_everything():

@@ -15,13 +15,13 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.absent import accepts_device, names_of
 from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed
-from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, as_dtype
+from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, DType, Shape, as_dtype, float64
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
-from tinytorch.functions.elementwise import clip
 from tinytorch.functions.fusing import fuse
-from tinytorch.functions.ordering import searchsorted
+from tinytorch.functions.ordering import argsort, searchsorted, topk
 from tinytorch.functions.publish import METHODS
+from tinytorch.replay import replayed
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -138,9 +138,13 @@ def randn(
     """
     sizes = shape_arguments(shape if size is None else (size,))
     kind = as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
-    u, v = (apply(ops.uniform, seed_tensor(generator), shape=sizes, dtype=kind) for _ in range(2))
-    out: Tensor = _box_muller(u, v)
+    out: Tensor = _normal(seed_tensor(generator), seed_tensor(generator), sizes, kind)
     return out.requires_grad_(requires_grad)
+
+
+@replayed
+def _normal(first: Tensor, second: Tensor, shape: Shape, dtype: DType) -> Tensor:
+    return _box_muller(*(apply(ops.uniform, s, shape=shape, dtype=dtype) for s in (first, second)))
 
 
 def _box_muller(u: Tensor, v: Tensor) -> Tensor:
@@ -186,7 +190,12 @@ def randperm(n: int, *, generator: Generator | None = None, dtype: Any = DEFAULT
     >>> randperm(5, generator=Generator(0))
     tensor([2, 0, 3, 1, 4])
     """
-    return rand(n, dtype="float64", generator=generator).argsort().to(dtype)
+    return _permutation(seed_tensor(generator), n).to(dtype)  # type: ignore[no-any-return]
+
+
+@replayed
+def _permutation(seed: Tensor, n: int) -> Tensor:
+    return argsort(apply(ops.uniform, seed, shape=(n,), dtype=float64))
 
 
 def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
@@ -253,9 +262,7 @@ def normal(
         size, dtype = np.broadcast_shapes(*(t.shape for t in tensors)), tensors[0].dtype
     elif size is None:
         raise TypeError("normal needs a size, or a tensor as mean or std")
-    spread: Tensor = randn(size, dtype=dtype, generator=generator) * std
-    shifted: Tensor = spread + mean
-    return shifted
+    return randn(size, dtype=dtype, generator=generator) * std + mean  # type: ignore[no-any-return]
 
 
 @accepts_device
@@ -293,33 +300,41 @@ def multinomial(
     if not input.dtype.is_floating_point:
         raise DTypeError(f"multinomial takes floating-point weights, not {input.dtype.name}")
     _check_weights(input, num_samples, replacement)
-    weights = input.detach().double()
+    given = input.detach(), seed_tensor(generator), num_samples
     if replacement:
-        totals = weights.cumsum(-1)
-        whole = totals[..., -1:]
-        shape = (*input.shape[:-1], num_samples)
-        u = rand(shape, dtype="float64", generator=generator) * whole
-        return clip(searchsorted(totals, u, right=True), 0, input.shape[-1] - 1)
-    u = rand(input.shape, dtype="float64", generator=generator)
-    arrival = -(1.0 - u).log() / weights  # infinite for weight 0: it comes last
-    drawn: Tensor = arrival.topk(num_samples, -1, largest=False)[1]
-    return drawn
+        return searchsorted(*_totals_and_wanted(*given), right=True)
+    return _first_arrivals(*given)  # type: ignore[no-any-return]
+
+
+@replayed
+def _totals_and_wanted(weights: Tensor, seed: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The sums of the weights up to each but the last, and for each sample one below their sum."""
+    totals = weights.double().cumsum(-1)
+    u = apply(ops.uniform, seed, shape=(*weights.shape[:-1], count), dtype=float64)
+    return totals[..., :-1], u * totals[..., -1:]
+
+
+@replayed
+def _first_arrivals(weights: Tensor, seed: Tensor, count: int) -> Tensor:
+    u = apply(ops.uniform, seed, shape=weights.shape, dtype=float64)
+    # the arrival of weight 0 is infinite: it comes last
+    return topk(-(1.0 - u).log() / weights.double(), count, -1, largest=False)[1]
 
 
 def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
     array = weights._data
     if not isinstance(array, np.ndarray):
         return
-    least, most = array.min(initial=0), array.max(-1, initial=0)  # NaN where there is one
-    if not least >= 0 or not np.isfinite(most).all():
+    least, most = (f.reduce(array, None, initial=0) for f in (np.minimum, np.maximum))
+    if not 0 <= least <= most < np.inf:  # NaN where there is one
         raise ValueError("multinomial: weights must be finite and not negative")
     if count < 1:
         raise ValueError(f"multinomial: num_samples must be at least 1, not {count}")
-    possible = (most > 0) if replacement else (array > 0).sum(-1)
-    needed = 1 if replacement else count
-    if (possible < needed).any():
+    counts = array.any(-1) if replacement else np.count_nonzero(array, -1)
+    possible = np.minimum.reduce(counts, None, initial=array.shape[-1])
+    if possible < (1 if replacement else count):
         raise ValueError(
-            f"multinomial: {count} samples of {possible.min()} indices with weights above 0"
+            f"multinomial: {count} samples of {int(possible)} indices with weights above 0"
         )
 
 
@@ -337,7 +352,6 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 fuse(globals(), "_box_muller")
 
-for _method in (bernoulli, multinomial):
-    METHODS[_method.__name__] = _method
+METHODS.update(bernoulli=bernoulli, multinomial=multinomial)
 
 __getattr__ = names_of("torch.random")  # names of PyTorch's that are not here

@@ -178,12 +178,11 @@ def _bisected(rows: Array, values: Array, is_right: bool) -> Array:
     side: Literal["left", "right"] = "right" if is_right else "left"
     if rows.ndim == 1:
         return np.asarray(np.searchsorted(rows, values, side), np.int64)
-    out = np.empty(values.shape, np.int64)
     count = math.prod(rows.shape[:-1])
-    lines = (a.reshape(count, a.shape[-1]) for a in (rows, values, out))
-    for row, wanted, found in zip(*lines, strict=True):
-        found[:] = row.searchsorted(wanted, side)  # the method: NumPy's function is Python
-    return out
+    lines = (a.reshape(count, a.shape[-1]) for a in (rows, values))
+    # the method: NumPy's function is Python
+    found = [row.searchsorted(wanted, side) for row, wanted in zip(*lines, strict=True)]
+    return np.array(found, np.int64).reshape(values.shape)
 
 
 def _counted_before(rows: Tensor, values: Tensor, is_right: bool) -> Tensor:

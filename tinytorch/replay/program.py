@@ -51,7 +51,7 @@ def compile_trace(
     steps = fuse_steps(trace.needed(arrays, given), arrays, backend.fusible)
     names: dict[str, Any] = {"copy": np.array, "concatenate": np.concatenate, "empty": np.empty}
     names |= {f"t{index}": array for index, array in trace.constants.items()}
-    created = [s for s in steps if s.plan.op.kind == "creation"]
+    created = [s for s in steps if not s.args]
     constants = {*trace.constants, *(s.out for s in created)}
     kept = [a.nbytes for a in trace.constants.values()] + [s.plan.meta.nbytes for s in created]
     if sum(kept) > CONSTANTS:

@@ -106,8 +106,6 @@ class Trace(Mode):
         return tensor
 
     def run(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
-        if op.random:
-            raise NotReplayable(f"{op.name} draws numbers")
         args = tuple([x if type(x) in SCALAR_TYPES else self.slot_of(x) for x in inputs])
         out = Slot(self)
         self.steps[out.index] = Step(plan, args, dict(params), out.index)
@@ -151,7 +149,7 @@ class Trace(Mode):
     def is_computed(self, index: int) -> bool:
         """Whether a slot is computed anew at each call: no input, and no constant."""
         root = self.root(index)
-        return root in self.steps and self.steps[root].plan.op.kind != "creation"
+        return root in self.steps and bool(self.steps[root].args)
 
 
 class Tracing:
