@@ -333,9 +333,7 @@ def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
     counts = array.any(-1) if replacement else np.count_nonzero(array, -1)
     possible = np.minimum.reduce(counts, None, initial=array.shape[-1])
     if possible < (1 if replacement else count):
-        raise ValueError(
-            f"multinomial: {count} samples of {int(possible)} indices with weights above 0"
-        )
+        raise ValueError(f"multinomial: {count} samples of {int(possible)} weights above 0")
 
 
 @accepts_device
