@@ -36,3 +36,19 @@ def test_arm_has_neon_and_its_32_registers(machine: str) -> None:
 
 def test_without_features_there_are_generic_vectors() -> None:
     assert cpu.choose_vector_unit({}, "riscv64") is cpu.GENERIC
+
+
+@pytest.mark.parametrize(
+    "unit", [cpu.AVX512, cpu.AVX2, cpu.NEON, cpu.GENERIC], ids=lambda u: u.name
+)
+def test_vectors_of_a_row_are_shared_out_among_tiles(unit: cpu.VectorUnit) -> None:
+    widest = unit.tile_vectors[-1]
+    assert unit.panel_vectors(0) == 1
+    for left in range(1, 4 * widest):
+        vectors = unit.panel_vectors(left)
+        assert vectors in unit.tile_vectors
+        assert vectors <= left
+        if left == widest or left >= 2 * widest:
+            assert vectors == widest
+    one_more = (unit.panel_vectors(widest + 1), unit.panel_vectors(1))
+    assert one_more == ((widest, 1) if unit.registers == 32 else (2, 1))

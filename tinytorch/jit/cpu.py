@@ -66,8 +66,27 @@ class VectorUnit:
         return min(VECTOR_DOT_COLUMNS, self.register_bytes // itemsize)
 
     def panel_vectors(self, left: int) -> int:
-        """Vectors per row of the next tile, where `left` vectors of a row are left to do."""
-        return max(v for v in self.tile_vectors if v <= max(left, 1))
+        """Vectors per row of the next tile, where `left` vectors of a row are left to do.
+
+        The widest is the fastest, unless what it leaves costs more: with 16 registers four vectors
+        are two and two, as a tile of one vector loads more than it multiplies.
+
+        Example:
+            >>> AVX2.panel_vectors(4), AVX512.panel_vectors(5)
+            (2, 4)
+        """
+        fitting = [v for v in reversed(self.tile_vectors) if v <= max(left, 1)]
+        return min(fitting, key=lambda v: round(self._cost(v) + self._least_cost(left - v), 6))
+
+    def _cost(self, vectors: int) -> float:
+        """Of a row of a tile in a step of k, as multiply-adds: its share of the tile's loads may
+        be more than these, and as many of both start in a cycle."""
+        return max(vectors, 1 + vectors / self.tile_rows(vectors))
+
+    def _least_cost(self, left: int) -> float:
+        """Of so many vectors of a row."""
+        fitting = [v for v in self.tile_vectors if v <= left]
+        return min((self._cost(v) + self._least_cost(left - v) for v in fitting), default=0)
 
 
 AVX512 = VectorUnit("avx512", 64, registers=32, tile_vectors=(1, 2, 4), dot_rows=4, dot_columns=6)

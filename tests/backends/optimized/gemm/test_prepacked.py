@@ -8,6 +8,7 @@ from tests.backends.optimized.gemm.test_gemm import DTYPES, LAYOUTS, assert_prod
 from tinytorch.backends.optimized.elementwise.activations import relu_scalar
 from tinytorch.backends.optimized.elementwise.scalars import compile_scalar
 from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, MC, NC
+from tinytorch.backends.optimized.gemm.panels import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.backends.optimized.gemm.prepacked import PrepackedWeight
 from tinytorch.jit import threads
 
@@ -50,8 +51,14 @@ def test_ragged_sizes(dtype, m, n, k, has_bias, has_other):
 
 @pytest.mark.parametrize(
     ("m", "n", "k"),
-    [(MC + 5, 70, 40), (3, NC + 1, 5), (5, 20, DC_BYTES // 4 + 1), (MC + 1, NC + 17, DC_BYTES)],
-    ids=["rows", "columns", "steps", "all"],
+    [
+        (MC + 5, 70, 40),
+        (3, NC + 1, 5),
+        (5, 20, DC_BYTES // 4 + 1),
+        (MC + 1, NC + 17, DC_BYTES),
+        (7, (TILE_VECTORS + 1) * REGISTER_BYTES // 4, 9),  # a part begins within a panel
+    ],
+    ids=["rows", "columns", "steps", "all", "a vector more than a tile"],
 )
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_blocks_and_threads(rng, monkeypatch, m, n, k, count):

@@ -33,10 +33,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange, types
 
-from tinytorch.backends.optimized.attention.products import Products
+from tinytorch.backends.optimized.attention.products import KEYS, Products
 from tinytorch.backends.optimized.attention.row_kernels import ROOM
 from tinytorch.backends.optimized.attention.weights import BOOL_MASK, NO_MASK, Running, Weights
-from tinytorch.backends.optimized.gemm.panels import REGISTER_BYTES, TILE_VECTORS
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
@@ -47,8 +46,6 @@ from tinytorch.jit.views import view
 inner = kernel(inner=True, refcounts=False)
 
 BLOCK = 96  # queries at a time
-_PANEL = TILE_VECTORS * REGISTER_BYTES // 4
-KEYS = 256 // _PANEL * _PANEL  # keys at a time in the forward: whole panels, in both dtypes
 BACKWARD_BYTES = 400 * 1024  # of rows of weights and of their gradients: half of an L2 cache
 LEAST_BLOCK = 24
 SPAN = KEYS // 4  # keys of a mask that are looked at together; none is in two blocks

@@ -33,7 +33,7 @@ from tinytorch.backends.optimized.gemm.panels import (
     panel_columns,
 )
 from tinytorch.jit.cpu import host_vector_unit
-from tinytorch.jit.library import export
+from tinytorch.jit.library import export, kernel
 from tinytorch.jit.operands import MATRIX, NOTHING, NOWHERE, ROWS, SIZE, Matrix, Rows
 
 WIDER = tuple(
@@ -41,8 +41,17 @@ WIDER = tuple(
 )
 """For each number of vectors the next for which there is a tile."""
 
+_PANEL = TILE_VECTORS * REGISTER_BYTES // 4
+KEYS = 256 // _PANEL * _PANEL  # keys at a time in the forward: whole panels, in both dtypes
+
 
 _THREE, _FIVE = (SIZE, SIZE, SIZE, ROWS, ROWS, ROWS), (SIZE, SIZE, SIZE, SIZE, SIZE)
+
+
+@kernel(force_inline=True)
+def columns_of_keys(keys: int, j: int, lanes: int) -> int:
+    """Columns of the panel of keys that begins with number j: each block of KEYS has its own."""
+    return panel_columns(min(keys - j, KEYS - j % KEYS), lanes)
 
 
 class Products:
@@ -68,7 +77,7 @@ class Products:
             """x (rows, depth) as the right operand of `scores`, x.T, packed."""
             j = 0
             while j < rows:
-                columns = panel_columns(rows - j, lanes)
+                columns = columns_of_keys(rows, j, lanes)
                 to = Rows(panels + j * depth * itemsize, columns * itemsize)
                 copy(columns, depth, Matrix(x.address + j * x.row, x.row, x.column), to)
                 j += columns
@@ -92,7 +101,7 @@ class Products:
             """
             j = first
             while j < stop:
-                columns = panel_columns(keys - j, lanes)
+                columns = columns_of_keys(keys, j, lanes)
                 rows = balanced(m, TILE_ROWS[(columns + lanes - 1) // lanes])
                 for i in range(0, m, rows):
                     height = min(rows, m - i)

@@ -93,7 +93,7 @@ def _make_entries(
                 for t in range(runs.size):
                     v = 0
                     while v < width:
-                        vectors = PANEL_VECTORS[min(width - v, TILE_VECTORS)]
+                        vectors = PANEL_VECTORS[min(width - v, len(PANEL_VECTORS) - 1)]
                         rows, skip = balanced(out_channels, TILE_ROWS[vectors]), v * REGISTER_BYTES
                         for o in range(0, out_channels, rows):
                             to = Rows(acc.address + o * acc.stride + t * ldr + skip, acc.stride)

@@ -238,7 +238,7 @@ def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None
         table, stores, parts = address(s.table), address(s.walk), s.walk.shape[1] // STORE_PART
         v = first
         while v < last:
-            vectors = PANEL_VECTORS[min(last - v, TILE_VECTORS)]
+            vectors = PANEL_VECTORS[min(last - v, len(PANEL_VECTORS) - 1)]
             rows = balanced(channels, TILE_ROWS[vectors])
             for o in range(0, channels, rows):
                 tile(

@@ -14,7 +14,8 @@ REGISTER_BYTES = _UNIT.register_bytes
 TILE_VECTORS = _UNIT.tile_vectors[-1]
 TILE_ROWS = (0, *(_UNIT.tile_rows(v) for v in range(1, TILE_VECTORS + 1)))  # by vectors per row
 NARROW_VECTORS = _UNIT.tile_vectors[-2]
-PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(TILE_VECTORS + 1))
+PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(2 * TILE_VECTORS))
+"""Vectors per row of the next tile, by how many are left; where more are, as for the last."""
 DOT_ROWS, DOT_COLUMNS = _UNIT.dot_rows, _UNIT.dot_columns
 
 PACK_DEPTH = 64  # steps of k packed at a time, so that few pages are open
@@ -29,7 +30,7 @@ SCRATCH_BYTES = B_BYTES + DC_BYTES * MC
 @kernel(inner=True)
 def panel_columns(left: int, lanes: int) -> int:
     """Columns of the next panel, where `left` columns are left to do."""
-    vectors = min((left + lanes - 1) // lanes, TILE_VECTORS)
+    vectors = min((left + lanes - 1) // lanes, len(PANEL_VECTORS) - 1)
     return min(PANEL_VECTORS[vectors] * lanes, left)
 
 

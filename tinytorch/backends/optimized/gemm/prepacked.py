@@ -91,14 +91,16 @@ def _make_entries(dtype: np.dtype[Any], function: Callable[..., Any] | None) -> 
     def share(
         t: int, count: int, m: int, x: Array, panels: Array, bias: Array, other: Array, out: Array
     ) -> None:
-        """Every `count`-th part of the panels of each block, for all rows."""
+        """The panels that begin in every `count`-th part of each block, for all rows."""
         n, k = out.size // m, x.size // m
         depth, place, mc = steps_of(k), address(panels), balanced(m, MC)
         for jc in range(0, n, NC):
             block = min(NC, n - jc)
             step = balanced(block, (block + count - 1) // count)
             step = (step + widest - 1) // widest * widest
-            begin, end = min(t * step, block), min((t + 1) * step, block)
+            end, begin = min((t + 1) * step, block), max(min(t * step, block) - widest, 0)
+            while begin < t * step and begin < block:  # the last panels may be narrower
+                begin += panel_columns(block - begin, lanes)
             for pc in range(0, k, depth):
                 steps = min(depth, k - pc)
                 is_last = pc + steps == k
@@ -107,7 +109,7 @@ def _make_entries(dtype: np.dtype[Any], function: Callable[..., Any] | None) -> 
                     height = min(mc, m - ic)
                     panel, j = place + begin * steps * item, begin
                     while j < end:
-                        columns = panel_columns(end - j, lanes)
+                        columns = panel_columns(block - j, lanes)
                         ld = row_bytes(columns, lanes)
                         rows, longer = even_tiles(height, ld // REGISTER_BYTES)
                         asked = (steps + height * sums - 1) // (height * sums)
