@@ -38,7 +38,7 @@ from tinytorch.decompositions_quantized import dequantized, scale_gradient
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array, Shape, TensorMeta
 from tinytorch.functions.elementwise import where
-from tinytorch.functions.movement import cat, expand, flip, in_shape, narrow, permute, rows, unslice
+from tinytorch.functions.movement import expand, flip, in_shape, narrow, permute, rows, unslice
 from tinytorch.functions.reductions import sum as sum_, sum_to
 from tinytorch.functions.scans import cumsum
 from tinytorch.history import Record
@@ -294,9 +294,8 @@ def _prod(g: Tensor, x: Tensor, out: Tensor, dim: int, keepdim: bool) -> Tensor:
     if not x.meta.size or holds(out, _is_accurate, traced=False):
         return g * out / x
     # the last of the running products is the product: the gradient of the others is 0
-    others = (*x.shape[:dim], x.shape[dim] - 1, *x.shape[dim + 1 :])
-    zeros = apply(ops.full, shape=others, value=0.0, dtype=x.dtype)
-    return apply(ops.cumprod_backward, cat([zeros, g], dim), x, dim=dim)
+    bounds = tuple((n - 1 if d == dim else 0, n, 1) for d, n in enumerate(x.shape))
+    return apply(ops.cumprod_backward, unslice(g, x.shape, bounds), x, dim=dim)
 
 
 gradient("prod", x=_prod)

@@ -179,7 +179,7 @@ def _cumprod_backward_rows(g: Array, x: Array, out: Array) -> None:
     """In float64; `TOGETHER` rows at a time, since each step waits for the one before it."""
     count, n = x.shape
     whole, last = count // TOGETHER * TOGETHER, n - 1
-    before = np.empty((TOGETHER, n), np.float64)
+    before = np.empty((min(count, TOGETHER), n), np.float64)
     for i in range(0, whole, TOGETHER):
         a, b, c, d = 1.0, 1.0, 1.0, 1.0
         for j in range(n):
