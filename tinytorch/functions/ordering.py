@@ -350,14 +350,15 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     if x.ndim != 1:
         raise ShapeError(f"bincount takes a 1-d tensor, not shape {x.shape}")
     array = x._concrete("bincount")
-    if array.size and array.min() < 0:
-        raise ValueError(f"bincount: {array.min()} is negative")
-    length = max(minlength, int(array.max()) + 1 if array.size else 0)
+    try:
+        counts = np.bincount(array, minlength=max(minlength, 0))
+    except ValueError:
+        raise ValueError(f"bincount: {array.min()} is negative") from None
     if weights is None:
-        return _new(np.bincount(array, minlength=length).astype(np.int64, copy=False))
+        return _new(counts.astype(np.int64, copy=False))
     if not weights.dtype.is_floating_point:
         weights = weights.double()
-    return apply(ops.scatter_add, weights, x, length=length)
+    return apply(ops.scatter_add, weights, x, length=len(counts))
 
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
