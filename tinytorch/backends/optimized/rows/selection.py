@@ -24,7 +24,9 @@ from tinytorch.jit.parallel import shared
 
 FEW = 32  # places: each element that is among them moves up to as many
 AT_ONCE = 16  # comparisons
-SHORT, SMALL = 256, 4096  # numbers of a row, and of all, that are sorted in less than calls take
+# Numbers of a row, and of all, that are sorted in less than calls take; and the part of a row whose
+# first numbers are found in less.
+SHORT, SMALL, PART = 256, 4096, 8
 
 _INT64 = np.dtype(np.int64)
 
@@ -123,12 +125,13 @@ def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length:
         descending: the largest first.
         start, length: within the size of `dim`.
     """
-    if a.shape[dim] <= SHORT and a.size <= SMALL:
+    stop, n = start + length, a.shape[dim]
+    if n <= SHORT and a.size <= SMALL and stop > n // PART:
         order = argsort(a, dim=dim, descending=descending)
-        return order[(slice(None),) * dim + (slice(start, start + length),)].copy()
+        return order[(slice(None),) * dim + (slice(start, stop),)].copy()
     rows: Any = as_rows(a, dim)
     first, at, until = _of_floats if a.dtype.kind == "f" else _of_integers
-    mask, stop, (count, n) = -1 if descending else 0, start + length, rows.shape
+    mask, count = -1 if descending else 0, rows.shape[0]
     shape = (*a.shape[:dim], length, *a.shape[dim + 1 :])
     if not count * length:
         return np.empty(shape, _INT64)
@@ -147,5 +150,4 @@ def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length:
     indices = buffers.empty((count, stop), _INT64)
     until(4 * rows.size, rows, selected, indices, mask)
     order = argsort(np.take_along_axis(rows, indices, -1), dim=1, descending=descending)
-    sorted_indices = np.take_along_axis(indices, order[:, start:], -1)
-    return from_rows(sorted_indices, shape, dim)
+    return from_rows(np.take_along_axis(indices, order[:, start:], -1), shape, dim)
