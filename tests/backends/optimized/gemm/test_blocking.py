@@ -52,7 +52,7 @@ def lines_left(steps, stride):
     return sum(map(len, sets.values())), len({i * stride // L1.line for i in range(steps)})
 
 
-@given(st.integers(1, 600), st.integers(1, 300).map(lambda lines: lines * L1.line))
+@given(st.integers(1, 600), st.integers(1, 2000).map(lambda elements: elements * 4))
 def test_a_walk_that_is_not_bad_stays_in_the_cache(steps, stride):
     if not walks_badly(steps, stride):
         held, walked = lines_left(steps, stride)
@@ -67,6 +67,11 @@ def test_which_walks_are_bad(sign):
     assert not walks_badly(L1.size // L1.line // 2, L1.line * sign)
     assert walks_badly(2 * L1.ways, L1.way_bytes * sign)
     assert walks_badly(400, PAGE_BYTES * sign + L1.line * sign)
+    # a half and a third of a way, but for four bytes: a few rows after another in each set
+    for stride in (L1.way_bytes // 2 + 4, L1.way_bytes // 2 - 4, -(-L1.way_bytes // 3 // 4) * 4):
+        assert walks_badly(4 * L1.ways, stride * sign)
+        assert not walks_badly(L1.ways // 2, stride * sign)
+    assert not walks_badly(4 * L1.ways, (L1.way_bytes // 2 + 2 * L1.line) * sign)
 
 
 @given(st.integers(1, 800), st.integers(-9000, 9000), st.integers(1, 2000))

@@ -33,7 +33,8 @@ the misses of a walk along k that takes a few bytes of each of many rows:
             (`jit.caches.L1_PAGES`) make every step wait. Where few rows of C would read the copy,
             k is cut into blocks of as many steps as there are pages instead.
     sets    rows that are a multiple of 4 KiB apart fall into the same set of L1, which then holds
-            8 or 12 lines and not 512. They are gone before the next tile asks for them.
+            8 or 12 lines and not 512. They are gone before the next tile asks for them. So do, a
+            few at a time, rows that are almost a fraction of 4 KiB apart: of 513 or 341 floats.
     lines   a vector that is not aligned is in two lines of the cache. While both are in L1 that
             costs little; a panel that is larger than half of L1 comes from L2 with a line more for
             each row, and each access takes two turns. (NumPy aligns large arrays to 16 bytes.)
@@ -120,14 +121,26 @@ def steps_in_pages(steps: int, stride: int, readers: int) -> int:
 
 
 @kernel(inner=True)
+def rows_in_a_set(steps: int, stride: int) -> int:
+    """How many of so many rows begin in L1's set of the first, where that begins a line; or where
+    it ends one, if these are more."""
+    step, offset, after, before = stride % _L1_WAY, 0, 0, 0
+    for _ in range(steps):
+        after += 1 if offset < _LINE else 0
+        before += 1 if offset == 0 or offset > _L1_WAY - _LINE else 0
+        offset += step
+        offset -= _L1_WAY if offset >= _L1_WAY else 0
+    return max(after, before)
+
+
+@kernel(inner=True)
 def walks_badly(steps: int, stride: int) -> bool:
-    """Whether a walk of so many steps goes through too many pages, or through more lines than half
-    of the sets that they fall into hold."""
-    distance = abs(stride)
+    """Whether a walk of so many steps goes through too many pages, or through more lines of a set
+    than half of those that it holds."""
     if crosses_pages(steps, stride):
         return True
-    offsets = _L1_WAY // max(min(distance & -distance, _L1_WAY), _LINE)
-    return steps * distance > _L1_SIZE // 2 and steps > offsets * _L1_WAYS // 2
+    is_long = steps * abs(stride) > _L1_SIZE // 2
+    return is_long and rows_in_a_set(steps, stride) > _L1_WAYS // 2
 
 
 @kernel(inner=True)
