@@ -152,18 +152,15 @@ class OptimizedBackend(NumpyBackend):
 
     def sum(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         """Sum over `dims`."""
-        kernel = reductions.sum if _is_float(a) else reference.sum
-        return kernel(a, dims=dims, keepdim=keepdim)
+        return (reductions if _is_float(a) else reference).sum(a, dims=dims, keepdim=keepdim)
 
     def amax(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         """Maximum over `dims`."""
-        kernel = reductions.amax if _is_float(a) else reference.amax
-        return kernel(a, dims=dims, keepdim=keepdim)
+        return (reductions if _is_float(a) else reference).amax(a, dims=dims, keepdim=keepdim)
 
     def amin(self, a: Array, *, dims: tuple[int, ...], keepdim: bool) -> Array:
         """Minimum over `dims`."""
-        kernel = reductions.amin if _is_float(a) else reference.amin
-        return kernel(a, dims=dims, keepdim=keepdim)
+        return (reductions if _is_float(a) else reference).amin(a, dims=dims, keepdim=keepdim)
 
     def cumsum(self, a: Array, *, dim: int) -> Array:
         """Running sum along `dim`."""
@@ -183,8 +180,7 @@ class OptimizedBackend(NumpyBackend):
 
     def cumprod_backward(self, g: Array, x: Array, *, dim: int) -> Array:
         """The gradient of `cumprod`."""
-        kernel = scans.cumprod_backward if _is_float(x) else reference.cumprod_backward
-        return kernel(g, x, dim=dim)
+        return (scans if _is_float(x) else reference).cumprod_backward(g, x, dim=dim)
 
     def cross(self, a: Array, b: Array, *, dim: int) -> Array:
         """Cross product along `dim`."""
@@ -202,8 +198,9 @@ class OptimizedBackend(NumpyBackend):
 
     def scatter(self, x: Array, index: Array, src: Array, *, dim: int, reduce: str) -> Array:
         """Elements put or added at each index."""
-        kernel = embedding.scatter if _is_common(x) else reference.scatter
-        return kernel(x, index, src, dim=dim, reduce=reduce)
+        return (embedding if _is_common(x) else reference).scatter(
+            x, index, src, dim=dim, reduce=reduce
+        )
 
     def partial_argsort(
         self, a: Array, *, dim: int, descending: bool, start: int, length: int
@@ -217,8 +214,7 @@ class OptimizedBackend(NumpyBackend):
     def argsort(self, a: Array, *, dim: int, descending: bool) -> Array:
         """Indices in the order of the elements."""
         is_sorted_here = _is_float(a) or a.dtype.kind == "i"
-        kernel = order.argsort if is_sorted_here else reference.argsort
-        return kernel(a, dim=dim, descending=descending)
+        return (order if is_sorted_here else reference).argsort(a, dim=dim, descending=descending)
 
     uniform = staticmethod(uniform.uniform)
 
@@ -237,8 +233,7 @@ class OptimizedBackend(NumpyBackend):
 
     def scatter_add(self, a: Array, index: Array, *, length: int) -> Array:
         """Rows of `a` added up at `index`."""
-        kernel = embedding.scatter_add if _is_float(a) else reference.scatter_add
-        return kernel(a, index, length=length)
+        return (embedding if _is_float(a) else reference).scatter_add(a, index, length=length)
 
     def add_kernel(self, plan: Plan) -> Kernel:
         """As every backend does; but a kernel that `gives_arrays` is not checked for it at each
@@ -289,17 +284,26 @@ class OptimizedBackend(NumpyBackend):
         return own is getattr(OptimizedBackend, op.name, None) and op.name not in vars(self)
 
 
+_UFUNCS: Any = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
 def _reduction(plan: Plan) -> Kernel | None:
-    """The kernel of a small reduction of floats, by shape; None for another."""
+    """The kernel of a reduction of integers, or of a few floats, by shape; None for another."""
     (x,) = plan.operands
     assert isinstance(x, TensorMeta)
-    dtype = x.dtype.dtype
-    if dtype not in (_F32, _F64):
-        return None
-    params = dict(plan.params)
+    dtype, params = x.dtype.dtype, dict(plan.params)
     if "dim" in params:  # of a product
         params["dims"] = (params.pop("dim"),)
-    return reductions.specialize(plan.op.name, dtype, x.shape, **params)
+    if dtype in (_F32, _F64):
+        return reductions.specialize(plan.op.name, dtype, x.shape, **params)
+    ufunc, shape, result = _UFUNCS[plan.op.name], plan.meta.shape, plan.meta.dtype.dtype
+
+    def reduce(a: Array, **_: Any) -> Array:  # into an array: NumPy would make a number of one
+        out = np.empty(shape, result)
+        return ufunc.reduce(a, params["dims"], None, out, params["keepdim"])
+
+    reduce.gives_arrays = True  # type: ignore[attr-defined]
+    return reduce
 
 
 def _reshape(plan: Plan) -> Kernel | None:

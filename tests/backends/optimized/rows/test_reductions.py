@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from tinytorch import from_numpy, ops, using_backend
 from tinytorch.backends.optimized.rows import reductions, rows
+from tinytorch.dispatch import apply
 from tinytorch.jit import threads
 from tinytorch.jit.library import JIT
 
@@ -83,3 +85,27 @@ def test_rows_there_and_back(shape, data):
     back = rows.from_rows(there, x.shape, dim)
     np.testing.assert_array_equal(back, x)
     assert back.flags.c_contiguous
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int8", "uint8", "bool"])
+@pytest.mark.parametrize("dims", [(), (1,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_reductions_of_integers_are_numpys(dtype, dims, keepdim):
+    x = np.random.default_rng(0).integers(0, 9, (3, 4, 5)).astype(dtype)
+    for array in (x, x.transpose(2, 0, 1), x[:, ::-1], x[::2]):
+        for op in (ops.sum, ops.amax, ops.amin):
+            with using_backend("optimized"):
+                found = apply(op, from_numpy(array), dims=dims, keepdim=keepdim)
+            with using_backend("numpy"):
+                wanted = apply(op, from_numpy(array), dims=dims, keepdim=keepdim)
+            assert isinstance(found._data, np.ndarray) and found.dtype is wanted.dtype
+            assert not np.shares_memory(found._data, x)
+            np.testing.assert_array_equal(found._data, wanted._data)
+
+
+def test_products_of_integers_are_numpys():
+    x = np.random.default_rng(0).integers(-9, 9, (3, 4))
+    with using_backend("optimized"):
+        for dim in (0, 1):
+            np.testing.assert_array_equal(from_numpy(x).prod(dim).numpy(), x.prod(dim))
+        assert from_numpy(x).prod().item() == x.prod()
