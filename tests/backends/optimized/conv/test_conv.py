@@ -131,7 +131,7 @@ def test_threads_share_images_or_parts_of_one(rng, monkeypatch, count):
 def prefer_images_as_lanes(monkeypatch):
     """Whatever it costs, where it is possible."""
 
-    def choose(lanes, channels, area, vectors, together):
+    def choose(as_rows, as_vectors, vectors, together):
         assert isinstance(together, Batch)
         return together
 
@@ -210,14 +210,27 @@ def test_errors_of_long_sums_do_not_grow_with_their_length(rng, shape, out_chann
 
 @pytest.mark.parametrize(("width", "size"), ((None, (1, 1)), (64, (3, 3))))
 def test_images_beyond_the_l2_cache(rng, width, size):
-    """The gradient to the weights goes through them in blocks: of rows, or of a row's positions."""
+    """They are gone through in blocks of rows, or of a row's positions."""
     positions = L2_BYTES // 2 // 128 + 100
     height, width = (1, positions) if width is None else (positions // width + 1, width)
     padding = (size[0] // 2, size[1] // 2)
     check(
-        rng, np.float32, (1, 32, height, width), 5, size,
+        rng, np.float32, (1, 32, height, width), 35, size,
         stride=(1, 1), padding=padding, dilation=(1, 1),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "out_channels", "kernels"),
+    (
+        ((1, 64, 56, 56), 64, "positions"), ((1, 512, 7, 7), 512, "positions"),
+        ((32, 1, 28, 28), 16, "vectors"), ((64, 64, 7, 7), 64, "batch"),
+    ),
+)  # fmt: skip
+def test_the_walk_is_the_cheapest(shape, out_channels, kernels):
+    w = (out_channels, shape[1], 3, 3)
+    plan = plan_conv2d(4, shape, w, (1, 1), (1, 1), (1, 1), 1)
+    assert plan.walk.kernels == kernels
 
 
 @pytest.mark.parametrize("channels", (1, 8))

@@ -33,10 +33,11 @@ from tinytorch.backends.optimized.conv.plan import (
     correlation,
     forward_positions,
     forward_taps,
+    positions_cost,
+    vectors_cost,
+    whole_vectors,
 )
-from tinytorch.backends.optimized.gemm.micro_kernel import indirect_tile_f32, indirect_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
-from tinytorch.backends.optimized.gemm.panels import TILE_VECTORS
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.buffers import empty, workspace
@@ -44,7 +45,7 @@ from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.entries import Entries
 
 MAKERS = {
-    "positions": (make_positions, indirect_tile_f32, indirect_tile_f64),
+    "positions": (make_positions, chain_tile_f32, chain_tile_f64),
     "vectors": (make_vectors, conv_tile_f32, conv_tile_f64),
     "batch": (make_batch, chain_tile_f32, chain_tile_f64),
 }
@@ -92,13 +93,15 @@ def plan_conv2d(
     vectors = correlation(itemsize, images, output, stride, rows, columns)
     if is_product(lanes, images.size, windows):
         return _Plan(output, vectors, True)
-    together = None
+    together, results = None, Images(out_channels, output)
     if groups == 1 and dilation == (1, 1) and x[0] * height * width:
-        together = batch(itemsize, x[0], images, Images(out_channels, output), windows)
-    walk = cheapest(lanes, out_channels, height * width, vectors, together)
+        together = batch(itemsize, x[0], images, results, windows)
+    as_rows = positions_cost(itemsize, images, results, windows)
+    as_vectors = vectors_cost(vectors, height * width, windows)
+    walk = cheapest(as_rows, as_vectors, vectors, together)
     if walk is not None:
         return _Plan(output, walk, False)
-    return _Plan(output, forward_positions(itemsize, images, windows), padding == (0, 0))
+    return _Plan(output, forward_positions(itemsize, images, windows), False)
 
 
 def is_product(lanes: int, image: Pair, windows: Windows) -> bool:
@@ -108,24 +111,18 @@ def is_product(lanes: int, image: Pair, windows: Windows) -> bool:
 
 
 def cheapest(
-    lanes: int, channels: int, area: int, vectors: Correlation, together: Batch | None
+    as_rows: float, as_vectors: float, vectors: Correlation, together: Batch | None
 ) -> Correlation | Batch | None:
     """The walk that takes the fewest FMAs of a vector for each element of the output.
 
     Args:
-        lanes: elements of a vector.
-        channels, area: of the output.
+        as_rows, as_vectors: what it takes with positions as rows, and as vectors.
         vectors, together: two walks, if there is the second.
 
     Returns:
         The better walk, or None: with positions as rows it is better still.
     """
-    taps = vectors.taps
-    needed = -(-channels // lanes)
-    as_rows = taps * needed / channels * (1 + 0.12 / min(needed, TILE_VECTORS)) + 0.5
-    as_vectors = vectors.stores.shape[0] / area * (taps * 1.05 + vectors.stores.shape[1] - 1)
-    # measured: these two leave out a seventh, what an image costs before and after its sums
-    if together is not None and together.cost < 1.15 * min(as_rows, as_vectors):
+    if together is not None and together.cost < min(as_rows, as_vectors):
         return together
     return None if as_rows < as_vectors else vectors
 
@@ -157,16 +154,23 @@ def conv2d(
     y = empty((x.shape[0], out_channels, *plan.output), x.dtype)
     bias = np.empty(0, x.dtype) if b is None else np.ascontiguousarray(b)
     w = np.ascontiguousarray(w).reshape(out_channels, -1)
-    of_dtype = loops_for(plan.walk.kernels, x.itemsize)
-    if not isinstance(plan.walk, Correlation):
+    if isinstance(plan.walk, Positions):
+        by_group = w.reshape(groups, out_channels // groups, own, -1)
+        w = packed_weights(plan.walk, by_group.transpose(0, 2, 1, 3))
+    elif isinstance(plan.walk, Batch):
         packed = workspace(w.shape, w.dtype)
-        if isinstance(plan.walk, Positions):
-            of_dtype.pack_weights(w, groups, packed)
-        else:
-            of_dtype.arrange(w.reshape(out_channels, own, -1), packed)
+        loops_for("batch", x.itemsize).arrange(w.reshape(out_channels, own, -1), packed)
         w = packed
     sum_over_taps(plan.walk, x, w, bias, y, groups, plan.in_place and x.flags.c_contiguous)
     return y
+
+
+def packed_weights(walk: Positions, w: Array) -> Array:
+    """Weights (groups, channels of x, of y, taps) as the loops over positions read them."""
+    groups, depth, channels, taps = w.shape
+    packed = workspace((groups, depth * taps * whole_vectors(channels, w.itemsize)), w.dtype)
+    loops_for(walk.kernels, w.itemsize).pack_weights(w, walk.table, packed)
+    return packed
 
 
 def sum_over_taps(

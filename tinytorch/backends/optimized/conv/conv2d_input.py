@@ -12,20 +12,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinytorch.backends.optimized.conv.conv2d import cheapest, is_product, loops_for, sum_over_taps
+from tinytorch.backends.optimized.conv.conv2d import (
+    cheapest,
+    is_product,
+    loops_for,
+    packed_weights,
+    sum_over_taps,
+)
 from tinytorch.backends.optimized.conv.plan import (
     Correlation,
     Images,
     Pair,
     Positions,
     Shape,
-    Table,
     Walk,
     Windows,
     backward_positions,
     backward_taps,
     batch,
     correlation,
+    positions_cost,
+    vectors_cost,
 )
 from tinytorch.dtypes import Array
 from tinytorch.jit.buffers import empty, workspace
@@ -36,7 +43,6 @@ class _InputPlan(NamedTuple):
     """What `conv2d_input` must know of a shape; made once."""
 
     walk: Walk
-    order: Table | None  # for positions: the rows of the weights in the order of the taps
     in_place: bool
 
 
@@ -53,16 +59,17 @@ def plan_conv2d_input(
         rows, columns = (backward_taps(*axis, 0) for axis in windows.axes)
         vectors = correlation(itemsize, upper, images.size, stride, rows, columns)
         if is_product(lanes, images.size, windows):
-            return _InputPlan(vectors, None, True)
+            return _InputPlan(vectors, True)
         together = None
         if groups == 1 and dilation == (1, 1):
             border = (w[2] - 1 - padding[0], w[3] - 1 - padding[1])
             together = batch(itemsize, x[0], upper, images, windows._replace(padding=border))
-        walk = cheapest(lanes, w[1], x[2] * x[3], vectors, together)
+        as_rows = positions_cost(itemsize, upper, images, windows)
+        as_vectors = vectors_cost(vectors, x[2] * x[3], windows)
+        walk = cheapest(as_rows, as_vectors, vectors, together)
         if walk is not None:
-            return _InputPlan(walk, None, False)
-    positions, order = backward_positions(itemsize, upper, images.size, windows)
-    return _InputPlan(positions, order, False)
+            return _InputPlan(walk, False)
+    return _InputPlan(backward_positions(itemsize, upper, images.size, windows), False)
 
 
 def conv2d_input(
@@ -98,8 +105,7 @@ def conv2d_input(
     if isinstance(plan.walk, Correlation):
         weights = np.ascontiguousarray(by_group.transpose(0, 2, 1, 3)).reshape(groups * own, -1)
     elif isinstance(plan.walk, Positions):
-        weights = workspace((groups, by_group[0].size), w.dtype)
-        of_dtype.pack_transposed(np.ascontiguousarray(by_group), plan.order, weights)
+        weights = packed_weights(plan.walk, by_group)
     else:
         weights = workspace((own, by_group[0, :, 0].size), w.dtype)
         of_dtype.arrange(by_group[0].transpose(1, 0, 2)[:, :, ::-1], weights)

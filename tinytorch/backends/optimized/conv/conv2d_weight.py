@@ -26,7 +26,7 @@ from tinytorch.backends.optimized.conv.chain_kernel import (
 )
 from tinytorch.backends.optimized.conv.conv2d import zeroed
 from tinytorch.backends.optimized.conv.geometry import CORRELATION, PRODUCTS, ProductsGeometry
-from tinytorch.backends.optimized.conv.loops import make_pad_image
+from tinytorch.backends.optimized.conv.loops import make_channels_last, make_pad_image
 from tinytorch.backends.optimized.conv.plan import (
     SLACK,
     Correlation,
@@ -66,6 +66,7 @@ def _make_entries(
     dtype: Any, tile: Callable[..., None], dot: Callable[..., None], pack: Callable[..., None]
 ) -> Entries:
     pad_image, in_blocks = make_pad_image(pack), make_in_blocks(tile, dtype.bitwidth // 8)
+    channels_last = make_channels_last(pack)
 
     @kernel
     def runs_of_image(
@@ -122,24 +123,16 @@ def _make_entries(
         scratch: int,
     ) -> None:
         """Add the products of images begin .. end-1 to acc (output channels, runs, vectors)."""
-        origin, pitch = geometry[PRODUCTS.origin], geometry[PRODUCTS.pitch]
-        own = geometry[PRODUCTS.group]
-        channels, height, width = x.shape[1:]
-        itemsize, out_channels = g.itemsize, g.shape[1] // groups
-        if pitch == width * channels * itemsize and x.strides[2] == width * x.strides[3]:
-            height, width = 1, height * width  # no padding: the rows follow one another
+        own, out_channels = geometry[PRODUCTS.group], g.shape[1] // groups
         for n in range(begin, end):
-            for i in range(height):
-                at = address(x) + n * x.strides[0] + i * x.strides[2]
-                target = Rows(scratch + origin + i * pitch, channels * itemsize)
-                pack(channels, width, Matrix(at, x.strides[1], x.strides[3]), target)
+            channels_last(x[n], geometry[PRODUCTS.origin], geometry[PRODUCTS.pitch], scratch)
             for group in range(groups):
                 o = group * out_channels
                 image = scratch + group * own
                 upper = Rows(address(g) + n * g.strides[0] + o * g.strides[1], g.strides[1])
                 to = Rows(address(acc) + o * acc.strides[0], acc.strides[0])
                 ldr = acc.strides[1]
-                runs_of_image(itemsize, image, upper, out_channels, runs, geometry, to, ldr)
+                runs_of_image(g.itemsize, image, upper, out_channels, runs, geometry, to, ldr)
 
     @kernel
     def products(

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 
 class PositionsGeometry(NamedTuple):
-    """The numbers of a `plan.Positions` that kernels read: a padded image, and what is between two
-    of its positions."""
+    """The numbers of a `plan.Positions` that kernels read: a padded image with its channels last,
+    and what is between two of its positions."""
 
     origin: int
     pitch: int
     plane: int
-    read_rows: int  # of the image, from one position to the next
+    group: int  # bytes of the channels of a group
+    read_rows: int  # bytes, from one row of positions to the next
     read_columns: int
     write_rows: int  # of the output
     write_columns: int
@@ -61,12 +62,21 @@ class ProductsGeometry(NamedTuple):
 
 
 class PhaseRow(NamedTuple):
-    """A row of the table of phases of `plan.Positions`: output positions with the same taps."""
+    """A row of the table of phases of `plan.Positions`: output positions with the same taps.
 
-    start: int  # of its taps, in the table of taps
-    taps: int
+    The elements under `rows` rows of taps are as far apart as each other, and those of a row are
+    adjacent, or there are several runs of them.
+    """
+
     row: int  # of its first output position
     column: int
+    start: int  # bytes from the image to the elements of the first tap
+    rows: int
+    down: int  # bytes from row to row of taps
+    runs: int
+    across: int  # bytes from run to run
+    steps: int  # terms of a run
+    weights: int  # steps of the phases before
 
 
 class StoreEntry(NamedTuple):
@@ -81,11 +91,11 @@ class StoreEntry(NamedTuple):
 
 
 # where each is in its array
-POSITIONS = PositionsGeometry(*range(8))
+POSITIONS = PositionsGeometry(*range(9))
 CORRELATION = CorrelationGeometry(*range(6))
 BATCH = BatchGeometry(*range(7))
 PRODUCTS = ProductsGeometry(*range(8))
-PHASE = PhaseRow(*range(4))
+PHASE = PhaseRow(*range(9))
 STORE = StoreEntry(*range(3))
 STORE_PART = 2  # words of a part: target and mask
 TOGETHER = -1

@@ -4,14 +4,15 @@ Image by image, the input is copied into a buffer with zero padding; the matrix 
 ("im2col") is never built. One of two micro-kernels then does the sums:
 
     positions as rows      y[position, channel] = sum over taps of x[position + tap] w[tap, channel]
-                           The GEMM tile with a table of taps for the columns of A. Vectors run over
-                           output channels, so stride, dilation and narrow images cost nothing; the
-                           result is transposed at the end.
+                           The image has its channels last, so that those of the taps of a row of
+                           the kernel are adjacent: a matrix for each row, whose rows are positions
+                           (`chain_kernel`). Vectors run over output channels, so stride, dilation
+                           and narrow images cost nothing; image and result are transposed.
     positions as vectors   y[channel, position] = the same. Vectors run over positions, for few
                            output channels or few taps; `micro_kernel` has the picture.
 
-Source: the table of taps in place of the im2col matrix is from Dukhan, The indirect convolution
-algorithm, arXiv:1907.02129 (2019).
+A tap of an image with its channels first is in a line, and for each channel in a page, of its own:
+there the same sums take up to a third longer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import prange, types
 
+from tinytorch.backends.optimized.conv.chain_kernel import make_in_blocks
 from tinytorch.backends.optimized.conv.geometry import (
     CORRELATION,
     PHASE,
@@ -31,13 +33,16 @@ from tinytorch.backends.optimized.conv.geometry import (
     TOGETHER,
 )
 from tinytorch.backends.optimized.conv.phases import split_pairs
-from tinytorch.backends.optimized.gemm.blocking import balanced
+from tinytorch.backends.optimized.gemm.blocking import L2_BYTES, balanced
 from tinytorch.backends.optimized.gemm.panels import (
+    PACK_DEPTH,
     PANEL_VECTORS,
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
+    even_tiles,
     panel_columns,
+    row_bytes,
 )
 from tinytorch.dtypes import Array
 from tinytorch.jit.entries import Entries, array_type
@@ -99,6 +104,24 @@ def make_pad_image(pack: Callable[..., None]) -> Callable[..., None]:
     return pad_image
 
 
+@cache
+def make_channels_last(pack: Callable[..., None]) -> Callable[..., None]:
+    """A kernel that lays out an image with its padding and its channels last."""
+
+    @kernel
+    def channels_last(x: Array, origin: int, pitch: int, target: int) -> None:
+        """Copy an image (channels, height, width) into a buffer, zeroed where it is not."""
+        channels, height, width = x.shape
+        element = channels * x.itemsize
+        if pitch == width * element and x.strides[1] == width * x.strides[2]:
+            height, width = 1, height * width  # no padding: the rows follow one another
+        for i in range(height):
+            row = Matrix(address(x) + i * x.strides[1], x.strides[0], x.strides[2])
+            pack(channels, width, row, Rows(target + origin + i * pitch, element))
+
+    return channels_last
+
+
 # -- loops over images ----------------------------------------------------------------------------
 #
 # An item of work is one of `pieces` parts of an image (or of several together; the last element of
@@ -107,115 +130,117 @@ def make_pad_image(pack: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_positions(dtype: Any, tile: Callable[..., None], pack: Callable[..., None]) -> Entries:
-    pad_image = make_pad_image(pack)
+    itemsize = dtype.bitwidth // 8
+    in_blocks, channels_last = make_in_blocks(tile, itemsize), make_channels_last(pack)
+    lanes = REGISTER_BYTES // itemsize
 
     @kernel
     def panel_of_image(
-        s: Sums, x: int, w: int, bias: int, y: int, first: int, last: int, columns: int
+        s: Sums, x: int, w: int, bias: int, y: int, first: int, last: int, ldw: int
     ) -> None:
-        """Output rows first .. last-1 of `columns` channels: y[position, channel]."""
-        phases, geometry, width, itemsize = s.walk, s.geometry, s.y.shape[3], s.y.itemsize
-        pitch, read_h = geometry[POSITIONS.pitch], geometry[POSITIONS.read_rows]
-        read_w = geometry[POSITIONS.read_columns] * itemsize
+        """Output rows first .. last-1 of a panel of channels: y[position, channel]."""
+        phases, geometry, width = s.walk, s.geometry, s.y.shape[3]
+        read_h, read_w = geometry[POSITIONS.read_rows], geometry[POSITIONS.read_columns]
         write_h, write_w = geometry[POSITIONS.write_rows], geometry[POSITIONS.write_columns]
-        ldw = columns * itemsize
         for f in range(phases.shape[0]):
-            start, taps = phases[f, PHASE.start], phases[f, PHASE.taps]
+            count, down = phases[f, PHASE.rows], phases[f, PHASE.down]
+            runs, across = phases[f, PHASE.runs], phases[f, PHASE.across]
+            steps, weights = phases[f, PHASE.steps], w + phases[f, PHASE.weights] * ldw
             i0, j0 = phases[f, PHASE.row], phases[f, PHASE.column]
             positions = (width - j0 + write_w - 1) // write_w
-            rows = balanced(positions, TILE_ROWS[(ldw + REGISTER_BYTES - 1) // REGISTER_BYTES])
+            most, full = even_tiles(positions, ldw // REGISTER_BYTES)
             for i in range(first // write_h, (last - i0 + write_h - 1) // write_h):
-                target = y + ((i * write_h + i0) * width + j0) * ldw
-                for j in range(0, positions, rows):
-                    tile(
-                        min(rows, positions - j),
-                        columns,
-                        taps,
-                        Rows(x + i * read_h * pitch + j * read_w, read_w),
-                        address(s.table) + start * 8,
-                        Rows(w + start * ldw, ldw),
-                        Rows(bias, 0),
-                        Rows(target + j * write_w * ldw, write_w * ldw),
-                        0,
-                    )
+                target = y + ((i * write_h + i0 - first) * width + j0) * ldw
+                source, j = x + phases[f, PHASE.start] + i * read_h, 0
+                while j < positions:
+                    rows = most if j < full else most - 1
+                    to = Rows(target + j * write_w * ldw, write_w * ldw)
+                    for run in range(runs):
+                        in_blocks(
+                            rows,
+                            ldw // itemsize,
+                            count,
+                            steps,
+                            Stack(source + j * read_w + run * across, read_w, down),
+                            Stack(weights + run * steps * ldw, ldw, runs * steps * ldw),
+                            to if run else Rows(bias, 0),
+                            to,
+                        )
+                    j += rows
 
     @kernel
-    def items(s: Sums, pieces: int, begin: int, end: int, scratch: int) -> None:
-        x, w, bias, y, table, _, geometry, in_place, groups = s
-        origin, pitch = geometry[POSITIONS.origin], geometry[POSITIONS.pitch]
+    def items(s: Sums, pieces: int, begin: int, stop: int, scratch: int) -> None:
+        x, w, bias, y, table, _, geometry, _, groups = s
         plane, write_h = geometry[POSITIONS.plane], geometry[POSITIONS.write_rows]
         _, channels, height, width = y.shape
-        channels, taps, itemsize = channels // groups, table.size, y.itemsize
-        area = height * width * itemsize
-        own = x.shape[1] // groups * plane
-        result = scratch if in_place else scratch + (groups * own + 64) // 64 * 64
+        channels, area = channels // groups, height * width * itemsize
+        depth = x.shape[1] // groups * table.size
+        begins = scratch + (plane + 63) // 64 * 64
+        result = begins + TILE_VECTORS * REGISTER_BYTES
         share = ((height + pieces - 1) // pieces + write_h - 1) // write_h * write_h
-        image, source = -1, scratch
-        for item in range(begin, end):
+        image = -1
+        for item in range(begin, stop):
             first = item % pieces * share
             last = min(first + share, height)
             if item // pieces != image:
                 image = item // pieces
-                if in_place:
-                    source = address(x) + image * x.strides[0]
-                else:
-                    pad_image(x[image], 1, 1, origin, pitch, plane, scratch)
+                origin, pitch = geometry[POSITIONS.origin], geometry[POSITIONS.pitch]
+                channels_last(x[image], origin, pitch, scratch)
             for g in range(groups):
                 o = 0
                 while o < channels:
-                    columns = panel_columns(channels - o, REGISTER_BYTES // itemsize)
-                    at, ldw, skip = g * channels + o, columns * itemsize, first * width
-                    weights = address(w) + at * taps * itemsize
-                    begins = address(bias) + at * itemsize if bias.size else 0
-                    panel_of_image(
-                        s, source + g * own, weights, begins, result, first, last, columns
-                    )
-                    to = address(y) + (image * y.shape[1] + at) * area + skip * itemsize
-                    made = Matrix(result + skip * ldw, ldw, itemsize)
-                    pack(max(last - first, 0) * width, columns, made, Rows(to, area))
+                    columns, at = panel_columns(channels - o, lanes), g * channels + o
+                    ldw = row_bytes(columns, lanes)
+                    weights = address(w) + g * w.strides[0] + o * depth * itemsize
+                    if bias.size:
+                        given = Matrix(address(bias) + at * itemsize, itemsize, 0)
+                        pack(columns, 1, given, Rows(begins, 0))
+                    source = scratch + g * geometry[POSITIONS.group]
+                    start = begins if bias.size else 0
+                    to = address(y) + (image * y.shape[1] + at) * area
+                    block = max(L2_BYTES // 8 // (width * ldw * write_h), 1) * write_h
+                    for i in range(first, last, block):  # its results stay in L2
+                        end = min(i + block, last)
+                        panel_of_image(s, source, weights, start, result, i, end, ldw)
+                        made = Matrix(result, ldw, itemsize)
+                        skip = i * width * itemsize
+                        pack((end - i) * width, columns, made, Rows(to + skip, area))
                     o += columns
 
     @kernel
-    def pack_weights(w: Array, groups: int, packed: Array) -> None:
-        """(groups * channels, taps) into panels of (taps, columns)."""
-        channels, taps = w.shape[0] // groups, w.shape[1]
+    def pack_weights(w: Array, order: Array, packed: Array) -> None:
+        """(groups, channels of x, of y, taps) into panels of (order, channels of x, columns)."""
+        groups, depth, channels, area = w.shape
+        _, across, along, step = w.strides
+        most = lanes * max(PACK_DEPTH // (lanes * area), 1)  # channels of x, in whole vectors
+        scratch = np.empty((most * area, TILE_VECTORS * lanes), w.dtype)
+        held = address(scratch)
+        if channels % lanes:
+            packed[:] = 0  # what is beyond the last channel is multiplied too, and not stored
         for g in range(groups):
             o = 0
             while o < channels:
-                columns = panel_columns(channels - o, REGISTER_BYTES // w.itemsize)
-                at = g * channels + o
-                source = Matrix(address(w) + at * w.strides[0], *w.strides)
-                panel = Rows(address(packed) + at * taps * w.itemsize, columns * w.itemsize)
-                pack(columns, taps, source, panel)
+                columns = panel_columns(channels - o, lanes)
+                ld = row_bytes(columns, lanes)
+                panel = address(packed) + g * packed.strides[0] + o * depth * area * itemsize
+                source = address(w) + g * w.strides[0] + o * along
+                for d in range(0, depth, most):
+                    count = min(most, depth - d)
+                    together = count if across == area * step else 1
+                    for i in range(0, count, together):
+                        of_channels = Matrix(source + (d + i) * across, along, step)
+                        to = Rows(held + i * area * ld, ld)
+                        pack(columns, together * area, of_channels, to)
+                    for t in range(area):
+                        of_tap = Matrix(held + order[t] * ld, itemsize, area * ld)
+                        pack(columns, count, of_tap, Rows(panel + (t * depth + d) * ld, ld))
                 o += columns
+        scratch[:1, :1] = 0  # it must live until here
 
-    @kernel
-    def pack_transposed(w: Array, order: Array, packed: Array) -> None:
-        """(groups, output channels, channels, taps) into panels of (order, columns)."""
-        groups, out_channels, channels, taps = w.shape
-        itemsize, depth = w.itemsize, out_channels * taps
-        scratch = np.empty((depth, TILE_VECTORS * (REGISTER_BYTES // itemsize)), w.dtype)
-        for g in range(groups):
-            c = 0
-            while c < channels:
-                columns = panel_columns(channels - c, REGISTER_BYTES // itemsize)
-                ld = columns * itemsize
-                for o in range(out_channels):
-                    source = address(w) + g * w.strides[0] + o * w.strides[1] + c * w.strides[2]
-                    of_channel = Matrix(source, w.strides[2], w.strides[3])
-                    pack(columns, taps, of_channel, Rows(address(scratch) + o * taps * ld, ld))
-                panel = address(packed) + g * packed.strides[0] + c * depth * itemsize
-                for k in range(order.size):
-                    row = Matrix(address(scratch) + order[k] * ld, itemsize, ld)
-                    pack(columns, 1, row, Rows(panel + k * ld, ld))
-                c += columns
-            scratch[:1, :1] = 0  # it must live until here
-
-    matrix, weights, order = array_type(dtype, 2), array_type(dtype, 4), array_type(types.int64, 1)
+    weights, matrix = array_type(dtype, 4), array_type(dtype, 2)
     return Entries(
         **over_items(dtype, items),
-        pack_weights=(pack_weights, matrix, SIZE, matrix),
-        pack_transposed=(pack_transposed, weights, order, matrix),
+        pack_weights=(pack_weights, weights, array_type(types.int64, 1), matrix),
     )
 
 

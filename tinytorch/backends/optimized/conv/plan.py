@@ -34,8 +34,9 @@ from tinytorch.backends.optimized.conv.geometry import (
     PhaseRow,
     PositionsGeometry,
 )
-from tinytorch.backends.optimized.gemm.blocking import L2_BYTES
+from tinytorch.backends.optimized.gemm.blocking import L1_BYTES, L2_BYTES
 from tinytorch.backends.optimized.gemm.panels import (
+    PANEL_VECTORS,
     REGISTER_BYTES,
     TILE_ROWS,
     TILE_VECTORS,
@@ -77,6 +78,12 @@ class Images(NamedTuple):
     size: Pair
 
 
+def whole_vectors(channels: int, itemsize: int) -> int:
+    """So many channels, rounded up to whole vectors."""
+    return -(-channels * itemsize // REGISTER_BYTES) * REGISTER_BYTES // itemsize
+
+
+LINE_BYTES = 64
 SLACK = 128
 """Bytes after an image that may be read (and are not used) by a vector at its end."""
 
@@ -128,27 +135,26 @@ def padded(itemsize: int, image: Pair, before: Pair, after: Pair) -> Padded:
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """How to walk through a padded image with positions as rows.
+    """How to walk through a padded image with its channels last, with positions as rows.
 
     Args:
         layout: of the image.
-        table: byte offset of each tap (channel, row, column) from position 0, phase after phase.
-        phases: for each phase of the output (one, but for the gradient of a strided convolution)
-            its first tap, its number of taps, its first row and its first column (int64).
+        table: of each tap that is summed, phase after phase, which of the kernel's it is (int64).
+        phases: a `PhaseRow` for each phase of the output (one, but for the gradient of a strided
+            convolution).
         geometry: a `PositionsGeometry` as an array.
+        taps: terms of a sum, on average.
+        zeros: bytes of the image, if there are zeros around it.
     """
 
     layout: Padded
     table: Table
     phases: Table
     geometry: Table
+    taps: int
+    zeros: int
 
     kernels: ClassVar[str] = "positions"  # which loops walk so
-
-    @property
-    def taps(self) -> int:
-        """Terms of a sum."""
-        return self.table.size // len(self.phases)
 
     @property
     def walk(self) -> Table:
@@ -157,23 +163,80 @@ class Positions:
 
     def scratch(self, x: Shape, y: Shape, in_place: bool) -> Pair:
         """Bytes a thread needs, of which those for the image must be zero: (zero, all)."""
-        image = 0 if in_place else x[1] * self.layout.plane + SLACK
-        return image, image + 2 * SLACK + y[2] * y[3] * TILE_VECTORS * REGISTER_BYTES
+        panel = (y[2] * y[3] + 1) * TILE_VECTORS * REGISTER_BYTES  # results and a bias
+        return self.zeros, self.layout.plane + SLACK + panel
+
+
+Phase = tuple[Taps, Taps, Pair]  # taps along both axes, and the first output position
+
+
+def _positions(
+    itemsize: int,
+    x: Images,
+    windows: Windows,
+    ends: tuple[Pair, Pair],
+    phases: Sequence[Phase],
+    steps: tuple[Pair, Pair],
+) -> Positions:
+    """The walk through images with `ends` zeros before and after them.
+
+    Args:
+        steps: from position to position of the image, and of the output.
+    """
+    group = x.channels * itemsize
+    element = windows.groups * group
+    layout = padded(element, x.size, *ends)
+    order: list[int] = []
+    table = []
+    for rows, columns, first in phases:
+        rows, columns = (tuple(sorted(taps, key=lambda tap: tap.shift)) for taps in (rows, columns))
+        down, across = (
+            taps[1].shift - taps[0].shift if taps[1:] else 1 for taps in (rows, columns)
+        )
+        runs = 1 if windows.groups == across == 1 or len(columns) <= 1 else len(columns)
+        start, count = 0, len(rows) if columns else 0
+        if count:
+            start = (ends[0][0] + rows[0].shift) * layout.pitch
+            start += (ends[0][1] + columns[0].shift) * element
+        of_run = len(columns) // runs * x.channels
+        weights = len(order) * x.channels
+        table.append(
+            PhaseRow(
+                *(
+                    *first,
+                    start,
+                    count,
+                    down * layout.pitch,
+                    runs,
+                    across * element,
+                    of_run,
+                    weights,
+                )
+            )
+        )
+        order += [r.kernel_index * windows.size[1] + c.kernel_index for r in rows for c in columns]
+    (down, across), write = steps
+    geometry = PositionsGeometry(
+        *(*layout, group, down * layout.pitch, across * element, *write), together=1
+    )
+    return Positions(
+        layout,
+        np.array(order, np.int64),
+        np.array(table),
+        np.array(geometry),
+        len(order) * x.channels // len(phases),
+        layout.plane if layout.plane > element * x.size[0] * x.size[1] else 0,
+    )
 
 
 def forward_positions(itemsize: int, x: Images, windows: Windows) -> Positions:
     """The walk of the forward: every output is a sum over all taps of the padded image."""
-    layout = padded(itemsize, x.size, windows.padding, windows.padding)
-    rows, columns = ([k * d for k in range(size)] for size, _, _, d in windows.axes)
-    table = _offsets(layout, itemsize, x.channels, rows, columns)
-    phases = np.array([PhaseRow(0, table.size, 0, 0)])
-    geometry = np.array(PositionsGeometry(*layout, *windows.stride, 1, 1, together=1))
-    return Positions(layout, table, phases, geometry)
+    rows, columns = (forward_taps(k, 1, p, d) for k, _, p, d in windows.axes)
+    ends, steps = (windows.padding, windows.padding), (windows.stride, (1, 1))
+    return _positions(itemsize, x, windows, ends, [(rows, columns, (0, 0))], steps)
 
 
-def backward_positions(
-    itemsize: int, g: Images, output: Pair, windows: Windows
-) -> tuple[Positions, Table]:
+def backward_positions(itemsize: int, g: Images, output: Pair, windows: Windows) -> Positions:
     """The walk of the input's gradient: for each phase its taps of the padded gradient g.
 
     Args:
@@ -181,15 +244,12 @@ def backward_positions(
         g: the gradient with respect to the output of `conv2d`.
         output: height and width of the input, whose gradient is computed.
         windows: of `conv2d`.
-
-    Returns:
-        The walk, and for each entry of its table the row of the weights (channel, row, column).
     """
-    (channels, image), size, stride = g, windows.size, windows.stride
+    stride = windows.stride
     taps = [[backward_taps(*axis, phase) for phase in range(axis[1])] for axis in windows.axes]
     ends = [
         [
-            reach(of_phase, image[axis], -(-(output[axis] - phase) // stride[axis]))
+            reach(of_phase, g.size[axis], -(-(output[axis] - phase) // stride[axis]))
             for phase, of_phase in enumerate(taps[axis])
         ]
         for axis in (0, 1)
@@ -197,34 +257,12 @@ def backward_positions(
     before, after = (
         (max(end[side] for end in ends[0]), max(end[side] for end in ends[1])) for side in (0, 1)
     )
-    layout = padded(itemsize, image, before, after)
-    tables, order, phases = [], [], []
-    start = 0
-    for i, rows in enumerate(taps[0]):
-        for j, columns in enumerate(taps[1]):
-            down = [before[0] + tap.shift for tap in rows]
-            right = [before[1] + tap.shift for tap in columns]
-            tables.append(_offsets(layout, itemsize, channels, down, right))
-            order += [
-                (c * size[0] + row.kernel_index) * size[1] + column.kernel_index
-                for c in range(channels)
-                for row in rows
-                for column in columns
-            ]
-            phases.append(PhaseRow(start, tables[-1].size, i, j))
-            start += tables[-1].size
-    geometry = np.array(PositionsGeometry(*layout, 1, 1, *stride, together=1))
-    walk = Positions(layout, np.concatenate(tables), np.array(phases), geometry)
-    return walk, np.array(order, np.int64)
-
-
-def _offsets(
-    layout: Padded, itemsize: int, channels: int, rows: Sequence[int], columns: Sequence[int]
-) -> Table:
-    """Byte offsets of the elements (channel, row, column) of a padded image."""
-    c = np.arange(channels)[:, None, None] * layout.plane
-    i = np.array(rows, np.int64)[:, None] * layout.pitch
-    return (c + i + np.array(columns, np.int64) * itemsize).reshape(-1)
+    phases = [
+        (rows, columns, (i, j))
+        for i, rows in enumerate(taps[0])
+        for j, columns in enumerate(taps[1])
+    ]
+    return _positions(itemsize, g, windows, (before, after), phases, ((1, 1), stride))
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,15 +380,53 @@ def batch(itemsize: int, n: int, x: Images, y: Images, windows: Windows) -> Batc
         inside = (min(k, m + p - i * s) - max(0, p - i * s) for i in range(o))
         taps *= sum(max(0, count) for count in inside) / o
     rows = -(-out_channels // -(-out_channels // TILE_ROWS[vectors]))
-    before, after = channels * image[0] * image[1], out_channels * output[0] * output[1]
     row = vectors * REGISTER_BYTES
-    # measured: a tile begins and ends in 35 cycles, changes to the next row of the kernel in 8; a
-    # vector is transposed in 8, or, where images and results do not fit into the L2 cache, in 14
-    sums = 1.05 * taps + (35 + 8 * size[0]) / (rows * vectors)
-    transposition = 8 if (before + after) * row <= L2_BYTES else 14
-    cost = -(-n // lanes) / n * sums + (before / after + 1) * transposition / lanes
+    sums = _chain_cost(taps, size[0], rows, vectors)
+    cost = -(-n // lanes) / n * sums + _transposition_cost(x, y, row, lanes)
     geometry = np.array(BatchGeometry(*size, *stride, *padding, together=images))
     return Batch(geometry, row, channels * size[0] * size[1], cost)
+
+
+def positions_cost(itemsize: int, x: Images, y: Images, windows: Windows) -> float:
+    """FMAs of a vector for each element of y, summed with positions as rows."""
+    lanes = REGISTER_BYTES // itemsize
+    needed = -(-y.channels // lanes)
+    vectors = PANEL_VECTORS[min(needed, len(PANEL_VECTORS) - 1)]
+    rows = y.size[1] / -(-y.size[1] // TILE_ROWS[vectors])
+    sums = _chain_cost(x.channels * math.prod(windows.size), windows.size[0], rows, vectors)
+    return needed / y.channels * sums + _transposition_cost(x, y, itemsize, lanes)
+
+
+def vectors_cost(walk: Correlation, area: int, windows: Windows) -> float:
+    """FMAs of a vector for each of `area` elements of a channel, with positions as vectors.
+
+    Measured: a fifth more where what the taps of a tile read does not stay in half of L1 for the
+    tiles of other channels; a tile begins and ends in 35, and each part of a vector is stored.
+    """
+    read = walk.taps // windows.size[1] * (TILE_VECTORS * REGISTER_BYTES + LINE_BYTES)
+    sums = walk.taps * (1.05 if read <= L1_BYTES // 2 else 1.26)
+    sums += 35 / (TILE_ROWS[TILE_VECTORS] * TILE_VECTORS)
+    vectors, parts = walk.stores.shape
+    return vectors / area * (sums + parts - 1)
+
+
+def _chain_cost(taps: float, pairs: int, rows: float, vectors: int) -> float:
+    """FMAs that a tile of `chain_kernel` takes for each of its vectors.
+
+    It has sums enough if one of two FMAs a cycle is never waited for, four cycles. A tile of one
+    vector loads more than it multiplies, two in a cycle, and whatever comes from L2 takes turns
+    with them. Measured: a tenth; a tile begins and ends in 35 FMAs, changes to the next pair in 8.
+    """
+    sums = rows * vectors
+    limit = max(1, 1.1 * (rows + vectors) / sums, 8 / sums)
+    return 1.05 * limit * taps + (35 + 8 * pairs) / sums
+
+
+def _transposition_cost(x: Images, y: Images, row: int, lanes: int) -> float:
+    """FMAs for each element of y, where x and y are transposed, in rows of so many bytes."""
+    before, after = (channels * math.prod(size) for channels, size in (x, y))
+    # measured: of a vector 8, or, where images and results do not fit into the L2 cache, 14
+    return (before / after + 1) * (8 if (before + after) * row <= L2_BYTES else 14) / lanes
 
 
 def reach(taps: Sequence[Tap], size: int, output: int) -> Pair:

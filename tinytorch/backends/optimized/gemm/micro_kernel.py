@@ -233,8 +233,7 @@ def tile_table(e: VectorEmitter, rows: Value, columns: Value, emit: Callable[...
 
 
 class Tile(NamedTuple):
-    """The arguments of `gemm_tile` but for the rows; of `indirect_tile`, where `a.column` is the
-    address of its table."""
+    """The arguments of `gemm_tile` but for the rows."""
 
     columns: Value
     k: Value
@@ -247,12 +246,8 @@ class Tile(NamedTuple):
     count: Value
 
 
-def emit_gemm_tile(e: VectorEmitter, tile: Tile, indirect: bool, rows: int, vectors: int) -> None:
-    """One tile size: accumulate, add what C starts from, store.
-
-    Args:
-        indirect: `a.column` is the address of a table (`indirect_tile`).
-    """
+def emit_gemm_tile(e: VectorEmitter, tile: Tile, rows: int, vectors: int) -> None:
+    """One tile size: accumulate, add what C starts from, store."""
     build = e.builder
     mask = e.first_lanes(tile.columns) if vectors == 1 else None
     offsets: list[Any] = [j * e.register_bytes for j in range(vectors)]
@@ -275,15 +270,12 @@ def emit_gemm_tile(e: VectorEmitter, tile: Tile, indirect: bool, rows: int, vect
     def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
         place, b = walk
         row = [e.load(e.at(b, offset), mask) for offset in offsets]
-        if indirect:
-            column = e.at(a, e.load_scalar(place, I64))
-            return column, row, [e.at(place, 8), e.at(b, tile.b.stride)]
         return place, row, [e.at(place, steps), e.at(b, tile.b.stride)]
 
     asks = build.icmp_signed(">", tile.count, i64(0))
     is_far = build.or_(build.icmp_signed(">=", ldc, i64(PAGE_BYTES)), asks)
     requests = None
-    if ASKS_AHEAD and not indirect and vectors == WIDEST:
+    if ASKS_AHEAD and vectors == WIDEST:
         is_long = build.icmp_signed(">=", tile.k, i64(LEAST_PHASE // vectors))
         in_phases = build.and_(is_far, is_long)
         ahead = build.select(asks, tile.ahead.address, tile.c.address)
@@ -294,9 +286,8 @@ def emit_gemm_tile(e: VectorEmitter, tile: Tile, indirect: bool, rows: int, vect
         for r in range(rows):
             for j in range(vectors):
                 e.prefetch(at(c, ldc, r, j), write=True)
-    walk = [e.pointer(steps) if indirect else a, b]
     # Later LLVM may take two steps at a time: it asks earlier for the lines of a transposed A.
-    sums = emit_blocks(e, tile.k, tile.a.row, rows, vectors, walk, operands, not indirect, requests)
+    sums = emit_blocks(e, tile.k, tile.a.row, rows, vectors, [a, b], operands, True, requests)
     sums = e.either(
         build.icmp_signed("!=", build.ptrtoint(start, I64), i64(0)),
         lambda: [build.fadd(x, y) for x, y in zip(from_memory(), sums, strict=True)],
@@ -326,30 +317,10 @@ def _gemm_tile_twin(dtype: Any, rows: int, *arguments: Any) -> None:
     target[...] = np.maximum(result, 0) if relu else result
 
 
-def _indirect_tile_twin(
-    dtype: Any, rows: int, columns: int, k: int, a: Rows, table: int, *rest: Any
-) -> None:
-    packed = np.empty((k, rows), dtype)
-    for step, offset in enumerate(memory(np.int64, table, (k,))):
-        packed[step] = memory(dtype, a.address + int(offset), (rows,), (a.stride,))
-    left = Matrix(packed.ctypes.data, packed.itemsize, packed.strides[0])
-    _gemm_tile_twin(dtype, rows, columns, k, left, *rest, None, 0)
-
-
 @vector_intrinsic(_gemm_tile_twin)
 def _gemm_tile(e: VectorEmitter, rows: Value, *arguments: Value) -> None:
     tile = Tile(*arguments)
-    tile_table(e, rows, tile.columns, partial(emit_gemm_tile, e, tile, False))
-
-
-@vector_intrinsic(_indirect_tile_twin)
-def _indirect_tile(
-    e: VectorEmitter, rows: Value, columns: Value, k: Value, a: Rows, table: Value, *rest: Value
-) -> None:
-    b, start, c, relu = rest
-    nothing = Stack(i64(0), i64(0), i64(0))
-    tile = Tile(columns, k, Matrix(*a, table), b, start, c, relu, nothing, i64(0))
-    tile_table(e, rows, columns, partial(emit_gemm_tile, e, tile, True))
+    tile_table(e, rows, tile.columns, partial(emit_gemm_tile, e, tile))
 
 
 _SIGNATURE = types.void(SIZE, SIZE, SIZE, MATRIX, ROWS, ROWS, ROWS, SIZE, STACK, SIZE)
@@ -390,32 +361,3 @@ def _make_gemm_tile(real: Any) -> Callable[..., None]:
 
 
 gemm_tile_f32, gemm_tile_f64 = map(_make_gemm_tile, (np.float32, np.float64))
-
-_INDIRECT = types.void(SIZE, SIZE, SIZE, ROWS, SIZE, ROWS, ROWS, ROWS, SIZE)
-
-
-def _make_indirect_tile(real: Any) -> Callable[..., None]:
-    @export(f"tinytorch_indirect_tile_f{8 * np.dtype(real).itemsize}", _INDIRECT, is_emitted=True)
-    def indirect_tile(
-        rows: int,
-        columns: int,
-        k: int,
-        a: Rows,
-        table: int,
-        b: Rows,
-        start: Rows,
-        c: Rows,
-        relu: int,
-    ) -> None:
-        """`gemm_tile` where column p of A lies table[p] bytes after `a`.
-
-        Args:
-            table: address of k byte offsets (int64), for A[r, p] = element at a.address + table[p]
-                + r * a.stride.
-        """
-        _indirect_tile(real, rows, columns, k, a, table, b, start, c, relu)
-
-    return indirect_tile
-
-
-indirect_tile_f32, indirect_tile_f64 = map(_make_indirect_tile, (np.float32, np.float64))

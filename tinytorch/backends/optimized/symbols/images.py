@@ -17,6 +17,7 @@ import numpy as np
 from tinytorch.backends.optimized.conv.conv2d import MAKERS, loops_for
 from tinytorch.backends.optimized.conv.conv2d_weight import entries
 from tinytorch.backends.optimized.conv.geometry import ProductsGeometry
+from tinytorch.backends.optimized.gemm.panels import REGISTER_BYTES
 from tinytorch.backends.optimized.symbols.records import (
     CONV_DOTS_WORDS,
     CONV_WEIGHT_WORDS,
@@ -63,22 +64,23 @@ def _outputs(real: Any, address: int, r: Any) -> Any:
 def _weights_kernel(real: Any, by: str) -> Callable[..., Any]:
     """How the loops `by` have the weights: a kernel from their address to an array."""
     of_dtype, size = loops_for(by, np.dtype(real).itemsize), np.dtype(real).itemsize
+    lanes = REGISTER_BYTES // size
 
     @kernel(force_inline=True)
-    def as_they_are(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
+    def as_they_are(w, rows, groups, own, area, is_gradient, table, scratch):  # type: ignore[no-untyped-def]
         return strided(real, w, (rows, own * area), (own * area * size, size))
 
     if by == "vectors":
         return as_they_are
 
-    # of an input's gradient (`order` is not 0) the weights come as (o, own, area), o their rows
+    # of an input's gradient the weights come as (o, own, area), o their rows
     if by == "batch":
         arrange = of_dtype.kernel("arrange")
 
         @kernel(force_inline=True)
-        def arranged(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
+        def arranged(w, rows, groups, own, area, is_gradient, table, scratch):  # type: ignore[no-untyped-def]
             packed = strided(real, scratch, (rows, own * area), (own * area * size, size))
-            if order:  # channels exchanged, and turned around
+            if is_gradient:  # channels exchanged, and turned around
                 last = w + (area - 1) * size
                 given = (area * size, rows * area * size, -size)
                 arrange(strided(real, last, (rows, own, area), given), packed)
@@ -89,20 +91,16 @@ def _weights_kernel(real: Any, by: str) -> Callable[..., Any]:
 
         return arranged
 
-    pack_weights, pack_transposed = map(of_dtype.kernel, ("pack_weights", "pack_transposed"))
+    pack_weights = of_dtype.kernel("pack_weights")
 
     @kernel(force_inline=True)
-    def packed_in_panels(w, rows, groups, own, area, order, taps, scratch):  # type: ignore[no-untyped-def]
-        depth = own * area
-        packed = strided(real, scratch, (rows, depth), (depth * size, size))
-        if order:
-            each = rows // groups
-            steps = (own * each * area * size, each * area * size, area * size, size)
-            grouped = strided(real, w, (groups, own, each, area), steps)
-            by_group = strided(real, scratch, (groups, each * depth), (each * depth * size, size))
-            pack_transposed(grouped, _table(order, taps), by_group)
-        else:
-            pack_weights(strided(real, w, (rows, depth), (depth * size, size)), groups, packed)
+    def packed_in_panels(w, rows, groups, own, area, is_gradient, table, scratch):  # type: ignore[no-untyped-def]
+        each, depth = rows // groups, own * area
+        columns = (each + lanes - 1) // lanes * lanes
+        packed = strided(real, scratch, (groups, depth * columns), (depth * columns * size, size))
+        across, along = (each * area, area) if is_gradient else (area, depth)
+        steps = (each * depth * size, across * size, along * size, size)
+        pack_weights(strided(real, w, (groups, own, each, area), steps), table, packed)
         return packed
 
     return packed_in_panels
@@ -115,14 +113,24 @@ def _declare_forward(real: Any, by: str, of_dtype: Any) -> None:
     @declare(f"conv2d_by_{by}", real, "record x w bias y scratch")
     def conv2d(record: int, x: int, w: int, bias: int, y: int, scratch: int) -> None:
         r = ConvRecord(*words(record, CONV_WORDS))
+        table = _table(r.table, r.taps)
         items(
             _images(real, x, r),
             weights_of(
-                *(w, r.out_channels, r.groups, r.group_channels, r.area, r.order, r.taps, scratch)
+                *(
+                    w,
+                    r.out_channels,
+                    r.groups,
+                    r.group_channels,
+                    r.area,
+                    r.is_gradient,
+                    table,
+                    scratch,
+                )
             ),
             view(real, bias, r.out_channels if bias else 0),
             _outputs(real, y, r),
-            _table(r.table, r.taps),
+            table,
             _walk(r.walk, r.walk_rows, r.walk_columns),
             _table(r.geometry, r.geometry_size),
             r.in_place,

@@ -36,7 +36,7 @@ class ConvRecord(NamedTuple):
     walk_columns: Word
     geometry: Word
     geometry_size: Word
-    order: Word  # of an input's gradient: how the weights are rearranged; else 0
+    is_gradient: Word  # to the input: the weights are those of the forward convolution
     group_channels: Word
     area: Word  # taps of a channel
 

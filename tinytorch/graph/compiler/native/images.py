@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tinytorch.backends.optimized.conv.conv2d import plan_conv2d
 from tinytorch.backends.optimized.conv.conv2d_input import plan_conv2d_input
 from tinytorch.backends.optimized.conv.conv2d_weight import dots_together, plan_conv2d_weight
-from tinytorch.backends.optimized.conv.plan import SLACK, Batch, Correlation, Walk
+from tinytorch.backends.optimized.conv.plan import SLACK, Correlation, Walk, whole_vectors
 from tinytorch.backends.optimized.symbols.records import (
     ConvDotsRecord,
     ConvRecord,
@@ -48,7 +48,7 @@ def conv2d(code: Code, inputs: list[Any], out: StridedView, params: Params) -> N
         return
     groups = params["groups"]
     plan = _plan(plan_conv2d, x, w, params)
-    _sum(code, plan.walk, x, code.address(w), w.shape, start, out, groups, plan.in_place, None)
+    _sum(code, plan.walk, x, code.address(w), w.shape, start, out, groups, plan.in_place, False)
 
 
 def conv2d_input(code: Code, inputs: list[Any], out: StridedView, params: Params) -> None:
@@ -62,13 +62,10 @@ def conv2d_input(code: Code, inputs: list[Any], out: StridedView, params: Params
         return
     plan = _plan(plan_conv2d_input, out, w, params)
     weights: StridedView = w
-    order: Any = plan.order
     if isinstance(plan.walk, Correlation):
         weights = contiguous(code, _exchanged(w, groups))
-    elif isinstance(plan.walk, Batch):
-        order = 1
     shape, address = (groups * own, channels // groups, *w.shape[2:]), code.address(weights)
-    _sum(code, plan.walk, g, address, shape, "0", out, groups, plan.in_place, order)
+    _sum(code, plan.walk, g, address, shape, "0", out, groups, plan.in_place, True)
 
 
 def _exchanged(w: StridedView, groups: int) -> StridedView:
@@ -88,19 +85,20 @@ def _sum(
     out: StridedView,
     groups: int,
     in_place: bool,
-    order: Any,
+    is_gradient: bool,
 ) -> None:
     """A sum over taps of x, weighted by w, by the loops that the walk is for.
 
     Args:
         w_shape: (channels of out, channels of a group of x, rows, columns).
-        order: None, or the weights are those of the forward convolution, in this order or any.
+        is_gradient: the weights are those of the forward convolution.
     """
     own, area = w_shape[1], w_shape[2] * w_shape[3]
     zero, nbytes = walk.scratch(x.shape, out.shape, in_place)
     room = _lines(nbytes)
     arranged = not isinstance(walk, Correlation)
-    packed = _lines(w_shape[0] * own * area * out.dtype.itemsize) if arranged else 0
+    channels = groups * whole_vectors(w_shape[0] // groups, out.dtype.itemsize)
+    packed = _lines(channels * own * area * out.dtype.itemsize) if arranged else 0
     record = code.record(
         ConvRecord(
             **_sizes(x, out),
@@ -116,7 +114,7 @@ def _sum(
             walk_columns=walk.walk.shape[1],
             geometry=walk.geometry,
             geometry_size=walk.geometry.size,
-            order=order if order is not None else 0,
+            is_gradient=int(is_gradient),
             group_channels=own,
             area=area,
         )
