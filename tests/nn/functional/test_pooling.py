@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 import torch.nn.functional as TF
 from hypothesis import assume, given, settings, strategies as st
 
 import tinytorch
 import tinytorch.nn.functional as F
+from tinytorch.autograd import grad, gradgradcheck
 from tinytorch.errors import ShapeError
 from tinytorch.shapes_conv import window_positions
 
@@ -134,3 +136,27 @@ def test_adaptive_avg_pool2d_keeps_infinity_in_its_window(agree, rng):
 def test_errors(call, error, text):
     with pytest.raises(error, match=text):
         call(tinytorch.ones(1, 1, 5, 5))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("stride", [1, 2])  # windows that overlap choose a place more than once
+def test_unpooled_values_and_their_gradients_are_pytorchs(backend, stride, rng):
+    x = rng.standard_normal((2, 3, 5, 6))
+    x[0, 0, :3] = np.inf
+    pooled, places = TF.max_pool2d(torch.tensor(x), 2, stride, return_indices=True)
+    theirs = TF.max_unpool2d(pooled.requires_grad_(), places, 2, stride)
+    g = rng.standard_normal(tuple(theirs.shape))
+    (wanted,) = torch.autograd.grad(theirs, pooled, torch.tensor(g))
+    with tinytorch.using_backend(backend):
+        values = tinytorch.from_numpy(pooled.detach().numpy()).requires_grad_()
+        index = tinytorch.from_numpy(places.numpy())
+        ours = F.max_unpool2d(values, index, 2, stride)
+        (found,) = grad(ours, values, tinytorch.tensor(g))
+    np.testing.assert_array_equal(ours.detach().numpy(), theirs.detach().numpy())
+    np.testing.assert_array_equal(found.numpy(), wanted.numpy())
+
+
+def test_the_gradient_of_unpooling_has_one(rng):
+    index = tinytorch.tensor([[[[0, 3], [12, 15]]]])
+    x = tinytorch.tensor(rng.standard_normal((1, 1, 2, 2)), requires_grad=True)
+    assert gradgradcheck(lambda t: F.max_unpool2d(t, index, 2) * t.sum(), [x])

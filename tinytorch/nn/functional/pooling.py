@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.creation import arange, from_numpy, ones_like, zeros
+from tinytorch.autograd.function import Function
+from tinytorch.creation import arange, from_numpy, zeros
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array
 from tinytorch.errors import ShapeError
@@ -119,14 +120,23 @@ def max_unpool2d(
     usual = [(input.shape[i - 2] - 1) * step[i] - 2 * border[i] + kernel[i] for i in range(2)]
     size = usual if output_size is None else [int(n) for n in output_size][-2:]
     flat = (*input.shape[:-2], math.prod(input.shape[-2:]))
-    empty = zeros((*flat[:-1], size[0] * size[1]), dtype=input.dtype)
-    index, values = reshape(indices, flat), reshape(input, flat)
-    if not values.requires_grad:
-        return reshape(empty.scatter(-1, index, values), (*input.shape[:-2], *size))
-    # a place that several windows chose has one value, and each of them its gradient
-    chosen = empty.scatter_add(-1, index, ones_like(values)).gather(-1, index)
-    out = empty.scatter_add(-1, index, values - (values - values / chosen).detach())
+    out = _Placed.apply(reshape(input, flat), reshape(indices, flat), size[0] * size[1])
     return reshape(out, (*input.shape[:-2], *size))
+
+
+class _Placed(Function):
+    """Values at places in zeros. A place that several have has the last one, and all its gradient:
+    of `scatter` only the value that wins has one."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, index: Tensor, size: int) -> Tensor:
+        ctx.save_for_backward(index)
+        empty = zeros((*values.shape[:-1], size), dtype=values.dtype)
+        return empty.scatter(-1, index, values)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        return g.gather(-1, ctx.saved_tensors[0]), None, None
 
 
 def avg_pool2d(
