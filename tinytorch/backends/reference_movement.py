@@ -41,10 +41,9 @@ def expand(a: Array, *, shape: Shape) -> Array:
 
 def _read_only_view(a: Array, shape: Shape, strides: tuple[int, ...]) -> Array:
     """`as_strided`, whose Python takes many times as long as the view."""
-    flags = a.flags
-    if not flags.c_contiguous and not flags.f_contiguous:
+    if not a.flags.forc:  # in C or Fortran order
         return np.lib.stride_tricks.as_strided(a, shape, strides, writeable=False)
-    memory = a if flags.c_contiguous else a.T
+    memory = a if a.flags.c_contiguous else a.T
     view: Array = np.ndarray(shape, a.dtype, memory, 0, strides)
     view.setflags(write=False)
     return view
@@ -58,8 +57,7 @@ def slice_(a: Array, *, bounds: tuple[tuple[int, int, int], ...]) -> Array:
 def unslice(a: Array, *, shape: Shape, bounds: tuple[tuple[int, int, int], ...]) -> Array:
     """Zeros of `shape` in which `slice` with the same bounds finds `a`."""
     out = np.zeros(shape, a.dtype)
-    key: Any = (*slices(bounds), ...)
-    out[key] = a
+    out[(*slices(bounds), ...)] = a  # type: ignore[index]
     return out
 
 
@@ -71,9 +69,14 @@ def unfold(a: Array, *, size: int, step: int) -> Array:
 
 @quiet
 def fold(a: Array, *, length: int, step: int) -> Array:
-    """Windows added back to where `unfold` took them."""
-    out = np.zeros((*a.shape[:-2], length), a.dtype)
+    """Windows added back to where `unfold` took them.
+
+    The result is stored in the order of the windows, so that both are walked along memory.
+    """
     count, size = a.shape[-2:]
+    part = a[..., 0, :] if count <= size else a[..., 0]
+    out = np.empty_like(part, shape=(*a.shape[:-2], length))
+    out.fill(0)
     if count <= size:
         for i in range(count):
             out[..., i * step : i * step + size] += a[..., i, :]
