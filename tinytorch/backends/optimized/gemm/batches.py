@@ -15,11 +15,10 @@ import numpy as np
 
 from tinytorch.backends.optimized.gemm.blocking import KC_BYTES, L1_BYTES, balanced
 from tinytorch.backends.optimized.gemm.micro_kernel import (
-    LINE_BYTES,
     gemm_tile_f32,
     gemm_tile_f64,
 )
-from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
+from tinytorch.backends.optimized.gemm.packing import ask_rows, pack_f32, pack_f64
 from tinytorch.backends.optimized.gemm.panels import (
     REGISTER_BYTES,
     TILE_ROWS,
@@ -30,7 +29,6 @@ from tinytorch.backends.optimized.gemm.panels import (
 )
 from tinytorch.backends.optimized.gemm.tiles import transposed
 from tinytorch.jit.library import kernel
-from tinytorch.jit.llvm import Value, VectorEmitter, i64, vector_intrinsic
 from tinytorch.jit.operands import NOTHING, NOWHERE, Matrix, Rows
 
 LEAST = 16
@@ -43,26 +41,6 @@ class Following(NamedTuple):
     a: int
     b: int
     c: int
-
-
-def _ask_twin(dtype: Any, *arguments: int) -> None:
-    """Nothing changes by it."""
-
-
-@vector_intrinsic(_ask_twin)
-def _ask(e: VectorEmitter, at: Value, stride: Value, count: Value, nbytes: Value) -> None:
-    """Ask for `count` rows of `nbytes`, `stride` apart, from an address on."""
-    lines = e.builder.sdiv(e.add(nbytes, LINE_BYTES - 1), i64(LINE_BYTES))
-
-    def line(state: list[Value]) -> list[Value]:
-        e.prefetch(state[0], level=2)
-        return [e.at(state[0], LINE_BYTES)]
-
-    def row(state: list[Value]) -> list[Value]:
-        e.loop(lines, state, line)
-        return [e.at(state[0], stride)]
-
-    e.loop(count, [e.pointer(at)], row)
 
 
 @kernel(force_inline=True)
@@ -82,7 +60,7 @@ def _make_product(real: Any) -> Callable[..., None]:
     def ask_part(x: Matrix, rows: int, columns: int, part: int, step: int) -> None:
         """Ask for one part of a matrix, so many of its rows in the order of memory."""
         count = min(step, rows - part * step)
-        _ask(real, x.address + part * step * x.row, x.row, count, columns * itemsize)
+        ask_rows(real, x.address + part * step * x.row, x.row, count, columns * itemsize)
 
     @kernel(force_inline=True)
     def along_memory(x: Matrix, rows: int, columns: int) -> tuple[Matrix, int, int]:
@@ -98,7 +76,7 @@ def _make_product(real: Any) -> Callable[..., None]:
         """C = A @ B; the operands of the next product are asked for."""
         is_packed = b.column != itemsize
         if is_packed:
-            pack_block(n, k, b, scratch, 0)
+            pack_block(n, k, b, scratch, 0, 0)
         parts, j = 0, 0
         while j < n:
             columns = panel_columns(n - j, lanes)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from tinytorch.backends.optimized.gemm.micro_kernel import LINE_BYTES
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
     Value,
@@ -31,6 +32,26 @@ from tinytorch.jit.operands import MATRIX, ROWS, SIZE, Matrix, Rows
 TRANSPOSE_BYTES = 32
 """Register size for transposing: four blocks of 8 x 8 take 96 shuffles, one of 16 x 16 as much as
 128 of them, where a processor does a shuffle of 64 bytes in two halves."""
+
+
+def _ask_twin(dtype: Any, *arguments: int) -> None:
+    """Nothing changes by it."""
+
+
+@vector_intrinsic(_ask_twin)
+def ask_rows(e: VectorEmitter, at: Value, stride: Value, count: Value, nbytes: Value) -> None:
+    """Ask for `count` rows of `nbytes`, `stride` apart, from an address on."""
+    lines = e.builder.sdiv(e.add(nbytes, LINE_BYTES - 1), i64(LINE_BYTES))
+
+    def line(state: list[Value]) -> list[Value]:
+        e.prefetch(state[0], level=2)
+        return [e.at(state[0], LINE_BYTES)]
+
+    def row(state: list[Value]) -> list[Value]:
+        e.loop(lines, state, line)
+        return [e.at(state[0], stride)]
+
+    e.loop(count, [e.pointer(at)], row)
 
 
 def emit_transpose(e: VectorEmitter, rows: list[Value]) -> list[Value]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, MC, NC, balanced
+from tinytorch.backends.optimized.gemm.packing import ask_rows
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
 from tinytorch.jit.operands import Matrix, Rows
@@ -58,14 +61,15 @@ def row_bytes(columns: int, lanes: int) -> int:
 
 def make_pack_block(pack: Callable[..., None], itemsize: int) -> Callable[..., None]:
     lanes = REGISTER_BYTES // itemsize
+    real = np.dtype(f"f{itemsize}").type
 
     @kernel(force_inline=True)
-    def pack_block(n: int, k: int, b: Matrix, scratch: int, width: int) -> None:
+    def pack_block(n: int, k: int, b: Matrix, scratch: int, width: int, far: int) -> None:
         """Copy a k x n block of B into panels, one after the other.
 
         They are as wide as `width`, or as `panel_columns` says if that is 0, in rows of
-        `row_bytes`. Rows of B that are
-        contiguous are read a few at a time, from one end to the other.
+        `row_bytes`. Rows of B that are contiguous are read a few at a time, from one end to the
+        other; where B is `far`, beyond L2, those that follow are asked for meanwhile.
         """
         most = ROWS_AT_ONCE if b.column == itemsize else PACK_DEPTH
         for p in range(0, k, most):
@@ -76,6 +80,9 @@ def make_pack_block(pack: Callable[..., None], itemsize: int) -> Callable[..., N
                 ld = columns * itemsize if width else row_bytes(columns, lanes)
                 source = Matrix(b.address + p * b.row + j * b.column, b.column, b.row)
                 to = Rows(scratch + j * k * itemsize + p * ld, ld)
+                if far != 0 and b.column == itemsize and p + most < k:
+                    later, rows = source.address + most * b.row, min(most, k - p - most)
+                    ask_rows(real, later, b.row, rows, columns * itemsize)
                 pack(columns, depth, source, to)
                 j += columns
 

@@ -72,7 +72,7 @@ def _make_entries(dtype: np.dtype[Any], function: Callable[..., Any] | None) -> 
             for pc in range(0, k, depth):
                 steps = min(depth, k - pc)
                 at = address(w) + jc * w.strides[0] + pc * w.strides[1]
-                pack_block(block, steps, Matrix(at, w.strides[1], w.strides[0]), to, 0)
+                pack_block(block, steps, Matrix(at, w.strides[1], w.strides[0]), to, 0, 0)
                 to += steps * row_bytes(block, lanes)
 
     @kernel(inner=True, refcounts=False)

@@ -127,7 +127,8 @@ def make_blocks(
         from_l2 = comes_from_l2(kc * widest * itemsize, k * n * itemsize, m * k * itemsize)
         is_narrow = fewer and from_l2 and b.column == itemsize
         # a B that comes from L3 or memory has to be read anyway, and is read better in long rows
-        readers = 2 if k * n * itemsize > L2_BYTES else TILES_THAT_PAY
+        far = 1 if k * n * itemsize > L2_BYTES else 0
+        readers = 2 if far else TILES_THAT_PAY
         if is_narrow and not crosses_pages(kc, b.row):
             readers *= NARROW_COPY
         tall, broad = m >= readers * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
@@ -167,7 +168,7 @@ def make_blocks(
                     or rows_collide(depth, widest * itemsize, b.row)
                 )
                 if at_once:
-                    pack_block(block, depth, source, scratch, 0)
+                    pack_block(block, depth, source, scratch, 0, far)
                 for ic in range(0, m, mc):
                     height = min(mc, m - ic)
                     block_of_a, wide = a.address + ic * a.row + pc * a.column, height
@@ -175,7 +176,7 @@ def make_blocks(
                         wide = 2 * balanced(height, TILE_ROWS[TILE_VECTORS])
                         packed = scratch + B_BYTES
                         columns_of_a = Matrix(block_of_a, a.column, a.row)
-                        pack_block(height, depth, columns_of_a, packed, wide)
+                        pack_block(height, depth, columns_of_a, packed, wide, 0)
                         block_of_a = packed
                     j = 0
                     while j < block:
@@ -189,7 +190,7 @@ def make_blocks(
                             packed_b = scratch + (j * depth * itemsize if is_kept else 0)
                             panel = Rows(packed_b, row_bytes(columns, lanes))
                             if ic == 0 and not at_once:
-                                pack_block(columns, depth, unpacked, packed_b, 0)
+                                pack_block(columns, depth, unpacked, packed_b, 0, 0)
                         rows, longer = wide // 2, height
                         if not pack_a:
                             rows, longer = even_tiles(height, (columns + lanes - 1) // lanes)
