@@ -170,7 +170,7 @@ BUDGETS = {
     "tinytorch/compat": 1_451,
     "tinytorch/testing": 745,
     "tinytorch/backends": 2_572,
-    "tinytorch/backends/optimized": 10_348,
+    "tinytorch/backends/optimized": 10_369,
     "tinytorch/jit": 2_006,
     "tinytorch/graph": 4_258,
     "tinytorch/graph/recompute": 890,

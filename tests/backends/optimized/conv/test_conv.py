@@ -220,6 +220,13 @@ def test_images_beyond_the_l2_cache(rng, width, size):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_image_read_where_it_is_through_many_pages(rng, dtype):
+    """Each channel begins in a page of its own: for many output channels panels are copied."""
+    p = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+    check(rng, dtype, (1, 200, 32, 32), 150, (1, 1), **p)
+
+
 @pytest.mark.parametrize(
     ("shape", "out_channels", "kernels"),
     (

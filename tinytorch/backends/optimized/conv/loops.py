@@ -29,11 +29,18 @@ from tinytorch.backends.optimized.conv.geometry import (
     CORRELATION,
     PHASE,
     POSITIONS,
+    STORE,
     STORE_PART,
     TOGETHER,
 )
 from tinytorch.backends.optimized.conv.phases import split_pairs
-from tinytorch.backends.optimized.gemm.blocking import L2_BYTES, balanced
+from tinytorch.backends.optimized.gemm.blocking import (
+    L2_BYTES,
+    NARROW_COPY,
+    TILES_THAT_PAY,
+    balanced,
+    panels_walk_badly,
+)
 from tinytorch.backends.optimized.gemm.panels import (
     PACK_DEPTH,
     PANEL_VECTORS,
@@ -49,6 +56,7 @@ from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.operands import SIZE, Matrix, Rows, Stack
+from tinytorch.jit.views import strided
 
 
 class Sums(NamedTuple):
@@ -257,22 +265,37 @@ def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None
         last: int,
         y: Rows,
         bias: int,
+        room: int,
     ) -> None:
-        """Vectors first .. last-1 of the positions, for all output channels."""
+        """Vectors first .. last-1 of the positions, for all output channels.
+
+        Args:
+            room: 0, or memory for a panel of an image that is read where it is, and for its table.
+        """
         itemsize, taps, entry = s.y.itemsize, s.w.shape[1], s.walk.shape[1] * 8
         table, stores, parts = address(s.table), address(s.walk), s.walk.shape[1] // STORE_PART
         v = first
         while v < last:
             vectors = PANEL_VECTORS[min(last - v, len(PANEL_VECTORS) - 1)]
             rows = balanced(channels, TILE_ROWS[vectors])
+            source, offsets, plane = x, table, s.geometry[CORRELATION.plane]
+            many = channels > NARROW_COPY * TILES_THAT_PAY * rows
+            if room and many and panels_walk_badly(taps, x, plane):
+                begin, nbytes = s.walk[v, STORE.source], vectors * REGISTER_BYTES
+                rows_of_x = Matrix(x + begin, itemsize, plane)
+                pack(nbytes // itemsize, taps, rows_of_x, Rows(room, nbytes))
+                source, offsets = room - begin, room + taps * TILE_VECTORS * REGISTER_BYTES
+                of_panel = strided(np.int64, offsets, (taps,), (8,))
+                for t in range(taps):
+                    of_panel[t] = t * nbytes
             for o in range(0, channels, rows):
                 tile(
                     min(rows, channels - o),
                     vectors * REGISTER_BYTES // itemsize,
                     taps,
                     Rows(w + o * taps * itemsize, taps * itemsize),
-                    x,
-                    table,
+                    source,
+                    offsets,
                     stores + v * entry,
                     parts,
                     Rows(y.address + o * y.stride, y.stride),
@@ -308,7 +331,8 @@ def make_vectors(dtype: Any, tile: Callable[..., None], pack: Callable[..., None
                 last = min(first + share, stores.shape[0])
                 to = Rows(address(y) + (image * y.shape[1] + at) * area, area)
                 begins = address(bias) + at * itemsize if bias.size else 0
-                by_vectors(s, channels, weights, source + g * own, first, last, to, begins)
+                room = scratch if in_place else 0
+                by_vectors(s, channels, weights, source + g * own, first, last, to, begins, room)
 
     return Entries(**over_items(dtype, items))
 

@@ -299,8 +299,9 @@ class Correlation:
 
     def scratch(self, x: Shape, y: Shape, in_place: bool) -> Pair:
         """Bytes a thread needs, of which those for the image must be zero: (zero, all)."""
+        panel = self.taps * (TILE_VECTORS * REGISTER_BYTES + 8)  # and its table
         image = 0 if in_place else x[1] * self.channel + SLACK
-        return image, image + SLACK
+        return image, SLACK + (panel if in_place else image)
 
 
 @lru_cache(maxsize=256)
