@@ -193,11 +193,33 @@ def _layer(name: str) -> int:
 
 
 @cache
+def _tree(path: Path) -> ast.Module:
+    """The syntax of a file, parsed once for all tests of a process."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def _nodes(path: Path) -> frozenset[ast.AST]:
+    return frozenset(ast.walk(_tree(path)))
+
+
+@cache
+def _for_types(path: Path) -> frozenset[ast.AST]:
+    """What is there for type checking only."""
+    return frozenset(
+        child
+        for node in _nodes(path)
+        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"
+        for child in ast.walk(node)
+    )
+
+
+@cache
 def _modules(path: Path) -> set[str]:
     """Full names of what a file imports at its top; `from a import b` counts as a.b."""
     return {
         f"{node.module}.{alias.name}"
-        for node in ast.parse(path.read_text()).body
+        for node in _tree(path).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
@@ -205,17 +227,8 @@ def _modules(path: Path) -> set[str]:
 
 def _imports(path: Path) -> set[str]:
     """Names directly below `tinytorch` that a file imports, but for type checking."""
-    tree = ast.parse(path.read_text())
-    skipped = {
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for child in ast.walk(node)
-    }
     names = set()
-    for node in ast.walk(tree):
-        if node in skipped:
-            continue
+    for node in _nodes(path) - _for_types(path):
         if isinstance(node, ast.ImportFrom) and node.module == "tinytorch":
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tinytorch."):
@@ -243,17 +256,9 @@ def _edges(path: Path, names: set[str], typed: bool = False) -> set[str]:
     Args:
         typed: those that it imports for type checking only instead.
     """
-    tree = ast.parse(path.read_text())
-    for_types = {
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for child in ast.walk(node)
-    }
+    for_types = _for_types(path)
     found = set()
-    for node in ast.walk(tree):
-        if (node in for_types) != typed:
-            continue
+    for node in for_types if typed else _nodes(path) - for_types:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -332,13 +337,13 @@ ANALYSES = {
 
 def _definitions(path: Path) -> set[str]:
     kinds = (ast.FunctionDef, ast.ClassDef)
-    return {node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)}
+    return {node.name for node in _nodes(path) if isinstance(node, kinds)}
 
 
 def _calls(path: Path, name: str) -> bool:
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in _nodes(path)
     )
 
 
@@ -362,7 +367,7 @@ def test_an_analysis_is_defined_once_for_our_graphs_and_those_of_pytorch(name: s
 @cache
 def _top(path: Path) -> set[str]:
     """What a file defines at its top; methods of `Semantics` may have the name of an analysis."""
-    body = ast.parse(path.read_text()).body
+    body = _tree(path).body
     return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
 
 
@@ -427,7 +432,7 @@ def _code_lines(path: Path) -> int:
     """Lines that hold code: no blank lines, comments or docstrings."""
     docstrings = {
         line
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in _nodes(path)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)
         for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
     }

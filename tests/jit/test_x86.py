@@ -14,6 +14,8 @@ FOREIGN = re.compile(r"\bx86\.|\baarch64\.|readcyclecounter|\brdtsc|\bcpuid\b")
 
 def foreign(source: str) -> list[str]:
     """The names of such intrinsics, and pieces of assembly, in a module that does not say "x86"."""
+    if not (FOREIGN.search(source) or "asm(" in source):
+        return []
     tree = ast.parse(source)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     texts = {ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, documented)}
