@@ -39,7 +39,7 @@ from tinytorch.backends.optimized.conv.plan import (
     forward_taps,
     padded,
 )
-from tinytorch.backends.optimized.gemm.blocking import DOT_ROW_BYTES, L2_BYTES, balanced
+from tinytorch.backends.optimized.gemm.blocking import DOT_ROW_BYTES, L2_BYTES, LINE_BYTES, balanced
 from tinytorch.backends.optimized.gemm.dot_kernel import dot_tile_f32, dot_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.backends.optimized.gemm.panels import (
@@ -58,7 +58,6 @@ from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.operands import SIZE, Matrix, Rows, Stack
 
-LINE_BYTES = 64
 DOT_BYTES = 256 * 1024  # of padded images that dot products run through before they start again
 
 

@@ -34,7 +34,7 @@ from tinytorch.backends.optimized.conv.geometry import (
     PhaseRow,
     PositionsGeometry,
 )
-from tinytorch.backends.optimized.gemm.blocking import L1_BYTES, L2_BYTES
+from tinytorch.backends.optimized.gemm.blocking import L1_BYTES, L2_BYTES, LINE_BYTES
 from tinytorch.backends.optimized.gemm.panels import (
     PANEL_VECTORS,
     REGISTER_BYTES,
@@ -83,7 +83,6 @@ def whole_vectors(channels: int, itemsize: int) -> int:
     return -(-channels * itemsize // REGISTER_BYTES) * REGISTER_BYTES // itemsize
 
 
-LINE_BYTES = 64
 SLACK = 128
 """Bytes after an image that may be read (and are not used) by a vector at its end."""
 

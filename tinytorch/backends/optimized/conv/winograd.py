@@ -26,7 +26,7 @@ import numpy as np
 from numba import prange, types
 
 from tinytorch.backends.optimized.conv.conv2d import zeroed
-from tinytorch.backends.optimized.gemm.blocking import L2_BYTES, balanced
+from tinytorch.backends.optimized.gemm.blocking import L2_BYTES, LINE_BYTES, balanced
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.backends.optimized.gemm.panels import (
@@ -55,10 +55,6 @@ the kernel is so large that reading it again for each such chunk is the greater 
 
 LARGE_KERNEL = 3 * CHUNK_BYTES
 """A chunk that is in no cache is written, read for its line, and read: three times its bytes."""
-
-LINE_BYTES = 64
-"""From each element of a tile to the next there is a cache line more than its rows have: powers of
-two would fall into the same sets."""
 
 COSTS = {"transform": 4, "kernel": 30, "beyond L2": 30}
 """In multiply-adds of the direct sum: an element of a tile, for each element of a row of the
@@ -236,6 +232,7 @@ def _make_entries(
         wide = u.shape[2]
         across, down = (width + m - 1) // m, (height + m - 1) // m
         line = (across * m + 2) * deep * item
+        # from element to element of a tile a line more: powers of two would share their sets
         next_v = chunk * across * deep * item + LINE_BYTES
         next_product = chunk * across * wide * item + LINE_BYTES
         v = scratch + (down * m + 2) * line

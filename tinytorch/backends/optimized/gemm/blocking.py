@@ -54,7 +54,7 @@ from tinytorch.jit.library import kernel
 _UNIT = host_vector_unit()
 _REGISTER_BYTES = _UNIT.register_bytes
 _L1, _L2 = core_caches()
-_L1_SIZE, _L1_WAY, _L1_WAYS, _LINE = _L1.size, _L1.way_bytes, _L1.ways, _L1.line
+_L1_SIZE, _L1_WAY, _L1_WAYS, LINE_BYTES = _L1.size, _L1.way_bytes, _L1.ways, _L1.line
 _L2_WAY, _L2_WAYS = _L2.way_bytes, _L2.ways
 _ROW_BYTES = _UNIT.tile_vectors[-1] * _UNIT.register_bytes
 
@@ -126,8 +126,8 @@ def rows_in_a_set(steps: int, stride: int) -> int:
     it ends one, if these are more."""
     step, offset, after, before = stride % _L1_WAY, 0, 0, 0
     for _ in range(steps):
-        after += 1 if offset < _LINE else 0
-        before += 1 if offset == 0 or offset > _L1_WAY - _LINE else 0
+        after += 1 if offset < LINE_BYTES else 0
+        before += 1 if offset == 0 or offset > _L1_WAY - LINE_BYTES else 0
         offset += step
         offset -= _L1_WAY if offset >= _L1_WAY else 0
     return max(after, before)
@@ -148,7 +148,7 @@ def rows_collide(rows: int, size: int, stride: int) -> bool:
     """Whether so many rows of `size` bytes fall into so few sets of L2 that half of these do not
     hold them."""
     distance = abs(stride)
-    pitch = max(min(distance & -distance, _L2_WAY), _LINE)
+    pitch = max(min(distance & -distance, _L2_WAY), LINE_BYTES)
     return size < pitch and rows > _L2_WAY // pitch * _L2_WAYS // 2
 
 

@@ -42,7 +42,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.gemm.blocking import ASKS_AHEAD, KC_BYTES, LEAST_PHASE
+from tinytorch.backends.optimized.gemm.blocking import (
+    ASKS_AHEAD,
+    KC_BYTES,
+    LEAST_PHASE,
+    LINE_BYTES,
+)
 from tinytorch.jit.cpu import MOST_ROWS, host_vector_unit
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
@@ -60,7 +65,6 @@ PAGE_BYTES = 4096
 be stored to: they are asked for. The widest tile does so in phases (`emit_phases`), others before
 the sums begin."""
 
-LINE_BYTES = 64
 WIDEST = host_vector_unit().tile_vectors[-1]
 
 Operands = Callable[[list[Value]], tuple[Value, list[Value], list[Value]]]

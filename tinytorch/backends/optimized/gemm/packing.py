@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.backends.optimized.gemm.micro_kernel import LINE_BYTES
+from tinytorch.backends.optimized.gemm.blocking import LINE_BYTES
 from tinytorch.jit.library import export
 from tinytorch.jit.llvm import (
     Value,
