@@ -230,7 +230,7 @@ def test_an_image_read_where_it_is_through_many_pages(rng, dtype):
 @pytest.mark.parametrize(
     ("shape", "out_channels", "kernels"),
     (
-        ((1, 64, 56, 56), 64, "positions"), ((1, 512, 7, 7), 512, "positions"),
+        ((1, 256, 14, 14), 256, "positions"), ((1, 512, 7, 7), 512, "positions"),
         ((32, 1, 28, 28), 16, "vectors"), ((64, 64, 7, 7), 64, "batch"),
     ),
 )  # fmt: skip

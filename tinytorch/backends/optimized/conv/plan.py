@@ -175,12 +175,12 @@ def _positions(
     windows: Windows,
     ends: tuple[Pair, Pair],
     phases: Sequence[Phase],
-    steps: tuple[Pair, Pair],
+    strides: tuple[Pair, Pair],
 ) -> Positions:
     """The walk through images with `ends` zeros before and after them.
 
     Args:
-        steps: from position to position of the image, and of the output.
+        strides: from position to position of the image, and of the output.
     """
     group = x.channels * itemsize
     element = windows.groups * group
@@ -197,24 +197,11 @@ def _positions(
         if count:
             start = (ends[0][0] + rows[0].shift) * layout.pitch
             start += (ends[0][1] + columns[0].shift) * element
-        of_run = len(columns) // runs * x.channels
-        weights = len(order) * x.channels
-        table.append(
-            PhaseRow(
-                *(
-                    *first,
-                    start,
-                    count,
-                    down * layout.pitch,
-                    runs,
-                    across * element,
-                    of_run,
-                    weights,
-                )
-            )
-        )
+        steps, weights = len(columns) // runs * x.channels, len(order) * x.channels
+        down, across = down * layout.pitch, across * element
+        table.append(PhaseRow(*first, start, count, down, runs, across, steps, weights))
         order += [r.kernel_index * windows.size[1] + c.kernel_index for r in rows for c in columns]
-    (down, across), write = steps
+    (down, across), write = strides
     geometry = PositionsGeometry(
         *(*layout, group, down * layout.pitch, across * element, *write), together=1
     )
@@ -231,8 +218,8 @@ def _positions(
 def forward_positions(itemsize: int, x: Images, windows: Windows) -> Positions:
     """The walk of the forward: every output is a sum over all taps of the padded image."""
     rows, columns = (forward_taps(k, 1, p, d) for k, _, p, d in windows.axes)
-    ends, steps = (windows.padding, windows.padding), (windows.stride, (1, 1))
-    return _positions(itemsize, x, windows, ends, [(rows, columns, (0, 0))], steps)
+    ends, strides = (windows.padding, windows.padding), (windows.stride, (1, 1))
+    return _positions(itemsize, x, windows, ends, [(rows, columns, (0, 0))], strides)
 
 
 def backward_positions(itemsize: int, g: Images, output: Pair, windows: Windows) -> Positions:
