@@ -64,7 +64,7 @@ def emit_tile(rows: int, vectors: int) -> Emit:
         columns, k, a, row, column, b, ldb, start, ld_start, c, ldc, relu, *ahead, count = given
         operands = Matrix(a, row, column), Rows(b, ldb), Rows(start, ld_start), Rows(c, ldc)
         tile = Tile(columns, k, *operands, relu, Stack(*ahead), count)
-        emit_gemm_tile(e, tile, False, rows, vectors)
+        emit_gemm_tile(e, tile, rows, vectors)
 
     return emit
 
