@@ -45,6 +45,8 @@ class VectorUnit:
             the last is the fastest, the others are for what is left over.
         dot_rows, dot_columns: the register tile of the dot-product micro-kernel; columns up to the
             elements of a register.
+        has_masks: there are registers for masks: a vector is loaded and stored in part by one
+            instruction, as fast as a whole one.
     """
 
     name: str
@@ -53,6 +55,7 @@ class VectorUnit:
     tile_vectors: tuple[int, ...]
     dot_rows: int
     dot_columns: int
+    has_masks: bool = False
 
     def tile_rows(self, vectors: int) -> int:
         """Rows of the register tile that has `vectors` vectors per row."""
@@ -89,7 +92,7 @@ class VectorUnit:
         return min((self._cost(v) + self._least_cost(left - v) for v in fitting), default=0)
 
 
-AVX512 = VectorUnit("avx512", 64, registers=32, tile_vectors=(1, 2, 4), dot_rows=4, dot_columns=6)
+AVX512 = VectorUnit("avx512", 64, 32, (1, 2, 4), dot_rows=4, dot_columns=6, has_masks=True)
 AVX2 = VectorUnit("avx2", 32, registers=16, tile_vectors=(1, 2, 3), dot_rows=3, dot_columns=4)
 NEON = VectorUnit("neon", 16, registers=32, tile_vectors=(1, 2, 4), dot_rows=4, dot_columns=2)
 GENERIC = VectorUnit("generic", 16, registers=16, tile_vectors=(1, 2, 3), dot_rows=4, dot_columns=2)

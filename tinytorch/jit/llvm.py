@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.dtypes import Array
-from tinytorch.jit.cpu import AVX512, host_vector_unit
+from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import JIT
 
 Value = Any
@@ -209,7 +209,7 @@ class VectorEmitter:
         if mask is None:
             self.builder.store(value, typed, align=1)
             return
-        if host_vector_unit() is AVX512:
+        if host_vector_unit().has_masks:
             arguments = [value, typed, ir.Constant(I32, 1), mask]
             self.call(f"masked.store.{self.suffix}.p0", ir.VoidType(), arguments)
             return
@@ -247,7 +247,7 @@ class VectorEmitter:
         would take longer to compile than all else in a kernel.
         """
         targets = [self.at(pointer, self.mul(stride, r)) for r in range(len(rows))]
-        if host_vector_unit() is AVX512:
+        if host_vector_unit().has_masks:
             for row, target in zip(rows, targets, strict=True):
                 self.store(row, target, self.first_lanes(n))
             return
