@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import optimization_hint
+from torch.fx.experimental import symbolic_shapes
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import (
@@ -29,6 +29,8 @@ ATTENTION: dict[Any, tuple[int, Any]] = {
         4, sdpa_backward_flop_count
     ),
 }  # fmt: skip
+#: The guess for a size that only the run tells, as in PyTorch's own estimates.
+UNKNOWN_SIZE = 8192
 
 
 def cost(node: Node) -> Cost:
@@ -54,7 +56,7 @@ def cost(node: Node) -> Cost:
 
 def numel(tensor: Tensor) -> int:
     """Elements; of a tensor with open sizes as many as in the example."""
-    return int(optimization_hint(tensor.numel()))
+    return _in_the_example(tensor.numel())
 
 
 def _counted(node: Node, args: Any, kwargs: Any, value: Any) -> int:
@@ -62,11 +64,11 @@ def _counted(node: Node, args: Any, kwargs: Any, value: Any) -> int:
     target: Any = node.target
     if target in ATTENTION:
         tensors, formula = ATTENTION[target]
-        return _int(formula(*(t.shape for t in args[:tensors])))
+        return _in_the_example(formula(*(t.shape for t in args[:tensors])))
     if isinstance(target, OpOverload):
         formula = flop_registry.get(target.overloadpacket)
         if formula is not None:
-            return _int(formula(*args, **kwargs, out_val=value))
+            return _in_the_example(formula(*args, **kwargs, out_val=value))
         if not target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
             return 0
     return _counted_by_running(node, args, kwargs)
@@ -87,8 +89,12 @@ def _counted_by_running(node: Node, args: Any, kwargs: Any) -> int:
             owner.get_submodule(target)(*args, **kwargs)
         else:
             target(*args, **kwargs)
-    return _int(counter.get_total_flops())
+    return _in_the_example(counter.get_total_flops())
 
 
-def _int(flops: Any) -> int:
-    return int(optimization_hint(flops))
+def _in_the_example(size: Any) -> int:
+    """The value of an open size in the example that the graph was captured with."""
+    if hasattr(symbolic_shapes, "optimization_hint"):
+        return int(symbolic_shapes.optimization_hint(size))
+    before_2_12: Any = symbolic_shapes
+    return int(before_2_12.hint_int(size, UNKNOWN_SIZE))
