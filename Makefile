@@ -11,12 +11,13 @@ WORKERS ?= 2
 # A shell that forbids Python to keep bytecode would have every process compile PyTorch again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test slow fuzz mutation lint format types bench clean
+.PHONY: help install demo test slow exhaustive fuzz mutation lint format types bench clean
 
 help:
 	@echo "make demo      train a CNN on real digits, on every backend"
 	@echo "make test      all tests but the slow ones"
 	@echo "make slow      the slow tests"
+	@echo "make exhaustive  more models, sizes and types of what the others try a part of: before a release"
 	@echo "make fuzz      random programs, compiled against eager: SEED=..., COUNT=10000"
 	@echo "make mutation  check that planted faults make the tests fail"
 	@echo "make lint      ruff, check only"
@@ -52,7 +53,10 @@ test: $(INSTALLED)
 
 # pytest exits with 5 if no test is marked slow. What was skipped is listed with the reason.
 slow: $(INSTALLED)
-	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow -rs || [ $$? -eq 5 ]
+	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "slow and not exhaustive" -rs || [ $$? -eq 5 ]
+
+exhaustive: $(INSTALLED)
+	$(SHARED) $(BIN)/pytest -n $(WORKERS) --dist worksteal -m exhaustive -rs
 
 # Without SEED another one each time; it is printed.
 fuzz: $(INSTALLED)

@@ -47,7 +47,7 @@ def test_every_function_has_arguments(arguments) -> None:
         ("numpy", "contiguous"),
         ("numpy", "transposed"),
         ("optimized", "contiguous"),
-        pytest.param("optimized", "transposed", marks=pytest.mark.slow),
+        pytest.param("optimized", "transposed", marks=pytest.mark.exhaustive),
     ],
 )
 def test_what_is_a_view_in_pytorch_is_one_and_nothing_else(

@@ -35,6 +35,8 @@ PASSES = ("no-ops", "algebra", "cse", "fold", "dce")
 #: have, and take a minute each: `tests/fx/test_zoo.py` trains them.
 TABLE = tuple(name for name in ZOO if name not in ("swin", "glpn", "mamba"))
 FAST = ("graph_network",)
+#: Of what takes up to half a minute each, these: a decoder, convolutions, recurrence, writes.
+IN_PART = ("gpt2", "resnet", "lstm", "writer", *FAST)
 #: What Dynamo says of transformers' code, and would raise where warnings are errors.
 DYNAMO_SAYS = ("ignore:The .grad attribute of a Tensor:UserWarning",
                "ignore:Dynamo detected a call to a `functools.lru_cache`:UserWarning")  # fmt: skip
@@ -50,6 +52,13 @@ def _fresh_dynamo() -> Iterator[None]:
 def rows() -> list[Any]:
     """The architectures of the table; those that take a second each are in the fast suite."""
     return [pytest.param(ZOO[name], id=name, marks=[pytest.mark.slow] * (name not in FAST))
+            for name in TABLE]  # fmt: skip
+
+
+def part_of_the_rows() -> list[Any]:
+    """The architectures of the table; most are in the exhaustive suite alone."""
+    exhaustive = [pytest.mark.exhaustive]
+    return [pytest.param(ZOO[name], id=name, marks=exhaustive * (name not in IN_PART))
             for name in TABLE]  # fmt: skip
 
 
@@ -135,7 +144,7 @@ def test_from_torch(kind: Kind) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings(*DYNAMO_SAYS)
-@pytest.mark.parametrize("kind", rows())
+@pytest.mark.parametrize("kind", part_of_the_rows())
 def test_torch_compile(kind: Kind) -> None:
     model = kind.model().eval()
     options = {"backend": "numpy", "mode": "python"}  # needs no kernels to be compiled
@@ -148,7 +157,7 @@ def test_torch_compile(kind: Kind) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", rows())
+@pytest.mark.parametrize("kind", part_of_the_rows())
 def test_checkpoint(kind: Kind) -> None:
     """Half-way between the lowest peak and that of saving everything."""
     model = kind.model()

@@ -66,7 +66,7 @@ def test_training_steps(kind: Kind):
     check_training(kind, model, step, OPTIMIZERS[name])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", every_kind())
 def test_training_steps_with_the_other_optimizer(kind: Kind):
     name = "adamw" if len(kind.name) % 2 else "sgd"

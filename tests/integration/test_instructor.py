@@ -128,7 +128,7 @@ def postgres() -> Iterator[str]:
         yield server.url
 
 
-@pytest.mark.slow(seconds=90)
+@pytest.mark.exhaustive  # that a course's database may be PostgreSQL, tests/tito/course checks
 def test_forty_submissions_on_postgresql(tmp_path: Path, lesson: Lesson, postgres: str) -> None:
     root = tmp_path / "course"
     handed_in = prepared(root, lesson, postgres, brief=True)

@@ -194,7 +194,9 @@ def test_programs_of_compiled_kernels(name: str, arguments: Any, hot: None) -> N
 
 @pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize("layout", ["contiguous", "transposed"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+)
 def test_programs_of_all_functions(dtype: str, layout: str, arguments: Any, hot: None) -> None:
     with tinytorch.using_backend(OptimizedBackend()):
         for name in NAMES:

@@ -149,9 +149,11 @@ def test_early_update_is_done_once() -> None:
     assert not any(r.changed for r in report.results)
 
 
-SETTINGS: list[tuple[str, dict[str, int], float]] = [
-    ("hf:resnet152", {"batch": 8, "image": 96}, 257.0),
-    ("hf:bert-base", {"batch": 4, "sequence": 128}, 308.0),
+SETTINGS: list[Any] = [
+    pytest.param("hf:resnet152", {"batch": 8, "image": 96}, 257.0, marks=pytest.mark.exhaustive),
+    pytest.param(
+        "hf:bert-base", {"batch": 4, "sequence": 128}, 308.0, marks=pytest.mark.exhaustive
+    ),
     ("hf:gpt2", {"batch": 2, "sequence": 128}, 452.0),
 ]
 

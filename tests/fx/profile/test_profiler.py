@@ -156,9 +156,9 @@ def test_clocks() -> None:
 
 @pytest.mark.slow(seconds=50)
 @pytest.mark.parametrize(("name", "options"), [
-    ("hf:resnet152", {"batch": 2, "image": 64}),
+    pytest.param("hf:resnet152", {"batch": 2, "image": 64}, marks=pytest.mark.exhaustive),
     ("hf:bert-base", {"batch": 2, "sequence": 64}),
-    ("hf:gpt2", {"batch": 1, "sequence": 64}),
+    pytest.param("hf:gpt2", {"batch": 1, "sequence": 64}, marks=pytest.mark.exhaustive),
 ])  # fmt: skip
 def test_whole_models_to_one_percent(name: str, options: dict[str, int]) -> None:
     example = load_model(name, **options)

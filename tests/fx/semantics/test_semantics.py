@@ -351,7 +351,7 @@ def test_what_passes_remove_from_twelve_layers(name: str, step: Any, forward: An
     assert tuple(removed(graph, p).total() for p in ("dce", "cse", "fold")) == forward
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_passes_remove_from_resnet152():
     e = load_model("hf:resnet152")
     graph = capture_step(e.model, e.batch, "adam").module.graph

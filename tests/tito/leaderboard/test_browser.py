@@ -160,7 +160,9 @@ def small_event(tmp_path: Path) -> Path:
 
 @pytest.mark.slow(seconds=90)
 @needs_sandbox
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("sqlite", marks=pytest.mark.exhaustive), "postgresql"]
+)
 def test_a_contest(kind: str, tmp_path: Path) -> None:
     """The server is killed once in the middle, and nothing is lost."""
     pictures = Path(os.environ.get("TINYTORCH_SCREENSHOTS", tmp_path / "screenshots")) / kind

@@ -87,7 +87,7 @@ class AllOps:
     [
         ("float32", 0),
         pytest.param("float32", 1, marks=pytest.mark.slow),
-        pytest.param("float64", 0, marks=pytest.mark.slow),
+        pytest.param("float64", 0, marks=pytest.mark.exhaustive),
     ],
 )
 def test_ops_conform(dtype: str, seed: int):
