@@ -37,6 +37,28 @@ def count_nan(x):
     return count
 
 
+@needs_jit
+@pytest.mark.parametrize("order", ["read-only first", "writable first"])
+def test_a_read_only_array_runs_the_code_for_others(order):
+    @kernel
+    def add(a, b, out):
+        for i in range(a.size):
+            out[i] = a[i] + b[i]
+
+    writable, out = np.arange(3.0), np.empty(3)
+    fixed = writable.copy()
+    fixed.flags.writeable = False
+    calls = [(fixed, writable), (writable, fixed), (fixed, fixed), (writable, writable)]
+    for a, b in calls if order == "read-only first" else reversed(calls):
+        for _ in range(2):  # by the path that compiles, and by the one that finds it
+            out[:] = 0
+            add(a, b, out)
+            assert out.tolist() == [0, 2, 4]
+    assert len(add.overloads) == 1
+    add(fixed[::2], fixed[1:], out)
+    assert len(add.overloads) == 2  # by layout: rows that are no longer contiguous
+
+
 def test_division_by_zero_is_ieee():
     assert divide(np.float64(1), np.float64(0)) == math.inf
     assert math.isnan(divide(np.float64(0), np.float64(0)))

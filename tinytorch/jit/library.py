@@ -131,6 +131,7 @@ def kernel(
         dispatcher._compilation_chain_init_hook = _no_extensions
         _hasten(dispatcher._compiler)
         _compile_for_all_integers(dispatcher._compiler)
+        _take_read_only_arrays(dispatcher)
         return cast(F, dispatcher)
 
     return compile_lazily if function is None else compile_lazily(function)
@@ -182,6 +183,31 @@ def _compile_for_all_integers(compiler: Any) -> None:
         )
 
     compiler.fold_argument_types = fold_without_literals
+
+
+def _take_read_only_arrays(dispatcher: Any) -> None:
+    """Have read-only arrays run the code for others: as types of their own they would have a kernel
+    of two operands compiled four times.
+
+    Kernels write to arrays that were just made, or that `check_not_read_only` has looked at.
+    """
+    compile_for = dispatcher._compile_for_args
+
+    def compile_for_writable(*arguments: Any) -> Any:
+        fixed = [isinstance(a, np.ndarray) and not a.flags.writeable for a in arguments]
+        if not any(fixed):
+            return compile_for(*arguments)
+        kinds = [dispatcher.typeof_pyval(a) for a in arguments]
+        code = dispatcher.compile(
+            tuple(
+                kind.copy(readonly=False) if is_fixed else kind
+                for kind, is_fixed in zip(kinds, fixed, strict=True)
+            )
+        )
+        dispatcher._insert([kind._code for kind in kinds], code, False)
+        return code
+
+    dispatcher._compile_for_args = compile_for_writable
 
 
 class _WholeModule(JITCodeLibrary):
