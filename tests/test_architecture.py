@@ -1,4 +1,4 @@
-"""What the design promises of the code itself: direction of imports, cheap import, size."""
+"""What the design promises of the code itself: direction of imports, cheap import."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import ast
 import re
 import subprocess
 import sys
-import tokenize
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "tinytorch"
+from tests.syntax import PACKAGE, nodes, tree
 
 # A file may import what is in its own layer or above it in this list.
 LAYERS = [
@@ -56,133 +55,6 @@ LAYERS = [
 ]
 # Imports under TYPE_CHECKING of a module that imports this one at run time.
 TYPED_BACK = 45
-# Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
-# for the room with the longest matching path.
-#
-# The design wished for less in most rooms. What each has more, and what would be lost without it
-# (wished -> now, in lines of code, rounded):
-#
-#   core      3,500 ->  7,000  Without two thirds of functions/ (2,170) a program that is written
-#                              for PyTorch ends in an error: 317 functions and methods, with its
-#                              keywords and its messages; slices that are told apart by their
-#                              first numbers, places that are seen to be distinct, integers
-#                              without ops where nothing is to see ops (55); selection as an op,
-#                              so that topk and median need not sort (21);
-#                              the formula of normal numbers as one loop (6);
-#                              what a mask chooses, without an index to read (21);
-#                              what is stored by columns is walked by columns (77);
-#                              a backward of few steps without contexts and properties (6);
-#                              a diagonal that turns nothing (1);
-#                              gradients of slices that are put together once (52);
-#                              linspace a block at a time, eye without a copy (20);
-#                              ctc_loss, all rules and what it is made of (181);
-#                              cross products (12);
-#                              histc by one division, masked_scatter without an index, one_hot (42).
-#   replay          0 ->    980  Without programs for what is called often, a function of six ops
-#                              takes four times as long on a small array as PyTorch's kernel;
-#                              without runs of their ops as one loop (130), norms and losses read
-#                              large arrays as often as they have ops; without those of several
-#                              results (110), of single gradients (150) and keys by types (90),
-#                              backwards of small arrays take up to three times PyTorch's time;
-#                              views that compiled kernels read are in their order (30).
-#   nn, optim, training, data, bench
-#             4,200 -> 10,500  Without PyTorch's other layers, losses, optimizers and schedules with
-#                              all their arguments (nn 5,900, optim 1,900) most models could not be
-#                              written down as they are.
-#   jit       1,250 ->  1,500  Without compilation that is deferred to the first call, one linear
-#                              layer compiles what nobody asked for; the processor's name for
-#                              records of measurements is asked in one place; blocks of the pool
-#                              in half of the time (8); blocks that leave it (20); small copies (3).
-#   readable backends
-#             1,350 ->  2,100  Without blocked's normalization, pooling, losses and optimizers (330)
-#                              a CNN leaves it for NumPy in the middle of a step; NumPy's
-#                              reference is a file for each kind of op (70: imports);
-#                              ctc_loss by loops to be read, and by NumPy (200); cross products (9);
-#                              products of int64 by a BLAS (11).
-#   optimized 3,900 ->  6,400  Without attention (695), products with weights of 8 and 4 bits (670)
-#                              and Winograd (275) transformers and CNNs are slower; without sorts,
-#                              gathers, running sums and random numbers of its own it leaves such
-#                              ops to NumPy; records have names, not positions (120); which rows
-#                              share sets of L2, which panels lie in two lines each (30);
-#                              Winograd is asked whether it pays (24); blocks of k that fit the
-#                              pages (15); all gradients of a layer norm in one pass, and softmax in
-#                              place (70); elementwise loops called without numba's dispatch (60;
-#                              jit 30); what a tile asks for while it sums up (110), and after it
-#                              in a batch of small products (107); products of words by
-#                              seven products of halves (237).
-#                              Up to eight rows read a few rows of weights at a time (50);
-#                              weights in bfloat16, the form they are published in (100);
-#                              sums of what a fused loop gives (120); small reductions without
-#                              numba's dispatch, cubes (30); elementwise loops and products in
-#                              four files each (75); narrow panels of a product and
-#                              aligned ones (43); gathers, scatters, scans, softmax and where
-#                              extremes are, for small arrays, without numba's dispatch (350),
-#                              pooling and sums by index too (92);
-#                              the gradient of running products (50), sorts of float64 (40);
-#                              floor division and exp2 as vector code (70);
-#                              arrays in another order along memory (45; jit 75: copies by tiles,
-#                              and of what is reversed).
-#                              arrays in another order along memory (45; jit 85: copies by tiles
-#                              and of what is reversed, slices of turned arrays).
-#                              The normal distribution by one exp, for gelu's gradient (30), and
-#                              for gelu beside it (3).
-#                              Bytes are multiplied without VNNI, too, beside words (70).
-#                              Slices are walked along, lines of indices not written out (75).
-#                              Small products of a batch, with their shapes taken apart once (25);
-#                              small sums of a fused loop and few random numbers without numba's
-#                              dispatch (95).
-#                              Weights packed once, read ahead, with what follows done on the way:
-#                              a model larger than the caches waits for none (180).
-#                              ctc_loss as one loop over times and states (190); cross (38).
-#                              Selection, integers sorted with their index, running sums (133);
-#                              products of int64 (57).
-#                              Products of few steps of k ask for C, and divide less (20).
-#                              asin, acos, atan and atan2 as vector code (130).
-#   distributed
-#               850 ->  1,040  Without a view of its bucket a gradient is copied once more (9).
-#   graph     3,300 ->  5,000  Without recompute (890), which serves PyTorch's graphs too, there is
-#                              no trade of time for memory; without attention's pattern (330), which
-#                              both worlds share, a step's attention and its backward stay products
-#                              and a softmax; the rest is a file for each pass.
-#   compiler  3,400 ->  4,600  Without native (2,430) a step runs kernel by kernel from Python;
-#                              without memory_order (125) attention's heads are copied five times;
-#                              the gradients of a layer norm as one call (90);
-#                              gelu again beside its gradient, so that it is not kept (25).
-#   onnx      1,100 ->  2,000  Without the imported operators (920) others' models are refused.
-#   fx        5,700 -> 12,200  Without capture, convert, passes, profile and diagnosis (7,080) fewer
-#                              architectures of transformers run, and none says why not; the zoo
-#                              (1,140) is the proof, and recompute (860) a budget of memory.
-#   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
-#                              proved; course, ladder, compete and leaderboard have their own.
-BUDGETS = {
-    "tinytorch": 7_781,
-    "tinytorch/replay": 1_012,
-    "tinytorch/nn": 6_050,
-    "tinytorch/optim": 1_930,
-    "tinytorch/training": 790,
-    "tinytorch/serialization": 360,
-    "tinytorch/distributions": 525,
-    "tinytorch/text": 1_845,
-    "tinytorch/compression": 1_419,
-    "tinytorch/data": 980,
-    "tinytorch/distributed": 1_040,
-    "tinytorch/bench": 795,
-    "tinytorch/compat": 1_451,
-    "tinytorch/testing": 745,
-    "tinytorch/backends": 2_572,
-    "tinytorch/backends/optimized": 10_369,
-    "tinytorch/jit": 2_024,
-    "tinytorch/graph": 4_258,
-    "tinytorch/graph/recompute": 890,
-    "tinytorch/graph/compiler": 4_619,
-    "tinytorch/onnx": 2_083,
-    "tinytorch/fx": 12_210,
-    "tito": 8_106,
-    "tito/course": 5_430,
-    "tito/ladder": 710,
-    "tito/compete": 2_119,
-    "tito/leaderboard": 2_651,
-}
 
 
 def _layer(name: str) -> int:
@@ -193,22 +65,11 @@ def _layer(name: str) -> int:
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
-    """The syntax of a file, parsed once for all tests of a process."""
-    return ast.parse(path.read_text())
-
-
-@cache
-def _nodes(path: Path) -> frozenset[ast.AST]:
-    return frozenset(ast.walk(_tree(path)))
-
-
-@cache
 def _for_types(path: Path) -> frozenset[ast.AST]:
     """What is there for type checking only."""
     return frozenset(
         child
-        for node in _nodes(path)
+        for node in nodes(path)
         if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"
         for child in ast.walk(node)
     )
@@ -219,7 +80,7 @@ def _modules(path: Path) -> set[str]:
     """Full names of what a file imports at its top; `from a import b` counts as a.b."""
     return {
         f"{node.module}.{alias.name}"
-        for node in _tree(path).body
+        for node in tree(path).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
@@ -228,7 +89,7 @@ def _modules(path: Path) -> set[str]:
 def _imports(path: Path) -> set[str]:
     """Names directly below `tinytorch` that a file imports, but for type checking."""
     names = set()
-    for node in _nodes(path) - _for_types(path):
+    for node in nodes(path) - _for_types(path):
         if isinstance(node, ast.ImportFrom) and node.module == "tinytorch":
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tinytorch."):
@@ -258,7 +119,7 @@ def _edges(path: Path, names: set[str], typed: bool = False) -> set[str]:
     """
     for_types = _for_types(path)
     found = set()
-    for node in for_types if typed else _nodes(path) - for_types:
+    for node in for_types if typed else nodes(path) - for_types:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
@@ -337,13 +198,13 @@ ANALYSES = {
 
 def _definitions(path: Path) -> set[str]:
     kinds = (ast.FunctionDef, ast.ClassDef)
-    return {node.name for node in _nodes(path) if isinstance(node, kinds)}
+    return {node.name for node in nodes(path) if isinstance(node, kinds)}
 
 
 def _calls(path: Path, name: str) -> bool:
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-        for node in _nodes(path)
+        for node in nodes(path)
     )
 
 
@@ -367,7 +228,7 @@ def test_an_analysis_is_defined_once_for_our_graphs_and_those_of_pytorch(name: s
 @cache
 def _top(path: Path) -> set[str]:
     """What a file defines at its top; methods of `Semantics` may have the name of an analysis."""
-    body = _tree(path).body
+    body = tree(path).body
     return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
 
 
@@ -426,76 +287,3 @@ def test_the_map_of_a_package_lists_its_files_in_the_order_of_imports(package: P
 def test_import_brings_nothing_but_numpy(module: str) -> None:
     code = f"import sys, tinytorch; sys.exit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def _code_lines(path: Path) -> int:
-    """Lines that hold code: no blank lines, comments or docstrings."""
-    docstrings = {
-        line
-        for node in _nodes(path)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)
-        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
-    }
-    with path.open("rb") as file:
-        lines = {
-            line
-            for token in tokenize.tokenize(file.readline)
-            if token.type
-            not in (
-                tokenize.COMMENT,
-                tokenize.NL,
-                tokenize.NEWLINE,
-                tokenize.INDENT,
-                tokenize.DEDENT,
-                tokenize.ENCODING,
-                tokenize.ENDMARKER,
-            )
-            for line in range(token.start[0], token.end[0] + 1)
-        }
-    return len(lines - docstrings)
-
-
-def _room(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).parts
-    prefixes = ("/".join(parts[:n]) for n in range(len(parts), 0, -1))
-    return next(prefix for prefix in prefixes if prefix in BUDGETS)
-
-
-def test_each_room_stays_within_its_budget() -> None:
-    lines = dict.fromkeys(BUDGETS, 0)
-    for package in (PACKAGE, PACKAGE.parent / "tito"):
-        for path in package.rglob("*.py"):
-            lines[_room(path)] += _code_lines(path)
-    for room, count in lines.items():
-        assert count <= BUDGETS[room], (
-            f"{room} has {count} lines of code, and a budget of {BUDGETS[room]}: delete some, or "
-            f"raise it in BUDGETS of tests/test_architecture.py and say why in the commit"
-        )
-
-
-CALLED_BY_CTYPES = PACKAGE / "backends" / "optimized" / "gemm" / "library.py"  # knows no records
-
-
-def test_signatures_are_formatted() -> None:
-    """One parameter a line is the price of a long list, and the reason to pass a NamedTuple."""
-    found = []
-    for path in [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "tito").rglob("*.py")]:
-        text = path.read_text()
-        if path == CALLED_BY_CTYPES or "fmt: skip" not in text:
-            continue
-        lines = text.splitlines()
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                signature = lines[node.lineno - 1 : node.body[0].lineno - 1]
-                if any("fmt: skip" in line for line in signature):
-                    found.append(f"{path.relative_to(PACKAGE.parent)}: {node.name}")
-    assert not found, f"signatures with `# fmt: skip`: {found}"
-
-
-def test_no_file_has_grown_a_second_subject() -> None:
-    long = {
-        str(path.relative_to(PACKAGE)): count
-        for path in PACKAGE.rglob("*.py")
-        if (count := len(path.read_text().splitlines())) > 520
-    }
-    assert not long, f"split by subject, below 520 lines each: {long}"

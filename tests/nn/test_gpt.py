@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tests.test_architecture import _code_lines
+from tests.test_size import code_lines
 from tinytorch.compression import quantize_
 from tinytorch.errors import ShapeError, StateDictError
 from tinytorch.nn import functional as F
@@ -107,7 +107,7 @@ def test_a_model_of_fields_by_name() -> None:
 
 
 def test_the_model_is_short_enough_to_be_read() -> None:
-    assert _code_lines(Path(inspect.getfile(GPT))) <= 120
+    assert code_lines(Path(inspect.getfile(GPT))) <= 120
 
 
 def test_what_does_not_fit_is_said() -> None:

@@ -8,8 +8,8 @@ Three operations have one form. Along each axis, with tap k, stride s, padding p
 
 Each is a sum over taps of an image read from another point on. Two layouts of the image serve it:
 
-`Padded`        the image with zeros around it; the micro-kernel that has positions as rows reads
-                single elements, so it takes any step between positions.
+`Padded`        the image with zeros around it, its channels last: the values of a position are a
+                row of a matrix, with any step to the next position's.
 `Correlation`   for the micro-kernel that has positions as vectors: these must be adjacent. Split x
                 into s *phases*, phase r holding the elements s * i + r. Then x[o * s + k * d - p]
                 is element o + shift of phase r, with k * d - p = s * shift + r: stride 1 again.
