@@ -96,5 +96,6 @@ def _in_the_example(size: Any) -> int:
     """The value of an open size in the example that the graph was captured with."""
     if hasattr(symbolic_shapes, "optimization_hint"):
         return int(symbolic_shapes.optimization_hint(size))
-    before_2_12: Any = symbolic_shapes
-    return int(before_2_12.hint_int(size, UNKNOWN_SIZE))
+    if isinstance(size, torch.SymInt):  # before PyTorch 2.12
+        return int(size.node.require_hint(UNKNOWN_SIZE))
+    return int(size)
