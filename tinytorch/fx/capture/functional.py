@@ -21,7 +21,6 @@ from typing import Any
 import torch
 import torch.fx
 from torch import Tensor, nn
-from torch._decomp import get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.func import functional_call, functionalize
@@ -33,6 +32,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._pytree import tree_unflatten
 
+from tinytorch.fx.capture.batch_norm import functional_batch_norm
 from tinytorch.fx.capture.compiling import compiling
 from tinytorch.fx.capture.constants import ConstantFolding, constants_of, real_copies
 from tinytorch.fx.capture.guards import AskedValues
@@ -170,7 +170,7 @@ def capture(
         compiling(),
     ):  # under the mode, what the function makes without inputs is fake too
         with tracing():
-            traced = make_fx(traceable, _functional_batch_norm(), record_stack_traces=True)(*leaves)
+            traced = make_fx(traceable, functional_batch_norm(), record_stack_traces=True)(*leaves)
         with torch.no_grad():
             replay = functionalize(_Replay(traced).run, remove="mutations")
             flat = make_fx(replay)(*fakes)
@@ -183,22 +183,6 @@ def capture(
     if mode.shape_env:
         module.meta["guards"] = mode.shape_env.produce_guards_expression(list(fakes))
     return module
-
-
-def _functional_batch_norm() -> dict[Any, Callable[..., Any]]:
-    """For batch norms that write running statistics without saying so, ones that say so.
-
-    The kernels on the CPU are the same; cuDNN's gives way to torch's own.
-    """
-    aten = torch.ops.aten
-
-    def native(x: Tensor, w: Any, b: Any, mean: Any, var: Any, training: bool, *rest: float) -> Any:
-        if not training or mean is None:
-            return NotImplemented
-        return aten._native_batch_norm_legit(x, w, b, mean, var, training, *rest)
-
-    cudnn = get_decompositions([aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward])
-    return {**cudnn, aten.native_batch_norm.default: native}
 
 
 class _Replay(torch.fx.Interpreter):
