@@ -168,8 +168,10 @@ def checkpointing(example: LoadedModel, device: torch.device, with_compile: bool
     model, batch = example.model.train(), example.batch
     modules: dict[str, Any] = {"save everything": model}
     if getattr(model, "supports_gradient_checkpointing", False):
-        modules["torch.utils.checkpoint"] = copy.deepcopy(model)
-        modules["torch.utils.checkpoint"].activation_checkpointing_enable()
+        per_block: Any = copy.deepcopy(model)
+        new = "activation_checkpointing_enable"  # not in every transformers 5
+        getattr(per_block, new if hasattr(per_block, new) else "gradient_checkpointing_enable")()
+        modules["torch.utils.checkpoint"] = per_block
     unmet = []
     for budget in BUDGETS:
         try:
