@@ -6,7 +6,7 @@
 
 Times are medians of calls that run in turns, waiting for the device; memory is the peak of CUDA's
 allocator above what was there before. The tables go to `benchmarks/results/<device>-<date>.md` and
-`.json`.
+`.json`, after each model what there is so far.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import datetime
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -222,16 +222,19 @@ def load(name: str, section: str, device: torch.device, small: bool) -> LoadedMo
 
 def measure(
     sections: list[str], models: list[str], device: torch.device, small: bool, with_compile: bool
-) -> list[Row]:
-    """All rows. Each section starts from a fresh model, with the device's memory given back."""
-    rows = []
+) -> Iterator[list[Row]]:
+    """The rows so far, after each model of each section.
+
+    Each starts from a fresh model, with the device's memory given back.
+    """
+    rows: list[Row] = []
     for section in sections:
         for name in models:
             print(f"{section} {name} ...", file=sys.stderr, flush=True)
             rows += SECTIONS[section](load(name, section, device, small), device, with_compile)
+            yield rows
             if device.type == "cuda":
                 torch.cuda.empty_cache()
-    return rows
 
 
 def device_name(device: torch.device) -> str:
@@ -294,8 +297,8 @@ def main(arguments: list[str] | None = None) -> int:
     sections = options.sections or list(SECTIONS)
     models = options.model or list(MODELS)
     with precision(FLOAT32, device):  # and not TF32, unless a row says so
-        rows = measure(sections, models, device, options.small, not options.no_compile)
-    path = write(rows, device, options.out, options.small)
+        for rows in measure(sections, models, device, options.small, not options.no_compile):
+            path = write(rows, device, options.out, options.small)  # minutes, which may be cut off
     print((path.with_suffix(".json") if options.json else path).read_text())
     print(f"written to {path}", file=sys.stderr)
     return 0

@@ -128,7 +128,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_619,
     "tinytorch/onnx": 2_083,
-    "tinytorch/fx": 12_210,
+    "tinytorch/fx": 12_224,
     "tito": 8_106,
     "tito/course": 5_430,
     "tito/ladder": 710,
