@@ -10,25 +10,23 @@ from torch import Tensor
 from torch._decomp import get_decompositions
 from torch.utils._python_dispatch import TorchDispatchMode
 
+aten = torch.ops.aten
+#: What cuDNN's batch norm and its gradient are in torch's own.
+OF_CUDNN = get_decompositions([aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward])
+
 
 def functional_batch_norm() -> dict[Any, Callable[..., Any]]:
     """For batch norms that write running statistics without saying so, ones that say so.
 
     The kernels on the CPU are the same; cuDNN's gives way to torch's own.
     """
-    aten = torch.ops.aten
 
     def native(x: Tensor, w: Any, b: Any, mean: Any, var: Any, training: bool, *rest: float) -> Any:
         if not training or mean is None:
             return NotImplemented
         return aten._native_batch_norm_legit(x, w, b, mean, var, training, *rest)
 
-    return {**_of_cudnn(), aten.native_batch_norm.default: native}
-
-
-def _of_cudnn() -> dict[Any, Callable[..., Any]]:
-    aten = torch.ops.aten
-    return get_decompositions([aten.cudnn_batch_norm, aten.cudnn_batch_norm_backward])
+    return {**OF_CUDNN, aten.native_batch_norm.default: native}
 
 
 class WithoutCudnn(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -39,4 +37,4 @@ class WithoutCudnn(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return _of_cudnn().get(func, func)(*args, **(kwargs or {}))
+        return OF_CUDNN.get(func, func)(*args, **(kwargs or {}))
