@@ -93,7 +93,7 @@ def steps_of_rows(
         The length of the outermost loop, and the geometry (see `nested_source`); None if three
         loops do not suffice, or memory is not walked along.
     """
-    if not all(x.flags.writeable and x.flags.aligned for x in arrays):  # others are other types
+    if not all(x.flags.aligned for x in arrays):  # others are other types
         return None
     sizes, walks = collapse(shape, [x.strides for x in arrays])
     if not 2 <= len(sizes) <= LOOPS or sizes[-1] < LEAST_COLUMNS:
