@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tokenize
 from functools import cache
 from pathlib import Path
 
@@ -17,3 +18,30 @@ def tree(path: Path) -> ast.Module:
 @cache
 def nodes(path: Path) -> frozenset[ast.AST]:
     return frozenset(ast.walk(tree(path)))
+
+
+def code_lines(path: Path) -> int:
+    """Lines that hold code: no blank lines, comments or docstrings."""
+    docstrings = {
+        line
+        for node in nodes(path)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)
+        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
+    }
+    with path.open("rb") as file:
+        lines = {
+            line
+            for token in tokenize.tokenize(file.readline)
+            if token.type
+            not in (
+                tokenize.COMMENT,
+                tokenize.NL,
+                tokenize.NEWLINE,
+                tokenize.INDENT,
+                tokenize.DEDENT,
+                tokenize.ENCODING,
+                tokenize.ENDMARKER,
+            )
+            for line in range(token.start[0], token.end[0] + 1)
+        }
+    return len(lines - docstrings)

@@ -262,7 +262,7 @@ MAPS = [
 
 def _listed(package: Path) -> list[str]:
     """The modules that a package's docstring lists, one a line, in that order."""
-    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    text = ast.get_docstring(tree(package / "__init__.py")) or ""
     parts = {p.stem for p in package.iterdir() if p.stem[0] != "_"}
     return [word for line in text.splitlines() if (word := line.partition(" ")[0]) in parts]
 

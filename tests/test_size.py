@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import tokenize
 from pathlib import Path
 
-from tests.syntax import PACKAGE, nodes
+from tests.syntax import PACKAGE, code_lines, nodes
 
 # Lines of code (no blank lines, comments or docstrings) that each room may have. Every file counts
 # for the room with the longest matching path.
@@ -137,33 +136,6 @@ BUDGETS = {
 }
 
 
-def code_lines(path: Path) -> int:
-    """Lines that hold code: no blank lines, comments or docstrings."""
-    docstrings = {
-        line
-        for node in nodes(path)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)
-        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
-    }
-    with path.open("rb") as file:
-        lines = {
-            line
-            for token in tokenize.tokenize(file.readline)
-            if token.type
-            not in (
-                tokenize.COMMENT,
-                tokenize.NL,
-                tokenize.NEWLINE,
-                tokenize.INDENT,
-                tokenize.DEDENT,
-                tokenize.ENCODING,
-                tokenize.ENDMARKER,
-            )
-            for line in range(token.start[0], token.end[0] + 1)
-        }
-    return len(lines - docstrings)
-
-
 def _room(path: Path) -> str:
     parts = path.relative_to(PACKAGE.parent).parts
     prefixes = ("/".join(parts[:n]) for n in range(len(parts), 0, -1))
@@ -198,7 +170,7 @@ def test_signatures_are_formatted() -> None:
                 signature = lines[node.lineno - 1 : node.body[0].lineno - 1]
                 if any("fmt: skip" in line for line in signature):
                     found.append(f"{path.relative_to(PACKAGE.parent)}: {node.name}")
-    assert not found, f"signatures with `# fmt: skip`: {found}"
+    assert not found, f"signatures with `# fmt: skip`: {sorted(found)}"
 
 
 def test_no_file_has_grown_a_second_subject() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tests.test_size import code_lines
+from tests.syntax import code_lines
 from tinytorch.compression import quantize_
 from tinytorch.errors import ShapeError, StateDictError
 from tinytorch.nn import functional as F
