@@ -399,12 +399,11 @@ class Tensor:
         return apply(ops.ne, self, other) if _is_operand(other) else NotImplemented
 
     __getitem__, __setitem__ = indexing.getitem, inplace.setitem
-    __iadd__, __isub__, __imul__, __itruediv__ = (
-        inplace.iadd,
-        inplace.isub,
-        inplace.imul,
-        inplace.itruediv,
-    )
+    __iadd__, __isub__, __imul__ = inplace.iadd, inplace.isub, inplace.imul
+    __itruediv__, __ifloordiv__, __imod__ = inplace.itruediv, inplace.ifloordiv, inplace.imod
+    __ipow__, __iand__, __ior__ = inplace.ipow, inplace.bitwise_and_, inplace.bitwise_or_
+    __ixor__, __ilshift__ = inplace.bitwise_xor_, inplace.bitwise_left_shift_
+    __irshift__ = inplace.bitwise_right_shift_
     __hash__ = object.__hash__
 
     def __len__(self) -> Any:

@@ -144,6 +144,22 @@ def test_alpha(rng):
     a, b = rng.standard_normal((2, 3)).astype(np.float32)
     assert_like_torch(lambda x, y: x.add(y, alpha=3), None, a, b)
     assert_like_torch(lambda x, y: x.sub(y, alpha=0.5), None, a, b)
+    assert_like_torch(lambda x: x.add(3, alpha=2), None, a)
+    integers = np.array([100, -100, 3], "int8")  # twice 100 is no int8
+    assert_like_torch(lambda x, y: x.add(y, alpha=2), None, a, integers)
+    assert_like_torch(lambda x, y: x.clone().sub_(y, alpha=2), None, a, integers)
+
+
+def test_bounds_of_another_type_are_not_cut_to_the_numbers_of_this_one():
+    x, low = np.array([-3, 5], "int8"), np.array([300, 2])
+    assert_like_torch(lambda x, low: x.clamp(low), None, x, low)
+    assert_like_torch(lambda x, high: x.clamp(max=high), None, x, low / 8)
+
+
+def test_a_copied_sign_has_the_type_of_both():
+    for kinds in (("int32", "float64"), ("float32", "float64"), ("float64", "int32")):
+        a, b = (tinytorch.tensor([3, -3]).to(kind) for kind in kinds)
+        assert a.copysign(b).dtype is tinytorch.float64
 
 
 def test_ties_share_the_gradient():

@@ -11,7 +11,7 @@ import torch
 
 import tinytorch
 from tests.backends.loading import load
-from tinytorch.errors import AutogradError
+from tinytorch.errors import AutogradError, DTypeError
 
 
 def _rnn(lib: Any, w: Any, steps: int = 4) -> Any:
@@ -238,6 +238,30 @@ def _parts_written(library):
 def test_operators_write_into_a_part_of_a_computed_tensor():
     for ours, theirs in zip(_parts_written(tinytorch), _parts_written(torch), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("operator", ["//=", "%=", "**=", "&=", "|=", "^=", "<<=", ">>="])
+def test_operators_write_the_tensor_and_all_its_names(operator: str) -> None:
+    seen = []
+    for library in (tinytorch, torch):
+        x = library.arange(6).reshape(2, 3)
+        names = {"column": x[:, 1]}
+        exec(f"column {operator} 2", names)
+        seen.append(x.tolist())
+    assert seen[0] == seen[1]
+
+
+def test_operators_of_masks_write_them() -> None:
+    mask = other = tinytorch.tensor([True, False])
+    mask &= tinytorch.tensor([False, True])
+    other |= tinytorch.tensor([False, True])
+    mask ^= True
+    assert other.tolist() == [True, False]
+    with pytest.raises(DTypeError, match="does not fit into a bool tensor"):
+        mask &= tinytorch.tensor([3, 3])
+    leaf = tinytorch.ones(2, requires_grad=True)
+    with pytest.raises(AutogradError, match="in-place pow on a leaf"):
+        leaf **= 2
 
 
 def test_a_view_with_a_name_is_not_written_where_that_is_recorded():

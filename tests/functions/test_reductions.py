@@ -169,6 +169,20 @@ def test_wrong_dimensions():
         tinytorch.tensor(1.0).sum(1)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float64"])
+@pytest.mark.parametrize("name", ["sum", "prod", "nansum", "cumsum", "cumprod"])
+def test_the_dtype_that_is_asked_for_is_that_of_the_result(name: str, dtype: str) -> None:
+    calls = [(0,)] if name.startswith("cum") else [(0,), ()]
+    for values in ([[100, 2], [100, 3]], [[0, 2], [0, 3]]):
+        for dim in calls:
+            found, wanted = (
+                getattr(library.tensor(values), name)(*dim, dtype=getattr(library, dtype))
+                for library in (tinytorch, torch)
+            )
+            assert found.dtype is getattr(tinytorch, dtype)
+            assert found.tolist() == wanted.tolist()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
 def test_elements_are_counted_as_whole_numbers(dtype: str, rng: np.random.Generator) -> None:
     """Few are counted in floats: the result is that of NumPy, and int64."""

@@ -194,6 +194,30 @@ def test_a_rate_that_the_program_changes_is_kept(make: Any) -> None:
             assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
 
 
+@pytest.mark.parametrize("make", CHAINABLE[:6])  # PyTorch's others raise, the last ones ours too
+def test_groups_that_are_added_later_are_taken_in(make: Any) -> None:
+    ours, theirs = optimizers()
+    mine, other = make(ours, optim.lr_scheduler), make(theirs, torch.optim.lr_scheduler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for t in range(8):
+            if t == 3:
+                ours.add_param_group({"params": [tinytorch.zeros(1)], "lr": 0.3})
+                theirs.add_param_group({"params": [torch.zeros(1)], "lr": 0.3})
+            mine.step()
+            other.step()
+            assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
+            assert mine.get_last_lr() == [group["lr"] for group in ours.param_groups]
+
+
+def test_a_schedule_with_options_for_each_group_refuses_others() -> None:
+    optimizer, _ = optimizers()
+    schedule = optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.9**t)
+    optimizer.add_param_group({"params": [tinytorch.zeros(1)]})
+    with pytest.raises(ValueError, match="make another schedule"):
+        schedule.step()
+
+
 def test_sequences_of_all_kinds() -> None:
     def make(o: Any, m: Any) -> Any:
         parts = [

@@ -62,7 +62,7 @@ def scalar_tensor(
 
 def rsub(input: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
     """other - alpha x"""
-    out: Tensor = other - input * alpha
+    out: Tensor = tinytorch.sub(other, input, alpha=alpha)
     return out
 
 

@@ -28,12 +28,12 @@ Operand = "Tensor | float"
 
 def add(a: Tensor | float, b: Tensor | float, *, alpha: float = 1) -> Tensor:
     """a + alpha * b"""
-    return apply(ops.add, a, b if alpha == 1 else apply(ops.mul, b, alpha))
+    return apply(ops.add, a, scaled(a, b, alpha))
 
 
 def sub(a: Tensor | float, b: Tensor | float, *, alpha: float = 1) -> Tensor:
     """a - alpha * b"""
-    return apply(ops.sub, a, b if alpha == 1 else apply(ops.mul, b, alpha))
+    return apply(ops.sub, a, scaled(a, b, alpha))
 
 
 def mul(a: Tensor | float, b: Tensor | float) -> Tensor:
@@ -82,6 +82,16 @@ def fmod(a: Tensor | float, b: Tensor | float) -> Tensor:
         return apply(ops.where, logical_and(ne(rest, 0), differ), rest - second, rest)
     size = apply(ops.remainder, abs(first), abs(second))
     return apply(ops.where, lt(first, 0), neg(size), size)
+
+
+def scaled(a: Tensor | float, b: Tensor | float, alpha: float) -> Tensor | float:
+    """alpha * b in the dtype of a + b: 2 * int8 would overflow beside a tensor of floats."""
+    if alpha == 1:
+        return b
+    if not hasattr(b, "meta"):
+        return b * alpha
+    dtype = promote(getattr(a, "meta", type(a)), b.meta)
+    return apply(ops.mul, b.to(dtype), alpha)  # type: ignore[union-attr]
 
 
 def as_tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
@@ -283,10 +293,11 @@ def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | Non
         raise ValueError("clip needs min, max or both")
     if x.dtype is bool_:
         raise DTypeError("clip is not defined for bool; use logical ops, or x.int()")
+    dtype = promote(x.meta, *[b.meta for b in (min, max) if b is not None and hasattr(b, "meta")])
     low, high = (
         (-math.inf, math.inf)
-        if x.dtype.is_floating_point
-        else (int(np.iinfo(x.dtype.dtype).min), int(np.iinfo(x.dtype.dtype).max))
+        if dtype.is_floating_point
+        else (int(np.iinfo(dtype.dtype).min), int(np.iinfo(dtype.dtype).max))
     )
     return apply(ops.clip, x, low if min is None else min, high if max is None else max)
 

@@ -31,7 +31,7 @@ from tinytorch.dispatch import (
 )
 from tinytorch.dtypes import bfloat16, bool_, is_narrower, meta_of_array
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
-from tinytorch.functions import elementwise, indexing, mathematics, movement, scattering
+from tinytorch.functions import bitwise, elementwise, indexing, mathematics, movement, scattering
 from tinytorch.functions.publish import publish
 from tinytorch.history import Record, owner_of, write_clock
 from tinytorch.jit.buffers import pool
@@ -155,7 +155,7 @@ def _arithmetic(op: Any, function: Callable[..., Tensor]) -> Callable[..., Tenso
     def method(x: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
         if op is ops.div and not x.dtype.is_floating_point:
             raise DTypeError(f"in-place division would round {x.dtype.name}; use t = t / other")
-        scaled = other if alpha == 1 else elementwise.mul(other, alpha)
+        scaled = elementwise.scaled(x, other, alpha)
         if records(x, other):
             return rebind(x, op.name, function, scaled)
         write(x, op, x, scaled)
@@ -233,6 +233,10 @@ _clip = in_place(elementwise.clip)
 addcmul_, addcdiv_ = in_place(mathematics.addcmul), in_place(mathematics.addcdiv)
 lerp_, pow_ = in_place(mathematics.lerp), in_place(elementwise.pow)
 floor_divide_, remainder_ = in_place(elementwise.floor_divide), in_place(elementwise.remainder)
+bitwise_and_, bitwise_or_ = in_place(bitwise.bitwise_and), in_place(bitwise.bitwise_or)
+bitwise_xor_, bitwise_not_ = in_place(bitwise.bitwise_xor), in_place(bitwise.bitwise_not)
+bitwise_left_shift_ = in_place(bitwise.bitwise_left_shift)
+bitwise_right_shift_ = in_place(bitwise.bitwise_right_shift)
 exp_, log_, sqrt_ = in_place(elementwise.exp), in_place(elementwise.log), in_place(elementwise.sqrt)
 rsqrt_, square_ = in_place(elementwise.rsqrt), in_place(elementwise.square)
 neg_, abs_, sign_ = in_place(elementwise.neg), in_place(elementwise.abs), in_place(elementwise.sign)
@@ -372,10 +376,12 @@ def _operator(method: Callable[..., Tensor], function: Compute) -> Callable[...,
 
 iadd, isub = _operator(add_, elementwise.add), _operator(sub_, elementwise.sub)
 imul, itruediv = _operator(mul_, elementwise.mul), _operator(div_, elementwise.div)
+ifloordiv = _operator(floor_divide_, elementwise.floor_divide)
+imod, ipow = _operator(remainder_, elementwise.remainder), _operator(pow_, elementwise.pow)
 
 
 publish(
     globals(),
-    hidden="records rebind in_place setitem iadd isub imul itruediv",
+    hidden="records rebind in_place setitem iadd isub imul itruediv ifloordiv imod ipow",
     aliases={"clip_": "clamp_", "multiply_": "mul_", "subtract_": "sub_", "divide_": "div_"},
 )

@@ -13,6 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
+from tinytorch.dtypes import promote
 from tinytorch.functions import elementwise as e, reductions
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
@@ -151,9 +152,9 @@ def hypot(a: Tensor, b: Tensor) -> Tensor:
 
 def copysign(a: Tensor, b: Tensor | float) -> Tensor:
     """|a| with b's sign; that of -0.0 is minus."""
-    sign = b if hasattr(b, "meta") else e.as_tensors(_float(a), b)[1]
-    minus = signbit(sign)  # type: ignore[arg-type]
-    size = e.abs(_float(a))
+    _, sign = e.as_tensors(_float(a), b)
+    minus = signbit(sign)
+    size = e.abs(_float(a.to(promote(a.meta, sign.meta))))
     return e.where(minus, e.neg(size), size)
 
 

@@ -53,7 +53,7 @@ def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None)
     Args:
         dim: the dimension or dimensions to sum over; None for all.
         keepdim: whether they stay, with size 1.
-        dtype: to convert to before summing.
+        dtype: to convert to before summing, and that of the result, of integers too.
 
     >>> from tinytorch import tensor
     >>> x = tensor([[1, 2, 3], [4, 5, 6]])
@@ -61,7 +61,8 @@ def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None)
     (tensor(21), tensor([5, 7, 9]), (2, 1))
     """
     x = _converted(x, dtype)
-    return apply(ops.sum, x, dims=normalize_dims(dim, x.ndim), keepdim=keepdim)
+    dims = normalize_dims(dim, x.ndim)
+    return _converted(apply(ops.sum, x, dims=dims, keepdim=keepdim), dtype)
 
 
 def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -181,7 +182,7 @@ def _arg(op: Op, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
 def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Product of elements. Gradients are right where elements are 0.
 
-    Integers and bool give int64; over no elements it is 1.
+    Integers and bool give int64, unless another `dtype` is given; over no elements it is 1.
 
     >>> from tinytorch import tensor
     >>> x = tensor([2.0, 0.0, 3.0], requires_grad=True)
@@ -194,8 +195,10 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     x = _converted(x, dtype)
     if dim is None or x.ndim == 0:
         product = apply(ops.prod, movement.reshape(x, (-1,)), dim=0, keepdim=False)
-        return movement.reshape(product, (1,) * x.ndim) if keepdim else product
-    return apply(ops.prod, x, dim=normalize_dim(dim, x.ndim), keepdim=keepdim)
+        product = movement.reshape(product, (1,) * x.ndim) if keepdim else product
+    else:
+        product = apply(ops.prod, x, dim=normalize_dim(dim, x.ndim), keepdim=keepdim)
+    return _converted(product, dtype)
 
 
 def var(
@@ -285,7 +288,7 @@ def nansum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = No
     """`sum` of the elements that are not NaN."""
     x = _converted(x, dtype)
     if not x.dtype.is_floating_point:
-        return sum(x, dim, keepdim)
+        return sum(x, dim, keepdim, dtype=dtype)
     return sum(apply(ops.where, apply(ops.ne, x, x), x.dtype.zero, x), dim, keepdim)
 
 

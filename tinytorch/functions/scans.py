@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """out[i] = x[0] + ... + x[i] along `dim`, in x's shape; integers and bool give int64.
+    """out[i] = x[0] + ... + x[i] along `dim`, in x's shape; int64 of integers without `dtype`.
 
     >>> from tinytorch import tensor
     >>> cumsum(tensor([1, 2, 3]), 0)
@@ -36,11 +36,12 @@ def cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """
     dim = normalize_dim(dim, x.ndim)
     x = x if dtype is None else x.to(dtype)
-    return apply(ops.cumsum, x, dim=dim) if x.ndim else reductions.sum(x)
+    out = apply(ops.cumsum, x, dim=dim) if x.ndim else reductions.sum(x)
+    return out if dtype is None else out.to(dtype)
 
 
 def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    """out[i] = x[0] * ... * x[i] along `dim`, in x's shape; integers and bool give int64.
+    """out[i] = x[0] * ... * x[i] along `dim`, in x's shape; int64 of integers without `dtype`.
 
     Gradients are right where elements are 0.
 
@@ -51,7 +52,8 @@ def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     dim = normalize_dim(dim, x.ndim)
     if dtype is not None or not x.dtype.is_floating_point:
         x = x.to(dtype) if dtype is not None else x.long()
-    return apply(ops.cumprod, x, dim=dim) if x.ndim else x
+    out = apply(ops.cumprod, x, dim=dim) if x.ndim else x
+    return out if dtype is None else out.to(dtype)
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:

@@ -22,7 +22,8 @@ class LRScheduler:
 
     Where someone else has changed the rate since the last step (another schedule, or the program),
     a schedule that is `chainable` changes it by the factor by which its own would change. So two of
-    them on one optimizer multiply, as in PyTorch.
+    them on one optimizer multiply, as in PyTorch. It takes in groups that the optimizer is
+    given later; of the others, another one is to be made for them.
 
     A subclass writes `lr_at`, or, as programs for PyTorch do, `get_lr`.
 
@@ -72,7 +73,7 @@ class LRScheduler:
         """The rate of each group at `last_epoch`, from those in force."""
         rates = []
         for i, (group, base) in enumerate(
-            zip(self.optimizer.param_groups, self.base_lrs, strict=True)
+            zip(self.optimizer.param_groups, self._bases(), strict=False)
         ):
             now = self.lr_at(base, self.last_epoch, i)
             if self.chainable:
@@ -81,6 +82,13 @@ class LRScheduler:
                 now = self._chained(float(group["lr"]), before, now)
             rates.append(now)
         return rates
+
+    def _bases(self) -> list[float]:
+        """`base_lrs`; of groups that the optimizer was given since, the rates that they have."""
+        if self.chainable:
+            for group in self.optimizer.param_groups[len(self.base_lrs) :]:
+                self.base_lrs.append(group.setdefault("initial_lr", float(group["lr"])))
+        return self.base_lrs
 
     def _chained(self, rate: float, before: float, now: float) -> float:
         """`now`; but if `rate` is not what this schedule had set, that changed as from before."""
@@ -104,7 +112,7 @@ class LRScheduler:
         """Set the rates of step `epoch`, whatever those in force are."""
         self.last_epoch = epoch
         if type(self).get_lr is LRScheduler.get_lr:
-            self._set([self.lr_at(base, epoch, i) for i, base in enumerate(self.base_lrs)])
+            self._set([self.lr_at(base, epoch, i) for i, base in enumerate(self._bases())])
         else:
             self._set(self.get_lr())
 
@@ -112,7 +120,13 @@ class LRScheduler:
         self.step()
 
     def _set(self, rates: Sequence[float]) -> None:
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+        groups = self.optimizer.param_groups
+        if len(rates) != len(groups):
+            raise ValueError(
+                f"{type(self).__name__} has rates for {len(rates)} groups, the optimizer has "
+                f"{len(groups)}: after add_param_group, make another schedule"
+            )
+        for group, rate in zip(groups, rates, strict=True):
             group["lr"] = rate
         self._last_lr = list(rates)
 

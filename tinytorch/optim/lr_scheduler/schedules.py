@@ -61,7 +61,7 @@ class MultiplicativeLR(LRScheduler):
         t = self.last_epoch
         return [
             group["lr"] * factor(t) if t > 0 else group["lr"]
-            for group, factor in zip(self.optimizer.param_groups, self.lr_lambdas, strict=True)
+            for group, factor in zip(self.optimizer.param_groups, self.lr_lambdas, strict=False)
         ]
 
 
