@@ -29,6 +29,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              ctc_loss, all rules and what it is made of (181);
 #                              cross products (12);
 #                              `//=` and the like write (13), alpha that does not overflow (6);
+#                              diagonals of parts that are views, repeats that are copies (14);
 #                              histc by one division, masked_scatter without an index, one_hot (42).
 #   replay          0 ->    980  Without programs for what is called often, a function of six ops
 #                              takes four times as long on a small array as PyTorch's kernel;
@@ -107,16 +108,16 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own.
 BUDGETS = {
-    "tinytorch": 7_800,
+    "tinytorch": 7_814,
     "tinytorch/replay": 1_012,
-    "tinytorch/nn": 6_050,
+    "tinytorch/nn": 6_051,
     "tinytorch/optim": 1_936,
     "tinytorch/training": 790,
     "tinytorch/serialization": 360,
     "tinytorch/distributions": 525,
     "tinytorch/text": 1_845,
     "tinytorch/compression": 1_419,
-    "tinytorch/data": 980,
+    "tinytorch/data": 982,
     "tinytorch/distributed": 1_040,
     "tinytorch/bench": 795,
     "tinytorch/compat": 1_451,

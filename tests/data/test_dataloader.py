@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import tinytorch
-from tinytorch.data import DataLoader, Dataset, TensorDataset
+from tinytorch.data import ChainDataset, DataLoader, Dataset, IterableDataset, TensorDataset
 from tinytorch.data.transforms import Compose, RandomCrop, RandomHorizontalFlip
 from tinytorch.dtypes import Array
 from tinytorch.errors import DataError
@@ -220,3 +220,12 @@ def test_a_state_that_does_not_fit_changes_nothing(change: dict[str, int], text:
 def test_options_that_make_no_sense(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         DataLoader(numbers(5), **options)
+
+
+def test_a_chain_of_datasets_without_a_length() -> None:
+    class Counting(IterableDataset):
+        def __iter__(self):
+            return iter(range(3))
+
+    chain = ChainDataset([Counting(), Counting()])
+    assert [b.tolist() for b in DataLoader(chain, batch_size=4)] == [[0, 1, 2, 0], [1, 2]]

@@ -276,3 +276,28 @@ def test_a_diagonal_is_a_view() -> None:
     for x in (tinytorch.zeros(3, 4), tinytorch.zeros(4, 3).t()):
         x.diagonal().fill_(1.0)
         np.testing.assert_array_equal(x.numpy(), np.eye(3, 4))
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda x: x[0, :3, :3].diagonal(),
+        lambda x: x[0, 1:4, 1:4].t().diagonal(-1),
+        lambda x: x[:, :3, :4].diagonal(1, -1, -2),
+        lambda x: x.diagonal(1, -1, 0),
+        lambda x: x.diagonal(0, 0, 2),
+        lambda x: x[:, ::2].diagonal(),
+        lambda x: x[..., 0].diagonal(2),
+        lambda x: x[0, :1, :3].diagonal(),
+        lambda x: x[0, :3, :3].diagonal(9),
+    ],
+)
+def test_a_diagonal_is_a_view_however_its_tensor_is_stored(take: Any) -> None:
+    written = []
+    for library in (tinytorch, torch):
+        x = library.zeros(3, 4, 6)
+        take(x).fill_(1.0)
+        written.append(x.tolist())
+    assert written[0] == written[1]
+    with pytest.raises(AutogradError, match="read-only"):
+        tinytorch.zeros(2, 2).expand(2, 2, 2).diagonal(0, 0, 2).fill_(1.0)

@@ -242,3 +242,13 @@ def test_an_empty_row_joins_a_matrix_with_its_dtype_only(other):
         expected = torch.cat([torch.tensor(a) for a in arrays]).numpy()
         assert found.numpy().dtype == expected.dtype
         np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize(("shape", "counts"), [((1, 4), (3, 1)), ((2, 3), (1, 1)), ((3,), (1, 1))])
+def test_what_is_repeated_is_a_copy(shape, counts):
+    x = tinytorch.ones(shape)
+    repeated, tiled = x.repeat(counts), x.tile(counts)
+    repeated[0] = 2
+    x += 5
+    assert set(x.reshape(-1).tolist()) == {6}
+    assert repeated[0].max() == 2 and repeated.max() == 2 and tiled.max() == 1

@@ -130,3 +130,14 @@ def test_searchsorted_in_rows_of_any_layout(is_right, rng):
             r,
             v,
         )
+
+
+@pytest.mark.parametrize("name", ["sort", "max", "min", "median", "cummax", "cummin"])
+def test_what_is_found_in_a_0d_tensor_is_a_copy(name):
+    x = tinytorch.tensor(1.0)
+    getattr(x, name)(0)[0].fill_(2)
+    x.topk(1)[0].fill_(2)
+    x.kthvalue(1)[0].fill_(2)
+    x.cumprod(0).fill_(2)
+    x.logcumsumexp(0).fill_(2)
+    assert x.item() == 1

@@ -540,6 +540,15 @@ def test_transposed_convolution_to_a_given_size(agree, rng):
         ours(tinytorch.tensor(x), (9, 7))
 
 
+@pytest.mark.parametrize(("size", "mode"), [(1, "nearest"), (2, "nearest"), (2, "bilinear")])
+def test_an_image_that_keeps_its_size_is_copied(size, mode):
+    x = tinytorch.ones(1, 1, size, size)
+    resized = nn.Upsample((2, 2), mode=mode)(x)
+    x += 5
+    resized[0, 0, 0] *= 3
+    assert resized.tolist() == [[[[3, 3], [1, 1]]]]
+
+
 def test_batch_norm_resets():
     layer = nn.BatchNorm1d(2)
     layer(tinytorch.randn(5, 2) * 3 + 7)

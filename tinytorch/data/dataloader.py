@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.creation import from_numpy
 from tinytorch.data.collate import collate, convert
-from tinytorch.data.dataset import IterableDataset, batch_of
+from tinytorch.data.dataset import ChainDataset, IterableDataset, batch_of
 from tinytorch.data.prefetch import prefetch
 from tinytorch.data.sampler import batch_count, batched
 from tinytorch.data.seeding import Randomness, as_seed, generator_at, shuffled
@@ -259,7 +259,7 @@ class DataLoader:
             for name, here in self._layout().items()
             if state[name] != here
         ]
-        batches = len(self) if hasattr(self.dataset, "__len__") else state["taken"]
+        batches = state["taken"] if _length(self.dataset) is None else len(self)
         if min(state["seed"], state["epoch"]) < 0 or not 0 <= state["taken"] <= batches:
             wrong.append(f"seed, epoch, taken are {[state[k] for k in ('seed', 'epoch', 'taken')]}")
         if state["taken"] and (self.sampler is not None or self.batch_sampler is not None):
@@ -281,4 +281,6 @@ class DataLoader:
 
 def _length(dataset: Any) -> int | None:
     """The number of samples, or None if the dataset does not say."""
+    if isinstance(dataset, ChainDataset) and None in map(_length, dataset.datasets):
+        return None
     return len(dataset) if hasattr(dataset, "__len__") else None

@@ -16,14 +16,14 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.backends.reference import is_within
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
+from tinytorch.dtypes import Array, Shape, bool_, meta_of_array, tensor_meta
 from tinytorch.errors import ShapeError
 from tinytorch.functions import movement
-from tinytorch.functions.copies import order_of
+from tinytorch.functions.copies import is_flat, order_of
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.replay import holds, replayed
-from tinytorch.state import STATE
+from tinytorch.state import STATE, is_grad_enabled
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -465,10 +465,15 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     tensor([1, 4])
     """
     data = x._data
-    if isinstance(data, np.ndarray) and not data.flags.c_contiguous:
+    if isinstance(data, np.ndarray) and not (data.flags.c_contiguous and (dim1, dim2) == (0, 1)):
         dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
         if not _is_by_rows(data, dim1, dim2):
             offset, dim1, dim2 = -offset, dim2, dim1  # the same, in the order of memory
+        records = x.requires_grad and is_grad_enabled()
+        if not (records or is_flat(data, dim1, dim2)) and STATE.get().mode is None:
+            view = data.diagonal(offset, dim1, dim2)
+            view.flags.writeable = data.flags.writeable
+            return wrap(view, tensor_meta(view.shape, x.dtype))  # `_diagonal` would be a copy
     usual = dim1 == 0 and dim2 == 1  # a shorter key
     out: Tensor = _diagonal(x, offset) if usual else _diagonal(x, offset, dim1, dim2)
     return out

@@ -222,7 +222,7 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
     result: Tensor | None = None
     while n:
         if n % 2:
-            result = x if result is None else matmul(result, x)
+            result = x.clone() if result is None else matmul(result, x)
         n //= 2
         x = matmul(x, x) if n else x
     if result is None:

@@ -330,7 +330,10 @@ def repeat(x: Tensor, *repeats: Any) -> Tensor:
     spread = tuple(extent for pair in zip(counts, shape, strict=True) for extent in pair)
     doubled = tuple(extent for s in shape for extent in (1, s))
     merged = tuple(c * s for c, s in zip(counts, shape, strict=True))
-    return reshape(expand(reshape(x, doubled), spread), merged)
+    wide = expand(reshape(x, doubled), spread)
+    if all(c == 1 or s == 1 for c, s in zip(counts, shape, strict=True)):
+        wide = apply(ops.copy, wide)  # in the result's shape it would be a view of x
+    return reshape(wide, merged)
 
 
 def pad(x: Tensor, padding: Sequence[int], value: float = 0) -> Tensor:

@@ -142,10 +142,11 @@ def min(
 
 def at_index(x: Tensor, index: Tensor, dim: int, keepdim: bool) -> ValuesAndIndices:
     """The elements at the indices that a reduction with `keepdim` found, and those indices."""
-    values = apply(ops.gather, x, index, dim=normalize_dim(dim, x.ndim)) if x.ndim else x
+    dim = normalize_dim(dim, x.ndim)
+    values = apply(ops.gather, x, index, dim=dim) if x.ndim else apply(ops.copy, x)
     if keepdim or not x.ndim:
         return ValuesAndIndices(values, index)
-    shape = _without(x.shape, (normalize_dim(dim, x.ndim),))
+    shape = _without(x.shape, (dim,))
     return ValuesAndIndices(movement.in_shape(values, shape), movement.in_shape(index, shape))
 
 

@@ -52,7 +52,7 @@ def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     dim = normalize_dim(dim, x.ndim)
     if dtype is not None or not x.dtype.is_floating_point:
         x = x.to(dtype) if dtype is not None else x.long()
-    out = apply(ops.cumprod, x, dim=dim) if x.ndim else x
+    out = apply(ops.cumprod, x, dim=dim) if x.ndim else apply(ops.copy, x)
     return out if dtype is None else out.to(dtype)
 
 
@@ -118,7 +118,7 @@ def scanned(
         combine: associative; takes the elements of earlier positions, then those of later ones.
     """
     if not values[0].ndim:
-        return values
+        return tuple(apply(ops.copy, v) for v in values)
     extent, reach = values[0].shape[dim], 1
     while reach < extent:
         done = [movement.narrow(v, dim, 0, reach) for v in values]
@@ -150,6 +150,7 @@ def diff(
         raise ShapeError("diff needs at least one dimension, not a 0-d tensor")
     parts = [part for part in (prepend, x, append) if part is not None]
     x = movement.cat(parts, dim) if len(parts) > 1 else x
+    x = x if n else apply(ops.copy, x)
     for _ in range(n):
         extent = x.shape[normalize_dim(dim, x.ndim)]
         late = movement.narrow(x, dim, min(1, extent), max(0, extent - 1))

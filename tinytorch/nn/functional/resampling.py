@@ -62,9 +62,10 @@ def interpolate(
     if antialias:
         raise ValueError("interpolate: antialias=True is not supported; blur with avg_pool2d first")
     sizes, scales = _sizes(input.shape[2:], size, scale_factor, bool(recompute_scale_factor))
+    out = input
     for i, (count, scale) in enumerate(zip(sizes, scales, strict=True)):
-        input = _resample(input, i + 2, count, scale, mode, bool(align_corners))
-    return input
+        out = _resample(out, i + 2, count, scale, mode, bool(align_corners))
+    return input.clone() if out is input else out
 
 
 def _sizes(
@@ -95,15 +96,16 @@ def _resample(x: Tensor, dim: int, count: int, scale: float, mode: str, corners:
     extent = x.shape[dim]
     if mode == "area":
         return window_means(x, dim, count)
+    if count == extent and scale == 1:
+        return x
     if mode in ("nearest", "nearest-exact"):
         if count % extent == 0 and scale * count == extent:
             spread = expand(unsqueeze(x, dim + 1), *_at(x, dim + 1, count // extent))
+            spread = spread.clone() if extent == 1 else spread  # else a view of x
             return reshape(spread, (*x.shape[:dim], count, *x.shape[dim + 1 :]))
         positions = np.arange(count, dtype=np.float32) + np.float32(0.5 * (mode != "nearest"))
         index = np.minimum(np.floor(positions * np.float32(scale)).astype(np.int64), extent - 1)
         return index_select(x, dim, from_numpy(index))
-    if count == extent and scale == 1:
-        return x
     positions = np.arange(count, dtype=np.float64)
     if corners:
         source = positions * ((extent - 1) / (count - 1) if count > 1 else 0)
