@@ -241,6 +241,18 @@ def test_slices_of_turned_arrays_are_walked_along_memory(axes, monkeypatch, rng)
         assert np.argsort(out.strides).tolist() == np.argsort(a.strides).tolist()
 
 
+@pytest.mark.parametrize("axes", [(1, 0), (2, 0, 1), (0, 2, 1)])
+def test_what_broadcasts_to_turned_arrays_is_walked_along_memory(axes, monkeypatch, rng):
+    monkeypatch.setattr(buffers, "POOLED_FROM", 64)
+    run = compile_elementwise(weighted)
+    x = rng.standard_normal((9, 13, 4)[: len(axes)]).astype(np.float32).transpose(axes)
+    for a in (x, x[1:], x[:, :-1]):
+        for b in (a[0], a[:1], a[:, :1], a[..., :1], np.float32([2]), a[0].copy()):
+            for out, expected in ((run(a, b), weighted(a, b)), (run(b, a), weighted(b, a))):
+                np.testing.assert_allclose(out, expected, 1e-6)
+                assert np.argsort(out.strides).tolist() == np.argsort(a.strides).tolist()
+
+
 def test_rows_of_larger_arrays_on_several_threads(monkeypatch, rng):
     monkeypatch.setattr(buffers, "POOLED_FROM", 64)
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)

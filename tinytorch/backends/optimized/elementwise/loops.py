@@ -112,6 +112,8 @@ class Loops:
         else:
             loop = self.loop(matrix_source if "b" in kinds else flat_source, kinds)
             plan = self._general(out, loop) if is_small else self._large(out, loop, kinds)
+        if math.prod(out) * self.result.itemsize >= buffers.POOLED_FROM and out in shapes:
+            plan = self._along_memory(out, shapes, plan)
         if len(self.plans) >= PLANS:
             self.plans.clear()
         self.plans[shapes] = plan
@@ -134,21 +136,12 @@ class Loops:
         lengths = shape if "b" in kinds else (size,)
         parameters = "".join(f"x{i}[:], " if k == "v" else f"x{i}, " for i, k in enumerate(kinds))
         places = [i for i, kind in enumerate(kinds) if kind == "v"]
-        may_turn = "b" not in kinds and size * dtype.itemsize >= buffers.POOLED_FROM
+        may_have_rows = "b" not in kinds and size * dtype.itemsize >= buffers.POOLED_FROM
         run_shared = self._shared.setdefault(loop, shared(loop, parameters + "out[:]"))
 
         def run(*operands: Any) -> Array:
-            if may_turn and (order := order_of_strides([operands[i] for i in places])):
-                # along memory; the result is stored in the same way
-                turned = list(operands)
-                for i in places:
-                    turned[i] = turned[i].transpose(order)
-                return by_rows(tuple(shape[d] for d in order), turned).transpose(inverse(order))
-            return by_rows(shape, operands)
-
-        def by_rows(shape: Shape, operands: Sequence[Any]) -> Array:
             arrays = [operands[i] for i in places]
-            if may_turn and not all(x.flags.c_contiguous for x in arrays):
+            if may_have_rows and not all(x.flags.c_contiguous for x in arrays):
                 rows = steps_of_rows(shape, arrays, places, len(kinds))
                 if rows is not None:
                     flat = [
@@ -156,9 +149,9 @@ class Loops:
                         for x, k in zip(operands, kinds, strict=True)
                     ]
                     return self._run_nested(shape, kinds, *rows, flat)
-            return in_order(shape, operands)
+            return in_order(operands)
 
-        def in_order(shape: Shape, operands: Sequence[Any]) -> Array:
+        def in_order(operands: Sequence[Any]) -> Array:
             out = buffers.empty(shape, dtype)
             arrays = [
                 contiguous(x).reshape(lengths) if k == "v" else x
@@ -191,6 +184,24 @@ class Loops:
         parallel = serial if count == 1 else self.loop(nested_parallel_source, kinds)
         threads.run_parallel(parallel, serial, count, 0, length, geometry, *flat, out.reshape(-1))
         return out
+
+    def _along_memory(self, shape: Shape, shapes: tuple[Shape | None, ...], plan: Plan) -> Plan:
+        """The plan, but large arrays in the order of their memory, and the result stored in it."""
+        whole = [i for i, s in enumerate(shapes) if s == shape]
+
+        def run(*operands: Any) -> Array:
+            order = order_of_strides([operands[i] for i in whole])
+            if order is None:
+                return plan(*operands)
+            turned = [
+                x if s is None else x[(None,) * (len(shape) - len(s))].transpose(order)
+                for x, s in zip(operands, shapes, strict=True)
+            ]
+            key = tuple(None if s is None else x.shape for x, s in zip(turned, shapes, strict=True))
+            out: Array = (self.plans.get(key) or self.plan(key))(*turned)
+            return out.transpose(inverse(order))
+
+        return run
 
     def _written_out(self, shape: Shape, arity: int) -> Plan:
         kinds = "v" * arity
