@@ -174,6 +174,8 @@ LOSSES: list[tuple[str, dict[str, Any], str]] = [
 # Losses and measures of several inputs: name, options, shapes of the inputs, the last one's kind
 OF_SEVERAL: list[tuple[str, dict[str, Any], list[tuple[int, ...]], str]] = [
     ("CosineSimilarity", {"dim": -1}, [(5, 4), (5, 4)], "numbers"),
+    ("CosineSimilarity", {"dim": 0}, [(5, 4), (1, 4)], "numbers"),
+    ("CosineSimilarity", {"dim": 1}, [(3, 5, 4), (4,)], "numbers"),
     ("PairwiseDistance", {"p": 2, "keepdim": True}, [(5, 4), (5, 4)], "numbers"),
     ("PairwiseDistance", {"p": 1}, [(5, 4), (5, 4)], "numbers"),
     ("Bilinear", {"in1_features": 3, "in2_features": 4, "out_features": 2}, [(5, 3), (5, 4)], ""),

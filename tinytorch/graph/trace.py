@@ -25,6 +25,7 @@ from tinytorch.graph.pytree import tree_flatten, tree_unflatten
 from tinytorch.graph.symbols import Symbol, TraceError
 from tinytorch.graph.traced import TENSOR, Signature, TracedFunction, describe
 from tinytorch.graph.tracer import Tracer
+from tinytorch.history import Record
 from tinytorch.state import is_grad_enabled
 from tinytorch.tensor import Tensor
 
@@ -230,9 +231,24 @@ def _finish(
             f"function, where nobody would call the hook; register it on the result, outside"
         )
     bindings = [binding for binding, _ in updates]
+    own_backward = _own_backward(result) if differentiable else ""
     return {
-        "updates": bindings, "clears": clears, "grads": grads, "differentiable": differentiable
+        "updates": bindings, "clears": clears, "grads": grads, "differentiable": differentiable,
+        "own_backward": own_backward,
     }  # fmt: skip
+
+
+def _own_backward(result: list[Any]) -> str:
+    """The name of an `autograd.Function` in the history of a result, or nothing."""
+    seen, waiting = set[int](), [leaf.history for leaf in result if isinstance(leaf, Tensor)]
+    while waiting:
+        record = waiting.pop()
+        if type(record) is Record and id(record) not in seen:
+            if record.op.kind == "function":
+                return record.op.name
+            seen.add(id(record))
+            waiting += record.edges
+    return ""
 
 
 def _check_visible(leaf: Any) -> None:

@@ -15,6 +15,7 @@ from tinytorch.graph.facts import freeze, mismatch, text_of
 from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.ir import Graph, GraphError
 from tinytorch.graph.pytree import TreeSpec, tree_flatten, tree_unflatten
+from tinytorch.graph.symbols import TraceError
 from tinytorch.graph.value_guards import ValueGuard, why_not_values
 from tinytorch.history import owner_of
 from tinytorch.state import STATE, grad_mode, is_grad_enabled
@@ -40,6 +41,8 @@ class Signature:
         value_guards: what must hold for values of inputs.
         differentiable: the graph has no backward of its own and overwrites no leaf that requires a
             gradient, so calls can be differentiated.
+        own_backward: the name of an `autograd.Function` on the way to a result. The graph has the
+            ops of its forward, and would be differentiated by theirs.
     """
 
     inputs: list[Binding]
@@ -54,6 +57,7 @@ class Signature:
     optimizer_state: list[tuple[int, str, int]]
     grads: list[tuple[str, Binding, bool]]
     differentiable: bool
+    own_backward: str
     first_call_differs: bool = False
     value_guards: Sequence[ValueGuard] = ()
 
@@ -128,6 +132,11 @@ class TracedFunction:
     def execute(self, leaves: list[Any]) -> Any:
         """Run the graph on arguments that fit, and put state where it belongs."""
         s, self._was_called = self.signature, True
+        if s.own_backward:
+            raise TraceError(
+                f"{s.own_backward} has a backward of its own, which a graph of its forward does "
+                f"not know: trace the backward(), too, or the function under no_grad()"
+            )
         inputs = [binding.read(leaves) for binding in s.inputs]
         kept = [b.read(leaves)._data for b in s.updates if b.writes_in_place]
         kept += self.graph.constants.values()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,7 +56,8 @@ class Compiled:
         function: what was compiled.
         options: of `compile`.
         uncompiled_calls: calls that ran the function itself, op by op: a mode (a profiler, a trace)
-            was active, which is to see the ops, or something differs in every call.
+            was active, which is to see the ops, something differs in every call, or a result comes
+            from an `autograd.Function`, whose backward only eager code calls.
     """
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
@@ -103,6 +105,15 @@ class Compiled:
             self.uncompiled_calls += 1
             return self.function(*args, **kwargs)
         assert isinstance(trace, CompiledTrace)
+        if own_backward := trace.signature.own_backward:
+            warnings.warn(
+                f"{own_backward} has a backward of its own, so that this call runs op by op; "
+                f"compile the whole step with its backward(), which uses it",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            self.uncompiled_calls += 1
+            return self.function(*args, **kwargs)
         self._last = trace
         result = trace.execute(leaves)
         trace.renew_guard()
@@ -187,7 +198,8 @@ def compile(
 
     Everything inside is compiled together: a forward, or a whole training step with `backward()`
     and the optimizer's `step()`. Parameters, buffers, gradients and the optimizer's state are
-    afterwards where eager code leaves them. The results of a compiled forward have gradients.
+    afterwards where eager code leaves them. The results of a compiled forward have gradients; with
+    an `autograd.Function` inside it runs op by op while gradients are wanted, with a warning.
 
     A call that finds the world changed is traced anew: another grad mode, `requires_grad`, layer,
     hook, optimizer or function, and any Python value that the code mentions, in containers and

@@ -135,7 +135,8 @@ class Explanation:
         function: its name.
         backend: whose kernels run.
         reasons: why each trace was made.
-        uncompiled_calls: calls that ran op by op: a mode was active, or no trace fitted.
+        uncompiled_calls: calls that ran op by op: a mode was active, no trace fitted, or a Function
+            has a backward of its own.
         machine: what the roofline assumes.
         codes: of the trace that was used last.
         failures: what could not be made of it, and why.
@@ -176,7 +177,7 @@ class Explanation:
         lines += [f"  trace {i}: {reason}" for i, reason in enumerate(self.reasons, 1)]
         lines += [f"  {what}: {why}" for what, why in self.failures]
         if self.uncompiled_calls:
-            why = "a mode was active, or no trace fitted"
+            why = "a mode was active, no trace fitted, or a Function has a backward of its own"
             lines.append(f"  {self.uncompiled_calls} calls ran op by op: {why}")
         rates = (
             f"{format_count(self.machine.flops)}FLOP/s, {format_bytes(self.machine.bandwidth)}/s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tinytorch.functions.arrangement import broadcast_tensors
 from tinytorch.functions.elementwise import abs, clip
 from tinytorch.functions.reductions import norm, sum
 from tinytorch.tensor import Tensor
@@ -23,6 +24,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     Args:
         x1, x2: they broadcast.
     """
+    if x1.ndim != x2.ndim or x1.shape[dim:][:1] != x2.shape[dim:][:1]:
+        x1, x2 = broadcast_tensors(x1, x2)  # a vector that is repeated along `dim` is longer
     lengths = [clip(norm(x, 2, dim, keepdim=True), min=eps) for x in (x1, x2)]
     return sum((x1 / lengths[0]) * (x2 / lengths[1]), dim)
 
