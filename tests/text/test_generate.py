@@ -144,3 +144,15 @@ def test_choices_follow_the_probabilities() -> None:
     logits = np.log(np.array([0.5, 0.2, 0.3]))
     drawn = np.bincount([sampling.choose(logits, [], rng) for _ in range(20_000)], minlength=3)
     np.testing.assert_allclose(drawn / 20_000, [0.5, 0.2, 0.3], atol=0.015)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(), Sampling(top_k=2), Sampling(top_p=0.5)])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_choose_no_token(sampling: Sampling, wrong: float) -> None:
+    logits = np.array([0.0, wrong, 1.0], np.float32)
+    if sampling is GREEDY and wrong == np.inf:
+        assert sampling.choose(logits, [], np.random.default_rng(0)) == 1
+        return
+    with pytest.raises(ValueError, match="NaN"):
+        sampling.choose(logits, [], np.random.default_rng(0))

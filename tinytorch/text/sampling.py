@@ -44,9 +44,16 @@ class Sampling:
             logits: (vocabulary,)
             before: the tokens of the sequence so far.
             rng: draws one number, at temperatures above 0.
+
+        Raises:
+            ValueError: a logit is NaN, or the largest is infinite and the temperature is above 0.
         """
         if self.temperature == 0:
-            return int(penalized(logits, before, self.repetition_penalty).argmax())
+            logits = penalized(logits, before, self.repetition_penalty)
+            token = int(logits.argmax())  # of NaN, if there is one
+            if np.isnan(logits[token]):
+                raise ValueError(f"the logit of token {token} is NaN")
+            return token
         return draw(self.distribution(logits, before), rng)
 
     def distribution(self, logits: np.ndarray, before: list[int]) -> np.ndarray:
@@ -77,7 +84,8 @@ def penalized(logits: np.ndarray, before: list[int], penalty: float) -> np.ndarr
 def probabilities(logits: np.ndarray, top_k: int | None = None, top_p: float = 1.0) -> np.ndarray:
     """Softmax over the likeliest tokens; 0 for the others. At least one is left.
 
-    Of equally likely tokens at the border the first ones are taken.
+    Of equally likely tokens at the border the first ones are taken. NaN among the logits, and one
+    of plus infinity, raise ValueError.
 
     >>> probabilities(np.log(np.array([0.1, 0.6, 0.3])), top_k=2).round(3).tolist()
     [0.0, 0.667, 0.333]
@@ -91,7 +99,10 @@ def probabilities(logits: np.ndarray, top_k: int | None = None, top_p: float = 1
         p[logits < border] = 0.0
         tied = np.flatnonzero(logits == border)
         p[tied[len(tied) + top_k - np.count_nonzero(logits >= border) :]] = 0.0
-    p /= p.sum()
+    total = p.sum()
+    if not total > 0:
+        raise ValueError("no token is likely: logits are NaN, or the largest is infinite")
+    p /= total
     if top_p == 1.0:
         return p
     # those below the limit have less than 1 - top_p together: none of them is needed
