@@ -69,6 +69,19 @@ def test_threads_share_the_rows(monkeypatch, rng):
     np.testing.assert_allclose(reductions.sum(x, dims=(1,), keepdim=False), x.sum(1))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extremes_of_long_rows_are_found_wherever_they_are(dtype, rng):
+    n = reductions.BLOCK + 3  # read at several places at once, and a rest
+    x = rng.standard_normal((3, n)).astype(dtype)
+    for at in (0, n // 4, n // 2, 3 * n // 4, n - 4, n - 1):
+        for value in (9, -9, np.inf, -np.inf, np.nan, -np.nan):
+            y = x.copy()
+            y[1, at] = value
+            for name in ("amax", "amin"):
+                found = getattr(reductions, name)(y, dims=(1,), keepdim=False)
+                np.testing.assert_array_equal(found, getattr(np, name)(y, 1))
+
+
 def test_infinities_and_nan_add_up():
     x = np.array([[np.inf, 1], [np.inf, -np.inf], [np.nan, 1]], np.float32)
     np.testing.assert_array_equal(

@@ -104,11 +104,10 @@ class Loops:
         is_small = math.prod(out) < threads.SERIAL_BELOW and len(out) <= MOST_DIMENSIONS
         if "r" in kinds:
             nest = Nest(out, shapes)
-            plan = (
-                self._written_out(out, len(shapes))
-                if nest.kinds is None
-                else self._nested(out, nest)
-            )
+            if nest.kinds is None:
+                plan = self._written_out(out, len(shapes))
+            else:
+                plan = self._nested(out, nest)
         else:
             loop = self.loop(matrix_source if "b" in kinds else flat_source, kinds)
             plan = self._general(out, loop) if is_small else self._large(out, loop, kinds)
@@ -149,15 +148,12 @@ class Loops:
                         for x, k in zip(operands, kinds, strict=True)
                     ]
                     return self._run_nested(shape, kinds, *rows, flat)
-            return in_order(operands)
-
-        def in_order(operands: Sequence[Any]) -> Array:
             out = buffers.empty(shape, dtype)
-            arrays = [
+            ordered = [
                 contiguous(x).reshape(lengths) if k == "v" else x
                 for x, k in zip(operands, kinds, strict=True)
             ]
-            run_shared(size, *arrays, out.reshape(lengths))
+            run_shared(size, *ordered, out.reshape(lengths))
             return out
 
         return run
@@ -198,8 +194,7 @@ class Loops:
                 for x, s in zip(operands, shapes, strict=True)
             ]
             key = tuple(None if s is None else x.shape for x, s in zip(turned, shapes, strict=True))
-            out: Array = (self.plans.get(key) or self.plan(key))(*turned)
-            return out.transpose(inverse(order))
+            return (self.plans.get(key) or self.plan(key))(*turned).transpose(inverse(order))
 
         return run
 
