@@ -82,6 +82,17 @@ def test_extremes_of_long_rows_are_found_wherever_they_are(dtype, rng):
                 np.testing.assert_array_equal(found, getattr(np, name)(y, 1))
 
 
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_extremes_of_wide_columns(rows, rng):
+    n = reductions.BLOCK + 3  # a block of columns at a time, and a rest
+    x = rng.integers(-3, 4, (2, rows, n)).astype(np.float32)
+    for value in (np.inf, -np.inf, np.nan, -np.nan):
+        x[rng.random(x.shape) < 0.1] = value
+    for name in ("amax", "amin"):
+        found = getattr(reductions, name)(x, dims=(1,), keepdim=False)
+        np.testing.assert_array_equal(found, getattr(np, name)(x, 1))
+
+
 def test_infinities_and_nan_add_up():
     x = np.array([[np.inf, 1], [np.inf, -np.inf], [np.nan, 1]], np.float32)
     np.testing.assert_array_equal(

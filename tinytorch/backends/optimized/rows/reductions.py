@@ -119,16 +119,22 @@ def _extreme(beats: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
 
     @kernel
     def of_columns(x: Array, out: Array) -> None:
+        # two lines in turn: what may write a number back to where it was read is no vector code
+        lines = np.empty((2, min(BLOCK, x.shape[2])), x.dtype)
         for i in range(x.shape[0]):
-            result, start = out[i], x[i, 0]
-            for j in range(start.size):
-                result[j] = start[j]
-            for r in range(1, x.shape[1]):
-                row = x[i, r]
-                for j in range(row.size):
-                    # a NaN that is there stays: it is beaten by nothing
-                    wins = beats(row[j], result[j]) or row[j] != row[j]
-                    result[j] = row[j] if wins else result[j]
+            for first in range(0, x.shape[2], BLOCK):
+                part = out[i, first : first + BLOCK]
+                for j in range(part.size):
+                    lines[0, j] = x[i, 0, first + j]
+                for r in range(1, x.shape[1]):
+                    row = x[i, r, first : first + BLOCK]
+                    best, result = lines[(r - 1) % 2], lines[r % 2]
+                    for j in range(row.size):
+                        # a NaN that is there stays: it is beaten by nothing
+                        wins = beats(row[j], best[j]) or row[j] != row[j]
+                        result[j] = row[j] if wins else best[j]
+                for j in range(part.size):
+                    part[j] = lines[(x.shape[1] - 1) % 2, j]
 
     return of_rows, of_columns
 
