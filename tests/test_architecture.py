@@ -54,7 +54,7 @@ LAYERS = [
     ["as_torch", "__main__"],
 ]
 # Imports under TYPE_CHECKING of a module that imports this one at run time.
-TYPED_BACK = 45
+TYPED_BACK = 46
 
 
 def _layer(name: str) -> int:

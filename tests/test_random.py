@@ -198,3 +198,16 @@ def test_multinomial_refuses_weights_that_are_none(replacement, bad):
         tinytorch.multinomial(tinytorch.zeros(2, 4), 2, replacement)
     with pytest.raises(ValueError, match="at least 1"):
         tinytorch.multinomial(tinytorch.ones(2, 4), 0, replacement)
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+def test_weights_and_rates_of_bfloat16_are_numbers(replacement):
+    with pytest.raises(ValueError, match="finite and not negative"):
+        tinytorch.multinomial(tinytorch.tensor([1.0, -1.0]).bfloat16(), 1, replacement)
+    weights = tinytorch.tensor([0.0, 1.0]).bfloat16()
+    assert tinytorch.multinomial(weights, 1, replacement).tolist() == [1]
+    rates = tinytorch.tensor([1.5, 40.0])
+    drawn = [
+        tinytorch.poisson(r, generator=Generator(3)).tolist() for r in (rates, rates.bfloat16())
+    ]
+    assert drawn[0] == drawn[1]

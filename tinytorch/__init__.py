@@ -113,6 +113,7 @@ from tinytorch.tensor import (
 if TYPE_CHECKING:  # their types
     from tinytorch.functions.arrangement import *  # noqa: F403
     from tinytorch.functions.bitwise import *  # noqa: F403
+    from tinytorch.functions.diagonals import *  # noqa: F403
     from tinytorch.functions.elementwise import *  # noqa: F403
     from tinytorch.functions.indexing import *  # noqa: F403
     from tinytorch.functions.linalg import *  # noqa: F403

@@ -15,7 +15,7 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.absent import accepts_device, names_of
 from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed
-from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, DType, Shape, as_dtype, float64
+from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, DType, Shape, as_dtype, bfloat16, float64
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
 from tinytorch.functions.fusing import fuse
@@ -299,7 +299,8 @@ def multinomial(
         raise ShapeError(f"multinomial takes weights (n,) or (rows, n), not shape {input.shape}")
     if not input.dtype.is_floating_point:
         raise DTypeError(f"multinomial takes floating-point weights, not {input.dtype.name}")
-    _check_weights(input, num_samples, replacement)
+    stored = input.float() if input.dtype is bfloat16 else input  # as numbers, not as their bits
+    _check_weights(stored, num_samples, replacement)
     given = input.detach(), seed_tensor(generator), num_samples
     if replacement:
         return searchsorted(*_totals_and_wanted(*given), right=True)
@@ -342,7 +343,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
     Drawn by NumPy from a seed of the generator; cannot be traced.
     """
-    rates = np.asarray(input._concrete("poisson"), np.float64)
+    rates = input.double()._concrete("poisson")
     bits = int((generator or default_generator).draw_seed()) & _MASK
     drawn = np.random.default_rng(bits).poisson(rates)
     return input.new_tensor(np.asarray(drawn, rates.dtype))

@@ -33,6 +33,7 @@ from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions import (
     bitwise,
     conversion as conversion,  # publishes methods
+    diagonals as diagonals,
     elementwise,
     indexing,
     inplace,

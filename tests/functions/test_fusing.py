@@ -255,3 +255,8 @@ def test_numbers_by_name_are_told_apart():
             named = F.leaky_relu(x, negative_slope=slope).numpy()
             assert named.tobytes() == F.leaky_relu(x, slope).numpy().tobytes()
         assert tinytorch.lerp(x, weight=0.5, end=y).tolist() == [0.0, -0.375, 1.5]
+
+
+def test_hypot_of_the_least_integer_is_not_negative() -> None:
+    least = tinytorch.tensor([-(2**31)], dtype=tinytorch.int32)
+    assert tinytorch.hypot(least, tinytorch.tensor([-0.0])).tolist() == [2.0**31]

@@ -232,16 +232,6 @@ def test_index_select(rng):
         assert_like_torch(lambda x, i, d=dim: x.index_select(d, i), None, X[:, :3], index)
 
 
-def test_triangles_and_diagonals():
-    for k in (-2, 0, 1):
-        assert_like_torch(lambda x, k=k: x.tril(k), None, X)
-        assert_like_torch(lambda x, k=k: x.triu(k), None, X)
-    assert_like_torch(lambda x: x.tril(), None, np.arange(9).reshape(3, 3))
-    assert_like_torch(lambda x: x.diagonal(), None, X[0])
-    assert_like_torch(lambda x: x.diagonal(dim1=1, dim2=2), None, X)
-    assert_like_torch(lambda x: x.diagonal(dim1=-1, dim2=0), None, X)
-
-
 def test_one_hot():
     labels = np.array([[0, 2], [1, 2]])
     got = tinytorch.functions.indexing.one_hot(tinytorch.tensor(labels), 3)
@@ -260,44 +250,3 @@ def test_a_range_is_an_index_as_in_pytorch():
     ours[range(3), [0, 1, 2]] = 5.0
     theirs[range(3), [0, 1, 2]] = 5.0
     assert ours.tolist() == theirs.tolist()
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (2, 3, 4), (1, 5), (0, 3), (3, 0)])
-def test_a_diagonal_is_numpys_in_any_layout(shape: tuple[int, ...]) -> None:
-    x = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
-    for array in (x, np.ascontiguousarray(x.T).T):
-        for offset in range(-6, 7):
-            for dims in ((0, 1), (1, 0), (-1, 0)):
-                found = tinytorch.diagonal(tinytorch.from_numpy(array), offset, *dims).numpy()
-                np.testing.assert_array_equal(found, np.diagonal(array, offset, *dims))
-
-
-def test_a_diagonal_is_a_view() -> None:
-    for x in (tinytorch.zeros(3, 4), tinytorch.zeros(4, 3).t()):
-        x.diagonal().fill_(1.0)
-        np.testing.assert_array_equal(x.numpy(), np.eye(3, 4))
-
-
-@pytest.mark.parametrize(
-    "take",
-    [
-        lambda x: x[0, :3, :3].diagonal(),
-        lambda x: x[0, 1:4, 1:4].t().diagonal(-1),
-        lambda x: x[:, :3, :4].diagonal(1, -1, -2),
-        lambda x: x.diagonal(1, -1, 0),
-        lambda x: x.diagonal(0, 0, 2),
-        lambda x: x[:, ::2].diagonal(),
-        lambda x: x[..., 0].diagonal(2),
-        lambda x: x[0, :1, :3].diagonal(),
-        lambda x: x[0, :3, :3].diagonal(9),
-    ],
-)
-def test_a_diagonal_is_a_view_however_its_tensor_is_stored(take: Any) -> None:
-    written = []
-    for library in (tinytorch, torch):
-        x = library.zeros(3, 4, 6)
-        take(x).fill_(1.0)
-        written.append(x.tolist())
-    assert written[0] == written[1]
-    with pytest.raises(AutogradError, match="read-only"):
-        tinytorch.zeros(2, 2).expand(2, 2, 2).diagonal(0, 0, 2).fill_(1.0)

@@ -252,3 +252,6 @@ def test_what_is_repeated_is_a_copy(shape, counts):
     x += 5
     assert set(x.reshape(-1).tolist()) == {6}
     assert repeated[0].max() == 2 and repeated.max() == 2 and tiled.max() == 1
+    wide = tinytorch.ones(1).expand(4).repeat(2)
+    wide[0] = 3
+    assert wide.tolist() == [3] + [1] * 7

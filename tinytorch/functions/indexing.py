@@ -8,7 +8,6 @@ An index is read in three steps. Ints, slices, None and Ellipsis become one `sli
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +15,12 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.backends.reference import is_within
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.dtypes import Array, Shape, bool_, meta_of_array, tensor_meta
-from tinytorch.errors import ShapeError
+from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
 from tinytorch.functions import movement
-from tinytorch.functions.copies import is_flat, order_of
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
-from tinytorch.replay import holds, replayed
-from tinytorch.state import STATE, is_grad_enabled
+from tinytorch.replay import holds
+from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -417,103 +414,27 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     return hit.long()
 
 
-def tril(x: Tensor, diagonal: int = 0) -> Tensor:
-    """out[..., i, j] = x[..., i, j] if j <= i + diagonal, else 0: zero above the diagonal.
-
-    >>> from tinytorch import ones
-    >>> tril(ones(2, 3))
-    tensor([[1., 0., 0.],
-            [1., 1., 0.]])
-    """
-    return _triu(x.mT, -diagonal).mT if _is_by_columns(x) else _tril(x, diagonal)
-
-
-def _tril(x: Tensor, diagonal: int) -> Tensor:
-    return apply(ops.where, _below(x.shape, diagonal), x, x.dtype.zero)
+def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """`gather`, where x and indices broadcast in the other dimensions; flattened without `dim`."""
+    if dim is None:
+        return gather(movement.reshape(x, (-1,)), 0, movement.reshape(indices, (-1,)))
+    dim = normalize_dim(dim, x.ndim)
+    shape = [max(a, b) if min(a, b) else 0 for a, b in zip(x.shape, indices.shape, strict=True)]
+    wide = [x.shape[d] if d == dim else n for d, n in enumerate(shape)]
+    long = [indices.shape[d] if d == dim else n for d, n in enumerate(shape)]
+    index = from_front(movement.expand(indices, long), x.shape[dim], dim)
+    return gather(movement.expand(x, wide), dim, index)
 
 
-def triu(x: Tensor, diagonal: int = 0) -> Tensor:
-    """out[..., i, j] = x[..., i, j] if j >= i + diagonal, else 0: zero below the diagonal."""
-    return _tril(x.mT, -diagonal).mT if _is_by_columns(x) else _triu(x, diagonal)
-
-
-def _triu(x: Tensor, diagonal: int) -> Tensor:
-    return apply(ops.where, _below(x.shape, diagonal - 1), x.dtype.zero, x)
-
-
-def _is_by_columns(x: Tensor) -> bool:
-    """Whether x is large, and matrices of which each is stored by columns."""
-    return order_of(x) == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
-
-
-def _below(shape: Sequence[int], diagonal: int) -> Tensor:
-    if len(shape) < 2:
-        raise ShapeError(f"tril and triu need at least two dimensions, not shape {tuple(shape)}")
-    mask = np.tri(shape[-2], shape[-1], diagonal, dtype=bool)
-    return wrap(mask, meta_of_array(mask))
-
-
-def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The elements whose index along `dim2` is that along `dim1` plus `offset`, as a new last
-    dimension.
-
-    Raises:
-        ShapeError: the two dimensions are one.
-
-    >>> from tinytorch import tensor
-    >>> diagonal(tensor([[1, 2], [3, 4]]))
-    tensor([1, 4])
-    """
-    data = x._data
-    if isinstance(data, np.ndarray) and not (data.flags.c_contiguous and (dim1, dim2) == (0, 1)):
-        dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
-        if not _is_by_rows(data, dim1, dim2):
-            offset, dim1, dim2 = -offset, dim2, dim1  # the same, in the order of memory
-        records = x.requires_grad and is_grad_enabled()
-        if not (records or is_flat(data, dim1, dim2)) and STATE.get().mode is None:
-            view = data.diagonal(offset, dim1, dim2)
-            view.flags.writeable = data.flags.writeable
-            return wrap(view, tensor_meta(view.shape, x.dtype))  # `_diagonal` would be a copy
-    usual = dim1 == 0 and dim2 == 1  # a shorter key
-    out: Tensor = _diagonal(x, offset) if usual else _diagonal(x, offset, dim1, dim2)
-    return out
-
-
-@replayed
-def _diagonal(x: Tensor, offset: int, dim1: int = 0, dim2: int = 1) -> Any:
-    dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
-    if dim1 == dim2:
-        raise ShapeError(f"diagonal needs two different dimensions, not {dim1} twice")
-    rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
-    first, second = max(0, -offset), max(0, offset)
-    length = max(0, min(x.shape[dim1] - first, x.shape[dim2] - second))
-    if not holds(x, _is_by_rows, dim1, dim2, traced=True):
-        dim1, dim2, first, second = dim2, dim1, second, first
-    rows, columns = x.shape[dim1], x.shape[dim2]
-    order = (*rest, dim1, dim2)
-    turned = x if order == tuple(range(x.ndim)) else x.permute(order)
-    flat = movement.reshape(turned, (*(x.shape[d] for d in rest), -1))
-    start = min(first * columns + second, rows * columns)  # from one to the next: a row and a place
-    stop = min(start + length * (columns + 1), rows * columns) if length else start
-    return flat[..., start : stop : columns + 1]
-
-
-def by_rows(x: Tensor) -> Tensor:
-    """A matrix, or its transpose where that is stored by rows."""
-    data = x._data
-    if x.ndim != 2 or not isinstance(data, np.ndarray) or _is_by_rows(data, 0, 1):
-        return x
-    return x.t()
-
-
-def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
-    """Whether one step along `dim1` is no shorter in memory than one along `dim2`."""
-    return data.strides[dim1] >= data.strides[dim2]
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """Elements of the flattened tensor, in the index's shape; negative ones count from the end."""
+    flat = movement.reshape(x, (-1,))
+    return apply(ops.take, flat, from_front(index, x.numel(), 0))
 
 
 publish(
     globals(),
-    replayed="index_select gather tril triu",
+    replayed="index_select gather take_along_dim take",
     hidden="take_rows check_range out_of_range flat_index looked_at still_outside getitem "
-    "where_true in_two_steps check_masks from_front one_hot by_rows",
+    "where_true in_two_steps check_masks from_front one_hot",
 )

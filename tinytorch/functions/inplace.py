@@ -31,7 +31,15 @@ from tinytorch.dispatch import (
 )
 from tinytorch.dtypes import bfloat16, bool_, is_narrower, meta_of_array
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
-from tinytorch.functions import bitwise, elementwise, indexing, mathematics, movement, scattering
+from tinytorch.functions import (
+    bitwise,
+    diagonals,
+    elementwise,
+    indexing,
+    mathematics,
+    movement,
+    scattering,
+)
 from tinytorch.functions.publish import publish
 from tinytorch.history import Record, owner_of, write_clock
 from tinytorch.jit.buffers import pool
@@ -95,13 +103,16 @@ def _array(x: Tensor) -> Any:
 def _is_private(x: Tensor) -> bool:
     """Nobody but x holds its memory, nor the results that gradients keep of it.
 
-    Counted are the references known here: x's own, those of its history, and that of the pool which
-    recycles the memory of large results.
+    What is read-only stands for memory of another, even where it is a copy. Counted are the
+    references known here: x's own, those of its history, and that of the pool which recycles the
+    memory of large results.
     """
     for mode in active_modes():
         if (answer := mode.is_private(x)) is not None:
             return answer
     data = x._data
+    if not data.flags.writeable:
+        return False
     known_data, known_owner = 3, 3  # x's, the name `data` and the argument; base, `owner`, argument
     owner = owner_of(data)
     record = x.history
@@ -247,7 +258,7 @@ tanh_, sigmoid_ = in_place(elementwise.tanh), in_place(elementwise.sigmoid)
 relu_, reciprocal_ = in_place(elementwise.relu), in_place(elementwise.reciprocal)
 logical_not_, erf_ = in_place(elementwise.logical_not), in_place(elementwise.erf)
 nan_to_num_ = in_place(mathematics.nan_to_num)
-tril_, triu_ = in_place(indexing.tril), in_place(indexing.triu)
+tril_, triu_ = in_place(diagonals.tril), in_place(diagonals.triu)
 scatter_, scatter_add_ = in_place(scattering.scatter), in_place(scattering.scatter_add)
 index_add_, index_copy_ = in_place(scattering.index_add), in_place(scattering.index_copy)
 index_fill_, index_put_ = in_place(scattering.index_fill), in_place(scattering.index_put)

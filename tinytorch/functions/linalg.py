@@ -12,7 +12,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
-from tinytorch.functions import arrangement, elementwise, indexing, movement, reductions
+from tinytorch.functions import arrangement, diagonals, elementwise, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.replay import replayed
@@ -375,7 +375,7 @@ def _without_repeats(term: list[str], x: Tensor) -> tuple[list[str], Tensor]:
         while term.count(letter) > 1:
             first = term.index(letter)
             second = term.index(letter, first + 1)
-            x = indexing.diagonal(x, 0, first, second)
+            x = diagonals.diagonal(x, 0, first, second)
             term = [c for i, c in enumerate(term) if i not in (first, second)] + [letter]
     return term, x
 

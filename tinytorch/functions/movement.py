@@ -331,9 +331,7 @@ def repeat(x: Tensor, *repeats: Any) -> Tensor:
     doubled = tuple(extent for s in shape for extent in (1, s))
     merged = tuple(c * s for c, s in zip(counts, shape, strict=True))
     wide = expand(reshape(x, doubled), spread)
-    if all(c == 1 or s == 1 for c, s in zip(counts, shape, strict=True)):
-        wide = apply(ops.copy, wide)  # in the result's shape it would be a view of x
-    return reshape(wide, merged)
+    return reshape(apply(ops.copy, wide), merged)  # without the copy it might be a view of x
 
 
 def pad(x: Tensor, padding: Sequence[int], value: float = 0) -> Tensor:

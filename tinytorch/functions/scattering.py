@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.absent import accepts_device
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
-from tinytorch.dtypes import Array, Shape, bfloat16, bool_, int64, meta_of_array
+from tinytorch.dtypes import Shape, bfloat16, bool_, int64, meta_of_array
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import (
-    arrangement,
     elementwise,
     indexing,
     movement,
@@ -26,14 +24,11 @@ from tinytorch.functions import (
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
-from tinytorch.replay import replayed
 from tinytorch.shapes import gathered
 from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
-
-LONG = 32  # numbers of a row on average: that many are copied faster than they are counted
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -337,124 +332,9 @@ def _update(x: Tensor, part: Tensor, dim: int, start: int) -> Tensor:
     return apply(ops.dynamic_update_slice, x, part, wrap(first, meta_of_array(first)), dim=dim)
 
 
-# -- diagonals -------------------------------------------------------------------------------------
-
-
-def diag(x: Tensor, diagonal: int = 0) -> Tensor:
-    """A copy of a matrix's diagonal; of a vector the matrix with it on its diagonal, 0 elsewhere.
-
-    Raises:
-        ShapeError: x has neither one nor two dimensions.
-
-    >>> from tinytorch import tensor
-    >>> diag(tensor([1, 2]))
-    tensor([[1, 0],
-            [0, 2]])
-    """
-    stored = indexing.by_rows(x)
-    out: Tensor = _diag(stored, diagonal if stored is x else -diagonal)
-    return out
-
-
-@replayed
-def _diag(x: Tensor, diagonal: int) -> Any:
-    if x.ndim == 2:
-        return apply(ops.copy, indexing.diagonal(x, diagonal))
-    if x.ndim != 1:
-        raise ShapeError(f"diag takes a vector or a matrix, not shape {x.shape}")
-    return diag_embed(x, diagonal)
-
-
-def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Matrices with the last dimension of x on their diagonal, 0 elsewhere: (..., n) gives (..., m,
-    m) with m = n + |offset|.
-
-    Args:
-        offset: the diagonal: 0 the main one, above it if positive.
-        dim1, dim2: where in the result the matrices' dimensions are.
-    """
-    *rest, n = x.shape
-    size = n + abs(offset)
-    start = max(0, offset) + max(0, -offset) * size
-    stop = start + (n - 1) * (size + 1) + 1 if n else start  # from one to the next: a row, a place
-    bounds = (*((0, extent, 1) for extent in rest), (start, stop, size + 1))
-    flat = apply(ops.unslice, x, shape=(*rest, size * size), bounds=bounds)
-    placed = movement.reshape(flat, (*rest, size, size))
-    return arrangement.movedim(placed, (-2, -1), (dim1, dim2))
-
-
-def diagflat(x: Tensor, offset: int = 0) -> Tensor:
-    """`diag_embed` of the flattened tensor."""
-    return diag_embed(movement.reshape(x, (-1,)), offset)
-
-
-def trace(x: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal.
-
-    Raises:
-        ShapeError: x is no matrix.
-    """
-    out: Tensor = _trace(indexing.by_rows(x))
-    return out
-
-
-@replayed
-def _trace(x: Tensor) -> Any:
-    if x.ndim != 2:
-        raise ShapeError(f"trace takes a matrix, not shape {x.shape}")
-    return reductions.sum(indexing.diagonal(x))
-
-
-def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather`, where x and indices broadcast in the other dimensions; flattened without `dim`."""
-    if dim is None:
-        return indexing.gather(movement.reshape(x, (-1,)), 0, movement.reshape(indices, (-1,)))
-    dim = normalize_dim(dim, x.ndim)
-    shape = [max(a, b) if min(a, b) else 0 for a, b in zip(x.shape, indices.shape, strict=True)]
-    wide = [x.shape[d] if d == dim else n for d, n in enumerate(shape)]
-    long = [indices.shape[d] if d == dim else n for d, n in enumerate(shape)]
-    index = from_front(movement.expand(indices, long), x.shape[dim], dim)
-    return indexing.gather(movement.expand(x, wide), dim, index)
-
-
-def take(x: Tensor, index: Tensor) -> Tensor:
-    """Elements of the flattened tensor, in the index's shape; negative ones count from the end."""
-    flat = movement.reshape(x, (-1,))
-    return apply(ops.take, flat, from_front(index, x.numel(), 0))
-
-
-@accepts_device
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
-    """Row and column of each element of a matrix on or below a diagonal, as (2, count)."""
-    counts = np.clip(np.arange(offset + 1, offset + 1 + row), 0, col)
-    return _row_parts(np.zeros_like(counts), counts).to(dtype)
-
-
-def _row_parts(starts: Array, counts: Array) -> Tensor:
-    """The indices of so many columns of each row, from where it starts, as (2, count)."""
-    ends = np.cumsum(counts)
-    array = np.empty((2, int(ends[-1]) if ends.size else 0), np.int64)
-    array[0] = np.repeat(np.arange(len(counts)), counts)
-    if array.shape[1] > LONG * len(counts):
-        columns = np.arange(int((starts + counts).max()))
-        parts = zip(starts.tolist(), (starts + counts).tolist(), strict=True)
-        np.concatenate([columns[start:end] for start, end in parts], out=array[1])
-    else:
-        np.subtract(np.arange(array.shape[1]), np.repeat(ends - counts - starts, counts), array[1])
-    return wrap(array, meta_of_array(array))
-
-
-@accepts_device
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
-    """Row and column of each element of a matrix on or above a diagonal, as (2, count)."""
-    starts = np.clip(np.arange(offset, offset + row), 0, col)
-    return _row_parts(starts, col - starts).to(dtype)
-
-
 publish(
     globals(),
     replayed="scatter_add scatter index_add index_copy index_fill index_put select_scatter "
-    "slice_scatter diag_embed diagflat take_along_dim take tril_indices triu_indices",
-    functions="tril_indices triu_indices",
+    "slice_scatter",
     hidden="put",
 )

@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch import creation
 from tinytorch.dispatch import wrap
 from tinytorch.dtypes import DEFAULT_INT, bool_, meta_of_array
-from tinytorch.functions import elementwise as e, indexing, movement as m
+from tinytorch.functions import diagonals, elementwise as e, indexing, movement as m
 from tinytorch.onnx.operators.registry import ints, operator, refuse
 from tinytorch.tensor import Tensor
 
@@ -165,7 +165,7 @@ def space_to_depth(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
 @operator("Trilu", static=["k"])
 def trilu(x: Tensor, k: Any = None, *, upper: int = 1) -> Tensor:
     diagonal = 0 if k is None else ints(k)[0]
-    return indexing.triu(x, diagonal) if upper else indexing.tril(x, diagonal)
+    return diagonals.triu(x, diagonal) if upper else diagonals.tril(x, diagonal)
 
 
 # -- shapes, and tensors made of them --------------------------------------------------------------

@@ -10,6 +10,7 @@ from tinytorch import creation, ops
 from tinytorch.dispatch import apply
 from tinytorch.dtypes import int64
 from tinytorch.functions import (
+    diagonals,
     elementwise as e,
     indexing,
     movement as m,
@@ -24,7 +25,7 @@ aten("gather")(lambda a, dim, index, *, sparse_grad=False: indexing.gather(a, di
 aten("index_select")(indexing.index_select)
 aten("scatter_add")(scattering.scatter_add)
 aten("masked_scatter")(scattering.masked_scatter)
-aten("diagonal")(indexing.diagonal)
+aten("diagonal")(diagonals.diagonal)
 
 
 @aten("embedding")
@@ -160,12 +161,12 @@ def slice_backward(
 
 @aten("tril")
 def tril(a: Tensor, diagonal: int = 0) -> Tensor:
-    return indexing.tril(a, diagonal)
+    return diagonals.tril(a, diagonal)
 
 
 @aten("triu")
 def triu(a: Tensor, diagonal: int = 0) -> Tensor:
-    return indexing.triu(a, diagonal)
+    return diagonals.triu(a, diagonal)
 
 
 @aten("copy")

@@ -1,0 +1,223 @@
+"""Diagonals and triangles of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tinytorch import ops
+from tinytorch.absent import accepts_device
+from tinytorch.dispatch import apply, wrap
+from tinytorch.dtypes import Array, int64, meta_of_array, tensor_meta
+from tinytorch.errors import ShapeError
+from tinytorch.functions import arrangement, movement, reductions
+from tinytorch.functions.copies import is_flat, order_of
+from tinytorch.functions.dims import normalize_dim
+from tinytorch.functions.publish import publish
+from tinytorch.replay import holds, replayed
+from tinytorch.state import STATE, is_grad_enabled
+
+if TYPE_CHECKING:
+    from tinytorch.tensor import Tensor
+
+LONG = 32  # numbers of a row on average: that many are copied faster than they are counted
+
+
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    """out[..., i, j] = x[..., i, j] if j <= i + diagonal, else 0: zero above the diagonal.
+
+    >>> from tinytorch import ones
+    >>> tril(ones(2, 3))
+    tensor([[1., 0., 0.],
+            [1., 1., 0.]])
+    """
+    return _triu(x.mT, -diagonal).mT if _is_by_columns(x) else _tril(x, diagonal)
+
+
+def _tril(x: Tensor, diagonal: int) -> Tensor:
+    return apply(ops.where, _below(x.shape, diagonal), x, x.dtype.zero)
+
+
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """out[..., i, j] = x[..., i, j] if j >= i + diagonal, else 0: zero below the diagonal."""
+    return _tril(x.mT, -diagonal).mT if _is_by_columns(x) else _triu(x, diagonal)
+
+
+def _triu(x: Tensor, diagonal: int) -> Tensor:
+    return apply(ops.where, _below(x.shape, diagonal - 1), x.dtype.zero, x)
+
+
+def _is_by_columns(x: Tensor) -> bool:
+    """Whether x is large, and matrices of which each is stored by columns."""
+    return order_of(x) == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+
+
+def _below(shape: Sequence[int], diagonal: int) -> Tensor:
+    if len(shape) < 2:
+        raise ShapeError(f"tril and triu need at least two dimensions, not shape {tuple(shape)}")
+    mask = np.tri(shape[-2], shape[-1], diagonal, dtype=bool)
+    return wrap(mask, meta_of_array(mask))
+
+
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements whose index along `dim2` is that along `dim1` plus `offset`, as a new last
+    dimension: a view of x, or a read-only copy of a part whose use is being recorded.
+
+    Raises:
+        ShapeError: the two dimensions are one.
+
+    >>> from tinytorch import tensor
+    >>> diagonal(tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
+    data, is_copied = x._data, False
+    if isinstance(data, np.ndarray) and not (data.flags.c_contiguous and (dim1, dim2) == (0, 1)):
+        dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
+        if not _is_by_rows(data, dim1, dim2):
+            offset, dim1, dim2 = -offset, dim2, dim1  # the same, in the order of memory
+        is_copied = not is_flat(data, dim1, dim2)  # by `_diagonal`
+        records = x.requires_grad and is_grad_enabled()
+        if is_copied and not records and STATE.get().mode is None:
+            view = data.diagonal(offset, dim1, dim2)
+            view.flags.writeable = data.flags.writeable
+            return wrap(view, tensor_meta(view.shape, x.dtype))
+    usual = dim1 == 0 and dim2 == 1  # a shorter key
+    out: Tensor = _diagonal(x, offset) if usual else _diagonal(x, offset, dim1, dim2)
+    if is_copied and isinstance(out._data, np.ndarray):
+        out._data.flags.writeable = False  # a write to it would not reach x
+    return out
+
+
+@replayed
+def _diagonal(x: Tensor, offset: int, dim1: int = 0, dim2: int = 1) -> Any:
+    dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
+    if dim1 == dim2:
+        raise ShapeError(f"diagonal needs two different dimensions, not {dim1} twice")
+    rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
+    first, second = max(0, -offset), max(0, offset)
+    length = max(0, min(x.shape[dim1] - first, x.shape[dim2] - second))
+    if not holds(x, _is_by_rows, dim1, dim2, traced=True):
+        dim1, dim2, first, second = dim2, dim1, second, first
+    rows, columns = x.shape[dim1], x.shape[dim2]
+    order = (*rest, dim1, dim2)
+    turned = x if order == tuple(range(x.ndim)) else x.permute(order)
+    flat = movement.reshape(turned, (*(x.shape[d] for d in rest), -1))
+    start = min(first * columns + second, rows * columns)  # from one to the next: a row and a place
+    stop = min(start + length * (columns + 1), rows * columns) if length else start
+    return flat[..., start : stop : columns + 1]
+
+
+def by_rows(x: Tensor) -> Tensor:
+    """A matrix, or its transpose where that is stored by rows."""
+    data = x._data
+    if x.ndim != 2 or not isinstance(data, np.ndarray) or _is_by_rows(data, 0, 1):
+        return x
+    return x.t()
+
+
+def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
+    """Whether one step along `dim1` is no shorter in memory than one along `dim2`."""
+    return data.strides[dim1] >= data.strides[dim2]
+
+
+def diag(x: Tensor, diagonal: int = 0) -> Tensor:
+    """A copy of a matrix's diagonal; of a vector the matrix with it on its diagonal, 0 elsewhere.
+
+    Raises:
+        ShapeError: x has neither one nor two dimensions.
+
+    >>> from tinytorch import tensor
+    >>> diag(tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
+    stored = by_rows(x)
+    out: Tensor = _diag(stored, diagonal if stored is x else -diagonal)
+    return out
+
+
+@replayed
+def _diag(x: Tensor, offset: int) -> Any:
+    if x.ndim == 2:
+        return apply(ops.copy, diagonal(x, offset))
+    if x.ndim != 1:
+        raise ShapeError(f"diag takes a vector or a matrix, not shape {x.shape}")
+    return diag_embed(x, offset)
+
+
+def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last dimension of x on their diagonal, 0 elsewhere: (..., n) gives (..., m,
+    m) with m = n + |offset|.
+
+    Args:
+        offset: the diagonal: 0 the main one, above it if positive.
+        dim1, dim2: where in the result the matrices' dimensions are.
+    """
+    *rest, n = x.shape
+    size = n + abs(offset)
+    start = max(0, offset) + max(0, -offset) * size
+    stop = start + (n - 1) * (size + 1) + 1 if n else start  # from one to the next: a row, a place
+    bounds = (*((0, extent, 1) for extent in rest), (start, stop, size + 1))
+    flat = apply(ops.unslice, x, shape=(*rest, size * size), bounds=bounds)
+    placed = movement.reshape(flat, (*rest, size, size))
+    return arrangement.movedim(placed, (-2, -1), (dim1, dim2))
+
+
+def diagflat(x: Tensor, offset: int = 0) -> Tensor:
+    """`diag_embed` of the flattened tensor."""
+    return diag_embed(movement.reshape(x, (-1,)), offset)
+
+
+def trace(x: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal.
+
+    Raises:
+        ShapeError: x is no matrix.
+    """
+    out: Tensor = _trace(by_rows(x))
+    return out
+
+
+@replayed
+def _trace(x: Tensor) -> Any:
+    if x.ndim != 2:
+        raise ShapeError(f"trace takes a matrix, not shape {x.shape}")
+    return reductions.sum(diagonal(x))
+
+
+@accepts_device
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
+    """Row and column of each element of a matrix on or below a diagonal, as (2, count)."""
+    counts = np.clip(np.arange(offset + 1, offset + 1 + row), 0, col)
+    return _row_parts(np.zeros_like(counts), counts).to(dtype)
+
+
+def _row_parts(starts: Array, counts: Array) -> Tensor:
+    """The indices of so many columns of each row, from where it starts, as (2, count)."""
+    ends = np.cumsum(counts)
+    array = np.empty((2, int(ends[-1]) if ends.size else 0), np.int64)
+    array[0] = np.repeat(np.arange(len(counts)), counts)
+    if array.shape[1] > LONG * len(counts):
+        columns = np.arange(int((starts + counts).max()))
+        parts = zip(starts.tolist(), (starts + counts).tolist(), strict=True)
+        np.concatenate([columns[start:end] for start, end in parts], out=array[1])
+    else:
+        np.subtract(np.arange(array.shape[1]), np.repeat(ends - counts - starts, counts), array[1])
+    return wrap(array, meta_of_array(array))
+
+
+@accepts_device
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
+    """Row and column of each element of a matrix on or above a diagonal, as (2, count)."""
+    starts = np.clip(np.arange(offset, offset + row), 0, col)
+    return _row_parts(starts, col - starts).to(dtype)
+
+
+publish(
+    globals(),
+    replayed="tril triu diag_embed diagflat tril_indices triu_indices",
+    functions="tril_indices triu_indices",
+    hidden="by_rows",
+)
