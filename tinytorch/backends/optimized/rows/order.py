@@ -80,14 +80,45 @@ def _pack_doubles(x: Array, out: Array, mask: int, bits: int) -> None:
             packed[j] = (number_key(row[j], mask) >> bits << bits) | np.int64(j)
 
 
+@kernel
+def _sort_by(keys: Array, indices: Array) -> None:
+    """Sort both by the keys, stably, by merging; numba's own sorts take seconds to compile."""
+    n, width = keys.size, 1
+    known, placed = keys, indices
+    next_known, next_placed = np.empty_like(keys), np.empty_like(indices)
+    while width < n:
+        for first in range(0, n, 2 * width):
+            middle, last = min(first + width, n), min(first + 2 * width, n)
+            i, j = first, middle
+            for k in range(first, last):
+                if j >= last or (i < middle and known[i] <= known[j]):
+                    next_known[k], next_placed[k] = known[i], placed[i]
+                    i += 1
+                else:
+                    next_known[k], next_placed[k] = known[j], placed[j]
+                    j += 1
+        known, next_known = next_known, known
+        placed, next_placed = next_placed, placed
+        width *= 2
+    for k in range(n):
+        indices[k] = placed[k]
+
+
 @kernel(fastmath=EXACT)
 def _sort_stably(row: Array, indices: Array, mask: int) -> None:
-    keys, is_sorted = np.empty(indices.size, np.int64), True
+    keys, is_sorted = np.empty_like(indices), True
     for k in range(keys.size):
         keys[k] = number_key(row[indices[k]], mask)
         is_sorted &= k == 0 or keys[k - 1] <= keys[k]
     if not is_sorted:
-        indices[:] = indices[np.argsort(keys, kind="mergesort")]
+        _sort_by(keys, indices)
+
+
+@kernel
+def _reverse(indices: Array) -> None:
+    last = indices.size - 1
+    for k in range(indices.size // 2):
+        indices[k], indices[last - k] = indices[last - k], indices[k]
 
 
 @kernel(fastmath=EXACT)
@@ -119,12 +150,13 @@ def _order_of_equals(x: Array, order: Array, descending: bool) -> None:
             while last < n and (row[indices[last]] == a or (a != a)):  # NaN are at the end
                 last += 1
             if last - first > 1:
-                indices[first:last].sort()
+                equals = indices[first:last]
+                _sort_by(equals.copy(), equals)
                 if descending:
-                    indices[first:last] = indices[first:last][::-1].copy()
+                    _reverse(equals)
             first = last
         if descending:
-            indices[:] = indices[::-1].copy()
+            _reverse(indices)
 
 
 def argsort(a: Array, *, dim: int, descending: bool) -> Array:
