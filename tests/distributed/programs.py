@@ -160,6 +160,9 @@ def ranks_that_disagree_are_told_of_each_other() -> None:
     handle = data_parallel(model)  # the last rank has run out of batches
     backward = model(tinytorch.ones(1, 2)).sum().backward
     raises(ProcessGroupError, theirs + "barrier", barrier if last else backward)
+    model(tinytorch.full((1, 2), float(rank))).sum().backward()  # and has others
+    assert model.weight.grad is not None
+    assert model.weight.grad.tolist() == [[(n - 1) / 2] * 2]
     handle.remove()
     raises(ProcessGroupError, f"ranks are 0 to {n - 1}", lambda: broadcast(y, src=n))
     raises(ProcessGroupError, f"it is {n}; ranks are", lambda: send(y, n))
@@ -260,6 +263,36 @@ def gradients_are_views_that_no_later_backward_writes() -> None:
     for i, p in enumerate(params):
         assert p.grad is not None
         np.testing.assert_allclose(summed[i], before[i] + p.grad.numpy(), rtol=1e-5)
+
+
+class _Fails(tinytorch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        raise ArithmeticError("on purpose")
+
+
+def what_a_failed_backward_has_sent_is_not_mixed_with_the_next() -> None:
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
+    handle = data_parallel(model, bucket_mb=1e-6)
+    x = tinytorch.full((1, 2), float(get_rank()))
+    loss = model[1](_Fails.apply(model[0](x))).sum()
+    raises(ArithmeticError, "on purpose", loss.backward)
+    for _ in range(2):
+        raises(ProcessGroupError, "remove() this handle", lambda: model(x).sum().backward())
+    assert all(p.grad is None for p in model.parameters())
+    handle.remove()
+    handle = data_parallel(model, bucket_mb=1e-6)
+    model(x).sum().backward()
+    handle.remove()
+    first, second = (p.grad for p in model.parameters())
+    assert first is not None and second is not None
+    mean = (get_world_size() - 1) / 2
+    assert_near(first, model[1].weight.detach().numpy().T * mean @ np.ones((1, 2)))
+    assert_near(second, model[0].weight.detach().numpy().sum(1)[None] * mean)
 
 
 def batches_of_different_sizes() -> None:
@@ -466,6 +499,7 @@ CHECKS: dict[str, Callable[[], None]] = {
         accumulation_without_messages,
         parameters_that_some_ranks_do_not_use,
         gradients_are_views_that_no_later_backward_writes,
+        what_a_failed_backward_has_sent_is_not_mixed_with_the_next,
         batches_of_different_sizes,
         models_that_differ_are_refused,
         a_trace_is_refused,

@@ -67,9 +67,14 @@ def backward(
     if inputs is not None:
         wanted = {_source(t) for t in (inputs if isinstance(inputs, Sequence) else [inputs])}
     listening = tuple(listeners)
-    gradients = _propagate([tensor], [gradient], retain_graph, create_graph, wanted, listening)
-    for listener in listening:
-        listener.end(gradients)
+    try:
+        gradients = _propagate([tensor], [gradient], retain_graph, create_graph, wanted, listening)
+        for listener in listening:
+            listener.end(gradients)
+    except BaseException:
+        for listener in listening:
+            listener.abandon()
+        raise
     shared = {id(owner_of(gradient._data))} if gradient is not None else set()
     for leaf, g in gradients.items():
         _accumulate(leaf, g, shared, create_graph)

@@ -20,6 +20,9 @@ class BackwardListener(Protocol):
     def end(self, gradients: dict[Any, Tensor]) -> None:
         """All gradients, by leaf, before they are added; may be exchanged, or taken out."""
 
+    def abandon(self) -> None:
+        """In place of `end`, or after a part of it: this backward has raised an error."""
+
 
 listeners: list[BackwardListener] = []
 

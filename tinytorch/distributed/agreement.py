@@ -42,10 +42,14 @@ class Agreement:
     Args:
         call: what this rank is about to do, in words.
         guard: runs the calls into PyTorch.
+
+    Attributes:
+        refused: the ranks differ, and all of them know it.
     """
 
     def __init__(self, call: str, guard: Guard) -> None:
         self._call, self._guard, self._own = call, guard, _digest(call)
+        self.refused = False
         self._bounds = torch.tensor([self._own, -self._own])
         self._work = guard(
             call, lambda: dist.all_reduce(self._bounds, dist.ReduceOp.MAX, async_op=True)
@@ -62,6 +66,7 @@ class Agreement:
             return
         calls: list[Any] = [None] * dist.get_world_size()
         self._guard(self._call, lambda: dist.all_gather_object(calls, self._call))
+        self.refused = True
         each = "; ".join(f"rank {rank}: {call}" for rank, call in enumerate(calls))
         raise ProcessGroupError(f"the ranks do not call the same, or not on the same: {each}")
 

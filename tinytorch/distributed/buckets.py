@@ -65,13 +65,18 @@ class Bucket:
         assert self._work is not None
         assert self._array is not None
         self._work.wait()
-        array, self._array, self._work = self._array, None, None
-        self.missing = len(self.params)
+        array = self._array
+        self.clear()
         return {
             p: Tensor.from_numpy(self._part(array, p))
             for p, count in zip(self.params, array[self._end :].tolist(), strict=True)
             if count
         }
+
+    def clear(self) -> None:
+        """Forget the gradients: the next backward has another array."""
+        self._array, self._work = None, None
+        self.missing = len(self.params)
 
     def _memory(self) -> np.ndarray:
         """The array of this backward, in which no parameter has a gradient at first."""

@@ -72,10 +72,8 @@ class DataParallel:
         self.buckets = make_buckets([p for _, p in reversed(named)], int(bucket_mb * 1e6))
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self.launched: list[int] = []
-        self._known = 0
-        self._sync = True
-        self._sent: list[int] = []
-        self._agreement: Agreement | None = None
+        self._sync, self._is_torn = True, False
+        self._begin()
         listeners.append(self)
 
     @contextmanager
@@ -99,6 +97,12 @@ class DataParallel:
         if self in listeners:
             listeners.remove(self)
 
+    def _begin(self) -> None:
+        """Nothing is known, asked or sent of the next backward."""
+        self._known = 0
+        self._sent: list[int] = []
+        self._agreement: Agreement | None = None
+
     # -- while a backward runs ---------------------------------------------------------------------
 
     def ready(self, leaf: Tensor, gradient: Tensor) -> None:
@@ -110,6 +114,12 @@ class DataParallel:
             raise ProcessGroupError(
                 "data_parallel cannot be traced or compiled: compile the forward, and call "
                 "backward() outside of it"
+            )
+        if self._is_torn:
+            raise ProcessGroupError(
+                "data_parallel: an earlier backward ended with an error while it sent gradients, "
+                "and other ranks may wait for the rest. Start again from a checkpoint; or, if the "
+                "error was on every rank, remove() this handle and call data_parallel again"
             )
         if self._agreement is None:  # asked while the backward goes on
             self._agreement = agree("backward of data_parallel")
@@ -129,7 +139,21 @@ class DataParallel:
             for p, mean in bucket.means().items():
                 p.grad = mean  # what it was is in the mean
                 gradients.pop(p, None)
-        self.launched, self._sent, self._known, self._agreement = self._sent, [], 0, None
+        self.launched = self._sent
+        self._begin()
+
+    def abandon(self) -> None:
+        """Drop what is known of a backward that failed: it must not be a part of the next one.
+
+        That is possible only if nothing was asked, or if the ranks did not agree. Otherwise another
+        rank may be sending what this one has stopped to send.
+        """
+        if self._agreement is not None and not self._agreement.refused:
+            self._is_torn = True
+            return
+        for bucket in self.buckets:
+            bucket.clear()
+        self._begin()
 
     def _known_to(self, gradients: dict[Any, Tensor]) -> bool:
         return any(id(leaf) in self._bucket_of for leaf in gradients)
