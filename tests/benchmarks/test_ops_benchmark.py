@@ -46,7 +46,7 @@ def test_every_function_has_arguments(arguments) -> None:
     [
         ("numpy", "contiguous"),
         ("numpy", "transposed"),
-        ("optimized", "contiguous"),
+        pytest.param("optimized", "contiguous", marks=pytest.mark.slow),
         pytest.param("optimized", "transposed", marks=pytest.mark.exhaustive),
     ],
 )
