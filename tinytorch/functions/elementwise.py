@@ -457,7 +457,7 @@ def isfinite(a: Tensor) -> Tensor:
 fuse(globals(), "ceil fmod isfinite isinf log2 rsqrt trunc")
 publish(
     globals(),
-    hidden="as_tensors arrays_of_integers of_array",
+    hidden="as_tensors arrays_of_integers of_array scaled",
     replayed="logical_and logical_or logical_not logical_xor clip",
     methods="positive",
     aliases={
