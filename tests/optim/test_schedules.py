@@ -179,35 +179,37 @@ def test_chained_schedules_multiply(makers: list[Any]) -> None:
     assert_like_torch(lambda o, m: m.ChainedScheduler([make(o, m) for make in makers]))
 
 
-@pytest.mark.parametrize("make", CHAINABLE)
-def test_a_rate_that_the_program_changes_is_kept(make: Any) -> None:
+def assert_rates_follow(make: Any, steps: int, change: Callable[[int, Any, Any], None]) -> None:
+    """The rates of both libraries, of which a program changes an optimizer before some steps."""
     ours, theirs = optimizers()
     mine, other = make(ours, optim.lr_scheduler), make(theirs, torch.optim.lr_scheduler)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for t in range(15):
-            if t in (2, 9):
-                for optimizer in (ours, theirs):
-                    optimizer.param_groups[0]["lr"] *= 0.3
-            mine.step()
-            other.step()
-            assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
-
-
-@pytest.mark.parametrize("make", CHAINABLE[:6])  # PyTorch's others raise, the last ones ours too
-def test_groups_that_are_added_later_are_taken_in(make: Any) -> None:
-    ours, theirs = optimizers()
-    mine, other = make(ours, optim.lr_scheduler), make(theirs, torch.optim.lr_scheduler)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for t in range(8):
-            if t == 3:
-                ours.add_param_group({"params": [tinytorch.zeros(1)], "lr": 0.3})
-                theirs.add_param_group({"params": [torch.zeros(1)], "lr": 0.3})
+        for t in range(steps):
+            change(t, ours, tinytorch)
+            change(t, theirs, torch)
             mine.step()
             other.step()
             assert rates_of(ours) == pytest.approx(rates_of(theirs), rel=1e-12, abs=1e-15)
             assert mine.get_last_lr() == [group["lr"] for group in ours.param_groups]
+
+
+@pytest.mark.parametrize("make", CHAINABLE)
+def test_a_rate_that_the_program_changes_is_kept(make: Any) -> None:
+    def change(t: int, optimizer: Any, library: Any) -> None:
+        if t in (2, 9):
+            optimizer.param_groups[0]["lr"] *= 0.3
+
+    assert_rates_follow(make, 15, change)
+
+
+@pytest.mark.parametrize("make", CHAINABLE[:6])  # PyTorch's others raise, the last ones ours too
+def test_groups_that_are_added_later_are_taken_in(make: Any) -> None:
+    def change(t: int, optimizer: Any, library: Any) -> None:
+        if t == 3:
+            optimizer.add_param_group({"params": [library.zeros(1)], "lr": 0.3})
+
+    assert_rates_follow(make, 8, change)
 
 
 def test_a_schedule_with_options_for_each_group_refuses_others() -> None:

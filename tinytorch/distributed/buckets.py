@@ -38,6 +38,10 @@ class Bucket:
         for part in self._slices:
             is_free[part] = False
         self._free = np.flatnonzero(is_free)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the gradients: the next backward has another array."""
         self.missing = len(self.params)
         self._array: np.ndarray | None = None
         self._work: Work | None = None
@@ -65,18 +69,12 @@ class Bucket:
         assert self._work is not None
         assert self._array is not None
         self._work.wait()
-        array = self._array
-        self.clear()
+        counts = self._array[self._end :].tolist()
         return {
-            p: Tensor.from_numpy(self._part(array, p))
-            for p, count in zip(self.params, array[self._end :].tolist(), strict=True)
+            p: Tensor.from_numpy(self._part(self._array, p))
+            for p, count in zip(self.params, counts, strict=True)
             if count
         }
-
-    def clear(self) -> None:
-        """Forget the gradients: the next backward has another array."""
-        self._array, self._work = None, None
-        self.missing = len(self.params)
 
     def _memory(self) -> np.ndarray:
         """The array of this backward, in which no parameter has a gradient at first."""

@@ -99,6 +99,8 @@ class DataParallel:
 
     def _begin(self) -> None:
         """Nothing is known, asked or sent of the next backward."""
+        for bucket in self.buckets:
+            bucket.clear()
         self._known = 0
         self._sent: list[int] = []
         self._agreement: Agreement | None = None
@@ -150,10 +152,8 @@ class DataParallel:
         """
         if self._agreement is not None and not self._agreement.refused:
             self._is_torn = True
-            return
-        for bucket in self.buckets:
-            bucket.clear()
-        self._begin()
+        else:
+            self._begin()
 
     def _known_to(self, gradients: dict[Any, Tensor]) -> bool:
         return any(id(leaf) in self._bucket_of for leaf in gradients)

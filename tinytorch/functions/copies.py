@@ -33,12 +33,6 @@ def _is_as_stored(data: Array) -> bool:
     return not data.transpose(_by_strides(data)).flags.c_contiguous
 
 
-def is_flat(data: Array, dim1: int, dim2: int) -> bool:
-    """Whether the elements of two dimensions, the first outside, are evenly spaced in memory."""
-    is_even = data.strides[dim1] == data.shape[dim2] * data.strides[dim2]
-    return is_even or dim1 == dim2 or min(data.shape[dim1], data.shape[dim2], data.size) <= 1
-
-
 def order_of(x: Tensor) -> Order | None:
     """The order of dimensions in which a large tensor is contiguous.
 

@@ -13,7 +13,7 @@ from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import Array, int64, meta_of_array, tensor_meta
 from tinytorch.errors import ShapeError
 from tinytorch.functions import arrangement, movement, reductions
-from tinytorch.functions.copies import is_flat, order_of
+from tinytorch.functions.copies import order_of
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.replay import holds, replayed
@@ -77,7 +77,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
         dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
         if not _is_by_rows(data, dim1, dim2):
             offset, dim1, dim2 = -offset, dim2, dim1  # the same, in the order of memory
-        is_copied = not is_flat(data, dim1, dim2)  # by `_diagonal`
+        is_copied = not _is_flat(data, dim1, dim2)  # by `_diagonal`
         records = x.requires_grad and is_grad_enabled()
         if is_copied and not records and STATE.get().mode is None:
             view = data.diagonal(offset, dim1, dim2)
@@ -120,6 +120,12 @@ def by_rows(x: Tensor) -> Tensor:
 def _is_by_rows(data: Array, dim1: int, dim2: int) -> bool:
     """Whether one step along `dim1` is no shorter in memory than one along `dim2`."""
     return data.strides[dim1] >= data.strides[dim2]
+
+
+def _is_flat(data: Array, dim1: int, dim2: int) -> bool:
+    """Whether the elements of two dimensions, the first outside, are evenly spaced in memory."""
+    is_even = data.strides[dim1] == data.shape[dim2] * data.strides[dim2]
+    return is_even or dim1 == dim2 or min(data.shape[dim1], data.shape[dim2], data.size) <= 1
 
 
 def diag(x: Tensor, diagonal: int = 0) -> Tensor:

@@ -218,11 +218,13 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
         raise ShapeError(f"matrix_power takes square matrices, not shape {x.shape}")
     if n < 0:
         raise ValueError(f"matrix_power: n must not be negative: {n}")
+    if n == 1:
+        return x.clone()
     eye = np.eye(x.shape[-1], dtype=x.dtype.dtype)
     result: Tensor | None = None
     while n:
         if n % 2:
-            result = x.clone() if result is None else matmul(result, x)
+            result = x if result is None else matmul(result, x)
         n //= 2
         x = matmul(x, x) if n else x
     if result is None:

@@ -85,8 +85,7 @@ class Compiled:
         """
         state = STATE.get()
         if state.mode is not None:
-            self.uncompiled_calls += 1
-            return self.function(*args, **kwargs)
+            return self._op_by_op(args, kwargs)
         chosen = self.options.backend
         last = self._last
         if last is not None and not kwargs:
@@ -102,8 +101,7 @@ class Compiled:
         leaves, spec = tree_flatten((args, kwargs))
         trace = self._specializing.find(leaves, spec, args, kwargs)
         if trace is None:
-            self.uncompiled_calls += 1
-            return self.function(*args, **kwargs)
+            return self._op_by_op(args, kwargs)
         assert isinstance(trace, CompiledTrace)
         if own_backward := trace.signature.own_backward:
             warnings.warn(
@@ -112,12 +110,15 @@ class Compiled:
                 RuntimeWarning,
                 stacklevel=3,
             )
-            self.uncompiled_calls += 1
-            return self.function(*args, **kwargs)
+            return self._op_by_op(args, kwargs)
         self._last = trace
         result = trace.execute(leaves)
         trace.renew_guard()
         return result
+
+    def _op_by_op(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.uncompiled_calls += 1
+        return self.function(*args, **kwargs)
 
     def _compile(self, traced: TracedFunction) -> CompiledTrace:
         o = self.options
