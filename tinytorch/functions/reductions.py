@@ -60,9 +60,9 @@ def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None)
     >>> sum(x), sum(x, 0), sum(x, 1, keepdim=True).shape
     (tensor(21), tensor([5, 7, 9]), (2, 1))
     """
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     dims = normalize_dims(dim, x.ndim)
-    return converted(apply(ops.sum, x, dims=dims, keepdim=keepdim), dtype)
+    return _converted(apply(ops.sum, x, dims=dims, keepdim=keepdim), dtype)
 
 
 def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -80,7 +80,7 @@ def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None
     >>> mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1)
     tensor([1.5, 4.5])
     """
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     _only_floating("mean", x)
     dims = normalize_dims(dim, x.ndim)
     total = apply(ops.sum, x, dims=dims, keepdim=keepdim)
@@ -193,13 +193,13 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     """
     if dim is None and (order := order_of(x)) is not None:
         x = permuted(x, order)  # the factors may come in any
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     if dim is None or x.ndim == 0:
         product = apply(ops.prod, movement.reshape(x, (-1,)), dim=0, keepdim=False)
         product = movement.reshape(product, (1,) * x.ndim) if keepdim else product
     else:
         product = apply(ops.prod, x, dim=normalize_dim(dim, x.ndim), keepdim=keepdim)
-    return converted(product, dtype)
+    return _converted(product, dtype)
 
 
 def var(
@@ -287,7 +287,7 @@ def any(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
 
 def nansum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`sum` of the elements that are not NaN."""
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     if not x.dtype.is_floating_point:
         return sum(x, dim, keepdim, dtype=dtype)
     return sum(apply(ops.where, apply(ops.ne, x, x), x.dtype.zero, x), dim, keepdim)
@@ -357,7 +357,7 @@ def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> softmax(tensor([1000.0, 1000.0]), 0)
     tensor([0.5, 0.5])
     """
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     return apply(ops.softmax, x, dim=normalize_dim(dim, x.ndim))
 
 
@@ -371,7 +371,7 @@ def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> log_softmax(tensor([0.0, 1000.0]), 0)
     tensor([-1000.,     0.])
     """
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     return apply(ops.log_softmax, x, dim=normalize_dim(dim, x.ndim))
 
 
@@ -399,7 +399,7 @@ def norm(
         p = 2
     if isinstance(p, str) or (p < 0 and p != -math.inf):
         raise ValueError(f"norm: p must be a number from 0 up, -inf, or 'fro', not {p!r}")
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     if p == 2:
         return root(sum(x * x, dim, keepdim), 2)
     magnitude = elementwise.abs(x)
@@ -427,7 +427,7 @@ def root(total: Tensor, p: float) -> Tensor:
     return apply(ops.where, zero, 0.0, root)
 
 
-def converted(x: Tensor, dtype: Any) -> Tensor:
+def _converted(x: Tensor, dtype: Any) -> Tensor:
     return x if dtype is None else x.to(dtype)
 
 
@@ -464,5 +464,5 @@ publish(
     globals(),
     replayed="sum mean amax amin max min argmax argmin softmax log_softmax var std var_mean "
     "std_mean prod all any nansum nanmean count_nonzero aminmax logsumexp norm",
-    hidden="at_index converted root sum_to",
+    hidden="at_index root sum_to",
 )

@@ -35,9 +35,9 @@ def cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     tensor([1, 3, 6])
     """
     dim = normalize_dim(dim, x.ndim)
-    x = reductions.converted(x, dtype)
+    x = x if dtype is None else x.to(dtype)
     out = apply(ops.cumsum, x, dim=dim) if x.ndim else reductions.sum(x)
-    return reductions.converted(out, dtype)
+    return out if dtype is None else out.to(dtype)
 
 
 def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
@@ -53,7 +53,7 @@ def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     if dtype is not None or not x.dtype.is_floating_point:
         x = x.to(dtype) if dtype is not None else x.long()
     out = apply(ops.cumprod, x, dim=dim) if x.ndim else apply(ops.copy, x)
-    return reductions.converted(out, dtype)
+    return out if dtype is None else out.to(dtype)
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
