@@ -17,6 +17,7 @@ from tinytorch.absent import accepts_device, names_of
 from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed
 from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, DType, Shape, as_dtype, bfloat16, float64
 from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.functions.copies import with_zero_gradient
 from tinytorch.functions.dims import shape_arguments
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.ordering import argsort, searchsorted, topk
@@ -199,8 +200,9 @@ def _permutation(seed: Tensor, n: int) -> Tensor:
 
 
 def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
-    """1 with probability p, otherwise 0, in p's shape and dtype."""
-    return (rand(p.shape, dtype=p.dtype, generator=generator) < p).to(p.dtype)
+    """1 with probability p, otherwise 0, in p's shape and dtype; p's gradient is 0."""
+    drawn = (rand(p.shape, dtype=p.dtype, generator=generator) < p).to(p.dtype)
+    return with_zero_gradient(drawn, p)  # type: ignore[no-any-return]
 
 
 @accepts_device
@@ -249,7 +251,8 @@ def normal(
     """Numbers of the normal distribution with this mean and standard deviation.
 
     Args:
-        mean, std: numbers, with `size`; or one or both tensors, which broadcast.
+        mean, std: numbers, with `size`; or one or both tensors, which broadcast. Their gradients
+            are 0, as in PyTorch: for others write `mean + std * randn_like(std)`.
 
     Raises:
         TypeError: both are numbers, and there is no size.
@@ -262,7 +265,9 @@ def normal(
         size, dtype = np.broadcast_shapes(*(t.shape for t in tensors)), tensors[0].dtype
     elif size is None:
         raise TypeError("normal needs a size, or a tensor as mean or std")
-    return randn(size, dtype=dtype, generator=generator) * std + mean  # type: ignore[no-any-return]
+    std, mean = (t.detach() if is_tensor(t) else t for t in (std, mean))
+    drawn = randn(size, dtype=dtype, generator=generator) * std + mean
+    return with_zero_gradient(drawn, *tensors)  # type: ignore[no-any-return]
 
 
 @accepts_device
@@ -341,12 +346,13 @@ def _check_weights(weights: Tensor, count: int, replacement: bool) -> None:
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Whole numbers of the Poisson distribution with these rates, in their shape and dtype.
 
-    Drawn by NumPy from a seed of the generator; cannot be traced.
+    Drawn by NumPy from a seed of the generator; cannot be traced. The gradient of the rates is 0.
     """
     rates = input.double()._concrete("poisson")
     bits = int((generator or default_generator).draw_seed()) & _MASK
     drawn = np.random.default_rng(bits).poisson(rates)
-    return input.new_tensor(np.asarray(drawn, rates.dtype))
+    out: Tensor = with_zero_gradient(input.new_tensor(np.asarray(drawn, rates.dtype)), input)
+    return out
 
 
 fuse(globals(), "_box_muller")

@@ -26,7 +26,6 @@ EXCEPTIONS = {
     "nn.functional.multi_margin_loss": "scores need a dimension of classes",
     "nn.functional.adaptive_max_pool1d": "return_indices is refused, with what to write instead",
     "nn.functional.adaptive_max_pool2d": "return_indices is refused, with what to write instead",
-    "nn.functional.conv_transpose2d": "output_padding must be below the stride, also if dilated",
     "nn.functional.ctc_loss": "PyTorch gives the derivative for the scores before log_softmax",
     "nn.functional.normalize": "norms of negative order are refused",
     "nn.functional.triplet_margin_with_distance_loss": "the sample's distance is PyTorch's own",

@@ -148,6 +148,20 @@ def test_alpha(rng):
     integers = np.array([100, -100, 3], "int8")  # twice 100 is no int8
     assert_like_torch(lambda x, y: x.add(y, alpha=2), None, a, integers)
     assert_like_torch(lambda x, y: x.clone().sub_(y, alpha=2), None, a, integers)
+    true = np.array([True, False, True])
+    assert_like_torch(lambda x, y: x.add(y, alpha=2), None, true, ~true)
+    assert_like_torch(lambda x, y: x.clone().add_(y, alpha=True), None, true, ~true)
+    assert_like_torch(lambda x: x.add(True, alpha=2), None, true)
+    assert_like_torch(lambda x, y: x.add(y, alpha=2), None, true, integers)
+
+
+@pytest.mark.parametrize("alpha", [2.0, 2.5, True])
+def test_alpha_of_another_kind_than_the_sum_is_refused(alpha):
+    x = tinytorch.tensor([1, 2])
+    with pytest.raises(DTypeError, match=r"alpha=.* beside operands whose sum is int64"):
+        x.add(x, alpha=alpha)
+    with pytest.raises(RuntimeError):
+        torch.tensor([1, 2]).add(torch.tensor([1, 2]), alpha=alpha)
 
 
 def test_bounds_of_another_type_are_not_cut_to_the_numbers_of_this_one():

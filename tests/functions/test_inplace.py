@@ -34,6 +34,8 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "exp": lambda lib, w: (w * 2).exp_() * w,
     "zero": lambda lib, w: (w * 2).zero_() + w,
     "copy": lambda lib, w: (w * 2).copy_(w * w) * w,
+    "copy of what needs no gradient": lambda lib, w: (w * 2).copy_(lib.ones(3)),
+    "copy of another dtype": lambda lib, w: (w * 2).copy_(lib.tensor([1, 2, 3])) * w,
     "clamp": lambda lib, w: (w * 2).clamp_(0, 1) * w,
     "masked_fill": lambda lib, w: (w * 2).masked_fill_(w > 0, 1.0) * w,
     "index_add": lambda lib, w: (w * 2).index_add_(0, lib.tensor([0, 0]), w[1:]) * w,
@@ -63,6 +65,30 @@ def test_gradients_follow_writes(name: str, rng: np.random.Generator) -> None:
         (g,) = tinytorch.autograd.grad(g.sum(), ours)
         (e,) = torch.autograd.grad(e.sum(), theirs)
         np.testing.assert_allclose(g.numpy(), e.numpy(), rtol=1e-4, atol=1e-6)
+
+
+DRAWN: dict[str, Callable[[Any, Any], Any]] = {
+    "uniform_": lambda lib, w: (w * 2).uniform_(),
+    "normal_": lambda lib, w: (w * 2).normal_(),
+    "exponential_": lambda lib, w: (w * 2).exponential_(),
+    "bernoulli_": lambda lib, w: (w * 2).bernoulli_(0.5),
+    "bernoulli": lambda lib, w: lib.bernoulli(w),
+    "poisson": lambda lib, w: lib.poisson(w),
+    "normal": lambda lib, w: lib.normal(w, w.detach()),
+    "normal, of both": lambda lib, w: lib.normal(w[:, None], w),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_drawn_is_recorded_with_a_gradient_of_0(name: str) -> None:
+    for lib in (tinytorch, torch):
+        w = lib.tensor([0.25, 0.5, 0.75], requires_grad=True)
+        out = DRAWN[name](lib, w)
+        assert out.requires_grad
+        out.sum().backward()
+        assert w.grad.tolist() == [0, 0, 0]
+    with tinytorch.no_grad():
+        assert not DRAWN[name](tinytorch, tinytorch.ones(3, requires_grad=True)).requires_grad
 
 
 def test_another_name_sees_the_write() -> None:

@@ -106,7 +106,7 @@ def test_prod_is_right_where_elements_are_zero():
         assert_like_torch(lambda x: x.prod(), None, np.array(data))
 
 
-@pytest.mark.parametrize("p", [1, 2, 3, 0.5, np.inf])
+@pytest.mark.parametrize("p", [0, 1, 2, 3, 0.5, np.inf])
 def test_norm(p, x):
     assert_like_torch(lambda x: x.norm(p), None, x, rtol=1e-4)
     assert_like_torch(lambda x: x.norm(p, 1, True), None, x, rtol=1e-4)

@@ -124,3 +124,24 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a text that is long enough to have a header")
     with pytest.raises(tinytorch.DataError, match="text is truncated, or no safetensors file"):
         tinytorch.load(tmp_path / "text")
+
+
+def test_a_checkpoint_with_one_wrong_bit_is_no_file_of_another_program() -> None:
+    stream = io.BytesIO()
+    tinytorch.save({"a": tinytorch.tensor([1.0, 2.0]), "n": 3}, stream)
+    data = bytearray(stream.getvalue())
+    for bit in range(8 * (len(data) - 8)):  # the last 8 bytes are the numbers
+        data[bit // 8] ^= 1 << bit % 8
+        try:
+            found = tinytorch.load(io.BytesIO(bytes(data)))
+            assert found["n"] == 3 and found["a"].tolist() == [1, 2]
+        except tinytorch.DataError:
+            pass
+        data[bit // 8] ^= 1 << bit % 8
+
+
+@pytest.mark.parametrize("key", ["tree", "sha256", "tinytorch.checkpoint"])
+def test_a_file_of_another_program_may_have_one_of_our_keys(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.safetensors"
+    safetensors.numpy.save_file({"w": np.ones(2, np.float32)}, path, {key: "x"})
+    assert tinytorch.load(path)["w"].tolist() == [1, 1]

@@ -5,13 +5,13 @@ From one row to the next such a copy would jump through memory; PyTorch's keep t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, bool_
 from tinytorch.replay import holds
 
 if TYPE_CHECKING:
@@ -61,3 +61,12 @@ def copied(x: Tensor) -> Tensor:
     if order is None:
         return apply(ops.copy, x)
     return permuted_back(apply(ops.copy, permuted(x, order)), order)
+
+
+def with_zero_gradient(value: Any, *inputs: Tensor) -> Any:
+    """`value`, recorded as a function of those inputs (which broadcast to its shape) that require a
+    gradient, which is 0."""
+    for x in inputs:
+        if x.requires_grad:
+            value = apply(ops.where, apply(ops.full, shape=(), value=True, dtype=bool_), value, x)
+    return value

@@ -85,12 +85,26 @@ def fmod(a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def scaled(a: Tensor | float, b: Tensor | float, alpha: float) -> Tensor | float:
-    """alpha * b in the dtype of a + b: 2 * int8 would overflow beside a tensor of floats."""
-    if alpha == 1:
+    """alpha * b in the dtype of a + b: 2 * int8 would overflow beside a tensor of floats.
+
+    Raises:
+        DTypeError: alpha is a float and a + b is not, or a bool and a + b is none.
+    """
+    if type(alpha) is int and alpha == 1:
         return b
+    dtype = promote(*(getattr(t, "meta", type(t)) for t in (a, b)))
+    is_refused = dtype is not bool_ if isinstance(alpha, bool) else (
+        isinstance(alpha, float) and not dtype.is_floating_point
+    )  # fmt: skip
+    if is_refused:
+        raise DTypeError(
+            f"alpha={alpha!r} beside operands whose sum is {dtype.name}: a float scales floats "
+            f"only, a bool only bool; convert a tensor, x.float(), or alpha"
+        )
+    if dtype is bool_:  # True + True is True
+        alpha = bool(alpha)
     if not hasattr(b, "meta"):
-        return b * alpha
-    dtype = promote(getattr(a, "meta", type(a)), b.meta)
+        return b * alpha if dtype is not bool_ else b and alpha
     return apply(ops.mul, b.to(dtype), alpha)  # type: ignore[union-attr]
 
 

@@ -29,7 +29,7 @@ from tinytorch.dispatch import (
     wrap,
     write,
 )
-from tinytorch.dtypes import bfloat16, bool_, is_narrower, meta_of_array
+from tinytorch.dtypes import bfloat16, is_narrower, meta_of_array
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions import (
     bitwise,
@@ -40,6 +40,7 @@ from tinytorch.functions import (
     movement,
     scattering,
 )
+from tinytorch.functions.copies import with_zero_gradient
 from tinytorch.functions.publish import publish
 from tinytorch.history import Record, owner_of, write_clock
 from tinytorch.jit.buffers import pool
@@ -201,7 +202,9 @@ def copy_(x: Tensor, source: Operand, non_blocking: bool = False) -> Tensor:
 
 
 def _copied(old: Tensor, source: Tensor) -> Tensor:
-    return apply(ops.copy, movement.expand(source, old.shape).to(old.dtype))
+    """The source's values; nothing of `old`, whose gradient is then 0."""
+    new: Tensor = with_zero_gradient(movement.expand(source, old.shape).to(old.dtype), old)
+    return new
 
 
 def fill_(x: Tensor, value: Any) -> Tensor:
@@ -216,8 +219,8 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 
 def _filled(old: Tensor, value: float) -> Tensor:
     """The value everywhere; made from `old`, whose gradient is then 0."""
-    everywhere = apply(ops.full, shape=old.shape, value=True, dtype=bool_)
-    return apply(ops.where, everywhere, type(old.dtype.zero)(value), old)
+    new: Tensor = with_zero_gradient(type(old.dtype.zero)(value), old)
+    return new
 
 
 def zero_(x: Tensor) -> Tensor:

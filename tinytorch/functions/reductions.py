@@ -18,7 +18,7 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, bool_, float32, float64, int64
 from tinytorch.errors import DTypeError
 from tinytorch.functions import elementwise, movement
-from tinytorch.functions.copies import order_of, permuted
+from tinytorch.functions.copies import order_of, permuted, with_zero_gradient
 from tinytorch.functions.dims import normalize_dim, normalize_dims
 from tinytorch.functions.publish import publish
 from tinytorch.op import Op
@@ -406,7 +406,8 @@ def norm(
     if p == 1:
         return sum(magnitude, dim, keepdim)
     if p == 0:
-        return sum(apply(ops.ne, x, 0), dim, keepdim).to(x.dtype)
+        count = sum(apply(ops.ne, x, 0), dim, keepdim).to(x.dtype)
+        return with_zero_gradient(count, sum(x, dim, keepdim)) if x.requires_grad else count
     if p in (math.inf, -math.inf):
         return (amax if p > 0 else amin)(magnitude, dim, keepdim)
     zero = apply(ops.eq, x, 0)  # for p < 1 the derivative there is infinite

@@ -16,6 +16,7 @@ from tinytorch.serialization.tree import flatten, unflatten
 from tinytorch.tensor import Tensor
 
 FORMAT = "2"  # in the header, under "tinytorch.checkpoint"; "1" had no tuples
+_KEYS = {"tinytorch.checkpoint", "tree", "sha256"}
 File = str | Path | BinaryIO
 
 
@@ -80,7 +81,8 @@ def load(
     name = str(f) if isinstance(f, (str, Path)) else "the file"
     data = Path(f).read_bytes() if isinstance(f, (str, Path)) else f.read()
     tree, header = read(data, name)
-    if header is not None and "tinytorch.checkpoint" in header:
+    # one damaged key does not make a checkpoint pass for a file of another program
+    if header is not None and len(_KEYS & header.keys()) >= 2:
         return verified(tree, header, name)
     return tree
 

@@ -152,3 +152,21 @@ def test_conv1d_errors():
         F.conv1d(tinytorch.ones(1, 3, 5, 5), tinytorch.ones(2, 3, 3))
     with pytest.raises(ValueError, match=r"stride must be one number, not \(1, 2\)"):
         F.conv1d(tinytorch.ones(1, 3, 5), tinytorch.ones(2, 3, 3), stride=(1, 2))
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_a_transposed_convolution_has_more_than_a_stride_where_it_is_dilated(agree, rng, padding):
+    for more, stride, dilation in ((1, 1, 2), ((2, 0), (1, 2), (3, 1)), ((2, 1), 2, 3)):
+        agree(
+            lambda x, w, b, *p: F.conv_transpose2d(x, w, b, p[0], padding, p[1], 1, p[2]),
+            lambda x, w, b, *p: TF.conv_transpose2d(x, w, b, p[0], padding, p[1], 1, p[2]),
+            rng.standard_normal((2, 3, 5, 4)), rng.standard_normal((3, 2, 3, 3)),
+            rng.standard_normal(2), stride, more, dilation,
+        )  # fmt: skip
+    agree(
+        lambda x, w: F.conv_transpose1d(x, w, None, 1, padding, 2, 1, 3),
+        lambda x, w: TF.conv_transpose1d(x, w, None, 1, padding, 2, 1, 3),
+        rng.standard_normal((2, 3, 5)), rng.standard_normal((3, 2, 3)),
+    )  # fmt: skip
+    with pytest.raises(ShapeError, match=r"below the stride .* or the dilation"):
+        F.conv_transpose1d(tinytorch.ones(1, 1, 4), tinytorch.ones(1, 1, 2), output_padding=1)

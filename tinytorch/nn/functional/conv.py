@@ -5,7 +5,7 @@ from __future__ import annotations
 from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.errors import ShapeError
-from tinytorch.functions.movement import pad, reshape, squeeze, unsqueeze
+from tinytorch.functions.movement import narrow, pad, reshape, squeeze, unsqueeze
 from tinytorch.nn.functional.arguments import Pair, Size, pair, single
 from tinytorch.tensor import Tensor
 
@@ -127,7 +127,8 @@ def conv_transpose2d(
         bias: (out,)
         stride: distance between the positions of the kernels.
         padding: how much is cut off at each side.
-        output_padding: rows and columns that the result has more of, below and right.
+        output_padding: rows and columns that the result has more of, below and right: fewer than
+            the stride or than the dilation.
         groups, dilation: as for `conv2d`.
 
     Returns:
@@ -159,15 +160,23 @@ def conv_transpose2d(
         + more[i]
         for i in range(2)
     )
-    if any(m >= s for m, s in zip(more, step, strict=True)) or min(size) < 1:
+    if any(m >= max(step[i], spread[i]) for i, m in enumerate(more)) or min(size) < 1:
         raise ShapeError(
-            f"conv_transpose2d: output_padding {more} must be below the stride {step}, and padding "
-            f"{border} leave something of the result, whose size would be {size}"
+            f"conv_transpose2d: output_padding {more} must be below the stride {step} or the "
+            f"dilation {spread}, and padding {border} leave something of the result, whose size "
+            f"would be {size}"
         )
+    # a convolution of that size has this input's shape only where the stride is above what is added
+    whole = any(m >= s for m, s in zip(more, step, strict=True))
+    reach = tuple(n + 2 * b - m for n, b, m in zip(size, border, more, strict=True))
     out = apply(
-        ops.conv2d_input, input, weight, stride=step, padding=border, dilation=spread,
-        groups=groups, input_size=size,
+        ops.conv2d_input, input, weight, stride=step, padding=(0, 0) if whole else border,
+        dilation=spread, groups=groups, input_size=reach if whole else size,
     )  # fmt: skip
+    if whole:  # all that the kernels reach, and zeros after it; the padding is cut off
+        out = pad(out, (0, more[1], 0, more[0]))
+        for d in (0, 1):
+            out = narrow(out, 2 + d, border[d], size[d])
     return out if bias is None else out + reshape(bias, (-1, 1, 1))
 
 
