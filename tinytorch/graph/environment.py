@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+from tinytorch.autograd.function import Function
 from tinytorch.errors import TinyTorchError
 from tinytorch.graph.facts import (
     CONTAINERS,
@@ -307,12 +308,13 @@ def _of_function(function: FunctionType, code: Code) -> Iterator[Edge]:
 
 def _of_class(dot: str, cls: type, skipped: frozenset[str] = frozenset()) -> Iterator[Edge]:
     """The attributes of a class of the user's and its bases; its operators always matter."""
+    always = ("forward", "backward") if issubclass(cls, Function) else ("forward",)
     for base in cls.__mro__:
         if is_library(base.__module__) or base in NAMESPACES:
             continue
         for key, held in list(vars(base).items()):
             value = getattr(held, "__func__", getattr(held, "fget", held))
-            is_operator = key.startswith("__") or key == "forward"
+            is_operator = key.startswith("__") or key in always
             if key in skipped or (is_operator and not isinstance(value, FunctionType)):
                 continue
             fact: Fact

@@ -156,7 +156,7 @@ def _trace(
         **happened,
     )
     tracer.graph.lint()
-    return TracedFunction(tracer.graph, signature, environment)
+    return TracedFunction(function, tracer.graph, signature, environment)
 
 
 def _argument(tracer: Tracer, leaf: Any, name: str, position: int) -> Any:

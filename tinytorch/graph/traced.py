@@ -80,12 +80,20 @@ class TracedFunction:
     state back in place, and returns what the function would.
 
     Attributes:
+        function: what was traced.
         graph: what runs.
         signature: what its inputs and results are bound to.
         environment: what the function could reach when it was traced.
     """
 
-    def __init__(self, graph: Graph, signature: Signature, environment: Environment) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        graph: Graph,
+        signature: Signature,
+        environment: Environment,
+    ) -> None:
+        self.function = function
         self.graph = graph
         self.signature = signature
         self.again: Callable[..., TracedFunction] | None = None  # traces on other arguments

@@ -5,15 +5,13 @@ from __future__ import annotations
 import copy
 import threading
 import warnings
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tinytorch
-from tinytorch import autograd, nn, optim
-from tinytorch.autograd import Function
+from tinytorch import nn, optim
 from tinytorch.bench import OpCounter
 from tinytorch.errors import AutogradError, BackendError
 from tinytorch.graph import GraphError, PassManager, TraceError, trace
@@ -632,49 +630,3 @@ def test_a_function_without_a_module():
     exec("def double(x): return x * 2.0", scope)
     scope["double"].__module__ = None
     assert tinytorch.compile(scope["double"])(ones(2)).tolist() == [2.0, 2.0]
-
-
-class _Tripled(Function):
-    """A gradient that the ops of the forward do not have."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.round()
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g * 3.0
-
-
-def _checkpointed(x: Tensor) -> Tensor:
-    return autograd.checkpoint(lambda x: x * x, x)
-
-
-@pytest.mark.parametrize(
-    "function", [_Tripled.apply, _checkpointed, lambda x: F.binary_cross_entropy(x, x.detach())]
-)
-def test_a_backward_of_its_own_is_called(function: Any) -> None:
-    def call(x: Tensor) -> Tensor:
-        return function(x * 0.5) + x.sum()
-
-    compiled, gradients = tinytorch.compile(call), []
-    for each in (call, compiled):
-        x = tinytorch.tensor([0.3, 0.9], requires_grad=True)
-        with pytest.warns(RuntimeWarning, match="op by op") if each is compiled else nullcontext():
-            each(x).sum().backward()
-        gradients.append(x.grad.tolist())
-    assert gradients[0] == gradients[1] and compiled.uncompiled_calls == 1
-    with tinytorch.no_grad():
-        compiled(x)
-
-    @tinytorch.compile
-    def step(x: Tensor) -> None:
-        call(x).sum().backward()
-
-    x = tinytorch.tensor([0.3, 0.9], requires_grad=True)
-    step(x)
-    assert x.grad.tolist() == pytest.approx(gradients[0])
-    assert compiled.uncompiled_calls == 1 and step.uncompiled_calls == 0
-    traced = trace(call, tinytorch.ones(2, requires_grad=True))
-    with pytest.raises(TraceError, match="a backward of its own"):
-        traced(tinytorch.ones(2, requires_grad=True))

@@ -8,6 +8,7 @@ native      generated machine code, for `optimized`
 timing      how long each step of compiling takes
 generate    which kind of code runs a graph
 partition   a joint graph as a forward and a backward graph
+joint_graph a forward and its gradients as one graph
 joint       forward and backward, each as code
 guard       whether code fits a call, decided in a microsecond
 calls       calling code in place of the traced function

@@ -50,7 +50,7 @@ class CompiledTrace(TracedFunction):
                 raise
             self.failures.append(("no pass ran", say_failure("the optimized graph", error)))
             self._report = Report()
-        super().__init__(graph, s, traced.environment)
+        super().__init__(traced.function, graph, s, traced.environment)
         self.target = target
         self.joints: dict[tuple[int, ...], JointFunction | None] = {}
         self._lock = threading.Lock()  # of the code
@@ -127,10 +127,8 @@ class CompiledTrace(TracedFunction):
         """Run the code on arguments that fit, and put state where it belongs."""
         self._was_called = True
         tensors = self.tensors(leaves)
-        wanted: tuple[int, ...] = ()
-        if self.signature.differentiable and STATE.get().grad:
-            wanted = tuple([i for i, t in enumerate(tensors) if t is not None and t.requires_grad])
-        joint = self._joint(wanted) if wanted else None
+        wanted = self._wanted(tensors)
+        joint = self._joint(wanted, leaves) if wanted else None
         is_compiled = joint.is_compiled if joint else not wanted and self.code.program is not None
         if not is_compiled:
             return super().execute(leaves)
@@ -144,6 +142,20 @@ class CompiledTrace(TracedFunction):
             if position is not None and (tensor := tensors[position]) is not None:
                 results[i] = tensor
         return self._deliver(leaves, results, grads)
+
+    def _wanted(self, tensors: list[Tensor | None]) -> tuple[int, ...]:
+        """Positions of the inputs whose gradients may be asked for later."""
+        if not (self.signature.differentiable and STATE.get().grad):
+            return ()
+        return tuple([i for i, t in enumerate(tensors) if t is not None and t.requires_grad])
+
+    def can_differentiate(self, leaves: list[Any]) -> bool:
+        """Whether results have the gradients of the function; not where it has a backward of its
+        own that is no part of the code."""
+        if not self.signature.own_backward or not (wanted := self._wanted(self.tensors(leaves))):
+            return True
+        joint = self._joint(wanted, leaves)
+        return joint is not None and joint.is_compiled
 
     def execute_fitting(self, args: tuple[Any, ...]) -> Any:
         """`execute` for arguments that the guard has let pass; what it can leave out it does."""
@@ -208,20 +220,30 @@ class CompiledTrace(TracedFunction):
                     self._code = code
         return self._code
 
-    def _joint(self, wanted: tuple[int, ...]) -> JointFunction | None:
+    def _joint(self, wanted: tuple[int, ...], leaves: Sequence[Any]) -> JointFunction | None:
         """Forward and backward for these inputs; None if they could not be made."""
         with self._lock:
             if wanted not in self.joints:
                 try:
-                    joint = JointFunction(self.graph, self.roles, self.updates, wanted, self.target)
+                    joint = JointFunction(
+                        self, leaves, self.roles, self.updates, wanted, self.target
+                    )
                 except Exception as error:
-                    if self.target.mode != "auto":
-                        raise
-                    reason = say_failure("forward and backward", error)
-                    self.failures.append(("forward and backward are interpreted", reason))
+                    self._note_failure(error)
                     joint = None
                 self.joints[wanted] = joint
         return self.joints[wanted]
+
+    def _note_failure(self, error: Exception) -> None:
+        """Forward and backward could not be made."""
+        if own := self.signature.own_backward:  # it may do what no trace can know
+            reason = f"{type(error).__name__}: {error}"
+            self.failures.append((f"the backward of {own} is not compiled", reason))
+            return
+        if self.target.mode != "auto":
+            raise error
+        reason = say_failure("forward and backward", error)
+        self.failures.append(("forward and backward are interpreted", reason))
 
     def generated(self) -> dict[str, Code]:
         """The generated code, by what it does."""

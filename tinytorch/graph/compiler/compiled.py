@@ -56,8 +56,8 @@ class Compiled:
         function: what was compiled.
         options: of `compile`.
         uncompiled_calls: calls that ran the function itself, op by op: a mode (a profiler, a trace)
-            was active, which is to see the ops, something differs in every call, or a result comes
-            from an `autograd.Function`, whose backward only eager code calls.
+            was active, which is to see the ops, something differs in every call, or the backward
+            of an `autograd.Function` inside could not be compiled.
     """
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
@@ -103,10 +103,11 @@ class Compiled:
         if trace is None:
             return self._op_by_op(args, kwargs)
         assert isinstance(trace, CompiledTrace)
-        if own_backward := trace.signature.own_backward:
+        if not trace.can_differentiate(leaves):
+            reason = "; ".join(reason for _, reason in trace.failures[-1:]) or "there is no code"
             warnings.warn(
-                f"{own_backward} has a backward of its own, so that this call runs op by op; "
-                f"compile the whole step with its backward(), which uses it",
+                f"{trace.signature.own_backward} has a backward of its own, which was not "
+                f"compiled, so that this call runs op by op: {reason}",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -200,7 +201,8 @@ def compile(
     Everything inside is compiled together: a forward, or a whole training step with `backward()`
     and the optimizer's `step()`. Parameters, buffers, gradients and the optimizer's state are
     afterwards where eager code leaves them. The results of a compiled forward have gradients; with
-    an `autograd.Function` inside it runs op by op while gradients are wanted, with a warning.
+    an `autograd.Function` inside by its own backward, which is compiled, too (where it cannot be,
+    calls run op by op, with a warning), and which has no gradients itself then.
 
     A call that finds the world changed is traced anew: another grad mode, `requires_grad`, layer,
     hook, optimizer or function, and any Python value that the code mentions, in containers and

@@ -10,8 +10,6 @@ dynamic Python bytecode transformation and graph compilation", ASPLOS 2024.
 
 from __future__ import annotations
 
-import inspect
-import keyword
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,15 +21,12 @@ from tinytorch.autograd.function import Function
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import TensorMeta, promote
 from tinytorch.errors import AutogradError
-from tinytorch.graph.bindings import StateBinding
 from tinytorch.graph.compiler.generate import Target, generate
-from tinytorch.graph.compiler.lower import example_of, result_nodes, without_detach
+from tinytorch.graph.compiler.joint_graph import JointGraph, joint_of_function, joint_of_graph
+from tinytorch.graph.compiler.lower import result_nodes, without_detach
 from tinytorch.graph.compiler.partition import partition
 from tinytorch.graph.compiler.schedule import Role
 from tinytorch.graph.interpret import Interpreter
-from tinytorch.graph.ir import Graph, Node
-from tinytorch.graph.semantics import TINYTORCH
-from tinytorch.graph.trace import trace
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.history import write_clock
 from tinytorch.state import is_grad_enabled, no_mode_active
@@ -39,38 +34,49 @@ from tinytorch.tensor import Tensor
 
 
 class JointFunction:
-    """The forward of a graph, and the backward for some of its inputs.
+    """The forward of a traced function, and the backward for some of its inputs.
 
     Args:
-        graph: has no backward of its own.
-        roles: of its inputs.
+        traced: its graph has a forward only.
+        leaves: of the arguments of a call.
+        roles: of the inputs.
         updates: see `schedule_graph`.
         wanted: positions of the inputs that require gradients.
         target: what to generate code for.
 
     Attributes:
         forward, backward: the code.
+
+    Raises:
+        TraceError: a backward of its own cannot be traced.
     """
 
     def __init__(
         self,
-        graph: Graph,
+        traced: TracedFunction,
+        leaves: Sequence[Any],
         roles: list[Role],
         updates: dict[int, int],
         wanted: tuple[int, ...],
         target: Target,
     ) -> None:
+        graph = traced.graph
         self.graph, self.wanted = graph, wanted
+        self.own_backward = traced.signature.own_backward
         self.written = frozenset(updates.values())
         self.metas = [n.meta["tensor_meta"] for n in graph.find_nodes(op="placeholder")]
         results = result_nodes(graph)
         self.result_metas: list[TensorMeta] = [
             n.meta["tensor_meta"] for i, n in enumerate(results) if i not in updates
         ]
-        traced = _Traced(graph, len(self.result_metas), wanted)
-        self.outputs, self._reached = traced.outputs, traced.reached
-        joint, report = target.manager().run(without_detach(traced.graph))
-        parts = partition(joint, len(roles), len(results), traced.gradients, self.written)
+        both: JointGraph = (
+            joint_of_function(traced, leaves, wanted)
+            if self.own_backward
+            else joint_of_graph(graph, len(self.result_metas), wanted)
+        )
+        self.outputs, self._reached = both.outputs, both.reached
+        joint, report = target.manager().run(without_detach(both.graph))
+        parts = partition(joint, len(roles), len(results), both.gradients, self.written)
         self._saved_inputs, self._gradients = parts.saved_inputs, parts.backward
         self.forward = generate(parts.forward, target, roles, updates)
         arguments = [Role.ARGUMENT] * len(parts.backward.find_nodes(op="placeholder"))
@@ -154,6 +160,12 @@ class JointFunction:
 
     def run_differentiable(self, call: _Call, g: Tensor) -> list[Tensor | None]:
         """Gradients with a history of their own: the forward runs again, op by op."""
+        if self.own_backward:
+            raise AutogradError(
+                f"backward: {self.own_backward} in a compiled function has a backward of its own, "
+                f"which is compiled without a history, and create_graph=True asks for one; compile "
+                f"the whole step with its backward(), or call the function that is not compiled"
+            )
         for tensor in call.inputs:
             if write_clock.last_write(tensor._data) > call.clock:
                 raise AutogradError(
@@ -203,87 +215,3 @@ class _Compiled(Function):
         if is_grad_enabled():
             return None, *call.joint.run_differentiable(call, g)
         return None, *call.joint.run_backward(ctx.saved_tensors, g)
-
-
-# -- tracing ---------------------------------------------------------------------------------------
-
-
-class _Replay(Interpreter):
-    """Runs a graph in a trace; new nodes say the user's line that the old ones said."""
-
-    def run_node(self, n: Node) -> Any:
-        value = super().run_node(n)
-        if n.op == "call_function" and n.stack_trace is not None:
-            value._data.node.meta["stack_trace"] = n.stack_trace
-        return value
-
-
-class _Traced:
-    """Results and gradients of a graph as one graph.
-
-    Attributes:
-        graph: its inputs are those of the first graph, and then gradients of results.
-        outputs: positions of the results that have a gradient.
-        gradients: positions of the inputs that are the gradients of these.
-        reached: for each wanted input whether it has a gradient.
-    """
-
-    def __init__(self, graph: Graph, count: int, wanted: tuple[int, ...]) -> None:
-        inputs, results = graph.find_nodes(op="placeholder"), result_nodes(graph)
-        examples = [example_of(node) for node in inputs]
-        for i in wanted:
-            examples[i].requires_grad = True
-        may_have = [
-            i for i, node in enumerate(results[:count])
-            if node.meta["tensor_meta"].dtype.is_floating_point and node.op != "placeholder"
-        ]  # fmt: skip
-        self.outputs: list[int] = []
-
-        def joint(*tensors: Tensor) -> Any:
-            given = tensors[: len(inputs)]
-            cotangents = dict(zip(may_have, tensors[len(inputs) :], strict=True))
-            values = list(_Replay(graph).run(*given))
-            self.outputs = [i for i in may_have if values[i].requires_grad]
-            found: Sequence[Tensor | None] = [None] * len(wanted)
-            if self.outputs:
-                found = grad(
-                    [values[i] for i in self.outputs],
-                    [given[i] for i in wanted],
-                    [cotangents[i] for i in self.outputs],
-                    allow_unused=True,
-                )
-            return values, list(found)
-
-        names = [*(n.name for n in inputs), *(f"grad_of_{i}" for i in may_have)]
-        joint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in _unique(names)]
-        )
-        seeds = [example_of(results[i]) for i in may_have]
-        traced = trace(joint, *examples, *seeds, decompose=None)
-        self.graph = _with_constants(traced)
-        self.gradients = [len(inputs) + may_have.index(i) for i in self.outputs]
-        leaves = traced.signature.out_leaves[len(results) :]
-        self.reached = [leaf is not None for leaf in leaves]
-
-
-def _with_constants(traced: TracedFunction) -> Graph:
-    """The graph; tensors that the trace met outside are the constants of the first graph."""
-    graph = traced.graph
-    nodes = graph.find_nodes(op="placeholder")
-    for node, binding in zip(nodes, traced.signature.inputs, strict=True):
-        if isinstance(binding, StateBinding):
-            with graph.inserting_before(node):
-                constant = TINYTORCH.constant(graph, binding.tensor)
-            node.replace_all_uses_with(constant)
-            graph.erase_node(node)
-    return graph
-
-
-def _unique(names: list[str]) -> list[str]:
-    """Identifiers, each once."""
-    taken: dict[str, None] = {}
-    for name in names:
-        while name in taken or keyword.iskeyword(name):
-            name += "_"
-        taken[name] = None
-    return list(taken)
