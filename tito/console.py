@@ -14,8 +14,9 @@ from rich.text import Text
 PLAIN_WIDTH = 200  # of lines that nobody's terminal limits
 COLOURS = {"ok": "green", "missing": "yellow", "broken": "bold red"}
 
-out = Console()
-errors = Console(stderr=True)
+# a slice x[:a:] of a student's is no emoji
+out = Console(emoji=False)
+errors = Console(stderr=True, emoji=False)
 
 
 def print_json(value: Any) -> None:

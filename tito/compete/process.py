@@ -304,8 +304,8 @@ def _failure_of(said: bytes) -> Failure:
     """What a worker says of an error. It may be forged, and is text for the entry's author."""
     try:
         told = json.loads(said)
-        kind, text = str(told["error"]), _printable(str(told["text"]))
-    except (ValueError, TypeError, KeyError):
+        kind, text = _printable(str(told["error"])), _printable(str(told["text"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
         return Failure("rule", "its answer is not one of the protocol's")
     if kind == "MemoryError":
         return Failure("memory", "it wanted more memory than it has")

@@ -6,6 +6,7 @@ somewhere. Whatever is not taken is listed with the reason.
 
 from __future__ import annotations
 
+import lzma
 import re
 import struct
 import zipfile
@@ -29,7 +30,8 @@ from tito.course.tables import database
 LARGEST_BYTES = 30 << 20
 MOST_FILES = 20_000
 RATIO, RATIO_FROM = 200, 1 << 20  # what packs better than this, from this size on, is a bomb
-UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
+PACKED = (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
+UNREADABLE = (zipfile.BadZipFile, struct.error, RuntimeError, *PACKED)
 TIMESTAMP = "timestamp.txt"
 COLLECTED, UPDATED, UNCHANGED, IGNORED = "collected", "updated", "unchanged", "ignored"
 BY_THE_WAY = "a system or a platform left it behind"
@@ -171,7 +173,7 @@ def _is_by_the_way(path: str) -> bool:
     """Files that systems and platforms leave behind, and the time that we note ourselves."""
     parts = PurePosixPath(path).parts
     hidden = any(part.startswith((".", "__MACOSX")) for part in parts if part != "..")
-    return hidden or parts[-1] == TIMESTAMP
+    return hidden or parts[-1:] == (TIMESTAMP,)
 
 
 def _check(found: Destination, file: File) -> None:
@@ -218,7 +220,7 @@ def _opened(source: Path, zone: tzinfo | None) -> Iterator[list[File]]:
         raise CourseError(f"{source} is neither a folder nor a zip file")
     try:
         archive = zipfile.ZipFile(source)
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise CourseError(f"{source} is damaged: {error}; download it again") from None
     with archive:
         yield _limited(_in_archive(archive, zone), source)
@@ -252,7 +254,7 @@ def _too_large(size: int) -> str:
 
 def _in_archive(archive: zipfile.ZipFile, zone: tzinfo | None) -> Iterator[File]:
     for entry in archive.infolist():
-        if entry.is_dir():
+        if entry.filename.endswith("/"):  # is_dir() stumbles over an empty name
             continue
         path = str(PurePosixPath(entry.filename))
         problem = _too_large(entry.file_size)
@@ -270,14 +272,7 @@ def _reader(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[], by
         try:
             with archive.open(entry) as stream:
                 content = stream.read(LARGEST_BYTES + 1)  # whatever the archive says of its size
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            OSError,
-            ValueError,
-            RuntimeError,
-        ) as error:
+        except UNREADABLE as error:
             raise DamagedError(f"it is damaged: {error}") from None
         if len(content) > LARGEST_BYTES:
             raise DamagedError(_too_large(len(content)))

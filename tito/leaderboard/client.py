@@ -6,11 +6,13 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 TIMEOUT_SECONDS = 30.0
 VARIABLE = "TITO_LEADERBOARD_TOKEN"
+AGAIN = "run `tito leaderboard join ADDRESS`"
 
 
 class ServerError(Exception):
@@ -21,6 +23,10 @@ class UnreachableError(Exception):
     """There is no server there, or it is in trouble: worth another try."""
 
 
+class SettingsError(Exception):
+    """Address or token are not what they have to be; the text says what to do."""
+
+
 class Client:
     """Speaks with one server. The token goes into a header, never into an address."""
 
@@ -28,12 +34,17 @@ class Client:
         self, server: str, token: str, transport: httpx.BaseTransport | None = None
     ) -> None:
         self.server = server.rstrip("/")
-        self._http = httpx.Client(
-            base_url=f"{self.server}/api",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=TIMEOUT_SECONDS,
-            transport=transport,
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=f"{self.server}/api",
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=TIMEOUT_SECONDS,
+                transport=transport,
+            )
+        except (httpx.InvalidURL, UnicodeEncodeError):  # a token of ours is ASCII
+            raise SettingsError(
+                f"{server!r} is no address, or the token is none: {AGAIN}"
+            ) from None
 
     # -- a competitor's ----------------------------------------------------------------------------
 
@@ -41,7 +52,7 @@ class Client:
         """Send an entry; the submission that it became."""
         answer = self._call(
             "POST",
-            f"/events/{event}/submissions",
+            f"/events/{quote(event, safe='')}/submissions",
             content=path.read_bytes(),
             headers={"Content-Type": "text/x-python", "X-Filename": json.dumps(path.name)},
         )
@@ -85,7 +96,10 @@ class Client:
             raise UnreachableError(f"{self.server} answered {answer.status_code}")
         if answer.status_code >= 400:
             raise ServerError(_said(answer))
-        return answer.json() if answer.content else None
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise UnreachableError(f"{self.server} is no leaderboard: it sent no JSON") from None
 
 
 def _said(answer: httpx.Response) -> str:
@@ -117,9 +131,17 @@ def save_settings(server: str, token: str) -> Path:
 
 
 def load_settings() -> dict[str, str]:
-    """Server and token as they were saved, and the token of the environment before that."""
+    """Server and token as they were saved, and the token of the environment before that.
+
+    Raises:
+        SettingsError: the file is damaged.
+    """
     path = settings_file()
-    saved = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    try:
+        saved = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        found = {key: str(value) for key, value in saved.items()}
+    except (ValueError, AttributeError, RecursionError):
+        raise SettingsError(f"{path} is damaged: {AGAIN}, which writes it anew") from None
     if token := os.environ.get(VARIABLE):
-        saved["token"] = token
-    return {key: str(value) for key, value in saved.items()}
+        found["token"] = token
+    return found

@@ -186,7 +186,7 @@ def runner(
     """Measure what is in the queue, one entry at a time. Nothing else should run on the machine."""
     _need_extra()
     from tito.leaderboard import runner as runners
-    from tito.leaderboard.client import ServerError
+    from tito.leaderboard.client import ServerError, UnreachableError
     from tito.sandbox import NoSandboxError, Sandbox
 
     client = _client(server, token_file)
@@ -199,7 +199,7 @@ def runner(
     except KeyboardInterrupt:
         typer.echo("stopped; what was begun is back in the queue", err=True)
         raise typer.Exit(130) from None
-    except (ServerError, NoSandboxError) as error:
+    except (ServerError, UnreachableError, NoSandboxError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(REFUSED) from None
     print(f"{count} measured")
@@ -285,22 +285,27 @@ def submit(
 
 
 def _client(server: str | None, token_file: Path | None) -> Client:
-    from tito.leaderboard.client import VARIABLE, Client, load_settings
+    from tito.leaderboard.client import AGAIN, VARIABLE, Client, SettingsError, load_settings
 
-    saved = load_settings()
+    try:
+        saved = load_settings()
+        if token_file is not None:
+            saved["token"] = token_file.read_bytes().decode("utf-8", "replace").strip()
+    except SettingsError as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename}: {error.strerror}") from None
     address = server or saved.get("server")
-    if token_file is not None:
-        try:
-            saved["token"] = token_file.read_text("utf-8").strip()
-        except OSError as error:
-            raise typer.BadParameter(f"{token_file}: {error.strerror}") from None
     if address is None or "token" not in saved:
         missing = "server" if address is None else "token"
         raise typer.BadParameter(
-            f"no {missing} is known: run `tito leaderboard join ADDRESS`"
+            f"no {missing} is known: {AGAIN}"
             + (f", or set {VARIABLE}" if missing == "token" else ", or give --server")
         )
-    return Client(address, saved["token"])
+    try:
+        return Client(address, saved["token"])
+    except SettingsError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _wait(client: Client, number: int) -> dict[str, Any]:

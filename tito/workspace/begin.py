@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tito.workspace import backends, course, module, state
-from tito.workspace.folder import MARK, Workspace, WorkspaceError, find
+from tito.workspace.folder import MARK, Workspace, WorkspaceError, check, find
 
 README = """# My TinyTorch
 
@@ -37,6 +37,7 @@ def init(folder: Path, form: str) -> Workspace:
     """
     folder = folder.resolve()
     workspace = Workspace(folder)
+    check(workspace)
     outer = find(folder)
     if outer is not None and outer != workspace:
         raise WorkspaceError(

@@ -30,7 +30,7 @@ def find(name: str) -> Lesson:
     known = folders()
     for folder in known:
         number, _, slug = folder.name.partition("_")
-        if wanted in (folder.name, slug) or (wanted.isdigit() and int(wanted) == int(number)):
+        if wanted in (folder.name, slug) or wanted.lstrip("0") == number.lstrip("0"):
             return parse_lesson(folder / "lesson.md")
     raise WorkspaceError(console.unknown("module", name, [folder.name for folder in known]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,4 +76,18 @@ def require(start: Path | None = None) -> Workspace:
             f"{start or Path.cwd()} is not in a workspace: go to yours (cd DIR), or make one with "
             f"`tito init DIR`"
         )
+    check(workspace)
     return workspace
+
+
+def check(workspace: Workspace) -> None:
+    """Refuse a folder that `PYTHONPATH` cannot name: the reference would run in place of it.
+
+    Raises:
+        WorkspaceError: there is a colon in its path.
+    """
+    if os.pathsep in str(workspace.root):
+        raise WorkspaceError(
+            f"Python imports nothing from {workspace.root}, for the {os.pathsep!r} in its path: "
+            "choose another name"
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from tito.workspace.folder import WorkspaceError
 
 FORMATS = ("ipynb", "py")
+HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,16 @@ def read_json(path: Path) -> dict[str, Any]:
 def _from_notebook(path: Path, text: str) -> dict[str, Any]:
     try:
         notebook: dict[str, Any] = json.loads(text)
+        if HALF.search(text):  # of a pair of surrogates, which no file can hold as text
+            whole = json.dumps(notebook, ensure_ascii=False)
+            notebook = json.loads(whole.encode(errors="replace"))
         for cell in notebook["cells"]:
             _cell(cell)
         return notebook
     except json.JSONDecodeError as error:
         problem = f"it is not JSON (line {error.lineno}: {error.msg})"
+    except RecursionError:
+        problem = "it is not JSON (lists in lists without end)"
     except (KeyError, TypeError, AttributeError):
         problem = "it has no list of cells as notebooks have"
     raise WorkspaceError(

@@ -182,4 +182,6 @@ def plain(source: str) -> str:
         ast.parse(source)
     except SyntaxError:
         return MAGIC.sub(r"\1pass", source)
+    except (ValueError, RecursionError, MemoryError):  # a NUL, or deeper than Python can parse
+        return source
     return source

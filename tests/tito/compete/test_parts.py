@@ -16,6 +16,7 @@ from tito.compete.entry import parse_entry
 from tito.compete.event import EventError, list_events, load_event
 from tito.compete.match import Launch
 from tito.compete.memory import ALIGNMENT, Arena, place
+from tito.compete.process import _failure_of
 from tito.compete.result import Peak, summarize
 
 
@@ -102,6 +103,14 @@ def test_ratios_are_of_pairs_and_verdicts_of_intervals() -> None:
 def test_nothing_is_faster_than_its_operations_and_its_bytes(peak: Peak, verdict: str) -> None:
     steady = [launch([2.0, 4.0, 8.0], [1.0, 2.0, 4.0]) for _ in range(6)]
     assert summarize(steady, "numpy", peak=peak).verdicts == {"numpy": "ok", "mine": verdict}
+
+
+def test_what_a_worker_says_is_text() -> None:
+    """Its kind of error too may be forged: half of a surrogate pair would end a runner."""
+    told = _failure_of(b'{"error": "\\ud800' + b"x" * 9_000 + b'", "text": "a\\u001b[2J"}')
+    assert told.verdict == "error" and len(str(told)) < 2_000
+    assert str(told).encode().endswith(b": a[2J")
+    assert _failure_of(b"[" * 100_000).verdict == "rule"
 
 
 def test_an_event_says_what_is_missing(tmp_path: Path) -> None:

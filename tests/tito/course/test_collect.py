@@ -236,6 +236,26 @@ def test_an_archive_cannot_write_elsewhere(course: Course, tmp_path: Path) -> No
     assert len(list(tmp_path.rglob("*.ipynb"))) == 4  # source, release, Ada's, and her attempt
 
 
+def test_what_no_program_packs_stops_no_other(course: Course, tmp_path: Path) -> None:
+    archive = tmp_path / "all.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("ada.ipynb", "1")
+        packed.writestr(zipfile.ZipInfo(""), "no name")
+        packed.writestr(zipfile.ZipInfo("."), "no name either")
+        packed.writestr("bob.ipynb", "2" * 99, zipfile.ZIP_LZMA)
+    content = bytearray(archive.read_bytes())
+    start = content.index(b"bob.ipynb") + len("bob.ipynb") + 9  # behind LZMA's own properties
+    content[start : start + 8] = b"\xff" * 8
+    archive.write_bytes(content)
+    found = taken(course, archive)
+    assert found["ada.ipynb"] == COLLECTED
+    assert {found["."], found["bob.ipynb"]} == {IGNORED}
+    content[content.index(b"PK\x01\x02") + 6] = 199  # the version that it needs: 19.9
+    archive.write_bytes(content)
+    with pytest.raises(CourseError, match=r"is damaged: zip file version 19[.]9"):
+        collect(course, ASSIGNMENT, archive)
+
+
 def test_what_is_too_large_is_left_out(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,45 @@ def test_without_server_or_token_it_says_what_to_do(tmp_path: Path) -> None:
     assert answer.exit_code == 2 and client.VARIABLE in answer.output
 
 
+@pytest.mark.parametrize("saved", ["", "[]", "{", '"x"'])
+def test_a_damaged_settings_file_is_named(home: Path, tmp_path: Path, saved: str) -> None:
+    path = client.settings_file()
+    path.parent.mkdir(parents=True)
+    path.write_text(saved)
+    with pytest.raises(client.SettingsError, match=r"is damaged: run `tito leaderboard join"):
+        client.load_settings()
+    assert run("submit", entry(tmp_path)).exit_code == 2
+
+
+def test_what_cannot_be_an_address_or_a_token_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for server, token in (("http://[::1", "x"), ("http://127.0.0.1:1", "é")):
+        monkeypatch.setenv(client.VARIABLE, token)
+        answer = run("submit", entry(tmp_path), "--server", server)
+        assert answer.exit_code == 2 and "is no address, or the token" in answer.output
+    (tmp_path / "token").write_bytes(b"\xff")
+    options = ("--token-file", tmp_path / "token", "--no-sandbox")
+    answer = run("leaderboard", "runner", "--server", "http://127.0.0.1:1", *options)
+    assert answer.exit_code == 2
+    (tmp_path / "token").write_text("x")
+    answer = run("leaderboard", "runner", "--server", "http://127.0.0.1:1", *options)
+    assert answer.exit_code == 1 and "does not answer" in answer.output
+
+
+def test_a_page_that_is_no_leaderboard_is_said() -> None:
+    asked: list[str] = []
+
+    def page(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path.decode())
+        return httpx.Response(200, text="<html>please log in</html>")
+
+    speaking = client.Client("http://x", "t", httpx.MockTransport(page))
+    with pytest.raises(client.UnreachableError, match="is no leaderboard"):
+        speaking.submit("../a b", Path(__file__))
+    assert asked == ["/api/events/..%2Fa%20b/submissions"]
+
+
 def test_a_server_that_is_not_there_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from tests.tito.leaderboard.conftest import ENTRY, Board, Measuring, join, start
 from tito.leaderboard import jobs, people, submissions
 from tito.leaderboard.database import Database
 from tito.leaderboard.tables import Base, Event, Job, Person, Submission
-from tito.leaderboard.web import views
+from tito.leaderboard.web import guard, views
 from tito.leaderboard.web.signin import COOKIE
 
 NASTY = [
@@ -348,6 +348,34 @@ def test_guessing_secrets_is_slow(database: Database) -> None:
     assert {a.status_code for a in answers[:5]} == {400}
     assert answers[-1].status_code == 429 and int(answers[-1].headers["retry-after"]) >= 1
     assert board.instructor.browser.get("/").status_code == 200
+
+
+def test_guesses_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket that has filled up again is forgotten, however often it was emptied before."""
+    clock = [0.0]
+    monkeypatch.setattr(guard.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(guard, "KEPT_BUCKETS", 100)
+    limit = guard.RateLimit(lambda *_: None)  # type: ignore[arg-type,return-value]
+    for number in range(1_000):
+        clock[0] += 1.0
+        headers = [(b"authorization", b"Bearer %d" % number)]
+        scope = {"type": "http", "method": "POST", "path": "/api/x", "client": None}
+        for _ in range(3):
+            assert limit._wait({**scope, "headers": headers}) == 0.0
+    assert len(limit.buckets) <= 101
+
+
+@pytest.mark.parametrize("path", ["/events/%d", "/submissions/%d/state", "/api/submissions/%d"])
+def test_a_number_that_no_row_can_have(board: Board, path: str) -> None:
+    ada = board.join("ada")
+    who = ada.api() if path.startswith("/api") else ada.browser
+    assert who.get(path % 10**20).status_code == 422
+
+
+def test_a_name_of_a_file_without_end(board: Board) -> None:
+    headers = {"X-Filename": "[" * 5_000}
+    answer = board.join("ada").api().post("/api/events/fast/submissions", headers=headers)
+    assert (answer.status_code, answer.json()["detail"]) == (400, "X-Filename is a JSON string")
 
 
 # -- how much the database is asked ----------------------------------------------------------------

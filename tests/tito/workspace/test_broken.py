@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from tests.tito.workspace.conftest import COUNT, FIRST_ANSWERS, SIZE, Student
+from tito import console
 from tito.limits import Limits
-from tito.workspace import course, folder, notebook, run, show, state
+from tito.module import say
+from tito.workspace import begin, course, folder, notebook, run, show, state, update
 from tito.workspace.run import Result
 
 LIMITS = Limits(seconds=600, memory_bytes=2 << 30)
@@ -126,6 +128,7 @@ def test_demonstrations_of_the_lesson_are_not_run_again(student: Student) -> Non
         (b'{"cells": 3}', "it has no list of cells"),
         (b'{"cells": [{"source": 3}]}', "it has no list of cells"),
         (b"\xff\xfe\x00", "is no text in UTF-8"),
+        (b"[" * 100_000, "it is not JSON (lists in lists"),
     ],
 )
 def test_a_file_that_is_no_notebook(tmp_path: Path, content: bytes, words: str) -> None:
@@ -149,6 +152,40 @@ def test_a_broken_file_is_theirs_and_stays_until_they_reset_it(student: Student)
     assert student.tito("module", "reset", "1").exit_code == 0
     (kept,) = (student.root / ".tito/backups").rglob("01_first.ipynb")
     assert kept.read_bytes() == b"\x00 not JSON"
+
+
+@pytest.mark.parametrize("source", ["x = 1\0", "x = '\ud800'", "-" * 200_000 + "1", "+1" * 100_000])
+def test_a_cell_that_python_cannot_even_parse(student: Student, source: str) -> None:
+    own = {"cell_type": "code", "metadata": {}, "source": source, "outputs": []}
+    change(student, lambda notebook: notebook["cells"].insert(1, own))
+    path = student.file("01_first.ipynb")
+    before = path.read_bytes()
+    workspace = folder.require(student.root)
+    assert run.plain(notebook.read(path)[1].source)
+    updated = update.update(workspace, course.find("1"))
+    assert updated is not None and (updated.backup or path).read_bytes() == before
+
+
+def test_a_slice_in_an_error_is_no_emoji() -> None:
+    with console.out.capture() as told:
+        say("x[:a:] of :warning:")
+    assert told.get() == "x[:a:] of :warning:\n"
+
+
+def test_a_folder_that_python_cannot_import_from(tmp_path: Path) -> None:
+    """With a colon in its path PYTHONPATH would name two folders, and the reference would run."""
+    with pytest.raises(folder.WorkspaceError, match="choose another name"):
+        begin.init(tmp_path / "a:b", "ipynb")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "c:d" / folder.MARK).mkdir(parents=True)
+    with pytest.raises(folder.WorkspaceError, match="choose another name"):
+        folder.require(tmp_path / "c:d")
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "9" * 5_000])
+def test_digits_that_are_no_number_of_a_module(name: str) -> None:
+    with pytest.raises(folder.WorkspaceError, match="there is no module"):
+        course.find(name)
 
 
 def test_a_cell_that_was_deleted(student: Student) -> None:

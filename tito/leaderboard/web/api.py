@@ -63,7 +63,7 @@ def submit(
     """Enter a file: the body is its bytes."""
     try:
         filename = str(json.loads(request.headers.get("x-filename", '"entry.py"')))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise HTTPException(400, "X-Filename is a JSON string") from None
     try:
         with request.app.state.database.write() as session:

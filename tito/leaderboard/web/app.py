@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 
 from tito.leaderboard.database import Database
@@ -44,6 +44,8 @@ def create_app(database: Database, *, https: bool = False) -> FastAPI:
     app.add_exception_handler(HTTPException, _say)
     app.add_exception_handler(RequestValidationError, _say_invalid)
     app.add_exception_handler(OperationalError, _say_away)
+    for unfit in (OverflowError, DataError):  # SQLite's, and PostgreSQL's
+        app.add_exception_handler(unfit, _say_unfit)
     # The last one added sees a request first.
     for guard in (RateLimit, BodyLimit, SecurityHeaders, AccessLog):
         app.add_middleware(guard)
@@ -61,6 +63,12 @@ def _say_away(request: Request, error: Exception) -> Response:
     log.error("the database does not answer: %s", error.orig)
     text = "the database does not answer: try again in a moment"
     return _answer(request, 503, text, {"Retry-After": str(AWAY_SECONDS)})
+
+
+def _say_unfit(request: Request, error: Exception) -> Response:
+    """A number that no column has room for, or a text with a NUL."""
+    log.warning("a request that the database cannot take: %s", type(error).__name__)
+    return _answer(request, 422, "the request is not as it should be: a value is out of range")
 
 
 def _say_invalid(request: Request, error: Exception) -> Response:

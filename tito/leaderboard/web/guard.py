@@ -99,11 +99,16 @@ class Bucket:
     def __post_init__(self) -> None:
         self.level, self.at = self.size, time.monotonic()
 
-    def take(self) -> float:
-        """0 if the request may pass, else the seconds until one may."""
+    def fill(self) -> float:
+        """How full it is now."""
         now = time.monotonic()
         self.level = min(self.size, self.level + (now - self.at) * self.per_second)
         self.at = now
+        return self.level
+
+    def take(self) -> float:
+        """0 if the request may pass, else the seconds until one may."""
+        self.fill()
         if self.level < 1:
             return (1 - self.level) / self.per_second
         self.level -= 1
@@ -141,7 +146,7 @@ class RateLimit:
             who = headers.get("authorization") or headers.get("cookie") or client
             key, bucket = ("post", who), Bucket(30, 0.5)
         if len(self.buckets) > KEPT_BUCKETS:
-            self.buckets = {k: b for k, b in self.buckets.items() if b.level < b.size - 1}
+            self.buckets = {k: b for k, b in self.buckets.items() if b.fill() < b.size - 1}
         return self.buckets.setdefault(key, bucket).take()
 
 
