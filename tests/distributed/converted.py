@@ -7,7 +7,7 @@ import torch
 from torch import nn as torch_nn
 
 import tinytorch
-from tests.distributed import programs
+from tests.distributed.programs import common
 from tinytorch import nn, optim
 from tinytorch.distributed import get_rank, get_world_size
 from tinytorch.fx import to_torch
@@ -23,8 +23,8 @@ def _model() -> nn.Module:
 def losses(kind: str) -> list[tuple[float, float]]:
     """For each of 5 steps the loss of the converted model on all ranks, and that of ours alone."""
     ours = _model()
-    data = programs.batches(5, get_world_size())
-    model: torch_nn.Module = to_torch(trace(_model(), programs.own(data[0][0])))
+    data = common.batches(5, get_world_size())
+    model: torch_nn.Module = to_torch(trace(_model(), common.own(data[0][0])))
     if kind == "ddp":
         model = torch_nn.parallel.DistributedDataParallel(model)
     else:
@@ -36,7 +36,7 @@ def losses(kind: str) -> list[tuple[float, float]]:
     optimizer = optim.SGD(ours.parameters(), lr=0.1)
     found = []
     for x, y in data:
-        part = slice(get_rank() * programs.BATCH, (get_rank() + 1) * programs.BATCH)
+        part = slice(get_rank() * common.BATCH, (get_rank() + 1) * common.BATCH)
         xs, ys = torch.tensor(x.numpy()[part]), torch.tensor(y.numpy()[part])
         theirs.zero_grad()
         loss = torch_nn.functional.cross_entropy(model(xs)[0], ys)

@@ -25,4 +25,4 @@ def test_on_a_group(name: str, ranks: int) -> None:
 @pytest.mark.slow
 def test_three_ranks_train_as_one_process() -> None:
     """A third is not exact, as a half and a quarter are."""
-    launch(programs.ranks_train_as_one_process, 3)
+    launch(programs.averaging.ranks_train_as_one_process, 3)

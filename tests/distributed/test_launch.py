@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tests.distributed import programs
+from tests.distributed.programs import endings
 from tinytorch.distributed import (
     ProcessGroupError,
     all_reduce,
@@ -33,13 +33,13 @@ def test_what_the_environment_lacks_is_named(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(ProcessGroupError, match="RANK, WORLD_SIZE, MASTER_PORT: start the program"):
         init_process_group()
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        launch(programs.fails_on_rank_1, 0)
+        launch(endings.fails_on_rank_1, 0)
 
 
 @pytest.mark.slow
 def test_the_error_of_a_rank_comes_first_with_its_traceback() -> None:
     with pytest.raises(ProcessGroupError) as caught:
-        launch(programs.fails_on_rank_1, 2)
+        launch(endings.fails_on_rank_1, 2)
     first = str(caught.value).split("\nrank ")[1]
     assert first.startswith("1: Traceback")
     assert "a mistake of rank 1" in first
@@ -48,14 +48,14 @@ def test_the_error_of_a_rank_comes_first_with_its_traceback() -> None:
 @pytest.mark.slow
 def test_a_message_of_another_shape_is_not_received() -> None:
     with pytest.raises(ProcessGroupError) as caught:
-        launch(programs.receives_another_shape, 2, timeout=3.0)
+        launch(endings.receives_another_shape, 2, timeout=3.0)
     assert "rank 1 of 2: recv of float32[8] from rank 0 failed" in str(caught.value)
 
 
 @pytest.mark.slow
 def test_a_killed_rank_is_named_by_all_others_long_before_the_timeout() -> None:
     with pytest.raises(ProcessGroupError) as caught:
-        launch(programs.says_who_was_killed, 3)
+        launch(endings.says_who_was_killed, 3)
     text = str(caught.value)
     assert "rank 2: was killed by SIGKILL" in text
     told = re.findall(r"RuntimeError: after ([\d.]+) s: rank (\d) of 3: .*: rank 2 has gone", text)
@@ -65,13 +65,13 @@ def test_a_killed_rank_is_named_by_all_others_long_before_the_timeout() -> None:
 
 @pytest.mark.slow
 def test_a_run_whose_rank_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    whole = launch(programs.resumable, 2, str(tmp_path / "whole"), 8)
+    whole = launch(endings.resumable, 2, str(tmp_path / "whole"), 8)
     path = str(tmp_path / "killed")
     with pytest.raises(ProcessGroupError, match="SIGKILL"):
-        launch(programs.resumable, 2, path, 8, 5)
-    resumed = launch(programs.resumable, 2, path, 8)
+        launch(endings.resumable, 2, path, 8, 5)
+    resumed = launch(endings.resumable, 2, path, 8)
     assert set(resumed) == set(whole)
-    (alone,) = launch(programs.resumable, 1, str(tmp_path / "alone"), 8)
+    (alone,) = launch(endings.resumable, 1, str(tmp_path / "alone"), 8)
     np.testing.assert_allclose(
         np.frombuffer(whole[0], np.float32), np.frombuffer(alone, np.float32), atol=1e-5
     )

@@ -26,11 +26,11 @@ def save_checkpoint(path: str | Path, model: Module, optimizer: Optimizer, **ext
     """
     tree = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "extra": extra}
     failed = Tensor.from_numpy(np.zeros(1))
-    error: OSError | None = None
+    error: Exception | None = None
     if get_rank() == 0:
         try:
             files.save_checkpoint(path, tree)
-        except OSError as raised:
+        except Exception as raised:  # the others wait to hear of it
             error = raised
             failed.fill_(1)
     all_reduce(failed)  # also: nobody goes on before the file is there

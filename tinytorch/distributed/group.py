@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tinytorch.distributed.heartbeat import Heartbeat
-from tinytorch.errors import ProcessGroupError, missing_extra
+from tinytorch.dtypes import bool_, int16
+from tinytorch.errors import DTypeError, ProcessGroupError, missing_extra
 from tinytorch.history import write_clock
 from tinytorch.tensor import Tensor
 
@@ -140,11 +141,16 @@ def all_reduce(
         ProcessGroupError: no group; the memory is not contiguous; the ranks do not call the same;
             a rank has gone.
         ValueError: another `op`.
+        DTypeError: int16 or bfloat16, which gloo does not know; the mean of integers.
     """
     if op not in REDUCTIONS:
         raise ValueError(f"all_reduce knows {', '.join(REDUCTIONS)}, not {op!r}")
-    reduction = dist.ReduceOp.SUM if op == "mean" else getattr(dist.ReduceOp, op.upper())
-    shared = torch_view(tensor)
+    if op == "mean" and not tensor.dtype.is_floating_point:
+        raise DTypeError(f"all_reduce: a mean of {tensor.dtype.name} is none; make it float first")
+    shared = _reducible_view(tensor)
+    reduction = getattr(dist.ReduceOp, {"mean": "SUM"}.get(op, op.upper()))
+    if op == "sum":
+        reduction = _sum_of(tensor)
     if not agreed:
         agree(describe("all_reduce", tensor, f" ({op})")).wait()
 
@@ -199,10 +205,12 @@ def reduce_scatter(tensor: Tensor) -> Tensor:
             f"dimension must be the number of ranks"
         )
     result = _empty(tensor.shape[1:], tensor)
-    rows, own = list(torch_view(tensor)), torch_view(result)
+    rows, own = list(_reducible_view(tensor)), torch_view(result)
     agree(describe("reduce_scatter", tensor)).wait()
     _started(
-        "reduce_scatter", lambda: dist.reduce_scatter(own, rows, async_op=True), lambda: None
+        "reduce_scatter",
+        lambda: dist.reduce_scatter(own, rows, _sum_of(tensor), async_op=True),
+        lambda: None,
     ).wait()
     return result
 
@@ -289,6 +297,22 @@ def torch_view(tensor: Tensor) -> Any:
     if array.size and shared.data_ptr() != array.ctypes.data:
         raise ProcessGroupError(f"DLPack copied a tensor of shape {tensor.shape}")
     return shared
+
+
+def _reducible_view(tensor: Tensor) -> Any:
+    """`torch_view` of what gloo can compute with.
+
+    Raises:
+        DTypeError: of int16.
+    """
+    if tensor.dtype is int16:
+        raise DTypeError("gloo knows no int16: send a copy, tensor.to('int32')")
+    return torch_view(tensor)
+
+
+def _sum_of(tensor: Tensor) -> Any:
+    """True + True is True; gloo would add the bytes, and a byte of 2 is no bool."""
+    return dist.ReduceOp.MAX if tensor.dtype is bool_ else dist.ReduceOp.SUM
 
 
 def written(tensor: Tensor) -> None:

@@ -32,7 +32,7 @@ class Pipeline:
     Args:
         stage: the part of the model of this rank.
         input_shape: of what the rank before sends; rank 0 does not read it.
-        dtype: of it.
+        dtype: of it. A gradient has the dtype of what it is the gradient of.
     """
 
     def __init__(self, stage: Module, input_shape: Shape, dtype: DType = float32) -> None:
@@ -61,7 +61,7 @@ class Pipeline:
                 losses.append(float(value.item()))
                 value.backward()
             else:
-                y.backward(self._receive(tuple(y.shape), get_rank() + 1))
+                y.backward(self._receive(tuple(y.shape), y.dtype, get_rank() + 1))
             if not self.first:
                 assert x.grad is not None
                 send(x.grad.contiguous(), get_rank() - 1)
@@ -70,15 +70,15 @@ class Pipeline:
     def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Input and output of the stage for a micro-batch; the output goes to the next rank."""
         if not self.first:
-            x = self._receive(self.input_shape, get_rank() - 1)
+            x = self._receive(self.input_shape, self.dtype, get_rank() - 1)
             x.requires_grad = True
         y = self.stage(x)
         if not self.last:
             send(y.detach().contiguous(), get_rank() + 1)
         return x, y
 
-    def _receive(self, shape: Shape, rank: int) -> Tensor:
-        buffer = Tensor.from_numpy(np.empty(shape, self.dtype.dtype))
+    def _receive(self, shape: Shape, dtype: DType, rank: int) -> Tensor:
+        buffer = Tensor.from_numpy(np.empty(shape, dtype.dtype))
         recv(buffer, rank)
         return buffer
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tinytorch.distributed.group import get_rank, get_world_size, isend, recv
+from tinytorch.distributed.group import get_rank, get_world_size, isend, recv, torch_view
 from tinytorch.tensor import Tensor
 
 
@@ -22,7 +22,11 @@ def ring_all_reduce(tensor: Tensor) -> None:
     Args:
         tensor: contiguous, the same shape and dtype on all ranks. If its size is no multiple of N,
             the first pieces are one element longer.
+
+    Raises:
+        ProcessGroupError: the memory is not contiguous, so that the pieces would be of a copy.
     """
+    torch_view(tensor)
     pieces = ring_pieces(tensor, get_world_size())
     reduce_scatter_ring(pieces)
     all_gather_ring(pieces)

@@ -57,13 +57,15 @@ class ShardedOptimizer(Optimizer):
         local: the optimizer of this rank's share; None if it has none.
 
     Raises:
-        ProcessGroupError: no group; the parameters of the ranks differ.
+        ProcessGroupError: no process group; the parameters of the ranks differ, or are in groups.
     """
 
     def __init__(
         self, params: Iterable[Tensor], kind: Callable[..., Optimizer], **options: Any
     ) -> None:
         self._all = list(params)
+        if not all(isinstance(p, Tensor) for p in self._all):
+            raise ProcessGroupError("ShardedOptimizer takes tensors: no groups, and no names")
         check_same_parameters("ShardedOptimizer", self._all)
         self._owners = split_evenly([math.prod(p.shape) for p in self._all], get_world_size())
         whole = kind(self._all, **options)  # has no state before the first step
@@ -71,6 +73,14 @@ class ShardedOptimizer(Optimizer):
         self._make = partial(kind, **options)
         own = [p for p, rank in zip(self._all, self._owners, strict=True) if rank == get_rank()]
         self.local = self._make(own) if own else None
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """The first group only, which the constructor makes: the shares are of its parameters."""
+        if self.param_groups:
+            raise ProcessGroupError(
+                "ShardedOptimizer has one group of parameters: make a new one with all of them"
+            )
+        super().add_param_group(param_group)
 
     def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
         """Update this rank's share, and take the other shares from their ranks."""

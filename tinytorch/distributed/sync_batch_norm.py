@@ -58,14 +58,28 @@ def convert_sync_batch_norm(model: Module) -> Module:
 
     Changes the model in place; only a model that is a BatchNorm itself is exchanged as a whole.
     """
-    if isinstance(model, (BatchNorm1d, BatchNorm2d, BatchNorm3d)):
-        new = SyncBatchNorm(model.num_features, model.eps, model.momentum)
-        new.weight, new.bias = model.weight, model.bias
-        for name, buffer in model.named_buffers(recurse=False):
-            new.register_buffer(name, buffer)
-        if model.running_mean is None:
-            new.running_mean = new.running_var = new.num_batches_tracked = None
-        return new.train(model.training)
-    for name, child in model.named_children():
-        setattr(model, name, convert_sync_batch_norm(child))
-    return model
+    return _converted(model, {})
+
+
+def _converted(module: Module, done: dict[Module, Module]) -> Module:
+    """What takes the module's place; the same one wherever the module is."""
+    if module in done:
+        return done[module]
+    done[module] = module
+    if isinstance(module, (BatchNorm1d, BatchNorm2d, BatchNorm3d)):
+        done[module] = _synchronized(module)
+    else:
+        for name, child in list(module.own_modules()):
+            setattr(module, name, _converted(child, done))
+    return done[module]
+
+
+def _synchronized(module: BatchNorm1d | BatchNorm2d | BatchNorm3d) -> SyncBatchNorm:
+    """On the same parameters and buffers."""
+    new = SyncBatchNorm(module.num_features, module.eps, module.momentum)
+    new.weight, new.bias = module.weight, module.bias
+    for name, buffer in module.named_buffers(recurse=False):
+        new.register_buffer(name, buffer)
+    if module.running_mean is None:
+        new.running_mean = new.running_var = new.num_batches_tracked = None
+    return new.train(module.training)
