@@ -201,7 +201,7 @@ def _decomposes(plan: Plan, recording: bool) -> bool:
     wants that, or the backend has no kernel for it.
     """
     state = STATE.get()
-    if recording and plan.op.vjps is None:
+    if recording and plan.op.vjps is None and plan.meta.dtype.is_floating_point:
         return True
     if state.mode is not None and state.mode.decompose is not None:
         return state.mode.decompose

@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch import ops
+from tinytorch import backends, ops
 from tinytorch.absent import accepts_device, names_of
-from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed
-from tinytorch.dtypes import DEFAULT_FLOAT, DEFAULT_INT, DType, Shape, as_dtype, bfloat16, float64
+from tinytorch.backends import reference
+from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed, wrap
+from tinytorch.dtypes import (
+    DEFAULT_FLOAT,
+    DEFAULT_INT,
+    DType,
+    Shape,
+    as_dtype,
+    bfloat16,
+    float64,
+    int64,
+    tensor_meta,
+)
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.copies import with_zero_gradient
 from tinytorch.functions.dims import shape_arguments
@@ -23,6 +34,7 @@ from tinytorch.functions.fusing import fuse
 from tinytorch.functions.ordering import argsort, searchsorted, topk
 from tinytorch.functions.publish import METHODS
 from tinytorch.replay import replayed
+from tinytorch.state import STATE
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -305,7 +317,14 @@ def multinomial(
     if not input.dtype.is_floating_point:
         raise DTypeError(f"multinomial takes floating-point weights, not {input.dtype.name}")
     stored = input.float() if input.dtype is bfloat16 else input  # as numbers, not as their bits
-    _check_weights(stored, num_samples, replacement)
+    state = STATE.get()
+    if replacement and num_samples > 0 and state.mode is None and stored.meta.size:
+        seed, shape = seed_tensor(generator), (*input.shape[:-1], num_samples)
+        u = apply(ops.uniform, seed, shape=shape, dtype=float64)
+        drawn = (state.backend or backends.default()).replacement_of(reference.drawn)
+        if (indices := drawn(stored._data, u._data)) is not None:
+            return wrap(indices, tensor_meta(shape, int64))
+    _check_weights(stored, num_samples, replacement)  # says what is wrong
     given = input.detach(), seed_tensor(generator), num_samples
     if replacement:
         return searchsorted(*_totals_and_wanted(*given), right=True)

@@ -76,7 +76,7 @@ def unrolled(meaning: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
         recording = needs_grad and state.grad
         if recording and not plan.differentiable:
-            if op.decomposition is not None:
+            if op.decomposition is not None and plan.meta.dtype.is_floating_point:
                 return meaning(op, *inputs, **params)
             recording = False
         result = kernel(*data, **params) if params else kernel(*data)

@@ -8,6 +8,7 @@ import torch
 
 import tinytorch
 from tests.torch_compare import assert_like_torch
+from tinytorch.dispatch import Mode
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (4, 5), (3, 4, 5), (2, 1, 3, 2), (0, 3), (3, 0)])
@@ -141,3 +142,20 @@ def test_what_is_found_in_a_0d_tensor_is_a_copy(name):
     x.cumprod(0).fill_(2)
     x.logcumsumexp(0).fill_(2)
     assert x.item() == 1
+
+
+def test_the_first_few_are_found_without_a_sort_where_gradients_are_recorded(rng):
+    class Ops(Mode):
+        names: tuple[str, ...] = ()
+
+        def run(self, op, inputs, params, plan):
+            self.names += (op.name,)
+            return self.below(op, inputs, params, plan)
+
+    x = rng.standard_normal((3, 40)).astype(np.float32)
+    with tinytorch.using_backend("optimized"), Ops() as seen:
+        tinytorch.tensor(x, requires_grad=True).topk(2, 1)
+    assert "partial_argsort" in seen.names and "argsort" not in seen.names
+    with tinytorch.using_backend("optimized"):
+        assert_like_torch(lambda x: x.topk(2, 1)[0], None, x)
+        assert_like_torch(lambda x: x.kthvalue(3, 0)[0], None, x)

@@ -181,9 +181,10 @@ class ComputeBackend(ABC):
             return None
         return reference_out.find_kernel(plan.op)
 
-    def condition(self, asked: Kernel) -> Kernel:
-        """What programs ask at each call in place of a condition on an array: it means the same."""
-        return asked
+    def replacement_of(self, function: Kernel) -> Kernel:
+        """What runs in place of a function on arrays that is no op, such as the condition that a
+        program asks at each call: it means the same."""
+        return function
 
     def has_kernel(self, op: Op) -> bool:
         """Whether a fused op runs as one kernel here; otherwise its decomposition runs."""

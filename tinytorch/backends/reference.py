@@ -21,6 +21,8 @@ from tinytorch.backends.reference_conv import (
 )
 from tinytorch.backends.reference_elementwise import ELEMENTWISE, SILENT, quiet
 from tinytorch.backends.reference_indexing import (
+    bisected,
+    drawn,
     dynamic_update_slice,
     gather,
     is_within,
@@ -28,6 +30,7 @@ from tinytorch.backends.reference_indexing import (
     scatter_add,
     take,
     within_reach,
+    write_places,
 )
 from tinytorch.backends.reference_movement import (
     cast,
@@ -130,13 +133,13 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 __all__ = [
     "ELEMENTWISE", "amax", "amin", "arange", "argmax", "argmin", "argsort", "avg_pool2d",
-    "avg_pool2d_backward", "cast", "cat", "conv2d", "conv2d_input", "conv2d_input_by",
+    "avg_pool2d_backward", "bisected", "cast", "cat", "conv2d", "conv2d_input", "conv2d_input_by",
     "conv2d_weight", "conv2d_weight_by", "copy", "cross", "cumprod", "cumprod_backward", "cumsum",
-    "detach", "dynamic_update_slice", "expand", "find_kernel", "fold", "full", "gather",
+    "detach", "drawn", "dynamic_update_slice", "expand", "find_kernel", "fold", "full", "gather",
     "is_within", "matmul", "max_pool2d", "max_pool2d_backward", "max_pool2d_select",
     "partial_argsort", "permute", "prod", "reshape", "running_argmax", "running_argmin", "scatter",
     "scatter_add", "slice_", "slices", "sum", "take", "unfold", "uniform", "unslice",
-    "within_reach",
+    "within_reach", "write_places",
 ]  # fmt: skip
 
 

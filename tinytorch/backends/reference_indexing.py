@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Literal
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from tinytorch.backends.reference_elementwise import quiet
 from tinytorch.dtypes import Array
 
 _INT64 = np.dtype(np.int64)
+LONG = 32  # places of a row on average: that many are copied faster than they are counted
 _largest = np.maximum.reduce  # without the Python code of `max`
 
 
@@ -18,6 +20,53 @@ def is_within(data: Array, extent: int) -> Any:
     if data.dtype is _INT64 and data.size:
         return _largest(data.view(np.uint64), None) < extent
     return not data.size or (data.min() >= 0 and data.max() < extent)
+
+
+def bisected(rows: Array, values: Array, is_right: bool) -> Array:
+    """Where values would be inserted into rows in ascending order, as int64; NaN is the largest.
+
+    Args:
+        rows: (n,), or (..., n) with the leading dimensions of the values.
+        is_right: behind elements that are equal.
+    """
+    side: Literal["left", "right"] = "right" if is_right else "left"
+    if rows.ndim == 1:
+        return np.asarray(np.searchsorted(rows, values, side), np.int64)
+    count = math.prod(rows.shape[:-1])
+    lines = (a.reshape(count, a.shape[-1]) for a in (rows, values))
+    # the method: NumPy's function is Python
+    found = [row.searchsorted(wanted, side) for row, wanted in zip(*lines, strict=True)]
+    return np.array(found, np.int64).reshape(values.shape)
+
+
+def drawn(weights: Array, u: Array) -> Array | None:
+    """For each number in [0, 1) the index whose part of the sum of its row's weights it is in.
+
+    Args:
+        weights: (n,) or (rows, n), floating-point, not empty.
+        u: float64 (count,) or (rows, count).
+
+    Returns:
+        int64, as u; None if a weight is negative or a sum of weights is not finite and above 0.
+    """
+    totals = np.cumsum(weights, -1, np.float64)
+    last = totals[..., -1:]
+    if not ((weights >= 0).all() and (last > 0).all() and (last < np.inf).all()):
+        return None
+    # a product that is rounded up to the whole sum is of the last
+    return np.minimum(bisected(totals, u * last, True), weights.shape[-1] - 1)
+
+
+def write_places(starts: Array, counts: Array, out: Array) -> None:
+    """Write row and column of so many places of each row, from where it starts, as (2, places)."""
+    out[0] = np.repeat(np.arange(len(counts)), counts)
+    ends = np.cumsum(counts)
+    if out.shape[1] > LONG * len(counts):
+        columns = np.arange(int((starts + counts).max()))
+        parts = zip(starts.tolist(), (starts + counts).tolist(), strict=True)
+        np.concatenate([columns[start:end] for start, end in parts], out=out[1])
+    else:
+        np.subtract(np.arange(out.shape[1]), np.repeat(ends - counts - starts, counts), out[1])
 
 
 def take(a: Array, index: Array) -> Array:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch import ops
+from tinytorch import backends, ops
 from tinytorch.absent import accepts_device
+from tinytorch.backends import reference
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import Array, int64, meta_of_array, tensor_meta
 from tinytorch.errors import ShapeError
@@ -16,13 +17,12 @@ from tinytorch.functions import arrangement, movement, reductions
 from tinytorch.functions.copies import order_of
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
+from tinytorch.jit import buffers
 from tinytorch.replay import holds, replayed
 from tinytorch.state import STATE, is_grad_enabled
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
-
-LONG = 32  # numbers of a row on average: that many are copied faster than they are counted
 
 
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
@@ -202,16 +202,10 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
 
 def _row_parts(starts: Array, counts: Array) -> Tensor:
     """The indices of so many columns of each row, from where it starts, as (2, count)."""
-    ends = np.cumsum(counts)
-    array = np.empty((2, int(ends[-1]) if ends.size else 0), np.int64)
-    array[0] = np.repeat(np.arange(len(counts)), counts)
-    if array.shape[1] > LONG * len(counts):
-        columns = np.arange(int((starts + counts).max()))
-        parts = zip(starts.tolist(), (starts + counts).tolist(), strict=True)
-        np.concatenate([columns[start:end] for start, end in parts], out=array[1])
-    else:
-        np.subtract(np.arange(array.shape[1]), np.repeat(ends - counts - starts, counts), array[1])
-    return wrap(array, meta_of_array(array))
+    out = buffers.empty((2, int(counts.sum())), int64.dtype)
+    backend = STATE.get().backend or backends.default()
+    backend.replacement_of(reference.write_places)(starts, counts, out)
+    return wrap(out, meta_of_array(out))
 
 
 @accepts_device

@@ -8,11 +8,12 @@ traced, and say so.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tinytorch import ops
+from tinytorch import backends, ops
+from tinytorch.backends import reference
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import Array, bfloat16, int32, int64, meta_of_array
 from tinytorch.errors import DTypeError, ShapeError
@@ -167,22 +168,13 @@ def searchsorted(
         )
     is_right = right or side == "right"
     dtypes = {sorted_sequence.dtype, values.dtype}  # type: ignore[union-attr]
-    if STATE.get().mode is None and len(dtypes) == 1 and bfloat16 not in dtypes:
-        count = _new(_bisected(sorted_sequence._data, values._data, is_right))  # type: ignore[union-attr]
+    state = STATE.get()
+    if state.mode is None and len(dtypes) == 1 and bfloat16 not in dtypes:
+        bisected = (state.backend or backends.default()).replacement_of(reference.bisected)
+        count = _new(bisected(sorted_sequence._data, values._data, is_right))  # type: ignore[union-attr]
     else:  # by ops, which a trace sees
         count = _counted_before(sorted_sequence, values, is_right)  # type: ignore[arg-type]
     return count.to(int32) if out_int32 else count
-
-
-def _bisected(rows: Array, values: Array, is_right: bool) -> Array:
-    side: Literal["left", "right"] = "right" if is_right else "left"
-    if rows.ndim == 1:
-        return np.asarray(np.searchsorted(rows, values, side), np.int64)
-    count = math.prod(rows.shape[:-1])
-    lines = (a.reshape(count, a.shape[-1]) for a in (rows, values))
-    # the method: NumPy's function is Python
-    found = [row.searchsorted(wanted, side) for row, wanted in zip(*lines, strict=True)]
-    return np.array(found, np.int64).reshape(values.shape)
 
 
 def _counted_before(rows: Tensor, values: Tensor, is_right: bool) -> Tensor:

@@ -59,7 +59,7 @@ def compile_trace(
     body = [f"t{n} = x{n}._data" for n in inputs]
     asked: dict[int, list[str]] = {}
     for i, (index, condition, args) in enumerate(guards):
-        names[f"g{i}"], names[f"a{i}"] = backend.condition(condition), args
+        names[f"g{i}"], names[f"a{i}"] = backend.replacement_of(condition), args
         asked.setdefault(index, []).append(f"if not g{i}(t{index}, *a{i}): return None")
     body += [line for index in (*inputs, *given) for line in asked.pop(index, ())]
     last = {index: i for i, step in enumerate(steps) for index in step.reads}

@@ -30,6 +30,7 @@ from tinytorch.backends.optimized.gemm.matmul import (
 from tinytorch.backends.optimized.pooling import average, maximum, small as small_pooling
 from tinytorch.backends.optimized.quantized import linear as quantized
 from tinytorch.backends.optimized.rows import (
+    bisection,
     cross,
     cross_entropy,
     ctc,
@@ -245,9 +246,9 @@ class OptimizedBackend(NumpyBackend):
                 self.kernels[plan] = kernel = own
         return kernel
 
-    def condition(self, asked: Callable[..., Any]) -> Callable[..., Any]:
-        """Whether indices are in range is compiled."""
-        return small.is_within if asked is reference.is_within else asked
+    def replacement_of(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Guards of indices, and what looks at many rows one by one, are compiled."""
+        return _REPLACEMENTS.get(function, function)
 
     def specialize(self, plan: Plan) -> Kernel:
         """Elementwise ops are compiled from their definition, and by shape; others as usual."""
@@ -284,6 +285,12 @@ class OptimizedBackend(NumpyBackend):
         return own is getattr(OptimizedBackend, op.name, None) and op.name not in vars(self)
 
 
+_REPLACEMENTS: dict[Any, Callable[..., Any]] = {
+    reference.is_within: small.is_within,
+    reference.bisected: bisection.bisected,
+    reference.drawn: bisection.drawn,
+    reference.write_places: bisection.write_places,
+}
 _UFUNCS: Any = {"sum": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
 
 
@@ -343,6 +350,7 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     **dict.fromkeys(("sum", "amax", "amin", "prod"), _reduction),
     **dict.fromkeys(small.ALONG, small.along),
     **dict.fromkeys(("argmax", "argmin"), small.extreme_at),
+    "partial_argsort": small.partial_argsort,
     "gather": small.gather,
     "scatter": small.scatter,
     "take": small.take,

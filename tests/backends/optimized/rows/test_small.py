@@ -11,7 +11,7 @@ import pytest
 from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.backends.optimized import OptimizedBackend
-from tinytorch.backends.optimized.rows import embedding, scans, small, softmax
+from tinytorch.backends.optimized.rows import embedding, scans, selection, small, softmax
 from tinytorch.dtypes import meta_of_array
 
 TYPES = ["float32", *(pytest.param(t, marks=pytest.mark.slow) for t in ("float64", "int64"))]
@@ -78,6 +78,38 @@ def test_by_index(dtype: str, rng: Any) -> None:
                 wrong.flat[-1] = outside
                 with pytest.raises(IndexError, match="scatter: an index is not in 0 to"):
                     put(a, wrong, src)
+
+
+def test_few_elements_of_a_large_array(rng: Any) -> None:
+    x, index = rng.standard_normal((256, 128)).astype(np.float32), rng.integers(0, 128, (256, 1))
+    gather = small.gather(plan_of("gather", x, index, dim=1))
+    assert (
+        gather
+        and small.scatter(plan_of("scatter", x, index, x[:, :1], dim=1, reduce="add")) is None
+    )
+    for a in layouts(x):
+        same(gather(a, index, dim=1), np.take_along_axis(x, index, 1))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_the_first_in_order(dtype: str, rng: Any) -> None:
+    for _ in range(40):
+        x, dim = drawn(rng, dtype)
+        start = int(rng.integers(x.shape[dim]))
+        params = {
+            "dim": dim,
+            "descending": bool(rng.integers(2)),
+            "start": start,
+            "length": int(rng.integers(1, x.shape[dim] - start + 1)),
+        }
+        wanted = reference.partial_argsort(x, **params)
+        for a in layouts(x):
+            kernel = small.partial_argsort(plan_of("partial_argsort", a, **params))
+            assert kernel
+            same(kernel(a), wanted)
+    long = np.zeros(99, dtype)
+    params = {"dim": 0, "descending": True, "start": 0, "length": selection.FEW + 1}
+    assert small.partial_argsort(plan_of("partial_argsort", long, **params)) is None
 
 
 @pytest.mark.parametrize("dtype", TYPES[:2])

@@ -11,6 +11,7 @@ layer_norm
 embedding       rows by index
 order           indices that sort
 selection       some of them
+bisection       where values would be inserted, what is drawn by weights, places of triangles
 scans           running sums
 extremes        where the largest and the smallest are, across memory
 uniform         random numbers

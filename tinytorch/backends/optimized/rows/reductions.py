@@ -99,23 +99,29 @@ def _extreme(beats: Callable[[Any, Any], Any]) -> tuple[Kernel, Kernel]:
     def better(a: Any, b: Any) -> Any:
         return a if beats(a, b) else b
 
+    @kernel(force_inline=True)
+    def worse(a: Any, b: Any) -> Any:
+        return b if beats(a, b) else a
+
     @kernel
     def of_rows(x: Array, out: Array) -> None:
         for i in range(x.shape[0]):
             row = x[i]
-            best, has_nan = order_key(row[0]), False
+            # a NaN's key is at one of the two ends: the worst costs less than a look at each number
+            best = worst = order_key(row[0])
             # a long row is read at four places at once: four streams are fetched ahead, not one
             n = row.size // 4 if row.size >= BLOCK else 0
             p, q, r, s = row[:n], row[n : 2 * n], row[2 * n : 3 * n], row[3 * n : 4 * n]
             for j in range(n):
-                best = better(better(order_key(p[j]), order_key(q[j])), best)
-                best = better(better(order_key(r[j]), order_key(s[j])), best)
-                has_nan |= (p[j] != p[j]) | (q[j] != q[j]) | (r[j] != r[j]) | (s[j] != s[j])
+                a, b, c, d = order_key(p[j]), order_key(q[j]), order_key(r[j]), order_key(s[j])
+                best = better(better(better(a, b), better(c, d)), best)
+                worst = worse(worse(worse(a, b), worse(c, d)), worst)
             rest = row[4 * n :]
             for j in range(rest.size):
-                best = better(order_key(rest[j]), best)
-                has_nan |= rest[j] != rest[j]
-            out[i] = np.nan if has_nan else from_order_key(best)
+                key = order_key(rest[j])
+                best, worst = better(key, best), worse(key, worst)
+            first, last = from_order_key(best), from_order_key(worst)
+            out[i] = first if first == first and last == last else np.nan
 
     @kernel
     def of_columns(x: Array, out: Array) -> None:

@@ -32,12 +32,12 @@ _INT64 = np.dtype(np.int64)
 
 
 @kernel(force_inline=True)
-def _whole_key(number: Any, mask: int) -> Any:
+def whole_key(number: Any, mask: int) -> Any:
     return np.int64(number) ^ mask
 
 
 @kernel(force_inline=True)
-def _insert(keys: Array, indices: Array, end: int, key: int, index: int) -> None:
+def insert(keys: Array, indices: Array, end: int, key: int, index: int) -> None:
     """Put a key in order before `end`, after those that are equal; what is at `end` is lost."""
     while end > 0 and keys[end - 1] > key:
         keys[end], indices[end] = keys[end - 1], indices[end - 1]
@@ -55,7 +55,7 @@ def _selection(key_of: Any) -> tuple[Any, Any, Any]:
         for i in range(x.shape[0]):
             row, indices = x[i], out[i]
             for j in range(count):
-                _insert(keys, indices, j, key_of(row[j], mask), j)
+                insert(keys, indices, j, key_of(row[j], mask), j)
             for begin in range(count, whole, AT_ONCE):
                 last, is_before = keys[count - 1], 0
                 for j in range(begin, begin + AT_ONCE):
@@ -64,11 +64,11 @@ def _selection(key_of: Any) -> tuple[Any, Any, Any]:
                     for j in range(begin, begin + AT_ONCE):
                         key = key_of(row[j], mask)
                         if key < keys[count - 1]:
-                            _insert(keys, indices, count - 1, key, j)
+                            insert(keys, indices, count - 1, key, j)
             for j in range(whole, n):
                 key = key_of(row[j], mask)
                 if key < keys[count - 1]:
-                    _insert(keys, indices, count - 1, key, j)
+                    insert(keys, indices, count - 1, key, j)
 
     @kernel(fastmath=EXACT, force_inline=True)
     def count_before(row: Array, key: int, mask: int) -> int:
@@ -114,7 +114,7 @@ def _selection(key_of: Any) -> tuple[Any, Any, Any]:
     )
 
 
-_of_floats, _of_integers = _selection(number_key), _selection(_whole_key)
+_of_floats, _of_integers = _selection(number_key), _selection(whole_key)
 
 
 def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length: int) -> Array:

@@ -17,8 +17,9 @@ from numba import types
 from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends import reference
-from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative, log
-from tinytorch.backends.optimized.rows import embedding, scans, softmax
+from tinytorch.backends.optimized.elementwise.math import EXACT, exp, exp_of_negative, log
+from tinytorch.backends.optimized.rows import embedding, scans, selection, softmax
+from tinytorch.backends.optimized.rows.order import number_key
 from tinytorch.backends.optimized.rows.reductions import KERNELS
 from tinytorch.dtypes import Array, Shape, TensorMeta
 from tinytorch.jit import buffers, threads
@@ -52,8 +53,11 @@ def _dtypes(plan: Plan) -> list[np.dtype[Any]]:
 
 
 def is_small(plan: Plan) -> bool:
-    operands = [o for o in plan.operands if isinstance(o, TensorMeta)]
-    return all(0 < m.nbytes < buffers.POOLED_FROM and m.shape for m in (*operands, plan.meta))
+    return _are_small(*(o for o in plan.operands if isinstance(o, TensorMeta)), plan.meta)
+
+
+def _are_small(*metas: TensorMeta) -> bool:
+    return all(0 < m.nbytes < buffers.POOLED_FROM and m.shape for m in metas)
 
 
 def on_one(plan: Plan, step: Callable[..., Any]) -> Kernel:
@@ -88,11 +92,13 @@ def _two(plan: Plan, step: Callable[..., Any], new: Callable[..., Array] = np.em
 # -- by index --------------------------------------------------------------------------------------
 
 
-def _is_whole(plan: Plan) -> bool:
+def _is_whole(plan: Plan, x_is_small: bool = True) -> bool:
     """Whether x and the index have one shape but along `dim`, and types that kernels have."""
     x, index = plan.operands[:2]
     dim = plan.params["dim"]
-    if not is_small(plan) or not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
+    if not isinstance(x, TensorMeta) or not isinstance(index, TensorMeta):
+        return False
+    if not (is_small(plan) if x_is_small else _are_small(index, plan.meta) and 0 not in x.shape):
         return False
     first, second = (m.shape[:dim] + m.shape[dim + 1 :] for m in (x, index))
     return first == second and x.dtype.dtype in _NUMBERS and index.dtype.dtype == _INT64
@@ -112,12 +118,24 @@ def _gather(
 
 
 def gather(plan: Plan) -> Kernel | None:
-    """See `embedding.gather`."""
-    if not _is_whole(plan):
+    """See `embedding.gather`; few elements of a large x are no work for threads, either."""
+    if not _is_whole(plan, x_is_small=False):
         return None
     (outer, length, inner), dim = _three(_shape(plan), plan.params["dim"]), plan.params["dim"]
-    step = _gather_entry(plan.meta.dtype.dtype)
-    return _two(plan, partial(step, outer, length, plan.meta.shape[dim], inner))
+    step = partial(_gather_entry(plan.meta.dtype.dtype), outer, length, plan.meta.shape[dim], inner)
+    if is_small(plan):
+        return _two(plan, step)
+    shape, dtype = plan.meta.shape, plan.meta.dtype.dtype
+
+    def run(x: Array, index: Array, **_: Any) -> Array:
+        out = np.empty(shape, dtype)
+        try:
+            step(x, index, out)
+        except BufferError:  # x is not copied for a few of its elements
+            return embedding.gather(x, index, dim=dim)
+        return out
+
+    return run
 
 
 @cache
@@ -280,6 +298,50 @@ def extreme_at(plan: Plan) -> Kernel | None:
         return None
     entry = _where_entry({"argmax": "amax", "argmin": "amin"}[plan.op.name], dtype)
     return on_one(plan, partial(entry, *_three(_shape(plan), plan.params["dim"])))
+
+
+# -- the first in order --------------------------------------------------------------------------
+
+
+@cache
+def _first_entry(dtype: np.dtype[Any]) -> Callable[..., Any]:
+    key_of = number_key if dtype in FLOATS else selection.whole_key
+
+    @kernel(nogil=False, fastmath=EXACT)
+    def first(
+        outer: int, length: int, inner: int, start: int, mask: int, x: Array, out: Array
+    ) -> None:
+        """As `selection.first`, of the lines of (outer, length, inner), from `start` on."""
+        stop = start + out.size // (outer * inner)
+        wide, places = x.reshape((outer, length, inner)), out.reshape((outer, stop - start, inner))
+        keys = np.empty(length, np.int64)
+        best, indices = np.empty(stop, np.int64), np.empty(stop, np.int64)
+        for i in range(outer):
+            for k in range(inner):
+                for j in range(length):
+                    keys[j] = key_of(wide[i, j, k], mask)
+                for j in range(stop):
+                    selection.insert(best, indices, j, keys[j], j)
+                for j in range(stop, length):
+                    if keys[j] < best[stop - 1]:
+                        selection.insert(best, indices, stop - 1, keys[j], j)
+                for j in range(start, stop):
+                    places[i, j - start, k] = indices[j]
+
+    return entry(first, 5, dtype, _INT64)
+
+
+def partial_argsort(plan: Plan) -> Kernel | None:
+    """See `selection.partial_argsort`; the first few only."""
+    params, (dtype, *_) = plan.params, _dtypes(plan)
+    if not is_small(plan) or dtype not in _NUMBERS:
+        return None
+    if params["start"] + params["length"] > selection.FEW:
+        return None
+    outer, length, inner = _three(_shape(plan), params["dim"])
+    mask = -1 if params["descending"] else 0
+    step = _first_entry(dtype)
+    return on_one(plan, partial(step, outer, length, inner, params["start"], mask))
 
 
 # -- along a dimension -----------------------------------------------------------------------------

@@ -1,0 +1,66 @@
+"""What looks at many rows at once beside NumPy's: ties, NaN, strides, weights that are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tinytorch
+from tests.backends.optimized.rows.test_small import TYPES, layouts, same
+from tinytorch.backends import reference
+from tinytorch.backends.optimized.rows import bisection
+
+
+@pytest.mark.parametrize("is_right", [False, True])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_values_are_found_in_the_row_of_their_own(dtype: str, is_right: bool, rng: Any) -> None:
+    for _ in range(40):
+        n, m = rng.integers(1, 12, 2)
+        rows = rng.integers(-4, 5, (3, 2, n)).astype(dtype)
+        values = rng.integers(-5, 6, (3, 2, m)).astype(dtype)
+        if dtype != "int64":
+            rows[rng.random(rows.shape) < 0.1] = np.nan
+            values[rng.random(values.shape) < 0.2] = np.nan
+            values.flat[0], values.flat[-1] = np.inf, -np.inf
+        rows.sort(-1)
+        wanted = reference.bisected(rows, values, is_right)
+        for a, b in zip(layouts(rows), layouts(values), strict=True):
+            same(bisection.bisected(a, b, is_right), wanted)
+
+
+def test_rows_without_elements_and_one_row(rng: Any) -> None:
+    with tinytorch.using_backend("optimized"):
+        none, few = tinytorch.zeros(2, 0), tinytorch.zeros(2, 3)
+        assert tinytorch.searchsorted(none, few).tolist() == [[0, 0, 0], [0, 0, 0]]
+        assert tinytorch.searchsorted(few, none).shape == (2, 0)
+        row = tinytorch.tensor([1.0, 2.0, 2.0])
+        assert tinytorch.searchsorted(row, few + 2, right=True).tolist() == [[3, 3, 3]] * 2
+
+
+@pytest.mark.parametrize("dtype", TYPES[:2])
+def test_indices_are_drawn_by_weights(dtype: str, rng: Any) -> None:
+    for shape in ((3, 7), (9,), (2, 1), (4, 300)):
+        weights = np.abs(rng.standard_normal(shape)).astype(dtype)
+        weights[rng.random(shape) < 0.4] = 0
+        weights[..., -1] += 1
+        u = rng.random((*shape[:-1], 5))
+        u[..., 0], u[..., 1] = 0, np.nextafter(1, 0)
+        wanted = reference.drawn(weights, u)
+        for a in layouts(weights):
+            same(bisection.drawn(a, u), wanted)
+        for bad in (-1, np.nan, np.inf, -np.inf):
+            wrong = weights.copy()
+            wrong.flat[0] = bad
+            assert bisection.drawn(wrong, u) is None is reference.drawn(wrong, u)
+        assert bisection.drawn(weights * 0, u) is None is reference.drawn(weights * 0, u)
+
+
+def test_places_of_triangles() -> None:
+    for starts, counts in (([0, 1, 5], [3, 0, 2]), ([0], [0]), ([], []), ([2] * 3, [90] * 3)):
+        first, number = np.array(starts, np.int64), np.array(counts, np.int64)
+        found, wanted = (np.zeros((2, sum(counts)), np.int64) for _ in range(2))
+        bisection.write_places(first, number, found)
+        reference.write_places(first, number, wanted)
+        same(found, wanted)

@@ -1,0 +1,112 @@
+"""Many rows at once, of lengths that Python would look at one by one.
+
+Values are bisected, each into the row of its own; indices are drawn by the weights of a row; the
+places of triangles are written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
+
+from tinytorch.backends import reference
+from tinytorch.backends.optimized.elementwise.math import EXACT
+from tinytorch.dtypes import Array
+from tinytorch.jit.contiguous import in_order
+from tinytorch.jit.entries import Entries, flat_type
+from tinytorch.jit.library import kernel
+
+_TYPES = tuple(map(np.dtype, (np.float32, np.float64, np.int64)))
+_INT64 = np.dtype(np.int64)
+
+
+@kernel(fastmath=EXACT, force_inline=True)
+def _is_before(a: Any, b: Any) -> Any:
+    """Whether a < b; NaN is the largest number."""
+    return a < b or (b != b and a == a)
+
+
+@cache
+def _entry(dtype: np.dtype[Any], is_right: bool) -> Callable[..., None]:
+    @kernel(fastmath=EXACT)
+    def bisect(length: int, count: int, rows: Array, values: Array, out: Array) -> None:
+        out[:] = 0
+        for i in range(values.size // count):
+            row, left = rows[i * length : (i + 1) * length], length
+            while left > 0:  # all values of a row at once: none waits for what another reads
+                half = max(left // 2, 1)
+                for k in range(i * count, (i + 1) * count):
+                    value, here = values[k], row[out[k] + half - 1]
+                    passes = not _is_before(value, here) if is_right else _is_before(here, value)
+                    out[k] += half if passes else 0
+                left = left - half
+
+    arrays = [flat_type(from_dtype(t)) for t in (dtype, dtype, _INT64)]
+    return Entries(step=(bisect, types.intp, types.intp, *arrays)).step
+
+
+def bisected(rows: Array, values: Array, is_right: bool) -> Array:
+    """As `reference.bisected`, without Python for each row."""
+    if rows.ndim == 1 or rows.dtype not in _TYPES or not values.size:
+        return reference.bisected(rows, values, is_right)
+    out = np.empty(values.shape, _INT64)
+    arrays = in_order(rows), in_order(values), out
+    _entry(rows.dtype, is_right)(rows.shape[-1], values.shape[-1], *arrays)
+    return out
+
+
+@cache
+def _drawing_entry(dtype: np.dtype[Any]) -> Callable[..., bool]:
+    @kernel(fastmath=EXACT)
+    def draw(length: int, count: int, weights: Array, u: Array, out: Array) -> bool:
+        totals, fits = np.empty(length, np.float64), True
+        for i in range(weights.size // length):
+            row, total = weights[i * length : (i + 1) * length], 0.0
+            for j in range(length):
+                fits &= row[j] >= 0
+                total += np.float64(row[j])
+                totals[j] = total
+            fits &= 0 < total < np.inf
+            for k in range(i * count, (i + 1) * count):
+                wanted, at, left = u[k] * total, 0, length
+                while left > 1:
+                    half = left // 2
+                    at += half if totals[at + half - 1] <= wanted else 0
+                    left -= half
+                out[k] = at  # at most the last
+        return fits
+
+    arrays = [flat_type(from_dtype(t)) for t in (dtype, np.dtype(np.float64), _INT64)]
+    return Entries(step=(draw, types.intp, types.intp, *arrays)).step
+
+
+def drawn(weights: Array, u: Array) -> Array | None:
+    """As `reference.drawn`; the sums of a row stay in the caches."""
+    if weights.dtype not in _TYPES[:2]:
+        return reference.drawn(weights, u)
+    out = np.empty(u.shape, _INT64)
+    arrays = in_order(weights), in_order(u), out
+    return out if _drawing_entry(weights.dtype)(weights.shape[-1], u.shape[-1], *arrays) else None
+
+
+@cache
+def _places_entry() -> Callable[..., None]:
+    @kernel
+    def write(starts: Array, counts: Array, out: Array) -> None:
+        rows, columns, at = out[: out.size // 2], out[out.size // 2 :], 0
+        for i in range(counts.size):
+            for j in range(counts[i]):
+                rows[at + j], columns[at + j] = i, starts[i] + j
+            at += counts[i]
+
+    return Entries(step=(write, *(flat_type(types.int64),) * 3)).step
+
+
+def write_places(starts: Array, counts: Array, out: Array) -> None:
+    """As `reference.write_places`, in one walk over the result."""
+    _places_entry()(in_order(starts), in_order(counts), out)
