@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,23 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest tests begin first, so that the processes end at about the same time."""
+    _mark_slow_cases(items)
     items.sort(key=lambda item: -_seconds(item))
+
+
+def _mark_slow_cases(items: list[pytest.Item]) -> None:
+    """`slow_beyond(n)`: the first n cases of a test are fast ones, and the others slow ones."""
+    cases = Counter[str]()
+    for item in items:
+        mark = item.get_closest_marker("slow_beyond")
+        if mark is not None:
+            function = item.nodeid.partition("[")[0]
+            cases[function] += 1
+            if cases[function] > mark.args[0]:
+                item.add_marker("slow")
 
 
 def _seconds(item: pytest.Item) -> float:

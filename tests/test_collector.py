@@ -30,6 +30,7 @@ def test_who_has_turned_it_off_finds_it_off():
         gc.enable()
 
 
+@pytest.mark.slow
 def test_what_is_imported_inside_is_not_looked_through_again():
     was_frozen = gc.get_freeze_count() > 0  # all that the tests share, by conftest.py
     try:

@@ -44,6 +44,7 @@ def test_splitmix64_published_outputs():
     assert got.tolist() == [(z >> 11) / 2**53 for z in published]
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 @pytest.mark.parametrize(
     "draw",
@@ -146,6 +147,7 @@ def test_distributions():
     assert sorted(p.tolist()) == list(range(1000)) and p.tolist() != list(range(1000))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_numbers_of_a_seed_are_those_of_the_formulas(backend, dtype):

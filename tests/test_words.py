@@ -114,6 +114,7 @@ def test_names_are_those_of_the_field(room: str) -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_phrases_are_plain_english() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {problem}"

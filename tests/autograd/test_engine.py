@@ -290,6 +290,7 @@ def test_a_slice_of_everything_leaves_gradients_that_others_hold_alone(backend: 
         np.testing.assert_array_equal(found.numpy(), [2.0, 2.0, 1.0, 1.0])
 
 
+@pytest.mark.slow
 def test_large_gradients_are_kept_without_a_copy_and_never_shared() -> None:
     pytest.importorskip("numba")
     from tinytorch.jit.buffers import pool

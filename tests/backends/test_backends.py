@@ -87,6 +87,7 @@ def _network(x: np.ndarray) -> list[np.ndarray]:
     return [loss.detach().numpy(), w.grad.numpy(), k.grad.numpy()]
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("base", tinytorch.list_backends())
 def test_a_backend_of_one_method_by_inheritance(base):
     calls = []

@@ -30,6 +30,7 @@ def test_a_wrong_choice_is_a_loss_and_a_right_one_is_none(script: Any) -> None:
     assert script.Measurement(short, direct=4.0, packed=1.0, copying=1.0).loss == 1.0
 
 
+@pytest.mark.slow
 def test_it_runs() -> None:
     done = subprocess.run(
         [sys.executable, "blocking.py", "--rounds", "1", "--json"],

@@ -56,6 +56,7 @@ def test_gpu_names_its_sections(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no section 'steps'; there are inference, step" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_inference_finds_missed_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     inference = load("inference")
     example = inference.load("hf:gpt2", batch=1, sequence=8, image=32, small=True)

@@ -40,6 +40,7 @@ def test_every_function_has_arguments(arguments) -> None:
         assert arguments.call_of(name, v)
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.filterwarnings("ignore")  # of what PyTorch deprecates
 @pytest.mark.parametrize(
     ("backend", "layout"),

@@ -72,6 +72,7 @@ def _unanswered(owner: str, ours: object, names: list[str]) -> list[str]:
     return [name for name in names if not hasattr(ours, name) and not sentence_for(owner, name)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("owner", OWNERS)
 def test_each_name_of_a_module_is_there_or_answered(owner):
     theirs = importlib.import_module(owner)

@@ -66,6 +66,7 @@ def test_a_program_that_imports_torch_gets_tinytorch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_as_torch_after_pytorch_is_refused():
     code = "import torch, tinytorch.as_torch"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)

@@ -76,6 +76,7 @@ def make(name: str) -> tuple[nn.Module, tinytorch.Tensor]:
     return model.eval(), x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["residual", "gpt", *(pytest.param(n, marks=pytest.mark.slow) for n in ("mlp", "cnn"))]
 )
@@ -124,6 +125,7 @@ def test_the_least_channels_go_and_their_memory_is_free() -> None:
     assert model[4].groups == 6 and model[1].num_features == 6 and model[5].in_channels == 6
 
 
+@pytest.mark.slow
 def test_how_many_stay() -> None:
     model, x = make("mlp")
     assert prune_channels_(model, x, amount=0.7, multiple_of=4, skip=["3.weight"]).keys() == {
@@ -152,6 +154,7 @@ def test_a_size_in_the_code_is_named_and_the_model_stays_as_it_was() -> None:
     np.testing.assert_array_equal(model(x).detach().numpy(), before)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_removed_says_why() -> None:
     model = nn.Sequential(
         nn.Linear(4, 6), nn.Softmax(-1), nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 2)

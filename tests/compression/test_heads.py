@@ -90,6 +90,7 @@ def drawn(rng: np.random.Generator, groups: list[Channels]) -> Kept:
     }
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
 )
@@ -122,6 +123,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("choice", CHOICES)
 def test_a_gpt_loses_heads_of_its_own_in_each_block(choice: str) -> None:
     config = GPTConfig(11, 8, layers=2, heads=4, width=16, **CHOICES[choice])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import tinytorch
 from tinytorch.compression import quantize_
@@ -17,6 +18,7 @@ def layers() -> Sequential:
     return Sequential(Embedding(2050, 1025), Linear(1025, 1999), Linear(1999, 70, bias=False))
 
 
+@pytest.mark.slow
 def test_codes_of_a_large_model_are_in_one_aligned_block() -> None:
     for name, scheme in SCHEMES.items():
         if scheme.activation == "static":

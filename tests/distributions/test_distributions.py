@@ -189,6 +189,7 @@ def test_a_divergence_of_ones_own() -> None:
 # -- samples ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_beyond(8)
 @each
 def test_samples_have_the_shape_and_the_moments(name: str, rng: np.random.Generator) -> None:
     parameters, _, make = CASES[name]

@@ -90,6 +90,7 @@ def test_every_page_with_python_is_run() -> None:
     assert sorted((*HERE, *ALONE)) == sorted(p for p in PAGES if blocks(p))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("page", HERE)
 @pytest.mark.usefixtures("_restored")
 def test_blocks_of_a_page_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:

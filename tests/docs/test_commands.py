@@ -32,6 +32,7 @@ def shown_commands(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_exist(page) -> None:
     commands = shown_commands(page.read_text("utf-8"))

@@ -91,6 +91,7 @@ def check(command: list[str], programs: list[list[str]], backend: str = "numpy")
     assert_same_lines(ours["lines"], theirs["lines"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", SAMPLE)
 def test_prints_what_it_prints_with_pytorch(program):
     check([program], [[p] for p in SAMPLE])

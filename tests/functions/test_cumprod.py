@@ -66,6 +66,7 @@ def test_empty_and_single(shape):
         np.testing.assert_array_equal(found.numpy(), np.ones(shape))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_threads_share_rows(dim, monkeypatch, rng):
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)

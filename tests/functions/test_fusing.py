@@ -59,6 +59,7 @@ def on(backend, function, arrays, order=2):
     return found, out
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [

@@ -183,6 +183,7 @@ def test_the_dtype_that_is_asked_for_is_that_of_the_result(name: str, dtype: str
             assert found.tolist() == wanted.tolist()
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
 def test_elements_are_counted_as_whole_numbers(dtype: str, rng: np.random.Generator) -> None:
     """Few are counted in floats: the result is that of NumPy, and int64."""

@@ -11,6 +11,7 @@ from tests.fuzz.world import World
 CHUNK = 20  # programs of one test
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("chunk", range(5))
 @pytest.mark.parametrize(
     "target", [Target("numpy", 1), Target("optimized", 1), Target("optimized", 2)], ids=str

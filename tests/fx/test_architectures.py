@@ -129,6 +129,7 @@ def test_both_modes_of_the_optimizer(kind: Kind, frozen: bool) -> None:
     assert not report.undone and not wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", rows())
 def test_from_torch(kind: Kind) -> None:
     model = kind.model().eval()

@@ -36,6 +36,7 @@ def test_without_torch_it_says_how_to_install_it():
     )
 
 
+@pytest.mark.slow
 def test_without_transformers_a_model_says_how_to_install_it():
     code = "import sys; sys.modules['transformers'] = None; from tinytorch.fx import load_model; "
     found = run(f"{code} load_model('hf:gpt2')")

@@ -47,6 +47,7 @@ def gradients(model: nn.Module, run: Any, ids: Tensor) -> list[Tensor]:
     return [loss.detach(), *(p.grad.clone() for p in model.parameters())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options", "name"),
     [(nn.LSTM, {"num_layers": 2}, "lstm"), (nn.GRU, {"bidirectional": True}, "gru"),

@@ -58,6 +58,7 @@ def check_training(
         check_equal(kind, {Slot("loss", ""): found, **flat(state)}, wanted)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("kind", every_kind())
 def test_training_steps(kind: Kind):
     name = "sgd" if len(kind.name) % 2 else "adamw"

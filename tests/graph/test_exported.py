@@ -131,6 +131,7 @@ def same(found: list[Array], expected: list[Array], what: str) -> None:
         np.testing.assert_allclose(ours, eager, 2e-4, 2e-5, err_msg=what)
 
 
+@pytest.mark.slow_beyond(20)
 @pytest.mark.parametrize("target", EACH, ids=str)
 @pytest.mark.parametrize("name", sorted(n for n in LAYERS if hasattr(nn, n)))
 def test_layers_and_losses(name: str, target: Target):
@@ -218,6 +219,7 @@ def check_descent(
         same(resumed.run(STEPS), eager.run(STEPS), f"{what}, resumed")
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("target", EACH, ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name: str, target: Target):

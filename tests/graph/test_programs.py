@@ -61,6 +61,7 @@ def test_interpreter_equals_eager_on_the_naive_backend_too(seed: int):
         BackendChecker(traced.graph, "naive", "numpy").run(*inputs_of(program))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 2**32))
 def test_every_pass_keeps_results_and_gradients(seed: int):

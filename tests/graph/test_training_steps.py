@@ -77,6 +77,7 @@ class Run:
         return {k: np.array(v) for k, v in {**found, **grads, **random}.items()}
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("transform", [lambda t: t, optimized], ids=["traced", "optimized"])
 @pytest.mark.parametrize(
     ("model", "optimizer"), [*(("mlp", o) for o in OPTIMIZERS), ("lenet", "sgd"), ("lenet", "adam")]

@@ -51,6 +51,7 @@ def ops_of(function: Callable[..., Any], *examples: Tensor) -> set[str]:
             if n.op == "call_function"}  # fmt: skip
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("mode", ["auto", "python", "interpret"])
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 @pytest.mark.parametrize("name", LOSSES)

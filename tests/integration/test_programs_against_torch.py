@@ -141,6 +141,7 @@ def check(program: Program, found: Any, what: str) -> None:
         np.testing.assert_allclose(got, wanted, 2e-5, 2e-5, err_msg=message)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("backend", ["numpy", "optimized", "naive"])
 @pytest.mark.parametrize("chunk", range(4))
 def test_programs_give_what_torch_gives(backend: str, chunk: int) -> None:
@@ -151,6 +152,7 @@ def test_programs_give_what_torch_gives(backend: str, chunk: int) -> None:
             check(program, program.function()(tinytorch, *inputs), backend)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 def test_compiled_programs_give_what_torch_gives(backend: str) -> None:
     for seed in range(12):

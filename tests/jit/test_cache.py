@@ -83,6 +83,7 @@ def test_second_process_loads_what_the_first_compiled(project):
     assert (result, compiled) == (12, 0) and loaded >= 1
 
 
+@pytest.mark.slow
 def test_a_changed_helper_in_another_file_is_noticed(project):
     project.run()
     project.write("helper.py", HELPER.replace("2 * x", "5 * x"))
@@ -95,6 +96,7 @@ def test_a_changed_constant_is_noticed(project):
     assert project.run()[0][0] == 19
 
 
+@pytest.mark.slow
 def test_two_processes_may_compile_at_once(project):
     first, second = project.start(), project.start()
     assert finish(first)[0][0] == finish(second)[0][0] == 12
@@ -103,6 +105,7 @@ def test_two_processes_may_compile_at_once(project):
     assert not list(project.cache.rglob("*.part"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", ["flipped", *(pytest.param(d, marks=pytest.mark.slow) for d in ("empty", "cut"))]
 )
@@ -122,6 +125,7 @@ def test_a_damaged_cache_is_compiled_anew(project, damage):
     assert project.run()[0][1] == 0
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_said_and_replaced(project, tmp_path):
     project.cache.write_text("a file where a folder should be")
     private = tmp_path / "temporary"
@@ -144,6 +148,7 @@ def test_without_any_folder_to_write_kernels_still_run(project, tmp_path):
     assert "compiled anew in every process" in err
 
 
+@pytest.mark.slow
 def test_a_read_only_cache_is_still_read(project):
     project.run()
     program = (
@@ -189,6 +194,7 @@ def test_liberties_with_floating_point_are_part_of_a_kernels_name():
     assert len(names) == 2
 
 
+@pytest.mark.slow
 def test_a_kernel_under_another_kernels_name_is_not_loaded(project):
     project.run()
     first, second, *_ = project.files()

@@ -16,6 +16,7 @@ from tinytorch.jit.contiguous import (
 SHAPES = [(256, 256), (130, 200), (3, 128, 192), (1, 40_000), (40_000, 1), (0, 5), (2, 3, 70, 128)]
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.float16, np.bool_])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_copies_have_the_same_elements(shape, dtype, rng):

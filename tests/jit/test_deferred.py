@@ -45,6 +45,7 @@ print(either(True, 7, 3), either(False, 7, 3), cache_info().compiled)
 """
 
 
+@pytest.mark.slow
 @needs_jit
 def test_a_way_is_compiled_when_it_is_loaded_and_loaded_from_the_cache(tmp_path: Path) -> None:
     (tmp_path / "ways.py").write_text(WAYS)
@@ -93,6 +94,7 @@ print(*names)
 """
 
 
+@pytest.mark.slow
 @needs_jit
 def test_the_first_forward_of_a_layer_compiles_what_it_needs(tmp_path: Path) -> None:
     """Each kernel once, not again for the constants it is called with; and none for the layer."""

@@ -216,6 +216,7 @@ for which, constant in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 @needs_jit
 def test_functions_of_one_name_stay_apart_in_the_cache(tmp_path):
     # the second process compiles one, and loads a caller that has the other one inside

@@ -360,6 +360,7 @@ works()
 """
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     "then",
     [

@@ -55,6 +55,7 @@ many = [threading.Thread(target=lambda: [once() for _ in range(300)]) for _ in r
 """
 
 
+@pytest.mark.slow
 @needs_jit
 @pytest.mark.parametrize("setup", ["", WITHOUT_TBB], ids=["best", "without-tbb"])
 @pytest.mark.parametrize("body", [FORK, CONCURRENT], ids=["fork", "concurrent"])

@@ -89,6 +89,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "folder", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FOLDERS]
 )
@@ -100,6 +101,7 @@ def test_all_gates_hold(folder: str, replay: Replay) -> None:
     assert "usually about" in result.stderr.splitlines()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "fault", "gate"), FAULTS)
 def test_a_broken_mechanism_fails_its_gate(
     folder: str, fault: str, gate: str, replay: Replay
@@ -111,6 +113,7 @@ def test_a_broken_mechanism_fails_its_gate(
     )
 
 
+@pytest.mark.slow
 def test_untrained_an_unbroken_network_sees_nothing_ahead(replay: Replay) -> None:
     said = replay(GPT, UNTRAINED, "--backend", "numpy").stdout
     assert re.search("^gate holds   no character sees a later one:", said, re.MULTILINE), said

@@ -19,6 +19,7 @@ COURSE = Course.load(ROOT)
 each_lesson = pytest.mark.parametrize("lesson", COURSE.lessons, ids=lambda lesson: lesson.slug)
 
 
+@pytest.mark.slow_beyond(2)
 @each_lesson
 def test_it_keeps_its_form(lesson: Lesson) -> None:
     assert [str(problem) for problem in check_form(lesson, COURSE.cells(lesson))] == []

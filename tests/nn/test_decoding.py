@@ -48,6 +48,7 @@ def test_the_logits_are_those_of_the_model_and_one_trace_serves_all_positions(ch
             assert len(step._transform.traces) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme",
     [None, "bfloat16", *(pytest.param(s, marks=pytest.mark.slow) for s in ("int8", "int4"))],

@@ -54,6 +54,7 @@ def test_the_table_has_only_primitives_that_no_scalar_definition_describes() -> 
     assert LOWERINGS.keys() & ELEMENTWISE == {"relu", "sigmoid"}
 
 
+@pytest.mark.slow_beyond(6)
 @pytest.mark.parametrize("name", sorted(LOWERINGS.keys() | ELEMENTWISE))
 def test_every_op_means_the_same_in_onnx_runtime(name: str) -> None:
     dtypes = [d for d in admitted_dtypes(name) if d in ("float32", "int64", "bool")]

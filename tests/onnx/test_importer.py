@@ -115,6 +115,7 @@ def test_node_tests_of_claimed_operators_pass() -> None:
     assert _check_all(_claimed_cases()) >= LEAST
 
 
+@pytest.mark.slow
 def test_other_node_tests_are_refused_with_the_reason() -> None:
     for case in node_tests().values():
         if not _is_claimed(case.model):

@@ -178,6 +178,7 @@ def test_every_optimizer_is_compared(name: str) -> None:
     )
 
 
+@pytest.mark.slow_beyond(9)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     ("name", "options"), [(name, options) for name, each in OPTIONS.items() for options in each]

@@ -37,6 +37,7 @@ def path(library: Any, steps: int, **options: Any) -> list[list[float]]:
     return seen
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize(
     "options",
     [

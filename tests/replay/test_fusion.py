@@ -73,6 +73,7 @@ def test_what_becomes_one_loop(function: Any, expected: list[str]) -> None:
     assert steps_of(function, X, Y) == expected
 
 
+@pytest.mark.slow_beyond(6)
 @pytest.mark.parametrize("layout", ["contiguous", "transposed", "empty"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(

@@ -184,6 +184,7 @@ def test_a_program_does_what_the_function_does(name: str, arguments: Any, hot: N
     check(arguments, name, "float32")
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     "name", ["F.cross_entropy", "F.group_norm", "norm", "tril", "gather", "hypot", "F.hardswish"]
 )

@@ -90,6 +90,7 @@ def test_a_program_gives_the_gradient_of_any_values(
     check(op.name, NumpyBackend(), style, monkeypatch)
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("name", COMPILED)
 def test_programs_of_compiled_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = OptimizedBackend()

@@ -15,6 +15,7 @@ BYTES = {bytes([byte]): byte for byte in range(256)}
 EVERYTHING = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("escape", "numbers"),
     [(r"\p{L}", {classes.LETTER}), (r"\p{N}", {classes.NUMBER}), (r"\s", {3, 4})],

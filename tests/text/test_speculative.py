@@ -35,6 +35,7 @@ def model(seed: int, scale: float = 20.0, **choices: object) -> GPT:
     return made
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("choices", [{}, {"positions": "rotary", "window": 5, "kv_heads": 1}])
 def test_greedy_tokens_are_the_models_own_with_any_draft(choices: dict[str, object]) -> None:
     large, prompts = model(0, **choices), [[1, 2, 3], [4], [5, 6]]

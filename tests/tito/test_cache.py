@@ -11,6 +11,7 @@ from tito import cache
 from tito.cli import app
 
 
+@pytest.mark.slow
 def test_the_cache_is_shown_and_cleared(tito: Tito, tmp_path: Path) -> None:
     folder = {"TINYTORCH_CACHE_DIR": str(tmp_path)}
     empty = json.loads(tito("cache", "--json", **folder).stdout)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tito.cells import Cell, Outcome, run_attempts, run_cells
 from tito.limits import Limits
 
@@ -113,6 +115,7 @@ def test_an_import_that_fails_is_the_failure_of_its_cell(tmp_path: Path) -> None
     assert missing.failure is not None and missing.failure.type == "ModuleNotFoundError"
 
 
+@pytest.mark.slow
 def test_attempts_that_die_or_do_not_end_stop_no_other(tmp_path: Path) -> None:
     endless = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
     died, crashed, stopped, last = attempts(

@@ -25,6 +25,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[Check]:
     return found
 
 
+@pytest.mark.slow
 def test_this_machine_is_looked_at_all_over() -> None:
     result = runner.invoke(app, ["doctor", "--json"])
     report = json.loads(result.output)

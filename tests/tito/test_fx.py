@@ -75,6 +75,7 @@ def tito(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tito]:
             sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_show_prints_the_whole_training_step(factory: str) -> None:
     """With all processes that a user starts."""
     command = [sys.executable, "-m", "tito", "fx", "show", factory, "--kind", "step"]

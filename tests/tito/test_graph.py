@@ -93,6 +93,7 @@ def test_optimize_reports_each_pass(step: Path) -> None:
     assert unknown.returncode == 1 and "there is no pass 'csee'; there are" in unknown.stderr
 
 
+@pytest.mark.slow
 def test_profile_measures_every_node_and_draws_the_memory(step: Path, tmp_path: Path) -> None:
     plot = tmp_path / "memory.png"
     profiled = tito("profile", f"{step}:step", "--report", str(plot), "--limit", "3")
@@ -106,6 +107,7 @@ def test_profile_measures_every_node_and_draws_the_memory(step: Path, tmp_path: 
     assert {"node", "seconds", "flops", "bytes", "live_bytes"} == set(rows[0])
 
 
+@pytest.mark.slow
 def test_draw_writes_pictures(step: Path, tmp_path: Path) -> None:
     require_tool("dot")
     for name in ("net.svg", "net.png", "net.mmd"):
@@ -129,6 +131,7 @@ def test_a_wrong_target_is_refused_at_once(arguments: list[str], message: str) -
     assert message in result.output
 
 
+@pytest.mark.slow
 def test_mistakes_in_the_request_are_said_in_a_sentence(step: Path, tmp_path: Path) -> None:
     for arguments, message in (
         (["show", f"{step}:stop"], "has no 'stop'; it has model, step, "),

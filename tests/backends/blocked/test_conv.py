@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, strategies as st
 
 from tinytorch.backends import reference, reference_conv
@@ -23,6 +24,7 @@ def cases(draw):
     return (n, cg * groups, *size), (og * groups, cg, *kernel), (n, og * groups, *out), params
 
 
+@pytest.mark.slow
 @given(case=cases(), seed=st.integers(0, 2**32 - 1))
 def test_forward_and_gradients_equal_the_reference(case, seed):
     rng = np.random.default_rng(seed)
@@ -66,6 +68,7 @@ def test_rows_of_the_columns_are_slices_of_the_images(case, seed):
     assert not images[c].any()
 
 
+@pytest.mark.slow
 def test_infinite_pixels_do_not_meet_the_zeros_that_fill_up_the_weights():
     x = np.full((2, 1, 3, 3), np.inf, np.float32)
     w = np.ones((1, 1, 3, 3), np.float32)
@@ -85,6 +88,7 @@ def test_rows_of_outputs_wider_than_a_block(rng):
     )
 
 
+@pytest.mark.slow
 def test_float32_views_and_threads(rng):
     x = rng.standard_normal((12, 20, 22, 8)).astype(np.float32).transpose(0, 3, 1, 2)
     w = rng.standard_normal((8, 8, 3, 3)).astype(np.float32)[::-1]

@@ -10,6 +10,7 @@ from tinytorch.op import OPS
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.5, 2.5, 88.0, 1e30, -1e30, np.inf, -np.inf, np.nan])
 
 
+@pytest.mark.slow_beyond(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["neg", "exp", "log", "tanh", "sigmoid", "relu", "sqrt", "abs"])
 def test_unary_ops_mean_what_the_table_says(name, dtype):

@@ -18,6 +18,7 @@ def assert_product(out, a, b):
     assert np.all(np.abs(out - exact) <= (a.shape[-1] + 1) * np.finfo(a.dtype).eps * scale)
 
 
+@pytest.mark.slow_beyond(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_all_loop_orders_agree(kernel, dtype, rng):
@@ -72,6 +73,7 @@ def test_zero_padding_does_not_meet_infinity():
     np.testing.assert_array_equal(blocked.matmul(a, b), np.full((1, 3), np.inf, np.float32))
 
 
+@pytest.mark.slow
 def test_parallel_version_shares_out_every_row(rng):
     a = rng.standard_normal((37, 20)).astype(np.float32)
     b = rng.standard_normal((20, 31)).astype(np.float32)
@@ -92,6 +94,7 @@ def test_large_products_run_parallel_and_small_ones_do_not(monkeypatch, rng):
     assert chosen == [1, 2]
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("w_shape", [(10, 256), (1, 1), (7, 0), (600, 300)])
 @pytest.mark.parametrize("x_shape", [(5,), (2, 3), (0,)])
 def test_linear_equals_the_product_with_the_transposed_weights(w_shape, x_shape, rng):

@@ -11,6 +11,7 @@ from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.dispatch import apply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [4, 2])
 def test_winograd_is_used_where_asked_for_and_where_it_fits(m: int) -> None:
     x, w = tinytorch.randn(8, 32, 24, 24), tinytorch.randn(32, 32, 3, 3)

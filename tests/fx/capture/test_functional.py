@@ -28,6 +28,7 @@ def example(name: str, batch: int = 2, seed: int = 0) -> Any:
     return load_model(name, small=True, batch=batch, sequence=8, image=32, seed=seed)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("name", "decompose"),
     [
@@ -65,6 +66,7 @@ def gradients(result: Tensor, model: nn.Module, tangent: Tensor | None) -> dict[
     return {n: g for n, g in zip(names, found, strict=True) if g is not None}
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("name", "dynamic", "with_loss"),
     [

@@ -49,6 +49,7 @@ def check(
         assert all(first[role][name].equal(t) for name, t in tensors.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("hf:resnet152", "adamw"), ("hf:resnet152", "sgd"), ("hf:bert-base", "adam"),

@@ -32,6 +32,7 @@ def assert_same(ours: Any, theirs: list[torch.Tensor], rtol: float = 1e-4) -> No
         np.testing.assert_allclose(a.detach().numpy(), b.numpy(), atol=rtol * scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_small_models_give_what_pytorch_gives(name: str) -> None:
     example = load_model(name, small=True, batch=2)
@@ -74,6 +75,7 @@ def test_memory_is_shared_with_pytorch() -> None:
     assert torch.equal(tensor_to_torch(y.detach()), torch.full((4, 2), 5.0))
 
 
+@pytest.mark.slow
 def test_tied_parameters_stay_one() -> None:
     example = load_model("hf:gpt2", small=True, batch=1)
     module = from_torch(example.model.eval(), example.inputs)

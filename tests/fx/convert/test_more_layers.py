@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -115,6 +116,7 @@ class All(nn.Module):
         return {n: case(x) for n, case, x in zip(CASES, self.cases, inputs, strict=True)}
 
 
+@pytest.mark.slow
 def test_it_computes_what_pytorch_does() -> None:
     torch.manual_seed(0)
     model = All().eval()

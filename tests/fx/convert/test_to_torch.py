@@ -41,6 +41,7 @@ def test_the_table_has_only_what_no_scalar_definition_describes() -> None:
     assert TORCH_OPS.keys() & ELEMENTWISE == {"relu", "sigmoid"}
 
 
+@pytest.mark.slow_beyond(9)
 @pytest.mark.parametrize("name", sorted(TORCH_OPS.keys() | ELEMENTWISE))
 def test_every_op_means_the_same_in_torch(name: str) -> None:
     """All samples in one graph: making a module of it costs more than running it."""

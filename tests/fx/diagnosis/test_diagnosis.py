@@ -93,6 +93,7 @@ def test_there_are_enough_models():
     assert SILENTLY_WRONG.keys() <= CATALOGUE.keys()
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("name", ["list_state", "no_grad_region", "if_shape"])
 def test_the_catalogue_in_short(name: str):
     check(name)

@@ -71,6 +71,7 @@ MODELS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("name", MODELS)
 def test_legitimate_models(name: str, frozen: bool):

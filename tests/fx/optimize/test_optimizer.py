@@ -98,6 +98,7 @@ class Slower(AutotunedPass):
 # -- what it returns -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_inference_of_the_models(name: str) -> None:
     example = load_model(name, small=True, batch=2, sequence=16, image=32)

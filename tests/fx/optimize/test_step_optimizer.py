@@ -46,6 +46,7 @@ def assert_equal(first: tuple[list[Tensor], Any], second: tuple[list[Tensor], An
             assert torch.equal(tensor, second[1][role][name]), (role, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
 def test_same_to_the_last_bit_over_steps(optimizer: str, options: dict[str, Any]) -> None:
     example = small()
@@ -59,6 +60,7 @@ def test_same_to_the_last_bit_over_steps(optimizer: str, options: dict[str, Any]
     assert_equal(run(new, copied(state), example.batch), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["hf:resnet152", pytest.param("hf:bert-base", marks=pytest.mark.slow)]
 )
@@ -83,6 +85,7 @@ def test_updates_the_state_it_is_given() -> None:
         assert not torch.equal(tensor, before["parameter"][name])
 
 
+@pytest.mark.slow
 def test_running_statistics_are_written_in_place() -> None:
     example = small("hf:resnet152")
     step, _ = optimize_step(capture_step(example.model, example.batch, "sgd", lr=1e-2))

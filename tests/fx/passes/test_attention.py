@@ -74,6 +74,7 @@ NOT_FOUND: dict[str, Scores] = {
 }
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("name", FOUND)
 @pytest.mark.parametrize("frozen", [True, False])
 def test_found(name: str, frozen: bool) -> None:

@@ -54,6 +54,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("decompose", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_folds(name: str, decompose: bool) -> None:

@@ -23,6 +23,7 @@ def run(model: nn.Module, *inputs: Tensor, semantics: Any = FROZEN) -> Counter[s
     return run_pass(PrepackedLinears(semantics, only_if_faster=False), model, *inputs)
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize(("function", "name"), FUNCTIONS)
 @pytest.mark.parametrize("bias", [True, False])
 def test_applies_functions_on_the_way(function: Any, name: str, bias: bool) -> None:

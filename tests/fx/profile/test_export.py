@@ -63,6 +63,7 @@ def test_csv(profile: Profile, tmp_path: Path) -> None:
     assert rows[3]["inputs"] == "mm w"
 
 
+@pytest.mark.slow
 def test_parquet(profile: Profile, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     write_parquet(profile, tmp_path / "p.parquet")

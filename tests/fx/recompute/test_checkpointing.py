@@ -45,6 +45,7 @@ def train(model: nn.Module, batch: Tensor, steps: int = 2) -> tuple[list[Tensor]
     return [*values, *model.parameters(), *model.buffers()], peak
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("model", "batch", "budget"),
     [
@@ -90,6 +91,7 @@ def test_what_an_lstm_saves_for_its_backward_counts(budget: float) -> None:
     assert peak <= made.compiled((batch,)).plan.peak + 4 * 8 * 24 * 64 * 4 + 64  # and the loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "hf:bert-base",
     pytest.param("hf:resnet152", marks=pytest.mark.slow),
@@ -121,6 +123,7 @@ def _loss(output: Any) -> Tensor:
     return output.loss
 
 
+@pytest.mark.slow
 def test_results_keep_their_form() -> None:
     example = load_model("hf:bert-base", small=True, batch=2, dropout=0.0)
     made = checkpoint(example.model, example.batch, 0.9, strategies=["mutwo"])
@@ -210,6 +213,7 @@ def test_an_impossible_budget() -> None:
         checkpoint(mlp(2), (numbers(64, 32),), 1000, strategies=["mutwo"])
 
 
+@pytest.mark.slow
 def test_with_chunked_cross_entropy() -> None:
     example = load_model("hf:gpt2", small=True, batch=2, dropout=0.0)
     chunked = ChunkedCrossEntropy(TorchSemantics(), rows=16)

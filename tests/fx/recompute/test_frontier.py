@@ -94,6 +94,7 @@ def test_equal_segments_are_searched_once() -> None:
     assert len(set(keys)) < len(keys)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("share", [0.9, 0.8, 0.7])
 def test_the_combination_is_within_the_budget(share: float) -> None:
     problem = problem_of(joint_of(ConvNet(), IMAGES).module)
@@ -231,6 +232,7 @@ def test_recompute_rewrites(module: torch.fx.GraphModule, frontier: Frontier) ->
 # -- the pass --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_pass_on_a_whole_step() -> None:
     # with more activations than optimizer state, or the optimizer is the peak
     step = capture_step(mlp(8, 16), (torch.ones(256, 16),), "sgd", loss=squares, lr=0.1)

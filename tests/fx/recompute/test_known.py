@@ -48,6 +48,7 @@ def test_the_second_search_comes_from_disk_and_says_the_same(searches: list[str]
     assert second.plans == first.plans and second.proposed == first.proposed
 
 
+@pytest.mark.slow
 def test_another_problem_or_other_code_is_searched_again(
     searches: list[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -60,6 +61,7 @@ def test_another_problem_or_other_code_is_searched_again(
     assert len(searches) == 8
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("damage", ["", "{", '{"plans": [], "proposed": {}}', "peak"])
 def test_a_damaged_file_is_searched_again(searches: list[str], tmp_path: Path, damage: str):
     first = find()

@@ -62,6 +62,7 @@ def test_keeping_everything_changes_nothing(name: str) -> None:
     assert rewrite(problem, plan) == []
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6), share=st.sampled_from([0.0, 0.3, 0.7]))

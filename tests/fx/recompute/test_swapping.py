@@ -157,6 +157,7 @@ def _deaths(graph: torch.fx.Graph, found: Storages) -> dict[int, list[int]]:
     return dies
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 10**6), bandwidth=st.sampled_from([SLOW, 2.0**13, FAST]))

@@ -229,6 +229,7 @@ def tensors(value: Any) -> list[Tensor]:
     return [t for t in tree_leaves(value) if isinstance(t, Tensor)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOSTLY_SLOW)
 def test_nodes_do_what_they_are_said_to_do(name: str):
     e = load_model(name, small=True, sequence=8, image=32)
@@ -269,6 +270,7 @@ def test_nodes_of_symbolic_trace_do_what_they_are_said_to_do(training: bool):
 # -- costs -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_flops_are_those_of_torchs_counter(name: str):
     e = load_model(name, small=True, sequence=8, image=32, dropout=0.0)
@@ -308,6 +310,7 @@ def count(graph: Any) -> Counter[str]:
     return Counter(str(n.target) for n in graph.nodes if n.op == "call_function")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MOSTLY_SLOW)
 def test_passes_on_steps_change_no_bit(name: str):
     e = load_model(name, small=True, sequence=8, image=32)
@@ -364,6 +367,7 @@ def test_what_passes_remove_from_resnet152():
     assert (found["aten.view.default"], found["aten.t.default"]) == (3, 2)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_passes_on_forward_graphs(name: str, training: bool):

@@ -35,6 +35,7 @@ SLOW = tuple(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in SMALL]
 )
@@ -405,6 +406,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str
     return asked
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(
     tmp_path: Path, in_this_process: list[tuple[str, list[str]]]
 ):

@@ -64,6 +64,7 @@ def _with_eager_backward(function: Any, program: Program) -> Any:
     return [r.detach() for r in results], list(grads)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(SEEDS)
 def test_python_over_numpy(seed: int):

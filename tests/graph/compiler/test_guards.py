@@ -317,6 +317,7 @@ class Twins:
         return [None if t is None else t.detach().numpy().copy() for t in [*found, *world.state()]]
 
 
+@pytest.mark.slow_beyond(7)
 @pytest.mark.parametrize("backend", BOTH, indirect=True)
 @pytest.mark.parametrize(("name", "mutation"), PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
 def test_a_change_between_calls_is_noticed(name: str, mutation: str) -> None:
@@ -346,6 +347,7 @@ def combine(name: str, seed: int, length: int) -> None:
                 raise
 
 
+@pytest.mark.slow_beyond(4)
 @pytest.mark.parametrize("name", WORLDS)
 def test_changes_combined(name: str) -> None:
     combine(name, seed=0, length=4)

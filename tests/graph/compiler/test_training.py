@@ -70,6 +70,7 @@ def compare(model: str, optimizer: str, steps: int = STEPS, **options: Any) -> R
     return compiled
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("mode", ["python", "interpret"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_mlp(optimizer: str, mode: str):

@@ -85,6 +85,7 @@ def test_bools_are_not_clipped(name):
             getattr(library, name)(x)
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("name", ELEMENTWISE)
 @given(shape=SHAPES, seed=st.integers(0, 999))
 def test_equals_pytorch(agree, name, shape, seed):

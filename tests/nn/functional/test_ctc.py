@@ -33,6 +33,7 @@ def batches(draw):
     return rng.standard_normal((times, n, classes)), targets, spans, sizes, blank
 
 
+@pytest.mark.slow
 @given(
     batch=batches(),
     backend=st.sampled_from(BACKENDS),

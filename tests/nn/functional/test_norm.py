@@ -110,6 +110,7 @@ def test_running_statistics_do_not_move_out_of_training():
     assert var.tolist() == [1, 1]
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("backend", ["blocked", "optimized"])
 @pytest.mark.parametrize("dtypes", [("float32",) * 2, ("float64",) * 2, ("float64", "float32")])
 def test_running_statistics_by_a_kernel_or_in_parts(backend, dtypes, rng, monkeypatch):

@@ -16,6 +16,7 @@ WORDS = st.text(st.sampled_from("aab bc'd\n1é"), max_size=60).map(str.encode) |
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     texts=st.lists(WORDS, max_size=6),

@@ -49,6 +49,7 @@ def _names(command: Any) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @needs_sandbox
 def test_from_init_to_export(course_root: Path, tmp_path: Path) -> None:
     here = ("--course", course_root)
@@ -89,6 +90,7 @@ def test_exit_codes_say_what_happened(
     assert json.loads(result.output)[0]["score"] is None
 
 
+@pytest.mark.slow
 def test_without_a_sandbox_nothing_is_graded_unless_told(
     course_root: Path, hand_in: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def tito(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["course", *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_postgresql_as_documented(tmp_path: Path) -> None:
     """A course without a name is generated, and a server that goes away is said in a sentence."""
     with postgres_server() as server:

@@ -39,6 +39,7 @@ def tiers(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {tier["tier"]: tier for tier in result["tiers"]}
 
 
+@pytest.mark.slow
 def test_a_step_is_timed_on_the_students_package_and_kept(student: Student) -> None:
     student.complete("second", SECOND_ANSWERS)
     write_backend(student, "print('loud')")
@@ -56,6 +57,7 @@ def test_a_step_is_timed_on_the_students_package_and_kept(student: Student) -> N
     assert past.exit_code == 0 and "mine" in past.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "status", "says"),
     [
@@ -77,6 +79,7 @@ def test_a_backend_that_is_not_right_is_not_timed_and_the_others_are(
     assert "seconds" not in found["mine"]
 
 
+@pytest.mark.slow
 def test_an_endless_loop_is_stopped(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "CHECK_SECONDS", 2.0)
     write_backend(student, "while True: pass")
@@ -85,6 +88,7 @@ def test_an_endless_loop_is_stopped(student: Student, monkeypatch: pytest.Monkey
     assert history.load(Workspace(student.root), "mlp") == []
 
 
+@pytest.mark.slow
 def test_their_definitions_are_held_to_the_reference(student: Student) -> None:
     """A layer that leaves its bias out passes its tests here, and trains other numbers."""
     wrong = FORWARD[: FORWARD.index(" if self.bias")] + "\n"
@@ -94,6 +98,7 @@ def test_their_definitions_are_held_to_the_reference(student: Student) -> None:
     assert tiers(result)["numpy"]["status"] in ("wrong", "failed")
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_said_and_no_failure(student: Student) -> None:
     student.file("backends/mine.py").unlink()
     result = student.tito("ladder", "mlp", "--rounds", "1", "--on", "numpy,mine")
@@ -114,6 +119,7 @@ def test_unknown_names_suggest(student: Student) -> None:
     )
 
 
+@pytest.mark.slow
 def test_when_their_loops_multiply_a_line_says_what_that_costs(student: Student) -> None:
     line = speed_line(Workspace(student.root), ["tinytorch/backends/naive/__init__.py::f"])
     assert line == ""

@@ -33,6 +33,7 @@ def test_first_come_first_measured(board: Board, measuring: Measuring) -> None:
     assert measuring.take() is None
 
 
+@pytest.mark.slow_beyond(1)
 def test_each_job_is_given_to_one_runner(board_on_either: Board) -> None:
     board = board_on_either
     for i in range(4):

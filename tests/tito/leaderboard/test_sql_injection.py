@@ -40,6 +40,7 @@ def rows_of(board: Board) -> dict[str, int]:
         return {t.name: len(session.execute(t.select()).all()) for t in Base.metadata.sorted_tables}
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_sql_injection(
     board: Board, measuring: Measuring, statements: list[tuple[str, Any]], attack: str

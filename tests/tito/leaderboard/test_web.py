@@ -111,6 +111,7 @@ def test_a_cookie_is_no_token_and_a_token_no_cookie(board: Board) -> None:
 # -- what people type ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("text", NASTY)
 def test_xss_what_people_type_is_text(board: Board, measuring: Measuring, text: str) -> None:
     ada = board.join("ada")
@@ -171,6 +172,7 @@ def test_csv_injection_cells_of_an_export_are_no_formulas(
 # -- uploads ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize(
     ("data", "message"),
     [

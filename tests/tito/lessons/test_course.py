@@ -25,12 +25,14 @@ nbformat = pytest.importorskip("nbformat")
 FOLDERS = [path.parent.name for path in lesson_files(ROOT)]
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong_with_any_lesson() -> None:
     lessons, problems = check_course(ROOT)
     assert [str(problem) for problem in problems] == []
     assert [lesson.folder for lesson in lessons] == FOLDERS != []
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_right_and_wrong_solutions_can_be_spliced(folder: str) -> None:
     """The reference's own changes nothing; a mistake, being what students write, is taken."""

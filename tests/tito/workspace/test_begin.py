@@ -75,6 +75,7 @@ def test_init_refuses_what_is_not_its_own(
     assert "there is no format 'doc'" in result.output
 
 
+@pytest.mark.slow
 def test_status_shows_where_they_stand(student: Student) -> None:
     student.complete("first", FIRST_ANSWERS)
     output = student.tito("status").output
@@ -84,6 +85,7 @@ def test_status_shows_where_they_stand(student: Student) -> None:
     assert "next: tito module start 02" in output
 
 
+@pytest.mark.slow
 def test_a_newer_reference_comes_with_the_next_command(student: Student, clone: Path) -> None:
     student.complete("first", FIRST_ANSWERS)
     dims, new = clone / DIMS, clone / "tinytorch/new.py"
@@ -98,6 +100,7 @@ def test_a_newer_reference_comes_with_the_next_command(student: Student, clone: 
     assert not (student.root / "tinytorch/new.py").exists()
 
 
+@pytest.mark.slow
 def test_a_definition_that_is_no_more_is_named_and_the_rest_stays(
     student: Student, clone: Path
 ) -> None:
@@ -109,6 +112,7 @@ def test_a_definition_that_is_no_more_is_named_and_the_rest_stays(
     assert COUNT.strip() in (student.root / DIMS).read_text()
 
 
+@pytest.mark.slow
 def test_a_command_that_was_killed_is_made_good_by_the_next(student: Student) -> None:
     """Killed between keeping the code and making the package, or while writing the package."""
     student.complete("first", FIRST_ANSWERS)

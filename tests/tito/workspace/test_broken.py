@@ -49,6 +49,7 @@ def test_a_syntax_error(student: Student) -> None:
     assert "in your cell, line 1: def normalize_dim(dim, ndim)" in text
 
 
+@pytest.mark.slow
 def test_an_endless_loop(student: Student) -> None:
     code = "def normalize_dim(dim, ndim, what=''):\n    while True:\n        pass\n"
     for seconds in (1, 6, 36):  # on a busy machine the imports alone take the first
@@ -60,6 +61,7 @@ def test_an_endless_loop(student: Student) -> None:
     assert "in your cell, line" in text
 
 
+@pytest.mark.slow
 def test_a_loop_that_swallows_everything(student: Student) -> None:
     code = (
         "def normalize_dim(dim, ndim, what=''):\n    import signal\n"
@@ -75,6 +77,7 @@ def test_a_loop_that_swallows_everything(student: Student) -> None:
     assert "it was not reached" in text
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -236,6 +239,7 @@ DAMAGED = (
 )
 
 
+@pytest.mark.slow
 def test_a_damaged_state_is_kept_and_begun_anew(student: Student) -> None:
     student.complete("first", FIRST_ANSWERS)
     workspace = folder.require(student.root)
@@ -248,6 +252,7 @@ def test_a_damaged_state_is_kept_and_begun_anew(student: Student) -> None:
     assert report["modules"][0]["status"] == "completed"  # of that nothing is lost
 
 
+@pytest.mark.slow
 def test_a_completed_module_that_is_damaged_is_named(student: Student) -> None:
     student.complete("first", FIRST_ANSWERS)
     (student.root / ".tito/completed/first.json").write_text("{")

@@ -48,6 +48,7 @@ def test_complete_puts_the_code_into_the_package(student: Student) -> None:
     assert python(student, "import tinytorch; print(tinytorch.zeros(4, 6).reshape(8, -1).shape)")
 
 
+@pytest.mark.slow
 def test_methods_and_gradient_lines(student: Student) -> None:
     student.complete("second", SECOND_ANSWERS)
     assert 'gradient("mul", a=lambda g, b: b * g' in student.package_file("gradients.py")
@@ -61,6 +62,7 @@ def test_the_package_shadows_the_installed_one(student: Student) -> None:
     assert where == str(student.root / "tinytorch/__init__.py")
 
 
+@pytest.mark.slow
 def test_stale_byte_code_is_never_run(student: Student) -> None:
     """Of the same size within the same second, where Python would not look at the source."""
     code = "import tinytorch.functions.dims as d; print(d.normalize_dim.__defaults__)"
@@ -74,6 +76,7 @@ def test_stale_byte_code_is_never_run(student: Student) -> None:
     assert python(student, code) == "('two',)"
 
 
+@pytest.mark.slow
 def test_code_that_passes_its_tests_and_breaks_the_framework_stays_out(student: Student) -> None:
     broken = COUNT.replace(
         "return dim % max(ndim, 1)", "return dim % max(ndim, 1) if ndim == 3 else 0"
@@ -89,6 +92,7 @@ def test_code_that_passes_its_tests_and_breaks_the_framework_stays_out(student: 
     assert json.loads(student.tito("status", "--json").stdout)["definitions"] == 0
 
 
+@pytest.mark.slow
 def test_code_that_cannot_be_imported_stays_out(student: Student) -> None:
     code = "import tinytorch\nSIZES = tinytorch.zeros(2).shape\n" + COUNT.replace(
         "return dim", "assert SIZES\n    return dim"
@@ -99,6 +103,7 @@ def test_code_that_cannot_be_imported_stays_out(student: Student) -> None:
     assert "with your code `import tinytorch` fails" in result.output
 
 
+@pytest.mark.slow
 def test_a_name_of_another_cell_is_named(student: Student) -> None:
     path = student.file("01_first.ipynb")
     notebook = json.loads(path.read_text())
@@ -137,6 +142,7 @@ def test_two_modules_stand_beside_each_other(student: Student) -> None:
     assert 0 < status["lines"] < status["of_lines"]
 
 
+@pytest.mark.slow
 def test_diff_only_after_completion(student: Student) -> None:
     student.write("01_first.ipynb", FIRST_ANSWERS)
     result = student.tito("module", "diff", "first")

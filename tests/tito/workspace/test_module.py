@@ -94,6 +94,7 @@ def test_hints_unfold_one_at_a_time(student: Student) -> None:
     assert "there is no exercise 'cuont'. Did you mean 'count'?" in result.output
 
 
+@pytest.mark.slow
 def test_reset_keeps_backups_and_gives_the_reference_back(
     student: Student, repository: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_reset_keeps_backups_and_gives_the_reference_back(
     assert "0/6" in student.tito("status").output
 
 
+@pytest.mark.slow
 def test_plain_python_files(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

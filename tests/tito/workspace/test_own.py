@@ -77,6 +77,7 @@ def run(student: Student, *options: str, capfd: pytest.CaptureFixture[str]) -> t
     return result.exit_code, capfd.readouterr().out + result.stdout
 
 
+@pytest.mark.slow
 def test_a_milestone_runs_on_the_students_package(
     student: Student, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_milestone_runs_on_the_students_package(
     assert f"    {DIMS}::infer_size\n" in output
 
 
+@pytest.mark.slow
 def test_it_says_what_was_theirs(student: Student, capfd: pytest.CaptureFixture[str]) -> None:
     student.complete("second", SECOND_ANSWERS)
     output = run(student, capfd=capfd)[1]
@@ -128,6 +130,7 @@ def test_the_arithmetic_is_theirs_if_their_kernel_does_it(
     assert share["own"] == {"backends/mine.py::Mine.matmul": 2}
 
 
+@pytest.mark.slow
 def test_it_can_insist_on_all_of_it_before_it_trains(
     student: Student, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +166,7 @@ def test_outside_a_workspace_nothing_can_be_mine(tito: Tito) -> None:
     assert "--require-all-mine is for a workspace" in result.stderr
 
 
+@pytest.mark.slow
 def test_what_their_code_prints_does_not_spoil_the_json(
     student: Student, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,6 +77,7 @@ def test_what_is_up_to_date_is_not_touched(newer: Student) -> None:
     assert newer.file("01_first.ipynb").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_changed_statement_is_shown_above_the_answer(student: Student) -> None:
     student.write("01_first.ipynb", {"count": COUNT})
 
@@ -127,6 +128,7 @@ def test_a_lesson_as_python_is_updated_too(
     assert "01_first.py: up to date" in student.tito("update", "1").output
 
 
+@pytest.mark.slow
 def test_next_says_where_one_is(student: Student) -> None:
     assert "next: tito module start 01" in student.tito("next").output
     student.tito("module", "start", "1")

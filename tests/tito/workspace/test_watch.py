@@ -30,6 +30,7 @@ def screens(session: Session, events: Iterable[str]) -> list[str]:
     return drawn
 
 
+@pytest.mark.slow
 def test_each_save_is_a_run_and_what_passes_makes_room(session: Session, student: Student) -> None:
     def at_work() -> Iterator[str]:
         student.write("01_first.ipynb", {"count": COUNT.replace("% max(ndim, 1)", "+ 0")})
@@ -59,6 +60,7 @@ def test_keys(session: Session, student: Student, monkeypatch: pytest.MonkeyPatc
     assert session.press("x") and not session.press("q")
 
 
+@pytest.mark.slow
 def test_c_completes(session: Session, student: Student) -> None:
     student.write("01_first.ipynb", FIRST_ANSWERS)
     *_, last = screens(session, "c")
@@ -66,6 +68,7 @@ def test_c_completes(session: Session, student: Student) -> None:
     assert "return dim % max(ndim, 1)" in student.package_file("functions/dims.py")
 
 
+@pytest.mark.slow
 def test_a_notebook_that_is_broken_for_a_moment(session: Session, student: Student) -> None:
     path = student.file("01_first.ipynb")
     text = path.read_text()

@@ -50,6 +50,7 @@ def arrays(rng, dtype, lead, queries, keys, e, v):
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queries", [1, 2, 6])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_few_queries_and_keys_that_are_rows_of_a_cache(queries, is_causal):
@@ -62,6 +63,7 @@ def test_few_queries_and_keys_that_are_rows_of_a_cache(queries, is_causal):
     check(q, keys, values, mask, is_causal=is_causal)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     queries=st.integers(1, 220), keys=st.integers(1, 400), e=st.integers(1, 70),
@@ -123,6 +125,7 @@ def test_blocks_of_keys_that_a_mask_hides(rng, shape, kind):
     check(q, k, v, mask, np.array(3), dropout_p=0.4)
 
 
+@pytest.mark.slow_beyond(8)
 @pytest.mark.parametrize("kind", [np.bool_, np.float32, np.float64])
 @pytest.mark.parametrize("length", [5, 64, 130, loops.KEYS + 30])
 def test_causal_order_by_a_mask_is_the_same_product(rng, kind, length):

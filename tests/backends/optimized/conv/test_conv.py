@@ -99,6 +99,7 @@ def test_strides_paddings_dilations_and_groups(rng, dtype, shape, out_channels, 
 pair = st.tuples(st.integers(1, 3), st.integers(1, 3))
 
 
+@pytest.mark.slow
 @given(
     n=st.sampled_from((1, 2, 3, 16, 21, 37)), channels=st.integers(1, 20),
     out_channels=st.integers(1, 40),
@@ -145,6 +146,7 @@ def prefer_images_as_lanes(monkeypatch):
         plan.cache_clear()
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.usefixtures("prefer_images_as_lanes")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", (1, 3))

@@ -26,6 +26,7 @@ def test_the_matrices_compute_a_correlation(rng, m):
     np.testing.assert_allclose(y, np.correlate(d, w), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("m", (2, 4))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_agrees_with_the_direct_convolution(rng, m, shape):
@@ -42,6 +43,7 @@ def test_agrees_with_the_direct_convolution(rng, m, shape):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "bound"), ((2, 1e-5), pytest.param(4, 1e-4, marks=pytest.mark.slow)))
 def test_the_documented_error(rng, m, bound):
     """In float32, inputs and outputs of unit variance; and it is not better than documented."""

@@ -18,6 +18,7 @@ def exact_gelu(x, approximate):
     return 0.5 * x * (1 + np.tanh(u))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1.5e-6), (np.float64, 1e-14)])
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelu(approximate, dtype, tolerance):

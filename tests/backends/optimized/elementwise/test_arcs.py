@@ -32,6 +32,7 @@ def arguments(name, rng):
     return (x,) if name == "atan" else (x, rng.permutation(x))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", BOUNDS)
 def test_errors_are_within_the_stated_bound(name, dtype, rng):

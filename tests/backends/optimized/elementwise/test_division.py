@@ -34,6 +34,7 @@ def assert_same_bits(name, a, b):
     np.testing.assert_array_equal(np.signbit(found[counts]), np.signbit(expected[counts]))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_pair_of_special_numbers(name, dtype):
@@ -44,6 +45,7 @@ def test_every_pair_of_special_numbers(name, dtype):
     assert_same_bits(name, *np.ascontiguousarray(pairs.T))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_quotients_next_to_whole_numbers(name, dtype, rng):

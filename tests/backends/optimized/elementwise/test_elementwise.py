@@ -40,6 +40,7 @@ def meaning(op, arguments, dtype):
         return np.array(values).astype(dtype)
 
 
+@pytest.mark.slow_beyond(9)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", FLOAT_OPS)
 def test_every_op_means_what_the_table_says(name, dtype):
@@ -74,6 +75,7 @@ shapes = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(
     pair=shapes,
     swap=st.booleans(),
@@ -159,6 +161,7 @@ def test_a_small_kernel_takes_truth_values_and_numbers(rng):
             )
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("shapes", [[(7, 101)] * 2, [(7, 101), (101,)], [(3, 5, 7), (5, 1)]])
 def test_several_threads_share_large_arrays(shapes, monkeypatch, rng):
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
@@ -218,6 +221,7 @@ def check_slices(shape, dtype, rng, of=SLICES):
         np.testing.assert_array_equal(run(c, a, 3.0), np.where(c, a, dtype(6)))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("shape", [(130, 64), (3, 40, 64), (2, 3, 20, 64), (2, 64, 1, 64)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_of_larger_arrays_are_walked_along_without_a_copy(shape, dtype, monkeypatch, rng):
@@ -253,6 +257,7 @@ def test_what_broadcasts_to_turned_arrays_is_walked_along_memory(axes, monkeypat
                 assert np.argsort(out.strides).tolist() == np.argsort(a.strides).tolist()
 
 
+@pytest.mark.slow
 def test_rows_of_larger_arrays_on_several_threads(monkeypatch, rng):
     monkeypatch.setattr(buffers, "POOLED_FROM", 64)
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)

@@ -56,6 +56,7 @@ def ulps(out, x, name):
     return np.array(errors)
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", BOUNDS)
 def test_error_is_within_the_stated_bound(name, dtype, rng):

@@ -20,6 +20,7 @@ def computed(name, x):
         return getattr(tinytorch, name)(tinytorch.from_numpy(x)).numpy()
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_errors_are_within_the_stated_bound(name, dtype, rng):
@@ -57,6 +58,7 @@ def test_a_small_argument_is_its_own_sine():
     assert computed("sin", x).tolist() == x.tolist()
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     "shapes", [((3, 700), (700,)), ((4, 1), (4, 300)), ((2, 300, 3), (300, 1))]
 )

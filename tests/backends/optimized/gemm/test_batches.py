@@ -55,6 +55,7 @@ layouts = st.sampled_from(["rows", "columns", "heads", "repeated"])
 sizes = st.one_of(st.integers(1, 70), st.sampled_from([16, 32, 64, 100]))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(
     real=st.sampled_from([np.float32, np.float64]),

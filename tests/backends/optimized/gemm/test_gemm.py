@@ -210,6 +210,7 @@ def test_a_long_left_operand_stored_by_columns(rng, dtype, n):
         assert_product(c, a, b, start)
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("count", (1, 2))
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
@@ -246,6 +247,7 @@ def test_few_rows_and_a_large_matrix(rng, dtype, k):
         assert_product(linear(x[:m], w[::-1]), x[:m], w[::-1].T)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "shapes",

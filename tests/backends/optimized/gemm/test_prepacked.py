@@ -21,6 +21,7 @@ def product(x, w, bias=None, other=None, function=None, **options):
     return out
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts_of_the_weight_and_of_what_is_multiplied(rng, dtype, layout):
@@ -49,6 +50,7 @@ def test_ragged_sizes(dtype, m, n, k, has_bias, has_other):
         assert np.array_equal(product(x, w, bias, other), found + other)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("m", "n", "k"),
     [

@@ -57,6 +57,7 @@ def cases(draw):
     return shape, params
 
 
+@pytest.mark.slow
 @given(
     case=cases(),
     dtype=st.sampled_from([np.float32, np.float64]),
@@ -88,6 +89,7 @@ def test_max_pool_and_what_depends_on_the_place(case, dtype, kind, seed):
     np.testing.assert_allclose(back, dx, atol=20 * float(np.finfo(dtype).eps))
 
 
+@pytest.mark.slow
 @given(case=cases(), seed=st.integers(0, 2**32 - 1))
 def test_avg_pool_and_its_adjoint(case, seed):
     shape, params = case
@@ -107,6 +109,7 @@ def test_avg_pool_and_its_adjoint(case, seed):
     np.testing.assert_allclose(back, dx, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [6, 7])
 def test_views_and_threads(monkeypatch, rng, width):
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)

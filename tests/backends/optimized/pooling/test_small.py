@@ -20,6 +20,7 @@ def drawn(rng: Any, dtype: str) -> Any:
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES[:2])
 def test_averages(dtype: str, rng: Any) -> None:
     for _ in range(30):

@@ -46,6 +46,7 @@ def operands(seed, rows, k, n, bits, activation, extreme):
     return x.astype(np.float32), padded, scale.astype(np.float32)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @example(0, 1, 96, 5, 4, "float", "same")
 @example(0, MOST_ROWS, STEP + 32, 4, 4, "float", "same")

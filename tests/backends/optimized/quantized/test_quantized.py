@@ -20,6 +20,7 @@ def dynamic(x, codes):
     return quantized_linear(x, codes, scale, bits=8, group_size=0, activation="dynamic")
 
 
+@pytest.mark.slow_beyond(14)
 @pytest.mark.parametrize("rows", [1, 3, 4, 6, 130])
 @pytest.mark.parametrize("columns", [1, 31, 64, 1027])
 def test_nothing_saturates_at_full_range(rows, columns):
@@ -64,6 +65,7 @@ def test_static_codes_at_both_ends_of_their_range():
             np.testing.assert_array_equal(out, np.float32(wanted))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("zero", "bias"), [(0, False), (100, True), (255, False)])
 @pytest.mark.parametrize("extreme", [False, True])
 @pytest.mark.parametrize("n", [512, 523])
@@ -181,6 +183,7 @@ AVX512 = "+avx512f,+avx512bw,+avx512vl"
 AVX2 = "+avx,+avx2,+fma,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt"
 
 
+@pytest.mark.slow
 def test_without_the_jit():
     assert run_script(SCRIPT, NUMBA_DISABLE_JIT="1").split()[0] in ("avx512", "avx2", "generic")
 

@@ -37,6 +37,7 @@ def test_duplicates_add_up():
     np.testing.assert_array_equal(out, [[1, 1], [2, 2], [0, 0], [0, 0]])
 
 
+@pytest.mark.slow
 @given(
     shape=st.lists(st.integers(1, 6), min_size=2, max_size=4),
     dim=st.integers(0, 3),

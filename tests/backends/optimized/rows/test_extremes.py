@@ -18,6 +18,7 @@ def _values(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.
     return rng.choice(np.array([-np.inf, -1, -0.0, 0.0, 1, np.inf, np.nan], dtype), shape)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int32"])
 @pytest.mark.parametrize("shape", [(3, 40), (7, 1, 9), (2, 5, 8), (4, 2), (0, 9), (33, 64)])
 def test_as_numpy_does(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> None:

@@ -39,6 +39,7 @@ ORDERS = {
 }
 
 
+@pytest.mark.slow_beyond(10)
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", CALLS)

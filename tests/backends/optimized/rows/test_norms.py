@@ -35,6 +35,7 @@ common = dict(
 )
 
 
+@pytest.mark.slow
 @given(lead=st.lists(st.integers(1, 6), max_size=2), d=st.integers(1, 50), **common)
 def test_layer_norm(lead, d, dtype, offset, seed):
     rng = np.random.default_rng(seed)
@@ -55,6 +56,7 @@ def test_layer_norm(lead, d, dtype, offset, seed):
     np.testing.assert_allclose(dw, exact, atol=bound * 40)
 
 
+@pytest.mark.slow
 @given(n=st.integers(1, 300), d=st.integers(1, 50), add=st.booleans(), **common)
 def test_all_gradients_of_layer_norm_in_one_pass(n, d, add, dtype, offset, seed):
     rng = np.random.default_rng(seed)
@@ -84,6 +86,7 @@ def test_what_is_not_finite_stays_in_its_row_and_its_column(bad, rng):
         np.testing.assert_array_equal(np.isfinite(found), np.arange(6) != 3)
 
 
+@pytest.mark.slow
 @given(
     n=st.integers(1, 6),
     c=st.integers(1, 5),

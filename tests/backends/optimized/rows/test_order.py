@@ -28,6 +28,7 @@ def with_ties(dtype: str, rng: np.random.Generator) -> Any:
     return values
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8"])
 def test_equal_elements_keep_their_order(dtype: str, descending: bool) -> None:
@@ -59,6 +60,7 @@ def test_integers_of_any_range(bits: int, descending: bool) -> None:
         np.testing.assert_array_equal(argsort(x, dim=dim, descending=descending), expected)
 
 
+@pytest.mark.slow_beyond(5)
 @pytest.mark.parametrize("shape", [(9, 50), (3, 5, 7), (6,), (0, 3), (2, 0)])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "running_argmax", "running_argmin"])
 def test_scans_of_integers_are_exact(shape: tuple[int, ...], name: str) -> None:

@@ -33,6 +33,7 @@ def of_kind(kind: str, shape: tuple[int, ...], dims: tuple[int, ...], rng: np.ra
     return np.asarray(rng.standard_normal(sizes))
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # some draws compile
 @given(
     shape=st.tuples(*[st.integers(0, 6)] * 3),
@@ -58,6 +59,7 @@ def test_sums_of_any_dimensions_and_operands(shape, dims, keepdim, kinds, turned
     assert out.shape == terms.sum(dims, keepdims=keepdim).shape and out.dtype == x.dtype
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(300, 5000), (30, 300)])
 @pytest.mark.parametrize("dims", [(0,), (1,), (0, 1)])
 def test_the_bits_are_those_of_a_sum_of_what_was_stored(dims, shape, rng):
@@ -70,6 +72,7 @@ def test_the_bits_are_those_of_a_sum_of_what_was_stored(dims, shape, rng):
     assert run(x, y, 0.3, dims=dims, keepdim=False).tobytes() == wanted.tobytes()
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dims", [(0,), (1,)])
 def test_threads_share_the_rows(dims, monkeypatch, rng):
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
@@ -89,6 +92,7 @@ def test_nan_infinity_and_arguments_beyond_the_polynomials(rng):
         np.testing.assert_allclose(run(x, dims=(1,), keepdim=False), (2 * np.sin(x)).sum(1), 1e-9)
 
 
+@pytest.mark.slow
 def test_truth_values_choose(rng):
     x, mask = rng.standard_normal((5, 8)), rng.random((5, 8)) < 0.5
     for shape in ((5, 8), (5, 1), (1, 8), ()):

@@ -20,6 +20,7 @@ def _check(x: Any, dim: int, descending: bool, start: int, length: int) -> None:
     np.testing.assert_array_equal(result, expected, f"{dim, descending, start, length}")
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8"])
 def test_every_way_gives_the_indices_of_a_stable_sort(dtype: str, descending: bool) -> None:

@@ -123,6 +123,7 @@ def test_where_extremes_are(dtype: str, rng: Any) -> None:
                 same(kernel(a), getattr(np, name)(a, axis=dim, keepdims=True))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", TYPES[:2])
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_softmax(name: str, dtype: str, rng: Any) -> None:
@@ -140,6 +141,7 @@ def test_softmax(name: str, dtype: str, rng: Any) -> None:
             np.testing.assert_allclose(back(upper, y), wanted, limit, limit)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", TYPES[:2])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "running_argmax", "running_argmin"])
 def test_scans(name: str, dtype: str, rng: Any) -> None:

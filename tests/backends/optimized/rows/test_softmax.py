@@ -41,6 +41,7 @@ def test_softmax_and_its_logarithm(shape, dim, dtype, scale, seed):
     np.testing.assert_allclose(log_out, exact.astype(float), atol=4 * float(bound), rtol=0)
 
 
+@pytest.mark.slow
 @given(
     n=st.integers(1, 200), d=st.integers(1, 70), dtype=cases["dtype"], scale=cases["scale"],
     seed=cases["seed"],

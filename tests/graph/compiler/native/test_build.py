@@ -82,6 +82,7 @@ class AllOps:
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "seed"),
     [
@@ -284,6 +285,7 @@ def test_labels_out_of_range_are_an_error_and_change_nothing(rng):
 # -- whole training steps --------------------------------------------------------------------------
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(("model", "optimizer"), [("mlp", "adamw"), ("lenet", "sgd")])
 @pytest.mark.parametrize("keep_grads", [True, False])
 def test_training_steps_equal_eager(model: str, optimizer: str, keep_grads: bool):

@@ -44,6 +44,7 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("size", [5, 96])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_compiled_equals_eager(name: str, size: int, rng: np.random.Generator):

@@ -32,6 +32,7 @@ def compiled(function: Any) -> Any:
     return tinytorch.compile(function, backend="optimized", mode="native", cache_size=64)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", [tinytorch.float32, tinytorch.float64])
 @pytest.mark.parametrize("number", NUMBERS)
 def test_numbers_that_loops_are_given_count_as_those_in_the_text(number, dtype, rng):

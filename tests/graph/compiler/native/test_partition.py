@@ -188,6 +188,7 @@ def descent(x: Tensor, w: Tensor, g: Tensor) -> Any:
     return stepped, stepped.sum(0)
 
 
+@pytest.mark.slow
 def test_a_weight_gradient_is_divided_in_its_group(rng, everything_divided):
     """Each thread sums over its images; the leader adds up, and only then is the step done."""
     shapes = (5, 3, 6, 6), (4, 3, 3, 3), (5, 4, 4, 4)

@@ -35,6 +35,7 @@ def arguments(rng, m: int, bits: int, activation: str) -> tuple[list[np.ndarray]
     return inputs, params
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [8, 4])
 def test_few_rows_give_what_the_kernel_gives_nan_and_infinity_too(rng, bits):
     for activation in ("float", "dynamic", "static"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from sqlalchemy import delete
 
 from tests.tito.course.conftest import ASSIGNMENT
@@ -17,6 +18,7 @@ NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
 FILE = f"{ASSIGNMENT}.ipynb"
 
 
+@pytest.mark.slow
 def test_each_content_is_kept_with_its_time_and_its_results(course: Course) -> None:
     with database(course) as engine:
         numbers = [
