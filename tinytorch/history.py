@@ -64,6 +64,21 @@ class Record:
         self.hooks: list[Any] | None = None
 
 
+class KeepGradient:
+    """The hook of `retain_grad`: it adds the gradient to the tensor's `.grad`.
+
+    An in-place operation moves it to the tensor's new history.
+    """
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = weakref.ref(tensor)  # the history must not hold its own result
+
+    def __call__(self, g: Any) -> None:
+        tensor = self._tensor()
+        if tensor is not None:
+            tensor.grad = g.clone() if tensor.grad is None else tensor.grad + g
+
+
 class WriteClock:
     """Counts in-place writes, and knows for each array the last one.
 

@@ -262,7 +262,7 @@ def _step(record, g, pending, relevant):
         exercise="recording-on-and-off",
         name="switches recording on when it leaves",
         source="""
-class set_grad_enabled(tinytorch.set_grad_enabled):
+class GradMode(tinytorch.autograd.modes.GradMode):
     def __exit__(self, *error):
         self._open.pop().__exit__(*error)
         grad_mode(True).__enter__()
@@ -273,7 +273,7 @@ class set_grad_enabled(tinytorch.set_grad_enabled):
         exercise="recording-on-and-off",
         name="leaves the first that was opened",
         source="""
-class set_grad_enabled(tinytorch.set_grad_enabled):
+class GradMode(tinytorch.autograd.modes.GradMode):
     def __exit__(self, *error):
         self._open.pop(0).__exit__(*error)
 """,
@@ -283,7 +283,7 @@ class set_grad_enabled(tinytorch.set_grad_enabled):
         exercise="recording-on-and-off",
         name="swallows the error",
         source="""
-class set_grad_enabled(tinytorch.set_grad_enabled):
+class GradMode(tinytorch.autograd.modes.GradMode):
     def __exit__(self, *error):
         self._open.pop().__exit__(*error)
         return True
@@ -519,7 +519,7 @@ def _step(record, g, pending, relevant):
         exercise="recording-on-and-off",
         name="with an index in place of pop and append",
         source="""
-class set_grad_enabled(tinytorch.set_grad_enabled):
+class GradMode(tinytorch.autograd.modes.GradMode):
     def __enter__(self):
         self._open += [grad_mode(self.mode)]
         self._open[-1].__enter__()

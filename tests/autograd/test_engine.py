@@ -308,3 +308,88 @@ def test_large_gradients_are_kept_without_a_copy_and_never_shared() -> None:
         for _ in range(8):  # nothing writes into what is kept
             (a.detach() @ b.detach()).sum()
         assert (kept == 1024.0).all()
+
+
+def test_backward_adds_to_the_grad_of_what_is_named_and_still_wants_it() -> None:
+    x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 3
+    (y * y).sum().backward(inputs=[y])
+    assert y.grad.tolist() == [6.0, 12.0] and x.grad is None
+    loss = (x * x).sum()
+    x.requires_grad_(False)
+    loss.backward()
+    assert x.grad is None
+    w = tinytorch.ones(2, requires_grad=True)
+    for wrong in ([], [x]):
+        with pytest.raises(tinytorch.AutogradError, match="`inputs` must be tensors"):
+            (w * x).sum().backward(inputs=wrong)
+    w.grad = tinytorch.ones(1)
+    with pytest.raises(tinytorch.ShapeError, match=r"\.grad has shape \(1,\)"):
+        (w * x).sum().backward()
+
+
+def test_retain_grad_is_last_and_once_and_follows_in_place_operations() -> None:
+    x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
+    y = x * 3
+    y.retain_grad()
+    y.retain_grad()
+    y.register_hook(lambda g: -g)
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [-6.0, -12.0]
+    z = x * 3
+    z.retain_grad()
+    before = z + 1
+    z.mul_(2)
+    (z * z + before).sum().backward()
+    assert z.grad.tolist() == [12.0, 24.0]
+    with pytest.raises(tinytorch.AutogradError, match="retain_grad: this tensor does not"):
+        x.detach().retain_grad()
+
+
+def test_a_handle_removes_its_own_hook_and_a_hook_keeps_the_dtype() -> None:
+    def double(g: Any) -> Any:
+        return g * 2
+
+    x = tinytorch.ones(1, requires_grad=True)
+    x.register_hook(double)
+    x.register_hook(lambda g: g + 1)
+    second = x.register_hook(double)
+    second.remove()
+    second.remove()
+    x.sum().backward()
+    assert x.grad.tolist() == [3.0]
+    x.register_hook(lambda g: g.to("float64"))
+    with pytest.raises(tinytorch.DTypeError, match="a hook returned a float64 gradient"):
+        x.sum().backward()
+
+
+def test_set_grad_enabled_is_a_call_too_and_no_grad_decorates_generators() -> None:
+    x = tinytorch.ones(1, requires_grad=True)
+
+    @tinytorch.no_grad()
+    def steps() -> Any:
+        try:
+            while True:
+                yield (x * 2).requires_grad
+        except KeyError:
+            yield "caught"
+        return "end"
+
+    running = steps()
+    assert [next(running), (x * 2).requires_grad, next(running)] == [False, True, False]
+    assert running.throw(KeyError()) == "caught"
+    with pytest.raises(StopIteration, match="end"):
+        next(running)
+    with tinytorch.enable_grad():
+        tinytorch.set_grad_enabled(False)
+        assert not (x * 2).requires_grad
+        with tinytorch.set_grad_enabled(True):
+            assert (x * 2).requires_grad
+        assert not (x * 2).requires_grad
+
+        @tinytorch.set_grad_enabled(True)
+        def record() -> bool:
+            return (x * 2).requires_grad
+
+        assert record() and not (x * 2).requires_grad
+    assert (x * 2).requires_grad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tinytorch
@@ -82,6 +83,52 @@ def test_a_functions_saved_value_may_not_be_overwritten() -> None:
         y.backward()
 
 
+def test_backward_is_called_again_for_each_gradient() -> None:
+    x = tinytorch.tensor([2.0], requires_grad=True)
+    y = Cube.apply(x, 1.0)
+    v = tinytorch.ones(1)
+    for _ in range(3):
+        y.backward(v, retain_graph=True)
+    assert x.grad.tolist() == [36.0]
+    v.mul_(2)
+    (first,) = grad(y, x, v, create_graph=True)
+    assert first.tolist() == [24.0] and grad(first, x)[0].tolist() == [24.0]
+
+
+def test_a_saved_result_has_its_history_in_the_second_derivative() -> None:
+    class Exp(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = x.exp()
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * ctx.saved_tensors[0]
+
+    x = tinytorch.randn(4, dtype="float64", requires_grad=True)
+    assert gradcheck(Exp.apply, [x], order=3)
+
+
+def test_gradients_of_a_function_have_the_dtypes_of_its_arguments() -> None:
+    class Half(Cube):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g.to("float32"), None
+
+    x = tinytorch.ones(2, dtype="float64", requires_grad=True)
+    Half.apply(x, 1.0).sum().backward()
+    assert x.grad.dtype == tinytorch.float64
+
+
+def test_an_argument_by_keyword_gets_no_gradient() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+    with pytest.raises(tinytorch.AutogradError, match="'scale' requires a gradient"):
+        Cube.apply(x.detach(), scale=x)
+    assert Cube.apply(x, scale=x.detach()).tolist() == [1.0, 1.0]
+
+
 def test_checkpoint_gives_the_same_gradients_and_keeps_less() -> None:
     calls = []
 
@@ -111,6 +158,31 @@ def test_checkpoint_reaches_parameters_that_are_not_arguments() -> None:
     x = tinytorch.ones(2, requires_grad=True)
     checkpoint(lambda x: x * w * 3, x).sum().backward()
     assert w.grad.tolist() == [3.0, 3.0]
+
+
+def test_checkpoint_is_differentiated_twice_and_touches_no_grad() -> None:
+    x, w = (tinytorch.randn(3, dtype="float64", requires_grad=True) for _ in range(2))
+
+    def block(a: Any) -> Any:
+        return (a * a * w * x).sin()  # x is an argument, and captured
+
+    found = []
+    for run in (block, lambda a: checkpoint(block, a), lambda a: checkpoint(checkpoint, block, a)):
+        first = grad(run(x * 2).sum() + (x * w).sum(), [x, w], create_graph=True)
+        found.append([*first, *grad((first[0] * first[1]).sum(), [x, w])])
+    for plain, once, nested in zip(*found, strict=True):
+        assert np.allclose(once.tolist(), plain.tolist(), rtol=1e-12)
+        assert np.allclose(nested.tolist(), plain.tolist(), rtol=1e-12)
+    assert x.grad is None and w.grad is None
+
+
+def test_checkpoint_without_an_argument_that_requires_a_gradient() -> None:
+    w = tinytorch.ones(2, requires_grad=True)
+    y = checkpoint(lambda x: x * w, tinytorch.ones(2))
+    (y + w).sum().backward()
+    assert w.grad.tolist() == [2.0, 2.0]
+    with pytest.raises(TypeError, match="checkpoint: the function must return a Tensor"):
+        checkpoint(lambda x: (x, x), w)
 
 
 def test_gradcheck_finds_a_wrong_first_derivative_and_a_wrong_second() -> None:

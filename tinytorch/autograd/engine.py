@@ -17,7 +17,7 @@ from tinytorch.autograd import slices
 from tinytorch.autograd.listeners import BackwardListener, leaves_when_ready, listeners
 from tinytorch.backends import reference
 from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
-from tinytorch.errors import AutogradError, ShapeError
+from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, set_grad, write_clock
 from tinytorch.jit.buffers import own
@@ -48,14 +48,16 @@ def backward(
         retain_graph: keep the values that gradients read, so that backward can be called again.
             As `create_graph` unless given.
         create_graph: record the computation of the gradients, so that they can be differentiated.
-        inputs: add to the `.grad` of these leaves only.
+        inputs: add to the `.grad` of these only, leaves or not.
 
     A `.grad` that there is already is added to in place, so that what shares it sees the sum.
 
     Raises:
         AutogradError: nothing here needs a gradient; the tensor has several elements and no
-            gradient is given; the history was freed by an earlier backward; or a value that a
-            gradient reads was overwritten in place.
+            gradient is given; the history was freed by an earlier backward; a value that a
+            gradient reads was overwritten in place; or `inputs` is empty or has a tensor that
+            requires no gradient.
+        ShapeError: a `.grad` that there is already has another shape.
 
     >>> import tinytorch
     >>> x = tinytorch.tensor([1.0, 2.0], requires_grad=True)
@@ -65,10 +67,16 @@ def backward(
     """
     wanted = None
     if inputs is not None:
-        wanted = {_source(t) for t in (inputs if isinstance(inputs, Sequence) else [inputs])}
+        wanted = {_source(t): t for t in _listed(inputs)}
+        if not wanted or not all(t._requires_grad for t in wanted.values()):
+            raise AutogradError(
+                "backward: `inputs` must be tensors that require a gradient, at least one; leave "
+                "it out for all leaves"
+            )
     listening = tuple(listeners)
     try:
-        gradients = _propagate([tensor], [gradient], retain_graph, create_graph, wanted, listening)
+        sources = None if wanted is None else set(wanted)
+        gradients = _propagate([tensor], [gradient], retain_graph, create_graph, sources, listening)
         for listener in listening:
             listener.end(gradients)
     except BaseException:
@@ -76,8 +84,10 @@ def backward(
             listener.abandon()
         raise
     shared = {id(owner_of(gradient._data))} if gradient is not None else set()
-    for leaf, g in gradients.items():
-        _accumulate(leaf, g, shared, create_graph)
+    for source, g in gradients.items():
+        leaf = source if wanted is None else wanted[source]
+        if leaf._requires_grad:  # not frozen since
+            _accumulate(leaf, g, shared, create_graph)
 
 
 def grad(
@@ -267,6 +277,13 @@ def _topological_order(roots: list[Source]) -> list[Source]:
     return order
 
 
+def leaves_of(tensor: Tensor) -> list[Tensor]:
+    """The leaves that a tensor was computed from and that require a gradient."""
+    if not tensor.requires_grad:
+        return []
+    return [s for s in _topological_order([_source(tensor)]) if type(s) is not Record]
+
+
 def _leading_to(order: list[Source], wanted: set[Source]) -> set[Source]:
     """The sources through which a wanted one is reached."""
     relevant: set[Source] = set()
@@ -359,6 +376,10 @@ def _call_hooks(source: Source, g: Tensor) -> Tensor:
                 raise ShapeError(
                     f"a hook returned a gradient of shape {replacement.shape} for {g.shape}"
                 )
+            if replacement.dtype != g.dtype:
+                raise DTypeError(
+                    f"a hook returned a {replacement.dtype.name} gradient for {g.dtype.name}"
+                )
             g = replacement
     return g
 
@@ -374,6 +395,11 @@ def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -
     with _leaf_lock:
         if leaf.grad is not None:
             before = leaf.grad
+            if before.shape != g.shape:
+                raise ShapeError(
+                    f"backward: .grad has shape {before.shape}, the gradient {g.shape}; set it to "
+                    f"None or to a tensor of the leaf's shape"
+                )
             if create_graph or before.requires_grad or not _can_add(before, g):
                 with grad_mode(create_graph):
                     leaf.grad = before + g

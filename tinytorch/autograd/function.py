@@ -26,7 +26,6 @@ class Context:
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self.saved_tensors: tuple[Tensor, ...] = ()
-        self.cache: tuple[Tensor, tuple[Any, ...]] | None = None
 
     def save_for_backward(self, *tensors: Tensor) -> None:
         """Keep tensors; backward then notices if one was overwritten in place."""
@@ -69,8 +68,16 @@ class Function:
         """Run `forward` and record that `backward` is its gradient.
 
         Raises:
+            AutogradError: an argument by keyword requires a gradient, which only those by position
+                can get.
             TypeError: forward does not return a Tensor.
         """
+        for name, value in kwargs.items():
+            if is_tensor(value) and value.requires_grad and is_grad_enabled():
+                raise AutogradError(
+                    f"{cls.__name__}.apply: {name!r} requires a gradient, and only arguments by "
+                    f"position get one; pass it by position, or {name}.detach()"
+                )
         needs = tuple(is_tensor(a) and a.requires_grad for a in args)
         ctx = Context(needs)
         with grad_mode(False):
@@ -80,13 +87,18 @@ class Function:
         result = wrap(out._data, out.meta)
         if is_grad_enabled() and any(needs):
             result.requires_grad = True
-            result.history = _record(cls, ctx, args, result)
+            saves_output = any(t is out for t in ctx.saved_tensors) and all(
+                a is not out for a in args
+            )
+            result.history = _record(cls, ctx, args, result, saves_output)
         return result
 
 
-def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], out: Tensor) -> Record:
+def _record(
+    cls: type[Function], ctx: Context, args: tuple[Any, ...], out: Tensor, saves_output: bool
+) -> Record:
     return Record(
-        op=_op_of(cls, len(args)),
+        op=_op_of(cls, len(args), saves_output),
         params={"ctx": ctx},
         edges=tuple(
             (a.history or a) if needed else None
@@ -95,10 +107,11 @@ def _record(cls: type[Function], ctx: Context, args: tuple[Any, ...], out: Tenso
         inputs=ctx.saved_tensors,
         metas=tuple(getattr(a, "meta", None) for a in args),
         meta=out.meta,
+        output=out._data if saves_output else None,
     )
 
 
-def _op_of(cls: type[Function], arguments: int) -> Op:
+def _op_of(cls: type[Function], arguments: int, saves_output: bool) -> Op:
     """A row for a Function, outside of the table: only autograd ever sees it."""
 
     def no_rule(*_: Any) -> Any:
@@ -107,18 +120,32 @@ def _op_of(cls: type[Function], arguments: int) -> Op:
     op = Op(cls.__name__, " ".join(f"arg{i}" for i in range(arguments)), "function",
             no_rule, no_rule, no_rule)  # fmt: skip
 
-    def vjp(g: Tensor, record: Record, output: Tensor | None, position: int) -> Any:
-        return _gradients(cls, record.params["ctx"], g, record)[position]
+    def shared(g: Tensor, record: Record, output: Tensor | None, position: int) -> Any:
+        return _gradients(cls, record, g, output)
 
-    op.vjps = (vjp,) * arguments
+    def part(gradients: Any, record: Record, output: Tensor | None, position: int) -> Any:
+        return gradients[position]
+
+    op.vjps, op.shared_vjp, op.saves_output = (part,) * arguments, shared, saves_output
     return op
 
 
-def _gradients(cls: type[Function], ctx: Context, g: Tensor, record: Record) -> tuple[Any, ...]:
-    """What `backward` returns, checked; called once for all inputs."""
-    if ctx.cache is not None and ctx.cache[0] is g:
-        return ctx.cache[1]
-    result = cls.backward(ctx, g)
+def _gradients(
+    cls: type[Function], record: Record, g: Tensor, output: Tensor | None
+) -> tuple[Any, ...]:
+    """What `backward` returns, checked, in the dtypes of the arguments.
+
+    Args:
+        output: the result, if `forward` saved it: with its history, which `forward` could not know.
+    """
+    ctx = record.params["ctx"]
+    saved = ctx.saved_tensors
+    if output is not None:
+        ctx.saved_tensors = tuple([output if t._data is output._data else t for t in saved])
+    try:
+        result = cls.backward(ctx, g)
+    finally:
+        ctx.saved_tensors = saved  # the result's history holds ctx: no circle
     gradients = result if isinstance(result, tuple) else (result,)
     if len(gradients) != len(record.edges):
         raise AutogradError(
@@ -131,8 +158,10 @@ def _gradients(cls: type[Function], ctx: Context, g: Tensor, record: Record) -> 
                 f"{cls.__name__}.backward returned a gradient of shape {gradient.shape} for "
                 f"argument {i} of shape {meta.shape}"
             )
-    ctx.cache = (g, gradients)
-    return gradients
+    return tuple(
+        gradient if gradient is None or meta is None else gradient.to(meta.dtype)
+        for gradient, meta in zip(gradients, record.metas, strict=True)
+    )
 
 
 __getattr__ = names_of("torch.autograd.function")  # names of PyTorch's that are not here

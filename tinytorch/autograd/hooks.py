@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tinytorch.dispatch import active_modes
 from tinytorch.errors import AutogradError
-from tinytorch.history import structure
+from tinytorch.history import KeepGradient, structure
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -20,8 +20,13 @@ class HookHandle:
     """Removes a hook: `handle.remove()`, or `handle()`. A second time does nothing."""
 
     def __init__(self, hooks: list[Hook], hook: Hook) -> None:
+        if hook in hooks:
+            hook = partial(hook)  # each handle removes its own
         self._hooks, self._hook = hooks, hook
-        hooks.append(hook)
+        last = (
+            bool(hooks) and type(hooks[-1]) is KeepGradient
+        )  # it keeps what the others made of it
+        hooks.insert(len(hooks) - last, hook)
         structure.count()
 
     def remove(self) -> None:
@@ -60,14 +65,13 @@ def register_hook(self: Tensor, hook: Hook) -> HookHandle:
 
 
 def retain_grad(self: Tensor) -> None:
-    """Keep the gradient of a computed tensor in `.grad`, as leaves do."""
-    if self.history is None:
-        return
-    this = weakref.ref(self)  # the history must not hold its own result
+    """Keep the gradient of a computed tensor in `.grad`, as leaves do, after all hooks.
 
-    def keep(g: Tensor) -> None:
-        tensor = this()
-        if tensor is not None:
-            tensor.grad = g.clone() if tensor.grad is None else tensor.grad + g
-
-    register_hook(self, keep)
+    Raises:
+        AutogradError: the tensor does not require a gradient.
+    """
+    if not self.requires_grad:
+        raise AutogradError("retain_grad: this tensor does not require a gradient")
+    record = self.history
+    if record is not None and not (record.hooks and type(record.hooks[-1]) is KeepGradient):
+        register_hook(self, KeepGradient(self))

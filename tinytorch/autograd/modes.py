@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Generator
 from contextlib import ContextDecorator
+from inspect import isgeneratorfunction
 from typing import Any
 
-from tinytorch.state import StateContext, grad_mode, is_grad_enabled
+from tinytorch.state import STATE, StateContext, grad_mode, is_grad_enabled
 
 
-class set_grad_enabled(ContextDecorator):
+class GradMode(ContextDecorator):
     """Record history inside the block, or do not."""
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
         self._open: list[StateContext] = []
 
-    def _recreate_cm(self) -> set_grad_enabled:
+    def _recreate_cm(self) -> GradMode:
         # a decorated function may run in several threads at once: each call has its own
-        return set_grad_enabled(self.mode)
+        return GradMode(self.mode)
+
+    def __call__(self, function: Any) -> Any:
+        if not isgeneratorfunction(function):
+            return super().__call__(function)
+
+        @functools.wraps(function)
+        def steps(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            generator = function(*args, **kwargs)
+            resume, value = generator.send, None
+            while True:
+                try:
+                    with self._recreate_cm():  # and not in what is done between two steps
+                        item = resume(value)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    resume, value = generator.send, (yield item)
+                except BaseException as error:
+                    resume, value = generator.throw, error
+
+        return steps
 
     def __enter__(self) -> None:
         context = grad_mode(self.mode)
@@ -28,7 +52,38 @@ class set_grad_enabled(ContextDecorator):
         self._open.pop().__exit__(*error)
 
 
-class no_grad(set_grad_enabled):
+class set_grad_enabled(GradMode):
+    """Record history inside the block, or do not. As a call, from here on.
+
+    What a call sets ends with the block of TinyTorch's that it is in.
+
+    >>> import tinytorch
+    >>> with tinytorch.set_grad_enabled(False):
+    ...     tinytorch.is_grad_enabled()
+    False
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(mode)
+        self._before: bool | None = is_grad_enabled()
+        STATE.set(grad_mode(mode).state)
+
+    def _only_a_context(self) -> None:
+        """It is no plain call: undo what that would have set."""
+        if self._before is not None:
+            STATE.set(grad_mode(self._before).state)
+            self._before = None
+
+    def __call__(self, function: Any) -> Any:
+        self._only_a_context()
+        return super().__call__(function)
+
+    def __enter__(self) -> None:
+        self._only_a_context()
+        super().__enter__()
+
+
+class no_grad(GradMode):
     """Do not record history inside the block.
 
     with tinytorch.no_grad():
@@ -43,7 +98,7 @@ class no_grad(set_grad_enabled):
         super().__init__(False)
 
 
-class inference_mode(set_grad_enabled):
+class inference_mode(GradMode):
     """`no_grad`, under the name that PyTorch has for it where results are never differentiated."""
 
     def __new__(cls, mode: Any = True) -> Any:
@@ -54,7 +109,7 @@ class inference_mode(set_grad_enabled):
         super().__init__(not mode and is_grad_enabled())
 
 
-class enable_grad(set_grad_enabled):
+class enable_grad(GradMode):
     """Record history inside the block, although it is in a `no_grad`."""
 
     def __init__(self) -> None:
