@@ -92,9 +92,7 @@ def collect(
     """
     notebooks = [p.stem for p in sorted(course.folder("source", ".", assignment).glob("*.ipynb"))]
     if not notebooks:
-        raise CourseError(
-            f"the assignment {assignment!r} is not generated: tito course generate {assignment}"
-        )
+        raise course.not_generated(assignment)
     form = _compiled(pattern) if pattern else None
     with database(course) as engine, _opened(source, zone) as files:
         results = _taken(course, engine, assignment, notebooks, form, files)

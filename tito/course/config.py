@@ -141,6 +141,21 @@ class Course:
         """Where nbgrader keeps a step of an assignment; the student of the first steps is "."."""
         return Path(self.directory().format_path(step, student, assignment))
 
+    def require(self, assignment: str) -> None:
+        """Raise CourseError if there is no such assignment: a typing error would go unnoticed."""
+        if not self.folder("source", ".", assignment).is_dir():
+            raise self.not_generated(assignment)
+
+    def not_generated(self, assignment: str) -> CourseError:
+        """What to say of an assignment that is not there; `generate 02` makes one that has another
+        name, 02_tensor."""
+        for folder in sorted(self.root.glob("source/*_*/")):
+            if assignment in folder.name.split("_", 1):
+                return CourseError(f"there is no assignment {assignment!r}: say {folder.name}")
+        return CourseError(
+            f"the assignment {assignment!r} is not generated: tito course generate {assignment}"
+        )
+
     @property
     def db_url(self) -> str:
         return str(self.directory().db_url)

@@ -190,9 +190,7 @@ class Grader:
                 for notebook in each.notebooks
             }
         if not paths or set(known) != {path.stem for path in paths}:
-            raise CourseError(
-                f"the assignment {self.name!r} is not generated: tito course generate {self.name}"
-            )
+            raise self.course.not_generated(self.name)
         for path in paths:
             tests = {c.id: c.text for c in course_cells(read_notebook(path)) if c.kind == "test"}
             if any(known[path.stem].get(name) != text for name, text in tests.items()):

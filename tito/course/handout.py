@@ -20,9 +20,7 @@ def release(course: Course, assignment: str, to: Path) -> tuple[Path, Path]:
     source = course.folder("release", ".", assignment)
     files = sorted(path for path in source.rglob("*") if path.is_file())
     if not files:
-        raise CourseError(
-            f"the assignment {assignment!r} is not generated: tito course generate {assignment}"
-        )
+        raise course.not_generated(assignment)
     for path in files:
         text = path.read_text(encoding="utf-8", errors="replace")
         found = [mark for mark in NEVER if path.suffix == ".ipynb" and mark in text]

@@ -12,10 +12,11 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tests.system_tools import needs_sandbox
-from tests.tito.course.conftest import ASSIGNMENT, submission, write
+from tests.tito.course.conftest import ASSIGNMENT, settings, submission, write
 from tito import sandbox
 from tito.cli import app
 from tito.course import commands
+from tito.course.config import Course
 
 COMMANDS = (
     "init", "generate", "release", "collect", "grade", "feedback", "export", "extend", "grades",
@@ -110,3 +111,26 @@ def test_a_name_that_is_almost_right(course_root: Path) -> None:
     result = tito("generate", "tensro", "--course", course_root)
     assert result.exit_code == 1
     assert "Did you mean 'tensor'" in result.output
+
+
+def test_an_assignment_goes_by_its_whole_name(course: Course) -> None:
+    """`generate 02` makes 02_tensor; of what is kept for "02" nobody would ever hear."""
+    (course.root / "source" / "02_tensor").mkdir()
+    ada = ("--student", "ada")
+    for name, command in (
+        ("02", ("grade", "02")),
+        ("tensor", ("collect", "tensor", "--from", course.root)),
+        ("02", ("extend", "02", *ada, "--until", "2026-10-01 12:00 UTC")),
+        ("tensor", ("request", "add", "tensor", *ada, "--text", "why?")),
+    ):
+        result = tito(*command, "--course", course.root)
+        assert result.exit_code == 1
+        assert result.output == f"there is no assignment {name!r}: say 02_tensor\n"
+
+
+@pytest.mark.parametrize("days", ["nan", "1e300"])
+def test_an_extension_without_end(course: Course, days: str) -> None:
+    settings(course, f'c.TinyTorch.deadlines = {{"{ASSIGNMENT}": "2026-10-01 23:59 UTC"}}')
+    result = tito("extend", ASSIGNMENT, "--student", "ada", "--days", days, "--course", course.root)
+    assert result.exit_code == 1
+    assert "days later is no time" in result.output

@@ -162,7 +162,9 @@ def add(
         from tito.course.history.requests import ask
         from tito.course.tables import database
 
-        with database(Course.load(course)) as engine:
+        here = Course.load(course)
+        here.require(assignment)
+        with database(here) as engine:
             number = ask(engine, assignment, student, text, test)
     say(as_json, {"request": number}, f"request {number}")
 

@@ -124,6 +124,6 @@ def _id(sheet: Sheet, row: Sequence[str], known: Any, name: str) -> int | None:
         if sheet.cell(row, "student") and sheet.cell(row, "assignment") and sheet.cell(row, "text"):
             return None
         raise CourseError(f"{name}: a new request needs student, assignment and text: {list(row)}")
-    if not text.isdigit() or int(text) not in known:
+    if text not in map(str, known):
         raise CourseError(f"{name}: there is no request {text!r}")
     return int(text)

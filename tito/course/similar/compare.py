@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
-from tito.course.config import Course, CourseError
+from tito.course.config import Course
 from tito.course.notebook import UnreadableError, grade_id, read_notebook
 from tito.course.similar.tokens import tokens
 from tito.course.similar.winnow import Span, fingerprints
@@ -78,9 +78,7 @@ def report(course: Course, assignment: str, most: int = 100) -> Report:
     """
     sources = sorted(course.folder("source", ".", assignment).glob("*.ipynb"))
     if not sources:
-        raise CourseError(
-            f"the assignment {assignment!r} is not generated: tito course generate {assignment}"
-        )
+        raise course.not_generated(assignment)
     known = [solution_cells(path) for path in sources]
     given = [solution_cells(p) for p in _beside(course, "release", ".", assignment, sources)]
     names = {name for cells in known for name in cells}

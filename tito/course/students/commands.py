@@ -152,6 +152,7 @@ def extend(
                 if not step.withdraw(engine, assignment, student):
                     raise CourseError(f"{student} has no extension for {assignment}")
             else:
+                here.require(assignment)
                 deadline = step.extend(
                     engine, here.policy, assignment, student,
                     until=time, days=days or 0.0, reason=reason,

@@ -39,7 +39,10 @@ def extend(
                 f"{assignment} has no deadline to count {days:g} days from: set "
                 f"c.TinyTorch.deadlines[{assignment!r}], or say --until"
             )
-        until = policy.deadlines[assignment] + timedelta(days=days)
+        try:
+            until = policy.deadlines[assignment] + timedelta(days=days)
+        except (ValueError, OverflowError):
+            raise CourseError(f"{days:g} days later is no time") from None
     row = {
         "assignment": assignment,
         "student": student,

@@ -169,7 +169,7 @@ def export_roster(
     marks = {}
     for name in assignments:
         if name not in most:
-            raise CourseError(f"the assignment {name!r} is not generated")
+            raise course.not_generated(name)
         mine = {row: table.get((name, student)) for row, student in people.items()}
         marks[name] = {row: _mark(each) for row, each in mine.items() if each is not None}
     filled: Filled = chosen.filled(sheet, marks, course.titles)

@@ -50,6 +50,7 @@ def test_a_wrong_table_changes_nothing(course: Course) -> None:
         ask(engine, ASSIGNMENT, "ada", "why?")
         for data, said in [
             (b"id,answer\n1,yes\n7,no\n", "no request '7'"),
+            ("id,answer\n1,yes\n²,no\n".encode(), "no request '²'"),
             (b"id,answer\n1,yes\n,no\n", "needs student, assignment and text"),
             (b"name,text\nada,why\n", "no column 'student'"),
         ]:
