@@ -136,11 +136,11 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_765,
     "tinytorch/onnx": 2_083,
     "tinytorch/fx": 12_224,
-    "tito": 8_106,
+    "tito": 8_123,
     "tito/course": 5_430,
     "tito/ladder": 710,
     "tito/compete": 2_119,
-    "tito/leaderboard": 2_651,
+    "tito/leaderboard": 2_679,
 }
 
 
