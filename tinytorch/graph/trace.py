@@ -232,7 +232,9 @@ def _finish(
         )
     bindings = [binding for binding, _ in updates]
     own_backward = _own_backward(result) if differentiable else ""
+    has_history = any(isinstance(leaf, Tensor) and leaf.history is not None for leaf in result)
     return {
+        "loses_history": forward and tracer.wrote_leaf and is_grad_enabled() and has_history,
         "updates": bindings, "clears": clears, "grads": grads, "differentiable": differentiable,
         "own_backward": own_backward,
     }  # fmt: skip

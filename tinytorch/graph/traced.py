@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.graph.bindings import Binding
+from tinytorch.graph.bindings import Binding, GradBinding
 from tinytorch.graph.environment import Environment
 from tinytorch.graph.facts import freeze, mismatch, text_of
 from tinytorch.graph.interpret import Interpreter
@@ -43,6 +43,7 @@ class Signature:
             gradient, so calls can be differentiated.
         own_backward: the name of an `autograd.Function` on the way to a result. The graph has the
             ops of its forward, and would be differentiated by theirs.
+        loses_history: a forward whose results would have had one, but it overwrites a leaf.
     """
 
     inputs: list[Binding]
@@ -58,6 +59,7 @@ class Signature:
     grads: list[tuple[str, Binding, bool]]
     differentiable: bool
     own_backward: str
+    loses_history: bool
     first_call_differs: bool = False
     value_guards: Sequence[ValueGuard] = ()
 
@@ -112,6 +114,8 @@ class TracedFunction:
         reason = self.why_not(leaves, spec)
         if reason is not None:
             raise GraphError(f"this trace does not fit the call: {reason}; trace again")
+        if reason := self.why_incomplete(leaves):
+            raise GraphError(reason)
         return self.execute(leaves)
 
     def why_not(self, leaves: Sequence[Any], spec: TreeSpec) -> str | None:
@@ -136,6 +140,20 @@ class TracedFunction:
             if (binding.read(list(leaves)).grad is None) is not was_none:
                 return f"{name}.grad is {'set' if was_none else 'None'}, and was not"
         return why_not_values(s.value_guards, leaves)
+
+    def why_incomplete(self, leaves: list[Any]) -> str | None:
+        """The reason why gradients would be lost: the graph's `backward()` ends at its inputs, and
+        one of them was computed from others."""
+        s = self.signature
+        owners = [b.owner for b in (*s.updates, *s.clears) if isinstance(b, GradBinding)]
+        for owner in owners:
+            if (tensor := owner.read(leaves)).history is not None:
+                return (
+                    f"a backward() in a graph ends at the graph's inputs, and one of shape "
+                    f"{tensor.shape} was computed from others that need a gradient; compute it "
+                    f"inside too, or pass x.detach().requires_grad_()"
+                )
+        return None
 
     def execute(self, leaves: list[Any]) -> Any:
         """Run the graph on arguments that fit, and put state where it belongs."""

@@ -12,6 +12,7 @@ import tinytorch
 from tinytorch import nn, optim
 from tinytorch.autograd import grad
 from tinytorch.errors import AutogradError
+from tinytorch.graph.node import GraphError
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
 
@@ -200,3 +201,38 @@ def test_the_gradient_of_a_maximum_of_equals_is_that_of_eager_code_at_nan_too() 
         assert x.grad is not None
         gradients.append(x.grad.numpy())
     np.testing.assert_array_equal(*gradients)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_a_backward_inside_goes_on_to_what_an_argument_was_computed_from(backend):
+    def step(x):
+        (x * x).sum().backward()
+        return x.detach() * 2
+
+    with tinytorch.using_backend(backend):
+        compiled, leaf = tinytorch.compile(step), tinytorch.ones(2, requires_grad=True)
+        for _ in range(3):  # the guard knows leaves only
+            leaf.grad = None
+            compiled(leaf)
+            assert leaf.grad.tolist() == [2.0, 2.0]
+            leaf.grad, computed = None, leaf * 3
+            with pytest.warns(RuntimeWarning, match="ends at the graph's inputs"):
+                compiled(computed)
+            assert leaf.grad.tolist() == [18.0, 18.0] and computed.grad is None
+        leaf.grad = None
+        with pytest.raises(GraphError, match="was computed from others"):
+            tinytorch.graph.trace(step, leaf)(leaf * 3)
+
+
+def test_a_forward_that_overwrites_a_leaf_keeps_the_history_of_its_results():
+    w = tinytorch.tensor([4.0, 0.5], requires_grad=True)
+
+    def limited(x):
+        with tinytorch.no_grad():
+            w.clamp_(max=1.0)
+        return x * w
+
+    with pytest.warns(RuntimeWarning, match="overwrites a leaf"):
+        y = compile(limited)(tinytorch.ones(2))
+    (y * 3 + w).sum().backward()
+    assert w.tolist() == [1.0, 0.5] and w.grad.tolist() == [4.0, 4.0]

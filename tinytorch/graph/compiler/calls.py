@@ -68,8 +68,8 @@ class CompiledTrace(TracedFunction):
         self.written = sorted(set(self.updates.values()))
         for i in self.written:
             check_not_read_only(inputs[i].meta["example"])
-        self._grad_owners = [b.owner for b in s.updates if isinstance(b, GradBinding)]
-        self._cleared_owners = [b.owner for b in s.clears if isinstance(b, GradBinding)]
+        self.grad_owners = [b.owner for b in s.updates if isinstance(b, GradBinding)]
+        self.cleared_owners = [b.owner for b in s.clears if isinstance(b, GradBinding)]
         self._returns_one = s.out_spec == LEAF and count == 1
         results = result_nodes(graph)
         self._result_metas = [n.meta["tensor_meta"] for n in results[:count]]
@@ -193,10 +193,10 @@ class CompiledTrace(TracedFunction):
 
     def _deliver(self, leaves: Sequence[Any], results: list[Any], grads: list[Array]) -> Any:
         given: Any = leaves  # bindings take any sequence
-        for owner, array in zip(self._grad_owners, grads, strict=True):
+        for owner, array in zip(self.grad_owners, grads, strict=True):
             tensor = owner.read(given)
             tensor.grad = wrap(array, tensor.meta)
-        for owner in self._cleared_owners:
+        for owner in self.cleared_owners:
             owner.read(given).grad = None
         if self._returns_one:
             return results[0]

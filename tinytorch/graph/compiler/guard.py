@@ -154,10 +154,13 @@ class _Writer:
     # -- what must be as it was --------------------------------------------------------------------
 
     def _arguments(self) -> None:
+        owners = [*self.trace.grad_owners, *self.trace.cleared_owners]
         for i, expected in enumerate(self.trace.signature.in_leaves):
             if type(expected) is tuple:  # what `describe` makes of a tensor
                 self.same(f"a{i}.requires_grad", expected[1])
                 self._new_tensor(f"a{i}", expected[0])
+                if any(owner.same(ArgumentBinding(i)) for owner in owners):
+                    self.same(f"a{i}.history", None)  # as `why_incomplete` asks
             else:
                 self.same(f"a{i}", expected.value if type(expected) is Same else expected)
 
