@@ -13,7 +13,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 # The design wished for less in most rooms. What each has more, and what would be lost without it
 # (wished -> now, in lines of code, rounded):
 #
-#   core      3,500 ->  7,000  Without two thirds of functions/ (2,170) a program that is written
+#   core      3,500 ->  8,000  Without two thirds of functions/ (2,170) a program that is written
 #                              for PyTorch ends in an error: 317 functions and methods, with its
 #                              keywords and its messages; slices that are told apart by their
 #                              first numbers, places that are seen to be distinct, integers
@@ -30,6 +30,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              cross products (12);
 #                              `//=` and the like write (13), alpha that does not overflow (6)
 #                              and is of the sum's kind (8), draws with a gradient of 0 (14);
+#                              checkpoints, functions and hooks whose gradients can be
+#                              differentiated, and are given to all that they are of (117);
 #                              diagonals of parts that are views, repeats that are copies (14);
 #                              histc by one division, masked_scatter without an index, one_hot (42).
 #   replay          0 ->    980  Without programs for what is called often, a function of six ops
@@ -114,7 +116,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own.
 BUDGETS = {
-    "tinytorch": 7_884,
+    "tinytorch": 8_004,
     "tinytorch/replay": 1_012,
     "tinytorch/nn": 6_061,
     "tinytorch/optim": 1_936,
@@ -126,7 +128,7 @@ BUDGETS = {
     "tinytorch/data": 982,
     "tinytorch/distributed": 1_089,
     "tinytorch/bench": 795,
-    "tinytorch/compat": 1_451,
+    "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
     "tinytorch/backends": 2_600,
     "tinytorch/backends/optimized": 10_541,

@@ -79,7 +79,8 @@ def fmax(input: Tensor, other: Tensor) -> Tensor:
 
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The lesser of two, or the one that is a number."""
-    return -fmax(-input, -other)
+    lesser = tinytorch.where(other.isnan(), input, tinytorch.minimum(input, other))
+    return tinytorch.where(input.isnan(), other, lesser)
 
 
 def isposinf(input: Tensor) -> Tensor:

@@ -142,13 +142,14 @@ def addcdiv(a: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) ->
 
 
 def hypot(a: Tensor, b: Tensor) -> Tensor:
-    """sqrt(a^2 + b^2), without overflow in between."""
+    """sqrt(a^2 + b^2), without overflow in between; infinity beside NaN, too."""
     kind = promote(a.meta, b.meta)
     x, y = (e.abs(_float(side.to(kind))) for side in (a, b))  # the least integer has no opposite
     large, small = e.maximum(x, y), e.minimum(x, y)
     plain = e.eq(large, 0) | e.isinf(large)
     ratio = small / e.where(plain, 1.0, large)
-    return e.where(plain, large + small, large * e.sqrt(ratio * ratio + 1.0))
+    length = e.where(plain, large + small, large * e.sqrt(ratio * ratio + 1.0))
+    return e.where(e.isinf(x) | e.isinf(y), math.inf, length)
 
 
 def copysign(a: Tensor, b: Tensor | float) -> Tensor:

@@ -15,6 +15,7 @@ from tinytorch.graph import TraceError, trace
 
 FACTOR = 3.0
 OUTSIDE = tensor([2.0, 5.0])
+LAYER = nn.Linear(2, 2)
 
 
 class Rounded(Function):
@@ -83,6 +84,7 @@ def gradients_by(function: Callable[[Tensor], Tensor]) -> list[float]:
     [
         Rounded.apply,
         lambda x: autograd.checkpoint(lambda x: x * x, x),
+        lambda x: autograd.checkpoint(LAYER, x),
         lambda x: F.binary_cross_entropy(x, x.detach()),
         lambda x: Rounded.apply(Rounded.apply(x * 3.0) * x),
     ],
