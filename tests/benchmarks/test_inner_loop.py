@@ -79,6 +79,7 @@ def test_a_tile_of_one_vector_waits_for_its_loads(inner_loop: Any, llvm_mca: str
     assert inner_loop.analyse(llvm_mca, "znver3", AVX2, (8, 1)).busy < 0.85
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("cpu", "gain"), [("znver2", 1.0), ("skylake", 1.6), ("alderlake", 4.0), ("znver3", 2.0)]
 )

@@ -142,6 +142,7 @@ def test_matplotlib_draws_tensors():
     pyplot.close(figure)
 
 
+@pytest.mark.slow
 def test_pandas_takes_tensors():
     pandas = pytest.importorskip("pandas")
     x = tinytorch.tensor([[1.0, 2.0], [3.0, 4.0]])

@@ -110,6 +110,7 @@ def test_what_is_left_is_the_model_whose_removed_channels_nobody_reads(name: str
     assert all(p.grad is not None and p.grad.shape == p.shape for p in model.parameters())
 
 
+@pytest.mark.slow
 def test_the_least_channels_go_and_their_memory_is_free() -> None:
     model, x = make("cnn")
     weight = model[0].weight

@@ -172,6 +172,7 @@ class Written(nn.Module):
         return self.down(tinytorch.cat([F.relu(y[:, self.first]), F.tanh(y[:, self.second])], 1))
 
 
+@pytest.mark.slow
 def test_a_slice_that_would_take_other_channels_is_refused() -> None:
     x = tinytorch.randn(5, 4)
     model = Written(slice(0, 2), slice(2, 6), 6)
@@ -185,6 +186,7 @@ def test_a_slice_that_would_take_other_channels_is_refused() -> None:
     assert model.up.weight.shape == (4, 4) and model.down.weight.shape == (2, 4)
 
 
+@pytest.mark.slow
 def test_a_slice_with_a_step_is_not_followed() -> None:
     model = Written(slice(0, 6, 2), slice(1, 6, 2), 6)
     groups = find_channels(model, tinytorch.randn(5, 4))

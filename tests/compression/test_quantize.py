@@ -57,6 +57,7 @@ def test_layers_are_replaced_and_close(name):
     assert 0 < error < (0.25 if name == "int4" else 0.03)
 
 
+@pytest.mark.slow
 def test_float_weights_are_let_go_and_the_bytes_are_a_quarter_and_a_seventh():
     for name, share in (("int8", 0.27), ("int4", 0.17)):
         model = nn.Sequential(nn.Linear(512, 512, bias=False))

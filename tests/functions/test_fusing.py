@@ -105,6 +105,7 @@ def test_special_values_and_their_signs(name):
     assert np.array_equal(np.signbit(found[where]), np.signbit(expected[where]))
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize(
     "shapes", [((0, 3), (0, 3)), ((), ()), ((4, 1), (5,)), ((2, 3, 4), (3, 1))]
 )

@@ -124,6 +124,7 @@ def test_slices_and_rows_are_put_as_in_pytorch():
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
 
 
+@pytest.mark.slow_beyond(2)
 def test_running_extremes_and_their_places():
     nan = float("nan")
     x = np.array([[1.0, 3.0, 3.0, nan, 5.0, nan], [2.0, 1.0, 0.0, -1.0, 7.0, 7.0]])
@@ -152,6 +153,7 @@ def test_index_add_along_each_dimension():
         tinytorch.from_numpy(x).index_add(1, tensor([0, 1]), tinytorch.ones(2, 2, 2).double())
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("repeats", [False, True])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_gradients_of_many_values_put_at_places_that_are_or_are_not_distinct(repeats, dim, rng):

@@ -33,6 +33,7 @@ def test_machine_code_for_loops_too(threads: int):
         assert outcome.kind in ("same", "refused"), f"{outcome.text}\n{program}"
 
 
+@pytest.mark.slow
 def test_few_programs_are_refused():
     outcomes = [compare(draw(f"suite:{i}"), Target("numpy", 1)) for i in range(40)]
     assert [o.kind for o in outcomes].count("same") >= 32
@@ -56,6 +57,7 @@ def test_a_world_that_changes_between_calls_shows():
     assert compare(program, Target("numpy", 1)).kind == "same"
 
 
+@pytest.mark.slow
 def test_programs_change_the_world_in_every_way():
     drawn = [draw(f"suite:{i}") for i in range(150)]
     changes = [c for program in drawn for texts in program.mutations for c in texts]

@@ -62,6 +62,7 @@ def compare(
     return compiled
 
 
+@pytest.mark.slow
 def test_an_mlp_and_a_cnn_train() -> None:
     x, y = torch.randn(8, 20), torch.randint(0, 3, (8,))
     mlp = nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 3))

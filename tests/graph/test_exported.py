@@ -232,6 +232,7 @@ def test_optimizers(name: str, target: Target):
         check_descent(make, None, target, f"{name} with {options}")
 
 
+@pytest.mark.slow_beyond(5)
 @pytest.mark.parametrize("target", EACH, ids=str)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedules(name: str, target: Target):

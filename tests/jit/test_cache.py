@@ -137,6 +137,7 @@ def test_a_cache_that_cannot_be_written_is_said_and_replaced(project, tmp_path):
     assert project.run(TMPDIR=str(private))[0][0] == 12
 
 
+@pytest.mark.slow
 def test_without_any_folder_to_write_kernels_still_run(project, tmp_path):
     project.cache.write_text("a file where a folder should be")
     private = tmp_path / "temporary"
@@ -221,6 +222,7 @@ def test_a_layer_is_made_without_compiling_and_loaded_without_scipy(tmp_path):
 FOR_THE_COMPILER = ("cffi", "importlib.metadata", "numba.np.linalg", "scipy.linalg")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not library.JIT, reason="NUMBA_DISABLE_JIT is set")
 def test_a_kernel_from_the_cache_runs_without_what_only_compiling_needs():
     program = f"""

@@ -184,6 +184,7 @@ print(generated(5), library.cache_info().compiled)
 """
 
 
+@pytest.mark.slow
 @needs_jit
 def test_cached_code_that_calls_an_export_runs_in_a_fresh_process(tmp_path):
     # without its symbol registered first, loading such code ends the process with a signal

@@ -183,6 +183,7 @@ def test_the_logits_of_hugging_face(kind: str, rng: np.random.Generator) -> None
     np.testing.assert_allclose(ours(tinytorch.tensor(tokens)).detach().numpy(), expected, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_a_model_in_bfloat16_is_the_float32_model_of_its_weights() -> None:
     """The form in which Llamas are published: loaded exactly, and stored so again exactly."""
     theirs = _theirs("llama, tied").bfloat16()

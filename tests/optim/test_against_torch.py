@@ -199,6 +199,7 @@ def test_defaults_are_those_of_torch(name: str) -> None:
     assert ours == {option: theirs[option] for option in ours}
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("options", MUON)
 @pytest.mark.usefixtures("full_precision")

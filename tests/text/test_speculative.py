@@ -105,6 +105,7 @@ def test_what_is_kept_or_drawn_instead_has_the_models_distribution() -> None:
     assert kept == pytest.approx(np.minimum(guess, own).sum(), abs=0.015)
 
 
+@pytest.mark.slow
 def test_pairs_of_tokens_are_as_likely_as_the_model_says() -> None:
     """Chi-squared over all pairs of a vocabulary of three, with top-p and temperature."""
     large, small = model(0, 3, vocab_size=3), model(3, 4, vocab_size=3, layers=1)

@@ -34,6 +34,7 @@ def test_each_value_equals_itself_and_no_other(i: int) -> None:
         assert (difference(VALUES[i], other) is None) == (i == j), (VALUES[i], other)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
 def test_any_value_equals_itself(value: Any) -> None:

@@ -85,6 +85,7 @@ def test_a_probe_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         probe("import time; time.sleep(30)")
 
 
+@pytest.mark.slow
 def test_a_backend_that_multiplies_wrongly_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     spoilt = doctor.BACKEND_PROBE.replace("product - ", "1 + product - ")
     assert spoilt != doctor.BACKEND_PROBE

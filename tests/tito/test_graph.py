@@ -55,6 +55,7 @@ def tito(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_show_prints_the_whole_step_with_its_lines(step: Path) -> None:
     shown = tito("show", f"{step}:step")
     assert shown.returncode == 0, shown.stderr
@@ -82,6 +83,7 @@ def test_run_finds_the_first_nan(step: Path) -> None:
     assert "training_step.py:20" in found.stderr
 
 
+@pytest.mark.slow
 def test_optimize_reports_each_pass(step: Path) -> None:
     command = ("optimize", f"{step}:double", "-i", "float32[3]", "--passes", "cse,dce")
     report = json.loads(tito(*command, "--json", "--diff").stdout)

@@ -65,6 +65,7 @@ def test_a_script_ended_by_a_signal_is_a_failure(shelf: Path) -> None:
     assert runner.invoke(app, ["milestone", "run", "transformer"]).exit_code == 128 + 15
 
 
+@pytest.mark.slow
 def test_json_alone_goes_to_stdout_and_progress_to_stderr(tito: Tito) -> None:
     result = tito("milestone", "run", "xor", "--backend", "numpy", "--json")
     assert result.returncode == 0

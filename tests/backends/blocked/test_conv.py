@@ -76,6 +76,7 @@ def test_infinite_pixels_do_not_meet_the_zeros_that_fill_up_the_weights():
     assert np.all(conv.conv2d(x, w, **params) == np.inf)
 
 
+@pytest.mark.slow
 def test_rows_of_outputs_wider_than_a_block(rng):
     x, w = rng.standard_normal((2, 2, 2, 1100)), rng.standard_normal((5, 2, 2, 3))
     params = {"stride": (1, 1), "padding": (0, 1), "dilation": (1, 1), "groups": 1}

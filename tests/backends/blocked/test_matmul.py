@@ -30,6 +30,7 @@ def test_all_loop_orders_agree(kernel, dtype, rng):
         assert_product(out, a, b)
 
 
+@pytest.mark.slow
 @given(
     shape=st.tuples(*[st.integers(0, 40)] * 3),
     batch=st.sampled_from([((), ()), ((2,), ()), ((3, 1), (2,)), ((1,), (4,)), ((0,), (1,))]),

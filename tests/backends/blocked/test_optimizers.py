@@ -89,6 +89,7 @@ def test_nan_gradients_show():
     np.testing.assert_array_equal(np.isnan(p), [False, True, False])
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("momentum", [0, 0.9])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gradients_of_any_layout_and_dtype_give_the_same_step(dtype, momentum, rng):

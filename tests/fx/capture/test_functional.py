@@ -66,7 +66,7 @@ def gradients(result: Tensor, model: nn.Module, tangent: Tensor | None) -> dict[
     return {n: g for n, g in zip(names, found, strict=True) if g is not None}
 
 
-@pytest.mark.slow_beyond(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dynamic", "with_loss"),
     [

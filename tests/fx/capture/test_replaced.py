@@ -86,6 +86,7 @@ def gradients(model: nn.Module, x: Tensor) -> dict[Slot, Tensor]:
     return {Slot("gradient", n): g for n, g in pairs if g is not None}
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("function", [exchanges, maps, mask])
 def test_what_leaves_the_parameters_in_place_is_captured(function: Any) -> None:
     model, x = Model(function), torch.randn(3, 4)

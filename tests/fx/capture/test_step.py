@@ -108,6 +108,7 @@ def small() -> Small:
     return Small()
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

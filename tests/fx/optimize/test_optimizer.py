@@ -183,6 +183,7 @@ def test_a_wrong_pass_is_rolled_back_with_a_report() -> None:
         torch.testing.assert_close(module(x), model(x))
 
 
+@pytest.mark.slow
 def test_a_slower_pass_is_rolled_back() -> None:
     passes = [Slower(ForwardSemantics(frozen=True))]
     optimizer = GraphOptimizer(Net().eval(), randn(1, 3, 8, 8), device="cpu", passes=passes)

@@ -74,6 +74,7 @@ def test_other_models(name: str) -> None:
     assert_equal(run(new, copied(state), example.batch), expected)
 
 
+@pytest.mark.slow
 def test_updates_the_state_it_is_given() -> None:
     example = small()
     step, _ = optimize_step(capture_step(example.model, example.batch, "adam", lr=1e-2))
@@ -115,6 +116,7 @@ def test_takes_less_and_less_memory() -> None:
     assert peaks[1] - peaks[2] >= 0.5 * parameters  # gradients die early
 
 
+@pytest.mark.slow
 def test_an_update_waits_for_readers_of_the_old_value() -> None:
     example = small()
     step, _ = optimize_step(capture_step(example.model, example.batch, "sgd", lr=1e-2))
@@ -145,6 +147,7 @@ def test_a_parameter_that_is_read_after_the_update_stays_functional() -> None:
     assert new.module.graph is graph
 
 
+@pytest.mark.slow
 def test_early_update_is_done_once() -> None:
     example = small()
     step, _ = optimize_step(capture_step(example.model, example.batch, "adam", lr=1e-2))

@@ -123,6 +123,7 @@ def test_forward_graphs_stay() -> None:
     assert GradientsInPlace(SEMANTICS).analyze(graph) == []
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("budget", [1.0, 0.6])
 def test_checkpoint_uses_both(budget: float) -> None:
     class Deep(nn.Module):

@@ -64,6 +64,7 @@ def compare(model: nn.Module, joint: JointGraph, batch: Any, rows: int, bound: f
     assert timeline(joint.module.graph, SEMANTICS).peak < bound * peak
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     "options",
     [{}, {"bias": False}, {"tied": True}, {"reduction": "sum"}, {"ignore_index": 7}],

@@ -53,6 +53,7 @@ def case_of(name: str) -> Case:
     return Case(mlp(3, dropout=0.3 if name == "dropout" else 0.0), (16, 32))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_keeping_everything_changes_nothing(name: str) -> None:
     case = case_of(name)

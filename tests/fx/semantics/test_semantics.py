@@ -384,6 +384,7 @@ def test_passes_on_forward_graphs(name: str, training: bool):
     assert all(b.equal(buffers[n]) for n, b in e.model.named_buffers())
 
 
+@pytest.mark.slow
 def test_fusion_too():
     e = load_model("hf:gpt2", small=True, sequence=8)
     step = capture_step(e.model, e.batch, "sgd")

@@ -83,6 +83,7 @@ def test_interpreted(seed: int):
     check(Program(seed), "numpy", mode="interpret")
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(SEEDS)
 def test_with_every_pass(seed: int):
@@ -114,6 +115,7 @@ def random_updates(seed: int, states: list[Tensor], x: Tensor) -> list[Tensor]:
     return [random.choice([*values, *(s.clone() for s in states)]) for _ in range(3)]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(SEEDS)
 def test_state_that_is_written_and_read(seed: int):

@@ -79,6 +79,7 @@ def test_dropped_weights_are_the_same_in_the_backward(rng):
     np.testing.assert_allclose((leaf.grad * other).sum().item(), change.item(), rtol=1e-9)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 def test_a_query_that_sees_nothing_gives_zeros_and_gradients_of_zero(backend, rng):
     mask = tinytorch.tensor([[True, True], [False, False]])

@@ -138,6 +138,7 @@ def test_errors(call, error, text):
         call(tinytorch.ones(1, 1, 5, 5))
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 @pytest.mark.parametrize("stride", [1, 2])  # windows that overlap choose a place more than once
 def test_unpooled_values_and_their_gradients_are_pytorchs(backend, stride, rng):

@@ -34,6 +34,7 @@ def test_the_vocabulary_is_the_references(texts: list[bytes], size: int, name: s
     assert counted == pieces
 
 
+@pytest.mark.slow
 def test_tables_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"{i * 7919 % 10007} {i:b}x{'ab' * (i % 40)}\n".encode() for i in range(900)]
     expected = trainer.train(texts, 700, "gpt2")

@@ -20,6 +20,7 @@ from tito.compete.process import _failure_of
 from tito.compete.result import Peak, summarize
 
 
+@pytest.mark.slow_beyond(3)
 @pytest.mark.parametrize("name", list_events())
 def test_a_reference_is_within_its_own_bound_and_precise(name: str) -> None:
     """NumPy in float32 is right; the same a little off is not."""

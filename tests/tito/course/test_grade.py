@@ -108,6 +108,7 @@ def test_a_batch_with_everything_in_it(course: Course, hand_in: HandIn, tmp_path
     assert half["output"] == ""
 
 
+@pytest.mark.slow
 def test_pictures_are_on_the_page_and_a_page_that_fails_stops_no_other(
     course: Course, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +132,7 @@ def test_pictures_are_on_the_page_and_a_page_that_fails_stops_no_other(
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=.(https?:)?//", text)
 
 
+@pytest.mark.slow
 def test_the_next_run_does_what_is_new(course: Course, hand_in: HandIn) -> None:
     hand_in("ada", submission())
     hand_in("bob", submission())
@@ -173,6 +175,7 @@ class LosingPool(LocalPool):
             yield name, OSError("worker lost") if name[0] == "ada" else answer
 
 
+@pytest.mark.slow
 def test_a_failure_of_the_machine_is_no_zero(course: Course, hand_in: HandIn) -> None:
     for student in ("ada", "bob", "cleo"):
         hand_in(student, submission())
@@ -232,6 +235,7 @@ def test_what_is_not_there_is_told(course: Course, tmp_path: Path) -> None:
     assert not (tmp_path / "new" / CONFIG).exists()
 
 
+@pytest.mark.slow
 def test_making_a_course_leaves_the_environment_as_it_was(tmp_path: Path) -> None:
     before = dict(os.environ)
     assert create(tmp_path / "course", course_id="cs1").directory().course_id == "cs1"

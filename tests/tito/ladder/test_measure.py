@@ -86,6 +86,7 @@ def test_the_history_survives_a_line_that_was_not_finished(tmp_path: Path) -> No
     assert "wall" not in second["tiers"][0]
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_bar_for_each_tier_that_was_timed(tmp_path: Path) -> None:
     now = result("cnn", loops=1.0, mine=20.0)
     now["tiers"][1]["share"] = {"flops": 10, "own_flops": 5}

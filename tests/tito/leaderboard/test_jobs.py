@@ -141,6 +141,7 @@ def test_only_a_runner_may_take_jobs_and_send_results(board: Board, measuring: M
     assert other.finish(job, told("submission 1", 99.0)).status_code == 409
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("value", ["NaN", "Infinity", '"fast"', "null"])
 def test_a_result_that_is_no_number_is_refused(
     board: Board, measuring: Measuring, value: str

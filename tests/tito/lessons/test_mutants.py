@@ -28,6 +28,7 @@ def mutants(repository: Repository, *equivalent: Equivalent) -> Mutants:
     return run_mutants(lesson, course.cells(lesson), equivalent, course.root)
 
 
+@pytest.mark.slow
 def test_a_survivor_is_found_until_it_is_caught_or_listed(repository: Repository) -> None:
     told = f"no test of area notices this change: {MINUS}"
     found = mutants(repository)
@@ -68,6 +69,7 @@ def test_endless_and_dying_mutants_are_caught(
     assert not [f for f in findings if "left -= 1" in f or "if True" in f]
 
 
+@pytest.mark.slow
 def test_threads_that_wait_for_each_other_are_told_from_a_pause(tmp_path: Path) -> None:
     """Two pauses, together longer than the limit, are let through."""
     plan = {
@@ -90,6 +92,7 @@ def test_threads_that_wait_for_each_other_are_told_from_a_pause(tmp_path: Path) 
     assert verdicts[1]["why"] == "none of its threads ran for 1.5 s"
 
 
+@pytest.mark.slow
 def test_a_change_is_noticed_by_tests_of_later_exercises(repository: Repository) -> None:
     """A solution that uses it is affected too, and a test cell of that is asked."""
     use = "from tinytorch.sizes import area\n\n\n"
@@ -117,6 +120,7 @@ def test_a_reference_that_fails_is_said(repository: Repository) -> None:
     assert "with the reference area-values fails: CheckError" in finding
 
 
+@pytest.mark.slow
 def test_the_command_counts_them(repository: Repository) -> None:
     course = repository.course()
     count = count_mutants(course.lessons[0], course.cells(course.lessons[0]))

@@ -35,6 +35,7 @@ def test_words_that_no_statement_promises_are_found(tmp_path: Path) -> None:
     assert "it does not hold: the message has our words" in finding
 
 
+@pytest.mark.slow
 def test_a_solution_that_has_no_place_is_found() -> None:
     course = Course.load(ROOT)
     lesson = course.find("setup")

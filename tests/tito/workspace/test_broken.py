@@ -96,6 +96,7 @@ def test_code_that_ends_the_process_or_fails_oddly(student: Student, code: str, 
     assert words in text
 
 
+@pytest.mark.slow
 def test_what_they_print_does_not_matter(student: Student) -> None:
     assert answered(student, f"print('x' * 10_000_000)\n{COUNT}")[0].passed
     odd = (
@@ -106,6 +107,7 @@ def test_what_they_print_does_not_matter(student: Student) -> None:
     assert text.encode()
 
 
+@pytest.mark.slow
 def test_their_own_cells_may_fail(student: Student) -> None:
     own = {"cell_type": "code", "metadata": {}, "source": "%timeit 1\nx = undefined"}
     student.write("01_first.ipynb", FIRST_ANSWERS)
@@ -142,6 +144,7 @@ def test_a_file_that_is_no_notebook(tmp_path: Path, content: bytes, words: str) 
     assert words in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_broken_file_is_theirs_and_stays_until_they_reset_it(student: Student) -> None:
     path = student.file("01_first.ipynb")
     path.write_bytes(b"\x00 not JSON")
@@ -191,6 +194,7 @@ def test_digits_that_are_no_number_of_a_module(name: str) -> None:
         course.find(name)
 
 
+@pytest.mark.slow
 def test_a_cell_that_was_deleted(student: Student) -> None:
     student.write("01_first.ipynb", FIRST_ANSWERS)
     change(student, lambda notebook: notebook.update(cells=without(notebook, "count")))
@@ -219,6 +223,7 @@ def test_a_cell_that_was_copied(student: Student) -> None:
     assert "has the cell 'size' twice" in result.output
 
 
+@pytest.mark.slow
 def test_the_file_is_gone(student: Student) -> None:
     student.file("01_first.ipynb").unlink()
     result = student.tito("module", "test", "1")
@@ -262,6 +267,7 @@ def test_a_completed_module_that_is_damaged_is_named(student: Student) -> None:
     assert "tito module complete first" in result.output
 
 
+@pytest.mark.slow
 def test_a_package_that_was_edited_by_hand_is_kept(student: Student) -> None:
     path = student.root / "tinytorch/shapes.py"
     reference = path.read_text()

@@ -57,6 +57,7 @@ def test_methods_and_gradient_lines(student: Student) -> None:
     assert "class Linear(Module):" in linear
 
 
+@pytest.mark.slow
 def test_the_package_shadows_the_installed_one(student: Student) -> None:
     where = python(student, "import tinytorch; print(tinytorch.__file__)")
     assert where == str(student.root / "tinytorch/__init__.py")

@@ -51,6 +51,7 @@ def test_a_wrong_answer_gets_a_message_that_helps(student: Student) -> None:
         assert line in result.output
 
 
+@pytest.mark.slow
 def test_of_a_hidden_test_the_values_stay_hidden(student: Student) -> None:
     wrong = "def normalize_dim(dim, ndim, what=''):\n    return dim % ndim\n"
     student.write("01_first.ipynb", {"count": wrong})
@@ -61,6 +62,7 @@ def test_of_a_hidden_test_the_values_stay_hidden(student: Student) -> None:
     assert "(3, 3)" not in output
 
 
+@pytest.mark.slow
 def test_an_error_is_shown_with_the_line_of_the_cell(student: Student) -> None:
     student.write("01_first.ipynb", {"count": "def normalize_dim(dim, ndim):\n    return 1 / 0\n"})
     output = student.tito("module", "test", "first").output
@@ -68,12 +70,14 @@ def test_an_error_is_shown_with_the_line_of_the_cell(student: Student) -> None:
     assert "in your cell, line 2: return 1 / 0" in output
 
 
+@pytest.mark.slow
 def test_what_the_student_printed_is_shown(student: Student) -> None:
     code = "def normalize_dim(dim, ndim):\n    print('dim is', dim)\n"
     student.write("01_first.ipynb", {"count": code})
     assert "    dim is -1" in student.tito("module", "test", "first").output
 
 
+@pytest.mark.slow
 def test_test_as_json(student: Student) -> None:
     student.write("01_first.ipynb", {"size": SIZE})
     report = json.loads(student.tito("module", "test", "first", "--json").stdout)
@@ -81,6 +85,7 @@ def test_test_as_json(student: Student) -> None:
     assert [e["status"] for e in report["exercises"]] == ["not written yet", "passed"]
 
 
+@pytest.mark.slow
 def test_hints_unfold_one_at_a_time(student: Student) -> None:
     first, second, third = [student.tito("module", "hint", "1").output for _ in range(3)]
     assert first == "count, hint 1 of 2\n\nhint one\n"
@@ -131,6 +136,7 @@ def test_plain_python_files(
     assert "b * g" in student.package_file("gradients.py")
 
 
+@pytest.mark.slow
 def test_of_a_notebook_and_a_plain_file_the_later_counts(student: Student) -> None:
     student.write("01_first.ipynb", FIRST_ANSWERS)
     student.file("01_first.py").write_text("# %%\nx = 1\n")
@@ -141,6 +147,7 @@ def test_of_a_notebook_and_a_plain_file_the_later_counts(student: Student) -> No
     assert "its cell is missing" in output
 
 
+@pytest.mark.slow
 def test_the_format_can_be_changed_until_something_is_written(student: Student) -> None:
     assert student.tito("module", "start", "1", "--format", "py").exit_code == 0
     assert not student.file("01_first.ipynb").exists()
@@ -153,6 +160,7 @@ def test_the_format_can_be_changed_until_something_is_written(student: Student) 
     assert path.read_text() == mine
 
 
+@pytest.mark.slow
 def test_open_runs_the_editor_on_the_file(
     student: Student, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

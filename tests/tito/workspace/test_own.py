@@ -107,6 +107,7 @@ def test_it_says_what_was_theirs(student: Student, capfd: pytest.CaptureFixture[
     assert 0 < report["yours"]["own_calls"] < report["yours"]["calls"]
 
 
+@pytest.mark.slow
 def test_the_arithmetic_is_theirs_if_their_kernel_does_it(
     student: Student, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +144,7 @@ def test_it_can_insist_on_all_of_it_before_it_trains(
     assert code == 1 and json.loads(output)["passed"] is False
 
 
+@pytest.mark.slow
 def test_a_trace_that_broke_off_is_no_proof(
     student: Student, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_trace_that_broke_off_is_no_proof(
     assert "nothing is known of what ran" in printed.err
 
 
+@pytest.mark.slow
 def test_the_exit_code_of_the_script_comes_first(
     student: Student, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,6 +70,7 @@ def test_new_text_and_tests_come_in_around_what_is_the_student_s(newer: Student)
     assert "older" not in newer.tito("status").output
 
 
+@pytest.mark.slow
 def test_what_is_up_to_date_is_not_touched(newer: Student) -> None:
     newer.tito("update")
     before = newer.file("01_first.ipynb").read_bytes()
@@ -95,6 +96,7 @@ def test_a_changed_statement_is_shown_above_the_answer(student: Student) -> None
         assert found[at + 1]["source"] == COUNT
 
 
+@pytest.mark.slow
 def test_an_exercise_that_is_gone_leaves_its_answer_as_a_cell_of_the_student_s(
     student: Student, repository: Path
 ) -> None:
@@ -108,6 +110,7 @@ def test_an_exercise_that_is_gone_leaves_its_answer_as_a_cell_of_the_student_s(
     assert student.tito("module", "test", "1").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_lesson_as_python_is_updated_too(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +145,7 @@ def test_next_says_where_one_is(student: Student) -> None:
     assert told["command"] == "tito module complete 01"
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
     student.tito("module", "start", "1")
     student.write("01_first.ipynb", FIRST_ANSWERS)

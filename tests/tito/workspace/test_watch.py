@@ -48,6 +48,7 @@ def test_each_save_is_a_run_and_what_passes_makes_room(session: Session, student
     assert "all tests pass: c puts your code" in whole
 
 
+@pytest.mark.slow
 def test_keys(session: Session, student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     session.run()
@@ -83,6 +84,7 @@ def test_a_notebook_that_is_broken_for_a_moment(session: Session, student: Stude
     assert "is no notebook" in broken and "run at" in whole
 
 
+@pytest.mark.slow
 def test_it_needs_a_terminal(student: Student) -> None:
     student.tito("module", "start", "1")
     result = student.tito("test", "1", "--watch")

@@ -75,6 +75,7 @@ def test_any_sizes(queries, keys, e, v, is_causal, dtype, seed):
     check(*arrays(rng, dtype, (), queries, keys, e, v), is_causal=is_causal)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_the_maximum_may_come_in_any_block_of_keys(rng, dtype, is_causal):

@@ -146,7 +146,7 @@ def prefer_images_as_lanes(monkeypatch):
         plan.cache_clear()
 
 
-@pytest.mark.slow_beyond(2)
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefer_images_as_lanes")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", (1, 3))
@@ -193,6 +193,7 @@ def test_empty(shape):
     assert not conv2d_weight(x, y, kernel_size=(3, 3), **p).any()
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize(
     ("shape", "out_channels"),
     (((1, 512, 7, 7), 48), ((1, 512, 6, 6), 3), ((32, 512, 2, 2), 32), ((2, 32, 48, 48), 32)),
@@ -222,6 +223,7 @@ def test_images_beyond_the_l2_cache(rng, width, size):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_image_read_where_it_is_through_many_pages(rng, dtype):
     """Each channel begins in a page of its own: for many output channels panels are copied."""

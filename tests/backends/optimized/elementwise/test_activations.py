@@ -29,6 +29,7 @@ def test_gelu(approximate, dtype, tolerance):
     np.testing.assert_allclose(out, exact, atol=tolerance, rtol=3 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 3e-6), (np.float64, 1e-8)])
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelu_backward_is_its_slope(approximate, dtype, tolerance):

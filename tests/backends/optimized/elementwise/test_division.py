@@ -67,6 +67,7 @@ def test_any_numbers(width, data):
         assert_same_bits(name, a, b)
 
 
+@pytest.mark.slow
 def test_operands_that_broadcast_and_numbers(rng):
     a = tinytorch.from_numpy(rng.standard_normal((7, 300)).astype(np.float32))
     row = tinytorch.from_numpy(rng.standard_normal(300).astype(np.float32))

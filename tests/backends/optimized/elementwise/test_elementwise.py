@@ -171,6 +171,7 @@ def test_several_threads_share_large_arrays(shapes, monkeypatch, rng):
     np.testing.assert_array_equal(loops.plan((a.shape, b.shape))(a, b), a + b)
 
 
+@pytest.mark.slow
 def test_on_several_threads_every_kind_of_broadcasting_runs_its_own_loop(monkeypatch, rng):
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
     monkeypatch.setattr(threads._State, "num_threads", 2)

@@ -336,6 +336,7 @@ def test_no_element_outside_the_inputs_is_read(rng):
         assert_product(matmul(b.T, a.T), b.T, a.T)
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("left", ("C", "transposed"))
 @pytest.mark.parametrize("m", (16, 33))

@@ -268,6 +268,7 @@ def test_what_a_class_overrides_stays_its_own() -> None:
     assert mine.own_kernels_only and not Mine().own_kernels_only
 
 
+@pytest.mark.slow
 @has_library
 def test_a_compiled_step_calls_it_on_one_thread(
     rng: Any, taking_library: Callable[[], list[int]]

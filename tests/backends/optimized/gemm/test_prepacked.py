@@ -21,7 +21,7 @@ def product(x, w, bias=None, other=None, function=None, **options):
     return out
 
 
-@pytest.mark.slow_beyond(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts_of_the_weight_and_of_what_is_multiplied(rng, dtype, layout):

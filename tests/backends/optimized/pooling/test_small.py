@@ -32,6 +32,7 @@ def test_averages(dtype: str, rng: Any) -> None:
             same(kernel(a, **params), average.avg_pool2d(a, **params))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES[:2])
 def test_maxima(dtype: str, rng: Any) -> None:
     usual = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0), "dilation": (1, 1)}

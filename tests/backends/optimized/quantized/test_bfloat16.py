@@ -71,6 +71,7 @@ print("same")
 """
 
 
+@pytest.mark.slow
 def test_without_the_jit() -> None:
     assert run_script(SCRIPT, NUMBA_DISABLE_JIT="1") == "same"
 

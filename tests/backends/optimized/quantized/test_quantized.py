@@ -52,6 +52,7 @@ def test_rows_whose_ends_are_further_apart_than_a_float_holds():
     np.testing.assert_allclose(dynamic(x, weight), 3e38, rtol=1e-2)
 
 
+@pytest.mark.slow
 def test_static_codes_at_both_ends_of_their_range():
     for zero, value, code in ((0, 1e9, -128), (255, -1e9, -128), (100, 1e9, 127)):
         for rows in (2, 40):

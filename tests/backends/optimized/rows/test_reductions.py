@@ -61,6 +61,7 @@ def test_long_sums_stay_accurate(shape, dims):
     np.testing.assert_allclose(reductions.sum(x, dims=dims, keepdim=False), exact, rtol=tolerance)
 
 
+@pytest.mark.slow
 def test_threads_share_the_rows(monkeypatch, rng):
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
     monkeypatch.setattr(threads._State, "num_threads", 2)

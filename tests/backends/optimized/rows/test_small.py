@@ -123,7 +123,7 @@ def test_where_extremes_are(dtype: str, rng: Any) -> None:
                 same(kernel(a), getattr(np, name)(a, axis=dim, keepdims=True))
 
 
-@pytest.mark.slow_beyond(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES[:2])
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 def test_softmax(name: str, dtype: str, rng: Any) -> None:

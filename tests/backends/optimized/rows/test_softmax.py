@@ -111,6 +111,7 @@ def test_empty(shape, dim):
         assert out.shape == shape
 
 
+@pytest.mark.slow
 def test_views_and_threads(monkeypatch, rng):
     monkeypatch.setattr(threads, "SERIAL_BELOW", 10)
     monkeypatch.setattr(threads._State, "num_threads", 2)

@@ -417,6 +417,7 @@ def test_a_fresh_process_takes_everything_from_the_cache(tmp_path):
     assert int(printed[0][1]) > 0 and int(printed[1][1]) == 0
 
 
+@pytest.mark.slow
 def test_plain_python_runs_the_generated_code_without_the_jit(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     results = []

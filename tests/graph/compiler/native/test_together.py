@@ -51,6 +51,7 @@ def test_the_gradients_are_one_call(function, shape, rng):
     assert run(function, *inputs).count(CALL) == 1
 
 
+@pytest.mark.slow
 def test_threads_divide_the_rows_of_the_gradient_for_x(rng):
     shape = (16, 300, WIDTH)
     inputs = draw(rng, *shape), draw(rng, WIDTH), draw(rng, WIDTH), draw(rng, *shape) * 0.1

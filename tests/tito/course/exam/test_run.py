@@ -72,6 +72,7 @@ def test_hidden_tests_come_after_all_that_is_visible() -> None:
     assert claimed(said, "hidden") == [["visible"]]
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -96,6 +97,7 @@ def test_an_unlucky_kill_is_forgiven_once() -> None:
     assert said.tests["test"]["error"]["type"] == "NameError"
 
 
+@pytest.mark.slow
 def test_a_visible_test_that_hangs_is_not_waited_for_twice() -> None:
     units = (Unit("0", "def f(x):\n    while True: pass"), Unit("1", "f(2)", "test", False))
     said = run_job(Job(units, (ASKED,), SHORT))
@@ -203,6 +205,7 @@ def test_what_the_compiler_takes_is_not_the_students_up_to_a_limit() -> None:
     assert "did not finish in 1 s" in run(20.0).ended["test"]
 
 
+@pytest.mark.slow
 def test_a_cell_may_have_a_limit_of_its_own() -> None:
     slow = "import time\ndef f(x):\n    end = time.process_time() + 1.5\n" \
         "    while time.process_time() < end: pass\n    return x"  # fmt: skip
