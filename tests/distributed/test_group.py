@@ -15,8 +15,8 @@ def _results(ranks: int) -> list[dict[str, str]]:
     return launch(programs.all_checks, ranks, timeout=600.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", programs.CHECKS)
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_on_a_group(name: str, ranks: int) -> None:
     for rank, found in enumerate(_results(ranks)):
         assert not found[name], f"rank {rank}: {found[name]}"

@@ -26,6 +26,7 @@ def test_compiled_equals_eager(target: Target, chunk: int):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_machine_code_for_loops_too(threads: int):
     for i in range(12):  # each compiles its loops for seconds; `make fuzz` runs thousands
         program = draw(f"suite:{i}")
