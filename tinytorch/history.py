@@ -79,6 +79,11 @@ class KeepGradient:
             tensor.grad = g.clone() if tensor.grad is None else tensor.grad + g
 
 
+def keeps_gradient(hooks: list[Any] | None) -> bool:
+    """Whether the last of these hooks, behind all others, is that of `retain_grad`."""
+    return bool(hooks and type(hooks[-1]) is KeepGradient)
+
+
 class WriteClock:
     """Counts in-place writes, and knows for each array the last one.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch import backends, ops
+from tinytorch import ops
 from tinytorch.absent import accepts_device, names_of
 from tinytorch.backends import reference
 from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed, wrap
@@ -34,7 +34,7 @@ from tinytorch.functions.fusing import fuse
 from tinytorch.functions.ordering import argsort, searchsorted, topk
 from tinytorch.functions.publish import METHODS
 from tinytorch.replay import replayed
-from tinytorch.state import STATE
+from tinytorch.state import STATE, current_backend
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -317,11 +317,10 @@ def multinomial(
     if not input.dtype.is_floating_point:
         raise DTypeError(f"multinomial takes floating-point weights, not {input.dtype.name}")
     stored = input.float() if input.dtype is bfloat16 else input  # as numbers, not as their bits
-    state = STATE.get()
-    if replacement and num_samples > 0 and state.mode is None and stored.meta.size:
+    if replacement and num_samples > 0 and STATE.get().mode is None and stored.meta.size:
         seed, shape = seed_tensor(generator), (*input.shape[:-1], num_samples)
         u = apply(ops.uniform, seed, shape=shape, dtype=float64)
-        drawn = (state.backend or backends.default()).replacement_of(reference.drawn)
+        drawn = current_backend().replacement_of(reference.drawn)
         if (indices := drawn(stored._data, u._data)) is not None:
             return wrap(indices, tensor_meta(shape, int64))
     _check_weights(stored, num_samples, replacement)  # says what is wrong

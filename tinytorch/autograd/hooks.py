@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tinytorch.dispatch import active_modes
 from tinytorch.errors import AutogradError
-from tinytorch.history import KeepGradient, structure
+from tinytorch.history import KeepGradient, keeps_gradient, structure
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -23,10 +23,8 @@ class HookHandle:
         if hook in hooks:
             hook = partial(hook)  # each handle removes its own
         self._hooks, self._hook = hooks, hook
-        last = (
-            bool(hooks) and type(hooks[-1]) is KeepGradient
-        )  # it keeps what the others made of it
-        hooks.insert(len(hooks) - last, hook)
+        # what keeps the gradient stays last: it keeps what the others made of it
+        hooks.insert(len(hooks) - keeps_gradient(hooks), hook)
         structure.count()
 
     def remove(self) -> None:
@@ -73,5 +71,5 @@ def retain_grad(self: Tensor) -> None:
     if not self.requires_grad:
         raise AutogradError("retain_grad: this tensor does not require a gradient")
     record = self.history
-    if record is not None and not (record.hooks and type(record.hooks[-1]) is KeepGradient):
+    if record is not None and not keeps_gradient(record.hooks):
         register_hook(self, KeepGradient(self))

@@ -148,9 +148,8 @@ def all_reduce(
     if op == "mean" and not tensor.dtype.is_floating_point:
         raise DTypeError(f"all_reduce: a mean of {tensor.dtype.name} is none; make it float first")
     shared = _reducible_view(tensor)
-    reduction = getattr(dist.ReduceOp, {"mean": "SUM"}.get(op, op.upper()))
-    if op == "sum":
-        reduction = _sum_of(tensor)
+    is_sum = op in ("sum", "mean")
+    reduction = _sum_of(tensor) if is_sum else getattr(dist.ReduceOp, op.upper())
     if not agreed:
         agree(describe("all_reduce", tensor, f" ({op})")).wait()
 

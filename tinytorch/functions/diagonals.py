@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch import backends, ops
+from tinytorch import ops
 from tinytorch.absent import accepts_device
 from tinytorch.backends import reference
 from tinytorch.dispatch import apply, wrap
@@ -19,7 +19,7 @@ from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.jit import buffers
 from tinytorch.replay import holds, replayed
-from tinytorch.state import STATE, is_grad_enabled
+from tinytorch.state import STATE, current_backend, is_grad_enabled
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -203,8 +203,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
 def _row_parts(starts: Array, counts: Array) -> Tensor:
     """The indices of so many columns of each row, from where it starts, as (2, count)."""
     out = buffers.empty((2, int(counts.sum())), int64.dtype)
-    backend = STATE.get().backend or backends.default()
-    backend.replacement_of(reference.write_places)(starts, counts, out)
+    current_backend().replacement_of(reference.write_places)(starts, counts, out)
     return wrap(out, meta_of_array(out))
 
 

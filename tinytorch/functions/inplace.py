@@ -42,7 +42,7 @@ from tinytorch.functions import (
 )
 from tinytorch.functions.copies import with_zero_gradient
 from tinytorch.functions.publish import publish
-from tinytorch.history import KeepGradient, Record, owner_of, write_clock
+from tinytorch.history import Record, keeps_gradient, owner_of, write_clock
 from tinytorch.jit.buffers import pool
 from tinytorch.random import Generator, rand, rand_like, randn_like
 from tinytorch.state import StateContext, is_grad_enabled, using_backend
@@ -94,7 +94,7 @@ def rebind(x: Tensor, name: str, compute: Compute, *args: Any, **options: Any) -
     if x.history is not None:
         x.history.clock = write_clock.now  # its own is the new one
         hooks = old.history.hooks if old.history is not None else None
-        if hooks and type(hooks[-1]) is KeepGradient:
+        if hooks and keeps_gradient(hooks):
             x.history.hooks = [hooks.pop()]
     return x
 

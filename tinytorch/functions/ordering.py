@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tinytorch import backends, ops
+from tinytorch import ops
 from tinytorch.backends import reference
 from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import Array, bfloat16, int32, int64, meta_of_array
@@ -21,7 +21,7 @@ from tinytorch.functions import elementwise, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
-from tinytorch.state import STATE
+from tinytorch.state import STATE, current_backend
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -168,9 +168,8 @@ def searchsorted(
         )
     is_right = right or side == "right"
     dtypes = {sorted_sequence.dtype, values.dtype}  # type: ignore[union-attr]
-    state = STATE.get()
-    if state.mode is None and len(dtypes) == 1 and bfloat16 not in dtypes:
-        bisected = (state.backend or backends.default()).replacement_of(reference.bisected)
+    if STATE.get().mode is None and len(dtypes) == 1 and bfloat16 not in dtypes:
+        bisected = current_backend().replacement_of(reference.bisected)
         count = _new(bisected(sorted_sequence._data, values._data, is_right))  # type: ignore[union-attr]
     else:  # by ops, which a trace sees
         count = _counted_before(sorted_sequence, values, is_right)  # type: ignore[arg-type]

@@ -63,6 +63,11 @@ class Signature:
     first_call_differs: bool = False
     value_guards: Sequence[ValueGuard] = ()
 
+    @property
+    def grad_owners(self) -> list[Binding]:
+        """The tensors whose `.grad` a call sets or clears."""
+        return [b.owner for b in (*self.updates, *self.clears) if isinstance(b, GradBinding)]
+
 
 TENSOR = object()
 
@@ -95,9 +100,7 @@ class TracedFunction:
         signature: Signature,
         environment: Environment,
     ) -> None:
-        self.function = function
-        self.graph = graph
-        self.signature = signature
+        self.function, self.graph, self.signature = function, graph, signature
         self.again: Callable[..., TracedFunction] | None = None  # traces on other arguments
         self.environment = environment
         self._was_called = False
@@ -144,9 +147,7 @@ class TracedFunction:
     def why_incomplete(self, leaves: list[Any]) -> str | None:
         """The reason why gradients would be lost: the graph's `backward()` ends at its inputs, and
         one of them was computed from others."""
-        s = self.signature
-        owners = [b.owner for b in (*s.updates, *s.clears) if isinstance(b, GradBinding)]
-        for owner in owners:
+        for owner in self.signature.grad_owners:
             if (tensor := owner.read(leaves)).history is not None:
                 return (
                     f"a backward() in a graph ends at the graph's inputs, and one of shape "

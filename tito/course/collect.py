@@ -30,8 +30,10 @@ from tito.course.tables import database
 LARGEST_BYTES = 30 << 20
 MOST_FILES = 20_000
 RATIO, RATIO_FROM = 200, 1 << 20  # what packs better than this, from this size on, is a bomb
-PACKED = (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
-UNREADABLE = (zipfile.BadZipFile, struct.error, RuntimeError, *PACKED)
+UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError,
+    RuntimeError,
+)  # fmt: skip
 TIMESTAMP = "timestamp.txt"
 COLLECTED, UPDATED, UNCHANGED, IGNORED = "collected", "updated", "unchanged", "ignored"
 BY_THE_WAY = "a system or a platform left it behind"

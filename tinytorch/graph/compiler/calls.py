@@ -68,8 +68,8 @@ class CompiledTrace(TracedFunction):
         self.written = sorted(set(self.updates.values()))
         for i in self.written:
             check_not_read_only(inputs[i].meta["example"])
-        self.grad_owners = [b.owner for b in s.updates if isinstance(b, GradBinding)]
-        self.cleared_owners = [b.owner for b in s.clears if isinstance(b, GradBinding)]
+        self._grad_owners = [b.owner for b in s.updates if isinstance(b, GradBinding)]
+        self._cleared_owners = [b.owner for b in s.clears if isinstance(b, GradBinding)]
         self._returns_one = s.out_spec == LEAF and count == 1
         results = result_nodes(graph)
         self._result_metas = [n.meta["tensor_meta"] for n in results[:count]]
@@ -149,13 +149,26 @@ class CompiledTrace(TracedFunction):
             return ()
         return tuple([i for i, t in enumerate(tensors) if t is not None and t.requires_grad])
 
-    def can_differentiate(self, leaves: list[Any]) -> bool:
-        """Whether results have the gradients of the function; not where it has a backward of its
-        own that is no part of the code."""
-        if not self.signature.own_backward or not (wanted := self._wanted(self.tensors(leaves))):
-            return True
+    def why_op_by_op(self, leaves: list[Any]) -> str | None:
+        """The reason why code would lose gradients that the function itself gives; None if not."""
+        own = self.signature.own_backward
+        if self.signature.loses_history:
+            return (
+                "this forward overwrites a leaf that requires a gradient, which a graph whose "
+                "results are differentiated cannot say; write it outside; this call runs op by op"
+            )
+        if reason := self.why_incomplete(leaves):
+            return f"{reason}; this call runs op by op"
+        if not own or not (wanted := self._wanted(self.tensors(leaves))):
+            return None
         joint = self._joint(wanted, leaves)
-        return joint is not None and joint.is_compiled
+        if joint is not None and joint.is_compiled:
+            return None
+        reason = self.failures[-1][1] if self.failures else "there is no code"
+        return (
+            f"{own} has a backward of its own, which was not compiled, so that this call runs op "
+            f"by op: {reason}"
+        )
 
     def execute_fitting(self, args: tuple[Any, ...]) -> Any:
         """`execute` for arguments that the guard has let pass; what it can leave out it does."""
@@ -193,10 +206,10 @@ class CompiledTrace(TracedFunction):
 
     def _deliver(self, leaves: Sequence[Any], results: list[Any], grads: list[Array]) -> Any:
         given: Any = leaves  # bindings take any sequence
-        for owner, array in zip(self.grad_owners, grads, strict=True):
+        for owner, array in zip(self._grad_owners, grads, strict=True):
             tensor = owner.read(given)
             tensor.grad = wrap(array, tensor.meta)
-        for owner in self.cleared_owners:
+        for owner in self._cleared_owners:
             owner.read(given).grad = None
         if self._returns_one:
             return results[0]

@@ -103,24 +103,8 @@ class Compiled:
         if trace is None:
             return self._op_by_op(args, kwargs)
         assert isinstance(trace, CompiledTrace)
-        if trace.signature.loses_history:
-            reason: str | None = (
-                "this forward overwrites a leaf that requires a gradient, which a graph whose "
-                "results are differentiated cannot say; write it outside"
-            )
-        else:
-            reason = trace.why_incomplete(leaves)
-        if reason:
-            warnings.warn(f"{reason}; this call runs op by op", RuntimeWarning, stacklevel=3)
-            return self._op_by_op(args, kwargs)
-        if not trace.can_differentiate(leaves):
-            reason = "; ".join(why for _, why in trace.failures[-1:]) or "there is no code"
-            warnings.warn(
-                f"{trace.signature.own_backward} has a backward of its own, which was not "
-                f"compiled, so that this call runs op by op: {reason}",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+        if reason := trace.why_op_by_op(leaves):
+            warnings.warn(reason, RuntimeWarning, stacklevel=3)
             return self._op_by_op(args, kwargs)
         self._last = trace
         result = trace.execute(leaves)

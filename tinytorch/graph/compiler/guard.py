@@ -154,7 +154,7 @@ class _Writer:
     # -- what must be as it was --------------------------------------------------------------------
 
     def _arguments(self) -> None:
-        owners = [*self.trace.grad_owners, *self.trace.cleared_owners]
+        owners = self.trace.signature.grad_owners
         for i, expected in enumerate(self.trace.signature.in_leaves):
             if type(expected) is tuple:  # what `describe` makes of a tensor
                 self.same(f"a{i}.requires_grad", expected[1])
