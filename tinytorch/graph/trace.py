@@ -137,6 +137,7 @@ def _trace(
     if not is_final:
         return None
     out_leaves = [TENSOR if isinstance(leaf, Tensor) else leaf for leaf in result]
+    same = [id(leaf) for leaf in result if isinstance(leaf, Tensor)]
     passed = [tracer.input_of(leaf) for leaf in result if isinstance(leaf, Tensor)]
     del result, args, kwargs, arguments
     tracer.make_constants()
@@ -149,7 +150,8 @@ def _trace(
         in_leaves=in_leaves,
         out_spec=out_spec,
         out_leaves=out_leaves,
-        passed=[inputs.index(node) if node in inputs else None for node in passed],
+        passed=[(i, inputs.index(node)) for i, node in enumerate(passed) if node in inputs],
+        repeated=[(i, k) for i, one in enumerate(same) if (k := same.index(one)) != i],
         grad=is_grad_enabled(),
         optimizer_state=environment.optimizer_state(),
         value_guards=tracer.value_guards,

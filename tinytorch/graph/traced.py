@@ -32,8 +32,9 @@ class Signature:
         clears: `.grad`s that the function set to None.
         in_spec, in_leaves: form of the arguments; what each leaf must be (see `describe`).
         out_spec, out_leaves: form of the result; each leaf as it is, or TENSOR.
-        passed: for each of the function's own results the position of the input that it is, the
-            same tensor; None where it is another.
+        passed: positions of the function's own results that are inputs, the same tensors, and
+            of these inputs.
+        repeated: positions of results that are the same tensor as an earlier one, and of that.
         grad: gradients were on.
         optimizer_state: which tensors optimizers' states have.
         first_call_differs: tracing made that state, and with it the function does something else.
@@ -53,7 +54,8 @@ class Signature:
     in_leaves: list[Any]
     out_spec: TreeSpec
     out_leaves: list[Any]
-    passed: list[int | None]
+    passed: list[tuple[int, int]]
+    repeated: list[tuple[int, int]]
     grad: bool
     optimizer_state: list[tuple[int, str, int]]
     grads: list[tuple[str, Binding, bool]]
@@ -67,6 +69,17 @@ class Signature:
     def grad_owners(self) -> list[Binding]:
         """The tensors whose `.grad` a call sets or clears."""
         return [b.owner for b in (*self.updates, *self.clears) if isinstance(b, GradBinding)]
+
+    def returned(self, results: list[Any], inputs: Sequence[Any]) -> Any:
+        """What a call returns: inputs, and what it has twice, are the same tensors there."""
+        for i, position in self.passed:
+            results[i] = results[i] if inputs[position] is None else inputs[position]
+        for i, first in self.repeated:
+            results[i] = results[first]
+        rest = iter(results)
+        return tree_unflatten(
+            [next(rest) if leaf is TENSOR else leaf for leaf in self.out_leaves], self.out_spec
+        )
 
 
 TENSOR = object()
@@ -177,12 +190,7 @@ class TracedFunction:
             binding.write(leaves, value if binding.writes_in_place else _own(value, held))
         for binding in s.clears:
             binding.write(leaves, None)
-        rest = iter(
-            result if i is None else inputs[i] for result, i in zip(results, s.passed, strict=True)
-        )
-        return tree_unflatten(
-            [next(rest) if leaf is TENSOR else leaf for leaf in s.out_leaves], s.out_spec
-        )
+        return s.returned(results, inputs)
 
     def with_graph(self, graph: Graph) -> TracedFunction:
         """The same function with another graph of the same inputs and results."""

@@ -291,6 +291,24 @@ def test_a_view_of_an_argument_is_a_view():
     x = ones(2, 3)
     y, z = tinytorch.compile(lambda x: (x.T, x), mode="python")(x)
     assert z is x and np.shares_memory(y.numpy(), x.numpy())
+    written = tinytorch.compile(lambda x: x.add_(1.0), mode="python")
+    assert all(written(x) is x for _ in range(2)) and x.tolist() == [[3.0] * 3] * 2
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_tensor_that_is_returned_twice_is_one_tensor(requires_grad: bool):
+    def function(x: Tensor) -> tuple[list[Tensor], dict[str, Tensor], Tensor]:
+        y = x * 3.0
+        return [y, x], {"y": y}, y * 2.0
+
+    x = tinytorch.tensor([1.0, 2.0], requires_grad=requires_grad)
+    compiled = tinytorch.compile(function)
+    for _ in range(2):
+        (y, same), named, double = compiled(x)
+        assert named["y"] is y and same is x and double is not y
+    if requires_grad:
+        (y * named["y"] + double).sum().backward()  # 9 x^2 + 6 x
+        assert x.grad is not None and x.grad.tolist() == [24.0, 42.0]
 
 
 def test_an_input_given_twice():

@@ -21,7 +21,7 @@ from tinytorch.graph.compiler.joint import JointFunction
 from tinytorch.graph.compiler.lower import result_nodes, without_detach
 from tinytorch.graph.compiler.schedule import role_of
 from tinytorch.graph.passes import Report
-from tinytorch.graph.pytree import LEAF, TreeSpec, tree_unflatten
+from tinytorch.graph.pytree import LEAF, TreeSpec
 from tinytorch.graph.traced import TENSOR, TracedFunction
 from tinytorch.state import STATE, current_backend, using_backend
 from tinytorch.tensor import Tensor
@@ -70,13 +70,11 @@ class CompiledTrace(TracedFunction):
             check_not_read_only(inputs[i].meta["example"])
         self._grad_owners = [b.owner for b in s.updates if isinstance(b, GradBinding)]
         self._cleared_owners = [b.owner for b in s.clears if isinstance(b, GradBinding)]
-        self._returns_one = s.out_spec == LEAF and count == 1
+        self._returns_one = s.out_spec == LEAF and count == 1 and not s.passed
         results = result_nodes(graph)
         self._result_metas = [n.meta["tensor_meta"] for n in results[:count]]
         self._guards = GUARDS
         self.guard = NEVER
-        self._passed = s.passed
-        self._passes_inputs = any(position is not None for position in self._passed)
 
     # -- whether the code is right -----------------------------------------------------------------
 
@@ -138,10 +136,7 @@ class CompiledTrace(TracedFunction):
             results = joint.run(tensors, values)
         else:
             results, grads = self._results(self.code.run(values))
-        for i, position in enumerate(self._passed):
-            if position is not None and (tensor := tensors[position]) is not None:
-                results[i] = tensor
-        return self._deliver(leaves, results, grads)
+        return self._deliver(leaves, results, grads, tensors)
 
     def _wanted(self, tensors: list[Tensor | None]) -> tuple[int, ...]:
         """Positions of the inputs whose gradients may be asked for later."""
@@ -174,12 +169,12 @@ class CompiledTrace(TracedFunction):
         """`execute` for arguments that the guard has let pass; what it can leave out it does."""
         recorded = self.signature.differentiable and STATE.get().grad
         program, guard = self.code.program, self.guard
-        if recorded or self._passes_inputs or program is None:
+        if recorded or self.signature.passed or program is None:
             with using_backend(self.target.backend):
                 return self.execute(list(args))
         arrays = program(guard.values(args))
         guard.mark_written()
-        return self._deliver(args, *self._results(arrays))
+        return self._deliver(args, *self._results(arrays), ())
 
     def _results(self, arrays: list[Array]) -> tuple[list[Any], list[Array]]:
         """The function's own results, and gradients."""
@@ -204,7 +199,9 @@ class CompiledTrace(TracedFunction):
             for t, binding in zip(tensors, self.signature.inputs, strict=True)
         ]
 
-    def _deliver(self, leaves: Sequence[Any], results: list[Any], grads: list[Array]) -> Any:
+    def _deliver(
+        self, leaves: Sequence[Any], results: list[Any], grads: list[Array], inputs: Sequence[Any]
+    ) -> Any:
         given: Any = leaves  # bindings take any sequence
         for owner, array in zip(self._grad_owners, grads, strict=True):
             tensor = owner.read(given)
@@ -213,10 +210,7 @@ class CompiledTrace(TracedFunction):
             owner.read(given).grad = None
         if self._returns_one:
             return results[0]
-        s, rest = self.signature, iter(results)
-        return tree_unflatten(
-            [next(rest) if leaf is TENSOR else leaf for leaf in s.out_leaves], s.out_spec
-        )
+        return self.signature.returned(results, inputs)
 
     # -- code, generated when it is first needed ---------------------------------------------------
 
