@@ -155,6 +155,12 @@ def test_a_size_in_the_code_is_named_and_the_model_stays_as_it_was() -> None:
     np.testing.assert_array_equal(model(x).detach().numpy(), before)
 
 
+def test_a_softmax_over_channels_that_are_not_last_fixes_them() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 4, 1), nn.Softmax(1), nn.Conv2d(4, 2, 1))
+    found = find_channels(model, tinytorch.ones(1, 1, 3, 3))
+    assert "softmax uses all of it at once" in (found[0].fixed or "")
+
+
 @pytest.mark.slow
 def test_what_cannot_be_removed_says_why() -> None:
     model = nn.Sequential(

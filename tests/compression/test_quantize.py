@@ -98,6 +98,24 @@ def test_tied_embeddings_are_stored_once_and_write_logits():
     np.testing.assert_allclose(model.embedding(tokens).numpy(), dequantized[tokens.numpy()])
 
 
+def test_code_that_reads_a_weight_gets_floats_in_its_shape():
+    layers = nn.Embedding(9, 4), nn.Linear(4, 9), nn.Conv2d(2, 4, 3, groups=2)
+    weights = [layer.weight.detach().numpy() for layer in layers]
+    for layer, weight in zip(quantize_(nn.Sequential(*layers), "int8"), weights, strict=True):
+        assert np.abs(layer.weight.numpy() - weight).max() <= np.abs(weight).max() / 127
+
+
+def test_what_is_frozen_stays_so_and_each_layer_keeps_its_mode():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout().eval(), nn.Conv2d(1, 1, 1))
+    model[0].bias.requires_grad_(False)
+    model[2].bias.requires_grad_(False)
+    kept = nn.Sequential(*model[:2])
+    quantize_(kept, "int8_static", data=[tinytorch.ones(1, 4)])
+    quantize_(model := nn.Sequential(model[2]), "int8")
+    assert [part.training for part in kept] == [True, False]
+    assert not kept[0].bias.requires_grad and not model[0].bias.requires_grad
+
+
 def test_a_layer_that_is_there_twice_stays_one():
     layer = nn.Linear(32, 32)
     model = quantize_(nn.Sequential(layer, nn.ReLU(), layer), "int4")
@@ -125,6 +143,8 @@ def test_gradients_reach_the_input_and_the_bias():
         (lambda: quantize_(small_model(), "int8_static"), "int8_static needs data"),
         (lambda: quantize_(small_model(), "int8_static", data=[]), "3: no value has passed"),
         (lambda: quantize_(small_model().double()), "float64; use model.float"),
+        (lambda: quantize_(nn.Sequential(nn.Embedding(3, 2).double())), "float64; use model.float"),
+        (lambda: quantize_(prepare_qat_(small_model())), "3 is Fake.* use convert_qat_ first"),
         (lambda: convert_qat_(small_model()), "was not prepared"),
         (lambda: prepare_qat_(small_model(), "int8_static"), "int8_static: ranges"),
         (lambda: fake_quantize(tinytorch.ones(2, 2), 1), "2 to 8 bits"),
@@ -142,7 +162,7 @@ def test_values_that_have_no_code_are_named():
     with pytest.raises(ValueError, match="nan at"):
         quantize_(model)
     x = tinytorch.full((1, 1, 8, 8), float("inf"))
-    with pytest.raises(ValueError, match="infinite"):
+    with pytest.raises(ValueError, match=r"3: .* infinite"):
         quantize_(small_model(), "int8_static", data=[x])
     with pytest.raises(ShapeError, match=r"input \(2, 9\)"):
         quantize_(nn.Sequential(nn.Linear(8, 3)))(tinytorch.ones(2, 9))
@@ -227,7 +247,7 @@ def test_quantization_aware_training_makes_up_for_rounding_to_few_bits(trained, 
 
 
 def test_fake_quantized_layers_compute_what_the_quantized_ones_will():
-    for name in ("int8", "int8_dynamic"):
+    for name in ("int8", "int8_dynamic", "int4"):
         tinytorch.manual_seed(0)
         model, x = nn.Sequential(nn.Linear(40, 7)), tinytorch.randn(5, 40)
         rounded = output(prepare_qat_(model, name), x)

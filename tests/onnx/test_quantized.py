@@ -64,6 +64,6 @@ def test_codes_that_are_no_buffers_are_refused() -> None:
         given = (x, weight, layer.scale)
         return tinytorch.dispatch.apply(tinytorch.ops.quantized_linear, *given, **options)
 
-    traced = trace(call, tinytorch.ones(2, 32), layer.weight, decompose=None)
+    traced = trace(call, tinytorch.ones(2, 32), layer.codes, decompose=None)
     with pytest.raises(UnsupportedOnnxError, match="must be a buffer"):
         export_onnx(traced)

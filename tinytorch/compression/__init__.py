@@ -9,8 +9,8 @@ layers        layers whose weights are codes
 observer      what a layer's inputs look like
 replacement   layers exchanged for others
 storage       one block of memory for the codes of a model
-quantization  `quantize_`
 training      quantization-aware training
+quantization  `quantize_`
 axes          which dimensions of a model's tensors are the same channels, from its graph
 channels      structured pruning: channels that are really removed
 pruning       magnitude pruning, at once or along a schedule

@@ -226,12 +226,12 @@ def _reduced(node: Node, inputs: Sequence[Labels], sizes: Sequence[Shape], shape
     return tuple(label for d, label in enumerate(labels) if d not in dims)
 
 
-def _last_fixed(
+def _normalized(
     node: Node, inputs: Sequence[Labels], sizes: Sequence[Shape], shape: Shape
 ) -> Labels:
-    """softmax and layer_norm: the last dimension is used at once, the others are apart."""
+    """softmax and layer_norm: one dimension is used at once, the others are apart."""
     for labels in inputs:
-        _fix(labels[-1:], _because(node, "uses all of it at once"))
+        fix(labels[node.kwargs.get("dim", -1)], _because(node, "uses all of it at once"))
     return inputs[0]
 
 
@@ -336,7 +336,7 @@ def _rule_of_kind(kind: str) -> Rule:
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("gelu", "cast", "copy", "detach", "expand"), _broadcast),
     **dict.fromkeys(("sum", "amax", "amin"), _reduced),
-    **dict.fromkeys(("softmax", "log_softmax", "layer_norm"), _last_fixed),
+    **dict.fromkeys(("softmax", "log_softmax", "layer_norm"), _normalized),
     "linear": _linear,
     "matmul": _matmul,
     "conv2d": _conv2d,

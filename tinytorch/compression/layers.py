@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tinytorch.compression.schemes import Scheme
 from tinytorch.creation import from_numpy, ones, zeros
 from tinytorch.decompositions_quantized import dequantized
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Array, bfloat16, float32
+from tinytorch.dtypes import bfloat16, float32
 from tinytorch.functions.indexing import take_rows
 from tinytorch.nn.conv import Conv2d
 from tinytorch.nn.embedding import Embedding
@@ -25,19 +26,23 @@ from tinytorch.shapes_quantized import stored_columns
 from tinytorch.tensor import Tensor
 
 
-def quantized_weight(weight: Array, scheme: Scheme) -> tuple[Tensor, Tensor]:
-    """Codes (out, stored) and scales (out, groups) of a weight (out, in).
+def quantized_weight(layer: Linear | Embedding | Conv2d, scheme: Scheme) -> tuple[Tensor, Tensor]:
+    """Codes (out, stored) and scales (out, groups) of a layer's weight (out, ...).
 
     Rows are filled up with zeros to whole groups and bytes. Codes of 16 bits are the weight as
     bfloat16, and their scales 1.
 
     Raises:
-        ValueError: a weight is NaN or infinite, or too large for bfloat16.
+        ValueError: the weight is not float32, a value of it is NaN, infinite, or too large for
+            bfloat16.
     """
-    rows, columns = weight.shape
+    given = layer.weight
+    if given.dtype is not float32:
+        raise ValueError(f"{layer} has weights of {given.dtype.name}; use model.float()")
+    rows, columns = given.shape[0], prod(given.shape[1:])
     stored = stored_columns(columns, scheme.bits, scheme.group_size)
     padded = np.zeros((rows, stored), np.float32)
-    padded[:, :columns] = weight
+    padded[:, :columns] = given.detach().numpy().reshape(rows, columns)
     if scheme.bits == 16:
         rounded = from_numpy(padded).to(bfloat16)
         check_finite(rounded.float().numpy())
@@ -56,29 +61,34 @@ class _Quantized(Module):
     """What layers share whose weight is codes with scales, buffers both.
 
     Attributes:
-        weight: (out, stored): int8, uint8 with two codes of 4 bits in a byte, or bfloat16.
+        codes: (out, stored): int8, uint8 with two codes of 4 bits in a byte, or bfloat16.
         scale: (out, groups), float32.
         scheme: how they were made.
     """
 
-    weight: Tensor
+    codes: Tensor
     scale: Tensor
 
-    def __init__(self, weight: Tensor, scale: Tensor, columns: int, scheme: Scheme) -> None:
+    def __init__(self, codes: Tensor, scale: Tensor, columns: int, scheme: Scheme) -> None:
         super().__init__()
         self.scheme = scheme
         self.columns = columns
-        self.register_buffer("weight", weight)
+        self.register_buffer("codes", codes)
         self.register_buffer("scale", scale)
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight as floats, made anew, in the shape that it had: for code that reads it."""
+        return self.dequantized_weight()
 
     def dequantized_weight(self) -> Tensor:
         """The weight that the codes stand for, as new floats (out, columns)."""
-        return dequantized(self.weight, self.scale, self.columns, self.scheme.bits)
+        return dequantized(self.codes, self.scale, self.columns, self.scheme.bits)
 
     def _product(self, x: Tensor, activation: str, *others: Tensor | None) -> Tensor:
         """x @ (codes * scale).T, and what else the op takes."""
         s = self.scheme
-        given = [x, self.weight, self.scale, *(t for t in others if t is not None)]
+        given = [x, self.codes, self.scale, *(t for t in others if t is not None)]
         options: dict[str, Any] = {"bits": s.bits, "group_size": s.group_size}
         return apply(ops.quantized_linear, *given, **options, activation=activation)
 
@@ -86,7 +96,12 @@ class _Quantized(Module):
         s = self.scheme
         group = f" by {f'groups of {s.group_size}' if s.group_size else 'rows'}"
         stored = f"{s.bits} bits{'' if s.bits == 16 else group}"
-        return f"{self.columns} -> {self.weight.shape[0]}, {s.name}: {stored}"
+        return f"{self.columns} -> {self.codes.shape[0]}, {s.name}: {stored}"
+
+
+def _shared(bias: Tensor | None) -> Parameter | None:
+    """A parameter in the memory of a layer's bias, frozen if that is."""
+    return None if bias is None else Parameter(bias.detach(), bias.requires_grad)
 
 
 class QuantizedLinear(_Quantized):
@@ -95,7 +110,7 @@ class QuantizedLinear(_Quantized):
     Made by `quantize_`, or from a layer by `from_float`; gradients reach x and the bias.
 
     Args:
-        weight, scale: see `quantized_weight`.
+        codes, scale: see `quantized_weight`.
         in_features: columns of the weight.
         scheme: how they were made.
         bias: (out_features,), or None.
@@ -112,19 +127,19 @@ class QuantizedLinear(_Quantized):
 
     def __init__(
         self,
-        weight: Tensor,
+        codes: Tensor,
         scale: Tensor,
         in_features: int,
         scheme: Scheme,
         bias: Tensor | None = None,
     ) -> None:
-        super().__init__(weight, scale, in_features, scheme)
+        super().__init__(codes, scale, in_features, scheme)
         self.in_features = in_features
-        self.out_features = weight.shape[0]
+        self.out_features = codes.shape[0]
         static = scheme.activation == "static"
         if static and bias is None:
-            bias = zeros(self.out_features)
-        self.bias = None if bias is None else Parameter(bias.detach())
+            bias = zeros(self.out_features, requires_grad=True)
+        self.bias = _shared(bias)
         self.register_buffer("range", zeros(2) if static else None)
 
     @classmethod
@@ -139,13 +154,10 @@ class QuantizedLinear(_Quantized):
             range: scale and zero point of its inputs, where the scheme rounds them statically.
 
         Raises:
-            ValueError: a weight is NaN or infinite, the weight is not float32, or a range is
-                missing.
+            ValueError: as of `quantized_weight`, or a range is missing.
         """
-        if layer.weight.dtype is not float32:
-            raise ValueError(f"{layer} has weights of {layer.weight.dtype.name}; use model.float()")
-        weight, scale = quantized_weight(layer.weight.detach().numpy(), scheme)
-        made = cls(weight, scale, layer.in_features, scheme, layer.bias)
+        codes, scale = quantized_weight(layer, scheme)
+        made = cls(codes, scale, layer.in_features, scheme, layer.bias)
         if made.range is not None:
             if range is None:
                 raise ValueError(f"{scheme.name} needs the range of the inputs of {layer}")
@@ -161,16 +173,16 @@ class QuantizedEmbedding(_Quantized):
     """Rows of codes * scale.
 
     Args:
-        weight, scale: see `quantized_weight`.
+        codes, scale: see `quantized_weight`.
         embedding_dim: length of a vector.
         scheme: how they were made.
 
     Shapes: integers (...) give (..., embedding_dim).
     """
 
-    def __init__(self, weight: Tensor, scale: Tensor, embedding_dim: int, scheme: Scheme) -> None:
-        super().__init__(weight, scale, embedding_dim, scheme)
-        self.num_embeddings = weight.shape[0]
+    def __init__(self, codes: Tensor, scale: Tensor, embedding_dim: int, scheme: Scheme) -> None:
+        super().__init__(codes, scale, embedding_dim, scheme)
+        self.num_embeddings = codes.shape[0]
         self.embedding_dim = embedding_dim
 
     @classmethod
@@ -178,18 +190,18 @@ class QuantizedEmbedding(_Quantized):
         """The quantized form of a layer.
 
         Raises:
-            ValueError: a weight is NaN or infinite, or the layer renormalizes its vectors.
+            ValueError: as of `quantized_weight`, or the layer renormalizes its vectors.
         """
         if layer.max_norm is not None:
             raise ValueError(f"{layer} changes its vectors when they are read (max_norm)")
-        weight, scale = quantized_weight(layer.weight.detach().numpy(), scheme)
-        return cls(weight, scale, layer.embedding_dim, scheme)
+        codes, scale = quantized_weight(layer, scheme)
+        return cls(codes, scale, layer.embedding_dim, scheme)
 
     def forward(self, input: Tensor) -> Tensor:
         """Indices (...) give (..., embedding_dim). Only the rows that are asked for are read."""
         index = input.reshape(-1)
         rows = dequantized(
-            take_rows(self.weight, index), take_rows(self.scale, index), self.columns,
+            take_rows(self.codes, index), take_rows(self.scale, index), self.columns,
             self.scheme.bits,
         )  # fmt: skip
         return rows.reshape(*input.shape, self.columns)
@@ -211,21 +223,25 @@ class QuantizedConv2d(_Quantized):
         scheme: how to store the kernels; its `activation` is of no account here.
 
     Raises:
-        ValueError: a weight is NaN or infinite, or the border is not of zeros.
+        ValueError: as of `quantized_weight`, or the border is not of zeros.
     """
 
     def __init__(self, layer: Conv2d, scheme: Scheme) -> None:
         if layer.padding_mode != "zeros":
             raise ValueError(f"{layer}: only a border of zeros can be quantized")
-        array = layer.weight.detach().numpy()
-        weight, scale = quantized_weight(array.reshape(len(array), -1), scheme)
-        super().__init__(weight, scale, array[0].size, scheme)
+        codes, scale = quantized_weight(layer, scheme)
+        super().__init__(codes, scale, prod(layer.weight.shape[1:]), scheme)
         self.shape = layer.weight.shape
         self.stride, self.padding = layer.stride, layer.padding
         self.dilation, self.groups = layer.dilation, layer.groups
-        self.bias = None if layer.bias is None else Parameter(layer.bias.detach())
+        self.bias = _shared(layer.bias)
+
+    def dequantized_weight(self) -> Tensor:
+        """The kernels that the codes stand for, as new floats (o, c, kh, kw)."""
+        return super().dequantized_weight().reshape(self.shape)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (n, c, h, w) gives (n, o, oh, ow), as `nn.Conv2d` does."""
-        weight = self.dequantized_weight().reshape(self.shape)
-        return conv2d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+        return conv2d(
+            x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+        )

@@ -12,6 +12,7 @@ from tinytorch.compression.calibration import Calibration, check_finite
 from tinytorch.compression.codes import choose_qparams
 from tinytorch.dtypes import Array
 from tinytorch.nn.module import Module
+from tinytorch.tensor import Tensor
 
 MOST_VALUES = 4096
 """So many values of each batch are remembered, evenly spread, besides the smallest and largest."""
@@ -65,18 +66,19 @@ def observe(
     observers = {name: Observer() for name in layers}
     handles = [
         layer.register_forward_pre_hook(
-            lambda _, inputs, seen=observers[name]: seen.add(inputs[0].detach().numpy())
+            lambda _, inputs, name=name: _add(name, observers[name], inputs[0])
         )
         for name, layer in layers.items()
     ]
-    was_training = model.training
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         with no_grad():
             for batch in data:
                 model(batch[0] if isinstance(batch, (tuple, list)) else batch)
     finally:
-        model.train(was_training)
+        for module, training in modes:
+            module.training = training
         for handle in handles:
             handle.remove()
     ranges = {}
@@ -86,3 +88,10 @@ def observe(
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     return ranges
+
+
+def _add(name: str, seen: Observer, x: Tensor) -> None:
+    try:
+        seen.add(x.detach().numpy())
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

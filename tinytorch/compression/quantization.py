@@ -15,6 +15,7 @@ from tinytorch.compression.observer import observe
 from tinytorch.compression.replacement import replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.compression.storage import Block, bytes_of_codes
+from tinytorch.compression.training import FakeQuantizedLinear
 from tinytorch.nn.conv import Conv2d
 from tinytorch.nn.embedding import Embedding
 from tinytorch.nn.linear import Linear
@@ -55,9 +56,9 @@ def quantize_(
         The model.
 
     Raises:
-        ValueError: no such scheme or size of groups; the model is quantized already, or has nothing
-            to quantize; a weight is NaN, infinite or not float32; data is missing. Nothing has been
-            replaced then, unless it is a weight that is at fault.
+        ValueError: no such scheme or size of groups; the model is quantized already, prepared for
+            training, or has nothing to quantize; a weight is NaN, infinite or not float32; data is
+            missing. Nothing has been replaced then, unless it is a weight that is at fault.
 
     Source: B. Jacob et al., 2018; the name and `filter_fn` are torchao's.
 
@@ -118,5 +119,7 @@ def _check_is_float(model: Module, kinds: set[type]) -> None:
             f"{model} is a layer itself and cannot be replaced in place; put it into a Sequential"
         )
     for name, part in model.named_modules():
+        if isinstance(part, FakeQuantizedLinear):
+            raise ValueError(f"{name} is {part}, prepared for training: use convert_qat_ first")
         if isinstance(part, QUANTIZED):
             raise ValueError(f"the model is quantized already: {name} is {part}")

@@ -46,10 +46,10 @@ class Block:
         self._used = -self._memory.ctypes.data % ALIGNMENT
 
     def hold(self, layer: Module) -> None:
-        """Move the weight and scale of a quantized layer into the block, if they fit."""
+        """Move the codes and scales of a quantized layer into the block, if they fit."""
         for name, buffer in layer.own_buffers():
             array: Array = buffer._concrete("storage")
-            if name not in ("weight", "scale") or self._used + array.nbytes > self._memory.size:
+            if name not in ("codes", "scale") or self._used + array.nbytes > self._memory.size:
                 continue
             moved: Array = np.ndarray(array.shape, array.dtype, self._memory, self._used)
             moved[...] = array

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tinytorch import ops
+from tinytorch.autograd import no_grad
 from tinytorch.compression.replacement import replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.creation import zeros
@@ -75,15 +76,19 @@ class FakeQuantizedLinear(Linear):
         """x (..., in_features) gives (..., out_features)."""
         if self.scheme.activation == "dynamic":
             x = straight_through(x, rounded_rows(x))
-        weight = fake_quantize(self.weight, self.scheme.bits, self.scheme.group_size)
-        operands = [x, weight] if self.bias is None else [x, weight, self.bias]
+        operands = [x, self._rounded()] + ([] if self.bias is None else [self.bias])
         return apply(ops.linear, *operands)
 
     def to_linear(self) -> Linear:
-        """The plain layer with the same parameters."""
+        """The plain layer with the same parameters, rounded: their codes are those of training."""
         layer = Linear(self.in_features, self.out_features, bias=False, dtype=self.weight.dtype)
         layer.weight, layer.bias = self.weight, self.bias
+        with no_grad():
+            layer.weight.copy_(self._rounded())
         return layer
+
+    def _rounded(self) -> Tensor:
+        return fake_quantize(self.weight, self.scheme.bits, self.scheme.group_size)
 
 
 def prepare_qat_(
@@ -115,6 +120,9 @@ def prepare_qat_(
 
 def convert_qat_(model: M) -> M:
     """Turn the layers of `prepare_qat_` into plain ones again, for `quantize_` to replace.
+
+    Their weights are rounded in place, so that a scheme that chooses its ranges by the error finds
+    the codes that were trained.
 
     Raises:
         ValueError: there are none.
