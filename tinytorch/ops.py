@@ -283,12 +283,12 @@ def bitwise_xor(a, b):  # type: ignore[no-untyped-def]
     return a ^ b
 
 
-@elementwise(dtype_rules.promoted, commutative=True)
+@elementwise(dtype_rules.promoted)
 def maximum(a, b):  # type: ignore[no-untyped-def]
     return b if b >= a or b != b else a  # of two zeros the second, as in NumPy
 
 
-@elementwise(dtype_rules.promoted, commutative=True)
+@elementwise(dtype_rules.promoted)
 def minimum(a, b):  # type: ignore[no-untyped-def]
     return b if b <= a or b != b else a
 

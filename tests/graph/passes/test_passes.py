@@ -69,6 +69,7 @@ def test_cse_through_chains_orders_and_nests():
     ("first", "second"),
     [
         ("sub(%x, %y)", "sub(%y, %x)"),
+        ("maximum(%x, %y)", "maximum(%y, %x)"),  # of 0.0 and -0.0 the second
         ("mul(%x, 2)", "mul(%x, 2.0)"),
         ("mul(%x, 0.0)", "mul(%x, -0.0)"),
         ("mul(%x, 1)", "mul(%x, True)"),
@@ -208,6 +209,40 @@ def test_a_rule_must_not_change_the_dtype():
 def test_a_result_does_not_become_an_input():
     graph = graph_of("%a = mul(%x, 1.0)", "return %a")
     assert after("algebra", graph) == ["%a : float32[2, 3] = mul(%x, 1.0)", "return %a"]
+
+
+def test_two_results_do_not_become_one():
+    graph = graph_of("%a = exp(%x)", "%v = slice(%a, bounds=((0, 1, 1), (0, 3, 1)))",
+                     "%b = mul(%v, 1.0)", "%c = mul(%v, 1.0)", "return (%b, %c)")  # fmt: skip
+    assert after("algebra", graph)[2:] == [
+        "%c : float32[1, 3] = mul(%v, 1.0)", "return (%v, %c)"
+    ]  # fmt: skip
+    lines = ["%a = exp(%x)", "%b = exp(%x)", "%c = exp(%x)", "return (%b, %c)"]
+    assert after("cse", graph_of(*lines)) == [
+        "%a : float32[2, 3] = exp(%x)", "%c : float32[2, 3] = exp(%x)", "return (%a, %c)"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["neg(%i)", "add(%j, %a0)"],  # -1 is 255 as uint8, and stays that beside int64
+        ["neg(%i)", "sub(%j, %a0)"],
+        ["neg(%i)", "neg(%j)", "mul(%a0, %a1)"],
+        ["neg(%i)", "abs(%a0)"],
+        ["mul(%k, -1)"],  # a bool has no negative
+    ],
+)
+def test_negatives_of_small_integers_stay(lines: list[str]):
+    graph = parse_graph("\n".join([
+        "%i : uint8[2] = placeholder[i]", "%j : int64[2] = placeholder[j]",
+        "%k : bool[2] = placeholder[k]", *[f"%a{n} = {line}" for n, line in enumerate(lines)],
+        f"return %a{len(lines) - 1}",
+    ]))  # fmt: skip
+    ShapeProp(graph).propagate()
+    calls = [n.target.name for n in PassManager(["algebra"]).run(graph)[0].nodes
+             if n.op == "call_function"]  # fmt: skip
+    assert calls == [line.partition("(")[0] for line in lines]
 
 
 def test_a_rule_of_ones_own():

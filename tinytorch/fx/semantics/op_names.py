@@ -45,7 +45,7 @@ SAME: dict[Any, str] = {
     aten.logical_or.default: "logical_or", aten.logical_not.default: "logical_not",
     aten.detach.default: "detach", aten.alias.default: "detach",
 }  # fmt: skip
-COMMUTATIVE = ("add", "mul", "maximum", "minimum", "eq", "ne", "logical_and", "logical_or")
+COMMUTATIVE = ("add", "mul", "eq", "ne", "logical_and", "logical_or")
 #: By name, how an ATen node is made.
 BUILD: dict[str, Callable[..., Any]] = {
     "add": aten.add.Tensor, "sub": aten.sub.Tensor, "mul": aten.mul.Tensor, "div": aten.div.Tensor,

@@ -18,22 +18,32 @@ def _power_of_two(b: float) -> bool:
     return 2.0**-60 <= abs(b) <= 2.0**60 and float(abs(b)).hex().startswith("0x1.0000000000000p")
 
 
+def _is_float(x: Any) -> bool:
+    return bool(x.dtype.is_floating_point)
+
+
+def _is_negated_alike(x: Any, y: Any) -> bool:
+    """-y is in the dtype of x and -x in that of y. The negative of a small integer is what fits
+    into its dtype: as uint8 that of 1 is 255, and no longer -1 beside a larger dtype."""
+    return bool(x.dtype == y.dtype) or (_is_float(x) and _is_float(y))
+
+
 EXACT = [
     Rule("x * 1 -> x"),
     Rule("x / 1 -> x"),
     Rule("x - 0 -> x"),
     Rule("x + -0.0 -> x"),
     Rule("x + 0 -> x", when=lambda x: not x.dtype.is_floating_point),  # -0.0 + 0 is 0.0
-    Rule("x * -1 -> -x"),
+    Rule("x * -1 -> -x", when=_is_float),
     Rule("-(-x) -> x"),
-    Rule("x + (-y) -> x - y"),
-    Rule("x - (-y) -> x + y"),
-    Rule("(-x) * (-y) -> x * y"),
+    Rule("x + (-y) -> x - y", when=_is_negated_alike),
+    Rule("x - (-y) -> x + y", when=_is_negated_alike),
+    Rule("(-x) * (-y) -> x * y", when=_is_negated_alike),
     Rule("x / b -> x * (1 / b)", when=_power_of_two),
     Rule("where(c, x, x) -> x"),
     Rule("relu(relu(x)) -> relu(x)"),
     Rule("abs(abs(x)) -> abs(x)"),
-    Rule("abs(-x) -> abs(x)"),
+    Rule("abs(-x) -> abs(x)", when=_is_float),
     Rule("floor(floor(x)) -> floor(x)"),
     Rule("detach(detach(x)) -> detach(x)"),
     Rule("clone(x) -> x"),
@@ -52,9 +62,9 @@ EXACT = [
 FAST = [
     Rule("x + 0 -> x"),
     Rule("x / b -> x * (1 / b)", when=lambda b: b != 0),
-    Rule("(x * a) * b -> x * (a * b)"),
-    Rule("(x + a) + b -> x + (a + b)"),
-    Rule("(x - a) - b -> x - (a + b)"),
+    Rule("(x * a) * b -> x * (a * b)", when=_is_float),
+    Rule("(x + a) + b -> x + (a + b)", when=_is_float),
+    Rule("(x - a) - b -> x - (a + b)", when=_is_float),
     Rule("x ** 2 -> x * x"),
     Rule("x ** 0.5 -> sqrt(x)"),
     Rule("x ** -1 -> 1.0 / x"),

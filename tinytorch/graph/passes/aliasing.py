@@ -46,9 +46,10 @@ class Aliasing:
 
     def replaced(self, old: AnyNode, new: AnyNode) -> None:
         """Record that `new` has replaced `old`."""
-        for kind in (self.results, self.returned):
-            if old in kind:
-                kind.add(new)
+        if old in self.results:
+            self.results.add(new)
+        if old in self.returned:
+            self.returned |= {new, *self._roots(new)}
 
     def _roots(self, node: AnyNode) -> set[AnyNode]:
         """The nodes that have made the memory of this one."""

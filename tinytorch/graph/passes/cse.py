@@ -35,6 +35,7 @@ class CommonSubexpressionElimination(OptimizationPass):
             earlier = first.setdefault(number, node)
             if earlier is not node and not {node, earlier} <= memory.returned:
                 same[node] = earlier
+                memory.replaced(node, earlier)
         return same
 
     def transform(self, graph: AnyGraph, found: dict[AnyNode, AnyNode]) -> bool:
