@@ -46,10 +46,9 @@ class Aliasing:
 
     def replaced(self, old: AnyNode, new: AnyNode) -> None:
         """Record that `new` has replaced `old`."""
-        if old in self.results:
-            self.results.add(new)
-        if old in self.returned:
-            self.returned |= {new, *self._roots(new)}
+        for kind, nodes in ((self.results, [new]), (self.returned, [new, *self._roots(new)])):
+            if old in kind:
+                kind.update(nodes)
 
     def _roots(self, node: AnyNode) -> set[AnyNode]:
         """The nodes that have made the memory of this one."""
