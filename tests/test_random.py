@@ -53,6 +53,8 @@ def test_splitmix64_published_outputs():
         lambda g: tinytorch.randperm(7, generator=g),
         lambda g: tinytorch.multinomial(tinytorch.ones(2, 5), 3, generator=g),
         lambda g: tinytorch.multinomial(tinytorch.ones(2, 5), 3, True, generator=g),
+        lambda g: tinytorch.randint(-3, 4, (2, 3), generator=g, dtype="int32"),
+        lambda g: tinytorch.normal(tinytorch.ones(2, 3), 2.0, generator=g),
     ],
 )
 def test_frequent_draws_are_those_of_the_seed(draw, backend):

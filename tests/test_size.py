@@ -118,7 +118,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own.
 BUDGETS = {
-    "tinytorch": 8_004,
+    "tinytorch": 8_024,
     "tinytorch/replay": 1_012,
     "tinytorch/nn": 6_061,
     "tinytorch/optim": 1_936,

@@ -160,7 +160,9 @@ def accepts_size_average(function: F) -> F:
 def _translating(function: F, names: frozenset[str]) -> F:
     @functools.wraps(function)
     def translated(*args: Any, **keywords: Any) -> Any:
-        if keywords and not names.isdisjoint(keywords):
+        if not keywords:
+            return function(*args)
+        if not names.isdisjoint(keywords):
             keywords = importlib.import_module("tinytorch.compat").translate(keywords)
         return function(*args, **keywords)
 

@@ -70,12 +70,13 @@ class Generator:
         Source: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", 2014
         (SplitMix64).
         """
+        mask = _MASK
         with self._lock:
             self._drawn += 1
-            z = (self.seed * 0xD1342543DE82EF95 + self._drawn * 0x9E3779B97F4A7C15) & _MASK
+            z = (self.seed * 0xD1342543DE82EF95 + self._drawn * 0x9E3779B97F4A7C15) & mask
         # the finalizer of MurmurHash3 (variant 13 of D. Stafford, 2011), so that neighbours differ
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
         z ^= z >> 31
         return z - (1 << 64) if z >> 63 else z
 
@@ -156,8 +157,11 @@ def randn(
 
 
 @replayed
-def _normal(first: Tensor, second: Tensor, shape: Shape, dtype: DType) -> Tensor:
-    return _box_muller(*(apply(ops.uniform, s, shape=shape, dtype=dtype) for s in (first, second)))
+def _normal(
+    first: Tensor, second: Tensor, shape: Shape, dtype: DType, std: Any = None, mean: Any = None
+) -> Tensor:
+    u, v = (apply(ops.uniform, s, shape=shape, dtype=dtype) for s in (first, second))
+    return _box_muller(u, v) if std is None else _box_muller(u, v) * std + mean
 
 
 def _box_muller(u: Tensor, v: Tensor) -> Tensor:
@@ -191,9 +195,16 @@ def randint(
         raise TypeError("randint needs a shape: randint(low, high, size)")
     if high <= low:
         raise ValueError(f"randint: there is no whole number from {low} to below {high}")
-    u = rand(size, dtype="float64", generator=generator)
+    shape, kind = shape_arguments((size,)), as_dtype(DEFAULT_INT if dtype is None else dtype)
+    out: Tensor = _integers(seed_tensor(generator), shape, kind, low, high)
+    return out.requires_grad_(requires_grad)
+
+
+@replayed
+def _integers(seed: Tensor, shape: Shape, dtype: DType, low: int, high: int) -> Tensor:
+    u = apply(ops.uniform, seed, shape=shape, dtype=float64)
     numbers = (u * float(high - low)).long()  # rounds down: there are none below 0
-    return (numbers + low if low else numbers).to(dtype).requires_grad_(requires_grad)
+    return (numbers + low if low else numbers).to(dtype)
 
 
 @accepts_device
@@ -278,7 +289,8 @@ def normal(
     elif size is None:
         raise TypeError("normal needs a size, or a tensor as mean or std")
     std, mean = (t.detach() if is_tensor(t) else t for t in (std, mean))
-    drawn = randn(size, dtype=dtype, generator=generator) * std + mean
+    shape, kind = shape_arguments((size,)), as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
+    drawn = _normal(seed_tensor(generator), seed_tensor(generator), shape, kind, std, mean)
     return with_zero_gradient(drawn, *tensors)  # type: ignore[no-any-return]
 
 

@@ -27,13 +27,13 @@ class _Silence(threading.local):
         self.run = context.run
 
 
-_silence = _Silence()
+silence = _Silence()
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def quiet(*arrays: Any, **params: Any) -> Any:
-        return _silence.run(function, *arrays, **params)
+        return silence.run(function, *arrays, **params)
 
     return quiet
 

@@ -30,11 +30,10 @@ def bisected(rows: Array, values: Array, is_right: bool) -> Array:
         is_right: behind elements that are equal.
     """
     side: Literal["left", "right"] = "right" if is_right else "left"
-    if rows.ndim == 1:
-        return np.asarray(np.searchsorted(rows, values, side), np.int64)
+    if rows.ndim == 1:  # the method: NumPy's function is Python
+        return np.asarray(rows.searchsorted(values, side), np.int64)
     count = math.prod(rows.shape[:-1])
     lines = (a.reshape(count, a.shape[-1]) for a in (rows, values))
-    # the method: NumPy's function is Python
     found = [row.searchsorted(wanted, side) for row, wanted in zip(*lines, strict=True)]
     return np.array(found, np.int64).reshape(values.shape)
 

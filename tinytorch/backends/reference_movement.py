@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.backends.reference_elementwise import quiet
+from tinytorch.backends.reference_elementwise import quiet, silence
 from tinytorch.dtypes import Array, DType, Shape, bfloat16, bfloat16_values, bits_of_bfloat16
 
 Dims = tuple[int, ...]
@@ -98,8 +98,9 @@ def copy(a: Array) -> Array:
     return np.array(a, order="C", copy=True)
 
 
-@quiet
 def cast(a: Array, *, dtype: DType) -> Array:
-    if a.dtype == np.uint16:  # no other dtype of ours is stored so
+    if a.dtype == bfloat16.dtype:  # no other dtype of ours is stored so
         a = bfloat16_values(a)
-    return bits_of_bfloat16(a) if dtype is bfloat16 else a.astype(dtype.dtype)
+    if dtype is bfloat16:
+        return bits_of_bfloat16(a)
+    return silence.run(a.astype, dtype.dtype)

@@ -10,6 +10,7 @@ from tinytorch import ops
 from tinytorch.absent import accepts_device, conversion_target
 from tinytorch.dispatch import active_modes, apply
 from tinytorch.dtypes import (
+    DType,
     as_dtype,
     bfloat16,
     bool_,
@@ -51,69 +52,73 @@ def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
         dtype, copied = as_dtype(target[0]), False
     else:
         dtype, copied = conversion_target(target, keywords)
-    if dtype is None or dtype is x.dtype:
-        return clone(x) if copied else x
-    return apply(ops.cast, x, dtype=dtype)
+    if copied and (dtype is None or dtype is x.dtype):
+        return clone(x)
+    return x if dtype is None else _converted(x, dtype)
+
+
+def _converted(x: Tensor, dtype: DType) -> Tensor:
+    return x if dtype is x.meta.dtype else apply(ops.cast, x, dtype=dtype)
 
 
 @accepts_device
 def to_float(x: Tensor) -> Tensor:
     """The tensor as float32."""
-    return to(x, float32)
+    return _converted(x, float32)
 
 
 @accepts_device
 def to_double(x: Tensor) -> Tensor:
     """The tensor as float64."""
-    return to(x, float64)
+    return _converted(x, float64)
 
 
 @accepts_device
 def to_half(x: Tensor) -> Tensor:
     """The tensor as float16, which can be stored and converted, not computed with."""
-    return to(x, float16)
+    return _converted(x, float16)
 
 
 @accepts_device
 def to_bfloat16(x: Tensor) -> Tensor:
     """The tensor as bfloat16, which can be stored and converted, not computed with."""
-    return to(x, bfloat16)
+    return _converted(x, bfloat16)
 
 
 @accepts_device
 def to_byte(x: Tensor) -> Tensor:
     """The tensor as uint8."""
-    return to(x, uint8)
+    return _converted(x, uint8)
 
 
 @accepts_device
 def to_char(x: Tensor) -> Tensor:
     """The tensor as int8."""
-    return to(x, int8)
+    return _converted(x, int8)
 
 
 @accepts_device
 def to_short(x: Tensor) -> Tensor:
     """The tensor as int16."""
-    return to(x, int16)
+    return _converted(x, int16)
 
 
 @accepts_device
 def to_int(x: Tensor) -> Tensor:
     """The tensor as int32."""
-    return to(x, int32)
+    return _converted(x, int32)
 
 
 @accepts_device
 def to_long(x: Tensor) -> Tensor:
     """The tensor as int64."""
-    return to(x, int64)
+    return _converted(x, int64)
 
 
 @accepts_device
 def to_bool(x: Tensor) -> Tensor:
     """The tensor as bool: true where it is not zero."""
-    return to(x, bool_)
+    return _converted(x, bool_)
 
 
 def detach(x: Tensor) -> Tensor:

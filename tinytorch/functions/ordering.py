@@ -161,14 +161,13 @@ def searchsorted(
     """
     if not hasattr(values, "meta"):
         values = apply(ops.full, shape=(), value=values, dtype=sorted_sequence.dtype)
-    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != values.shape[:-1]:  # type: ignore[union-attr]
+    rows, wanted = sorted_sequence.meta, values.meta
+    if rows.ndim > 1 and rows.shape[:-1] != wanted.shape[:-1]:
         raise ShapeError(
-            f"searchsorted: {sorted_sequence.shape} and {values.shape} must agree but in the last "  # type: ignore[union-attr]
-            f"dimension"
+            f"searchsorted: {rows.shape} and {wanted.shape} must agree but in the last dimension"
         )
     is_right = right or side == "right"
-    dtypes = {sorted_sequence.dtype, values.dtype}  # type: ignore[union-attr]
-    if STATE.get().mode is None and len(dtypes) == 1 and bfloat16 not in dtypes:
+    if STATE.get().mode is None and rows.dtype is wanted.dtype is not bfloat16:
         bisected = current_backend().replacement_of(reference.bisected)
         count = _new(bisected(sorted_sequence._data, values._data, is_right))  # type: ignore[union-attr]
     else:  # by ops, which a trace sees
