@@ -101,6 +101,4 @@ def copy(a: Array) -> Array:
 def cast(a: Array, *, dtype: DType) -> Array:
     if a.dtype == bfloat16.dtype:  # no other dtype of ours is stored so
         a = bfloat16_values(a)
-    if dtype is bfloat16:
-        return bits_of_bfloat16(a)
-    return silence.run(a.astype, dtype.dtype)
+    return bits_of_bfloat16(a) if dtype is bfloat16 else silence.run(a.astype, dtype.dtype)
