@@ -126,7 +126,7 @@ BUDGETS = {
     "tinytorch/serialization": 360,
     "tinytorch/distributions": 525,
     "tinytorch/text": 1_848,
-    "tinytorch/compression": 1_443,
+    "tinytorch/compression": 1_461,
     "tinytorch/data": 982,
     "tinytorch/distributed": 1_089,
     "tinytorch/bench": 795,

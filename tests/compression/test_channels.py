@@ -155,6 +155,26 @@ def test_a_size_in_the_code_is_named_and_the_model_stays_as_it_was() -> None:
     np.testing.assert_array_equal(model(x).detach().numpy(), before)
 
 
+def test_whatever_the_code_raises_the_model_stays_as_it_was() -> None:
+    class Split(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wide = nn.Conv2d(2, 4, 1, groups=2)  # two filters for each channel
+            self.first, self.each = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1, groups=4)
+            self.last = nn.Conv2d(2, 8, 1)
+
+        def forward(self, x: tinytorch.Tensor) -> tinytorch.Tensor:
+            a, b = self.each(self.first(self.wide(x))).split(2, 1)
+            return self.last(a + b)
+
+    model, x = Split(), tinytorch.randn(1, 2, 3, 3)
+    before = model(x).detach().numpy()
+    with pytest.raises(ShapeError, match="not enough values to unpack"):
+        prune_channels_(model, x)
+    assert model.each.groups == 4 and model.wide.groups == 2
+    np.testing.assert_array_equal(model(x).detach().numpy(), before)
+
+
 def test_a_softmax_over_channels_that_are_not_last_fixes_them() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 1), nn.Softmax(1), nn.Conv2d(4, 2, 1))
     found = find_channels(model, tinytorch.ones(1, 1, 3, 3))

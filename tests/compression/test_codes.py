@@ -38,6 +38,12 @@ def test_no_value_in_the_range_is_off_by_more_than_half_a_step(
     assert codes.min() >= qparams.low and codes.max() <= qparams.high
 
 
+def test_a_range_wider_than_the_largest_float_has_a_scale():
+    x = np.array([[3e38, -3e38, 1e38]], np.float32)
+    q = choose_qparams(x, symmetric=False)
+    assert np.abs(dequantize(quantize(x, q), q) - x).max() <= q.scale[0, 0]
+
+
 def test_affine_codes_are_pytorchs(weights):
     qparams = choose_qparams(weights, symmetric=False)
     theirs = torch.fake_quantize_per_channel_affine(

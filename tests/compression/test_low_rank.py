@@ -47,6 +47,13 @@ def test_a_budget_is_kept_and_used(budget: float) -> None:
     assert all(0 < f.error < 1 for f in found.values())
 
 
+def test_a_weight_without_singular_values_is_named() -> None:
+    model = net()
+    model[2].weight.detach()[0, 0] = float("inf")
+    with pytest.raises(ValueError, match=r"in_features=32.* NaN or infinite"):
+        low_rank_(model, ranks={"2": 1})
+
+
 def test_a_budget_goes_where_it_lowers_the_error_most() -> None:
     rng = np.random.default_rng(0)
     sizes = {"a": (8, 8), "b": (8, 8)}

@@ -11,6 +11,7 @@ import tinytorch
 from tinytorch import nn, optim
 from tinytorch.compression import (
     GradualPruning,
+    apply_masks_,
     cubic_sparsity,
     magnitude_masks,
     prune_magnitude_,
@@ -90,6 +91,13 @@ def test_the_schedule_is_kept_while_momentum_pushes() -> None:
     assert callback.seen[-1] == pytest.approx(0.8, abs=0.5 / 144)
 
 
+def test_what_goes_at_step_0_is_gone_in_the_first_step() -> None:
+    callback = Watch(0.8, begin=0, end=100, every=10, initial=0.5)
+    run, loader = trainer(callback)
+    run.fit(loader, epochs=1)
+    np.testing.assert_allclose(callback.seen, 0.5, atol=0.5 / 144)
+
+
 def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path: Path) -> None:
     whole, loader = trainer(GradualPruning(0.7, end=12, every=3))
     whole.fit(loader, epochs=4)
@@ -106,6 +114,8 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path: Path) -> Non
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ValueError, match=r"from 0 to 1, not 1.5"):
         magnitude_masks(net(), 1.5)
+    with pytest.raises(ValueError, match=r"0.weight must be bool \(16, 6\), not int64 \(16, 6\)"):
+        apply_masks_(net(), {"0.weight": tinytorch.ones(16, 6, dtype=tinytorch.int64)})
     with pytest.raises(ValueError, match="scope must be 'global' or 'layer', got 'all'"):
         magnitude_masks(net(), 0.5, scope="all")
     with pytest.raises(ValueError, match=r"no weight '0.bias'; there are 0.weight, 2.weight"):

@@ -148,6 +148,7 @@ def test_gradients_reach_the_input_and_the_bias():
         (lambda: convert_qat_(small_model()), "was not prepared"),
         (lambda: prepare_qat_(small_model(), "int8_static"), "int8_static: ranges"),
         (lambda: fake_quantize(tinytorch.ones(2, 2), 1), "2 to 8 bits"),
+        (lambda: fake_quantize(tinytorch.ones(2, 0)), "a matrix with columns"),
     ],
 )
 def test_bad_input_is_named(call, says):

@@ -285,12 +285,13 @@ def _keep(
         if not all(kept.all() for kept in stays[name]):
             new[id(tensor)] = _like(tensor, tensor.detach().numpy()[np.ix_(*stays[name])])
     sizes = _sizes_left(labels, owned, stays)
-    old = {id(new[id(tensor)]): tensor for tensor in tensors.values() if id(tensor) in new}
+    before = [(module, dict(vars(module))) for module in model.modules()]
     _exchange(model, new)
     try:
         _check_runs(_trace(model, examples).graph, graph, sizes)
-    except ShapeError as error:
-        _exchange(model, old)
+    except Exception as error:  # the model's own code may raise anything
+        for module, attributes in before:
+            vars(module).update(attributes)
         raise ShapeError(
             f"the model does not run with fewer channels of {', '.join(keep)}, so a size is "
             f"written into its code: {error}; take sizes from tensors (x.shape, flatten, chunk), "
@@ -367,7 +368,7 @@ def _set_sizes(module: Module) -> None:
     if isinstance(module, Linear):
         module.out_features, module.in_features = module.weight.shape
     elif isinstance(module, _Conv) and not module.transposed:
-        if module.groups > 1 and module.groups == module.in_channels:  # depthwise
+        if 1 < module.groups == module.in_channels == module.out_channels:  # depthwise
             module.groups = module.weight.shape[0]
         module.out_channels = module.weight.shape[0]
         module.in_channels = module.weight.shape[1] * module.groups

@@ -97,7 +97,8 @@ def choose_qparams(
     if symmetric:
         scale = high / np.float32(2 ** (bits - 1) - 1)
         return QParams(scale, np.zeros(shape, np.int32), bits, True)
-    scale = np.maximum((high - low) / np.float32(2**bits - 1), np.float32(1e-30))
+    span = high.astype(np.float64) - low  # which may be twice the largest float32
+    scale = np.maximum(span / (2**bits - 1), 1e-30).astype(np.float32)
     return QParams(scale, np.rint(-low / scale).astype(np.int32), bits, False)
 
 

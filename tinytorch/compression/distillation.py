@@ -8,6 +8,7 @@ Source: G. Hinton, O. Vinyals, J. Dean, "Distilling the knowledge in a neural ne
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tinytorch.autograd import no_grad
@@ -34,17 +35,17 @@ def soft_loss(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Ten
         A 0-d tensor.
 
     Raises:
-        ValueError: the temperature is not above 0.
-        ShapeError: the logits differ in shape.
+        ValueError: the temperature is not above 0 and finite.
+        ShapeError: the logits differ in shape, or are not (n, classes).
 
     Source: G. Hinton, O. Vinyals, J. Dean, "Distilling the knowledge in a neural network", 2015,
     section 2.
     """
-    if temperature <= 0:
-        raise ValueError(f"the temperature must be above 0, got {temperature}")
-    if logits.shape != teacher_logits.shape:
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"the temperature must be above 0 and finite, got {temperature}")
+    if logits.shape != teacher_logits.shape or logits.ndim != 2:
         raise ShapeError(
-            f"student and teacher must score the same classes: {logits.shape} and "
+            f"student and teacher must score the same classes, (n, classes): {logits.shape} and "
             f"{teacher_logits.shape}"
         )
     ours = log_softmax(logits / temperature, 1)

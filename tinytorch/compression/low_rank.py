@@ -43,7 +43,8 @@ def factorize(layer: Linear, rank: int) -> Sequential:
     Each gets the root of the singular values, so that both train at a like speed.
 
     Raises:
-        ValueError: the rank is not from 1 to min(in_features, out_features).
+        ValueError: the rank is not from 1 to min(in_features, out_features), or a weight is NaN
+            or infinite.
 
     >>> from tinytorch import nn
     >>> [tuple(p.shape) for p in factorize(nn.Linear(6, 4), 2).parameters()]
@@ -65,6 +66,8 @@ def _check_rank(name: str, layer: Linear, rank: int) -> None:
 def _svd(layer: Linear) -> tuple[Array, Array, Array]:
     """u, s, v with weight = u * s @ v, in float64."""
     weight = np.asarray(layer.weight.detach().numpy(), np.float64)
+    if not np.isfinite(weight).all():  # LAPACK may not return
+        raise ValueError(f"{layer} has weights that are NaN or infinite, and no singular values")
     return tuple(np.linalg.svd(weight, full_matrices=False))  # type: ignore[return-value]
 
 
@@ -111,7 +114,8 @@ def low_rank_(
 
     Raises:
         ValueError: not one of budget, error and ranks is given, or one is out of its range; there
-            is no such layer; the budget does not even allow for rank 1.
+            is no such layer; the budget does not even allow for rank 1; a weight is NaN or
+            infinite.
 
     >>> from tinytorch import nn
     >>> net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch.autograd import no_grad
-from tinytorch.dtypes import Array
+from tinytorch.dtypes import Array, bool_
 from tinytorch.nn import Module, Parameter
 from tinytorch.tensor import Tensor
 from tinytorch.training.callbacks import Callback
@@ -103,9 +103,15 @@ def apply_masks_(model: Module, masks: Mapping[str, Tensor]) -> None:
     """Set weights to zero where their mask is False, in place.
 
     Raises:
-        ValueError: a mask is of no weight of the model.
+        ValueError: a mask is of no weight of the model, or not bool and in its shape.
     """
     own = weights(model, masks)
+    for name, mask in masks.items():
+        if mask.dtype is not bool_ or mask.shape != own[name].shape:
+            raise ValueError(
+                f"the mask of {name} must be bool {own[name].shape}, not {mask.dtype.name} "
+                f"{mask.shape}"
+            )
     with no_grad():
         for name, mask in masks.items():
             own[name].masked_fill_(~mask, 0.0)
@@ -205,7 +211,14 @@ class GradualPruning(Callback):
         self.scope, self.names = scope, names
         self.masks: dict[str, Tensor] = {}
 
+    def on_fit_start(self, trainer: Trainer) -> None:
+        if trainer.step == 0:  # at which no step ends
+            self._prune(trainer)
+
     def on_step_end(self, trainer: Trainer, loss: float) -> None:
+        self._prune(trainer)
+
+    def _prune(self, trainer: Trainer) -> None:
         step = trainer.step
         due = step == self.end or (step - self.begin) % self.every == 0
         if self.begin <= step <= self.end and due:

@@ -41,14 +41,17 @@ def fake_quantize(x: Tensor, bits: int = 8, group_size: int = 0) -> Tensor:
         group_size: columns that share a scale; the last group may have fewer. 0 for all.
 
     Raises:
-        ValueError: x is no matrix, or bits are not 2 to 8.
+        ValueError: x is no matrix or has no columns, bits are not 2 to 8, or a group is negative.
 
     >>> from tinytorch import tensor
     >>> fake_quantize(tensor([[1.0, 0.4, -3.0]]), bits=2)
     tensor([[ 0.,  0., -3.]])
     """
-    if x.ndim != 2 or not 2 <= bits <= 8:
-        raise ValueError(f"fake_quantize: needs a matrix and 2 to 8 bits, not {x.shape}, {bits}")
+    if x.ndim != 2 or not x.shape[1] or not 2 <= bits <= 8 or group_size < 0:
+        raise ValueError(
+            f"fake_quantize: needs a matrix with columns, 2 to 8 bits and groups of 0 or more, not "
+            f"{x.shape}, {bits}, {group_size}"
+        )
     rows, columns = x.shape
     stored = stored_columns(columns, 8, group_size)
     values = x.detach()
