@@ -108,8 +108,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              the gradients of a layer norm as one call (90);
 #                              an autograd.Function's backward, traced with the forward (138), or
 #                              the call op by op (8; graph 29), as where gradients go on to
-#                              what an argument was computed from (13; graph 16); a result that is one
-#                              tensor twice (graph 6);
+#                              what an argument was computed from (13; graph 16); a result
+#                              that is one tensor twice (graph 6);
 #                              gelu again beside its gradient, so that it is not kept (25).
 #   onnx      1,100 ->  2,000  Without the imported operators (920) others' models are refused.
 #   fx        5,700 -> 12,200  Without capture, convert, passes, profile and diagnosis (7,080) fewer
