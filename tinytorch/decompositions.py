@@ -214,6 +214,8 @@ def prod(x: Tensor, *, dim: int, keepdim: bool) -> Tensor:
     """The product along `dim`, of halves again and again; gradients are right where x is 0."""
     if x.shape[dim] == 0:
         return apply(ops.sum, x, dims=(dim,), keepdim=keepdim) + 1
+    if x.shape[dim] == 1:
+        x = apply(ops.copy, x)
     while (n := x.shape[dim]) > 1:
         half = n // 2
         rest = movement.narrow(x, dim, 2 * half, n - 2 * half)

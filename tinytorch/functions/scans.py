@@ -117,7 +117,7 @@ def scanned(
         values: tensors of one shape; what is combined is one element of each.
         combine: associative; takes the elements of earlier positions, then those of later ones.
     """
-    if not values[0].ndim:
+    if not values[0].ndim or values[0].shape[dim] < 2:
         return tuple(apply(ops.copy, v) for v in values)
     extent, reach = values[0].shape[dim], 1
     while reach < extent:

@@ -214,7 +214,7 @@ def _finish(
             grads.append((name, owner, before is None))
     for leaf in result:
         _check_visible(leaf)
-    results = [tracer.node_of(leaf) for leaf in result if isinstance(leaf, Tensor)]
+    results = [tracer.result_of(leaf) for leaf in result if isinstance(leaf, Tensor)]
     tracer.graph.output((*results, *[node for _, node in updates]))
     forward = all(n.meta.get("phase", "forward") == "forward" for n in tracer.graph.nodes)
     if forward and tracer.wrote_recorded:

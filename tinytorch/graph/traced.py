@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.graph.bindings import Binding, GradBinding
+from tinytorch.graph.bindings import ArgumentBinding, Binding, GradBinding, StateBinding
 from tinytorch.graph.environment import Environment
 from tinytorch.graph.facts import freeze, mismatch, text_of
 from tinytorch.graph.interpret import Interpreter
@@ -69,6 +69,15 @@ class Signature:
     def grad_owners(self) -> list[Binding]:
         """The tensors whose `.grad` a call sets or clears."""
         return [b.owner for b in (*self.updates, *self.clears) if isinstance(b, GradBinding)]
+
+    @property
+    def differentiated(self) -> list[Binding]:
+        """The inputs for which a backward in the graph may have gradients."""
+        return [] if self.differentiable or not self.grad else [
+            b for b in self.inputs
+            if (isinstance(b, ArgumentBinding) and self.in_leaves[b.position][1])
+            or (isinstance(b, StateBinding) and b.tensor.requires_grad)
+        ]  # fmt: skip
 
     def returned(self, results: list[Any], inputs: Sequence[Any]) -> Any:
         """What a call returns: inputs, and what it has twice, are the same tensors there."""
@@ -159,7 +168,7 @@ class TracedFunction:
 
     def why_incomplete(self, leaves: list[Any]) -> str | None:
         """The reason why gradients would be lost: the graph's `backward()` ends at its inputs, and
-        one of them was computed from others."""
+        one of them was computed from others, or is two."""
         for owner in self.signature.grad_owners:
             if (tensor := owner.read(leaves)).history is not None:
                 return (
@@ -167,6 +176,12 @@ class TracedFunction:
                     f"{tensor.shape} was computed from others that need a gradient; compute it "
                     f"inside too, or pass x.detach().requires_grad_()"
                 )
+        given = [b.read(leaves) for b in self.signature.differentiated]
+        if len(given) > len(set(map(id, given))):
+            return (
+                "a backward() in a graph has a gradient for each of its inputs, and two of them "
+                "are one tensor that requires one; pass it once"
+            )
         return None
 
     def execute(self, leaves: list[Any]) -> Any:

@@ -69,6 +69,7 @@ class Tracer(Mode):
         self._lifted: dict[int, Storage] = {}  # by the ids of their arrays
         self.arguments: list[tuple[Tensor, Binding, Tensor | None]] = []  # with .grads before
         self._storages: dict[Node, Storage] = {}  # of all inputs that are memory
+        self._owners: dict[Node, Storage] = {}  # of what makes the memory of results
         self.grads_before: dict[Tensor, Tensor | None] = {}
         self._actual_grads: dict[Tensor, Tensor | None] = {}
         self._seeds: dict[tuple[Generator, int], Node] = {}
@@ -305,6 +306,17 @@ class Tracer(Mode):
         """The node of a tensor's present value; a tensor from outside becomes an input."""
         data = tensor._data
         return self._lift(tensor).node if isinstance(data, np.ndarray) else self.value_of(data)
+
+    def result_of(self, tensor: Tensor) -> Node:
+        """The node of a result: a copy where its value is in the memory of another tensor, as a
+        write of whole tensors has left it."""
+        root = node = self.node_of(tensor)
+        while isinstance(root.target, Op) and root.target.view:
+            root = root.all_input_nodes[0]
+        storage = self._storage_and_views(tensor)[0]
+        if self._owners.setdefault(root, self._storages.get(root, storage)) is storage:
+            return node
+        return self._emit(ops.copy, (node,), {})
 
     def input_of(self, tensor: Tensor) -> Node | None:
         """The input that a tensor itself is; None for what was computed here."""

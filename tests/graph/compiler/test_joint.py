@@ -236,3 +236,18 @@ def test_a_forward_that_overwrites_a_leaf_keeps_the_history_of_its_results():
         y = compile(limited)(tinytorch.ones(2))
     (y * 3 + w).sum().backward()
     assert w.tolist() == [1.0, 0.5] and w.grad.tolist() == [4.0, 4.0]
+
+
+def test_a_leaf_that_is_given_twice_gets_all_of_its_gradient():
+    def step(x, y):
+        (x * x * 2 + y).sum().backward()
+
+    compiled, x = compile(step), tinytorch.ones(2, requires_grad=True)
+    for _ in range(3):  # the guard tells a call with two leaves from one with one
+        y, x.grad = tinytorch.ones(2, requires_grad=True), None
+        compiled(x, y)
+        assert x.grad.tolist() == [4.0, 4.0] and y.grad.tolist() == [1.0, 1.0]
+        x.grad = None
+        with pytest.warns(RuntimeWarning, match="two of them are one tensor"):
+            compiled(x, x)
+        assert x.grad.tolist() == [5.0, 5.0]

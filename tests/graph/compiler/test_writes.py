@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tinytorch
+from tinytorch.graph import trace
 from tinytorch.state import using_backend
 from tinytorch.tensor import Tensor
 
@@ -99,3 +100,25 @@ def test_the_state_is_as_after_eager(
         tinytorch.set_num_threads(before)
     for eager, ours in zip(*found, strict=True):
         np.testing.assert_allclose(ours.numpy(), eager.numpy(), 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_a_tensor_that_was_copied_into_another_is_not_that(backend):
+    def copies(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        double, given, made = x * 2.0, tinytorch.zeros(2), tinytorch.zeros(2)
+        return double, given.copy_(x), made.copy_(double)
+
+    x = tinytorch.ones(2)
+    with using_backend(backend):
+        double, given, made = tinytorch.compile(copies)(x)
+    x.zero_()
+    double.zero_()
+    assert given.tolist() == [1.0, 1.0] and made.tolist() == [2.0, 2.0]
+
+
+def test_a_product_of_one_factor_is_not_that_factor():
+    def products(x: Tensor) -> Tensor:
+        return x.prod(0).add_(x.cumprod(0)[0].mul_(2.0)) + x.logcumsumexp(0).add_(1.0)
+
+    x = tinytorch.tensor([2.0])
+    assert products(x).tolist() == trace(products, x)(x).tolist() == [9.0] and x.item() == 2.0

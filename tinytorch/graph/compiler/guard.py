@@ -163,6 +163,10 @@ class _Writer:
                     self.same(f"a{i}.history", None)  # as `why_incomplete` asks
             else:
                 self.same(f"a{i}", expected.value if type(expected) is Same else expected)
+        tensors = [self._tensor(b) for b in self.trace.signature.differentiated]
+        if any(tensor.startswith("a") for tensor in tensors):  # as `why_incomplete` asks
+            ids = ", ".join(f"id({tensor})" for tensor in tensors)
+            self.conditions.append(f"len({{{ids}}}) == {len(tensors)}")
 
     def _new_tensor(self, tensor: str, meta: TensorMeta) -> None:
         """One that is another in every call: all that code relies on is looked at again."""
