@@ -9,6 +9,7 @@ import torch
 import tinytorch
 from tests.torch_compare import assert_like_torch
 from tinytorch.dispatch import Mode
+from tinytorch.replay.function import HOT
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (4, 5), (3, 4, 5), (2, 1, 3, 2), (0, 3), (3, 0)])
@@ -159,3 +160,17 @@ def test_the_first_few_are_found_without_a_sort_where_gradients_are_recorded(rng
     with tinytorch.using_backend("optimized"):
         assert_like_torch(lambda x: x.topk(2, 1)[0], None, x)
         assert_like_torch(lambda x: x.kthvalue(3, 0)[0], None, x)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_a_frequent_median_notices_a_nan(backend, rng):
+    array = rng.standard_normal((4, 6)).astype(np.float32)
+    with tinytorch.using_backend(backend):
+        for columns in (array, array.T):
+            for _ in range(2 * HOT):
+                tinytorch.from_numpy(columns).median(1)
+            damaged = columns.copy()
+            damaged[2, 1] = np.nan
+            assert_like_torch(lambda x: x.median(1)[0], None, damaged)
+            assert_like_torch(lambda x: x.median(1)[0], None, columns)
+            assert np.isnan(tinytorch.from_numpy(damaged).median().item())

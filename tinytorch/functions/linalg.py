@@ -51,9 +51,8 @@ def _with_vector(a: Tensor, b: Tensor) -> Tensor:
     left = movement.unsqueeze(a, 0) if a.ndim == 1 else a
     right = movement.unsqueeze(b, -1) if b.ndim == 1 else b
     out = apply(ops.matmul, left, right)
-    if b.ndim == 1:
-        out = movement.squeeze(out, -1)
-    return movement.squeeze(out, -1 if b.ndim == 1 else -2) if a.ndim == 1 else out
+    *batch, m, n = out.shape
+    return movement.reshape(out, (*batch, *[m] * (a.ndim > 1), *[n] * (b.ndim > 1)))
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

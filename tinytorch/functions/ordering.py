@@ -21,6 +21,7 @@ from tinytorch.functions import elementwise, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
+from tinytorch.replay import holds
 from tinytorch.state import STATE, current_backend
 
 if TYPE_CHECKING:
@@ -124,11 +125,16 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor |
     if not extent:
         raise ShapeError(f"median: shape {x.shape} has no elements along dim {dim}")
     index = _places(x, dim, False, (extent - 1) // 2, 1)
-    if x.dtype.is_floating_point:
+    if x.dtype.is_floating_point and not holds(x, _has_no_nan, traced=False):
         first = reductions.argmax(x, dim, keepdim=True)  # NaN, if there is one
         largest = apply(ops.gather, x, first, dim=normalize_dim(dim, x.ndim))
         index = elementwise.where(apply(ops.ne, largest, largest), first, index)
     return at_index(x, index, dim, keepdim)
+
+
+def _has_no_nan(array: Array) -> bool:
+    flat = array.ravel("K")  # as it is stored
+    return not flat.size or not math.isnan(flat.item(flat.argmax()))  # argmax finds a NaN first
 
 
 def isin(elements: Tensor, test_elements: Any) -> Tensor:
