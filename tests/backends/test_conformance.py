@@ -29,7 +29,9 @@ def test_conforms(backend, op, random):
 
 @pytest.mark.slow(seconds=5)
 @pytest.mark.parametrize("op", OPS.values(), ids=OPS)
-@pytest.mark.parametrize("backend", ["blocked", "optimized"])
+@pytest.mark.parametrize(
+    "backend", ["optimized", pytest.param("blocked", marks=pytest.mark.exhaustive)]
+)
 def test_conforms_on_several_threads(backend, op, monkeypatch):
     """However small: many kinds of shapes one after another, as a process would meet them."""
     monkeypatch.setattr(threads, "SERIAL_BELOW", 1)

@@ -194,9 +194,14 @@ def test_programs_of_compiled_kernels(name: str, arguments: Any, hot: None) -> N
 
 
 @pytest.mark.slow(seconds=60)
-@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
 @pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("float64", marks=pytest.mark.exhaustive)]
+    "dtype, layout",
+    [
+        ("float32", "contiguous"),
+        pytest.param("float32", "transposed", marks=pytest.mark.exhaustive),
+        pytest.param("float64", "contiguous", marks=pytest.mark.exhaustive),
+        pytest.param("float64", "transposed", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_programs_of_all_functions(dtype: str, layout: str, arguments: Any, hot: None) -> None:
     with tinytorch.using_backend(OptimizedBackend()):
