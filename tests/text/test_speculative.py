@@ -50,6 +50,13 @@ def test_greedy_tokens_are_the_models_own_with_any_draft(choices: dict[str, obje
     )
 
 
+def test_logits_that_are_nan_are_named_as_without_a_draft() -> None:
+    large = model(0)
+    large.norm.weight.data *= float("nan")
+    with pytest.raises(ValueError, match="is NaN"):
+        generate(large, [[1]], 2, GREEDY, draft=model(1))
+
+
 def test_compiled_code_writes_the_same_and_is_traced_once_for_all_prompts() -> None:
     large, small, prompts = model(0, tied=False), model(1, layers=1), [[1, 2, 3], [4]]
     expected = generate(large, prompts, 24, GREEDY)

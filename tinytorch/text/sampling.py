@@ -49,11 +49,7 @@ class Sampling:
             ValueError: a logit is NaN, or the largest is infinite and the temperature is above 0.
         """
         if self.temperature == 0:
-            logits = penalized(logits, before, self.repetition_penalty)
-            token = int(logits.argmax())  # of NaN, if there is one
-            if np.isnan(logits[token]):
-                raise ValueError(f"the logit of token {token} is NaN")
-            return token
+            return _largest(penalized(logits, before, self.repetition_penalty))
         return draw(self.distribution(logits, before), rng)
 
     def distribution(self, logits: np.ndarray, before: list[int]) -> np.ndarray:
@@ -61,9 +57,16 @@ class Sampling:
         logits = penalized(logits.astype(np.float64), before, self.repetition_penalty)
         if self.temperature == 0:
             chosen = np.zeros_like(logits)
-            chosen[logits.argmax()] = 1.0
+            chosen[_largest(logits)] = 1.0
             return chosen
         return probabilities(logits / self.temperature, self.top_k, self.top_p)
+
+
+def _largest(logits: np.ndarray) -> int:
+    token = int(logits.argmax())  # of NaN, if there is one
+    if np.isnan(logits[token]):
+        raise ValueError(f"the logit of token {token} is NaN")
+    return token
 
 
 def draw(p: np.ndarray, rng: np.random.Generator) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from tito.leaderboard.jobs import RETRIED
 from tito.leaderboard.tables import Event, Job, JobEntry, Outcome, Person, Run, Submission
 
 
@@ -56,6 +57,8 @@ def machine_classes(session: Session, event: Event) -> list[str]:
 def scored(session: Session, event: Event, machine_class: str | None = None) -> list[Outcome]:
     """Of each submission the outcome that counts: its latest on this class of machine.
 
+    A run that was noisy, or failed by no fault of the entry, takes no score away.
+
     The final run, in which the first ten are measured together, counts more than any before it.
     """
     classes = machine_classes(session, event)
@@ -70,6 +73,7 @@ def scored(session: Session, event: Event, machine_class: str | None = None) -> 
             Job.version_id == event.version.id,
             Run.machine_class == chosen,
             Job.kind.in_(("measure", "final")),
+            Outcome.verdict.not_in(RETRIED),
         )
         .order_by(Job.kind == "final", Outcome.id)
     )  # fmt: skip

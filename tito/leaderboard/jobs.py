@@ -57,12 +57,13 @@ def enqueue(
 def take(session: Session, runner: Person) -> Job | None:
     """Give the oldest job that nobody works on to a runner; None if there is none."""
     now = time.time()
+    latest = now + 2 * LEASE_SECONDS  # a lease beyond is of a clock that has been set back since
     job = session.scalar(
         select(Job)
         .where(
             or_(
                 Job.state == "waiting",
-                (Job.state == "running") & (Job.lease_until < now),
+                (Job.state == "running") & ~Job.lease_until.between(now, latest),
             )
         )
         .order_by(Job.id)

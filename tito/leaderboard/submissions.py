@@ -45,13 +45,14 @@ class Quota:
 
 def quota(session: Session, event: Event, person_id: int) -> Quota:
     """What a person has used in the last 24 hours."""
+    now = time.time()
     used = session.scalar(
         select(func.count())
         .select_from(Submission)
         .where(
             Submission.event_id == event.id,
             Submission.person_id == person_id,
-            Submission.created > time.time() - DAY,
+            Submission.created.between(now - DAY, now + DAY),  # beyond: the clock was set back
         )
     )
     return Quota(used or 0, event.quota)

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.tito.leaderboard.conftest import Board, Measuring, told
 from tito.leaderboard.board import ranks
+from tito.leaderboard.jobs import MAX_ATTEMPTS
 from tito.leaderboard.web import plots
 
 INTERVALS = st.lists(
@@ -101,6 +102,15 @@ def test_closing_measures_the_first_again_and_shows_the_code(
     assert "of ada" in bob.browser.get("/submissions/1").text
     wrong = board.instructor.post("/instructor/events/1/state", state="open")
     assert wrong.status_code == 400 and "closed cannot become open" in wrong.text
+
+
+def test_a_final_run_that_fails_takes_no_score_away(board: Board, measuring: Measuring) -> None:
+    board.submit(board.join("ada"))
+    measuring.measure(3.0)
+    board.instructor.post("/instructor/events/1/state", state="closing")
+    for _ in range(MAX_ATTEMPTS):
+        measuring.finish(measuring.take(), told("submission 1", 2.0, "noisy"))
+    assert rows(board) == [(1, "ada")]
 
 
 def test_a_duel_is_of_two_entries_in_one_run(board: Board, measuring: Measuring) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from sqlalchemy import text
 
 from tests.tito.leaderboard.conftest import Board, Measuring, report, told
 from tito.leaderboard import jobs
@@ -69,6 +70,37 @@ def test_a_silent_runner_loses_its_job_and_its_result(board: Board, measuring: M
     again = other.finish(second, told("submission 1", 3.0))
     assert again.status_code == 409
     assert state_of(board) == ("done", 2)
+
+
+def test_a_clock_that_is_set_back_holds_up_neither_jobs_nor_authors(
+    board: Board, measuring: Measuring
+) -> None:
+    ada = board.join("ada")
+    board.submit(ada)
+    measuring.take()
+    year = 365 * 24 * 3600.0
+    with board.database.write() as session:  # as a clock that was a year ahead left them
+        job = session.get_one(Job, 1)
+        assert job.lease_until is not None
+        job.lease_until += year
+        job.entries[0].submission.created += year
+    left = ada.api().get("/api/events").json()[0]
+    assert left["quota_left"] == left["quota"]
+    assert measuring.take()["id"] == 1
+
+
+def test_a_job_that_cannot_be_read_holds_up_no_other(board: Board, measuring: Measuring) -> None:
+    ada = board.join("ada")
+    for mark in "ab":
+        board.submit(ada, mark)
+    with board.database.write() as session:
+        damaged = (
+            "INSERT INTO event_version SELECT 2, event_id, digest, '[', created FROM event_version"
+        )
+        session.execute(text(damaged))
+        session.execute(text("UPDATE job SET version_id = 2 WHERE id = 1"))
+    assert measuring.api.post("/api/runner/jobs").status_code == 500
+    assert measuring.take()["id"] == 2
 
 
 def test_a_heartbeat_keeps_the_lease(board: Board, measuring: Measuring) -> None:

@@ -159,9 +159,12 @@ def about(request: Request, asker: Runner, machine: dict[str, str]) -> None:
 def take(request: Request, asker: Runner) -> dict[str, Any] | None:
     """The next job, with all that it needs."""
     with request.app.state.database.write() as session:
-        job = jobs.take(session, session.get_one(Person, asker))
-        if job is None:
-            return None
+        taken = jobs.take(session, session.get_one(Person, asker))
+    if taken is None:
+        return None
+    # It is taken before it is read: one that cannot be read is given up, and holds up no other.
+    with request.app.state.database.read() as session:
+        job = session.get_one(Job, taken.id)
         event = job.version.event
         return {
             "id": job.id,
