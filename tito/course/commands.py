@@ -278,6 +278,8 @@ def feedback(
         from tito.course.tables import database
 
         here = Course.load(course)
+        if assignment is not None:
+            here.require(assignment)
         with database(here) as engine:
             known = States(engine).all(assignment).values()
         pages, failed = all_pages(here, list(known))

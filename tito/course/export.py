@@ -59,7 +59,13 @@ class Row:
 
 
 def rows(course: Course, assignments: Sequence[str] = ()) -> list[Row]:
-    """All submissions, by assignment and student; those that were never graded as well."""
+    """All submissions, by assignment and student; those that were never graded as well.
+
+    Raises:
+        CourseError: one of the assignments is not there.
+    """
+    for assignment in assignments:
+        course.require(assignment)
     with quiet(), database(course) as engine, course.gradebook() as gradebook:
         known = list(States(engine).all().values())
         counts = counted(course, gradebook)

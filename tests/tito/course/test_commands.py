@@ -91,6 +91,20 @@ def test_exit_codes_say_what_happened(
     assert json.loads(result.output)[0]["score"] is None
 
 
+@pytest.mark.parametrize(
+    "command", [("feedback",), ("export",), ("grades",), ("roster", "compare", "--assignment")]
+)
+def test_an_assignment_that_is_not_there_is_said(
+    course_root: Path, command: tuple[str, ...]
+) -> None:
+    """An empty list, or marks that are all the same, would look like an answer."""
+    marks = course_root / "marks.csv"
+    marks.write_text("Student,ID,SIS User ID,SIS Login ID,Section\n", encoding="utf-8")
+    file = (str(marks),) if command[0] == "roster" else ()
+    said = tito(*command[:2], *file, *command[2:], "sma", "--course", course_root)
+    assert said.exit_code == 1 and "'sma' is not generated: tito course generate sma" in said.output
+
+
 @pytest.mark.slow
 def test_without_a_sandbox_nothing_is_graded_unless_told(
     course_root: Path, hand_in: Callable[..., Path], monkeypatch: pytest.MonkeyPatch

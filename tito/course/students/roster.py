@@ -62,7 +62,8 @@ def import_roster(course: Course, data: bytes, name: str, assignment: str = "") 
     """
     sheet = tables.read(data, name)
     platform = platform_of(sheet, name)
-    scope = _scope(platform, assignment)
+    if scope := _scope(platform, assignment):
+        course.require(scope)
     results, people = [], {}
     with database(course) as engine:
         with quiet(), course.gradebook() as gradebook:
@@ -208,7 +209,12 @@ def _people(engine: Engine, platform: Platform, sheet: Sheet, scope: str) -> dic
 
 
 def compare(course: Course, data: bytes, name: str, assignment: str) -> list[Difference]:
-    """Where a platform's file has another mark for an assignment than counts here."""
+    """Where a platform's file has another mark for an assignment than counts here.
+
+    Raises:
+        CourseError: the file is no platform's, or there is no such assignment.
+    """
+    course.require(assignment)
     sheet = tables.read(data, name)
     platform = platform_of(sheet, name)
     with database(course) as engine:
