@@ -144,7 +144,7 @@ BUDGETS = {
     "tito/course": 5_436,
     "tito/ladder": 710,
     "tito/compete": 2_119,
-    "tito/leaderboard": 2_679,
+    "tito/leaderboard": 2_685,
 }
 
 
