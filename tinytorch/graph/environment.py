@@ -122,9 +122,10 @@ class Environment:
         return [optimizer for _, optimizer in self._optimizers]
 
     def optimizer_state(self) -> list[tuple[int, str, int]]:
-        """The tensors that optimizers hold: the number, name and identity of each."""
+        """The groups and tensors that optimizers hold: the number, name and identity of each."""
         found = []
         for _, optimizer in self._optimizers:
+            found += [(i, "group", id(group)) for i, group in enumerate(optimizer.param_groups)]
             for i, p in enumerate(optimizer._params()):
                 found.append((i, "params", id(p)))
                 found += [

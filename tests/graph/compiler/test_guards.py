@@ -157,6 +157,10 @@ def step_of(make: Callable[..., optim.Optimizer], **options: Any) -> Callable[[]
                 "the first optimizer": lambda: setattr(space, "optimizer", optimizer),
                 "another rate": entry(optimizer.param_groups[0], "lr", 0.01),
                 "decay": entry(optimizer.param_groups[0], "weight_decay", 0.1),
+                "fewer parameters": lambda: optimizer.param_groups[0]["params"].pop(),
+                "another group": lambda: optimizer.param_groups.__setitem__(
+                    0, {**optimizer.param_groups[0], "weight_decay": 0.2}
+                ),
                 "a gradient hook": lambda: net[2].weight.register_hook(lambda g: g * 2.0),
             },
             lambda: list(net.parameters()),
@@ -642,3 +646,27 @@ def test_an_error_that_only_pretended_gradients_have_is_none():
         return compile(step)(tinytorch.tensor([[1.0, 3.0]])).tolist(), net.weight.grad.tolist()
 
     assert final(lambda f: tinytorch.compile(f, mode="python")) == final(lambda f: f)
+
+
+@pytest.mark.parametrize("change", ["fewer parameters", "another group"])
+def test_a_step_follows_the_groups_of_its_optimizer(change: str):
+    w, b = (tinytorch.ones(2, requires_grad=True) for _ in range(2))
+    optimizer = optim.SGD([w, b], lr=0.25)
+
+    @tinytorch.compile
+    def step(x: Tensor) -> None:
+        optimizer.zero_grad()
+        (w * x + b).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step(tinytorch.ones(2))
+    group = optimizer.param_groups[0]
+    if change == "fewer parameters":
+        group["params"].pop(0)
+        step(tinytorch.ones(2))
+        assert w.tolist() == [0.25, 0.25] and b.tolist() == [0.0, 0.0]
+    else:
+        optimizer.param_groups[0] = {**group, "weight_decay": 1.0}
+        step(tinytorch.ones(2))
+        assert w.tolist() == b.tolist() == [-0.0625, -0.0625]

@@ -113,6 +113,9 @@ def test_a_graph_without_a_backward_stays_as_it_is():
     before = str(graph)
     assert not Recompute(budget=0.5).run(graph)
     assert str(graph) == before
+    x = tinytorch.ones(3, requires_grad=True)  # nor one whose backward reads nothing of it
+    graph = trace(lambda x: (x * 2.0).sum().backward(), x).graph
+    assert not Recompute().run(PassManager(["dce"]).run(graph)[0])
 
 
 def test_the_exact_choice_is_no_dearer_than_the_greedy_one():

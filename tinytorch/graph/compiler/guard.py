@@ -228,6 +228,13 @@ class _Writer:
         for optimizer in self.trace.environment.optimizers():
             state = self.bind(optimizer.state)
             self.conditions.append(f"len({state}) == {len(optimizer.state)}")
+            groups = f"{self.bind(optimizer)}.param_groups"
+            self.conditions.append(f"len({groups}) == {len(optimizer.param_groups)}")
+            for i, group in enumerate(optimizer.param_groups):
+                self.same(f"{groups}[{i}]", group)
+                given, params = f"{self.bind(group)}['params']", tuple(group["params"])
+                self.conditions.append(f"len({given}) == {len(params)}")
+                self.conditions.append(f"all(map(is_, {given}, {self.bind(params)}))")
             for p, entries in optimizer.state.items():
                 if not entries:
                     self.conditions.append(f"not {state}.get({self.bind(p)})")

@@ -52,6 +52,8 @@ class Recompute(OptimizationPass):
         if all(n.op != "call_function" or is_forward(n) for n in graph.nodes):
             return None
         problem = Problem(graph, self.semantics)
+        if not problem.forward_last:  # the forward makes nothing that could be left out
+            return None
         frontier = find_frontier(problem, self.strategies)
         plan = frontier.plans[0] if self.budget is None else frontier.within(self.budget)
         return problem, plan

@@ -97,7 +97,7 @@ class Segments:
         p = self.problem
         count = len(p.forward)
         lives = {s: (p.defined_at[s], last) for s, last in p.forward_last.items()}
-        large = (sorted(p.sizes[s] for s in lives) or [0])[int(len(lives) * 0.98)] * SMALL
+        large = sorted(p.sizes[s] for s in lives)[int(len(lives) * 0.98)] * SMALL
         crossing = [0] * (count + 1)
         carried: dict[int, int] = {}
         for s, (defined_at, last) in lives.items():
