@@ -141,7 +141,7 @@ BUDGETS = {
     "tinytorch/onnx": 2_083,
     "tinytorch/fx": 12_224,
     "tito": 8_123,
-    "tito/course": 5_436,
+    "tito/course": 5_444,
     "tito/ladder": 710,
     "tito/compete": 2_119,
     "tito/leaderboard": 2_685,

@@ -39,7 +39,8 @@ COLLECTED, UPDATED, UNCHANGED, IGNORED = "collected", "updated", "unchanged", "i
 BY_THE_WAY = "a system or a platform left it behind"
 EXTENDED_TIME = 0x5455  # Info-ZIP, "proginfo/extrafld.txt": seconds since 1970 in UTC
 OLDER, PASSED_OVER = "older", "passed over"
-COUNTED = COLLECTED, UPDATED, UNCHANGED, IGNORED, OLDER
+TAKEN = COLLECTED, UPDATED, UNCHANGED
+COUNTED = *TAKEN, IGNORED, OLDER
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def collect(
         zone: of the times in a zip file, which have none; this machine's if not given.
 
     Returns:
-        What became of each file, those that were not taken as well.
+        What became of each file, those that were not taken as well; and, without a file, each
+        student of whom some were taken, but no notebook of the assignment.
 
     Raises:
         CourseError: the assignment, the folder or the pattern is not as it has to be.
@@ -142,10 +144,17 @@ def _taken(
     for (student, name), (_, file) in sorted(older, key=lambda each: each[1][0]):
         with suppress(DamagedError):  # of two attempts the newer one counts, and that is read below
             keep(student, name, file.read(), file.time)
-    return results + [
+    results += [
         _store(course, assignment, student, name, file, keep)
         for (student, name), (_, file) in sorted(newest.items(), key=lambda item: item[0])
     ]
+    names = " or ".join(f"{name}.ipynb" for name in notebooks)
+    for student in sorted({each.student for each in results if each.what in TAKEN}):
+        folder = course.folder("submitted", student, assignment)
+        if not any((folder / f"{name}.ipynb").exists() for name in notebooks):
+            text = f"nothing to grade: no file is called {names}"
+            results.append(Collected("", student, IGNORED, text))
+    return results
 
 
 def _destination(

@@ -70,6 +70,16 @@ def test_a_pattern_of_the_platforms(course: Course, tmp_path: Path) -> None:
     assert handed_in.read_text() == "2"
 
 
+def test_who_sent_no_notebook_of_the_assignment_is_named(course: Course, tmp_path: Path) -> None:
+    box = tmp_path / "box"
+    put(box, f"ada/{ASSIGNMENT}/final.ipynb")
+    put(box, f"bob/{NOTEBOOK}")
+    found = collect(course, ASSIGNMENT, box)
+    assert [(each.student, each.detail) for each in found if each.what == IGNORED] == [
+        ("ada", f"nothing to grade: no file is called {NOTEBOOK}")
+    ]
+
+
 def test_again_only_what_is_new(course: Course, tmp_path: Path) -> None:
     box = tmp_path / "box"
     put(box, "ada.ipynb", "1")
