@@ -132,7 +132,7 @@ BUDGETS = {
     "tinytorch/bench": 795,
     "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
-    "tinytorch/backends": 2_600,
+    "tinytorch/backends": 2_612,
     "tinytorch/backends/optimized": 10_541,
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_339,

@@ -7,13 +7,18 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from tinytorch.backends import reference
+from tinytorch.backends import reference, reference_movement
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 @pytest.mark.parametrize(("count", "size", "step"), [(2, 5, 3), (6, 2, 1), (4, 1, 2), (1, 3, 1)])
 def test_fold_adds_windows_of_any_order_in_memory(
-    order: tuple[int, ...], count: int, size: int, step: int, rng: np.random.Generator
+    order: tuple[int, ...],
+    count: int,
+    size: int,
+    step: int,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x = rng.standard_normal((3, count, size))
     length = (count - 1) * step + size + 1  # the last element is in no window
@@ -26,3 +31,7 @@ def test_fold_adds_windows_of_any_order_in_memory(
     along = 1 if count > size else 2  # of the windows, what the result's rows are added from
     is_turned = turned.strides[0] < turned.strides[along]
     assert (out.strides[0] < out.strides[1]) == is_turned
+    monkeypatch.setattr(reference_movement, "BLOCK", 64)
+    in_blocks = reference.fold(turned, length=length, step=step)
+    np.testing.assert_array_equal(in_blocks, out)
+    assert in_blocks.strides == out.strides

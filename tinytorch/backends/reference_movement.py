@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +12,8 @@ from tinytorch.backends.reference_elementwise import quiet, silence
 from tinytorch.dtypes import Array, DType, Shape, bfloat16, bfloat16_values, bits_of_bfloat16
 
 Dims = tuple[int, ...]
+
+BLOCK = 2**18  # bytes that a cache holds
 
 
 @lru_cache(4096)
@@ -77,13 +80,25 @@ def fold(a: Array, *, length: int, step: int) -> Array:
     part = a[..., 0, :] if count <= size else a[..., 0]
     out = np.empty_like(part, shape=(*a.shape[:-2], length))
     out.fill(0)
-    if count <= size:
-        for i in range(count):
-            out[..., i * step : i * step + size] += a[..., i, :]
-    else:  # from the last element on: what meets at one place is added in the same order
-        for j in reversed(range(size)):
-            out[..., j : j + (count - 1) * step + 1 : step] += a[..., j]
+    # whatever the blocks, what meets at one place is added in the order of the windows
+    for windows, sums in _blocks(a, out, step):
+        last = windows.shape[-2] - 1
+        if last < size:
+            for i in range(last + 1):
+                sums[..., i * step : i * step + size] += windows[..., i, :]
+        else:
+            for j in reversed(range(size)):
+                sums[..., j : j + last * step + 1 : step] += windows[..., j]
     return out
+
+
+def _blocks(a: Array, out: Array, step: int) -> Iterator[tuple[Array, Array]]:
+    """Parts of windows (..., count, size) that a cache holds, and to what they are added."""
+    axis = max(range(a.ndim - 1), key=lambda d: abs(a.strides[d]))
+    rows, whole = max(1, BLOCK * a.shape[axis] // (a.nbytes or 1)), (slice(None),) * axis
+    for i in range(0, a.shape[axis], rows):
+        some = (*whole, slice(i, i + rows))
+        yield a[some], out[some] if axis < a.ndim - 2 else out[..., i * step :]
 
 
 def cat(*arrays: Array, dim: int) -> Array:
