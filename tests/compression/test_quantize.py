@@ -19,6 +19,7 @@ from tinytorch.compression import (
     Scheme,
     convert_qat_,
     fake_quantize,
+    low_rank_,
     prepare_qat_,
     quantize_,
 )
@@ -114,6 +115,19 @@ def test_what_is_frozen_stays_so_and_each_layer_keeps_its_mode():
     quantize_(model := nn.Sequential(model[2]), "int8")
     assert [part.training for part in kept] == [True, False]
     assert not kept[0].bias.requires_grad and not model[0].bias.requires_grad
+
+
+def test_hooks_stay_and_computed_weights_are_left_alone():
+    normed = nn.utils.weight_norm(nn.Linear(4, 4))
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), normed), tinytorch.ones(1, 4)
+    called = []
+    for layer in model[:2]:
+        layer.register_forward_hook(lambda layer, args, out: called.append(layer))
+    low_rank_(model, ranks={"0": 4})
+    quantize_(convert_qat_(prepare_qat_(model, "int8")), "int8")
+    model(x)
+    assert called == [model[0], model[1]] and type(model[1]) is QuantizedLinear
+    assert model[2] is normed
 
 
 def test_a_layer_that_is_there_twice_stays_one():

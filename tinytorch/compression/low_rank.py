@@ -141,6 +141,7 @@ def low_rank_(
     for name, rank in chosen.items():
         parent, _, child = name.rpartition(".")
         factors = _factors(layers[name], *values[name], rank)
+        factors._hooks = layers[name]._hooks
         setattr(model.get_submodule(parent), child, factors)
     return {n: Factored(rank, math.sqrt(float(tails[n][rank]))) for n, rank in chosen.items()}
 

@@ -12,7 +12,7 @@ from tinytorch.compression.layers import (
     QuantizedLinear,
 )
 from tinytorch.compression.observer import observe
-from tinytorch.compression.replacement import replace_layers
+from tinytorch.compression.replacement import has_weight, replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.compression.storage import Block, bytes_of_codes
 from tinytorch.compression.training import FakeQuantizedLinear
@@ -41,7 +41,8 @@ def quantize_(
 
     The float weights are let go one layer after the other; what else refers to them, an optimizer
     or a `state_dict`, keeps them alive. Layers of a subclass stay as they are: it may compute
-    something else. A layer that is there twice is one layer afterwards, too.
+    something else; and so do those whose weight is computed, by `weight_norm` or in another way. A
+    layer that is there twice is one layer afterwards, too; hooks stay.
 
     Args:
         model: holds the layers; it is not one itself.
@@ -75,7 +76,7 @@ def quantize_(
     layers: dict[str, Any] = {
         name: part
         for name, part in model.named_modules()
-        if type(part) in kinds and (filter_fn is None or filter_fn(part, name))
+        if type(part) in kinds and has_weight(part) and (filter_fn is None or filter_fn(part, name))
     }
     if not layers:
         raise ValueError(

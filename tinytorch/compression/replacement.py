@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinytorch.nn.module import Module
+from tinytorch.nn.parameter import Parameter
+
+
+def has_weight(layer: Module) -> bool:
+    """Whether the weight is a parameter; a hook may compute it (`weight_norm`)."""
+    return isinstance(vars(layer).get("weight"), Parameter)
 
 
 def replace_layers(model: Module, make: Callable[[Module], Module | None]) -> int:
@@ -14,7 +20,8 @@ def replace_layers(model: Module, make: Callable[[Module], Module | None]) -> in
     other, so that the memory of all of them is not needed beside that of the new ones.
 
     Args:
-        make: from a layer another one, which gets its mode; None leaves the layer where it is.
+        make: from a layer another one, which gets its mode and hooks; None leaves the layer where
+            it is.
     """
     made: dict[int, Module | None] = {}
     left = [(parent, name, old) for parent in model.modules() for name, old in parent.own_modules()]
@@ -24,5 +31,6 @@ def replace_layers(model: Module, make: Callable[[Module], Module | None]) -> in
             made[id(old)] = make(old)
         new = made[id(old)]
         if new is not None:
+            new._hooks = old._hooks
             setattr(parent, name, new.train(old.training))
     return sum(new is not None for new in made.values())

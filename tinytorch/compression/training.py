@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tinytorch import ops
 from tinytorch.autograd import no_grad
-from tinytorch.compression.replacement import replace_layers
+from tinytorch.compression.replacement import has_weight, replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.creation import zeros
 from tinytorch.decompositions_quantized import rounded_rows, straight_through
@@ -114,7 +114,8 @@ def prepare_qat_(
         raise ValueError(f"{chosen.name}: ranges are not learned in training; use int8_dynamic")
 
     def make(layer: Module) -> Module | None:
-        return FakeQuantizedLinear(layer, chosen) if type(layer) is Linear else None
+        plain = type(layer) is Linear and has_weight(layer)
+        return FakeQuantizedLinear(layer, chosen) if isinstance(layer, Linear) and plain else None
 
     if not replace_layers(model, make):
         raise ValueError(f"{type(model).__name__} has no Linear layer to prepare")
