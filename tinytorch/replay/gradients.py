@@ -285,7 +285,7 @@ class Several:
         """The results as the function returns them, with their records."""
         if type(arrays) is not tuple:
             arrays = (arrays,)
-        outs = [wrap(a, meta) for a, meta in zip(arrays, self._metas, strict=True)]
+        outs = [*map(wrap, arrays, self._metas)]
         gradients = self._gradients
         if gradients is not None:
             edges = [t.history or (t if t._requires_grad else None) for t in tensors]
