@@ -13,6 +13,7 @@ from tests.onnx.test_exporter import run_onnx
 from tinytorch import nn
 from tinytorch.compression import SCHEMES, quantize_
 from tinytorch.graph import trace
+from tinytorch.nn.gpt import GPT, GPTConfig
 from tinytorch.onnx import UnsupportedOnnxError, export_onnx
 
 
@@ -53,6 +54,17 @@ def test_a_weight_in_bfloat16_is_stored_as_such(decompose: str | None) -> None:
     assert kinds.count(TensorProto.BFLOAT16) == 2
     (actual,) = run_onnx(exported, x.numpy())
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_codes_that_are_read_as_bytes_too_are_stored_twice() -> None:
+    config = GPTConfig(vocab_size=11, context=8, layers=1, heads=2, width=32)  # one matrix, tied
+    model, tokens = GPT(config).eval(), tinytorch.randint(0, 11, (2, 5))
+    quantize_(model, "int4")
+    with tinytorch.using_backend("numpy"), tinytorch.no_grad():
+        expected = model(tokens).numpy()
+        exported = export_onnx(trace(model, tokens, decompose=None))
+    (actual,) = run_onnx(exported, tokens.numpy())
+    assert np.abs(actual - expected).max() < 0.02 * np.abs(expected).max()
 
 
 def test_codes_that_are_no_buffers_are_refused() -> None:

@@ -160,7 +160,7 @@ def _model(
         raise ValueError(f"quantized layers need opset {needed}, not {opset}")
     imports = [onnx.helper.make_opsetid("", opset or needed)]
     return onnx.helper.make_model(
-        onnx.helper.make_graph(writer.nodes, name, inputs, outputs, writer.initializers),
+        onnx.helper.make_graph(writer.nodes, name, inputs, outputs, writer.stored()),
         opset_imports=imports,
         ir_version=onnx.helper.find_min_ir_version_for(imports),
         producer_name="tinytorch",

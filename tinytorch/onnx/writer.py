@@ -24,6 +24,7 @@ class OnnxWriter:
         self._shares = shares
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
+        self._replaced: set[str] = set()
         self._state: dict[str, Array] = {}
         self._constants: dict[Any, str] = {}
         self._constant_count = 0
@@ -90,10 +91,15 @@ class OnnxWriter:
 
     def replace_state(self, name: str, tensor: Any) -> str:
         """Store a parameter or buffer in another form, an `onnx.TensorProto`; its name."""
+        self._replaced.add(name)
         if all(known.name != tensor.name for known in self.initializers):
-            self.initializers = [known for known in self.initializers if known.name != name]
             self.initializers.append(tensor)
         return str(tensor.name)
+
+    def stored(self) -> list[Any]:
+        """The initializers, without those that were replaced and are read by no node."""
+        unread = self._replaced.difference(*(node.input for node in self.nodes))
+        return [known for known in self.initializers if known.name not in unread]
 
     def cast(self, name: str, dtype: DType) -> str:
         """The value in another dtype."""
