@@ -16,6 +16,7 @@ import torch.nn.functional as TF
 
 import tinytorch
 import tinytorch.nn.functional as F
+from tests.nn.twins import make_twins
 from tests.torch_compare import assert_like_torch
 from tinytorch import nn
 
@@ -140,12 +141,19 @@ LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("Fold", ((5, 6), (2, 3), (1, 2), 1, 2), {}, (2, 18, 6)),
     ("Fold", (4, 2), {}, (12, 9)),
 ]
+
+
 # Functions that have options of PyTorch's later positions by keyword only
 KEYWORDS_ONLY = {"cross_entropy", "nll_loss"}
+
+
 # Arguments of PyTorch's that are deprecated, of its own use, or of code that it compiles
 LEGACY = {"size_average", "reduce", "_stacklevel", "args", "kwargs", "_weight", "_freeze", "out",
           "min_value", "max_value"}  # fmt: skip
+
+
 IDS = [f"{name}{i}" for i, (name, *_) in enumerate(LAYERS)]
+
 
 LOSSES: list[tuple[str, dict[str, Any], str]] = [
     ("MSELoss", {}, "numbers"),
@@ -171,6 +179,8 @@ LOSSES: list[tuple[str, dict[str, Any], str]] = [
     ("PoissonNLLLoss", {"full": True}, "counts"),
     ("PoissonNLLLoss", {"log_input": False, "reduction": "sum"}, "counts"),
 ]
+
+
 # Losses and measures of several inputs: name, options, shapes of the inputs, the last one's kind
 OF_SEVERAL: list[tuple[str, dict[str, Any], list[tuple[int, ...]], str]] = [
     ("CosineSimilarity", {"dim": -1}, [(5, 4), (5, 4)], "numbers"),
@@ -187,6 +197,8 @@ OF_SEVERAL: list[tuple[str, dict[str, Any], list[tuple[int, ...]], str]] = [
     ("GaussianNLLLoss", {"full": True}, [(5, 4), (5, 4), (5, 4)], "probabilities"),
     ("GaussianNLLLoss", {"reduction": "sum"}, [(5, 4), (5, 4), (5, 1)], "probabilities"),
 ]
+
+
 # Layers whose tests are not by these tables: in which file each is named
 ELSEWHERE = {
     "test_containers.py": {
@@ -204,24 +216,12 @@ ELSEWHERE = {
         "TransformerDecoder", "Transformer",
     },
     "test_module.py": {"Module"},
-    "test_layers.py": {
-        "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Embedding", "RReLU",
-        "MaxUnpool2d", "CTCLoss",
+    "test_dropout.py": {
+        "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "RReLU",
     },
+    "test_embedding.py": {"Embedding"},
+    "test_layers.py": {"MaxUnpool2d", "CTCLoss"},
 }  # fmt: skip
-
-
-def _twins(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[nn.Module, Any]:
-    """Our layer and PyTorch's, in float64, ours with the parameters of the other."""
-    theirs = getattr(torch.nn, name)(*args, **options).double()
-    ours = getattr(nn, name)(*args, **options).double()
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter.copy_(
-                torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0))
-            )
-    ours.load_state_dict({k: v.numpy() for k, v in theirs.state_dict().items()})
-    return ours, theirs
 
 
 # What PyTorch computes with float32 constants in float64 too
@@ -230,7 +230,7 @@ ROUNDED = {"CELU": 1e-6, "Hardsigmoid": 1e-6}
 
 @pytest.mark.parametrize(("name", "args", "options", "shape"), LAYERS, ids=IDS)
 def test_equals_pytorch(rng, name, args, options, shape):
-    ours, theirs = _twins(name, args, options)
+    ours, theirs = make_twins(name, *args, **options)
     agree = partial(assert_like_torch, rtol=ROUNDED.get(name, 1e-9))
     for train in (True, True, False):  # twice, as running statistics move
         x = rng.standard_normal(shape)
@@ -322,7 +322,7 @@ def test_losses_equal_pytorch(agree, rng, name, options, kind):
 
 @pytest.mark.parametrize(("name", "options", "shapes", "kind"), OF_SEVERAL)
 def test_layers_of_several_inputs_equal_pytorch(agree, rng, name, options, shapes, kind):
-    ours, theirs = _twins(name, (), options)
+    ours, theirs = make_twins(name, **options)
     arrays = [rng.standard_normal(shape) for shape in shapes]
     if kind in ("signs", "probabilities"):
         arrays[-1] = np.sign(arrays[-1]) if kind == "signs" else rng.random(shapes[-1]) + 0.1
@@ -385,70 +385,6 @@ def test_losses_check_the_reduction_at_once():
     assert repr(nn.MSELoss("sum")) == "MSELoss(reduction='sum')"
 
 
-def test_embedding_equals_pytorch(agree):
-    index = np.array([[1, 0], [4, 0]])
-    for padding in (None, 0, -1):
-        ours, theirs = _twins("Embedding", (5, 3), {"padding_idx": padding})
-        out, expected = ours(tinytorch.tensor(index)), theirs(torch.tensor(index))
-        (out**2).sum().backward()
-        (expected**2).sum().backward()
-        np.testing.assert_allclose(out.detach().numpy(), expected.detach())
-        np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad)
-
-
-def test_the_padding_row_starts_at_zero():
-    weight = nn.Embedding(100, 50, padding_idx=-2).weight.detach().numpy()
-    assert not weight[98].any()
-    assert weight.std() == pytest.approx(1, rel=0.05)
-    with pytest.raises(ValueError, match="padding_idx 5 is out of range: there are 5 rows"):
-        nn.Embedding(5, 3, padding_idx=5)
-
-
-def test_dropout_layers_drop_in_training_only():
-    for layer in (nn.Dropout(0.4), nn.Dropout2d(0.4), nn.AlphaDropout(0.4)):
-        x = tinytorch.ones(4, 8, 2, 2)
-        dropped = (layer(x) < 0.5).sum().item()
-        assert 0 < dropped < x.numel()
-        assert layer.eval()(x) is x
-    assert repr(nn.Dropout(0.4)) == "Dropout(p=0.4)"
-    with pytest.raises(ValueError, match="dropout: p must be from 0 to 1, not 2"):
-        nn.Dropout(2)
-
-
-@pytest.mark.parametrize("layer", [nn.Dropout1d(0.5), nn.Dropout2d(0.5), nn.Dropout3d(0.5)])
-def test_channels_are_dropped_as_a_whole(layer):
-    dims = int(type(layer).__name__[-2])
-    for batch in ((40, 5), (8,))[: 1 if dims == 2 else 2]:
-        out = layer(tinytorch.ones(*batch, *(3,) * dims))
-        rows = out.reshape(-1, 3**dims)
-        assert set(rows.sum(1).tolist()) <= {0.0, 2.0 * 3**dims}
-    with pytest.raises(tinytorch.ShapeError, match=f"dropout{dims}d: the input must be"):
-        layer(tinytorch.ones(2))
-
-
-def test_alpha_dropout_keeps_mean_and_variance():
-    tinytorch.manual_seed(0)
-    out = nn.AlphaDropout(0.3)(tinytorch.randn(200_000))
-    assert out.mean().item() == pytest.approx(0, abs=0.02)
-    assert out.std().item() == pytest.approx(1, abs=0.02)
-
-
-def test_rrelu_draws_slopes_in_training_and_takes_the_mean_in_evaluation(agree, rng):
-    tinytorch.manual_seed(0)
-    layer = nn.RReLU(0.2, 0.6)
-    slopes = layer(-tinytorch.ones(1000)).numpy()
-    assert -0.6 < slopes.min() < -0.55 and -0.25 < slopes.max() < -0.2
-    agree(layer.eval(), torch.nn.RReLU(0.2, 0.6).eval(), rng.standard_normal((3, 4)))
-    edges = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 2.0, -2.0])
-    for training, upper in [(False, 0.5), (True, 0.25)]:  # in training of one slope, not drawn
-        ours, theirs = (m.tensor(edges, requires_grad=True) for m in (tinytorch, torch))
-        out = tinytorch.nn.functional.rrelu(ours, 0.25, upper, training)
-        expected = torch.nn.functional.rrelu(theirs, 0.25, upper, training)
-        out.sum().backward(), expected.sum().backward()
-        np.testing.assert_array_equal(out.detach().numpy(), expected.detach().numpy())
-        np.testing.assert_array_equal(ours.grad.numpy(), theirs.grad.numpy())
-
-
 def test_max_pooling_with_indices_and_back(agree, rng):
     for options in ({"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}):
         x = rng.standard_normal((2, 3, 7, 6))
@@ -509,33 +445,8 @@ def test_an_empty_batch_leaves_running_statistics_alone():
     assert [b.tolist() for b in layer.buffers()] == before
 
 
-def test_embeddings_of_given_vectors(agree, rng):
-    vectors = rng.standard_normal((5, 3))
-    given = tinytorch.from_numpy(vectors)
-    layer = nn.Embedding.from_pretrained(given, padding_idx=1)
-    assert not layer.weight.requires_grad and layer.weight.dtype is tinytorch.float64
-    vectors[2] = 7
-    assert layer(tinytorch.tensor([2])).tolist() == [[7, 7, 7]]
-    assert nn.Embedding.from_pretrained(given, freeze=False).weight.requires_grad
-    with pytest.raises(tinytorch.ShapeError, match=r"needs a matrix, not shape \(3,\)"):
-        nn.Embedding.from_pretrained(tinytorch.ones(3))
-
-
-@pytest.mark.parametrize("options", [{"max_norm": 1.0}, {"max_norm": 0.5, "norm_type": 1.0},
-                                     {"scale_grad_by_freq": True}])  # fmt: skip
-def test_embedding_options_equal_pytorch(options):
-    index = np.array([[1, 0, 1], [4, 1, 0]])
-    ours, theirs = _twins("Embedding", (5, 3), options)
-    out, expected = ours(tinytorch.tensor(index)), theirs(torch.tensor(index))
-    (out**2).sum().backward()
-    (expected**2).sum().backward()
-    np.testing.assert_allclose(out.detach().numpy(), expected.detach(), rtol=1e-6)
-    np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight.grad, rtol=1e-6)
-    np.testing.assert_allclose(ours.weight.detach().numpy(), theirs.weight.detach(), rtol=1e-6)
-
-
 def test_transposed_convolution_to_a_given_size(agree, rng):
-    ours, theirs = _twins("ConvTranspose2d", (2, 3, 3, 2, 1), {})
+    ours, theirs = make_twins("ConvTranspose2d", 2, 3, 3, 2, 1)
     x = rng.standard_normal((1, 2, 4, 4))
     agree(lambda x: ours(x, (8, 7)), lambda x: theirs(x, output_size=(8, 7)), x)
     with pytest.raises(ValueError, match=r"output_size \(9, 7\) must be from \(7, 7\)"):
