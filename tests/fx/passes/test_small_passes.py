@@ -67,6 +67,17 @@ def test_no_ops_go(function: Callable[[Tensor], Tensor]) -> None:
     assert calls == ["aten.add.Tensor"]
 
 
+def test_algebra_does_not_read_a_value_after_it_was_written() -> None:
+    def negated_twice(x: Tensor) -> Tensor:
+        y = x + 1
+        before = -y
+        y.add_(1)
+        return -before * y
+
+    _, calls = after(captured(negated_twice, randn(3, 4)), "algebra")
+    assert calls.count("aten.neg.default") == 2
+
+
 @pytest.mark.parametrize(
     ("function", "stays"),
     [

@@ -144,7 +144,10 @@ class AlgebraicSimplification(OptimizationPass):
         """Apply the first rule that matches and fits; the node that took the place."""
         for rule in rules:
             bound = rule.match(node, self.semantics)
-            if bound is None:
+            # what an operand was computed from may be written before the node would read it
+            if bound is None or not memory.written.isdisjoint(
+                value for value in bound.values() if self.semantics.is_node(value)
+            ):
                 continue
             before, made = node.prev, []
             with graph.inserting_before(node):
