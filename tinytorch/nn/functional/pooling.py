@@ -338,7 +338,7 @@ def _over_windows(
     """Dimension `dim` as `count` windows, each of them reduced."""
     extent = x.shape[dim]
     if count == extent:
-        return x
+        return apply(ops.copy, x)  # the result may be written to, as any other
     if extent % count == 0:
         split = reshape(x, (*x.shape[:dim], count, extent // count, *x.shape[dim + 1 :]))
         return reduce(split, dim + 1)
