@@ -117,6 +117,7 @@ def small() -> Small:
         ("sgd", {"lr": 0.1, "maximize": True}),
         ("adam", {"lr": 0.01, "weight_decay": 0.1, "eps": 1e-6}),
         ("adamw", {"lr": 0.01, "maximize": True}),
+        ("adam", {"lr": 0.01, "weight_decay": 0.5, "decoupled_weight_decay": True}),
     ],
 )
 def test_options(small: Small, kind: str, options: dict[str, Any]):
@@ -207,6 +208,13 @@ def test_what_there_is_not(small: Small):
         capture_step(small, batch, "adam", loss=small_loss, amsgrad=True)
     with pytest.raises(CaptureError, match=r"dampening=0.5 differs on the first step"):
         capture_step(small, batch, "sgd", loss=small_loss, momentum=0.9, dampening=0.5)
+    with pytest.raises(CaptureError, match=r"not the model's, of shapes \[\(3,\)\]"):
+        other = torch.optim.SGD([*small.parameters(), torch.ones(3, requires_grad=True)])
+        capture_step(small, batch, other, loss=small_loss)
+    hooked = torch.optim.SGD(small.parameters())
+    hooked.register_step_pre_hook(lambda *_: None)
+    with pytest.raises(CaptureError, match="hooks of the optimizer's step"):
+        capture_step(small, batch, hooked, loss=small_loss)
     with pytest.raises(CaptureError, match="without a loss"):
         capture_step(small, (batch["x"],), "sgd")
 
@@ -259,3 +267,14 @@ def test_optimizers_that_count_differently(small: Small):
     optimizer.state[small.norm.weight]["step"] += 1
     with pytest.raises(CaptureError, match=r"different steps, \[1.0, 2.0\]"):
         step.state_of(small, optimizer)
+
+
+def test_the_state_of_another_optimizer(small: Small):
+    """What its update does differently was ignored."""
+    step = capture_step(small, small_batches()[0], "adam", loss=small_loss)
+    for optimizer, what in [
+        (torch.optim.SGD(small.parameters()), "for adam with 1 groups, not for sgd with 1"),
+        (torch.optim.Adam(small.parameters(), betas=(0.5, 0.9)), r"group 0 has betas=\(0.5, 0.9\)"),
+    ]:
+        with pytest.raises(CaptureError, match=what):
+            step.state_of(small, optimizer)

@@ -176,6 +176,23 @@ def test_another_shape_and_mode(made: Checkpointed) -> None:
         assert torch.equal(made(numbers(5, 32)), made.model(numbers(5, 32)))
 
 
+def test_the_mode_of_a_layer_counts() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    made = checkpoint(model, (numbers(5, 4),), 1.0, strategies=FAST)
+    model[1].eval()
+    assert made(numbers(5, 4)).equal(model(numbers(5, 4)))
+
+
+def test_an_input_and_a_buffer_of_one_name() -> None:
+    model = nn.Linear(4, 4)
+    model.register_buffer("0", torch.ones(4))
+    x = numbers(5, 4).requires_grad_()
+    checkpoint(model, (x,), 1.0, strategies=FAST)(x).square().sum().backward()
+    found, x.grad = x.grad, None
+    model(x).square().sum().backward()
+    assert found is not None and found.equal(x.grad)
+
+
 def test_a_frozen_parameter_gets_no_gradient() -> None:
     model = mlp(3)
     model[0].weight.requires_grad_(False)

@@ -23,6 +23,7 @@ from tinytorch.fx.capture.functional import (
     tracing,
 )
 from tinytorch.fx.capture.known_values import KnownValues
+from tinytorch.fx.capture.shared_memory import check_unshared, held_tensors
 from tinytorch.fx.capture.slots import (
     GRADIENT,
     INPUT_GRADIENT,
@@ -147,6 +148,8 @@ def capture_joint(
 
     inputs = [*slots, *tangents]
     module = capture(joint, fakes, values, inputs, outputs, reseed=not guarded)
+    held = {name: x for name, x in held_tensors(module).items() if x.requires_grad}
+    check_unshared(held, {n: p for n, p in model.named_parameters() if p.requires_grad})
     mark_constants(module, forward.constants)
     return JointGraph(module, inputs, drop_unchanged_buffers(module, outputs), *form)
 

@@ -21,6 +21,9 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
 }  # fmt: skip
 MOMENTS = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"),
            "adamw": ("exp_avg", "exp_avg_sq")}  # fmt: skip
+ADAM = ("betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay")
+SETTINGS = {"sgd": ("momentum", "weight_decay", "nesterov", "maximize"), "adam": ADAM,
+            "adamw": ADAM}  # fmt: skip
 
 
 @dataclass
@@ -70,11 +73,18 @@ class OptimizerRule:
         kinds = {cls: kind for kind, cls in OPTIMIZERS.items()}
         if type(optimizer) not in kinds:
             raise CaptureError(f"{type(optimizer).__name__} is none of {', '.join(OPTIMIZERS)}")
+        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+            raise CaptureError("hooks of the optimizer's step are not captured; remove them")
         names = {id(p): name for name, p in model.named_parameters()}
         rule = OptimizerRule(kinds[type(optimizer)])
         for group in optimizer.param_groups:
             settings = {k: v for k, v in group.items() if k != "params"}
             _check(rule.kind, settings)
+            foreign = [tuple(p.shape) for p in group["params"] if id(p) not in names]
+            if foreign:
+                raise CaptureError(
+                    f"the optimizer has parameters that are not the model's, of shapes {foreign}"
+                )
             rule.groups.append(Group([names[id(p)] for p in group["params"]], settings))
         return rule
 
@@ -88,6 +98,23 @@ class OptimizerRule:
     def counts_steps(self) -> bool:
         """Whether there is a step counter."""
         return self.kind != "sgd"
+
+    def check_same(self, other: OptimizerRule) -> None:
+        """Raises CaptureError for an optimizer whose update another one's step is not: all but
+        learning rates and which frozen parameters it has is the same."""
+        if (other.kind, len(other.groups)) != (self.kind, len(self.groups)):
+            raise CaptureError(
+                f"the step was captured for {self.kind} with {len(self.groups)} groups, not for "
+                f"{other.kind} with {len(other.groups)}; capture again"
+            )
+        for i, (own, given) in enumerate(zip(self.groups, other.groups, strict=True)):
+            for name in SETTINGS[self.kind]:
+                old, new = own.options.get(name), given.options.get(name)
+                if old != new:
+                    raise CaptureError(
+                        f"group {i} has {name}={new}, and the step was captured for {name}={old}; "
+                        "capture again"
+                    )
 
     def update(
         self,
@@ -117,8 +144,8 @@ class OptimizerRule:
                 is_first_step=False, found_inf=found_inf,
             )  # fmt: skip
             return list(new), [list(buffers)] if lists else []
-        packet = aten._fused_adam if self.kind == "adam" else aten._fused_adamw
-        kernel = packet.tensor_lr
+        is_decoupled = o.get("decoupled_weight_decay", self.kind == "adamw")
+        kernel = (aten._fused_adamw if is_decoupled else aten._fused_adam).tensor_lr
         beta1, beta2 = o["betas"]
         new, _, first, second, _ = kernel(
             list(parameters), list(gradients), *lists, [], list(steps),

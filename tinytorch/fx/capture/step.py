@@ -20,6 +20,7 @@ from tinytorch.fx.capture.functional import (
 from tinytorch.fx.capture.gradient_rule import GradientRule
 from tinytorch.fx.capture.layouts import relaid_like
 from tinytorch.fx.capture.optimizers import OptimizerRule, setting
+from tinytorch.fx.capture.shared_memory import check_no_hooks, check_unshared, held_tensors
 from tinytorch.fx.capture.slots import GRADIENT, LOSS, PARAMETER, STATE, Slot
 from tinytorch.fx.capture.training_step import RATE, TrainingStep as TrainingStep, counter
 from tinytorch.fx.models import Batch, Loss, model_loss
@@ -75,7 +76,8 @@ def capture_step(
         accumulate: gradients are part of the state, and `TrainingStep.accumulate` adds to them.
 
     Raises:
-        CaptureError: the model does what cannot be traced; `diagnose` says more.
+        CaptureError: the model does what cannot be traced (`diagnose` says more); or other tensors
+            of it share the memory of a trained parameter; or there are hooks on gradients.
     """
     rule = OptimizerRule.of(optimizer, model, **options)
     scaling = scaler.state_dict() if scaler is not None else {}  # empty if it is disabled
@@ -98,6 +100,7 @@ def _capture(
 ) -> TrainingStep:
     """The step with its update, or without: then the new gradients are results."""
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    check_no_hooks(trained)
     device = next(model.parameters()).device
     guarded = forward.asked is not None
     more = _optimizer_inputs(rule, model, device, guarded) if updates else {}
@@ -132,6 +135,8 @@ def _capture(
 
     fakes = fake_inputs(tensors, inputs, dynamic_dims)
     module = capture(step, fakes, tensors, inputs, outputs, reseed=not guarded)
+    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    check_unshared({**own, **held_tensors(module)}, trained)
     mark_constants(module, forward.constants)
     left = drop_unchanged_buffers(module, outputs)
     return TrainingStep(module, inputs, left, rule, gradients, guarded)

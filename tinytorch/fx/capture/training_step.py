@@ -156,8 +156,11 @@ class TrainingStep:
         are accumulated, those that the model has are the beginning of the sum.
 
         Raises:
-            CaptureError: the optimizer counts different steps for different parameters.
+            CaptureError: the optimizer counts different steps for different parameters, or has
+                other settings than the step was captured for.
         """
+        if optimizer is not None:
+            self.rule.check_same(OptimizerRule.of(optimizer, model))
         parameters = dict(model.named_parameters())
         device = next(iter(parameters.values())).device
         state: State = {

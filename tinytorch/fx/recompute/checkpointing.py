@@ -197,7 +197,7 @@ class Checkpointed(nn.Module):
         leaves, spec = tree_flatten(batch)
         key = (
             spec,
-            self.training,
+            tuple(module.training for module in self.model.modules()),
             tuple((x.shape, x.dtype, x.device, x.requires_grad) for x in leaves),
             tuple(p.requires_grad for p in self.model.parameters()),
         )

@@ -12,6 +12,7 @@ from torch.fx.graph import CodeGen
 
 from tinytorch.fx.capture.joint import JointGraph
 from tinytorch.fx.capture.slots import (
+    BATCH,
     BUFFER,
     GRADIENT,
     INPUT_GRADIENT,
@@ -84,16 +85,13 @@ def partition(joint: JointGraph) -> Partition:
         [produced.index(n) if n in produced else None for n in kept],
         [given[n] for n in kept_inputs],
         [inputs.index(s) for s in outputs if s.role == BUFFER],
-        [inputs.index(_differentiated(s, inputs)) for s in gradients],
+        [inputs.index(_differentiated(s)) for s in gradients],
     )
 
 
-def _differentiated(gradient: Slot, inputs: list[Slot]) -> Slot:
+def _differentiated(gradient: Slot) -> Slot:
     """The input that a gradient is of."""
-    parameters = gradient.role == GRADIENT
-    return next(
-        s for s in inputs if s.name == gradient.name and (s.role == PARAMETER) == parameters
-    )
+    return Slot(PARAMETER if gradient.role == GRADIENT else BATCH, gradient.name)
 
 
 def _crossing(graph: torch.fx.Graph, gradients: list[Node]) -> list[Node]:

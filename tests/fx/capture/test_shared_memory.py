@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tinytorch.fx.capture.joint import capture_joint
+from tinytorch.fx.capture.shared_memory import check_unshared
+from tinytorch.fx.capture.slots import CaptureError
+from tinytorch.fx.capture.step import capture_step
+
+
+class Tied(nn.Module):
+    """Uses the memory of its weight a second time, in the way that `tie` says."""
+
+    def __init__(self, tie: Callable[[Tied], None]) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        tie(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(self.first(x), self.second())
+
+
+def as_list(model: Tied) -> None:
+    held = [model.first.weight]
+    model.second = lambda: held[0]
+
+
+def as_buffer(model: Tied) -> None:
+    model.register_buffer("old", model.first.weight.detach())
+    model.second = lambda: model.old
+
+
+def as_parameter(model: Tied) -> None:
+    model.other = nn.Parameter(model.first.weight.data)
+    model.second = lambda: model.other
+
+
+def squares(model: nn.Module, batch: tuple[Tensor]) -> Tensor:
+    return model(*batch).square().mean()
+
+
+@pytest.mark.parametrize("tie", [as_list, as_buffer, as_parameter])
+def test_a_step_refuses_memory_that_would_keep_old_values(tie: Callable[[Tied], None]):
+    with pytest.raises(CaptureError, match=r"shares memory .*its new values would not be seen"):
+        capture_step(Tied(tie), (torch.ones(2, 4),), "sgd", loss=squares)
+
+
+def test_gradients_refuse_a_parameter_that_no_module_has():
+    """The gradient of its second use was lost."""
+    with pytest.raises(CaptureError, match="_param_constant0 shares memory"):
+        capture_joint(Tied(as_list), (torch.ones(2, 4),), squares)
+
+
+def test_parts_of_one_memory_without_common_elements():
+    whole = torch.ones(4, 6)
+    parts = {"left": whole[:, :3], "right": whole[:, 3:]}
+    check_unshared(parts, parts)
+    with pytest.raises(CaptureError, match="middle shares memory with left, right"):
+        check_unshared({"middle": whole[:, 2:4].view(torch.int32)}, parts)
+
+
+def test_hooks_of_gradients_are_refused():
+    model = nn.Linear(4, 4)
+    handle = model.weight.register_hook(lambda g: g * 0)
+    with pytest.raises(CaptureError, match="hooks of weight's gradient"):
+        capture_step(model, (torch.ones(2, 4),), "sgd", loss=squares)
+    handle.remove()
+    model.bias.register_post_accumulate_grad_hook(lambda p: None)
+    with pytest.raises(CaptureError, match="hooks of bias's gradient"):
+        capture_step(model, (torch.ones(2, 4),), "sgd", loss=squares)
