@@ -95,5 +95,7 @@ def test_what_is_wrong_is_said() -> None:
         low_rank_(net(), ranks={"0": 25})
     with pytest.raises(ValueError, match=r"no linear layer '1' that can be exchanged; .* 0, 2"):
         low_rank_(net(), budget=0.5, skip=["1"])
+    with pytest.raises(ValueError, match="is a layer itself and cannot be replaced in place"):
+        low_rank_(nn.Linear(8, 8), error=0.5)
     with pytest.raises(ValueError, match="from 0 to 1, not 2"):
         low_rank_(net(), error=2)

@@ -114,8 +114,8 @@ def low_rank_(
 
     Raises:
         ValueError: not one of budget, error and ranks is given, or one is out of its range; there
-            is no such layer; the budget does not even allow for rank 1; a weight is NaN or
-            infinite.
+            is no such layer, or the model is one itself; the budget does not even allow for rank 1;
+            a weight is NaN or infinite.
 
     >>> from tinytorch import nn
     >>> net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
@@ -125,6 +125,10 @@ def low_rank_(
     """
     if sum(x is not None for x in (budget, error, ranks)) != 1:
         raise ValueError("low_rank_ needs one of budget, error and ranks")
+    if isinstance(model, Linear):
+        raise ValueError(
+            f"{model} is a layer itself and cannot be replaced in place; put it into a Sequential"
+        )
     layers = _linear_layers(model, {*skip, *(ranks or ())})
     layers = {n: x for n, x in layers.items() if n not in skip and (ranks is None or n in ranks)}
     values = {name: _svd(layer) for name, layer in layers.items()}
