@@ -18,8 +18,8 @@ from typing import cast
 
 import numpy as np
 
-from tinytorch.autograd import no_grad
 from tinytorch.compression.axes import Axis, Label, Labels, label_values, roots
+from tinytorch.compression.evaluation import evaluating
 from tinytorch.dtypes import Array, Shape
 from tinytorch.errors import ShapeError
 from tinytorch.graph.bindings import StateBinding
@@ -395,11 +395,5 @@ def _tensors(model: Module) -> dict[str, Tensor]:
 
 def _trace(model: Module, examples: tuple[Tensor, ...]) -> TracedFunction:
     """The graph of the model in evaluation mode."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with no_grad():
-            return trace(model, *examples, decompose=False)
-    finally:
-        for module, training in modes:
-            module.training = training
+    with evaluating(model):
+        return trace(model, *examples, decompose=False)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinytorch.compression.replacement import no_place
 from tinytorch.dtypes import Array
 from tinytorch.nn import Linear, Module, Parameter, Sequential
 from tinytorch.tensor import Tensor
@@ -126,9 +127,7 @@ def low_rank_(
     if sum(x is not None for x in (budget, error, ranks)) != 1:
         raise ValueError("low_rank_ needs one of budget, error and ranks")
     if isinstance(model, Linear):
-        raise ValueError(
-            f"{model} is a layer itself and cannot be replaced in place; put it into a Sequential"
-        )
+        raise no_place(model)
     layers = _linear_layers(model, {*skip, *(ranks or ())})
     layers = {n: x for n, x in layers.items() if n not in skip and (ranks is None or n in ranks)}
     values = {name: _svd(layer) for name, layer in layers.items()}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tinytorch.autograd import no_grad
 from tinytorch.compression.calibration import Calibration, check_finite
 from tinytorch.compression.codes import choose_qparams
+from tinytorch.compression.evaluation import evaluating
 from tinytorch.dtypes import Array
 from tinytorch.nn.module import Module
-from tinytorch.tensor import Tensor
 
 MOST_VALUES = 4096
 """So many values of each batch are remembered, evenly spread, besides the smallest and largest."""
@@ -66,32 +65,25 @@ def observe(
     observers = {name: Observer() for name in layers}
     handles = [
         layer.register_forward_pre_hook(
-            lambda _, inputs, name=name: _add(name, observers[name], inputs[0])
+            lambda _, inputs, name=name: _named(
+                name, observers[name].add, inputs[0].detach().numpy()
+            )
         )
         for name, layer in layers.items()
     ]
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     try:
-        with no_grad():
+        with evaluating(model):
             for batch in data:
                 model(batch[0] if isinstance(batch, (tuple, list)) else batch)
     finally:
-        for module, training in modes:
-            module.training = training
         for handle in handles:
             handle.remove()
-    ranges = {}
-    for name, seen in observers.items():
-        try:
-            ranges[name] = seen.range(calibration)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-    return ranges
+    return {name: _named(name, seen.range, calibration) for name, seen in observers.items()}
 
 
-def _add(name: str, seen: Observer, x: Tensor) -> None:
+def _named(name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a call, whose ValueError names the layer."""
     try:
-        seen.add(x.detach().numpy())
+        return call(*arguments)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None

@@ -12,7 +12,7 @@ from tinytorch.compression.layers import (
     QuantizedLinear,
 )
 from tinytorch.compression.observer import observe
-from tinytorch.compression.replacement import has_weight, replace_layers
+from tinytorch.compression.replacement import has_weight, no_place, replace_layers
 from tinytorch.compression.schemes import Scheme, find_scheme
 from tinytorch.compression.storage import Block, bytes_of_codes
 from tinytorch.compression.training import FakeQuantizedLinear
@@ -116,9 +116,7 @@ def _quantized(layer: Module, scheme: Scheme, range: tuple[float, float] | None)
 
 def _check_is_float(model: Module, kinds: set[type]) -> None:
     if type(model) in kinds or isinstance(model, QUANTIZED):
-        raise ValueError(
-            f"{model} is a layer itself and cannot be replaced in place; put it into a Sequential"
-        )
+        raise no_place(model)
     for name, part in model.named_modules():
         if isinstance(part, FakeQuantizedLinear):
             raise ValueError(f"{name} is {part}, prepared for training: use convert_qat_ first")

@@ -13,6 +13,13 @@ def has_weight(layer: Module) -> bool:
     return isinstance(vars(layer).get("weight"), Parameter)
 
 
+def no_place(model: Module) -> ValueError:
+    """The error of a model that is a layer itself: nothing holds it in which to exchange it."""
+    return ValueError(
+        f"{model} is a layer itself and cannot be replaced in place; put it into a Sequential"
+    )
+
+
 def replace_layers(model: Module, make: Callable[[Module], Module | None]) -> int:
     """Put what `make` gives in place of each layer; returns how many layers were replaced.
 
