@@ -225,10 +225,10 @@ MISTAKES = [
     ),
     mistake(
         "interval",
-        "another seed at every call",
-        INTERVAL,
-        "random.Random(seed)",
-        "random.Random()",
+        "one generator for all calls",
+        changed(INTERVAL, "seed=0\n)", "seed=0, draw=random.Random(0)\n)"),
+        "    draw = random.Random(seed)\n",
+        "",
         interval_truth=3,
     ),
     mistake(
