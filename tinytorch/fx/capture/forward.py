@@ -23,6 +23,11 @@ from tinytorch.fx.capture.functional import tracing
 from tinytorch.fx.capture.guards import AskedValues, forward_within
 from tinytorch.fx.capture.real_run import check_on_real_values
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
+from tinytorch.fx.capture.stopped_gradients import (
+    RegionsSeen,
+    detach_stopped_gradients,
+    mark_stopped_gradients,
+)
 from tinytorch.fx.diagnosis.reasons import VALUE
 from tinytorch.fx.models import Batch, call
 from tinytorch.fx.optimize.devices import devices_of, generators_kept
@@ -74,11 +79,15 @@ def capture_forward(
         with (
             tracing(), warnings.catch_warnings(), with_constants(model, fixed, kept) as read,
             forward_within(model, asked.guarded if guarded else nullcontext),
+            forward_within(model, RegionsSeen if decompose else nullcontext),
         ):  # fmt: skip
             # recurrent layers keep their parameters in a list, too, which is put back
             warnings.filterwarnings("ignore", r"The tensor attributes? self\..*_flat_weights")
-            exported = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
-            return (_decomposed(exported) if decompose else exported), read
+            with torch.enable_grad() if decompose else nullcontext():
+                exported = torch.export.export(
+                    model, args, kwargs, dynamic_shapes=shapes, strict=False
+                )
+            return (_decomposed(exported, inputs) if decompose else exported), read
 
     try:
         exported, read = export({})
@@ -90,6 +99,8 @@ def capture_forward(
         except CaptureError:  # they are no constants, or not the reason
             raise error from None
     module: Any = exported.module(check_guards=False)
+    if decompose:
+        detach_stopped_gradients(module)
     own = dict.fromkeys(dict(model.named_buffers(remove_duplicate=False)), BUFFER)
     own.update(dict.fromkeys(dict(model.named_parameters(remove_duplicate=False)), PARAMETER))
     for node in module.graph.nodes:
@@ -108,7 +119,8 @@ def capture_forward(
     return graph_module
 
 
-def _decomposed(exported: Any) -> Any:
+def _decomposed(exported: Any, inputs: Batch) -> Any:
+    mark_stopped_gradients(exported, inputs)
     table: Any = torch.export.default_decompositions()
     table.pop(torch.ops.aten.scaled_dot_product_attention.default, None)
     with warnings.catch_warnings():  # torch's own use of what it deprecates

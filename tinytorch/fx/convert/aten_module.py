@@ -116,7 +116,7 @@ class AtenModule(Module):
                 return torch.fx.node.map_arg(node.args[0], env.__getitem__)
             elif is_write(node):
                 target, source = node.args[:2]
-                env[node] = env[target].copy_(env[source])
+                env[node] = env[target].copy_(env[source].detach())  # the next call has its own
             else:
                 args = torch.fx.node.map_arg(node.args, env.__getitem__)
                 kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)

@@ -26,9 +26,14 @@ def view(a: Tensor, size: Sequence[int]) -> Tensor:
     return m.reshape(a, tuple(size))
 
 
-@aten("alias", "detach", "lift_fresh_copy")
+@aten("alias", "lift_fresh_copy")
 def alias(a: Tensor) -> Tensor:
     return a
+
+
+@aten("detach")
+def detach(a: Tensor) -> Tensor:
+    return a.detach()
 
 
 @aten("clone", "contiguous")
