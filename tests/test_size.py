@@ -134,7 +134,7 @@ BUDGETS = {
     "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
     "tinytorch/backends": 2_612,
-    "tinytorch/backends/optimized": 10_541,
+    "tinytorch/backends/optimized": 10_553,
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_341,
     "tinytorch/graph/recompute": 890,

@@ -108,7 +108,7 @@ def test_any_size(m, k, n, left, right, dtype, seed):
 
 @pytest.mark.parametrize("layouts", [*itertools.product(("C", "transposed"), repeat=2)])
 @pytest.mark.parametrize(
-    "shape", ((301, 450, 403), (64, 512, 1024), (29, 1100, 260), (601, 97, 70))
+    "shape", ((301, 450, 403), (130, 400, 333), (64, 512, 1024), (29, 1100, 260), (601, 97, 70))
 )
 def test_operands_that_are_copied_first(rng, shape, layouts):
     """Long strides, several blocks of k and of rows, ragged panels of both."""
@@ -184,8 +184,11 @@ def test_what_a_tile_asks_for_changes_no_bit(rng, steps):
 def test_a_ragged_tile_adds_to_its_own_columns_once(rng):
     """Its last vector ends with the row and begins within the vector before."""
     unit = host_vector_unit()
-    most = unit.tile_vectors[-1] * (unit.register_bytes // 4)
+    lanes = unit.register_bytes // 4
+    most = unit.tile_vectors[-1] * lanes
     for columns in range(1, most + 1):
+        if (columns + lanes - 1) // lanes not in unit.tile_vectors:
+            continue  # no panel is as wide
         a, b, start = normal(rng, (3, 20)), normal(rng, (20, columns)), normal(rng, (3, most + 9))
         c = start.copy()
         _tile(a, b, c, c, NOTHING, 0)

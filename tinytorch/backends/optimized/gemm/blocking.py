@@ -31,7 +31,8 @@ the misses of a walk along k that takes a few bytes of each of many rows:
 
     pages   each row is in a page of its own: more of them than the core translates without delay
             (`jit.caches.L1_PAGES`) make every step wait. Where few rows of C would read the copy,
-            k is cut into blocks of as many steps as there are pages instead.
+            k is cut into blocks of as many steps as there are pages instead, unless panels of so
+            few steps come from L2, too, and are copied for the sake of their lines.
     sets    rows that are a multiple of 4 KiB apart fall into the same set of L1, which then holds
             8 or 12 lines and not 512. They are gone before the next tile asks for them. So do, a
             few at a time, rows that are almost a fraction of 4 KiB apart: of 513 or 341 floats.
@@ -89,6 +90,11 @@ tile of 12 sums takes half the time for a step of one of 24, and waits for part 
 TILES_THAT_PAY, NARROW_COPY = 6, 3
 """Packing pays for itself when this many tiles read what was packed. Where panels can be narrow,
 so many times as many, if it is not for the sake of pages."""
+
+PANELS_THAT_PAY = 3 if ASKS_AHEAD else TILES_THAT_PAY
+"""A transposed A of many rows that is walked along badly is copied for more panels of B than this:
+each would miss L1 at every step, and rows of a few elements are copied without a transposition. A
+panel for tiles of 12 sums is a third as wide, and pays for less."""
 
 ALIGNED_PANELS = 16
 """A first panel of less than a vector pays for itself where it aligns the vectors of so many."""

@@ -27,6 +27,7 @@ from tinytorch.backends.optimized.gemm.blocking import (
     MC,
     NARROW_COPY,
     NC,
+    PANELS_THAT_PAY,
     TILES_THAT_PAY,
     balanced,
     comes_from_l2,
@@ -118,14 +119,19 @@ def make_blocks(
         lanes = REGISTER_BYTES // itemsize
         widest = TILE_VECTORS * lanes
         kc = max(min(DC_BYTES // itemsize, k), 1)
+        is_high = m >= TILES_THAT_PAY * TILE_ROWS[TILE_VECTORS]
+        copies_a = n > (PANELS_THAT_PAY if is_high else TILES_THAT_PAY) * widest
         if b.column == itemsize:
-            kc = steps_in_pages(kc, b.row, m)
-        if a.column != itemsize:
+            fewer = steps_in_pages(kc, b.row, m)
+            from_l1 = fewer * widest * itemsize < L1_BYTES // 2
+            copies_b = is_high and not from_l1 and panels_walk_badly(fewer, b.address, b.row)
+            kc = kc if copies_b else fewer
+        if a.column != itemsize and not copies_a:
             kc = steps_in_pages(kc, a.column, n)
         kc = max(balanced(k, kc), 1)
-        fewer = tiles_of(m, NARROW_VECTORS) < tiles_of(m, TILE_VECTORS)
+        needs_fewer = tiles_of(m, NARROW_VECTORS) < tiles_of(m, TILE_VECTORS)
         from_l2 = comes_from_l2(kc * widest * itemsize, k * n * itemsize, m * k * itemsize)
-        is_narrow = fewer and from_l2 and b.column == itemsize
+        is_narrow = needs_fewer and from_l2 and b.column == itemsize
         # a B that comes from L3 or memory has to be read anyway, and is read better in long rows
         far = 1 if k * n * itemsize > L2_BYTES else 0
         readers = 2 if far else TILES_THAT_PAY
@@ -134,12 +140,13 @@ def make_blocks(
         tall, broad = m >= readers * TILE_ROWS[TILE_VECTORS], n > TILES_THAT_PAY * widest
         pack_b = b.column != itemsize or (tall and panels_walk_badly(kc, b.address, b.row))
         if a.column != itemsize:
-            pack_a = broad and walks_badly(kc, a.column)
+            pack_a = copies_a and walks_badly(kc, a.column)
         else:
             pack_a = broad and rows_collide(min(m, MC), kc * itemsize, a.row)
         most = NARROW_VECTORS * lanes if is_narrow and not pack_b else widest
         mc = balanced(m, MC) if pack_a else MC
         is_far = (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
+        is_large = max(k * n, m * n) * itemsize > L2_BYTES // 2  # else B and C stay in L2
         is_near = is_far and n > most and k * n * itemsize <= L1_BYTES and not pack_a
         if is_near:  # all of B stays in L1, and C does not in L2: it is written in memory's order
             mc = balanced(m, TILE_ROWS[TILE_VECTORS])
@@ -155,7 +162,8 @@ def make_blocks(
             for pc in range(0, max(k, 1), kc):
                 depth = min(kc, k - pc)
                 is_long = depth >= LEAST_PHASE // TILE_VECTORS
-                asks = ASKS_AHEAD and is_far and is_long and (pack_b or b.column == itemsize)
+                asks = ASKS_AHEAD and is_far and is_large and is_long
+                asks = asks and (pack_b or b.column == itemsize)
                 sums = (depth * itemsize + KC_BYTES - 1) // KC_BYTES
                 begin = c if pc > 0 else start
                 relu_now = relu if pc + depth == k else 0
