@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from tinytorch.fx.capture.compiling import compiling
 from tinytorch.fx.capture.constants import (
@@ -62,6 +62,7 @@ def capture_forward(
     Raises:
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
+    inputs = _distinct(inputs, model)
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (_as_tuple(inputs), None)
     shapes = _dynamic_shapes(inputs if kwargs else args, dynamic_dims) if dynamic_dims else None
     fixed, buffers = _fixed(inputs, constants), countable_buffers(model)
@@ -135,6 +136,25 @@ def _fixed(inputs: Batch, constants: Collection[str]) -> dict[str, Tensor]:
     return {slot.name: x for slot, x in constants_of(constants, slots, tensors).items()}
 
 
+def _distinct(inputs: Batch, model: nn.Module) -> Any:
+    """The inputs, with a copy of what is there already, among them or in the model's state.
+
+    `torch.export` takes one tensor given twice for one input, and the graph would read the second
+    for both.
+    """
+    met = {id(t) for t in (*model.parameters(), *model.buffers())}
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        if id(leaf) in met:
+            return leaf.detach().clone().requires_grad_(leaf.requires_grad)
+        met.add(id(leaf))
+        return leaf
+
+    return tree_map(own, inputs)
+
+
 def _as_tuple(inputs: Batch) -> tuple[Any, ...]:
     return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
 
@@ -148,4 +168,4 @@ def _dynamic_shapes(inputs: Any, dims: tuple[int, ...]) -> Any:
         inside = {d % leaf.ndim for d in dims if -leaf.ndim <= d < leaf.ndim}
         return dict.fromkeys(sorted(inside), torch.export.Dim.AUTO)
 
-    return torch.utils._pytree.tree_map(of_leaf, inputs)
+    return tree_map(of_leaf, inputs)

@@ -1,0 +1,148 @@
+"""The gradients of ATen operators as Tensor code, against PyTorch's own."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import tinytorch
+from tests.fx.convert.test_aten import REFUSALS, SAMPLES_PER_OP, Recorder
+from tests.torch_ops import pytorchs_own_samples
+from tinytorch.fx.convert.aten import ATEN
+from tinytorch.fx.convert.aten_module import _converted
+from tinytorch.fx.convert.exchange import tensor_from_torch
+from tinytorch.fx.convert.from_torch import from_torch
+from tinytorch.tensor import Tensor
+
+#: Their mean and deviation have a gradient here, and none in PyTorch; nobody asks for it.
+MORE_RESULTS = {"native_layer_norm"}
+
+
+def _overload(name: str) -> Any:
+    namespace, _, rest = name.rpartition("::")
+    packet, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace or "aten"), packet), overload or "default")
+
+
+def _floats(leaves: list[Any]) -> list[int]:
+    return [i for i, a in enumerate(leaves) if torch.is_tensor(a) and a.dtype == torch.float32]
+
+
+def _pytorchs(name: str, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]] | None:
+    """Cotangents of the results, None where one has no gradient, and gradients of the arguments."""
+    operator = _overload(name)
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    places = _floats(leaves)
+    if operator._schema.is_mutable or not places:
+        return None
+    for i in places:
+        leaves[i] = leaves[i].detach().clone().requires_grad_()
+    given, named = pytree.tree_unflatten(leaves, spec)
+    try:
+        results = [y for y in pytree.tree_leaves(operator(*given, **named)) if torch.is_tensor(y)]
+        cotangents = [torch.randn_like(y) if y.requires_grad else None for y in results]
+        roots = [y for y in results if y.requires_grad]
+        if not roots:
+            return cotangents, [None] * len(places)
+        wanted = [leaves[i] for i in places]
+        seeds = [c for c in cotangents if c is not None]
+        return cotangents, list(torch.autograd.grad(roots, wanted, seeds, allow_unused=True))
+    except (RuntimeError, NotImplementedError):  # PyTorch has no gradient of it
+        return None
+
+
+def _ours(name: str, args: Any, kwargs: Any, cotangents: list[Any]) -> list[Any] | None:
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    places = _floats(leaves)
+    leaves = [tensor_from_torch(a.clone()) if torch.is_tensor(a) else a for a in leaves]
+    for i in places:
+        leaves[i].requires_grad_()
+    given, named = pytree.tree_unflatten(leaves, spec)
+    try:
+        results = ATEN[name](*_converted(given), **_converted(named))
+    except REFUSALS:
+        return None
+    tensors = [y for y in pytree.tree_leaves(results) if isinstance(y, Tensor)]
+    terms = [
+        (y * tensor_from_torch(c)).sum()
+        for y, c in zip(tensors, cotangents, strict=True)
+        if c is not None and y.requires_grad
+    ]
+    if terms:
+        tinytorch.stack(terms).sum().backward()
+    return [leaves[i].grad for i in places]
+
+
+def compare_gradients(name: str, args: Any, kwargs: Any) -> bool:
+    """Whether there were gradients to compare."""
+    theirs = _pytorchs(name, args, kwargs)
+    if theirs is None:
+        return False
+    with np.errstate(all="ignore"):
+        found = _ours(name, args, kwargs, theirs[0])
+    if found is None:
+        return False
+    for mine, wanted in zip(found, theirs[1], strict=True):
+        if mine is None and wanted is None:
+            continue
+        a = np.zeros(()) if mine is None else mine.numpy()
+        b = np.zeros(()) if wanted is None else wanted.numpy()
+        size = max(1.0, float(np.abs(b, where=np.isfinite(b), out=np.zeros_like(b)).max(initial=0)))
+        np.testing.assert_allclose(
+            a, np.broadcast_to(b, a.shape) if wanted is None else b, rtol=2e-3, atol=1e-4 * size,
+            err_msg=f"{name}{args}{kwargs}",
+        )  # fmt: skip
+    return True
+
+
+@pytest.mark.slow(seconds=20)
+def test_gradients_agree_with_pytorch_on_its_own_samples() -> None:
+    counts: Counter[str] = Counter()
+    compared: Counter[str] = Counter()
+    torch.manual_seed(0)
+    with warnings.catch_warnings(), tinytorch.using_backend("numpy"):
+        warnings.simplefilter("ignore")  # of PyTorch's own test utilities
+        for info in pytorchs_own_samples():
+            if torch.float32 in info.dtypes:
+                _compare_samples(info, counts, compared)
+    assert len(compared) > 120
+    assert compared.total() > 1200
+
+
+def _compare_samples(info: Any, counts: Counter[str], compared: Counter[str]) -> None:
+    try:
+        made = info.sample_inputs("cpu", torch.float32, requires_grad=False)
+        samples = list(islice(made, SAMPLES_PER_OP))
+    except Exception:  # some need libraries that are not there
+        return
+    for sample in samples:
+        recorder = Recorder(counts)
+        try:
+            with recorder:
+                info(sample.input, *sample.args, **sample.kwargs)
+        except Exception:  # a sample that PyTorch itself cannot run on the CPU
+            continue
+        for name, args, kwargs, _ in recorder.calls:
+            if name not in MORE_RESULTS:
+                compared[name] += compare_gradients(name, args, kwargs)
+
+
+@pytest.mark.parametrize("options", [{"padding_idx": 1}, {"scale_grad_by_freq": True}], ids=str)
+def test_embeddings_have_the_gradients_of_their_options(options: dict[str, Any]) -> None:
+    model, index = nn.Embedding(4, 3, **options), torch.tensor([[1, 2], [2, 3]])
+    module = from_torch(model, (index,))
+    model(index).square().sum().backward()
+    (y,) = module(tensor_from_torch(index))
+    (y * y).sum().backward()
+    (weight,) = module.parameters()
+    assert weight.grad is not None
+    assert model.weight.grad is not None
+    np.testing.assert_allclose(weight.grad.numpy(), model.weight.grad.numpy(), rtol=1e-5)
