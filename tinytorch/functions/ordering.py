@@ -230,7 +230,9 @@ def _positions(array: Array) -> Array:
     found = rows.reshape(-1).nonzero()[0]
     out = np.empty((len(found), array.ndim), np.int64)
     if array.ndim == 2 and len(found) < FEW:
-        np.divmod(found, rows.shape[1], out[:, 0], out[:, 1])
+        row = found // rows.shape[1]  # NumPy's vector code; that of divmod is not
+        out[:, 0] = row
+        np.subtract(found, row * rows.shape[1], out=out[:, 1])
         return out
     row = np.repeat(np.arange(len(rows)), np.count_nonzero(rows, axis=1))
     np.subtract(found, row * rows.shape[1], out=out[:, -1])
