@@ -202,6 +202,29 @@ def test_a_frozen_parameter_gets_no_gradient() -> None:
     assert model[0].bias.grad is not None
 
 
+class TwoHeads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.left, self.right = nn.Linear(8, 8), nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.body(x).tanh()
+        return self.left(hidden), self.right(hidden)
+
+
+def test_what_only_an_unused_output_needs_gets_no_gradient() -> None:
+    model = TwoHeads()
+    made = checkpoint(model, (numbers(5, 8),), 1.0, strategies=FAST)
+    for output, unused in ((0, model.right), (1, model.left)):
+        found = []
+        for each in (made, model):
+            model.zero_grad()
+            each(numbers(5, 8))[output].square().sum().backward()
+            assert unused.weight.grad is None and unused.bias.grad is None
+            found.append([p.grad for p in model.parameters() if p.grad is not None])
+        assert all(a.equal(b) for a, b in zip(*found, strict=True))
+
+
 def test_a_second_backward_says_what_to_do(made: Checkpointed) -> None:
     loss = made(numbers(64, 32)).sum()
     loss.backward(retain_graph=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -102,11 +103,12 @@ class _Step(torch.autograd.Function):
         ctx.save_for_backward(*shared, *saved)
         constant = [x for i, x in enumerate(outputs) if i not in parts.tangents]
         ctx.mark_non_differentiable(*constant)
+        ctx.set_materialize_grads(False)  # None tells which outputs nothing was computed from
         return tuple(outputs)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         parts, kept = ctx.parts, ctx.kept
         if kept is None:
             raise TinyTorchError(
@@ -117,11 +119,17 @@ class _Step(torch.autograd.Function):
         saved = list(ctx.saved_tensors)
         arguments = [x if i is None else saved.pop(0)
                      for x, i in zip(kept, parts.kept_outputs, strict=True)]  # fmt: skip
-        arguments += [*saved, *(gradients[i] for i in parts.tangents)]
+        unused = {i for i in parts.tangents if gradients[i] is None}
+        arguments += saved
+        for i, like in zip(parts.tangents, parts.expected_tangents, strict=True):
+            zeros = partial(torch.zeros, like.shape, dtype=like.dtype, device=like.device)
+            arguments.append(zeros() if gradients[i] is None else gradients[i])
         kept.clear()
         found: list[Tensor | None] = [None] * len(parts.inputs)
-        for i, gradient in zip(parts.gradients, parts.backward(arguments), strict=True):
-            found[i] = gradient
+        results = parts.backward(arguments)
+        for i, gradient, sources in zip(parts.gradients, results, parts.sources, strict=True):
+            if not sources or sources - unused:  # else nothing that is used depends on this input
+                found[i] = gradient
         return (None, *found)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 import torch.fx
+from torch import Tensor
 from torch.fx import Node
 from torch.fx.graph import CodeGen
 
@@ -39,6 +41,7 @@ class Partition:
         kept_inputs: positions of the inputs that the backward reads.
         written: positions of the buffers that the forward gives new values for.
         gradients: for each gradient that the backward returns the position of its input.
+        sources: for each of them the outputs, by position, from which it comes.
     """
 
     forward: torch.fx.GraphModule
@@ -50,6 +53,13 @@ class Partition:
     kept_inputs: list[int]
     written: list[int]
     gradients: list[int]
+    sources: list[set[int]]
+
+    @cached_property
+    def expected_tangents(self) -> list[Tensor]:
+        """Fake tensors like the gradients of `tangents`."""
+        nodes = self.backward.graph.find_nodes(op="placeholder")
+        return [node.meta["val"] for node in nodes[len(nodes) - len(self.tangents) :]]
 
 
 class BoxedCodeGen(CodeGen):
@@ -76,17 +86,29 @@ def partition(joint: JointGraph) -> Partition:
     tangents = [placeholders[s] for s in joint.inputs if s.role == TANGENT]
     produced = [result[s] for s in outputs]
     names = [Slot(OUTPUT, s.name) for s in joint.inputs if s.role == TANGENT]
+    differentiated = [outputs.index(name) for name in names]
+    sources = _sources(module.graph, dict(zip(tangents, differentiated, strict=True)))
     return Partition(
         _part(module, list(given), True, [*produced, *kept]),
         _part(module, [*kept, *kept_inputs, *tangents], False, [result[s] for s in gradients]),
         inputs,
         outputs,
-        [outputs.index(name) for name in names],
+        differentiated,
         [produced.index(n) if n in produced else None for n in kept],
         [given[n] for n in kept_inputs],
         [inputs.index(s) for s in outputs if s.role == BUFFER],
         [inputs.index(_differentiated(s)) for s in gradients],
+        [sources[result[s]] for s in gradients],
     )
+
+
+def _sources(graph: torch.fx.Graph, tangents: dict[Node, int]) -> dict[Node, set[int]]:
+    """For each node the outputs from whose gradients it is computed."""
+    found: dict[Node, set[int]] = {}
+    for node in graph.nodes:
+        found[node] = {tangents[node]} if node in tangents else set()
+        found[node].update(*(found[n] for n in node.all_input_nodes))
+    return found
 
 
 def _differentiated(gradient: Slot) -> Slot:
