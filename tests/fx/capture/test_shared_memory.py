@@ -73,3 +73,18 @@ def test_hooks_of_gradients_are_refused():
     model.bias.register_post_accumulate_grad_hook(lambda p: None)
     with pytest.raises(CaptureError, match="hooks of bias's gradient"):
         capture_step(model, (torch.ones(2, 4),), "sgd", loss=squares)
+
+
+def test_sparse_gradients_are_refused() -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(8, 4, sparse=True)
+
+        def forward(self, indices: Tensor) -> Tensor:
+            return self.table(indices).square().mean()
+
+    batch = (torch.tensor([1, 2]),)
+    for refused in (capture_joint, capture_step):
+        with pytest.raises(CaptureError, match=r"gradient of table.weight is sparse.*sparse=False"):
+            refused(Words(), batch)

@@ -202,6 +202,21 @@ def test_a_frozen_parameter_gets_no_gradient() -> None:
     assert model[0].bias.grad is not None
 
 
+def test_autocast_is_a_mode_of_its_own() -> None:
+    model, batch = mlp(3), numbers(64, 32)
+    made = checkpoint(model, (batch,), 0.9, strategies=["mutwo"])
+    for enabled in (True, False, True):
+        found = []
+        for each in (made, model):
+            model.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                output = each(batch)
+            output.float().softmax(-1).square().sum().backward()
+            found.append([output.detach(), *(p.grad for p in model.parameters())])
+        assert output.dtype == (torch.bfloat16 if enabled else torch.float32)
+        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
 class TwoHeads(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -32,6 +32,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._pytree import tree_unflatten
 
+from tinytorch.fx.capture.autocast import autocast_cache, autocast_off, present_autocast
 from tinytorch.fx.capture.batch_norm import functional_batch_norm
 from tinytorch.fx.capture.compiling import compiling
 from tinytorch.fx.capture.constants import ConstantFolding, constants_of, real_copies
@@ -73,25 +74,13 @@ def tracing() -> Iterator[None]:
 
 
 @contextmanager
-def autocast_cache(is_enabled: bool) -> Iterator[None]:
-    """Make autocast convert a weight once where it is used twice, as eager does; make_fx forbids
-    it.
-
-    That is more than speed: gradients of both uses are added before the conversion, or after it.
-    """
-    before = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(is_enabled)
-    try:
-        yield
-    finally:
-        torch.clear_autocast_cache()  # of the tensors of the trace
-        torch.set_autocast_cache_enabled(before)
-
-
-@contextmanager
 def phase(name: str) -> Iterator[None]:
-    """Mark the nodes that are traced in this block with this phase."""
-    yield
+    """Mark the nodes that are traced in this block with this phase.
+
+    Only the forward runs under autocast, as in eager training.
+    """
+    with nullcontext() if name == "forward" else autocast_off():
+        yield
     mode = get_proxy_mode()
     if mode is None:
         return
@@ -171,10 +160,11 @@ def capture(
     ):  # under the mode, what the function makes without inputs is fake too
         with tracing():
             traced = make_fx(traceable, functional_batch_norm(), record_stack_traces=True)(*leaves)
-        with torch.no_grad():
+        with torch.no_grad(), autocast_off():
             replay = functionalize(_Replay(traced).run, remove="mutations")
             flat = make_fx(replay)(*fakes)
     module = _named(flat, tensors, slots)
+    module.meta["autocast"] = present_autocast(tensors)
     _check_inputs_unwritten(module)
     _check_read_unwritten(module, outputs, known.read)
     mark_constants(module, known.read)

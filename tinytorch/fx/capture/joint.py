@@ -23,7 +23,7 @@ from tinytorch.fx.capture.functional import (
     tracing,
 )
 from tinytorch.fx.capture.known_values import KnownValues
-from tinytorch.fx.capture.shared_memory import check_unshared, held_tensors
+from tinytorch.fx.capture.shared_memory import check_dense, check_unshared, held_tensors
 from tinytorch.fx.capture.slots import (
     GRADIENT,
     INPUT_GRADIENT,
@@ -140,6 +140,7 @@ def capture_joint(
             )
         for slot, gradient in zip(leaves, gradients, strict=True):
             if gradient is not None:
+                check_dense(slot.name, gradient)
                 kind = GRADIENT if slot.role == PARAMETER else INPUT_GRADIENT
                 results[Slot(kind, slot.name)] = gradient
         results |= buffers

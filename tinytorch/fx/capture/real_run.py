@@ -17,6 +17,7 @@ reason about the strides that there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 
+from tinytorch.fx.capture.autocast import autocast_off
 from tinytorch.fx.capture.batch_norm import WithoutCudnn
 from tinytorch.fx.capture.comparison import first_difference
 from tinytorch.fx.capture.compiling import compiling, compiling_at
@@ -192,11 +194,12 @@ class RealRun(torch.fx.Interpreter):
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
         self.is_mended = False
+        self._has_conversions = "autocast" in module.meta  # a graph of modules has not
         self._assumed: dict[Node, Any] = {}  # what the trace took for the value of a node
 
     def run_flat(self, inputs: list[Any]) -> Any:
         """The results for these inputs, without the form of the model's call."""
-        with torch.no_grad():
+        with torch.no_grad(), autocast_off() if self._has_conversions else nullcontext():
             return self.run(*inputs, enable_io_processing=False)
 
     def run_node(self, n: Node) -> Any:

@@ -70,3 +70,16 @@ def check_no_hooks(trained: Mapping[str, Tensor]) -> None:
     for name, tensor in trained.items():
         if tensor._backward_hooks or tensor._post_accumulate_grad_hooks:
             raise CaptureError(f"the hooks of {name}'s gradient are not captured; remove them")
+
+
+def check_dense(name: str, gradient: Tensor) -> None:
+    """Check that a gradient is a dense tensor.
+
+    Raises:
+        CaptureError: it is a sparse one.
+    """
+    if gradient.layout != torch.strided:
+        raise CaptureError(
+            f"the gradient of {name} is sparse, which is not captured: make the layer with "
+            "sparse=False (nn.Embedding, nn.EmbeddingBag)"
+        )

@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_flatten_with_path
 
 from tinytorch.errors import TinyTorchError
+from tinytorch.fx.capture.autocast import present_autocast
 from tinytorch.fx.capture.layouts import is_dense, relaid_like
 from tinytorch.fx.diagnosis.reasons import Reason
 
@@ -98,7 +99,7 @@ def bind(
 
     Raises:
         CaptureError: one is missing, or has not the dtype or the sizes of the capture; or open
-            sizes are not as the captured function asked for.
+            sizes are not as the captured function asked for; or autocast is on as it was not.
     """
     flat = []
     for slot, node in zip(slots, module.graph.find_nodes(op="placeholder"), strict=True):
@@ -122,6 +123,12 @@ def bind(
             )
         # kernels may read memory as it was laid out in the capture
         flat.append(relaid_like(tensor, expected) if is_dense(expected) else tensor)
+    autocast = present_autocast(flat)
+    if autocast and autocast != module.meta.get("autocast"):
+        raise CaptureError(
+            f"autocast to {autocast[0][1]} is on, and was not when the graph was captured: capture "
+            "under torch.autocast, or run outside of it"
+        )
     guards = module.meta.get("guards")
     if guards and not ShapeEnv().evaluate_guards_expression(guards, flat):
         for i, slot in enumerate(slots):

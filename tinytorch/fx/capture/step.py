@@ -20,7 +20,12 @@ from tinytorch.fx.capture.functional import (
 from tinytorch.fx.capture.gradient_rule import GradientRule
 from tinytorch.fx.capture.layouts import relaid_like
 from tinytorch.fx.capture.optimizers import OptimizerRule, setting
-from tinytorch.fx.capture.shared_memory import check_no_hooks, check_unshared, held_tensors
+from tinytorch.fx.capture.shared_memory import (
+    check_dense,
+    check_no_hooks,
+    check_unshared,
+    held_tensors,
+)
 from tinytorch.fx.capture.slots import GRADIENT, LOSS, PARAMETER, STATE, Slot
 from tinytorch.fx.capture.training_step import RATE, TrainingStep as TrainingStep, counter
 from tinytorch.fx.models import Batch, Loss, model_loss
@@ -117,11 +122,11 @@ def _capture(
         leaves = [given[Slot(PARAMETER, name)] for name in trained]
         with phase("backward"):
             found = torch.autograd.grad(scaled, leaves, allow_unused=True)
-        new = {
-            name: relaid_like(gradient, leaf)  # as autograd accumulates it
-            for name, leaf, gradient in zip(trained, leaves, found, strict=True)
-            if gradient is not None
-        }
+        new = {}
+        for name, leaf, gradient in zip(trained, leaves, found, strict=True):
+            if gradient is not None:
+                check_dense(name, gradient)
+                new[name] = relaid_like(gradient, leaf)  # as autograd accumulates it
         with phase("backward"), torch.no_grad():
             new = gradients.accumulated(new, given)
         if updates:

@@ -9,6 +9,7 @@ import torch
 import torch.fx
 from torch import Tensor, nn
 
+from tinytorch.fx.capture.autocast import autocast_off
 from tinytorch.fx.capture.gradient_rule import SCALE, TRACKER, GradientRule, scaler_inputs
 from tinytorch.fx.capture.optimizers import OptimizerRule, setting
 from tinytorch.fx.capture.slots import (
@@ -92,8 +93,9 @@ class TrainingStep:
         settings |= self._settings({name: x for name, x in given.items() if x is not None})
         if settings:
             state = {**state, STATE: {**state[STATE], **settings}}
-        with torch.no_grad():
-            results = self.module(*self.flat_inputs(state, batch))
+        flat = self.flat_inputs(state, batch)
+        with torch.no_grad(), autocast_off():
+            results = self.module(*flat)
         new = {role: dict(tensors) for role, tensors in state.items()}
         for slot, value in zip(self.outputs[1:], results[1:], strict=True):
             new.setdefault(slot.role, {})[slot.name] = value

@@ -24,9 +24,10 @@ from torch.utils._pytree import tree_flatten
 import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.bench.units import format_bytes
 from tinytorch.errors import TinyTorchError
+from tinytorch.fx.capture.autocast import autocast_off, present_autocast
 from tinytorch.fx.capture.joint import JointGraph, capture_joint
 from tinytorch.fx.capture.slots import BUFFER, batch_slots, model_slots
-from tinytorch.fx.models import Batch, check_model
+from tinytorch.fx.models import Batch, check_model, tensors_of
 from tinytorch.fx.recompute.announce import Announced
 from tinytorch.fx.recompute.known import known_frontier
 from tinytorch.fx.recompute.mincut import STRATEGIES
@@ -89,7 +90,8 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, parts: Partition, *inputs: Tensor) -> tuple[Tensor, ...]:
-        results = parts.forward(list(inputs))
+        with autocast_off():
+            results = parts.forward(list(inputs))
         outputs = [x.view_as(x) if any(x is y for y in inputs) else x
                    for x in results[: len(parts.outputs)]]  # fmt: skip
         kept = results[len(parts.outputs) :]
@@ -126,7 +128,8 @@ class _Step(torch.autograd.Function):
             arguments.append(zeros() if gradients[i] is None else gradients[i])
         kept.clear()
         found: list[Tensor | None] = [None] * len(parts.inputs)
-        results = parts.backward(arguments)
+        with autocast_off():
+            results = parts.backward(arguments)
         for i, gradient, sources in zip(parts.gradients, results, parts.sources, strict=True):
             if not sources or sources - unused:  # else nothing that is used depends on this input
                 found[i] = gradient
@@ -148,8 +151,8 @@ class Selected(nn.Module):
 class Checkpointed(nn.Module):
     """A model that trains within a memory budget; see `checkpoint`.
 
-    For each shape of batch, and for training and evaluation mode, it is captured once. Where no
-    gradients are asked for, the model itself runs.
+    For each shape of batch, for training and evaluation mode and for autocast, it is captured once.
+    Where no gradients are asked for, the model itself runs.
 
     Attributes:
         model: what was checkpointed; parameters and buffers are its own.
@@ -208,6 +211,7 @@ class Checkpointed(nn.Module):
             tuple(module.training for module in self.model.modules()),
             tuple((x.shape, x.dtype, x.device, x.requires_grad) for x in leaves),
             tuple(p.requires_grad for p in self.model.parameters()),
+            present_autocast([*self.model.parameters(), *tensors_of(batch)]),
         )
         if key not in self._compiled:
             self._compiled[key] = self._compile(batch)
