@@ -170,6 +170,16 @@ def test_open_sizes_are_held_to_what_the_model_asked():
         joint.flat_inputs(model, torch.ones(5, 4), [torch.ones(5, 4)])
 
 
+def test_an_open_size_that_the_model_fixes_is_named():
+    model = nn.Linear(4, 4)
+    joint = capture_joint(
+        model, (torch.ones(3, 4),), lambda m, b: m(*b).sum() / len(b[0]), dynamic_dims=(0,)
+    )
+    joint.flat_inputs(model, (torch.ones(3, 4),))
+    with pytest.raises(CaptureError, match=r"captured as torch.float32\[3, 4\].* not len\(x\)"):
+        joint.flat_inputs(model, (torch.ones(5, 4),))
+
+
 def test_inputs_are_checked():
     model = Branch()
     joint = capture_joint(model, (torch.ones(3, 4),))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch.fx
-from torch import Tensor, nn
+from torch import SymInt, Tensor, nn
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_flatten_with_path
 
@@ -92,6 +92,17 @@ def batch_slots(batch: Any) -> tuple[list[Slot], list[Tensor], Any]:
     return slots, [leaf for _, leaf in leaves], spec
 
 
+FIXED_SIZE = (
+    " (the size was to stay open, and the model takes it for a number: use x.shape[0], not len(x) "
+    "or int(), and no layer or shape that fits one size only)"
+)
+
+
+def _known_size(size: int | SymInt) -> int | None:
+    """A size of a capture; None if it is open. What was open is known where code has fixed it."""
+    return size if isinstance(size, int) else size.node.maybe_as_int()
+
+
 def bind(
     module: torch.fx.GraphModule, slots: Sequence[Slot], known: dict[Slot, Tensor]
 ) -> list[Tensor]:
@@ -107,13 +118,15 @@ def bind(
             raise CaptureError(f"there is no {slot.role} {slot.name!r} among the inputs")
         tensor, expected = known[slot], node.meta["val"]
         fits = tensor.ndim == expected.ndim and all(
-            not isinstance(size, int) or size == own
+            _known_size(size) in (None, own)
             for own, size in zip(tensor.shape, expected.shape, strict=True)
         )
         if not fits or tensor.dtype != expected.dtype:
+            is_fixed = any(isinstance(n, SymInt) and _known_size(n) for n in expected.shape)
+            hint = FIXED_SIZE if is_fixed else ""
             raise CaptureError(
                 f"{slot.role} {slot.name!r} is {tensor.dtype}{list(tensor.shape)}, but was "
-                f"captured as {expected.dtype}{list(expected.shape)}; capture again"
+                f"captured as {expected.dtype}{list(expected.shape)}; capture again{hint}"
             )
         if node.meta.get("is_constant") and not tensor.equal(node.meta["example"]):
             raise CaptureError(
