@@ -163,6 +163,29 @@ def test_open_batch() -> None:
         torch.testing.assert_close(module(x), model(x), rtol=1e-4, atol=1e-5)
 
 
+class Parity(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        even = x.shape[0] % 2 == 0 and x.shape[0] < 8
+        return self.layer(x) if even else self.layer(x) * 2
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_an_open_batch_is_held_to_what_the_model_asked(frozen: bool) -> None:
+    model = Parity().eval()
+    module = GraphOptimizer(
+        model, (randn(4, 4),), device="cpu", frozen=frozen, dynamic_dims=(0,), keep_slower=True
+    ).optimize()
+    with torch.no_grad():
+        torch.testing.assert_close(module(randn(6, 4)), model(randn(6, 4)))
+    for size in (3, 8):
+        with pytest.raises(OptimizedModuleError, match=r"something else for inputs of these sizes"):
+            module(randn(size, 4))
+
+
 def test_a_single_tensor_and_passes_by_name() -> None:
     optimizer = GraphOptimizer(Net().eval(), randn(1, 3, 8, 8), device="cpu", passes=["cse", "dce"])
     optimizer.optimize()

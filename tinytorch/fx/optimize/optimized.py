@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,18 +26,21 @@ class FlatCall:
         forward: of the module of which it was made, which is another after `recompile`.
         expected: the placeholders; dtype, device and shape of those whose sizes are fixed.
         run: takes the inputs in a row, and returns what the model returns.
+        is_guarded: the model tells sizes that are open apart.
     """
 
     forward: Any
     expected: list[tuple[torch.fx.Node, Any]]
     run: Callable[..., Any]
+    is_guarded: bool
 
     @staticmethod
     def of(module: torch.fx.GraphModule) -> FlatCall:
         """The graph of a module; it uses the module's state."""
         nodes = module.graph.find_nodes(op="placeholder")
         expected = [(n, _described(n.meta["val"])) for n in nodes]
-        return FlatCall(type(module).forward, expected, _flat_function(module))
+        is_guarded = module.meta.get("guards") is not None
+        return FlatCall(type(module).forward, expected, _flat_function(module), is_guarded)
 
 
 def _flat_function(module: torch.fx.GraphModule) -> Callable[..., Any]:
@@ -110,6 +113,8 @@ class OptimizedModule(nn.Module):
         """
         last = self._flat_call()
         leaves = self._checked(last.expected, args, kwargs)
+        if last.is_guarded:
+            check_sizes(self.graph_module, leaves)
         if not self.frozen or not torch.is_grad_enabled():
             return last.run(*leaves)
         with torch.no_grad():
@@ -183,6 +188,19 @@ class OptimizedModule(nn.Module):
                 f"{node.name} requires a gradient, which a frozen module does not compute; call it "
                 "under no_grad, or optimize with frozen=False"
             )
+
+
+def check_sizes(module: torch.fx.GraphModule, leaves: Sequence[Any]) -> None:
+    """Raises OptimizedModuleError for inputs with sizes that the guards of a graph refuse."""
+    guards = module.meta.get("guards")
+    try:
+        if guards is not None:
+            guards(*leaves)
+    except AssertionError as error:
+        raise OptimizedModuleError(
+            f"the model does something else for inputs of these sizes ({error}): optimize it for "
+            "them"
+        ) from error
 
 
 def _is_nested(value: Any) -> bool:

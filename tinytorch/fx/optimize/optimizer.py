@@ -13,13 +13,13 @@ from typing import Any
 import torch
 import torch.fx
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.optimize.devices import generators_kept, resolve_device
-from tinytorch.fx.optimize.optimized import OptimizedModule
+from tinytorch.fx.optimize.optimized import OptimizedModule, OptimizedModuleError, check_sizes
 from tinytorch.fx.optimize.speed_comparison import SpeedComparison, compare_speed, runner
 from tinytorch.fx.optimize.verify import (
     Accuracy,
@@ -242,7 +242,7 @@ class GraphOptimizer:
             seconds = sum(r.seconds for r in report.results[mode])
             report.check_seconds += perf_counter() - start - seconds
             report.calls[mode] = (_calls(captured.graph), _calls(graph))
-            graphs[mode] = _as_module(graph)
+            graphs[mode] = _as_module(graph, captured.meta)
         self._module = OptimizedModule(self.model, graphs, self.inputs, self.frozen)
         start = perf_counter()
         self._check_against_model()
@@ -325,7 +325,8 @@ class GraphOptimizer:
         last = max(change.position for change in self._changes)
         for change in [c for c in self._changes if c.position == last]:
             self._changes.remove(change)
-            module.graphs[change.mode] = _as_module(change.before)
+            meta = module.graphs[change.mode].meta
+            module.graphs[change.mode] = _as_module(change.before, meta)
             report.calls[change.mode] = (report.calls[change.mode][0], _calls(change.before))
             report.undone.append(f"{change.name} ({change.mode}): {why}")
         return module
@@ -399,11 +400,16 @@ class GraphOptimizer:
         return self._inaccuracy(*pairs[0])
 
     def _batches(self) -> Iterator[Any]:
-        """The example, others with other values, and a larger one if sizes are open."""
+        """The example, others with other values, and a larger one if sizes are open to it."""
         for seed in range(max(1, self.trials)):
             yield other_values(self.inputs, seed)
         if self.dynamic_dims:
-            yield larger(self.inputs, self.dynamic_dims)
+            batch = larger(self.inputs, self.dynamic_dims)
+            try:
+                check_sizes(self._optimized().graph_module, tree_leaves(batch))
+            except OptimizedModuleError:  # as whoever calls the module with it is told
+                return
+            yield batch
 
     def _inaccuracy(self, expected: Behaviour, found: Behaviour) -> str | None:
         """What is wrong with the error against float64; None if nothing, or if it is not asked.
@@ -439,9 +445,11 @@ def _flat_function(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Callable[[],
     return lambda: module(*inputs)
 
 
-def _as_module(graph: torch.fx.Graph) -> torch.fx.GraphModule:
+def _as_module(graph: torch.fx.Graph, meta: dict[str, Any]) -> torch.fx.GraphModule:
     """A module of its own for a graph, which holds only what that uses."""
-    return torch.fx.GraphModule(_owner(graph), graph)
+    module = torch.fx.GraphModule(_owner(graph), graph)
+    module.meta.update({key: meta[key] for key in ("guards",) if key in meta})
+    return module
 
 
 def _owner(graph: torch.fx.Graph) -> torch.fx.GraphModule:
