@@ -101,7 +101,7 @@ def capture_forward(
             raise error from None
     module: Any = exported.module(check_guards=False)
     if dynamic_dims and exported._guards_code:  # what the model asked of open sizes
-        module.meta["guards"] = exported.module(check_guards=True)._guards_fn
+        module.meta["size_guards"] = exported.module(check_guards=True)._guards_fn
     if decompose:
         detach_stopped_gradients(module)
     own = dict.fromkeys(dict(model.named_buffers(remove_duplicate=False)), BUFFER)

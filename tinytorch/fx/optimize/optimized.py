@@ -39,7 +39,7 @@ class FlatCall:
         """The graph of a module; it uses the module's state."""
         nodes = module.graph.find_nodes(op="placeholder")
         expected = [(n, _described(n.meta["val"])) for n in nodes]
-        is_guarded = module.meta.get("guards") is not None
+        is_guarded = "size_guards" in module.meta
         return FlatCall(type(module).forward, expected, _flat_function(module), is_guarded)
 
 
@@ -192,7 +192,7 @@ class OptimizedModule(nn.Module):
 
 def check_sizes(module: torch.fx.GraphModule, leaves: Sequence[Any]) -> None:
     """Raises OptimizedModuleError for inputs with sizes that the guards of a graph refuse."""
-    guards = module.meta.get("guards")
+    guards = module.meta.get("size_guards")
     try:
         if guards is not None:
             guards(*leaves)
