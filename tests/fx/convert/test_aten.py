@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -117,12 +118,16 @@ def test_operators_agree_with_pytorch_on_its_own_samples() -> None:
             for dtype in (torch.float32, torch.int64, torch.bool):
                 for info in samples:
                     if dtype in info.dtypes:
-                        _compare_samples(info, dtype, counts, compared)
+                        for name, args, kwargs, expected in calls_of_samples(info, dtype, counts):
+                            compared[name] += compare(name, args, kwargs, expected)
     assert ATEN.keys() - compared.keys() == BY_OTHER_TESTS
     assert compared.total() > 2000
 
 
-def _compare_samples(info: Any, dtype: torch.dtype, counts: Any, compared: Any) -> None:
+def calls_of_samples(
+    info: Any, dtype: torch.dtype, counts: Counter[str]
+) -> Iterator[tuple[str, Any, Any, Any]]:
+    """Operators of ours, their arguments and results, as the samples of an OpInfo call them."""
     try:
         made = info.sample_inputs("cpu", dtype, requires_grad=False)
         samples = list(islice(made, SAMPLES_PER_OP))
@@ -135,8 +140,7 @@ def _compare_samples(info: Any, dtype: torch.dtype, counts: Any, compared: Any) 
                 info(sample.input, *sample.args, **sample.kwargs)
         except Exception:  # a sample that PyTorch itself cannot run on the CPU
             continue
-        for name, args, kwargs, expected in recorder.calls:
-            compared[name] += compare(name, args, kwargs, expected)
+        yield from recorder.calls
 
 
 def call(name: str, *args: Any, **kwargs: Any) -> None:

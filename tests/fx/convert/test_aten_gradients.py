@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import tinytorch
-from tests.fx.convert.test_aten import REFUSALS, SAMPLES_PER_OP, Recorder
+from tests.fx.convert.test_aten import REFUSALS, calls_of_samples
 from tests.torch_ops import pytorchs_own_samples
 from tinytorch.fx.convert.aten import ATEN
 from tinytorch.fx.convert.aten_module import _converted
@@ -111,28 +110,13 @@ def test_gradients_agree_with_pytorch_on_its_own_samples() -> None:
     with warnings.catch_warnings(), tinytorch.using_backend("numpy"):
         warnings.simplefilter("ignore")  # of PyTorch's own test utilities
         for info in pytorchs_own_samples():
-            if torch.float32 in info.dtypes:
-                _compare_samples(info, counts, compared)
+            if torch.float32 not in info.dtypes:
+                continue
+            for name, args, kwargs, _ in calls_of_samples(info, torch.float32, counts):
+                if name not in MORE_RESULTS:
+                    compared[name] += compare_gradients(name, args, kwargs)
     assert len(compared) > 120
     assert compared.total() > 1200
-
-
-def _compare_samples(info: Any, counts: Counter[str], compared: Counter[str]) -> None:
-    try:
-        made = info.sample_inputs("cpu", torch.float32, requires_grad=False)
-        samples = list(islice(made, SAMPLES_PER_OP))
-    except Exception:  # some need libraries that are not there
-        return
-    for sample in samples:
-        recorder = Recorder(counts)
-        try:
-            with recorder:
-                info(sample.input, *sample.args, **sample.kwargs)
-        except Exception:  # a sample that PyTorch itself cannot run on the CPU
-            continue
-        for name, args, kwargs, _ in recorder.calls:
-            if name not in MORE_RESULTS:
-                compared[name] += compare_gradients(name, args, kwargs)
 
 
 @pytest.mark.parametrize("options", [{"padding_idx": 1}, {"scale_grad_by_freq": True}], ids=str)

@@ -191,7 +191,11 @@ class OptimizedModule(nn.Module):
 
 
 def check_sizes(module: torch.fx.GraphModule, leaves: Sequence[Any]) -> None:
-    """Raises OptimizedModuleError for inputs with sizes that the guards of a graph refuse."""
+    """Check that the model does with these inputs what the graph does.
+
+    Raises:
+        OptimizedModuleError: it takes another branch for their sizes.
+    """
     guards = module.meta.get("size_guards")
     try:
         if guards is not None:
