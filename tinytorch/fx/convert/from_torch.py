@@ -19,15 +19,16 @@ def from_torch(model: nn.Module, inputs: Any) -> AtenModule:
     """The forward of a PyTorch model, in its present mode, as a TinyTorch Module.
 
     It runs on every backend, can be traced, compiled and trained; its parameters share memory with
-    the model's, and so do its buffers, which it writes as the model does. It is made for the
-    shapes of `inputs`, and returns a flat tuple of tensors.
+    the model's, and so do its buffers, which it writes as the model does. Gradients stop where the
+    model stops them. It is made for the shapes of `inputs`, and returns a flat tuple of tensors.
 
     Args:
         inputs: a dict of keyword arguments, or a tuple of positional ones.
 
     Raises:
         ModelError: it is no module, or its inputs are of another floating-point type.
-        CaptureError: the model cannot be exported.
+        CaptureError: the model cannot be exported, or writes a tensor that has a history where none
+            is recorded.
         UnsupportedAtenError: it has operators that TinyTorch has not; the message lists them.
 
     >>> import torch, tinytorch
