@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import tinytorch
-from tests.fx.convert.test_aten import REFUSALS, calls_of_samples
+from tests.fx.convert.test_aten import REFUSALS, calls_of_samples, overload_of
 from tests.torch_ops import pytorchs_own_samples
 from tinytorch.fx.convert.aten import ATEN
 from tinytorch.fx.convert.aten_module import _converted
@@ -25,19 +25,13 @@ from tinytorch.tensor import Tensor
 MORE_RESULTS = {"native_layer_norm"}
 
 
-def _overload(name: str) -> Any:
-    namespace, _, rest = name.rpartition("::")
-    packet, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace or "aten"), packet), overload or "default")
-
-
 def _floats(leaves: list[Any]) -> list[int]:
     return [i for i, a in enumerate(leaves) if torch.is_tensor(a) and a.dtype == torch.float32]
 
 
 def _pytorchs(name: str, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]] | None:
     """Cotangents of the results, None where one has no gradient, and gradients of the arguments."""
-    operator = _overload(name)
+    operator = overload_of(name)
     leaves, spec = pytree.tree_flatten((args, kwargs))
     places = _floats(leaves)
     if operator._schema.is_mutable or not places:

@@ -68,8 +68,8 @@ def tracing() -> Iterator[None]:
         except CaptureError:
             raise
         except Exception as error:  # a model may raise anything
-            raised = CaptureError(str(explain(error)))
-            raised.reason, raised.output = explain(error), output.getvalue()
+            raised = CaptureError.because(explain(error))
+            raised.output = output.getvalue()
             raise raised from error
 
 
@@ -234,14 +234,7 @@ def _check_read_unwritten(
         if slot in read and not _is_copy_of_input(node):
             text = f"Python asks for the value of {slot}, and the model writes another into it"
             fix = "count in Python, or compute the choice with torch.where"
-            raise _refusal(text, fix, read[slot])
-
-
-def _refusal(text: str, fix: str, line: Line | None) -> CaptureError:
-    reason = Reason(text, fix, line)
-    raised = CaptureError(str(reason))
-    raised.reason = reason
-    return raised
+            raise CaptureError.because(Reason(text, fix, read[slot]))
 
 
 def _check_inputs_unwritten(module: torch.fx.GraphModule) -> None:
@@ -252,7 +245,7 @@ def _check_inputs_unwritten(module: torch.fx.GraphModule) -> None:
             which = f"{written.meta['role']} {written.meta['name']!r}"
             new: Any = node.args[1]
             text = f"the model writes to its {which} in place, which a functional graph cannot"
-            raise _refusal(text, "write to a copy, x = x.clone()", line_of(new))
+            raise CaptureError.because(Reason(text, "write to a copy, x = x.clone()", line_of(new)))
 
 
 class FunctionalModel:

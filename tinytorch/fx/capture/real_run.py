@@ -121,10 +121,7 @@ def check_on_real_values(
             raise UnrepeatableError(f"{REPEATS}: {why}\n  fix: {REPEAT}")
         if why is not None and _is_flag(observe, function, found):
             line = _line_that_asks(observe, function, expected)
-            reason = Reason(f"{OTHER_WHILE_TRACED}: {why}", ASKS, line)
-            raised = CaptureError(str(reason))
-            raised.reason = reason
-            raise raised
+            raise CaptureError.because(Reason(f"{OTHER_WHILE_TRACED}: {why}", ASKS, line))
         if why is not None:
             raise CaptureError(
                 f"the captured graph does not do what the model does: {why}\n"
@@ -173,10 +170,7 @@ def _unrepeatable(error: Exception) -> CaptureError:
 
 def of_reason(kind: type[CaptureError], text: str, fix: str, error: Exception) -> CaptureError:
     """An error of ours that names the user's line behind another error."""
-    reason = Reason(text, fix, user_line(error), _headline(error))
-    raised = kind(str(reason))
-    raised.reason = reason
-    return raised
+    return kind.because(Reason(text, fix, user_line(error), _headline(error)))
 
 
 def _headline(error: Exception) -> str:

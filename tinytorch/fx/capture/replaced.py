@@ -47,10 +47,7 @@ def modules_unreplaced(model: nn.Module) -> Iterator[None]:
         module._parameters.update(parameters)
         module._buffers.update(buffers)
     text = f"the forward replaces modules, and {min(gone)!r} is no longer in the model"
-    reason = Reason(text, FIX, next(iter(lines), None))
-    raised = CaptureError(str(reason))
-    raised.reason = reason
-    raise raised
+    raise CaptureError.because(Reason(text, FIX, next(iter(lines), None)))
 
 
 def _state_names(model: nn.Module) -> set[str]:

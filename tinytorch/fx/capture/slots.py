@@ -33,6 +33,13 @@ class CaptureError(TinyTorchError, RuntimeError):
     reason: Reason | None = None
     output: str = ""
 
+    @classmethod
+    def because(cls, reason: Reason) -> CaptureError:
+        """The error for a reason."""
+        error = cls(str(reason))
+        error.reason = reason
+        return error
+
 
 class UnrepeatableError(CaptureError):
     """A model that gives other results for the same inputs, weights and seeds."""

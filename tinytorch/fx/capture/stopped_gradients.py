@@ -17,7 +17,7 @@ PyTorch; functional code cannot say that, so it is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -54,7 +54,7 @@ FAILS = "the exported graph fails on the example while gradients are recorded"
 
 @torch.library.custom_op("tinytorch::stop_gradient", mutates_args=())
 def stop_gradient(x: Tensor) -> Tensor:
-    """The value of x, without its history. It stands in a graph while that is decomposed."""
+    """A copy of x without a gradient; it is in a graph only during decomposition."""
     return x.clone()
 
 
@@ -119,14 +119,8 @@ class RegionsSeen(TorchFunctionMode):
             depth = torch.autocast_increment_nesting() - 1
             torch.autocast_decrement_nesting()
             if depth:
-                raise _because(replace(HIDDEN, line=calling_line()))
+                raise CaptureError.because(replace(HIDDEN, line=calling_line()))
         return func(*args, **(kwargs or {}))
-
-
-def _because(reason: Reason) -> CaptureError:
-    raised = CaptureError(str(reason))
-    raised.reason = reason
-    return raised
 
 
 def _values(exported: Any, inputs: Any) -> list[Any]:
@@ -166,19 +160,17 @@ class _Recorder(torch.fx.Interpreter):
         self.outer = outer
 
     def run_node(self, n: Node) -> Any:
+        inputs = {each: self.env[each] for each in n.all_input_nodes}
         self.without_gradient[n] = [
             each
-            for each in n.all_input_nodes
-            if isinstance(value := self.env[each], Tensor)
-            and _has_gradient(value)
-            and not value.requires_grad
+            for each, value in inputs.items()
+            if isinstance(value, Tensor) and _has_gradient(value) and not value.requires_grad
         ]
-        inputs = [self.env[each] for each in n.all_input_nodes]
         self._check_writes(n)
         result = super().run_node(n)
         if torch.is_grad_enabled():
             return result
-        return tree_map(lambda value: _without_history(value, inputs), result)
+        return tree_map(lambda value: _without_history(value, inputs.values()), result)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target in REGIONS:
@@ -199,7 +191,7 @@ class _Recorder(torch.fx.Interpreter):
                 continue
             storage = value.untyped_storage()._cdata
             if any(x.untyped_storage()._cdata == storage for x in self._with_history()):
-                raise _because(replace(WRITTEN, line=line_of(node)))
+                raise CaptureError.because(replace(WRITTEN, line=line_of(node)))
 
     def _with_history(self) -> Iterator[Tensor]:
         """The values that are still read, here or around this region, and require gradients."""
@@ -210,7 +202,7 @@ class _Recorder(torch.fx.Interpreter):
             yield from self.outer._with_history()
 
 
-def _without_history(value: Any, inputs: list[Any]) -> Any:
+def _without_history(value: Any, inputs: Collection[Any]) -> Any:
     """A value of a region without gradients: PyTorch says of a view made there that it requires
     one, though none goes on from it. What was written in place is the input, and keeps its own."""
     if not isinstance(value, Tensor) or any(value is each for each in inputs):

@@ -26,21 +26,18 @@ class FlatCall:
         forward: of the module of which it was made, which is another after `recompile`.
         expected: the placeholders; dtype, device and shape of those whose sizes are fixed.
         run: takes the inputs in a row, and returns what the model returns.
-        is_guarded: the model tells sizes that are open apart.
     """
 
     forward: Any
     expected: list[tuple[torch.fx.Node, Any]]
     run: Callable[..., Any]
-    is_guarded: bool
 
     @staticmethod
     def of(module: torch.fx.GraphModule) -> FlatCall:
         """The graph of a module; it uses the module's state."""
         nodes = module.graph.find_nodes(op="placeholder")
         expected = [(n, _described(n.meta["val"])) for n in nodes]
-        is_guarded = "size_guards" in module.meta
-        return FlatCall(type(module).forward, expected, _flat_function(module), is_guarded)
+        return FlatCall(type(module).forward, expected, _flat_function(module))
 
 
 def _flat_function(module: torch.fx.GraphModule) -> Callable[..., Any]:
@@ -113,8 +110,7 @@ class OptimizedModule(nn.Module):
         """
         last = self._flat_call()
         leaves = self._checked(last.expected, args, kwargs)
-        if last.is_guarded:
-            check_sizes(self.graph_module, leaves)
+        check_sizes(self.graph_module, leaves)
         if not self.frozen or not torch.is_grad_enabled():
             return last.run(*leaves)
         with torch.no_grad():
@@ -197,9 +193,10 @@ def check_sizes(module: torch.fx.GraphModule, leaves: Sequence[Any]) -> None:
         OptimizedModuleError: it takes another branch for their sizes.
     """
     guards = module.meta.get("size_guards")
+    if guards is None:
+        return
     try:
-        if guards is not None:
-            guards(*leaves)
+        guards(*leaves)
     except AssertionError as error:
         raise OptimizedModuleError(
             f"the model does something else for inputs of these sizes ({error}): optimize it for "

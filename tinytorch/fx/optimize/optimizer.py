@@ -448,7 +448,7 @@ def _flat_function(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Callable[[],
 def _as_module(graph: torch.fx.Graph, meta: dict[str, Any]) -> torch.fx.GraphModule:
     """A module of its own for a graph, which holds only what that uses."""
     module = torch.fx.GraphModule(_owner(graph), graph)
-    module.meta.update({key: meta[key] for key in ("size_guards",) if key in meta})
+    module.meta["size_guards"] = meta.get("size_guards")
     return module
 
 

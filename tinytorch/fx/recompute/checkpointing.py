@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -124,8 +123,10 @@ class _Step(torch.autograd.Function):
         unused = {i for i in parts.tangents if gradients[i] is None}
         arguments += saved
         for i, like in zip(parts.tangents, parts.expected_tangents, strict=True):
-            zeros = partial(torch.zeros, like.shape, dtype=like.dtype, device=like.device)
-            arguments.append(zeros() if gradients[i] is None else gradients[i])
+            gradient = gradients[i]
+            if gradient is None:
+                gradient = torch.zeros(like.shape, dtype=like.dtype, device=like.device)
+            arguments.append(gradient)
         kept.clear()
         found: list[Tensor | None] = [None] * len(parts.inputs)
         with autocast_off():
