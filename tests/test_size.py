@@ -145,7 +145,7 @@ BUDGETS = {
     "tito": 8_123,
     "tito/course": 5_444,
     "tito/ladder": 710,
-    "tito/compete": 2_119,
+    "tito/compete": 2_133,
     "tito/leaderboard": 2_685,
 }
 

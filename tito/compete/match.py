@@ -211,6 +211,8 @@ def _call(
         if wrong is not None:
             shapes = ", ".join(str(list(a.shape)) for a in problem.inputs)
             raise Failure("wrong", f"{wrong} (inputs {shapes})")
+        if spent <= 0:
+            raise Failure("infrastructure", "its call took no time on the event's clock")
     return spent
 
 

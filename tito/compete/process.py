@@ -7,9 +7,11 @@ between is part of the call's time, while it was stopped as well.
 
 A stopped process can be woken by a timer of its own that sends SIGCONT (timer_create(2)), and then
 disturb the others while they are measured. So its CPU time is compared as well from one stop to
-when it may go on. That of an honest process grows a little too, and once by 0.3 ms: a thread is
-said to be stopped a moment before it leaves its core, and what takes the core just then may be
-charged to it. A few such stops are let pass; they gain nothing.
+when it may go on. A few such stops are let pass; they gain nothing.
+
+A thread is said to be stopped a moment before it leaves its core, and only then is its time charged
+to it: read in between, a short call took no time at all, or that of its preparation as well. So we
+run for a moment on each core where a thread of it stopped: where we run, it does not.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ POLL_SECONDS = 5e-5  # a worker can stop only when it gets a core: we must not k
 #: 0.3 ms was met in another study, so `WOKEN_STOPS` longer ones are let pass in a launch.
 STOPPED_CPU_SECONDS = 1e-4
 WOKEN_STOPS = 2
+STATE, PROCESSOR = 0, 36  # of proc_pid_stat(5), counted from the state
 PREPARE_SECONDS = 20.0
 CPU_SECONDS = 3600
 OPEN_FILES, FILE_BYTES, THREADS = 256, 256 << 20, 256
@@ -164,25 +167,28 @@ class Worker:
         for where in outputs:
             self.arena.view(where).fill(np.nan)
         self._send(b"g")
-        began = self._clock()
+        computed, began = self._stopped_at, time.perf_counter()
         ahead = self.go_on()
         self._expect(b"d", seconds or self.event.call_seconds)  # what it says outlives its process
         self.stop()
-        spent = self._clock() - began
+        ended = time.perf_counter()
         if self._has_more():
             raise Failure("rule", "it says more than the protocol has: more than one answer")
         found = [self.arena.view(where).copy() for where in outputs]
-        return ahead + spent + self._since_stop(), found  # it may still have been writing
+        if self.event.clock == "wall":  # it may have been reading before, and be writing after
+            return ahead + (ended - began) + self._since_stop(), found
+        return self.cpu_seconds() - computed, found
 
     def stop(self) -> None:
         """Stop all of its threads, and wait until they are stopped."""
         deadline = time.monotonic() + STOP_SECONDS
         self._signal(signal.SIGSTOP)
-        while not _all_stopped(self.pid):
+        while (cores := _stopped_on(self.pid)) is None:
             if time.monotonic() > deadline:
                 raise Failure("infrastructure", "the worker could not be stopped")
             time.sleep(POLL_SECONDS)
             self._signal(signal.SIGSTOP)  # it may have been woken
+        _visit(cores)
         self._stopped_at = self.cpu_seconds()
 
     def go_on(self) -> float:
@@ -218,9 +224,6 @@ class Worker:
                 except BrokenPipeError:
                     continue
         os.close(self.descriptor)
-
-    def _clock(self) -> float:
-        return time.perf_counter() if self.event.clock == "wall" else self.cpu_seconds()
 
     def cpu_seconds(self) -> float:
         """CPU time of all of its threads until now."""
@@ -323,17 +326,31 @@ def _is_transposed(array: Array) -> bool:
     return array.ndim >= 2 and not array.flags.c_contiguous and array.mT.flags.c_contiguous
 
 
-def _all_stopped(pid: int) -> bool:
-    """Whether every thread is stopped: state T in proc(5), or is gone."""
+def _stopped_on(pid: int) -> set[int] | None:
+    """The cores on which its threads stopped (state T in proc(5)) or ended; None if one runs."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except FileNotFoundError:
-        return True
+        return set()
+    cores = set()
     for thread in threads:
         try:
             text = Path(f"/proc/{pid}/task/{thread}/stat").read_text("utf-8", errors="replace")
         except OSError:
             continue
-        if text.rpartition(")")[2].split()[0] not in "TtZX":
-            return False
-    return True
+        fields = text.rpartition(")")[2].split()  # from the third on
+        if fields[STATE] not in "TtZX":
+            return None
+        cores.add(int(fields[PROCESSOR]))
+    return cores
+
+
+def _visit(cores: set[int]) -> None:
+    """Run for a moment on each core, and leave them again: a worker's caches are not ours."""
+    own = os.sched_getaffinity(0)
+    try:
+        for core in cores:
+            os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, own - cores or own)
+    finally:
+        os.sched_setaffinity(0, own)
