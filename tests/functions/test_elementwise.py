@@ -237,6 +237,17 @@ def test_integer_division_by_zero_raises(backend):
             a**-1
 
 
+@pytest.mark.parametrize("backend", ["naive", "numpy", "blocked", "optimized"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_nothing_divided_by_zero_is_nothing(dtype, backend):
+    nothing, zeros = np.zeros((2, 0), dtype), np.zeros((2, 1), dtype)
+    with tinytorch.using_backend(backend):
+        for call in (lambda a, b: a % 0, lambda a, b: a // b, lambda a, b: a % b,
+                     lambda a, b: a.fmod(0), lambda a, b: a.fmod(b), lambda a, b: a.fmod_(b),
+                     lambda a, b: a.div(b, rounding_mode="trunc")):  # fmt: skip
+            assert_like_torch(call, None, nothing, zeros)
+
+
 def test_errors_say_what_does_not_fit():
     with pytest.raises(
         ShapeError,

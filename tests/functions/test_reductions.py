@@ -51,6 +51,15 @@ def test_over_everything(name, x):
         assert_like_torch(lambda x: getattr(x, name)(), None, data)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "bool", "float32"])
+@pytest.mark.parametrize("name", ["all", "any"])
+def test_truth_of_uint8_is_uint8(name, dtype, rng):
+    data = rng.integers(0, 3, (3, 2)).astype(dtype)
+    for dim in ((), (1,), ((0, 1),)):
+        for part in (data, data[:, :0], data[:0]):
+            assert_like_torch(lambda x, dim=dim: getattr(x, name)(*dim), None, part)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "cumsum", "argmax", "max", "all"])
 def test_dtype_of_the_result(name, dtype, rng):

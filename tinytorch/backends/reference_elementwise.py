@@ -48,7 +48,7 @@ def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy answers 0 to an integer divided by zero; that would be a wrong number."""
 
     def safe(a: Any, b: Any) -> Any:
-        if np.result_type(a, b).kind in "iu" and not np.all(b):
+        if np.result_type(a, b).kind in "iu" and not np.all(b) and np.broadcast(a, b).size:
             raise ZeroDivisionError("integer division by zero")
         return function(a, b)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Shape, bool_, float32, float64, int64
+from tinytorch.dtypes import Shape, bool_, float32, float64, int64, uint8
 from tinytorch.errors import DTypeError
 from tinytorch.functions import elementwise, movement
 from tinytorch.functions.copies import order_of, permuted, with_zero_gradient
@@ -270,19 +270,34 @@ def std_mean(x: Tensor, dim: Dim | bool = None, **options: Any) -> tuple[Tensor,
 
 
 def all(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
-    """Whether every element is true (not zero); over no elements, true."""
+    """Whether every element is true (not zero); over no elements, true.
+
+    The result is bool; of uint8, as in PyTorch, uint8: 1 or 0.
+
+    >>> from tinytorch import tensor, uint8
+    >>> all(tensor([[1, 2], [3, 0]]), 1), all(tensor([1, 2], dtype=uint8))
+    (tensor([ True, False]), tensor(1, dtype=uint8))
+    """
     true = x if x.dtype is bool_ else apply(ops.ne, x, 0)
     if true.meta.size:
-        return amin(true, dim, keepdim)
-    return apply(ops.eq, sum(apply(ops.logical_not, x), dim, keepdim), 0)
+        return _answer(amin(true, dim, keepdim), x)
+    return _answer(apply(ops.eq, sum(apply(ops.logical_not, x), dim, keepdim), 0), x)
 
 
 def any(x: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
-    """Whether at least one element is true (not zero); over no elements, false."""
+    """Whether at least one element is true (not zero); over no elements, false.
+
+    The result is bool; of uint8, as in PyTorch, uint8: 1 or 0.
+    """
     true = x if x.dtype is bool_ else apply(ops.ne, x, 0)
     if true.meta.size:
-        return amax(true, dim, keepdim)
-    return apply(ops.ne, sum(true, dim, keepdim), 0)
+        return _answer(amax(true, dim, keepdim), x)
+    return _answer(apply(ops.ne, sum(true, dim, keepdim), 0), x)
+
+
+def _answer(true: Tensor, x: Tensor) -> Tensor:
+    """bool as it is; uint8 for uint8, which was the type of a truth value before there was bool."""
+    return apply(ops.cast, true, dtype=uint8) if x.dtype is uint8 else true
 
 
 def nansum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:

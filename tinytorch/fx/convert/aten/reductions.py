@@ -88,12 +88,12 @@ def histc(a: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
 
 @aten("any", "any.dim", "any.dims")
 def any_(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    return r.any(a.bool(), _dims(dim), keepdim)
+    return r.any(a, _dims(dim), keepdim)
 
 
 @aten("all", "all.dim")
 def all_(a: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    return r.all(a.bool(), _dims(dim), keepdim)
+    return r.all(a, _dims(dim), keepdim)
 
 
 @aten("argmax")
