@@ -54,7 +54,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              a CNN leaves it for NumPy in the middle of a step; NumPy's
 #                              reference is a file for each kind of op (70: imports);
 #                              ctc_loss by loops to be read, and by NumPy (200); cross products (9);
-#                              products of int64 by a BLAS (11).
+#                              products of int64 by a BLAS (11);
+#                              negative powers of integers (10).
 #   optimized 3,900 ->  6,400  Without attention (695), products with weights of 8 and 4 bits (670)
 #                              and Winograd (275) transformers and CNNs are slower; without sorts,
 #                              gathers, running sums and random numbers of its own it leaves such
@@ -120,7 +121,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own.
 BUDGETS = {
-    "tinytorch": 8_024,
+    "tinytorch": 8_025,
     "tinytorch/replay": 1_012,
     "tinytorch/nn": 6_061,
     "tinytorch/optim": 1_936,
@@ -134,7 +135,7 @@ BUDGETS = {
     "tinytorch/bench": 795,
     "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
-    "tinytorch/backends": 2_612,
+    "tinytorch/backends": 2_622,
     "tinytorch/backends/optimized": 10_553,
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_341,

@@ -242,8 +242,8 @@ def remainder(a, b):  # type: ignore[no-untyped-def]
 @elementwise(dtype_rules.numeric)
 def pow_(a, b):  # type: ignore[no-untyped-def]
     if isinstance(a, int) and isinstance(b, int):
-        if b < 0:
-            raise ValueError("integers to negative integer powers are not allowed")
+        if b < 0:  # rounded towards 0: only 1 and -1 are left
+            return a ** (b % 2) if abs(a) == 1 else 0
         return a**b
     if b == 0 or a == 1:
         return 1.0

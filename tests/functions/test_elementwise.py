@@ -233,8 +233,25 @@ def test_integer_division_by_zero_raises(backend):
         for operator in (lambda: a // zero, lambda: a % zero, lambda: a // 0):
             with pytest.raises(ZeroDivisionError):
                 operator()
-        with pytest.raises(ValueError, match="negative integer powers"):
+        with pytest.raises(ValueError, match=r"pow: int64 to the power of -1; use a\.float"):
             a**-1
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy", "blocked", "optimized"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64"])
+def test_negative_powers_of_integers_are_rounded_towards_zero(dtype, backend):
+    bases, exponents = np.meshgrid(np.arange(-3, 4), np.arange(-3, 4))
+    bases = np.abs(bases) if dtype == "uint8" else bases
+    with tinytorch.using_backend(backend):
+        for other in ("int8", "int64"):
+            given = bases.astype(dtype), exponents.astype(other)
+            assert_like_torch(lambda a, b: a**b, None, *given)
+            assert_like_torch(lambda a, b: 2**b, None, *given)
+        compiled = tinytorch.compile(lambda a, b: a * 2 - a**b)
+        theirs = lambda a, b: a * 2 - a**b  # noqa: E731
+        assert_like_torch(compiled, theirs, *(g.astype("int64") for g in given))
+        with pytest.raises(ValueError, match=rf"{dtype} to the power of -1; use a\.float"):
+            tinytorch.tensor(bases.astype(dtype)) ** -1
 
 
 @pytest.mark.parametrize("backend", ["naive", "numpy", "blocked", "optimized"])

@@ -55,6 +55,15 @@ def _integer_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     return safe
 
 
+def power(a: Any, b: Any) -> Any:
+    """a to the power of b. NumPy refuses negative powers of integers: 0, but for those of 1, -1."""
+    try:
+        return np.power(a, b)
+    except ValueError:
+        powers = np.power(a, np.where(b < 0, b & 1, b))
+        return powers * ((b >= 0) | (np.abs(a) == 1))
+
+
 def _round(a: Array) -> Array:
     return np.asarray(np.rint(a)) if a.dtype.kind == "f" else np.round(a)  # that is Python
 
@@ -104,7 +113,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "div": np.true_divide,
     "floor_divide": _integer_safe(np.floor_divide),
     "remainder": _integer_safe(np.remainder),
-    "pow": np.power,
+    "pow": power,
     "maximum": np.maximum,
     "minimum": np.minimum,
     "bitwise_and": np.bitwise_and,

@@ -14,12 +14,20 @@ import numpy as np
 
 from tinytorch.backends import reference_special
 from tinytorch.backends.reference import ELEMENTWISE, cast, slice_
+from tinytorch.backends.reference_elementwise import power
 from tinytorch.dtypes import Array, DType, Shape, bfloat16, bits_of_bfloat16
 from tinytorch.op import Op
 
 
 def _sign(a: Array, out: Array) -> None:
     np.subtract(a > 0, a < 0, out, dtype=out.dtype)
+
+
+def _power(a: Any, b: Any, out: Array) -> None:
+    if out.dtype.kind == "f":
+        np.power(a, b, out)
+    else:
+        np.copyto(out, power(a, b))  # NumPy may refuse b when it has written a part, and a be out
 
 
 def _maximum(a: Any, b: Any, out: Array) -> None:
@@ -97,6 +105,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **_UFUNCS,
+    "pow": _power,
     "maximum": _maximum,
     "minimum": _minimum,
     "sign": _sign,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply, wrap
+from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, DType, bool_, meta_of_array, promote
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.copies import copied
@@ -159,12 +159,20 @@ def remainder(a: Tensor | float, b: Tensor | float) -> Tensor:
 def pow(a: Tensor | float, exponent: Tensor | float) -> Tensor:
     """a to the power of `exponent`; NaN for a negative a and an exponent that is not whole.
 
+    A tensor of integers to the power of a tensor of negative integers is rounded towards 0.
+
     Raises:
-        ValueError: an integer is raised to a negative integer; use a.float().
+        ValueError: the exponent of a tensor of integers is a negative int; use a.float().
+
+    >>> from tinytorch import tensor
+    >>> pow(tensor([2, 1, -1]), tensor([-1, -1, -1]))
+    tensor([ 0,  1, -1])
     """
-    square = type(exponent) is int and exponent == 2
-    if square and not isinstance(a, (int, float)) and a.dtype is not bool_:
-        return apply(ops.mul, a, a)
+    if type(exponent) is int and not isinstance(a, (int, float)):
+        if exponent == 2 and a.dtype is not bool_:
+            return apply(ops.mul, a, a)
+        if exponent < 0 and is_tensor(a) and not a.dtype.is_floating_point:
+            raise ValueError(f"pow: {a.dtype.name} to the power of {exponent}; use a.float()")
     return apply(ops.pow_, a, exponent)
 
 
