@@ -217,6 +217,21 @@ def test_keys_of_sequences_differ_by_what_is_in_them(hot: None) -> None:
         assert joined(*args, **options).tolist() == joined.replayed(*args, **options).tolist()  # type: ignore[attr-defined]
 
 
+def test_shapes_of_two_numbers_have_programs(hot: None) -> None:
+    @replayed
+    def filled(shape: Any, value: float = 0.5) -> Tensor:
+        code = 10.0 * isinstance(shape, list) + isinstance(shape[0], bool) + value
+        return apply(ops.full, shape=tuple(map(int, shape)), value=code, dtype=tinytorch.float32)
+
+    calls: list[Any] = [((2, 3),), ((3, 2),), ([2, 3],), ((1, 3),), ((True, 3),), ((2, 3), 1.5)]
+    for args in calls * 5:
+        assert filled(*args).tolist() == filled.replayed(*args).tolist()  # type: ignore[attr-defined]
+    assert programs(filled).count(False) == 0
+    assert len([p for p in programs(filled) if type(p) is not int]) == 5  # but that with a bool
+    filled((2, 3)).add_(1.0)
+    assert filled((2, 3)).tolist() == [[0.5] * 3] * 2
+
+
 def test_a_backend_of_a_user_has_no_programs(hot: None) -> None:
     class Mine(NumpyBackend):
         """Its kernels may print, or be stepped through."""

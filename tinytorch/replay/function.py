@@ -81,10 +81,15 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
                     name = value = None
                     if options:
                         ((name, value),) = options.items()
-                    if name is None or type(value) is int:
-                        a, b = tensors = first
+                    a, b = first
+                    kind = type(first)
+                    if type(a) is int:
+                        if type(b) is int and not options:
+                            tensors: Any = ()
+                            key = (function, state.grad, kind, a, b)
+                    elif name is None or type(value) is int:
+                        tensors = first
                         needs = a._requires_grad, b._requires_grad
-                        kind = type(first)
                         key = (function, state.grad, kind, a.meta, b.meta, needs, name, value)
             elif options:
                 if count == 1 == len(options):

@@ -7,6 +7,9 @@ from hypothesis import given, strategies as st
 import tinytorch
 import tinytorch.nn.functional as F
 from tinytorch import Generator
+from tinytorch.autograd import grad
+from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.dispatch import Mode
 from tinytorch.errors import ShapeError
 
 
@@ -44,6 +47,21 @@ def test_the_seed_determines_the_mask():
     assert second.tolist() != first.tolist()
     by_generator = [F.dropout(x, generator=Generator(3)).tolist() for _ in range(2)]
     assert by_generator[0] == by_generator[1]
+
+
+def test_calls_of_one_kind_draw_anew():
+    """They run as a program, to which the seed is given."""
+    x = tinytorch.ones(4, 16, 2, 2, requires_grad=True)
+    for draw in (F.dropout, F.dropout2d):
+        tinytorch.manual_seed(3)
+        replayed = [draw(x) for _ in range(80)]
+        tinytorch.manual_seed(3)
+        with tinytorch.using_backend(NumpyBackend()), Mode():  # a mode sees each op
+            each = [draw(x) for _ in range(80)]
+        assert [t.tolist() for t in replayed] == [t.tolist() for t in each]
+        assert len({str(t.tolist()) for t in replayed}) == 80
+        (gradient,) = grad(replayed[-1].sum(), x)
+        assert gradient.tolist() == each[-1].tolist()
 
 
 def test_dropout2d_drops_whole_channels():
