@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tito.cells import Cell as Run, Outcome, run_attempts
+from tito.cells import CELL_SECONDS, Cell as Run, Outcome, run_attempts
 from tito.checks import CheckError
 from tito.lessons.build import Course
 from tito.lessons.cells import Cell
@@ -36,7 +36,7 @@ GRADED = ("given", "solution", "test")
 LEAST_MISTAKES = 2  # for each exercise
 TELLING = 20  # characters from which on a line says something
 LESSON_SECONDS = 60.0
-CELL_SECONDS = 60.0
+EXPERIMENT_SECONDS = 60.0  # a test has as long as when it is graded
 CHECKS = ("equal(", "close(", "raises(", "check(")
 AT_ONCE = 2
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # an attempt is one process
@@ -184,8 +184,12 @@ def check_alternatives(lesson: Lesson, alternatives: Sequence[Alternative]) -> I
 def _run(
     attempts: Sequence[Sequence[Cell]], imports: Sequence[str], root: Path
 ) -> list[list[Outcome]]:
-    runs = [[Run(cell.id, cell.source, CELL_SECONDS) for cell in cells] for cells in attempts]
+    runs = [[Run(cell.id, cell.source, _limit(cell)) for cell in cells] for cells in attempts]
     return run_attempts(runs, [*imports, SEEDED], path=[root, ROOT], environment=ONE_THREAD)
+
+
+def _limit(cell: Cell) -> float:
+    return CELL_SECONDS if cell.kind == "test" else EXPERIMENT_SECONDS
 
 
 def _everything(cells: Sequence[Cell]) -> list[Cell]:
