@@ -50,7 +50,7 @@ def test_the_seed_determines_the_mask():
 
 
 def test_calls_of_one_kind_draw_anew():
-    """They run as a program, to which the seed is given."""
+    """Also where parts of them run as programs."""
     x = tinytorch.ones(4, 16, 2, 2, requires_grad=True)
     for draw in (F.dropout, F.dropout2d):
         tinytorch.manual_seed(3)
