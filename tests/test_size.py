@@ -24,6 +24,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              what is stored by columns is walked by columns (77);
 #                              a backward of few steps without contexts and properties (6);
 #                              a diagonal that turns nothing (1);
+#                              an inference_mode that enable_grad does not end (4; graph 2);
 #                              gradients of slices that are put together once (52);
 #                              linspace a block at a time, eye without a copy (20);
 #                              ctc_loss, all rules and what it is made of (181);
@@ -121,7 +122,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own.
 BUDGETS = {
-    "tinytorch": 8_025,
+    "tinytorch": 8_029,
     "tinytorch/replay": 1_012,
     "tinytorch/nn": 6_061,
     "tinytorch/optim": 1_936,
@@ -138,7 +139,7 @@ BUDGETS = {
     "tinytorch/backends": 2_622,
     "tinytorch/backends/optimized": 10_553,
     "tinytorch/jit": 2_024,
-    "tinytorch/graph": 4_341,
+    "tinytorch/graph": 4_343,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_781,
     "tinytorch/onnx": 2_087,

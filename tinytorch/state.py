@@ -26,13 +26,13 @@ class State:
         mode: Mode | None,
         below: State | None,
         backend: ComputeBackend | None,
-        grad: bool,
+        grad: bool | None,
         phase: str,
     ) -> None:
         self.mode = mode
         self.below = below  # the state outside of `mode`
         self.backend = backend  # None: the process-wide one
-        self.grad = grad
+        self.grad = grad  # None: off in an `inference_mode`, where `enable_grad` has no effect
         self.phase = phase
 
 
@@ -93,32 +93,42 @@ def current_backend() -> ComputeBackend:
     return STATE.get().backend or backends.get_backend()
 
 
-def grad_mode(enabled: bool) -> StateContext:
+def grad_mode(enabled: bool | None, *, ends_inference: bool = True) -> StateContext:
     """Record history, or not, inside the block. (`no_grad` and `enable_grad` are made of it.)
+
+    Args:
+        enabled: None for `inference_mode`: not, and `enable_grad` inside has no effect.
+        ends_inference: whether True is in force although an `inference_mode` is around it.
 
     >>> with grad_mode(False):
     ...     is_grad_enabled()
     False
     """
     old = STATE.get()
+    if old.grad is None and not (enabled and ends_inference):
+        enabled = None
     return StateContext(State(old.mode, old.below, old.backend, enabled, old.phase))
+
+
+def _off(old: State) -> bool | None:
+    return None if old.grad is None else False
 
 
 def is_grad_enabled() -> bool:
     """Whether ops are being recorded for `backward`."""
-    return STATE.get().grad
+    return STATE.get().grad is True
 
 
 def backward_state(create_graph: bool) -> State:
     """The state of `grad_mode(create_graph)` and `phase("backward")` in one."""
     old = STATE.get()
-    return State(old.mode, old.below, old.backend, create_graph, "backward")
+    return State(old.mode, old.below, old.backend, create_graph or _off(old), "backward")
 
 
 def optimizer_mode() -> StateContext:
     """`grad_mode(False)` and `phase("optimizer")` in one."""
     old = STATE.get()
-    return StateContext(State(old.mode, old.below, old.backend, False, "optimizer"))
+    return StateContext(State(old.mode, old.below, old.backend, _off(old), "optimizer"))
 
 
 def phase(name: str) -> StateContext:

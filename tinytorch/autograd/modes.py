@@ -12,15 +12,16 @@ from tinytorch.state import STATE, StateContext, grad_mode, is_grad_enabled
 
 
 class GradMode(ContextDecorator):
-    """Record history inside the block, or do not."""
+    """Record history inside the block, or do not. In an `inference_mode` it has no effect."""
 
-    def __init__(self, mode: bool) -> None:
+    def __init__(self, mode: bool | None, ends_inference: bool = False) -> None:
         self.mode = mode
+        self.ends_inference = ends_inference
         self._open: list[StateContext] = []
 
     def _recreate_cm(self) -> GradMode:
         # a decorated function may run in several threads at once: each call has its own
-        return GradMode(self.mode)
+        return GradMode(self.mode, self.ends_inference)
 
     def __call__(self, function: Any) -> Any:
         if not isgeneratorfunction(function):
@@ -44,7 +45,7 @@ class GradMode(ContextDecorator):
         return steps
 
     def __enter__(self) -> None:
-        context = grad_mode(self.mode)
+        context = grad_mode(self.mode, ends_inference=self.ends_inference)
         context.__enter__()
         self._open.append(context)
 
@@ -66,7 +67,7 @@ class set_grad_enabled(GradMode):
     def __init__(self, mode: bool) -> None:
         super().__init__(mode)
         self._before: bool | None = is_grad_enabled()
-        STATE.set(grad_mode(mode).state)
+        STATE.set(grad_mode(mode, ends_inference=False).state)
 
     def _only_a_context(self) -> None:
         """It is no plain call: undo what that would have set."""
@@ -99,18 +100,25 @@ class no_grad(GradMode):
 
 
 class inference_mode(GradMode):
-    """`no_grad`, under the name that PyTorch has for it where results are never differentiated."""
+    """`no_grad`, and no `enable_grad` inside has an effect. With False: record history again.
+
+    >>> import tinytorch
+    >>> x = tinytorch.ones(2, requires_grad=True)
+    >>> with tinytorch.inference_mode(), tinytorch.enable_grad():
+    ...     (x * 2).requires_grad
+    False
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         """A context; or, as `@inference_mode` without a call, the function that runs in one."""
         return super().__new__(cls) if isinstance(mode, bool) else cls()(mode)
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__(not mode and is_grad_enabled())
+        super().__init__(None if mode else True, ends_inference=True)
 
 
 class enable_grad(GradMode):
-    """Record history inside the block, although it is in a `no_grad`."""
+    """Record history inside the block, although it is in a `no_grad` (not in `inference_mode`)."""
 
     def __init__(self) -> None:
         super().__init__(True)

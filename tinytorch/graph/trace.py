@@ -26,7 +26,7 @@ from tinytorch.graph.symbols import Symbol, TraceError
 from tinytorch.graph.traced import TENSOR, Signature, TracedFunction, describe
 from tinytorch.graph.tracer import Tracer
 from tinytorch.history import Record
-from tinytorch.state import is_grad_enabled
+from tinytorch.state import STATE, is_grad_enabled
 from tinytorch.tensor import Tensor
 
 
@@ -152,7 +152,7 @@ def _trace(
         out_leaves=out_leaves,
         passed=[(i, inputs.index(node)) for i, node in enumerate(passed) if node in inputs],
         repeated=[(i, k) for i, one in enumerate(same) if (k := same.index(one)) != i],
-        grad=is_grad_enabled(),
+        grad=STATE.get().grad,
         optimizer_state=environment.optimizer_state(),
         value_guards=tracer.value_guards,
         **happened,

@@ -18,8 +18,10 @@ from tinytorch.graph.pytree import TreeSpec, tree_flatten, tree_unflatten
 from tinytorch.graph.symbols import TraceError
 from tinytorch.graph.value_guards import ValueGuard, why_not_values
 from tinytorch.history import owner_of
-from tinytorch.state import STATE, grad_mode, is_grad_enabled
+from tinytorch.state import STATE, grad_mode
 from tinytorch.tensor import Tensor
+
+_GRADIENTS = {True: "on", False: "off", None: "off for inference"}
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Signature:
         passed: positions of the function's own results that are inputs, the same tensors, and
             of these inputs.
         repeated: positions of results that are the same tensor as an earlier one, and of that.
-        grad: gradients were on.
+        grad: gradients were on; None if they were off for `inference_mode`.
         optimizer_state: which tensors optimizers' states have.
         first_call_differs: tracing made that state, and with it the function does something else.
         grads: for tensors whose `.grad` was met, whether it was None.
@@ -56,7 +58,7 @@ class Signature:
     out_leaves: list[Any]
     passed: list[tuple[int, int]]
     repeated: list[tuple[int, int]]
-    grad: bool
+    grad: bool | None
     optimizer_state: list[tuple[int, str, int]]
     grads: list[tuple[str, Binding, bool]]
     differentiable: bool
@@ -152,8 +154,9 @@ class TracedFunction:
             reason = _why_not_leaf(leaf, expected, f"argument {i}")
             if reason is not None:
                 return reason
-        if s.grad is not is_grad_enabled():
-            return f"gradients are {'off' if s.grad else 'on'}, and were not"
+        grad = STATE.get().grad
+        if s.grad is not grad:
+            return f"gradients are {_GRADIENTS[grad]}, and were not"
         reason = self.environment.why_not()
         if reason is not None:
             return reason

@@ -53,7 +53,7 @@ class Guard(NamedTuple):
         mark_written: notes in the write clock that the call has written its inputs.
     """
 
-    fits: Callable[[tuple[Any, ...], ComputeBackend, bool], bool]
+    fits: Callable[[tuple[Any, ...], ComputeBackend, bool | None], bool]
     values: Callable[[Sequence[Any]], list[Any]]
     mark_written: Callable[[], None]
 
