@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.fx
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.export._tree_utils import reorder_kwargs
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from tinytorch.fx.capture.compiling import compiling
 from tinytorch.fx.capture.constants import (
@@ -20,8 +21,14 @@ from tinytorch.fx.capture.constants import (
     with_constants,
 )
 from tinytorch.fx.capture.functional import tracing
-from tinytorch.fx.capture.guards import AskedValues, forward_within
-from tinytorch.fx.capture.real_run import check_on_real_values
+from tinytorch.fx.capture.guards import AskedValues, GuardError, forward_within
+from tinytorch.fx.capture.open_sizes import (
+    OTHER_SIZES,
+    SizeGuards,
+    asked_sizes,
+    have_same_ops,
+)
+from tinytorch.fx.capture.real_run import check_on_real_values, difference_on_real_values
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
 from tinytorch.fx.capture.stopped_gradients import (
     RegionsSeen,
@@ -63,20 +70,19 @@ def capture_forward(
         CaptureError: the model does what cannot be traced; `diagnose` says more.
     """
     inputs = _distinct(inputs, model)
-    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (_as_tuple(inputs), None)
-    shapes = _dynamic_shapes(inputs if kwargs else args, dynamic_dims) if dynamic_dims else None
     fixed, buffers = _fixed(inputs, constants), countable_buffers(model)
     asked = AskedValues()
     if guarded:
         buffers = {}
-        state = list(model.buffers())
         with (
-            tracing(), buffers_kept(state), generators_kept(devices_of(model)), compiling(),
-            with_constants(model, fixed, {}), forward_within(model, asked.recorded),
+            tracing(), buffers_kept(list(model.buffers())), generators_kept(devices_of(model)),
+            compiling(), with_constants(model, fixed, {}), forward_within(model, asked.recorded),
         ):  # fmt: skip
             call(model, inputs)
 
-    def export(kept: Mapping[str, Tensor]) -> tuple[Any, set[str]]:
+    def export(batch: Any, kept: Mapping[str, Tensor], dims: tuple[int, ...] = ()) -> Any:
+        args, kwargs = ((), batch) if isinstance(batch, dict) else (_as_tuple(batch), None)
+        shapes = _dynamic_shapes(kwargs or args, dims) if dims else None
         with (
             tracing(), warnings.catch_warnings(), with_constants(model, fixed, kept) as read,
             forward_within(model, asked.guarded if guarded else nullcontext),
@@ -88,20 +94,19 @@ def capture_forward(
                 exported = torch.export.export(
                     model, args, kwargs, dynamic_shapes=shapes, strict=False
                 )
-            return (_decomposed(exported, inputs) if decompose else exported), read
+            return (_decomposed(exported, batch) if decompose else exported), read
 
-    try:
-        exported, read = export({})
-    except CaptureError as error:
-        if not buffers or error.reason is None or error.reason.text != VALUE[0]:
-            raise
+    with asked_sizes() as questions:
         try:
-            exported, read = export(buffers)
-        except CaptureError:  # they are no constants, or not the reason
-            raise error from None
+            exported, read = export(inputs, {}, dynamic_dims)
+        except CaptureError as error:
+            if not buffers or error.reason is None or error.reason.text != VALUE[0]:
+                raise
+            try:
+                exported, read = export(inputs, buffers, dynamic_dims)
+            except CaptureError:  # they are no constants, or not the reason
+                raise error from None
     module: Any = exported.module(check_guards=False)
-    if dynamic_dims and exported._guards_code:  # what the model asked of open sizes
-        module.meta["size_guards"] = exported.module(check_guards=True)._guards_fn
     if decompose:
         detach_stopped_gradients(module)
     own = dict.fromkeys(dict(model.named_buffers(remove_duplicate=False)), BUFFER)
@@ -114,12 +119,55 @@ def capture_forward(
             node.meta.update(role=own[node.target], name=node.target)
     check_in_graph(module, fixed, {name: buffers[name] for name in sorted(read)})
     leaves, spec = tree_flatten(inputs)
-    check_on_real_values(
-        module, leaves, lambda flat: call(model, tree_unflatten(flat, spec)),
-        state=list(model.buffers()), may_write=True, reseed=not guarded,
-    )  # fmt: skip
+    state = list(model.buffers())
+
+    def eager(flat: list[Any]) -> Any:
+        return call(model, tree_unflatten(flat, spec))
+
+    def compare(flat: list[Any]) -> str | None:
+        return difference_on_real_values(
+            module, flat, eager, state=state, may_write=True, reseed=not guarded
+        )
+
+    def has_same_ops(flat: list[Any]) -> bool:
+        try:
+            other, _ = export(tree_unflatten(flat, spec), {name: buffers[name] for name in read})
+        except CaptureError:
+            return False
+        return have_same_ops(module, other.module(check_guards=False))
+
+    check_on_real_values(module, leaves, eager, state=state, may_write=True, reseed=not guarded)
+    if dynamic_dims:
+        sizes = SizeGuards.of(module.graph, questions, _guards_of_tracer(exported))
+        sizes.compare_small(dynamic_dims, leaves, compare, has_same_ops)
+        module.meta["size_guards"] = sizes
+        module.register_forward_pre_hook(_check_sizes, with_kwargs=True)
     graph_module: torch.fx.GraphModule = module
     return graph_module
+
+
+def _guards_of_tracer(exported: Any) -> Callable[[Sequence[Any]], str | None]:
+    """Says which of a tracer's guards fails; None if none does."""
+    if not exported._guards_code:
+        return lambda leaves: None
+    guards = exported.module(check_guards=True)._guards_fn
+
+    def failing(leaves: Sequence[Any]) -> str | None:
+        try:
+            guards(*leaves)
+        except (AssertionError, ZeroDivisionError) as error:
+            return str(error)
+        return None
+
+    return failing
+
+
+def _check_sizes(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises GuardError if the model does something else for the sizes of these inputs."""
+    leaves = tree_leaves((args, reorder_kwargs(kwargs, module._in_spec)))
+    why = module.meta["size_guards"].failure(leaves)
+    if why is not None:
+        raise GuardError(f"{OTHER_SIZES} ({why}): capture it for them")
 
 
 def _decomposed(exported: Any, inputs: Batch) -> Any:

@@ -16,21 +16,24 @@ reason about the strides that there are.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 import torch.fx
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import Node
+from torch.fx import Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
 from tinytorch.fx.capture.autocast import autocast_off
 from tinytorch.fx.capture.batch_norm import WithoutCudnn
 from tinytorch.fx.capture.comparison import first_difference
 from tinytorch.fx.capture.compiling import compiling, compiling_at
+from tinytorch.fx.capture.guards import MARK
 from tinytorch.fx.capture.layouts import is_dense, layout_order, same_layout
 from tinytorch.fx.capture.slots import (
     BUFFER,
@@ -89,18 +92,12 @@ def check_on_real_values(
     devices = {v.device for v in values if isinstance(v, Tensor)}
 
     def observe(run: Callable[[list[Any]], Any]) -> dict[Slot, Any]:
-        if reseed:
-            seed_generators(SEED, devices)
-        with generators_kept(devices), buffers_kept(state):
-            results = tree_leaves(run([_own(v, may_write) for v in values]))
-            slots = [Slot(OUTPUT, str(i)) for i in range(len(results))]
-            found = dict(zip(slots if outputs is None else outputs(), results, strict=True))
-            return found | {Slot(BUFFER, str(i)): b.clone() for i, b in enumerate(state)}
+        return _observed(run, values, outputs, state, may_write, reseed)
 
     run = RealRun(module)
     with generators_kept(devices):
         try:
-            found = observe(run.run_flat)
+            found = observe(partial(run_flat, run))
         except Exception as error:  # a graph may fail in any way
             if is_out_of_memory(error):
                 raise
@@ -131,6 +128,55 @@ def check_on_real_values(
     if run.is_mended:
         module.graph.lint()
         module.recompile()
+
+
+def difference_on_real_values(
+    module: torch.fx.GraphModule,
+    values: Sequence[Any],
+    function: Callable[[list[Any]], Any],
+    outputs: Callable[[], Sequence[Slot]] | None = None,
+    state: Sequence[Tensor] = (),
+    may_write: bool = False,
+    reseed: bool = True,
+) -> str | None:
+    """How a graph and the function it was captured from differ on inputs; None if they do not.
+
+    The graph stays as it is. The arguments are those of `check_on_real_values`.
+    """
+    found: list[dict[Slot, Any]] = []
+    for whose, run in (("model", function), ("graph", partial(run_flat, Interpreter(module)))):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of an empty mean, say
+                found.append(_observed(run, values, outputs, state, may_write, reseed))
+        except Exception as error:  # either may fail in any way
+            if str(error).startswith(MARK):
+                return None  # of other values, not of these sizes
+            return f"the {whose} raises {_headline(error)}"
+    expected, given = found
+    if given.keys() != expected.keys():
+        return "the model has other results"
+    why = first_difference(given, expected)
+    return None if why is None else f"the graph differs: {why}"
+
+
+def _observed(
+    run: Callable[[list[Any]], Any],
+    values: Sequence[Any],
+    outputs: Callable[[], Sequence[Slot]] | None,
+    state: Sequence[Tensor],
+    may_write: bool,
+    reseed: bool,
+) -> dict[Slot, Any]:
+    """The results of a run, and the buffers after it, which are put back."""
+    devices = {v.device for v in values if isinstance(v, Tensor)}
+    with generators_kept(devices), buffers_kept(state):
+        if reseed:
+            seed_generators(SEED, devices)
+        results = tree_leaves(run([_own(v, may_write) for v in values]))
+        slots = [Slot(OUTPUT, str(i)) for i in range(len(results))]
+        found = dict(zip(slots if outputs is None else outputs(), results, strict=True))
+        return found | {Slot(BUFFER, str(i)): b.clone() for i, b in enumerate(state)}
 
 
 def _is_flag(
@@ -178,7 +224,15 @@ def _headline(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0].strip() if lines else ''}"
 
 
-class RealRun(torch.fx.Interpreter):
+def run_flat(interpreter: Interpreter, inputs: list[Any]) -> Any:
+    """The results of a graph for these inputs, without the form of the model's call."""
+    module: Any = interpreter.module
+    has_conversions = "autocast" in module.meta  # a graph of modules has not
+    with torch.no_grad(), autocast_off() if has_conversions else nullcontext():
+        return interpreter.run(*inputs, enable_io_processing=False)
+
+
+class RealRun(Interpreter):
     """Runs a graph on real tensors and mends it where layouts are not as the trace took them.
 
     Attributes:
@@ -188,13 +242,7 @@ class RealRun(torch.fx.Interpreter):
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
         self.is_mended = False
-        self._has_conversions = "autocast" in module.meta  # a graph of modules has not
         self._assumed: dict[Node, Any] = {}  # what the trace took for the value of a node
-
-    def run_flat(self, inputs: list[Any]) -> Any:
-        """The results for these inputs, without the form of the model's call."""
-        with torch.no_grad(), autocast_off() if self._has_conversions else nullcontext():
-            return self.run(*inputs, enable_io_processing=False)
 
     def run_node(self, n: Node) -> Any:
         if n.op == "call_function" and n.target in LINEAR_WALKS:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
 from tinytorch.errors import TinyTorchError
+from tinytorch.fx.capture.open_sizes import OTHER_SIZES
 
 
 class OptimizedModuleError(TinyTorchError, RuntimeError):
@@ -193,15 +194,8 @@ def check_sizes(module: torch.fx.GraphModule, leaves: Sequence[Any]) -> None:
         OptimizedModuleError: it takes another branch for their sizes.
     """
     guards = module.meta.get("size_guards")
-    if guards is None:
-        return
-    try:
-        guards(*leaves)
-    except AssertionError as error:
-        raise OptimizedModuleError(
-            f"the model does something else for inputs of these sizes ({error}): optimize it for "
-            "them"
-        ) from error
+    if guards is not None and (why := guards.failure(leaves)) is not None:
+        raise OptimizedModuleError(f"{OTHER_SIZES} ({why}): optimize it for them")
 
 
 def _is_nested(value: Any) -> bool:

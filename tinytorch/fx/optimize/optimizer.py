@@ -27,8 +27,8 @@ from tinytorch.fx.optimize.verify import (
     ForwardSemantics,
     accuracy,
     compare,
-    larger,
     observe,
+    other_sizes,
     other_values,
 )
 from tinytorch.fx.passes.autotune import AutotunedPass, is_faster, times_as_fast
@@ -400,15 +400,14 @@ class GraphOptimizer:
         return self._inaccuracy(*pairs[0])
 
     def _batches(self) -> Iterator[Any]:
-        """The example, others with other values, and a larger one if sizes are open to it."""
+        """The example, others with other values, and of other sizes where these are open."""
         for seed in range(max(1, self.trials)):
             yield other_values(self.inputs, seed)
-        if self.dynamic_dims:
-            batch = larger(self.inputs, self.dynamic_dims)
+        for batch in other_sizes(self.inputs, self.dynamic_dims) if self.dynamic_dims else ():
             try:
                 check_sizes(self._optimized().graph_module, tree_leaves(batch))
             except OptimizedModuleError:  # as whoever calls the module with it is told
-                return
+                continue
             yield batch
 
     def _inaccuracy(self, expected: Behaviour, found: Behaviour) -> str | None:

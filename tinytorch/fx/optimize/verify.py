@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from tinytorch.fx.capture.comparison import difference, largest
+from tinytorch.fx.capture.layouts import same_layout
 from tinytorch.fx.models import call
 from tinytorch.fx.optimize.devices import devices_of, generators_kept, seed_generators
 from tinytorch.fx.semantics.buffers import buffers_kept
@@ -134,7 +136,7 @@ def _check(what: str, found: Any, expected: Any, scale: float = 1.0) -> None:
             f"{what} is {found.dtype}{list(found.shape)}, and was "
             f"{expected.dtype}{list(expected.shape)}"
         )
-    if not what.startswith("gradient") and found.stride() != expected.stride():
+    if not what.startswith("gradient") and not same_layout(found, expected):
         raise GraphError(f"{what} has strides {found.stride()}, and had {expected.stride()}")
     why = difference(found, expected, max(1.0, scale, largest(expected)))
     if why is not None:
@@ -158,18 +160,19 @@ def other_values(batch: Any, seed: int) -> Any:
     return tree_map(changed, batch)
 
 
-def larger(batch: Any, dims: Sequence[int]) -> Any:
-    """A batch with twice the size in these dimensions of its tensors."""
+def other_sizes(batch: Any, dims: Sequence[int]) -> Iterator[Any]:
+    """A batch with twice the size in these dimensions of its tensors, and one with a size of 1."""
 
-    def grown(x: Any) -> Any:
+    def changed(change: Callable[[Tensor, int], Tensor], x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
         for d in dims:
-            if -x.ndim <= d < x.ndim:
-                x = torch.cat([x, x], d)
+            if -x.ndim <= d < x.ndim and x.shape[d]:
+                x = change(x, d)
         return x
 
-    return tree_map(grown, batch)
+    for change in (lambda x, d: torch.cat([x, x], d), lambda x, d: x.narrow(d, 0, 1)):
+        yield tree_map(partial(changed, change), batch)
 
 
 @dataclass(frozen=True)
