@@ -14,7 +14,8 @@ import pytest
 from tito.lessons.build import Course, build_lesson
 from tito.lessons.cells import context_of
 from tito.lessons.check import check_course
-from tito.lessons.mistake import load_mistakes
+from tito.lessons.mistake import load_equivalents, load_mistakes
+from tito.lessons.mutate import mutants_of
 from tito.lessons.parse import lesson_files
 from tito.lessons.prove import prove_all
 from tito.lessons.source import SourceError, Target, find_definition
@@ -34,15 +35,20 @@ def test_nothing_is_wrong_with_any_lesson() -> None:
 
 @pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_right_and_wrong_solutions_can_be_spliced(folder: str) -> None:
-    """The reference's own changes nothing; a mistake, being what students write, is taken."""
+def test_what_is_listed_fits_the_reference(folder: str) -> None:
+    """The reference's own cell changes nothing when it is spliced; a mistake, being what students
+    write, is taken; what is listed as equivalent is a mutant."""
     course = Course.load(ROOT)
     lesson = course.find(folder)
     assert lesson is not None
     cells = course.cells(lesson)
     sources = {cell.id: cell.source for cell in cells}
     mistakes = load_mistakes(lesson.path.with_name("mistakes.py"))
+    equivalents = load_equivalents(lesson.path.with_name("mistakes.py"))
     for exercise in lesson.exercises:
+        listed = {each.change for each in equivalents if each.exercise == exercise.id}
+        if listed:
+            assert listed <= {m.change for m in mutants_of(exercise.id, sources[exercise.id])}
         context = context_of(cells, exercise, lesson)
         files = {target.path: course.package.text(target.path) for target in exercise.targets}
         for path, text in splice(files, exercise.targets, sources[exercise.id], context).items():
