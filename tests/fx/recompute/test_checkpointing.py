@@ -240,6 +240,32 @@ def test_what_only_an_unused_output_needs_gets_no_gradient() -> None:
         assert all(a.equal(b) for a, b in zip(*found, strict=True))
 
 
+class Roots(nn.Module):
+    """One parameter for both results; the derivative of the second at 0 is infinite."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([0.0, 1.0, 2.0]))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.weight * x
+        return (y * 2).tanh(), y.sqrt()
+
+
+def test_an_infinite_derivative_of_an_unused_output_is_not_met() -> None:
+    model, x = Roots(), torch.ones(3)
+    made = checkpoint(model, (x,), 1.0, strategies=FAST)
+    for used in ((0,), (1,), (0, 1), (0,)):
+        found = []
+        for each in (made, model):
+            model.zero_grad()
+            results = each(x)
+            sum(results[i].sum() for i in used).backward()
+            assert model.weight.grad is not None
+            found.append(model.weight.grad)
+        assert found[0].equal(found[1]) and not found[0].isnan().any()
+
+
 def test_a_second_backward_says_what_to_do(made: Checkpointed) -> None:
     loss = made(numbers(64, 32)).sum()
     loss.backward(retain_graph=True)

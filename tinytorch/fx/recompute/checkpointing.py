@@ -120,17 +120,12 @@ class _Step(torch.autograd.Function):
         saved = list(ctx.saved_tensors)
         arguments = [x if i is None else saved.pop(0)
                      for x, i in zip(kept, parts.kept_outputs, strict=True)]  # fmt: skip
-        unused = {i for i in parts.tangents if gradients[i] is None}
-        arguments += saved
-        for i, like in zip(parts.tangents, parts.expected_tangents, strict=True):
-            gradient = gradients[i]
-            if gradient is None:
-                gradient = torch.zeros(like.shape, dtype=like.dtype, device=like.device)
-            arguments.append(gradient)
+        arguments += [*saved, *(gradients[i] for i in parts.tangents)]
+        unused = frozenset(i for i in parts.tangents if gradients[i] is None)
         kept.clear()
         found: list[Tensor | None] = [None] * len(parts.inputs)
         with autocast_off():
-            results = parts.backward(arguments)
+            results = parts.backward_without(unused)(arguments)
         for i, gradient, sources in zip(parts.gradients, results, parts.sources, strict=True):
             if not sources or sources - unused:  # else nothing that is used depends on this input
                 found[i] = gradient

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -54,12 +53,23 @@ class Partition:
     written: list[int]
     gradients: list[int]
     sources: list[set[int]]
+    _without: dict[frozenset[int], torch.fx.GraphModule] = field(default_factory=dict)
 
-    @cached_property
-    def expected_tangents(self) -> list[Tensor]:
-        """Fake tensors like the gradients of `tangents`."""
-        nodes = self.backward.graph.find_nodes(op="placeholder")
-        return [node.meta["val"] for node in nodes[len(nodes) - len(self.tangents) :]]
+    def backward_without(self, unused: frozenset[int]) -> torch.fx.GraphModule:
+        """The backward where nothing is computed from some outputs, by position; it is kept.
+
+        It does not read their gradients. As zeros they would go through derivatives that may be
+        infinite, and 0 times infinity is no 0. What comes from them alone is left out, and is None
+        among the results.
+        """
+        if not unused:
+            return self.backward
+        if unused not in self._without:
+            nodes = self.backward.graph.find_nodes(op="placeholder")
+            last = nodes[len(nodes) - len(self.tangents) :]
+            tangents = dict(zip(last, self.tangents, strict=True))
+            self._without[unused] = _without(self.backward, tangents, unused)
+        return self._without[unused]
 
 
 class BoxedCodeGen(CodeGen):
@@ -109,6 +119,37 @@ def _sources(graph: torch.fx.Graph, tangents: dict[Node, int]) -> dict[Node, set
         found[node] = {tangents[node]} if node in tangents else set()
         found[node].update(*(found[n] for n in node.all_input_nodes))
     return found
+
+
+def _without(
+    backward: torch.fx.GraphModule, tangents: dict[Node, int], unused: frozenset[int]
+) -> torch.fx.GraphModule:
+    """A backward without what comes from some tangents alone; where that meets others it is 0."""
+    sources = _sources(backward.graph, tangents)
+    zero = {node for node, found in sources.items() if found and found <= unused}
+    graph = torch.fx.Graph()
+    graph.set_codegen(BoxedCodeGen())
+    copies: dict[Node, Node] = {}
+
+    def copied(node: Node) -> Node:
+        if node not in zero:
+            return copies[node]
+        like: Tensor = node.meta["val"]
+        return graph.call_function(
+            _zeros, (tuple(like.shape), like.stride(), like.dtype, like.device)
+        )
+
+    for node in backward.graph.nodes:
+        if node.op == "placeholder" or (node not in zero and node.op != "output"):
+            copies[node] = graph.node_copy(node, copied)
+    graph.output([None if n in zero else copies[n] for n in results(backward.graph)])
+    return torch.fx.GraphModule(backward, graph)
+
+
+def _zeros(
+    shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device).zero_()
 
 
 def _differentiated(gradient: Slot) -> Slot:
