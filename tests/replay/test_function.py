@@ -219,17 +219,24 @@ def test_keys_of_sequences_differ_by_what_is_in_them(hot: None) -> None:
 
 def test_shapes_of_two_numbers_have_programs(hot: None) -> None:
     @replayed
-    def filled(shape: Any, value: float = 0.5) -> Tensor:
-        code = 10.0 * isinstance(shape, list) + isinstance(shape[0], bool) + value
-        return apply(ops.full, shape=tuple(map(int, shape)), value=code, dtype=tinytorch.float32)
+    def filled(*shape: Any, value: float = 0.5, dtype: Any = tinytorch.float32) -> Tensor:
+        of_one = not isinstance(shape[0], int)
+        sizes = shape[0] if of_one else shape
+        code = 10.0 * isinstance(sizes, list) + 20.0 * of_one + isinstance(sizes[0], bool) + value
+        return apply(ops.full, shape=tuple(map(int, sizes)), value=code, dtype=dtype)
 
-    calls: list[Any] = [((2, 3),), ((3, 2),), ([2, 3],), ((1, 3),), ((True, 3),), ((2, 3), 1.5)]
-    for args in calls * 5:
-        assert filled(*args).tolist() == filled.replayed(*args).tolist()  # type: ignore[attr-defined]
-    assert programs(filled).count(False) == 0
-    assert len([p for p in programs(filled) if type(p) is not int]) == 5  # but that with a bool
+    double = {"dtype": tinytorch.float64}
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [(((2, 3),), {}), (((3, 2),), {})]
+    calls += [(([2, 3],), {}), (((2, 3),), {"value": 1.5}), (((2, 3),), double), ((2, 3), {})]
+    calls += [((2, 3), double), ((2, 3), {"value": 1.5}), ((2, 3, 1), {}), ((2, 4), {})]
+    calls += [(((True, 3),), {}), ((True, 3), {}), ((True, 3), double)]
+    for args, options in calls * 5:
+        given, meant = filled(*args, **options), filled.replayed(*args, **options)  # type: ignore[attr-defined]
+        assert (given.tolist(), given.meta) == (meant.tolist(), meant.meta)
+    assert len(programs(filled)) >= 10  # those without a bool
+    assert all(type(p) is replaying._Program for p in programs(filled)[:10])
     filled((2, 3)).add_(1.0)
-    assert filled((2, 3)).tolist() == [[0.5] * 3] * 2
+    assert filled((2, 3)).tolist() == [[20.5] * 3] * 2
 
 
 def test_a_backend_of_a_user_has_no_programs(hot: None) -> None:

@@ -94,7 +94,7 @@ def fold(a: Array, *, length: int, step: int) -> Array:
 
 def _blocks(a: Array, out: Array, step: int) -> Iterator[tuple[Array, Array]]:
     """Parts of windows (..., count, size) that a cache holds, and to what they are added."""
-    axis = max(range(a.ndim - 1), key=lambda d: abs(a.strides[d]))
+    axis = 0 if a.nbytes <= BLOCK else max(range(a.ndim - 1), key=lambda d: abs(a.strides[d]))
     rows, whole = max(1, BLOCK * a.shape[axis] // (a.nbytes or 1)), (slice(None),) * axis
     for i in range(0, a.shape[axis], rows):
         some = (*whole, slice(i, i + rows))

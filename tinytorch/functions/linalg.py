@@ -421,7 +421,7 @@ def _arranged(
 publish(
     globals(),
     replayed="dot outer mm mv addmm addmv addr baddbmm addbmm inner kron matrix_power dist "
-    "cdist einsum tensordot bmm",
+    "cdist cross einsum tensordot bmm",
     functions="einsum tensordot cdist",
     aliases={"ger": "outer"},
 )

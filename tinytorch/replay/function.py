@@ -13,7 +13,7 @@ from typing import Any
 
 from tinytorch import backends, tensor_class
 from tinytorch.backends.base import ComputeBackend
-from tinytorch.dtypes import TensorMeta
+from tinytorch.dtypes import DType, TensorMeta
 from tinytorch.history import Record, write_clock
 from tinytorch.op import Op
 from tinytorch.replay.calls import Call, split_of, splits, tensors_of
@@ -25,6 +25,7 @@ HOT = 32  # calls of one kind before a program is made, which takes about as lon
 PROGRAMS = 4096  # kinds of calls that a backend remembers
 
 _NO_TENSORS = frozenset((int, tuple, list))
+_NO_OPTION = ((None, None),)
 
 _new: Any = object.__new__
 
@@ -77,18 +78,17 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
             count = len(args)
             first = args[0]
             if type(first) in _NO_TENSORS:
-                if count == 1 and type(first) is not int and len(first) == 2 and len(options) < 2:
-                    name = value = None
-                    if options:
-                        ((name, value),) = options.items()
-                    a, b = first
-                    kind = type(first)
+                kind = type(first)
+                pair = args if kind is int else first if count == 1 else ()
+                if len(pair) == 2 and len(options) < 2:
+                    ((name, value),) = options.items() or _NO_OPTION
+                    a, b = pair
                     if type(a) is int:
-                        if type(b) is int and not options:
+                        if type(b) is int and (name is None or type(value) is DType):
                             tensors: Any = ()
-                            key = (function, state.grad, kind, a, b)
+                            key = (function, state.grad, kind, a, b, name, value)
                     elif name is None or type(value) is int:
-                        tensors = first
+                        tensors = pair
                         needs = a._requires_grad, b._requires_grad
                         key = (function, state.grad, kind, a.meta, b.meta, needs, name, value)
             elif options:

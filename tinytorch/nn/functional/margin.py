@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tinytorch.creation import arange
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import clip, minimum, where
-from tinytorch.functions.indexing import gather, one_hot
+from tinytorch.functions.indexing import gather
 from tinytorch.functions.movement import unsqueeze
 from tinytorch.functions.reductions import mean, sum
 from tinytorch.nn.functional.activation import EXACT_THRESHOLD, logsigmoid, softplus
@@ -147,5 +148,5 @@ def multi_margin_loss(
     terms = terms * terms if p == 2 else terms
     if weight is not None:
         terms = terms * unsqueeze(weight[target], -1)
-    others = one_hot(target, input.shape[-1]) == 0
+    others = unsqueeze(target, -1) != arange(input.shape[-1])
     return reduce_loss(sum(where(others, terms, 0.0), -1) / input.shape[-1], reduction)

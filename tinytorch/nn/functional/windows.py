@@ -87,7 +87,7 @@ def fold(
         order = (0, 1, 3, 5, 4, 2) if i == 0 else (0, 1, 4, 3, 2)
         x = _gathered(permute(x, *order), size[i] + 2 * border[i], step[i], spread[i])
     for i in range(2):
-        x = narrow(x, 2 + i, border[i], size[i])
+        x = narrow(x, 2 + i, border[i], size[i]) if border[i] else x
     return x
 
 
