@@ -121,7 +121,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              and autocast (40); what a model does for a size of 0 or 1 (206);
 #                              backwards without the outputs that are unused (24).
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
-#                              proved; course, ladder, compete and leaderboard have their own.
+#                              proved; course, ladder, compete and leaderboard have their own
+#                              (the last: pseudonyms that look alike, 29).
 BUDGETS = {
     "tinytorch": 8_029,
     "tinytorch/replay": 1_012,
@@ -149,7 +150,7 @@ BUDGETS = {
     "tito/course": 5_444,
     "tito/ladder": 710,
     "tito/compete": 2_133,
-    "tito/leaderboard": 2_685,
+    "tito/leaderboard": 2_714,
 }
 
 

@@ -3,6 +3,7 @@
 commands.py      tito leaderboard serve|join|runner, and tito submit
 tables.py        what is kept, as SQLAlchemy tables; migrations/ brings an older database up to date
 database.py      opening it: SQLite in a file, or PostgreSQL by URL
+names.py         pseudonyms that look alike
 people.py        invitations, tokens and sessions: only their hashes are kept
 events.py        an event and its versions; opening, closing
 submissions.py   taking an entry: size, form, rules, quota

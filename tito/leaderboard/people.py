@@ -9,10 +9,9 @@ import time
 from dataclasses import dataclass
 
 from sqlalchemy import delete, select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from tito.leaderboard import audit, tables
+from tito.leaderboard import audit, names, tables
 from tito.leaderboard.tables import Classroom, Invitation, Person, Token
 
 PSEUDONYM = re.compile(r"[\w][\w .-]{1,38}[\w]")
@@ -104,19 +103,23 @@ def add_person(session: Session, pseudonym: str, role: str, classroom_id: int | 
     """A person of a role.
 
     Raises:
-        PeopleError: the pseudonym is taken, or none.
+        PeopleError: the pseudonym is taken, or looks like one that is, or is none.
     """
-    pseudonym = " ".join(pseudonym.split())
+    pseudonym = names.normalized(pseudonym)
     if not PSEUDONYM.fullmatch(pseudonym):
         raise PeopleError(
             f"a pseudonym has 3 to 40 letters, digits, spaces and .-_, not {pseudonym[:60]!r}"
         )
+    if names.mixes_scripts(pseudonym):
+        raise PeopleError(f"{pseudonym!r} has letters of several scripts, or of an unusual one")
+    # who joins holds the first person's row until the end: two at once may not be too alike
+    session.scalar(select(Person.id).order_by(Person.id).limit(1).with_for_update(key_share=True))
+    for taken in session.scalars(select(Person.pseudonym)):
+        if names.look_alike(taken, pseudonym):
+            raise PeopleError(f"the pseudonym {pseudonym!r} is taken, or looks like one that is")
     person = Person(pseudonym=pseudonym, role=role, classroom_id=classroom_id)
-    try:
-        with session.begin_nested():
-            session.add(person)
-    except IntegrityError:
-        raise PeopleError(f"the pseudonym {pseudonym!r} is taken") from None
+    session.add(person)
+    session.flush()
     return person
 
 
