@@ -127,6 +127,17 @@ def test_the_least_channels_go_and_their_memory_is_free() -> None:
 
 
 @pytest.mark.slow
+def test_a_weight_that_is_computed_loses_rows_in_all_that_it_is_computed_from() -> None:
+    tinytorch.manual_seed(0)
+    first, last, x = nn.Linear(4, 8), nn.Linear(8, 3), tinytorch.randn(2, 4)
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(first), nn.ReLU(), last)
+    hidden, weight, bias = model[:2](x).numpy(), last.weight.numpy(), last.bias.numpy()
+    ((_, kept),) = prune_channels_(model, x).items()
+    assert len(kept) == 4 and first.weight.shape == (4, 4)
+    expected = hidden[:, kept] @ weight[:, kept].T + bias
+    np.testing.assert_allclose(model(x).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_how_many_stay() -> None:
     model, x = make("mlp")
     assert prune_channels_(model, x, amount=0.7, multiple_of=4, skip=["3.weight"]).keys() == {

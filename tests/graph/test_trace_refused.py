@@ -107,6 +107,18 @@ def test_traced_tensors_must_not_be_left_behind(rng):
         trace(f, floats(rng, 3))
 
 
+def test_a_weight_that_a_hook_computes_is_told_what_to_do(rng):
+    layer, x = nn.utils.weight_norm(nn.Linear(3, 2)), floats(rng, 1, 3)
+    with pytest.raises(
+        TraceError, match=r"weight was set .*take that of nn.utils.parametrizations"
+    ):
+        trace(layer, x)
+    expected = layer(x).detach().numpy()
+    nn.utils.remove_weight_norm(layer)
+    for other in (layer, nn.utils.parametrizations.weight_norm(layer)):
+        np.testing.assert_allclose(trace(other, x)(x).detach().numpy(), expected, rtol=1e-6)
+
+
 # -- when a trace does not fit ---------------------------------------------------------------------
 
 

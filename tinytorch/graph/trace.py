@@ -274,7 +274,8 @@ def _check_leaks(function: Callable[..., Any]) -> None:
         if isinstance(tensor._data, Symbol):
             raise TraceError(
                 f"{environment.name_of(tensor)} was set to a traced tensor ({tensor.meta}), made "
-                f"at {tensor._data.node.stack_trace}; return it, or write it into a tensor in place"
+                f"at {tensor._data.node.stack_trace}; return it, or write it into a tensor in "
+                f"place (set by nn.utils.weight_norm: take that of nn.utils.parametrizations)"
             )
 
 
