@@ -21,9 +21,6 @@ from tinytorch.fx.convert.exchange import tensor_from_torch
 from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.tensor import Tensor
 
-#: Their mean and deviation have a gradient here, and none in PyTorch; nobody asks for it.
-MORE_RESULTS = {"native_layer_norm"}
-
 
 def _floats(leaves: list[Any]) -> list[int]:
     return [i for i, a in enumerate(leaves) if torch.is_tensor(a) and a.dtype == torch.float32]
@@ -107,8 +104,7 @@ def test_gradients_agree_with_pytorch_on_its_own_samples() -> None:
             if torch.float32 not in info.dtypes:
                 continue
             for name, args, kwargs, _ in calls_of_samples(info, torch.float32, counts):
-                if name not in MORE_RESULTS:
-                    compared[name] += compare_gradients(name, args, kwargs)
+                compared[name] += compare_gradients(name, args, kwargs)
     assert len(compared) > 120
     assert compared.total() > 1200
 
@@ -124,3 +120,10 @@ def test_embeddings_have_the_gradients_of_their_options(options: dict[str, Any])
     assert weight.grad is not None
     assert model.weight.grad is not None
     np.testing.assert_allclose(weight.grad.numpy(), model.weight.grad.numpy(), rtol=1e-5)
+
+
+def test_statistics_of_a_layer_norm_have_no_gradient() -> None:
+    x = torch.randn(3, 4)
+    assert compare_gradients("native_layer_norm", (x, [4], torch.ones(4), torch.zeros(4), 1e-5), {})
+    ours = ATEN["native_layer_norm"](tinytorch.ones(3, 4, requires_grad=True), [4], None, None, 0.1)
+    assert [y.requires_grad for y in ours] == [True, False, False]

@@ -349,8 +349,9 @@ def native_layer_norm(
     x: Tensor, normalized_shape: Ints, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     dims = tuple(range(x.ndim - len(normalized_shape), x.ndim))
-    mean = r.mean(x, dims, True)
-    centered = x - mean
+    given = x.detach()  # in PyTorch only the first result has a gradient
+    mean = r.mean(given, dims, True)
+    centered = given - mean
     inverse = e.rsqrt(r.mean(centered * centered, dims, True) + eps)
     return F.layer_norm(x, list(normalized_shape), weight, bias, eps), mean, inverse
 
