@@ -349,11 +349,10 @@ def native_layer_norm(
     x: Tensor, normalized_shape: Ints, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     dims = tuple(range(x.ndim - len(normalized_shape), x.ndim))
-    given = x.detach()  # in PyTorch only the first result has a gradient
-    mean = r.mean(given, dims, True)
-    centered = given - mean
-    inverse = e.rsqrt(r.mean(centered * centered, dims, True) + eps)
-    return F.layer_norm(x, list(normalized_shape), weight, bias, eps), mean, inverse
+    y = F.layer_norm(x, list(normalized_shape), weight, bias, eps)
+    # in PyTorch only the first result has a gradient
+    var, mean = r.var_mean(x.detach(), dims, correction=0, keepdim=True)
+    return y, mean, e.rsqrt(var + eps)
 
 
 @aten("layer_norm")
