@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,15 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as TF
 
 import tinytorch
-import tinytorch.nn.functional as F
+from tests.nn.test_losses import LOSSES
 from tests.nn.twins import make_twins
 from tests.torch_compare import assert_like_torch
 from tinytorch import nn
 
-# name, constructor arguments, shape of the input
 LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
     ("Linear", (3, 4), {}, (5, 3)),
     ("Linear", (3, 4), {"bias": False}, (2, 5, 3)),
@@ -143,42 +139,7 @@ LAYERS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]] = [
 ]
 
 
-# Functions that have options of PyTorch's later positions by keyword only
-KEYWORDS_ONLY = {"cross_entropy", "nll_loss"}
-
-
-# Arguments of PyTorch's that are deprecated, of its own use, or of code that it compiles
-LEGACY = {"size_average", "reduce", "_stacklevel", "args", "kwargs", "_weight", "_freeze", "out",
-          "min_value", "max_value"}  # fmt: skip
-
-
 IDS = [f"{name}{i}" for i, (name, *_) in enumerate(LAYERS)]
-
-
-LOSSES: list[tuple[str, dict[str, Any], str]] = [
-    ("MSELoss", {}, "numbers"),
-    ("L1Loss", {"reduction": "sum"}, "numbers"),
-    ("HuberLoss", {"delta": 0.3}, "numbers"),
-    ("SmoothL1Loss", {"beta": 0.3}, "numbers"),
-    ("BCEWithLogitsLoss", {"pos_weight": np.array([1.0, 2, 3, 4])}, "probabilities"),
-    ("BCELoss", {"weight": np.array([1.0, 2, 3, 4])}, "probabilities"),
-    ("KLDivLoss", {"reduction": "batchmean", "log_target": True}, "numbers"),
-    ("CrossEntropyLoss", {}, "classes"),
-    (
-        "CrossEntropyLoss",
-        {"weight": np.array([1.0, 2, 3, 4]), "ignore_index": 2, "label_smoothing": 0.1},
-        "classes",
-    ),
-    ("CrossEntropyLoss", {"reduction": "none"}, "probabilities"),
-    ("NLLLoss", {"weight": np.array([1.0, 2, 3, 4]), "reduction": "sum"}, "classes"),
-    ("SoftMarginLoss", {}, "signs"),
-    ("HingeEmbeddingLoss", {"margin": 0.7}, "signs"),
-    ("MultiLabelSoftMarginLoss", {"weight": np.array([1.0, 2, 3, 4])}, "probabilities"),
-    ("MultiMarginLoss", {"p": 2, "margin": 0.5, "weight": np.array([1.0, 2, 3, 4])}, "classes"),
-    ("MultiMarginLoss", {"reduction": "none"}, "classes"),
-    ("PoissonNLLLoss", {"full": True}, "counts"),
-    ("PoissonNLLLoss", {"log_input": False, "reduction": "sum"}, "counts"),
-]
 
 
 # Losses and measures of several inputs: name, options, shapes of the inputs, the last one's kind
@@ -220,7 +181,8 @@ ELSEWHERE = {
         "AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "RReLU",
     },
     "test_embedding.py": {"Embedding"},
-    "test_layers.py": {"MaxUnpool2d", "CTCLoss"},
+    "test_layer_behaviour.py": {"MaxUnpool2d"},
+    "test_losses.py": {"CTCLoss"},
 }  # fmt: skip
 
 
@@ -295,31 +257,6 @@ def test_initial_values_are_distributed_as_pytorchs(name):
             assert values.std() == pytest.approx(bound / np.sqrt(3), rel=0.1)
 
 
-@pytest.mark.parametrize(("name", "options", "kind"), LOSSES)
-def test_losses_equal_pytorch(agree, rng, name, options, kind):
-    target = {
-        "numbers": rng.standard_normal((5, 4)),
-        "probabilities": rng.random((5, 4)),
-        "classes": np.array([0, 3, 2, 1, 1]),
-        "signs": np.sign(rng.standard_normal((5, 4))),
-        "counts": rng.integers(0, 6, (5, 4)).astype(float),
-    }[kind]
-
-    def made(module: Any, as_tensor: Callable[..., Any]) -> Any:
-        return getattr(module, name)(
-            **{k: as_tensor(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
-        )
-
-    positive = name == "BCELoss" or options.get("log_input") is False
-    x = rng.random((5, 4)) if positive else rng.standard_normal((5, 4))
-    ours, theirs = made(nn, tinytorch.tensor), made(torch.nn, torch.tensor)
-    if kind in ("signs", "counts"):  # PyTorch has no gradient for these targets, or a wrong one
-        fixed, their_fixed = tinytorch.tensor(target), torch.tensor(target)
-        agree(lambda x: ours(x, fixed), lambda x: theirs(x, their_fixed), x)
-    else:
-        agree(ours, theirs, x, target)
-
-
 @pytest.mark.parametrize(("name", "options", "shapes", "kind"), OF_SEVERAL)
 def test_layers_of_several_inputs_equal_pytorch(agree, rng, name, options, shapes, kind):
     ours, theirs = make_twins(name, **options)
@@ -341,184 +278,3 @@ def test_every_layer_is_in_a_table():
         text = (Path(__file__).parent / file).read_text()
         unnamed = [n for n in names if not re.search(rf"(\b(nn|m|module)\.{n}\(|\"{n}\")", text)]
         assert not unnamed, f"{file} does not test {unnamed}"
-
-
-def test_signatures_are_pytorchs():
-    """The same names in the same order; what PyTorch calls deprecated may be left out."""
-    legacy, different = LEGACY, []
-    for name in nn.__all__:
-        ours, theirs = getattr(nn, name), getattr(torch.nn, name, None)
-        if isinstance(ours, type) and issubclass(ours, nn.Module) and theirs is not None:
-            mine, wanted = (list(inspect.signature(c).parameters) for c in (ours, theirs))
-            wanted = [n for n in wanted if n not in legacy]
-            if mine[: len(wanted)] != wanted and name not in ("Sequential", "Module"):
-                different.append((name, mine, wanted))
-    assert different == []
-
-
-def test_functions_have_pytorchs_arguments():
-    legacy, different = LEGACY, []
-    for name in F.__all__:
-        theirs = getattr(TF, name)
-        try:
-            wanted = [n for n in inspect.signature(theirs).parameters if n not in legacy]
-        except ValueError:  # a builtin
-            continue
-        if wanted in (["args", "kwargs"], []):
-            continue
-        mine = list(inspect.signature(getattr(F, name)).parameters)
-        if mine[1 : len(wanted)] != wanted[1:] and name not in KEYWORDS_ONLY:
-            different.append((name, mine, wanted))
-    assert different == []
-
-
-def test_class_weights_are_buffers_and_follow_the_dtype():
-    loss = nn.CrossEntropyLoss(tinytorch.tensor([1.0, 2.0]))
-    assert list(loss.state_dict()) == ["weight"]
-    assert loss.double().weight.dtype is tinytorch.float64
-    assert list(nn.CrossEntropyLoss().state_dict()) == []
-
-
-def test_losses_check_the_reduction_at_once():
-    with pytest.raises(ValueError, match="reduction must be one of none, mean, sum, not 'avg'"):
-        nn.MSELoss("avg")
-    assert repr(nn.MSELoss("sum")) == "MSELoss(reduction='sum')"
-
-
-def test_max_pooling_with_indices_and_back(agree, rng):
-    for options in ({"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}):
-        x = rng.standard_normal((2, 3, 7, 6))
-        ours, theirs = (m.MaxPool2d(**options, return_indices=True) for m in (nn, torch.nn))
-        out, places = ours(tinytorch.tensor(x))
-        expected, expected_places = theirs(torch.tensor(x))
-        np.testing.assert_array_equal(out.numpy(), expected)
-        np.testing.assert_array_equal(places.numpy(), expected_places)
-        index = expected_places.numpy()
-        back, their_back = (m.MaxUnpool2d(**options) for m in (nn, torch.nn))
-        agree(
-            lambda v, b=back, i=index: b(v, tinytorch.tensor(i), (7, 6)),
-            lambda v, b=their_back, i=index: b(v, torch.tensor(i), (7, 6)),
-            expected.numpy(),
-        )
-
-
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("flat", [False, True])
-def test_ctc_equals_pytorch(agree, rng, reduction, flat):
-    spans, sizes = [12, 9, 7], [4, 0, 3]
-    targets = rng.integers(1, 5, (3, 4))
-    targets[0, 1] = targets[0, 0]  # the same label twice needs a blank between
-    if flat:
-        targets = np.concatenate([row[:n] for row, n in zip(targets, sizes, strict=True)])
-
-    def loss(module, tensor, log_softmax):
-        criterion = module.CTCLoss(reduction=reduction)
-        return lambda x: criterion(log_softmax(x, 2), tensor(targets), tensor(spans), tensor(sizes))
-
-    agree(
-        loss(nn, tinytorch.tensor, F.log_softmax),
-        loss(torch.nn, torch.tensor, TF.log_softmax),
-        rng.standard_normal((12, 3, 5)),
-    )
-
-
-def test_ctc_of_a_target_that_is_too_long(rng):
-    x = rng.standard_normal((2, 1, 3))
-    for zero_infinity, expected in ((False, np.inf), (True, 0.0)):
-        loss = nn.CTCLoss(zero_infinity=zero_infinity)
-        logits = tinytorch.tensor(x, requires_grad=True)
-        out = loss(F.log_softmax(logits, 2), tinytorch.tensor([[1, 2, 1]]), [2], [3])
-        assert out.item() == expected
-        if zero_infinity:
-            out.backward()
-            assert not logits.grad.numpy().any()
-
-
-def test_an_empty_batch_leaves_running_statistics_alone():
-    layer = nn.BatchNorm1d(3)
-    layer(tinytorch.randn(4, 3))
-    before = [b.tolist() for b in layer.buffers()]
-    x = tinytorch.zeros(0, 3, requires_grad=True)
-    out = layer(x)
-    out.sum().backward()
-    assert out.shape == (0, 3) and x.grad.shape == (0, 3)
-    assert [b.tolist() for b in layer.buffers()] == before
-
-
-def test_transposed_convolution_to_a_given_size(agree, rng):
-    ours, theirs = make_twins("ConvTranspose2d", 2, 3, 3, 2, 1)
-    x = rng.standard_normal((1, 2, 4, 4))
-    agree(lambda x: ours(x, (8, 7)), lambda x: theirs(x, output_size=(8, 7)), x)
-    with pytest.raises(ValueError, match=r"output_size \(9, 7\) must be from \(7, 7\)"):
-        ours(tinytorch.tensor(x), (9, 7))
-
-
-@pytest.mark.parametrize(("size", "mode"), [(1, "nearest"), (2, "nearest"), (2, "bilinear")])
-def test_an_image_that_keeps_its_size_is_copied(size, mode):
-    x = tinytorch.ones(1, 1, size, size)
-    resized = nn.Upsample((2, 2), mode=mode)(x)
-    x += 5
-    resized[0, 0, 0] *= 3
-    assert resized.tolist() == [[[[3, 3], [1, 1]]]]
-
-
-def test_batch_norm_resets():
-    layer = nn.BatchNorm1d(2)
-    layer(tinytorch.randn(5, 2) * 3 + 7)
-    assert layer.num_batches_tracked.item() == 1
-    layer.reset_parameters()
-    assert layer.running_mean.tolist() == [0, 0]
-    assert layer.running_var.tolist() == [1, 1]
-    assert layer.num_batches_tracked.item() == 0
-
-
-@pytest.mark.parametrize("layer", [nn.LayerNorm(3), nn.GroupNorm(1, 3), nn.RMSNorm(3)])
-def test_norms_reset(layer):
-    with tinytorch.no_grad():
-        for parameter in layer.parameters():
-            parameter.fill_(5)
-    layer.reset_parameters()
-    assert layer.weight.tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize("layer", [nn.Linear(4, 3), nn.Conv2d(1, 2, 3), nn.Embedding(5, 2)])
-def test_layers_draw_anew(layer):
-    before = layer.weight.tolist()
-    layer.reset_parameters()
-    assert layer.weight.tolist() != before
-
-
-@pytest.mark.parametrize(
-    ("layer", "shape", "text"),
-    [
-        (nn.BatchNorm1d(3), (2, 3, 4, 4), r"BatchNorm1d: .* 2 or 3 dimensions and 3 channels"),
-        (nn.BatchNorm2d(3), (2, 4, 4, 4), r"BatchNorm2d: .* 4 dimensions and 3 .*\(2, 4, 4, 4\)"),
-        (nn.Linear(3, 2), (5, 4), r"linear: input \(5, 4\) and weight \(2, 3\) do not fit"),
-        (nn.Conv2d(3, 2, 3), (1, 1, 5, 5), r"input \(1, 1, 5, 5\) and weight \(2, 3, 3, 3\)"),
-    ],
-)
-def test_inputs_that_do_not_fit(layer, shape, text):
-    with pytest.raises(tinytorch.ShapeError, match=text):
-        layer(tinytorch.ones(*shape))
-
-
-def test_arguments_that_do_not_fit():
-    with pytest.raises(ValueError, match="Conv2d: in_channels 3 and out_channels 4 must be mul"):
-        nn.Conv2d(3, 4, 3, groups=2)
-    with pytest.raises(ValueError, match="GroupNorm: 5 channels do not make 2 groups"):
-        nn.GroupNorm(2, 5)
-
-
-def test_layers_take_a_dtype():
-    for layer in (
-        nn.Linear(2, 3, dtype="float64"),
-        nn.Conv2d(1, 1, 1, dtype="float64"),
-        nn.Conv1d(1, 1, 1, dtype="float64"),
-        nn.BatchNorm1d(2, dtype="float64"),
-        nn.LayerNorm(2, dtype="float64"),
-        nn.RMSNorm(2, dtype="float64"),
-        nn.GroupNorm(1, 2, dtype="float64"),
-        nn.Embedding(2, 2, dtype="float64"),
-    ):
-        tensors = [*layer.parameters(), *layer.buffers()]
-        assert {t.dtype for t in tensors} <= {tinytorch.float64, tinytorch.int64}

@@ -1,98 +1,25 @@
+"""`GraphOptimizer`: what it returns, what it takes back, and what it reports."""
+
 from __future__ import annotations
 
-import functools
 import json
-import sys
-from dataclasses import replace
-from types import FrameType
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from tinytorch.collector import collector_paused
+from tests.fx.optimize.subjects import Doubles, GraphOptimizer, Net, Slower, randn
 from tinytorch.fx.capture.slots import CaptureError
 from tinytorch.fx.models import load_model
 from tinytorch.fx.optimize import optimizer as optimizer_module
 from tinytorch.fx.optimize.optimized import OptimizedModule, OptimizedModuleError
 from tinytorch.fx.optimize.optimizer import GraphOptimizer as Optimizer, OptimizationError
 from tinytorch.fx.optimize.verify import (
-    Accuracy,
     ForwardSemantics,
-    accuracy,
-    compare,
-    observe,
-    other_sizes,
-    other_values,
 )
-from tinytorch.fx.passes.autotune import AutotunedPass, is_faster
-from tinytorch.graph.ir import GraphError
-from tinytorch.graph.passes import OptimizationPass
+from tinytorch.fx.passes.autotune import is_faster
 
-aten = torch.ops.aten
-GraphOptimizer = functools.partial(Optimizer, keep_slower=True)  # tiny models are not made faster
 NAMES = ["hf:resnet152", "hf:bert-base", "hf:gpt2"]
-
-
-def randn(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-class Net(nn.Module):
-    """Convolution and batch norm, dropout, something computed twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.convolution, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
-        self.dropout, self.head = nn.Dropout(0.3), nn.Linear(4, 5)
-
-    def forward(self, x: Tensor) -> dict[str, Tensor]:
-        y = functional.relu(self.norm(self.convolution(x)))
-        y = self.dropout(y.mean((2, 3)))
-        return {"logits": self.head(y) + (y.exp() - y.exp()).sum(), "features": y}
-
-
-class Doubles(OptimizationPass):
-    """A wrong pass: it multiplies the first result by a number near 1."""
-
-    name = "doubles"
-    exact = False
-
-    def __init__(self, factor: float = 2.0) -> None:
-        super().__init__(ForwardSemantics())
-        self.factor = factor
-
-    def analyze(self, graph: torch.fx.Graph) -> Any:
-        return graph.output_node()
-
-    def transform(self, graph: torch.fx.Graph, found: Any) -> bool:
-        node = found.all_input_nodes[0]
-        with graph.inserting_before(found):
-            new = graph.call_function(aten.mul.Tensor, (node, self.factor))
-        new.meta["val"] = node.meta["val"]
-        found.replace_input_with(node, new)
-        return True
-
-
-class Slower(AutotunedPass):
-    """Computes the first result many times over."""
-
-    name = "slower"
-
-    def analyze(self, graph: torch.fx.Graph) -> Any:
-        return graph.output_node()
-
-    def transform(self, graph: torch.fx.Graph, found: Any) -> bool:
-        node = last = found.all_input_nodes[0]
-        with graph.inserting_before(found):
-            for _ in range(200):
-                last = graph.call_function(aten.neg.default, (last,))
-                last.meta["val"] = node.meta["val"]
-        found.replace_input_with(node, last)
-        return True
 
 
 # -- what it returns -------------------------------------------------------------------------------
@@ -239,107 +166,6 @@ def test_a_captured_graph_that_is_wrong() -> None:
         GraphOptimizer(Clock().eval(), randn(3), device="cpu").optimize()
 
 
-class Watched(nn.Module):
-    """What a call does beside its result."""
-
-    def __init__(self, what: str = "") -> None:
-        super().__init__()
-        self.what = what
-        self.register_buffer("count", torch.zeros(2))
-        self.weight = nn.Parameter(torch.ones(3))
-
-    def forward(self, x: Tensor) -> Any:
-        y = x * self.weight
-        match self.what:
-            case "value":
-                return y * 1.01
-            case "form":
-                return (y,)
-            case "dtype":
-                return y.double()
-            case "shape":
-                return y[None]
-            case "strides":
-                return y.t().contiguous().t()
-            case "alias":
-                x.data.mul_(self.weight.detach())
-                return x.view(x.shape) * 1 if x.requires_grad else x
-            case "mutation":
-                x.data.add_(1)
-            case "buffer":
-                self.count.add_(1)
-            case "random":
-                torch.rand(1)
-            case "gradient":
-                return x * self.weight.detach() + 0 * self.weight
-        return y
-
-
-@pytest.mark.parametrize(
-    ("what", "message"),
-    [
-        ("value", "output 0 differs by up to"),
-        ("form", "the result has the form"),
-        ("dtype", "output 0 is torch.float64"),
-        ("shape", "output 0 is torch.float32.1, 2, 3."),
-        ("strides", "output 0 has strides"),
-        ("alias", "share memory now"),
-        ("mutation", "input 0 after the call"),
-        ("buffer", "buffer 0 after the call"),
-        ("random", "random generator"),
-        ("gradient", "gradient of parameter 0"),
-    ],
-)
-def test_compare_finds(what: str, message: str) -> None:
-    batch = (randn(2, 3),)
-    expected = observe(Watched(), Watched(), batch, 0, gradients=what != "alias")
-    model = Watched(what)
-    found = observe(model, model, batch, 0, gradients=what != "alias")
-    with pytest.raises(GraphError, match=message):
-        compare(expected, found)
-    assert torch.equal(model.count, torch.zeros(2))  # put back
-
-
-def test_compare_accepts_the_same() -> None:
-    batch = (randn(2, 3),)
-    compare(*(observe(Watched(), Watched(), batch, 0, gradients=True) for _ in range(2)))
-
-
-def test_a_small_gradient_is_compared_on_the_scale_of_all() -> None:
-    """Where it is a difference of large terms, their rounding is as large as it is."""
-    same = observe(Watched(), Watched(), (randn(2, 3),), 0, gradients=True)
-    large = torch.tensor([500.0, -2.0])
-    expected = replace(same, gradients=[large, torch.tensor([1e-3])])
-    compare(expected, replace(same, gradients=[large, torch.tensor([2e-3])]))
-    with pytest.raises(GraphError, match=r"gradient of parameter 1 differs by up to 0\.02"):
-        compare(expected, replace(same, gradients=[large, torch.tensor([2.1e-2])]))
-
-
-def test_accuracy() -> None:
-    model, x = nn.Linear(64, 64).eval(), randn(8, 64)
-    with torch.no_grad():
-        original = model(x)
-        rounded = functional.linear(x.bfloat16(), *(p.bfloat16() for p in model.parameters()))
-    found = accuracy(model, (x,), original, rounded.float())
-    assert 0 < found.original < 1e-6 and 1e-3 < found.optimized < 1e-1
-    assert not found.is_good and Accuracy(found.original, 2 * found.original).is_good
-    assert accuracy(model, {"input": x}, original, rounded.float()) == found
-    assert all(p.dtype == torch.float32 for p in model.parameters())
-    assert not Accuracy(1e-7, 1e-4).is_good
-    assert Accuracy(1e-4, 3e-4).is_good
-
-
-def test_other_values() -> None:
-    batch = {"x": randn(3, 4), "ids": torch.arange(6).reshape(2, 3)}
-    assert other_values(batch, 0) is batch
-    first, second = other_values(batch, 1), other_values(batch, 2)
-    assert not torch.equal(first["x"], batch["x"]) and not torch.equal(first["x"], second["x"])
-    assert sorted(first["ids"].flatten().tolist()) == list(range(6))
-    assert not torch.equal(first["ids"], batch["ids"])
-    sizes = [(x["x"].shape, x["ids"].shape) for x in other_sizes(batch, (0,))]
-    assert sizes == [((6, 4), (4, 3)), ((1, 4), (1, 3))]
-
-
 # -- report, benchmark, undo -----------------------------------------------------------------------
 
 
@@ -375,7 +201,7 @@ def test_undo() -> None:
     optimizer = GraphOptimizer(model, (x,), device="cpu", passes=["cse", "conv-bn", "dce"])
     module = optimizer.optimize()
     norms = lambda: len([n for n in module.graph_module.graph.nodes  # noqa: E731
-                         if n.target is aten.batch_norm.default])  # fmt: skip
+                         if n.target is torch.ops.aten.batch_norm.default])  # fmt: skip
     assert norms() == 0
     for expected in (0, 1, 1):  # dce, then conv-bn, then cse
         assert optimizer.undo() is module
@@ -411,25 +237,6 @@ def test_unknown_passes_and_devices() -> None:
         GraphOptimizer(Net(), randn(1, 3, 8, 8), passes=["cs"], device="cpu")
     with pytest.raises(ValueError, match="valid names are auto, cpu"):
         GraphOptimizer(Net(), randn(1, 3, 8, 8), device="gpu")
-
-
-def test_the_module_is_called_like_captured() -> None:
-    model = Net().eval()
-    module = GraphOptimizer(model, {"x": randn(2, 3, 8, 8)}, device="cpu", passes=[]).optimize()
-    assert module(x=randn(2, 3, 8, 8)).keys() == {"logits", "features"}
-    for args, kwargs, message in [
-        ((randn(2, 3, 8, 8),), {}, r"captured as a call with \(x=...\)"),
-        ((), {"y": randn(2, 3, 8, 8)}, "called with .* keywords y"),
-        ((), {"x": randn(3, 3, 8, 8)}, r"float32\[3, 3, 8, 8\].*float32\[2, 3, 8, 8\]"),
-        ((), {"x": randn(2, 3, 8, 8).double()}, "float64"),
-        ((), {"x": randn(2, 3, 8, 8).requires_grad_()}, "does not compute"),
-        ((), {"x": 1.0}, "float, not a tensor"),
-    ]:
-        with pytest.raises(OptimizedModuleError, match=message):
-            module(*args, **kwargs)
-    with pytest.raises(OptimizedModuleError, match="frozen for inference"):
-        module.train()
-    assert not module.eval().training
 
 
 # -- the cost of a call ----------------------------------------------------------------------------
@@ -478,45 +285,3 @@ def test_timing_leaves_no_trace() -> None:
     assert all(t.equal(before[name]) for name, t in model.state_dict().items())
     assert torch.get_rng_state().equal(generator) and x.equal(given)
     assert all(p.grad is None for p in model.parameters()) and model.training
-
-
-def test_the_input_check_calls_hardly_any_python() -> None:
-    """It is in front of every call: a function for each input, and a few for all."""
-
-    class Masked(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-
-        def forward(self, ids: Tensor, mask: Tensor, kinds: Tensor) -> Tensor:
-            return self.layer(ids) * mask + kinds
-
-    batch = {name: randn(2, 4) for name in ("ids", "mask", "kinds")}
-    module: Any = GraphOptimizer(Masked().eval(), batch, device="cpu", trials=1).optimize()
-    expected = module._flat_call().expected
-    calls: list[str] = []
-
-    def count(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call":
-            calls.append(frame.f_code.co_name)
-
-    with collector_paused():  # whoever follows collections (hypothesis does) is called by them
-        sys.setprofile(count)
-        try:
-            module._checked(expected, (), batch)
-        finally:
-            sys.setprofile(None)
-    comprehensions = {"<dictcomp>"}  # a function of its own before Python 3.12
-    assert sorted(set(calls) - comprehensions) == ["_checked", "_is_nested"]
-    assert calls.count("_is_nested") == len(batch) and len(calls) <= 2 + len(batch)
-
-
-def test_a_graph_that_is_edited_and_compiled_anew_is_the_one_that_runs() -> None:
-    module: Any = GraphOptimizer(nn.Linear(4, 4).eval(), randn(2, 4), device="cpu").optimize()
-    before = module(randn(2, 4))
-    graph = module.graph_module.graph
-    output = graph.output_node()
-    with graph.inserting_before(output):
-        output.args = ([graph.call_function(torch.neg, (output.args[0][0],))],)
-    module.graph_module.recompile()
-    assert module(randn(2, 4)).equal(-before)

@@ -1,0 +1,48 @@
+"""Layers and functions have the arguments of PyTorch's, in its order."""
+
+from __future__ import annotations
+
+import inspect
+
+import torch
+import torch.nn.functional as TF
+
+import tinytorch.nn.functional as F
+from tinytorch import nn
+
+# Functions that have options of PyTorch's later positions by keyword only
+KEYWORDS_ONLY = {"cross_entropy", "nll_loss"}
+
+
+# Arguments of PyTorch's that are deprecated, of its own use, or of code that it compiles
+LEGACY = {"size_average", "reduce", "_stacklevel", "args", "kwargs", "_weight", "_freeze", "out",
+          "min_value", "max_value"}  # fmt: skip
+
+
+def test_signatures_are_pytorchs():
+    """The same names in the same order; what PyTorch calls deprecated may be left out."""
+    legacy, different = LEGACY, []
+    for name in nn.__all__:
+        ours, theirs = getattr(nn, name), getattr(torch.nn, name, None)
+        if isinstance(ours, type) and issubclass(ours, nn.Module) and theirs is not None:
+            mine, wanted = (list(inspect.signature(c).parameters) for c in (ours, theirs))
+            wanted = [n for n in wanted if n not in legacy]
+            if mine[: len(wanted)] != wanted and name not in ("Sequential", "Module"):
+                different.append((name, mine, wanted))
+    assert different == []
+
+
+def test_functions_have_pytorchs_arguments():
+    legacy, different = LEGACY, []
+    for name in F.__all__:
+        theirs = getattr(TF, name)
+        try:
+            wanted = [n for n in inspect.signature(theirs).parameters if n not in legacy]
+        except ValueError:  # a builtin
+            continue
+        if wanted in (["args", "kwargs"], []):
+            continue
+        mine = list(inspect.signature(getattr(F, name)).parameters)
+        if mine[1 : len(wanted)] != wanted[1:] and name not in KEYWORDS_ONLY:
+            different.append((name, mine, wanted))
+    assert different == []
