@@ -24,6 +24,8 @@ _INLINE: dict[Any, Callable[..., tuple[str, Any]]] = {
     reference.permute: lambda dims: ("{0}.transpose({1})", dims),
     reference.slice_: lambda bounds: ("{0}[{1}]", (*reference.slices(bounds), ...)),
     reference.cat: lambda dim: ("concatenate(({0},), {1})", dim),
+    reference.copy: lambda: ("{0}.copy()", None),
+    reference.detach: lambda: ("{0}.view()", None),
 }
 
 _VIEWS = frozenset((ops.expand, ops.slice_, ops.permute))
