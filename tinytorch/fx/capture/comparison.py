@@ -62,7 +62,7 @@ def difference(found: Any, expected: Any, scale: float | None = None) -> str | N
 
 def tolerance(expected: Tensor, scale: float) -> tuple[float, float]:
     """(rtol, atol) of what is no more than rounding."""
-    if not (expected.is_floating_point() or expected.is_complex()):
+    if not is_inexact(expected):
         return 0.0, 0.0
     kind = str(expected.real.dtype if expected.is_complex() else expected.dtype)
     rtol, atol = TOLERANCES.get(kind.removeprefix("torch."), TOLERANCES["float16"])
@@ -71,8 +71,13 @@ def tolerance(expected: Tensor, scale: float) -> tuple[float, float]:
 
 def largest(value: Any) -> float:
     """The largest absolute value of a tensor that is finite; 0 of anything else."""
-    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+    if not isinstance(value, Tensor) or not is_inexact(value):
         return 0.0
     sizes = value.detach().abs()
     sizes = sizes[sizes.isfinite()]
     return float(sizes.max()) if sizes.numel() else 0.0
+
+
+def is_inexact(tensor: Tensor) -> bool:
+    """Whether values are rounded, real or complex: only such a tensor can have a gradient."""
+    return tensor.is_floating_point() or tensor.is_complex()

@@ -28,6 +28,7 @@ from torch.fx import GraphModule, Node
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from tinytorch.fx.capture.comparison import is_inexact
 from tinytorch.fx.capture.real_run import RUN_EAGERLY, of_reason
 from tinytorch.fx.capture.slots import CaptureError
 from tinytorch.fx.diagnosis.reasons import Reason, calling_line, is_out_of_memory, line_of
@@ -135,13 +136,9 @@ def _values(exported: Any, inputs: Any) -> list[Any]:
             wanted = spec.target is None or (spec.target in trained and value.requires_grad)
             value = value.detach().clone()
             # the copy of a leaf may be written in place
-            value = value.requires_grad_().clone() if wanted and _has_gradient(value) else value
+            value = value.requires_grad_().clone() if wanted and is_inexact(value) else value
         values.append(value)
     return values
-
-
-def _has_gradient(value: Tensor) -> bool:
-    return value.is_floating_point() or value.is_complex()
 
 
 class _Recorder(torch.fx.Interpreter):
@@ -164,7 +161,7 @@ class _Recorder(torch.fx.Interpreter):
         self.without_gradient[n] = [
             each
             for each, value in inputs.items()
-            if isinstance(value, Tensor) and _has_gradient(value) and not value.requires_grad
+            if isinstance(value, Tensor) and is_inexact(value) and not value.requires_grad
         ]
         self._check_writes(n)
         result = super().run_node(n)
@@ -243,7 +240,7 @@ def _reached_by_gradients(module: GraphModule) -> set[Node]:
     reached: set[Node] = set()
     for node in module.graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, Tensor) and not _has_gradient(value):
+        if isinstance(value, Tensor) and not is_inexact(value):
             continue
         is_source = node.op == "placeholder" or node.target in trained
         inputs = () if node.target is MARK else node.all_input_nodes
