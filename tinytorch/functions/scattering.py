@@ -115,7 +115,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
         return x + reductions.sum(source) * alpha
     dim = normalize_dim(dim, x.ndim)
     check_range(index, x.shape[dim])
-    index = movement.reshape(index, (-1,))
+    index = movement.in_shape(index, (index.numel(),))
     if source.ndim == x.ndim - 1:
         source = movement.unsqueeze(source, dim)
     source, wanted = source.to(x.dtype), (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
@@ -135,7 +135,7 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     if not x.ndim:
         return movement.reshape(source, ())
     dim = normalize_dim(dim, x.ndim)
-    return put(x, (slice(None),) * dim + (movement.reshape(index, (-1,)),), source)
+    return put(x, (slice(None),) * dim + (movement.in_shape(index, (index.numel(),)),), source)
 
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -147,7 +147,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """
     dim = normalize_dim(dim, x.ndim)
     extent = x.shape[dim] if x.ndim else 1
-    index = from_front(movement.reshape(index, (-1,)), extent, dim)
+    index = from_front(movement.in_shape(index, (index.numel(),)), extent, dim)
     one = apply(ops.full, shape=index.shape, value=1, dtype=int64)
     hit = apply(ops.ne, apply(ops.scatter_add, one, index, length=extent), 0)
     shape = (extent, *(1,) * (x.ndim - dim - 1)) if x.ndim else ()
@@ -256,7 +256,7 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if not source.numel() or not _is_plain(x, mask, source):
         return _scattered(x, mask, source)
     values, wanted = source.to(x.dtype)._data.reshape(-1), mask._data
-    _check_count(int(np.count_nonzero(wanted)), source)
+    _check_count(int(np.count_nonzero(wanted)) if values.size < wanted.size else 0, source)
     out = np.array(x._data, order="C", copy=True)
     np.place(out, wanted, values)
     return wrap(out, x.meta)

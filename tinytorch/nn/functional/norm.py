@@ -252,10 +252,11 @@ def _move_running(
 
 
 def _check_channels(name: str, x: Tensor, *vectors: Tensor | None) -> None:
-    if x.ndim < 2:
+    channels = x.meta.shape[1:2]
+    if not channels:
         raise ShapeError(f"{name}: the input must be (n, channels, ...), not {x.shape}")
     for vector in vectors:
-        if vector is not None and vector.shape != (x.shape[1],):
+        if vector is not None and vector.meta.shape != channels:
             raise ShapeError(
                 f"{name}: input {x.shape} needs vectors of shape ({x.shape[1]},), one number for "
                 f"each channel, not {vector.shape}"
