@@ -57,7 +57,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              reference is a file for each kind of op (70: imports);
 #                              ctc_loss by loops to be read, and by NumPy (200); cross products (9);
 #                              products of int64 by a BLAS (11);
-#                              negative powers of integers (10).
+#                              negative powers of integers (10);
+#                              casts that are not asked whether they gave an array (1).
 #   optimized 3,900 ->  6,400  Without attention (695), products with weights of 8 and 4 bits (670)
 #                              and Winograd (275) transformers and CNNs are slower; without sorts,
 #                              gathers, running sums and random numbers of its own it leaves such
@@ -139,7 +140,7 @@ BUDGETS = {
     "tinytorch/bench": 795,
     "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
-    "tinytorch/backends": 2_622,
+    "tinytorch/backends": 2_623,
     "tinytorch/backends/optimized": 10_553,
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_344,

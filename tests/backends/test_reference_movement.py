@@ -1,4 +1,4 @@
-"""Windows added up in the order in which they are stored."""
+"""Windows added up in the order in which they are stored; casts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tinytorch.backends import reference, reference_movement
+from tinytorch.dtypes import DTYPES
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -35,3 +36,14 @@ def test_fold_adds_windows_of_any_order_in_memory(
     in_blocks = reference.fold(turned, length=length, step=step)
     np.testing.assert_array_equal(in_blocks, out)
     assert in_blocks.strides == out.strides
+
+
+@pytest.mark.parametrize("source", DTYPES)
+@pytest.mark.parametrize("target", DTYPES)
+def test_a_cast_gives_an_array_of_no_dimensions_too(source: str, target: str) -> None:
+    """What it says of itself: `optimized` does not look at each call."""
+    given = np.array(1, DTYPES[source].dtype)
+    cast = reference.cast(given, dtype=DTYPES[target])
+    assert type(cast) is np.ndarray
+    assert (cast.shape, cast.dtype) == ((), DTYPES[target].dtype)
+    assert reference.cast.gives_arrays  # type: ignore[attr-defined]

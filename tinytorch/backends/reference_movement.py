@@ -115,5 +115,8 @@ def copy(a: Array) -> Array:
 
 def cast(a: Array, *, dtype: DType) -> Array:
     if a.dtype == bfloat16.dtype:  # no other dtype of ours is stored so
-        a = bfloat16_values(a)
+        a = np.asarray(bfloat16_values(a))
     return bits_of_bfloat16(a) if dtype is bfloat16 else silence.run(a.astype, dtype.dtype)
+
+
+cast.gives_arrays = True  # type: ignore[attr-defined]
