@@ -59,6 +59,11 @@ def no_rows(x: Tensor) -> Tensor:
     return x.new_zeros(1, 2) if x.numel() == 0 else x * 3
 
 
+def two_rows(x: Tensor) -> Tensor:
+    """For an example of two rows no other size than 2 is left."""
+    return x * 2 if x.shape[0] < 3 else x * 3
+
+
 def every_row(x: Tensor) -> Tensor:
     return x.transpose(0, 1).reshape(-1) * 2
 
@@ -107,6 +112,21 @@ def test_each_size_is_right_or_refused(function: Any, refused: set[int]) -> None
             torch.testing.assert_close(optimized(x), model(x))
 
 
+def test_a_size_of_which_one_value_is_left_is_fixed() -> None:
+    for dims in ((0,), (0, 1)):
+        captured = capture_forward(Of(two_rows), (torch.ones(2, 2),), dynamic_dims=dims)
+        assert captured(torch.ones(2, 2)).equal(torch.full((2, 2), 2.0))
+        for size in (0, 1, 3):
+            with pytest.raises((GuardError, RuntimeError)):
+                captured(torch.ones(size, 2))
+        optimized = GraphOptimizer(
+            Of(two_rows), (torch.ones(2, 2),), device="cpu", dynamic_dims=dims, keep_slower=True
+        ).optimize()
+        for size in (0, 1, 3):
+            with pytest.raises(OptimizedModuleError, match=OTHER):
+                optimized(torch.ones(size, 2))
+
+
 def test_the_line_that_asks_is_named() -> None:
     captured = capture_forward(Of(one_row), (torch.randn(3, 2),), dynamic_dims=(0,))
     with pytest.raises(GuardError, match=r"test_open_sizes.py:\d+: .*if x.shape\[0\] == 1"):
@@ -131,6 +151,14 @@ def test_sizes_of_two_dimensions() -> None:
     assert captured(torch.ones(2, 9)).equal(torch.full((2, 9), 3.0))
     with pytest.raises(GuardError, match=OTHER):
         captured(torch.ones(1, 9))
+
+    def elements(x: Tensor) -> Tensor:
+        return x * 2 if x.numel() == 2 else x * 3
+
+    captured = capture_forward(Of(elements), (torch.randn(3, 4),), dynamic_dims=(0, 1))
+    assert captured(torch.ones(3, 1)).equal(torch.full((3, 1), 3.0))
+    with pytest.raises(GuardError, match=OTHER):
+        captured(torch.ones(2, 1))
 
     def together(x: Tensor) -> Tensor:
         return x.squeeze() * (2 if x.squeeze().ndim == 0 else 3)

@@ -13,9 +13,8 @@ answered by that assumption, without a guard. So these are asked here:
 
 from __future__ import annotations
 
-import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +109,7 @@ class SizeGuards:
     Attributes:
         sizes: input, dimension and sympy expression of each size that is not a number.
         examples: the size in the example of each symbol.
+        fixed: symbols of which only this size is left, by what the model has asked.
         tracer: which of the tracer's own guards fails for inputs; None if all hold.
         questions: those that have another answer where sizes are 0 or 1.
         refusals: found by runs.
@@ -118,6 +118,7 @@ class SizeGuards:
 
     sizes: list[tuple[int, int, Any]]
     examples: dict[Any, int]
+    fixed: set[Any]
     tracer: Callable[[Sequence[Any]], str | None]
     questions: list[Question]
     refusals: list[Refusal] = field(default_factory=list)
@@ -136,18 +137,23 @@ class SizeGuards:
             for i, value in enumerate(values)
             if isinstance(value, Tensor)
             for d, size in enumerate[Any](value.shape)
-            if isinstance(size, SymInt) and size.node.maybe_as_int() is None
+            if isinstance(size, SymInt)
         ]
-        examples = {node._expr: node.hint for _, _, node in sizes if node._expr.is_symbol}
+        symbols = {node._expr: node for _, _, node in sizes if node._expr.is_symbol}
+        fixed = {symbol for symbol, node in symbols.items() if node.maybe_as_int() is not None}
+        examples = {symbol: node.hint for symbol, node in symbols.items()}
         kept = {q.expression: q for q in asked if _depends_on_small(q, examples)}
         expressions = [(i, d, node._expr) for i, d, node in sizes]
-        return SizeGuards(expressions, examples, tracer, list(kept.values()))
+        return SizeGuards(expressions, examples, fixed, tracer, list(kept.values()))
 
     def failure(self, leaves: Sequence[Any]) -> str | None:
         """What does not hold for inputs, in the order of the graph; None if all does."""
         if (why := self.tracer(leaves)) is not None:
             return why
         given = {e: leaves[i].shape[d] for i, d, e in self.sizes if e.is_symbol}
+        for symbol in self.fixed:
+            if given[symbol] != self.examples[symbol]:
+                return f"a size was {self.examples[symbol]}, and is {given[symbol]}"
         if given in self.allowed or all(size > 1 for size in given.values()):
             return None
         for question in self.questions:
@@ -176,6 +182,7 @@ class SizeGuards:
         """
         groups = [
             frozenset(e for i, d, e in self.sizes if e.is_symbol and d == _inside(dim, leaves[i]))
+            - self.fixed
             for dim in dims
         ]
         groups = [group for group in groups if group]
@@ -187,11 +194,12 @@ class SizeGuards:
                 if self.tracer(inputs) is not None:
                     continue
                 is_asked = any(q.has_other_answer(sizes) for q in self.questions)
-                if is_asked and not (small == sizes and has_same_ops(inputs)):
+                is_whole = small.keys() | self.fixed == sizes.keys()
+                if is_asked and not (is_whole and has_same_ops(inputs)):
                     continue
                 why = compare(inputs)
                 if why is None and is_asked:
-                    self.allowed.append(small)
+                    self.allowed.append(sizes)
                 if why is not None and not is_asked:
                     self.refusals.append(Refusal(which, size, f"of a size of {size} {why}"))
 
@@ -208,13 +216,12 @@ def _inside(dim: int, tensor: Tensor) -> int | None:
     return dim % tensor.ndim if -tensor.ndim <= dim < tensor.ndim else None
 
 
-def _depends_on_small(question: Question, examples: dict[Any, int]) -> bool:
-    """Whether a question has another answer for sizes of 0 or 1 than in the example."""
-    symbols = question.expression.free_symbols
-    if not symbols or not symbols <= examples.keys():
+def _depends_on_small(question: Question, known: Container[Any]) -> bool:
+    """Whether a question may have another answer where a size is 0 or 1."""
+    symbols = list(question.expression.free_symbols)
+    if not symbols or not all(symbol in known for symbol in symbols):
         return False
-    choices = itertools.product(*((*SMALL, examples[symbol]) for symbol in symbols))
-    return any(question.has_other_answer(dict(zip(symbols, c, strict=True))) for c in choices)
+    return len(symbols) > 1 or any(question.has_other_answer({symbols[0]: n}) for n in SMALL)
 
 
 def have_same_ops(one: torch.fx.GraphModule, other: torch.fx.GraphModule) -> bool:
