@@ -210,14 +210,20 @@ def _store(
     if before is not None and before != content:  # put here by hand, perhaps, and never graded
         keep(student, name, before, attempts.handed_in(folder, target))
     keep(student, name, content, file.time)
-    if before == content:
-        return Collected(file.path, student, UNCHANGED)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(target, content)
-    stamp = file.time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    if name.endswith(".ipynb"):
-        (folder / TIMESTAMP).write_text(stamp + "\n", encoding="utf-8")
-    return Collected(file.path, student, COLLECTED if before is None else UPDATED)
+    if before != content:
+        write_whole(target, content)
+    if name.endswith(".ipynb") and (before != content or _is_without_time(target)):
+        stamp = file.time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        write_whole(folder / TIMESTAMP, f"{stamp}\n".encode())
+    what = COLLECTED if before is None else UNCHANGED if before == content else UPDATED
+    return Collected(file.path, student, what)
+
+
+def _is_without_time(notebook: Path) -> bool:
+    """Whether the time beside a notebook is an older one's, or none: collecting may have been
+    killed between the two."""
+    noted = notebook.with_name(TIMESTAMP)
+    return not noted.is_file() or noted.stat().st_mtime_ns < notebook.stat().st_mtime_ns
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from datetime import timedelta, timezone
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from tests.tito.course.conftest import ASSIGNMENT, submission
 from tito.course import collect as collecting
@@ -22,6 +23,7 @@ from tito.course.collect import (
     collect,
 )
 from tito.course.config import Course, CourseError
+from tito.course.tables import ATTEMPT, database
 
 NOTEBOOK = f"{ASSIGNMENT}.ipynb"
 
@@ -87,6 +89,29 @@ def test_again_only_what_is_new(course: Course, tmp_path: Path) -> None:
     assert taken(course, box) == {"ada.ipynb": UNCHANGED}
     put(box, "ada.ipynb", "2")
     assert taken(course, box) == {"ada.ipynb": UPDATED}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_killed_between_a_notebook_and_its_time(
+    course: Course, tmp_path: Path, first: bool
+) -> None:
+    """The time is that of the notebook which is there, and no attempt is there twice."""
+    box = tmp_path / "box"
+    noted = course.folder("submitted", "ada", ASSIGNMENT) / collecting.TIMESTAMP
+    if not first:
+        put(box, "ada.ipynb", "1")
+        collect(course, ASSIGNMENT, box)
+        old = noted.read_text(), noted.stat().st_mtime_ns
+    put(box, "ada.ipynb", "2", time=1_700_086_400)
+    collect(course, ASSIGNMENT, box)
+    noted.unlink()
+    if not first:  # as it was
+        noted.write_text(old[0])
+        os.utime(noted, ns=(old[1], old[1]))
+    assert taken(course, box) == {"ada.ipynb": UNCHANGED}
+    assert noted.read_text() == "2023-11-15 22:13:20 UTC\n"
+    with database(course) as engine, engine.connect() as connection:
+        assert len(connection.execute(select(ATTEMPT)).all()) == (1 if first else 2)
 
 
 def test_links_and_odd_names_are_left_out(course: Course, tmp_path: Path) -> None:
