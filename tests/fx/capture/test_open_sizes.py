@@ -179,3 +179,15 @@ def test_small_sizes_leave_state_and_generator() -> None:
     torch.set_rng_state(generator)
     torch.randn(3, 2)
     assert torch.get_rng_state().equal(generator_after)
+
+
+def test_a_model_that_does_not_take_larger_sizes_is_optimized() -> None:
+    model = Of(lambda x: x[:, torch.arange(x.shape[0])])
+    optimizer = GraphOptimizer(
+        model, torch.ones(3, 4), device="cpu", dynamic_dims=(0,), keep_slower=True
+    )
+    module = optimizer.optimize()
+    assert module(torch.ones(2, 4)).equal(torch.ones(2, 2))
+    assert any("not compared on other sizes" in note for note in optimizer.report().notes)
+    with pytest.raises(IndexError):
+        module(torch.ones(6, 4))

@@ -101,7 +101,7 @@ def test_a_check_that_cannot_be_made_says_so():
     optimizer.optimize()
     report = optimizer.report()
     (note,) = report.notes
-    assert note.startswith("not compared with float64: the model does not run in it (RuntimeError")
+    assert note.startswith("not compared with float64: the model does not run so (RuntimeError")
     assert report.accuracy is None and note in str(report) and note in report.to_dict()["notes"]
 
 

@@ -389,7 +389,13 @@ class GraphOptimizer:
                     module.train(mode == "train")
                 with _in_mode(self.model, mode):
                     for seed, batch in enumerate(self._batches()):
-                        expected = observe(self.model, self.model, batch, seed, not self.frozen)
+                        try:
+                            expected = observe(self.model, self.model, batch, seed, not self.frozen)
+                        except Exception as error:  # a model need not take other sizes
+                            if seed < max(1, self.trials):
+                                raise
+                            self._note_uncompared("on other sizes", error)
+                            continue
                         found = observe(module, self.model, batch, seed, not self.frozen)
                         compare(expected, found)
                         pairs.append((expected, found))
@@ -410,6 +416,13 @@ class GraphOptimizer:
                 continue
             yield batch
 
+    def _note_uncompared(self, what: str, error: Exception) -> None:
+        headline = str(error).splitlines()[0] if str(error) else ""
+        self._report.notes.append(
+            f"not compared {what}: the model does not run so "
+            f"({type(error).__name__}: {headline:.120})"
+        )
+
     def _inaccuracy(self, expected: Behaviour, found: Behaviour) -> str | None:
         """What is wrong with the error against float64; None if nothing, or if it is not asked.
 
@@ -425,10 +438,7 @@ class GraphOptimizer:
             try:
                 errors = accuracy(self.model, self.inputs, expected.leaves, found.leaves)
             except Exception as error:  # constants of the code stay float32, and ops want one dtype
-                self._report.notes.append(
-                    "not compared with float64: the model does not run in it "
-                    f"({type(error).__name__}: {str(error).splitlines()[0]:.120})"
-                )
+                self._note_uncompared("with float64", error)
                 return None
         self._report.accuracy = errors
         if errors.is_good:
