@@ -81,7 +81,7 @@ def fold(a: Array, *, length: int, step: int) -> Array:
     out = np.empty_like(part, shape=(*a.shape[:-2], length))
     out.fill(0)
     # whatever the blocks, what meets at one place is added in the order of the windows
-    for windows, sums in _blocks(a, out, step):
+    for windows, sums in [(a, out)] if a.nbytes <= BLOCK else _blocks(a, out, step):
         last = windows.shape[-2] - 1
         if last < size:
             for i in range(last + 1):
@@ -94,8 +94,8 @@ def fold(a: Array, *, length: int, step: int) -> Array:
 
 def _blocks(a: Array, out: Array, step: int) -> Iterator[tuple[Array, Array]]:
     """Parts of windows (..., count, size) that a cache holds, and to what they are added."""
-    axis = 0 if a.nbytes <= BLOCK else max(range(a.ndim - 1), key=lambda d: abs(a.strides[d]))
-    rows, whole = max(1, BLOCK * a.shape[axis] // (a.nbytes or 1)), (slice(None),) * axis
+    axis = max(range(a.ndim - 1), key=lambda d: abs(a.strides[d]))
+    rows, whole = max(1, BLOCK * a.shape[axis] // a.nbytes), (slice(None),) * axis
     for i in range(0, a.shape[axis], rows):
         some = (*whole, slice(i, i + rows))
         yield a[some], out[some] if axis < a.ndim - 2 else out[..., i * step :]
