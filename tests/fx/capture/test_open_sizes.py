@@ -191,3 +191,13 @@ def test_a_model_that_does_not_take_larger_sizes_is_optimized() -> None:
     assert any("not compared on other sizes" in note for note in optimizer.report().notes)
     with pytest.raises(IndexError):
         module(torch.ones(6, 4))
+
+
+def test_a_slice_that_is_everything_of_the_example_only_stays() -> None:
+    """A batch of twice the size is refused, so nothing but the pass itself can know."""
+    model = Of(lambda x: (x if x.shape[0] == 6 else x[:3]) * 2)
+    module = GraphOptimizer(
+        model, torch.ones(3, 4), device="cpu", dynamic_dims=(0,), keep_slower=True
+    ).optimize()
+    for size in (3, 5, 9):
+        assert module(torch.ones(size, 4)).equal(torch.full((3, 4), 2.0))
