@@ -125,9 +125,7 @@ def capture_forward(
         return call(model, tree_unflatten(flat, spec))
 
     def compare(flat: list[Any]) -> str | None:
-        return difference_on_real_values(
-            module, flat, eager, state=state, may_write=True, reseed=not guarded
-        )
+        return difference_on_real_values(module, flat, eager, state, reseed=not guarded)
 
     def has_same_ops(flat: list[Any]) -> bool:
         try:

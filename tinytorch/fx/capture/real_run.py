@@ -134,21 +134,20 @@ def difference_on_real_values(
     module: torch.fx.GraphModule,
     values: Sequence[Any],
     function: Callable[[list[Any]], Any],
-    outputs: Callable[[], Sequence[Slot]] | None = None,
-    state: Sequence[Tensor] = (),
-    may_write: bool = False,
-    reseed: bool = True,
+    state: Sequence[Tensor],
+    reseed: bool,
 ) -> str | None:
     """How a graph and the function it was captured from differ on inputs; None if they do not.
 
-    The graph stays as it is. The arguments are those of `check_on_real_values`.
+    The graph stays as it is, and so do the inputs. The arguments are those of
+    `check_on_real_values`.
     """
     found: list[dict[Slot, Any]] = []
     for whose, run in (("model", function), ("graph", partial(run_flat, Interpreter(module)))):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of an empty mean, say
-                found.append(_observed(run, values, outputs, state, may_write, reseed))
+                found.append(_observed(run, values, None, state, True, reseed))
         except Exception as error:  # either may fail in any way
             if str(error).startswith(MARK):
                 return None  # of other values, not of these sizes
