@@ -93,21 +93,20 @@ def current_backend() -> ComputeBackend:
     return STATE.get().backend or backends.get_backend()
 
 
-def grad_mode(enabled: bool | None, *, ends_inference: bool = True) -> StateContext:
+def grad_mode(enabled: bool | None) -> StateContext:
     """Record history, or not, inside the block. (`no_grad` and `enable_grad` are made of it.)
 
     Args:
-        enabled: None for `inference_mode`: not, and `enable_grad` inside has no effect.
-        ends_inference: whether True is in force although an `inference_mode` is around it.
+        enabled: None for `inference_mode`: not, and `enable_grad` inside has no effect. In its
+            block False is None, too, and True ends it.
 
     >>> with grad_mode(False):
     ...     is_grad_enabled()
     False
     """
     old = STATE.get()
-    if old.grad is None and not (enabled and ends_inference):
-        enabled = None
-    return StateContext(State(old.mode, old.below, old.backend, enabled, old.phase))
+    grad = enabled or (None if enabled is None else _off(old))
+    return StateContext(State(old.mode, old.below, old.backend, grad, old.phase))
 
 
 def _off(old: State) -> bool | None:

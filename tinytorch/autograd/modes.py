@@ -12,16 +12,15 @@ from tinytorch.state import STATE, StateContext, grad_mode, is_grad_enabled
 
 
 class GradMode(ContextDecorator):
-    """Record history inside the block, or do not. In an `inference_mode` it has no effect."""
+    """Record history inside the block, or do not; None: do not, and let nobody turn it on."""
 
-    def __init__(self, mode: bool | None, ends_inference: bool = False) -> None:
+    def __init__(self, mode: bool | None) -> None:
         self.mode = mode
-        self.ends_inference = ends_inference
         self._open: list[StateContext] = []
 
     def _recreate_cm(self) -> GradMode:
         # a decorated function may run in several threads at once: each call has its own
-        return GradMode(self.mode, self.ends_inference)
+        return GradMode(self.mode)
 
     def __call__(self, function: Any) -> Any:
         if not isgeneratorfunction(function):
@@ -45,7 +44,7 @@ class GradMode(ContextDecorator):
         return steps
 
     def __enter__(self) -> None:
-        context = grad_mode(self.mode, ends_inference=self.ends_inference)
+        context = grad_mode(self.mode)
         context.__enter__()
         self._open.append(context)
 
@@ -53,7 +52,25 @@ class GradMode(ContextDecorator):
         self._open.pop().__exit__(*error)
 
 
-class set_grad_enabled(GradMode):
+class _NotInInference(GradMode):
+    """As `GradMode`, but without an effect in an `inference_mode`."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(mode)
+        self.asked = mode
+
+    def _recreate_cm(self) -> _NotInInference:
+        return _NotInInference(self.asked)
+
+    def __enter__(self) -> None:
+        self.mode = self._mode_here()
+        super().__enter__()
+
+    def _mode_here(self) -> bool | None:
+        return None if STATE.get().grad is None else self.asked
+
+
+class set_grad_enabled(_NotInInference):
     """Record history inside the block, or do not. As a call, from here on.
 
     What a call sets ends with the block of TinyTorch's that it is in.
@@ -67,7 +84,7 @@ class set_grad_enabled(GradMode):
     def __init__(self, mode: bool) -> None:
         super().__init__(mode)
         self._before: bool | None = is_grad_enabled()
-        STATE.set(grad_mode(mode, ends_inference=False).state)
+        STATE.set(grad_mode(self._mode_here()).state)
 
     def _only_a_context(self) -> None:
         """It is no plain call: undo what that would have set."""
@@ -114,10 +131,10 @@ class inference_mode(GradMode):
         return super().__new__(cls) if isinstance(mode, bool) else cls()(mode)
 
     def __init__(self, mode: bool = True) -> None:
-        super().__init__(None if mode else True, ends_inference=True)
+        super().__init__(None if mode else True)
 
 
-class enable_grad(GradMode):
+class enable_grad(_NotInInference):
     """Record history inside the block, although it is in a `no_grad` (not in `inference_mode`)."""
 
     def __init__(self) -> None:
