@@ -128,7 +128,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              (the last: pseudonyms that look alike, 29; course: a submission
 #                              whose time is missing, 2).
 BUDGETS = {
-    "tinytorch": 8_038,
+    "tinytorch": 8_040,
     "tinytorch/replay": 1_014,
     "tinytorch/nn": 6_061,
     "tinytorch/optim": 1_936,

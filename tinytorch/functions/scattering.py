@@ -115,7 +115,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
         return x + reductions.sum(source) * alpha
     dim = normalize_dim(dim, x.ndim)
     check_range(index, x.shape[dim])
-    index = movement.in_shape(index, (index.numel(),))
+    index = _flat(index)
     if source.ndim == x.ndim - 1:
         source = movement.unsqueeze(source, dim)
     source, wanted = source.to(x.dtype), (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
@@ -135,7 +135,12 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     if not x.ndim:
         return movement.reshape(source, ())
     dim = normalize_dim(dim, x.ndim)
-    return put(x, (slice(None),) * dim + (movement.in_shape(index, (index.numel(),)),), source)
+    return put(x, (slice(None),) * dim + (_flat(index),), source)
+
+
+def _flat(index: Tensor) -> Tensor:
+    """An index in one dimension; one that has it already is not reshaped."""
+    return movement.in_shape(index, (index.numel(),))
 
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -147,7 +152,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """
     dim = normalize_dim(dim, x.ndim)
     extent = x.shape[dim] if x.ndim else 1
-    index = from_front(movement.in_shape(index, (index.numel(),)), extent, dim)
+    index = from_front(_flat(index), extent, dim)
     one = apply(ops.full, shape=index.shape, value=1, dtype=int64)
     hit = apply(ops.ne, apply(ops.scatter_add, one, index, length=extent), 0)
     shape = (extent, *(1,) * (x.ndim - dim - 1)) if x.ndim else ()

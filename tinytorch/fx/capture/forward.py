@@ -85,6 +85,7 @@ def capture_forward(
         shapes = _dynamic_shapes(kwargs or args, dims) if dims else None
         with (
             tracing(), warnings.catch_warnings(), with_constants(model, fixed, kept) as read,
+            asked_sizes() as questions,
             forward_within(model, asked.guarded if guarded else nullcontext),
             forward_within(model, RegionsSeen if decompose else nullcontext),
         ):  # fmt: skip
@@ -94,18 +95,17 @@ def capture_forward(
                 exported = torch.export.export(
                     model, args, kwargs, dynamic_shapes=shapes, strict=False
                 )
-            return (_decomposed(exported, batch) if decompose else exported), read
+            return (_decomposed(exported, batch) if decompose else exported), read, questions
 
-    with asked_sizes() as questions:
+    try:
+        exported, read, questions = export(inputs, {}, dynamic_dims)
+    except CaptureError as error:
+        if not buffers or error.reason is None or error.reason.text != VALUE[0]:
+            raise
         try:
-            exported, read = export(inputs, {}, dynamic_dims)
-        except CaptureError as error:
-            if not buffers or error.reason is None or error.reason.text != VALUE[0]:
-                raise
-            try:
-                exported, read = export(inputs, buffers, dynamic_dims)
-            except CaptureError:  # they are no constants, or not the reason
-                raise error from None
+            exported, read, questions = export(inputs, buffers, dynamic_dims)
+        except CaptureError:  # they are no constants, or not the reason
+            raise error from None
     module: Any = exported.module(check_guards=False)
     if decompose:
         detach_stopped_gradients(module)
@@ -129,7 +129,7 @@ def capture_forward(
 
     def has_same_ops(flat: list[Any]) -> bool:
         try:
-            other, _ = export(tree_unflatten(flat, spec), {name: buffers[name] for name in read})
+            other, *_ = export(tree_unflatten(flat, spec), {name: buffers[name] for name in read})
         except CaptureError:
             return False
         return have_same_ops(module, other.module(check_guards=False))

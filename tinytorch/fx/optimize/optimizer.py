@@ -388,11 +388,11 @@ class GraphOptimizer:
                 if not self.frozen:
                     module.train(mode == "train")
                 with _in_mode(self.model, mode):
-                    for seed, batch in enumerate(self._batches()):
+                    for seed, (batch, is_of_other_size) in enumerate(self._batches()):
                         try:
                             expected = observe(self.model, self.model, batch, seed, not self.frozen)
                         except Exception as error:  # a model need not take other sizes
-                            if seed < max(1, self.trials):
+                            if not is_of_other_size:
                                 raise
                             self._note_uncompared("on other sizes", error)
                             continue
@@ -405,16 +405,17 @@ class GraphOptimizer:
             nn.Module.train(module, was_training)
         return self._inaccuracy(*pairs[0])
 
-    def _batches(self) -> Iterator[Any]:
-        """The example, others with other values, and of other sizes where these are open."""
+    def _batches(self) -> Iterator[tuple[Any, bool]]:
+        """The example, others with other values, and of other sizes where these are open; of each
+        whether it is one of those."""
         for seed in range(max(1, self.trials)):
-            yield other_values(self.inputs, seed)
+            yield other_values(self.inputs, seed), False
         for batch in other_sizes(self.inputs, self.dynamic_dims) if self.dynamic_dims else ():
             try:
                 check_sizes(self._optimized().graph_module, tree_leaves(batch))
             except OptimizedModuleError:  # as whoever calls the module with it is told
                 continue
-            yield batch
+            yield batch, True
 
     def _note_uncompared(self, what: str, error: Exception) -> None:
         headline = str(error).splitlines()[0] if str(error) else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -162,8 +161,17 @@ def other_values(batch: Any, seed: int) -> Any:
 
 def other_sizes(batch: Any, dims: Sequence[int]) -> Iterator[Any]:
     """A batch with twice the size in these dimensions of its tensors, and one with a size of 1."""
+    yield larger(batch, dims)
+    yield _resized(batch, dims, lambda x, d: x.narrow(d, 0, 1))
 
-    def changed(change: Callable[[Tensor, int], Tensor], x: Any) -> Any:
+
+def larger(batch: Any, dims: Sequence[int]) -> Any:
+    """A batch with twice the size in these dimensions of its tensors."""
+    return _resized(batch, dims, lambda x, d: torch.cat([x, x], d))
+
+
+def _resized(batch: Any, dims: Sequence[int], change: Callable[[Tensor, int], Tensor]) -> Any:
+    def resized(x: Any) -> Any:
         if not isinstance(x, Tensor):
             return x
         for d in dims:
@@ -171,8 +179,7 @@ def other_sizes(batch: Any, dims: Sequence[int]) -> Iterator[Any]:
                 x = change(x, d)
         return x
 
-    for change in (lambda x, d: torch.cat([x, x], d), lambda x, d: x.narrow(d, 0, 1)):
-        yield tree_map(partial(changed, change), batch)
+    return tree_map(resized, batch)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from tinytorch.fx.convert.from_torch import from_torch
 from tinytorch.fx.convert.to_torch import to_torch
 from tinytorch.fx.models import call, squares_loss, squares_of, tensors_of
 from tinytorch.fx.optimize.optimizer import GraphOptimizer
-from tinytorch.fx.optimize.verify import other_sizes
+from tinytorch.fx.optimize.verify import larger
 from tinytorch.fx.profile.memory_meter import MemoryMeter
 from tinytorch.fx.recompute.checkpointing import checkpoint
 from tinytorch.fx.zoo.float64 import doubled
@@ -432,7 +432,7 @@ def _grown(subject: Subject) -> Iterator[Any]:
     """A batch that is GROWN times as large, if the model takes it: there activations weigh more."""
     batch = subject.inputs
     for _ in range(GROWN.bit_length() - 1):
-        batch = next(other_sizes(batch, (0,)))
+        batch = larger(batch, (0,))
     with suppress(Exception):  # a model may insist on a size
         outputs(subject.model, batch)
         yield batch
