@@ -26,6 +26,8 @@ from tinytorch.graph.symbols import Symbol, TraceError
 from tinytorch.graph.traced import TENSOR, Signature, TracedFunction, describe
 from tinytorch.graph.tracer import Tracer
 from tinytorch.history import Record
+from tinytorch.nn.hooks import AttributeHook
+from tinytorch.nn.module import Module
 from tinytorch.state import STATE, is_grad_enabled
 from tinytorch.tensor import Tensor
 
@@ -274,9 +276,18 @@ def _check_leaks(function: Callable[..., Any]) -> None:
         if isinstance(tensor._data, Symbol):
             raise TraceError(
                 f"{environment.name_of(tensor)} was set to a traced tensor ({tensor.meta}), made "
-                f"at {tensor._data.node.stack_trace}; return it, or write it into a tensor in "
-                f"place (set by nn.utils.weight_norm: take that of nn.utils.parametrizations)"
+                f"at {tensor._data.node.stack_trace}, which has no values after the trace; "
+                f"{_instead_of_leaving(tensor, environment)}"
             )
+
+
+def _instead_of_leaving(tensor: Tensor, environment: Environment) -> str:
+    """What to do instead of leaving a traced tensor behind."""
+    for module in (each for _, each in environment.reached if isinstance(each, Module)):
+        for hook, _ in module._hooks.before.values() if module._hooks is not None else ():
+            if isinstance(hook, AttributeHook) and getattr(module, hook.name) is tensor:
+                return f"a hook computes it at each call: take {hook.for_traces}, which leaves none"
+    return "return it, write it in place into a tensor that was there before, or delete it again"
 
 
 def _check_frozen(environment: Environment, effects: Effects, counted: dict[str, Any]) -> None:

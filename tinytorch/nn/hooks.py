@@ -50,6 +50,27 @@ class HookList(dict[RemovableHandle, tuple[Hook, bool]]):
         return handle
 
 
+class AttributeHook:
+    """A hook before `forward` that sets an attribute of its module to what it computes.
+
+    Attributes:
+        name: of the attribute.
+        for_traces: what computes it, and does not leave it behind in the module.
+    """
+
+    for_traces: str
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, module: Module, args: Any) -> None:
+        setattr(module, self.name, self.compute(module))
+
+    def compute(self, module: Module) -> Tensor:
+        """The attribute. Override."""
+        raise NotImplementedError
+
+
 class Hooks:
     """The hooks of one module, in the order in which they were registered."""
 

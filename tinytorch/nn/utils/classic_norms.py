@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tinytorch.nn.hooks import AttributeHook
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
 from tinytorch.nn.utils.norms import (
@@ -18,21 +17,9 @@ from tinytorch.nn.utils.parametrizations import outputs_dim
 from tinytorch.tensor import Tensor
 
 
-class _Computed:
-    """A hook before `forward` that computes one attribute from parameters."""
+class _WeightNorm(AttributeHook):
+    for_traces = "nn.utils.parametrizations.weight_norm"
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, module: Module, args: Any) -> None:
-        setattr(module, self.name, self.compute(module))
-
-    def compute(self, module: Module) -> Tensor:
-        """The attribute. Override."""
-        raise NotImplementedError
-
-
-class _WeightNorm(_Computed):
     def __init__(self, name: str, dim: int | None) -> None:
         super().__init__(name)
         self.dim = dim
@@ -64,7 +51,9 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return _install(module, hook)
 
 
-class _SpectralNorm(_Computed):
+class _SpectralNorm(AttributeHook):
+    for_traces = "nn.utils.parametrizations.spectral_norm"
+
     def __init__(self, name: str, steps: int, dim: int, eps: float) -> None:
         super().__init__(name)
         self.steps = steps
@@ -110,7 +99,7 @@ def spectral_norm(
     return _install(module, _SpectralNorm(name, n_power_iterations, rows, eps))
 
 
-def _install(module: Module, hook: _Computed) -> Module:
+def _install(module: Module, hook: AttributeHook) -> Module:
     setattr(module, hook.name, hook.compute(module).detach())
     module.register_forward_pre_hook(hook)
     return module
@@ -134,7 +123,7 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     return _remove(module, name, _SpectralNorm, ("orig", "u", "v"))
 
 
-def _remove(module: Module, name: str, kind: type[_Computed], parts: tuple[str, ...]) -> Module:
+def _remove(module: Module, name: str, kind: type[AttributeHook], parts: tuple[str, ...]) -> Module:
     handles = module._hooks.before if module._hooks is not None else {}
     for handle, (hook, _) in list(handles.items()):
         if isinstance(hook, kind) and hook.name == name:
