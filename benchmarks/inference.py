@@ -31,7 +31,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tinytorch.bench import Timing, format_seconds, format_table, ratio, time_callables
 from tinytorch.fx.models import LoadedModel, call, load_model
-from tinytorch.fx.optimize.optimizer import WINOGRAD_PASSES, GraphOptimizer, OptimizationReport
+from tinytorch.fx.optimize.optimizer import WINOGRAD_PASSES, GraphOptimizer
+from tinytorch.fx.optimize.report import OptimizationReport
 
 MODELS = ("hf:resnet152", "hf:bert-base", "hf:gpt2")
 LIMITS = {"hf:resnet152": 1.8, "hf:bert-base": 2.0, "hf:gpt2": 2.0}

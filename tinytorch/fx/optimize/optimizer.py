@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import torch
 import torch.fx
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 import tinytorch.fx.passes  # noqa: F401  (makes the passes known by name)
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.capture.forward import capture_forward
 from tinytorch.fx.optimize.devices import generators_kept, resolve_device
-from tinytorch.fx.optimize.optimized import OptimizedModule, OptimizedModuleError, check_sizes
+from tinytorch.fx.optimize.model_comparison import ModelComparison, in_mode
+from tinytorch.fx.optimize.optimized import OptimizedModule
+from tinytorch.fx.optimize.report import SLOWER, OptimizationReport
 from tinytorch.fx.optimize.speed_comparison import SpeedComparison, compare_speed, runner
-from tinytorch.fx.optimize.verify import (
-    Accuracy,
-    Behaviour,
-    ForwardSemantics,
-    accuracy,
-    compare,
-    observe,
-    other_sizes,
-    other_values,
-)
+from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.fx.passes.autotune import AutotunedPass, is_faster, times_as_fast
 from tinytorch.fx.semantics.buffers import buffers_kept
 from tinytorch.fx.semantics.semantics import untouched
 from tinytorch.graph.ir import GraphError
 from tinytorch.graph.passes.base import OptimizationPass, get_pass_by_name
-from tinytorch.graph.passes.manager import PassManager, PassResult
+from tinytorch.graph.passes.manager import PassManager
 
 #: Passes that change no bit of any result, and keep the graph trainable. Gradients may differ by
 #: rounding: what "cse" computes once has one gradient, the sum of several, added in another order.
@@ -51,9 +43,6 @@ WINOGRAD_PASSES = tuple(
     for name in (("winograd", each) if each == "onednn" else (each,))
 )  # fmt: skip
 
-#: What is slower by less is within the noise of timing, and stays.
-SLOWER = 1.05
-
 
 class OptimizationError(TinyTorchError, RuntimeError):
     """A model that cannot be optimized, or an optimizer that is asked in the wrong order."""
@@ -67,86 +56,6 @@ class Change:
     name: str
     mode: str
     before: torch.fx.Graph
-
-
-@dataclass
-class OptimizationReport:
-    """The result of `GraphOptimizer.optimize`.
-
-    Attributes:
-        capture_seconds: for capturing all graphs.
-        pass_seconds: in the passes themselves.
-        check_seconds: for checking them.
-        results: of each pass, by mode.
-        calls: of the graphs as captured and now, by mode: how many nodes call something.
-        undone: changes taken back after the passes: by the comparison with the model, with why, or
-            by `undo`.
-        notes: checks that could not be made, and why; the result does not depend on them.
-        accuracy: errors against float64; None where there is no float64, or gradients remain.
-        speedup: how many times as fast as the model the module is; None where it was not measured.
-        is_reverted: it was slower, and the model was returned in its place.
-    """
-
-    capture_seconds: float = 0.0
-    check_seconds: float = 0.0
-    results: dict[str, list[PassResult]] = field(default_factory=dict)
-    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
-    undone: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    accuracy: Accuracy | None = None
-    speedup: float | None = None
-    is_reverted: bool = False
-
-    @property
-    def pass_seconds(self) -> float:
-        """Time in the passes themselves, without the checks."""
-        return sum(r.seconds for results in self.results.values() for r in results)
-
-    @property
-    def failures(self) -> list[PassResult]:
-        """The passes that were rolled back at once, with the reasons."""
-        return [r for results in self.results.values() for r in results if r.error is not None]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, as for JSON; times in seconds."""
-        return {
-            "capture_s": self.capture_seconds,
-            "pass_s": self.pass_seconds,
-            "check_s": self.check_seconds,
-            "calls": {m: {"before": b, "after": a} for m, (b, a) in self.calls.items()},
-            "passes": [
-                {"mode": mode, "name": r.name, "changed": r.changed, "error": r.error,
-                 "left_out": r.left_out,
-                 "seconds": r.seconds, "nodes": [r.nodes_before, r.nodes_after]}
-                for mode, results in self.results.items() for r in results
-            ],
-            "undone": self.undone,
-            "notes": self.notes,
-            "speedup": self.speedup,
-            "is_reverted": self.is_reverted,
-            "error_vs_float64": None if self.accuracy is None else {
-                "original": self.accuracy.original, "optimized": self.accuracy.optimized
-            },
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        lines = [
-            f"captured in {self.capture_seconds:.1f} s, passes {self.pass_seconds:.2f} s, "
-            f"checks {self.check_seconds:.1f} s"
-        ]
-        for mode, results in self.results.items():
-            before, after = self.calls[mode]
-            lines += [f"{mode}: {before} calls -> {after}", *(f"  {r}" for r in results)]
-        lines += [f"taken back: {line}" for line in self.undone]
-        lines += self.notes
-        if self.speedup is not None and SLOWER * self.speedup >= 1:
-            lines.append(f"{self.speedup:.2f} times as fast as the model")
-        if self.accuracy is not None:
-            lines.append(
-                f"error against float64: {self.accuracy.original:.1e} of the model, "
-                f"{self.accuracy.optimized:.1e} now"
-            )
-        return "\n".join(lines)
 
 
 class GraphOptimizer:
@@ -216,7 +125,6 @@ class GraphOptimizer:
         self._module: OptimizedModule | None = None
         self._report = OptimizationReport()
         self._changes: list[Change] = []
-        self._is_random = False
 
     def optimize(self) -> nn.Module:
         """Capture, run the passes, check. The module is called like the model.
@@ -232,11 +140,11 @@ class GraphOptimizer:
         graphs: dict[str, torch.fx.GraphModule] = {}
         for mode in ("eval",) if self.frozen else ("train", "eval"):
             start = perf_counter()
-            with _in_mode(self.model, mode), torch.set_grad_enabled(not self.frozen):
+            with in_mode(self.model, mode), torch.set_grad_enabled(not self.frozen):
                 captured = capture_forward(self.model, self.inputs, dynamic_dims=self.dynamic_dims)
             report.capture_seconds += perf_counter() - start
             self._remember_examples(captured.graph)
-            self._is_random = any(map(self.semantics.is_random, captured.graph.nodes))
+            is_random = any(map(self.semantics.is_random, captured.graph.nodes))
             start = perf_counter()
             graph = self._run_passes(captured.graph, mode)
             seconds = sum(r.seconds for r in report.results[mode])
@@ -245,7 +153,7 @@ class GraphOptimizer:
             graphs[mode] = _as_module(graph, captured.meta)
         self._module = OptimizedModule(self.model, graphs, self.inputs, self.frozen)
         start = perf_counter()
-        self._check_against_model()
+        self._check_against_model(has_float64=not is_random and self.device.type != "mps")
         report.check_seconds += perf_counter() - start
         return self._module if self.keep_slower else self._faster()
 
@@ -269,7 +177,7 @@ class GraphOptimizer:
         """
         module = self._optimized()
         mode = "train" if module.training else "eval"
-        with _in_mode(self.model, mode):
+        with in_mode(self.model, mode):
             return compare_speed(
                 self.model, module, self.inputs, self.device,
                 backward=not self.frozen, calls=self._report.calls[mode], rounds=rounds,
@@ -289,7 +197,7 @@ class GraphOptimizer:
     def _faster(self) -> nn.Module:
         """The optimized module, or the model if that is faster."""
         module, report = self._optimized(), self._report
-        with _in_mode(self.model, "train" if module.training else "eval"):
+        with in_mode(self.model, "train" if module.training else "eval"):
             report.speedup = self._speedup(module)
         if SLOWER * report.speedup >= 1:
             return module
@@ -365,10 +273,14 @@ class GraphOptimizer:
         if not faster:
             raise GraphError("the graph is not faster with it on this machine")
 
-    def _check_against_model(self) -> None:
+    def _check_against_model(self, has_float64: bool) -> None:
         """Compare with the model; take back passes until it does the same."""
+        comparison = ModelComparison(
+            self.model, self.inputs, self.frozen, has_float64, self.dynamic_dims, self.trials,
+            self._report,
+        )  # fmt: skip
         while True:
-            why = self._difference()
+            why = comparison.difference(self._optimized())
             if why is None:
                 return
             if not self._changes:
@@ -377,74 +289,6 @@ class GraphOptimizer:
                     "tinytorch.fx.diagnose"
                 )
             self._undo(why)
-
-    def _difference(self) -> str | None:
-        """What the optimized module does otherwise than the model; None if nothing."""
-        module = self._optimized()
-        was_training = module.training
-        pairs: list[tuple[Behaviour, Behaviour]] = []
-        try:
-            for mode in module.graphs:
-                if not self.frozen:
-                    module.train(mode == "train")
-                with _in_mode(self.model, mode):
-                    for seed, (batch, is_of_other_size) in enumerate(self._batches()):
-                        try:
-                            expected = observe(self.model, self.model, batch, seed, not self.frozen)
-                        except Exception as error:  # a model need not take other sizes
-                            if not is_of_other_size:
-                                raise
-                            self._note_uncompared("on other sizes", error)
-                            continue
-                        found = observe(module, self.model, batch, seed, not self.frozen)
-                        compare(expected, found)
-                        pairs.append((expected, found))
-        except GraphError as error:
-            return f"{mode}, input {seed}: {error}"
-        finally:
-            nn.Module.train(module, was_training)
-        return self._inaccuracy(*pairs[0])
-
-    def _batches(self) -> Iterator[tuple[Any, bool]]:
-        """The example, others with other values, and of other sizes where these are open; of each
-        whether it is one of those."""
-        for seed in range(max(1, self.trials)):
-            yield other_values(self.inputs, seed), False
-        for batch in other_sizes(self.inputs, self.dynamic_dims) if self.dynamic_dims else ():
-            try:
-                check_sizes(self._optimized().graph_module, tree_leaves(batch))
-            except OptimizedModuleError:  # as whoever calls the module with it is told
-                continue
-            yield batch, True
-
-    def _note_uncompared(self, what: str, error: Exception) -> None:
-        headline = str(error).splitlines()[0] if str(error) else ""
-        self._report.notes.append(
-            f"not compared {what}: the model does not run so "
-            f"({type(error).__name__}: {headline:.120})"
-        )
-
-    def _inaccuracy(self, expected: Behaviour, found: Behaviour) -> str | None:
-        """What is wrong with the error against float64; None if nothing, or if it is not asked.
-
-        Args:
-            expected, found: of the model and of the optimized module, on the example.
-        """
-        kinds = {p.dtype for p in self.model.parameters()}
-        if not self.frozen or kinds != {torch.float32} or self.device.type == "mps":
-            return None
-        if self._is_random:
-            return None  # float64 draws other numbers
-        with _in_mode(self.model, "eval"):
-            try:
-                errors = accuracy(self.model, self.inputs, expected.leaves, found.leaves)
-            except Exception as error:  # constants of the code stay float32, and ops want one dtype
-                self._note_uncompared("with float64", error)
-                return None
-        self._report.accuracy = errors
-        if errors.is_good:
-            return None
-        return f"error against float64 {errors.optimized:.2g}, of the model {errors.original:.2g}"
 
 
 def _flat_function(graph: torch.fx.Graph, inputs: Sequence[Any]) -> Callable[[], object]:
@@ -478,21 +322,3 @@ def _on_device(model: nn.Module, device: torch.device) -> nn.Module:
     here = all(t.device.type == device.type and device.index in (None, t.device.index)
                for t in tensors)  # fmt: skip
     return model if here else copy.deepcopy(model).to(device)
-
-
-@contextmanager
-def _in_mode(model: nn.Module, mode: str) -> Iterator[None]:
-    """The model in training or evaluation mode; each of its modules as before in its present one.
-
-    A part that the user keeps in evaluation mode, such as a frozen batch norm, stays so.
-    """
-    if model.training == (mode == "train"):
-        yield
-        return
-    before = {module: module.training for module in model.modules()}
-    model.train(mode == "train")
-    try:
-        yield
-    finally:
-        for module, training in before.items():
-            module.training = training

@@ -28,7 +28,8 @@ from tinytorch.fx.capture.slots import CaptureError
 from tinytorch.fx.capture.step import capture_step
 from tinytorch.fx.diagnosis.diagnosis import Diagnosis, diagnose
 from tinytorch.fx.models import Batch, LoadedModel
-from tinytorch.fx.optimize.optimizer import GraphOptimizer, OptimizationReport
+from tinytorch.fx.optimize.optimizer import GraphOptimizer
+from tinytorch.fx.optimize.report import OptimizationReport
 from tinytorch.fx.optimize.speed_comparison import runner
 from tinytorch.fx.profile.memory_meter import measure_peak
 from tinytorch.fx.profile.profile import Profile

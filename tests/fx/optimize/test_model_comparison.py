@@ -1,4 +1,4 @@
-"""The optimizer's checks take every model that runs, and say so where one cannot be made."""
+"""The comparison takes every model that runs, and says so where one cannot be made."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from tinytorch.fx.models import call
+from tinytorch.fx.optimize.model_comparison import in_mode
 from tinytorch.fx.optimize.optimizer import GraphOptimizer as Optimizer
 from tinytorch.fx.optimize.verify import accuracy
 from tinytorch.graph.passes import OptimizationPass
@@ -168,3 +169,13 @@ def test_a_view_that_the_strides_do_not_allow_is_a_reshape():
     optimized = optimizer.optimize()
     assert not optimizer.report().failures and not optimizer.report().undone
     assert optimized(X).equal(model(X))
+
+
+def test_a_part_that_is_kept_in_another_mode_stays_so():
+    model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(4).eval())
+    before = [module.training for module in model.modules()]
+    with in_mode(model, "eval"):
+        assert not any(module.training for module in model.modules())
+    with in_mode(model, "train"):
+        assert [module.training for module in model.modules()] == before
+    assert [module.training for module in model.modules()] == before == [True, True, False]
