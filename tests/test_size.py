@@ -128,7 +128,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              its report in files of their own (64: imports and classes).
 #   tito      6,500 ->  8,000  Without lessons (2,900) and workspace (1,865) no notebook is built or
 #                              proved; course, ladder, compete and leaderboard have their own
-#                              (the last: pseudonyms that look alike, 29; course: a submission
+#                              (the last: pseudonyms that look alike, 31; course: a submission
 #                              whose time is missing, 2).
 BUDGETS = {
     "tinytorch": 8_040,
@@ -157,7 +157,7 @@ BUDGETS = {
     "tito/course": 5_446,
     "tito/ladder": 710,
     "tito/compete": 2_133,
-    "tito/leaderboard": 2_714,
+    "tito/leaderboard": 2_716,
 }
 
 

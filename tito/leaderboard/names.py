@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 # ruff: noqa: RUF001, RUF002  letters that look alike are the subject
 
@@ -54,7 +55,8 @@ def look_alike(a: str, b: str) -> bool:
     return not _skeletons(a).isdisjoint(_skeletons(b))
 
 
-def _skeletons(name: str) -> set[str]:
+@lru_cache(maxsize=2**16)  # each new name is compared with all that are taken
+def _skeletons(name: str) -> frozenset[str]:
     plain = "".join(str(unicodedata.digit(c, c)) for c in normalized(name) if c.isalnum())
     shapes = (plain.translate(_CAPITALS), plain)
-    return {s.casefold().translate(_SMALL).replace("rn", "m") for s in shapes}
+    return frozenset(s.casefold().translate(_SMALL).replace("rn", "m") for s in shapes)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tito.leaderboard import people
+from tito.leaderboard import names, people
 from tito.leaderboard.database import Database
 from tito.leaderboard.names import look_alike, mixes_scripts
 
@@ -51,6 +51,15 @@ def test_names_of_one_script(name: str) -> None:
 ])  # fmt: skip
 def test_mixed_and_strange_scripts(name: str) -> None:
     assert mixes_scripts(name)
+
+
+def test_the_shape_of_a_taken_name_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    monkeypatch.setattr(names, "normalized", lambda name: computed.append(name) or name)
+    taken = [f"computed once {i}" for i in range(20)]
+    for new in ("the first new name", "the second new name"):
+        assert not any(look_alike(name, new) for name in taken)
+    assert sorted(computed) == sorted([*taken, "the first new name", "the second new name"])
 
 
 def test_who_joins_second_is_refused(either: Database) -> None:
