@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from tinytorch.fx import GraphOptimizer
 from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.capture.slots import CaptureError
 
 
 class TwoInputs(nn.Module):
@@ -42,3 +43,32 @@ def test_a_model_of_one_tensor_given_twice_is_optimized() -> None:
     torch.testing.assert_close(
         GraphOptimizer(model, (a, a), keep_slower=True).optimize()(a, b), model(a, b)
     )
+
+
+class Sums(nn.Module):
+    """Any number of tensors, by position or by name."""
+
+    def forward(
+        self, first: Tensor, *tensors: Tensor, scale: float = 1.0, **named: Tensor
+    ) -> Tensor:
+        return first * scale + sum(x.sum(1) for x in (*tensors, *named.values()))
+
+
+def test_sizes_of_any_number_of_tensors_stay_open() -> None:
+    example = (torch.randn(3), torch.randn(3, 4), torch.randn(3, 4))
+    captured = capture_forward(Sums(), example, dynamic_dims=(0,))
+    optimized = GraphOptimizer(Sums().eval(), example, dynamic_dims=(0,), keep_slower=True)
+    module = optimized.optimize()
+    for size in (1, 3, 5):
+        given = (torch.randn(size), torch.randn(size, 4), torch.randn(size, 4))
+        torch.testing.assert_close(captured(*given), Sums()(*given))
+        torch.testing.assert_close(module(*given), Sums()(*given))
+
+
+def test_sizes_of_tensors_of_any_name_do_not() -> None:
+    batch = {"first": torch.randn(3), "a": torch.randn(3, 4), "b": torch.randn(3, 4)}
+    assert capture_forward(Sums(), batch)(**batch).equal(Sums()(**batch))
+    with pytest.raises(
+        CaptureError, match=r"forward takes a, b by \*\*named, .* make each a parameter"
+    ):
+        capture_forward(Sums(), batch, dynamic_dims=(0,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -123,7 +124,6 @@ class Exporter:
         """
         model = self.model
         args, kwargs = ((), batch) if isinstance(batch, dict) else (as_tuple(batch), None)
-        shapes = _dynamic_shapes(kwargs or args, dims) if dims else None
         with (
             tracing(), warnings.catch_warnings(),
             with_constants(model, self.fixed, buffers) as read, asked_sizes() as questions,
@@ -132,6 +132,7 @@ class Exporter:
         ):  # fmt: skip
             # recurrent layers keep their parameters in a list, too, which is put back
             warnings.filterwarnings("ignore", r"The tensor attributes? self\..*_flat_weights")
+            shapes = _dynamic_shapes(model, args, kwargs or {}, dims) if dims else None
             with torch.enable_grad() if self.decompose else nullcontext():
                 program = torch.export.export(
                     model, args, kwargs, dynamic_shapes=shapes, strict=False
@@ -155,8 +156,24 @@ def as_tuple(inputs: Batch) -> tuple[Any, ...]:
     return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
 
 
-def _dynamic_shapes(inputs: Any, dims: tuple[int, ...]) -> Any:
-    """For each tensor of the nest, which of its dimensions are open."""
+def _dynamic_shapes(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dims: tuple[int, ...]
+) -> Any:
+    """Which dimensions of each tensor of a call are open, by the parameters of the forward.
+
+    What `*tensors` takes is one argument of that name, a tuple.
+
+    Raises:
+        CaptureError: `**named` takes some; torch.export does not know these by one name.
+    """
+    signature = inspect.signature(model.forward)
+    arguments = signature.bind(*args, **kwargs).arguments
+    for name in (name for name, p in signature.parameters.items() if p.kind is p.VAR_KEYWORD):
+        if name in arguments:
+            raise CaptureError(
+                f"forward takes {', '.join(arguments[name])} by **{name}, and torch.export leaves "
+                "no size open there: make each a parameter, or capture without dynamic_dims"
+            )
 
     def of_leaf(leaf: Any) -> dict[int, Any] | None:
         if not isinstance(leaf, Tensor):
@@ -164,4 +181,4 @@ def _dynamic_shapes(inputs: Any, dims: tuple[int, ...]) -> Any:
         inside = {d % leaf.ndim for d in dims if -leaf.ndim <= d < leaf.ndim}
         return dict.fromkeys(sorted(inside), torch.export.Dim.AUTO)
 
-    return tree_map(of_leaf, inputs)
+    return tree_map(of_leaf, arguments)
