@@ -24,7 +24,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              what is stored by columns is walked by columns (77);
 #                              a backward of few steps without contexts and properties (6);
 #                              a diagonal that turns nothing (1);
-#                              an inference_mode that enable_grad does not end (4; graph 2);
+#                              an inference_mode that enable_grad does not end, although
+#                              is_grad_enabled says so (14; graph 2, compiler 1);
 #                              gradients of slices that are put together once (52);
 #                              linspace a block at a time, eye without a copy (20);
 #                              ctc_loss, all rules and what it is made of (181);
@@ -132,7 +133,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              (the last: pseudonyms that look alike, 31; course: a submission
 #                              whose time is missing, 2).
 BUDGETS = {
-    "tinytorch": 8_040,
+    "tinytorch": 8_050,
     "tinytorch/replay": 1_014,
     "tinytorch/nn": 6_061,
     "tinytorch/optim": 1_936,
@@ -151,7 +152,7 @@ BUDGETS = {
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_352,
     "tinytorch/graph/recompute": 890,
-    "tinytorch/graph/compiler": 4_781,
+    "tinytorch/graph/compiler": 4_782,
     "tinytorch/onnx": 2_087,
     "tinytorch/fx": 12_914,
     "tito": 8_125,

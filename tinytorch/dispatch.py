@@ -30,7 +30,7 @@ from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.history import Record, write_clock
 from tinytorch.op import Op, Operand, Params, Plan
 from tinytorch.ops import cast
-from tinytorch.state import STATE, State, StateContext, grad_mode, is_grad_enabled
+from tinytorch.state import STATE, State, StateContext, grad_mode, is_recording
 from tinytorch.tensor_class import (
     SCALAR_TYPES as SCALAR_TYPES,
     Input as Input,
@@ -157,7 +157,7 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     plan = op.plan(tuple(map(_operand, inputs)), params)
     if plan.casts is not None:
         return apply(op, *map(_cast, inputs, plan.casts), **params)
-    recording = is_grad_enabled() and any(map(_requires_grad, inputs))
+    recording = is_recording() and any(map(_requires_grad, inputs))
     if op.decomposition is not None and _decomposes(plan, recording):
         return op.decomposition(*inputs, **params)  # type: ignore[no-any-return]
     result = wrap(_execute(op, inputs, params, plan), plan.meta)

@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from tinytorch.dispatch import Mode
 
 
+class Unrecorded:
+    """`State.grad` in an `enable_grad` inside an `inference_mode`, where that has no effect."""
+
+    def __bool__(self) -> bool:
+        """Nothing is recorded."""
+        return False
+
+
+UNRECORDED = Unrecorded()
+#: None: off in an `inference_mode`, where `enable_grad` has no effect but on `is_grad_enabled`.
+GradState = bool | Unrecorded | None
+
+
 class State:
     """The backend, modes and switches of a thread or coroutine."""
 
@@ -26,13 +39,13 @@ class State:
         mode: Mode | None,
         below: State | None,
         backend: ComputeBackend | None,
-        grad: bool | None,
+        grad: GradState,
         phase: str,
     ) -> None:
         self.mode = mode
         self.below = below  # the state outside of `mode`
         self.backend = backend  # None: the process-wide one
-        self.grad = grad  # None: off in an `inference_mode`, where `enable_grad` has no effect
+        self.grad = grad
         self.phase = phase
 
 
@@ -93,29 +106,45 @@ def current_backend() -> ComputeBackend:
     return STATE.get().backend or backends.get_backend()
 
 
-def grad_mode(enabled: bool | None) -> StateContext:
+def grad_mode(enabled: GradState) -> StateContext:
     """Record history, or not, inside the block. (`no_grad` and `enable_grad` are made of it.)
 
     Args:
-        enabled: None for `inference_mode`: not, and `enable_grad` inside has no effect. In its
-            block False is None, too, and True ends it.
+        enabled: None for `inference_mode`: not, and `enable_grad` inside, which is UNRECORDED
+            there, has no effect. In its block False is None, too, and True ends it.
 
     >>> with grad_mode(False):
     ...     is_grad_enabled()
     False
     """
     old = STATE.get()
-    grad = enabled or (None if enabled is None else _off(old))
+    grad = enabled or (enabled if is_inference(enabled) else _off(old))
     return StateContext(State(old.mode, old.below, old.backend, grad, old.phase))
 
 
+def is_inference(grad: GradState) -> bool:
+    """Whether a `State.grad` is that of an `inference_mode`."""
+    return grad is None or grad is UNRECORDED
+
+
 def _off(old: State) -> bool | None:
-    return None if old.grad is None else False
+    return None if is_inference(old.grad) else False
+
+
+def is_recording() -> bool:
+    """Whether ops are being recorded for `backward`."""
+    return STATE.get().grad is True
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops are being recorded for `backward`."""
-    return STATE.get().grad is True
+    """Whether ops are recorded for `backward`, if no `inference_mode` forbids it.
+
+    >>> from tinytorch import enable_grad, inference_mode
+    >>> with inference_mode(), enable_grad():
+    ...     is_grad_enabled(), is_recording()
+    (True, False)
+    """
+    return STATE.get().grad is UNRECORDED or is_recording()
 
 
 def backward_state(create_graph: bool) -> State:

@@ -13,12 +13,13 @@ import tinytorch
 from tinytorch.errors import AutogradError
 
 
-def _recorded(library: Any) -> bool:
-    """Whether an op on a tensor that requires a gradient is recorded here."""
-    return bool((library.ones(2, requires_grad=True) * 2).requires_grad)
+def _recorded(library: Any) -> tuple[bool, bool]:
+    """Whether an op on a tensor that requires a gradient is recorded here, and gradients are on."""
+    x = library.ones(2, requires_grad=True)
+    return (x * 2).requires_grad, library.is_grad_enabled()
 
 
-def _nested(library: Any, *names: str) -> bool:
+def _nested(library: Any, *names: str) -> tuple[bool, bool]:
     if not names:
         return _recorded(library)
     name, *inner = names
@@ -46,10 +47,10 @@ def _nested(library: Any, *names: str) -> bool:
 ])  # fmt: skip
 def test_nested(names: tuple[str, ...]) -> None:
     assert _nested(tinytorch, *names) == _nested(torch, *names)
-    assert _recorded(tinytorch)
+    assert _recorded(tinytorch) == (True, True)
 
 
-def _a_call(library: Any) -> list[bool]:
+def _a_call(library: Any) -> list[tuple[bool, bool]]:
     with library.inference_mode():
         library.set_grad_enabled(True)
         found = [_recorded(library)]
@@ -59,8 +60,8 @@ def _a_call(library: Any) -> list[bool]:
     return [*found, _recorded(library)]
 
 
-def _decorated(library: Any) -> list[bool]:
-    def run() -> bool:
+def _decorated(library: Any) -> list[tuple[bool, bool]]:
+    def run() -> tuple[bool, bool]:
         with library.enable_grad():
             return _recorded(library)
 
@@ -73,7 +74,7 @@ def _decorated(library: Any) -> list[bool]:
     return found
 
 
-def _a_generator(library: Any) -> list[bool]:
+def _a_generator(library: Any) -> list[tuple[bool, bool]]:
     @library.inference_mode()
     def steps() -> Any:
         for _ in range(2):
@@ -87,7 +88,7 @@ def _a_generator(library: Any) -> list[bool]:
     return found
 
 
-def _a_thread(library: Any) -> list[bool]:
+def _a_thread(library: Any) -> list[tuple[bool, bool]]:
     found = []
     with library.inference_mode():
         thread = threading.Thread(target=lambda: found.append(_recorded(library)))
@@ -96,7 +97,7 @@ def _a_thread(library: Any) -> list[bool]:
     return found
 
 
-def _a_derivative(library: Any) -> list[bool]:
+def _a_derivative(library: Any) -> list[float]:
     with library.inference_mode():
         return library.func.grad(lambda x: (x * x).sum())(library.ones(2)).tolist()  # type: ignore[no-any-return]
 
@@ -104,9 +105,9 @@ def _a_derivative(library: Any) -> list[bool]:
 @pytest.mark.parametrize(
     "found", [_a_call, _decorated, _a_generator, _a_thread, _a_derivative], ids=lambda f: f.__name__
 )
-def test_in_inference_mode(found: Callable[[Any], list[bool]]) -> None:
+def test_in_inference_mode(found: Callable[[Any], list[Any]]) -> None:
     assert found(tinytorch) == found(torch)
-    assert _recorded(tinytorch)
+    assert _recorded(tinytorch) == (True, True)
 
 
 def test_a_closure_in_inference_mode_has_no_gradients() -> None:
@@ -138,3 +139,19 @@ def test_compiled_functions_know_inference_mode_from_no_grad() -> None:
     assert w.grad is not None
     with tinytorch.inference_mode(), pytest.raises(AutogradError):
         loss()
+
+
+def test_a_compiled_function_knows_each_kind_of_inference() -> None:
+    x = tinytorch.ones(2, requires_grad=True)
+
+    def scaled(x: Any) -> Any:
+        return x * (2.0 if tinytorch.is_grad_enabled() else 3.0)
+
+    compiled = tinytorch.compile(scaled)
+    for _ in range(2):
+        with tinytorch.inference_mode():
+            assert compiled(x).tolist() == [3.0, 3.0]
+            with tinytorch.enable_grad():
+                enabled = compiled(x)
+        assert enabled.tolist() == [2.0, 2.0] and not enabled.requires_grad
+        assert compiled(x).requires_grad

@@ -10,7 +10,7 @@ from tinytorch.autograd.engine import grad, leaves_of
 from tinytorch.autograd.function import Function
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.random import default_generator
-from tinytorch.state import grad_mode, is_grad_enabled
+from tinytorch.state import grad_mode, is_recording
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -28,7 +28,7 @@ class _Checkpoint(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        differentiable = is_grad_enabled()
+        differentiable = is_recording()
         state = default_generator.get_state()
         default_generator.set_state(ctx.random_state)
         parts = [(_part if differentiable else _leaf)(a) for a in ctx.args]
@@ -79,7 +79,7 @@ def checkpoint(function: Callable[..., Tensor], *args: Any) -> Tensor:
     Raises:
         TypeError: it returns something else.
     """
-    if not is_grad_enabled():
+    if not is_recording():
         return function(*args)
     random_state = default_generator.get_state()
     leaves = [_leaf(a) for a in args]

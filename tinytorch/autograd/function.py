@@ -9,7 +9,7 @@ from tinytorch.dispatch import is_tensor, wrap
 from tinytorch.errors import AutogradError, ShapeError
 from tinytorch.history import Record
 from tinytorch.op import Op
-from tinytorch.state import grad_mode, is_grad_enabled
+from tinytorch.state import grad_mode, is_recording
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -73,7 +73,7 @@ class Function:
             TypeError: forward does not return a Tensor.
         """
         for name, value in kwargs.items():
-            if is_tensor(value) and value.requires_grad and is_grad_enabled():
+            if is_tensor(value) and value.requires_grad and is_recording():
                 raise AutogradError(
                     f"{cls.__name__}.apply: {name!r} requires a gradient, and only arguments by "
                     f"position get one; pass it by position, or {name}.detach()"
@@ -85,7 +85,7 @@ class Function:
         if not is_tensor(out):
             raise TypeError(f"{cls.__name__}.forward must return a Tensor, not {type(out)}")
         result = wrap(out._data, out.meta)
-        if is_grad_enabled() and any(needs):
+        if is_recording() and any(needs):
             result.requires_grad = True
             saves_output = any(t is out for t in ctx.saved_tensors) and all(
                 a is not out for a in args

@@ -8,7 +8,7 @@ from contextlib import ContextDecorator
 from inspect import isgeneratorfunction
 from typing import Any
 
-from tinytorch.state import STATE, StateContext, grad_mode, is_grad_enabled
+from tinytorch.state import STATE, UNRECORDED, GradState, StateContext, grad_mode, is_inference
 
 
 class GradMode(ContextDecorator):
@@ -63,11 +63,11 @@ class _NotInInference(GradMode):
         return _NotInInference(self.asked)
 
     def __enter__(self) -> None:
-        self.mode = self._mode_here()
+        self.mode = self._mode_here()  # type: ignore[assignment]  # what lessons quote says bool
         super().__enter__()
 
-    def _mode_here(self) -> bool | None:
-        return None if STATE.get().grad is None else self.asked
+    def _mode_here(self) -> GradState:
+        return UNRECORDED if self.asked and is_inference(STATE.get().grad) else self.asked
 
 
 class set_grad_enabled(_NotInInference):
@@ -83,7 +83,8 @@ class set_grad_enabled(_NotInInference):
 
     def __init__(self, mode: bool) -> None:
         super().__init__(mode)
-        self._before: bool | None = is_grad_enabled()
+        before = STATE.get().grad
+        self._before: GradState = False if before is None else before
         STATE.set(grad_mode(self._mode_here()).state)
 
     def _only_a_context(self) -> None:

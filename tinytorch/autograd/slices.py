@@ -16,7 +16,7 @@ from tinytorch.dispatch import apply, wrap
 from tinytorch.functions.copies import LARGE
 from tinytorch.functions.movement import cat, unslice
 from tinytorch.history import Record
-from tinytorch.state import is_grad_enabled, no_mode_active
+from tinytorch.state import is_recording, no_mode_active
 
 Tensor = Any
 Part = tuple[Record, Tensor]  # of a slice, and its gradient
@@ -26,7 +26,7 @@ LINE = 64  # bytes of a cache line
 
 def may_wait(record: Record, g: Tensor) -> bool:
     """Whether nobody follows what is computed, and the gradient is an array as the slice was."""
-    if is_grad_enabled() or not no_mode_active():
+    if is_recording() or not no_mode_active():
         return False
     return isinstance(g._data, np.ndarray) and g.meta is record.meta
 

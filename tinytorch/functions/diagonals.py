@@ -19,7 +19,7 @@ from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.jit import buffers
 from tinytorch.replay import holds, replayed
-from tinytorch.state import STATE, current_backend, is_grad_enabled
+from tinytorch.state import STATE, current_backend, is_recording
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -78,7 +78,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
         if not _is_by_rows(data, dim1, dim2):
             offset, dim1, dim2 = -offset, dim2, dim1  # the same, in the order of memory
         is_copied = not _is_flat(data, dim1, dim2)  # by `_diagonal`
-        records = x.requires_grad and is_grad_enabled()
+        records = x.requires_grad and is_recording()
         if is_copied and not records and STATE.get().mode is None:
             view = data.diagonal(offset, dim1, dim2)
             view.flags.writeable = data.flags.writeable

@@ -45,7 +45,7 @@ from tinytorch.functions.publish import publish
 from tinytorch.history import Record, keeps_gradient, owner_of, write_clock
 from tinytorch.jit.buffers import pool
 from tinytorch.random import Generator, rand, rand_like, randn_like
-from tinytorch.state import StateContext, is_grad_enabled, using_backend
+from tinytorch.state import StateContext, is_recording, using_backend
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -56,7 +56,7 @@ Compute = Callable[..., "Tensor"]
 
 def records(*values: Any) -> bool:
     """Whether a computation with these is being recorded."""
-    return is_grad_enabled() and any(is_tensor(v) and v.requires_grad for v in values)
+    return is_recording() and any(is_tensor(v) and v.requires_grad for v in values)
 
 
 def rebind(x: Tensor, name: str, compute: Compute, *args: Any, **options: Any) -> Tensor:
@@ -380,7 +380,7 @@ def _operator(method: Callable[..., Tensor], function: Compute) -> Callable[...,
             x.history is not None
             and x.history.op.view
             and sys.getrefcount(x) <= _REFERENCES_TO_A_PART
-            and is_grad_enabled()
+            and is_recording()
         ):
             part = apply(ops.copy, x)  # so that no gradient holds the memory of the whole
             return _fitted(x, method.__name__.rstrip("_"), function(part, other))

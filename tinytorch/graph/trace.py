@@ -28,7 +28,7 @@ from tinytorch.graph.tracer import Tracer
 from tinytorch.history import Record
 from tinytorch.nn.hooks import AttributeHook
 from tinytorch.nn.module import Module
-from tinytorch.state import STATE, is_grad_enabled
+from tinytorch.state import STATE, is_recording
 from tinytorch.tensor import Tensor
 
 
@@ -226,8 +226,8 @@ def _finish(
             f"a clone(), or compute all of it under no_grad()"
         )
     # a leaf that is overwritten stays a leaf, which no graph of values can say
-    differentiable = forward and not tracer.wrote_leaf and is_grad_enabled()
-    if not forward or not is_grad_enabled():
+    differentiable = forward and not tracer.wrote_leaf and is_recording()
+    if not forward or not is_recording():
         tracer.make_undifferentiable()
     if differentiable and tracer.hooked_at:
         raise TraceError(
@@ -238,7 +238,7 @@ def _finish(
     own_backward = _own_backward(result) if differentiable else ""
     has_history = any(isinstance(leaf, Tensor) and leaf.history is not None for leaf in result)
     return {
-        "loses_history": forward and tracer.wrote_leaf and is_grad_enabled() and has_history,
+        "loses_history": forward and tracer.wrote_leaf and is_recording() and has_history,
         "updates": bindings, "clears": clears, "grads": grads, "differentiable": differentiable,
         "own_backward": own_backward,
     }  # fmt: skip

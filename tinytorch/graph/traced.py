@@ -18,10 +18,10 @@ from tinytorch.graph.pytree import TreeSpec, tree_flatten, tree_unflatten
 from tinytorch.graph.symbols import TraceError
 from tinytorch.graph.value_guards import ValueGuard, why_not_values
 from tinytorch.history import owner_of
-from tinytorch.state import STATE, grad_mode
+from tinytorch.state import STATE, UNRECORDED, GradState, grad_mode
 from tinytorch.tensor import Tensor
 
-_GRADIENTS = {True: "on", False: "off", None: "off for inference"}
+_GRADIENTS = {True: "on", False: "off", None: "off for inference", UNRECORDED: "off for inference"}
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Signature:
     out_leaves: list[Any]
     passed: list[tuple[int, int]]
     repeated: list[tuple[int, int]]
-    grad: bool | None
+    grad: GradState
     optimizer_state: list[tuple[int, str, int]]
     grads: list[tuple[str, Binding, bool]]
     differentiable: bool

@@ -45,7 +45,7 @@ from tinytorch.graph.value_guards import ValueGuard, source_of
 from tinytorch.history import owner_of, write_clock
 from tinytorch.op import Op, Params, Plan
 from tinytorch.random import Generator
-from tinytorch.state import current_phase, is_grad_enabled
+from tinytorch.state import current_phase, is_recording
 from tinytorch.tensor import Tensor
 
 #: Of an input whose values every call looks at, beside the part that needs it: 16 slices of one
@@ -84,14 +84,14 @@ class Tracer(Mode):
     def run(self, op: Op, inputs: tuple[Input, ...], params: Params, plan: Plan) -> Any:
         args = tuple([t if type(t) in SCALAR_TYPES else self.node_of(t) for t in inputs])
         node = self._emit(op, args, params)
-        if not is_grad_enabled() and plan.differentiable and _any_requires_grad(inputs):
+        if not is_recording() and plan.differentiable and _any_requires_grad(inputs):
             # the history stops here; in a graph that is differentiated later it must too
             node = self._emit(ops.detach, (node,), {})
             node.meta["from_no_grad"] = True
         if not op.view:
             symbol = self._symbol(plan.meta, node, self._result_is_contiguous(op, inputs))
             symbol.storage.is_recorded = (
-                plan.differentiable and is_grad_enabled() and _any_requires_grad(inputs)
+                plan.differentiable and is_recording() and _any_requires_grad(inputs)
             )
             return symbol
         source = self._storage_and_views(inputs[0])

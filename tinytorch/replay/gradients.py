@@ -20,7 +20,7 @@ from tinytorch.replay.calls import Call
 from tinytorch.replay.fusion import is_light
 from tinytorch.replay.program import compile_trace
 from tinytorch.replay.trace import NotReplayable, Trace, Tracing
-from tinytorch.state import STATE, State, StateContext, is_grad_enabled
+from tinytorch.state import STATE, State, StateContext, is_recording
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -144,7 +144,7 @@ class Gradients:
         assert inputs is not None
         count = len(self.metas)
         run, metas = self.run(present)
-        if is_grad_enabled() or STATE.get().mode is not None:
+        if is_recording() or STATE.get().mode is not None:
             return _by_ops(self.call, record.metas, inputs[:count], present, gs, metas)
         if run is None:
             return [None] * count
@@ -224,7 +224,7 @@ def _by_ops(
     The function runs once more, on what was saved. What was not saved no gradient depends on:
     zeros take its place.
     """
-    recording = is_grad_enabled()
+    recording = is_recording()
     old = STATE.get()
     with StateContext(State(old.mode, old.below, old.backend, True, old.phase)):
         tensors = []

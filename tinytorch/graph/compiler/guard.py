@@ -37,6 +37,7 @@ from tinytorch.graph.bindings import (
 from tinytorch.graph.facts import Contents, HooksFact, PartsFact, Same
 from tinytorch.graph.pytree import LEAF, TreeSpec
 from tinytorch.history import owner_of, structure, write_clock
+from tinytorch.state import GradState
 from tinytorch.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Guard(NamedTuple):
         mark_written: notes in the write clock that the call has written its inputs.
     """
 
-    fits: Callable[[tuple[Any, ...], ComputeBackend, bool | None], bool]
+    fits: Callable[[tuple[Any, ...], ComputeBackend, GradState], bool]
     values: Callable[[Sequence[Any]], list[Any]]
     mark_written: Callable[[], None]
 

@@ -29,7 +29,7 @@ from tinytorch.graph.compiler.schedule import Role
 from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.traced import TracedFunction
 from tinytorch.history import write_clock
-from tinytorch.state import is_grad_enabled, no_mode_active
+from tinytorch.state import is_recording, no_mode_active
 from tinytorch.tensor import Tensor
 
 
@@ -212,6 +212,6 @@ class _Compiled(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         call: _Call = ctx.call
-        if is_grad_enabled():
+        if is_recording():
             return None, *call.joint.run_differentiable(call, g)
         return None, *call.joint.run_backward(ctx.saved_tensors, g)

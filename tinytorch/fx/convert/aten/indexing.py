@@ -20,7 +20,7 @@ from tinytorch.functions import (
 )
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.nn import functional as F
-from tinytorch.state import is_grad_enabled
+from tinytorch.state import is_recording
 from tinytorch.tensor import Tensor
 
 aten("gather")(lambda a, dim, index, *, sparse_grad=False: indexing.gather(a, dim, index))
@@ -38,7 +38,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    if not (weight.requires_grad and is_grad_enabled()):
+    if not (weight.requires_grad and is_recording()):
         return apply(ops.take, weight, indices)
     padding = None if padding_idx < 0 else padding_idx  # a row without a gradient
     return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq)
