@@ -43,8 +43,6 @@ def test_paths_below_tinytorch():
 
 @pytest.mark.parametrize("path", [p for p in PATHS if "*" not in p])
 def test_each_path_of_the_table_leads_somewhere(path):
-    if PATHS[path][0] == "distributions":
-        pytest.importorskip("tinytorch.distributions")
     assert find_module(path) is not None
 
 
@@ -71,6 +69,12 @@ def test_as_torch_after_pytorch_is_refused():
     code = "import torch, tinytorch.as_torch"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert "import tinytorch.as_torch first" in done.stderr
+
+
+@pytest.mark.parametrize("package", ["tinytorch", "torch"])
+def test_a_distribution_that_there_is_not_is_refused_at_its_import(package):
+    with installed(), pytest.raises(ImportError, match="this distribution is not there"):
+        exec(f"from {package}.distributions import Normal, Beta", {})
 
 
 def test_a_module_that_there_is_not_says_so():

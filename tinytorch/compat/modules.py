@@ -32,7 +32,6 @@ PATHS: dict[str, tuple[str, str]] = {
     "cuda": ("compat.accelerators", "cuda"),
     "cuda.amp": ("compat.accelerators", "cuda.amp"),
     "cuda.amp.*": ("compat.accelerators", "cuda.amp"),
-    "distributions.*": ("distributions", ""),
     "functional": ("", ""),
     "linalg": ("compat.linalg", ""),
     "mps": ("compat.accelerators", "mps"),
