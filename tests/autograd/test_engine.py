@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import tinytorch
-from tinytorch.autograd import grad
+from tinytorch.autograd import backward, grad
+from tinytorch.errors import AutogradError
 from tinytorch.history import owner_of
 
 
@@ -249,6 +250,16 @@ def test_no_grad_records_nothing() -> None:
     with tinytorch.no_grad():
         assert (x * 2).history is None
     assert (x.detach() * 2).history is None
+
+
+def test_backward_of_several_tensors_is_that_of_their_sum() -> None:
+    x, y = tinytorch.ones(2, requires_grad=True), tinytorch.ones(2, requires_grad=True)
+    z = x * y
+    seed = tinytorch.tensor([1.0, 5.0])
+    backward([z.sum(), z * 3.0], [None, seed])
+    assert x.grad.tolist() == y.grad.tolist() == [4, 16] and seed.tolist() == [1, 5]
+    with pytest.raises(AutogradError, match="2 outputs need as many gradients, not 1"):
+        backward((x, y), [seed])
 
 
 def test_casts_give_the_gradient_in_the_inputs_dtype() -> None:

@@ -35,6 +35,23 @@ def test_a_function_with_its_own_gradient_of_any_order() -> None:
     assert gradcheck(lambda x: Cube.apply(x, 2.0), [x], order=3)
 
 
+def test_backward_may_give_none_for_arguments_that_had_their_default() -> None:
+    class Scale(tinytorch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, by: float = 2.0, name: str = "") -> Any:
+            ctx.by = by
+            return x * by
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * ctx.by, None, None
+
+    x = tinytorch.ones(2, requires_grad=True)
+    Scale.apply(x).sum().backward()
+    Scale.apply(x, 3.0).sum().backward()
+    assert x.grad.tolist() == [5, 5]
+
+
 def test_what_is_wrong_with_a_function_is_said() -> None:
     x = tinytorch.ones(2, requires_grad=True)
 
@@ -43,6 +60,13 @@ def test_what_is_wrong_with_a_function_is_said() -> None:
         def backward(ctx: Any, g: Any) -> Any:
             return g
 
+    class TooMany(Cube):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g, None, g
+
+    with pytest.raises(tinytorch.AutogradError, match="returned 3 gradients, forward took 2"):
+        TooMany.apply(x, 2.0).sum().backward()
     with pytest.raises(tinytorch.AutogradError, match="returned 1 gradients, forward took 2"):
         TooFew.apply(x, 1.0).sum().backward()
 

@@ -73,6 +73,15 @@ def test_copies(copied, requires_grad):
     assert parameter.tolist() == [1, 2]
 
 
+def test_a_deep_copy_of_a_model_has_no_gradients():
+    net = nn.Linear(2, 1)
+    net(tinytorch.ones(1, 2)).sum().backward()
+    twin = copy.deepcopy(net)
+    assert twin.weight.grad is None and net.weight.grad.tolist() == [[1, 1]]
+    twin(tinytorch.ones(1, 2)).sum().backward()
+    assert twin.weight.grad.tolist() == [[1, 1]]  # it was the sum of both
+
+
 def test_integers_have_no_gradient():
     with pytest.raises(DTypeError, match="only floating-point tensors have gradients, not int64"):
         nn.Parameter(tinytorch.tensor([1, 2]))

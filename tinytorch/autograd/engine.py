@@ -34,8 +34,8 @@ _leaf_lock = threading.Lock()
 
 
 def backward(
-    tensor: Tensor,
-    gradient: Tensor | None = None,
+    tensor: Tensor | Sequence[Tensor],
+    gradient: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     inputs: Tensor | Sequence[Tensor] | None = None,
@@ -43,8 +43,9 @@ def backward(
     """Add the gradient of `tensor` to `.grad` of every leaf that it was computed from.
 
     Args:
-        gradient: the gradient of `tensor` itself; may be left out for a single element, where it
-            is 1.
+        tensor: or several, the gradients of which are added up in one walk.
+        gradient: the gradient of `tensor` itself, of several one for each; may be left out (or
+            None) for a single element, where it is 1.
         retain_graph: keep the values that gradients read, so that backward can be called again.
             As `create_graph` unless given.
         create_graph: record the computation of the gradients, so that they can be differentiated.
@@ -73,17 +74,18 @@ def backward(
                 "backward: `inputs` must be tensors that require a gradient, at least one; leave "
                 "it out for all leaves"
             )
-    listening = tuple(listeners)
+    outputs, listening = _listed(tensor), tuple(listeners)
+    seeds = [None] * len(outputs) if gradient is None else _listed(gradient)
     try:
         sources = None if wanted is None else set(wanted)
-        gradients = _propagate([tensor], [gradient], retain_graph, create_graph, sources, listening)
+        gradients = _propagate(outputs, seeds, retain_graph, create_graph, sources, listening)
         for listener in listening:
             listener.end(gradients)
     except BaseException:
         for listener in listening:
             listener.abandon()
         raise
-    shared = {id(owner_of(gradient._data))} if gradient is not None else set()
+    shared = {id(owner_of(seed._data)) for seed in seeds if seed is not None}
     for source, g in gradients.items():
         leaf = source if wanted is None else wanted[source]
         if leaf._requires_grad:  # not frozen since

@@ -147,10 +147,13 @@ def _gradients(
     finally:
         ctx.saved_tensors = saved  # the result's history holds ctx: no circle
     gradients = result if isinstance(result, tuple) else (result,)
-    if len(gradients) != len(record.edges):
+    taken = len(record.edges)
+    if len(gradients) > taken and all(extra is None for extra in gradients[taken:]):
+        gradients = gradients[:taken]  # of arguments of forward that had their default
+    if len(gradients) != taken:
         raise AutogradError(
             f"{cls.__name__}.backward returned {len(gradients)} gradients, forward took "
-            f"{len(record.edges)} arguments"
+            f"{taken} arguments"
         )
     for i, (gradient, meta) in enumerate(zip(gradients, record.metas, strict=True)):
         if gradient is not None and meta is not None and gradient.shape != meta.shape:

@@ -44,5 +44,11 @@ class Parameter(Tensor):
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
 
+    def __deepcopy__(self, memo: Any) -> Parameter:
+        """A parameter of its own, without the gradient: a copied model begins with none."""
+        copy = Tensor.__deepcopy__(self, memo)
+        copy.grad = None
+        return copy  # type: ignore[return-value]
+
     def __reduce__(self) -> Any:
         return (type(self), (np.array(self._concrete("pickle")), self.requires_grad))
