@@ -133,9 +133,9 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              (the last: pseudonyms that look alike, 31; course: a submission
 #                              whose time is missing, 2).
 BUDGETS = {
-    "tinytorch": 8_050,
+    "tinytorch": 8_054,
     "tinytorch/replay": 1_014,
-    "tinytorch/nn": 6_061,
+    "tinytorch/nn": 6_065,
     "tinytorch/optim": 1_936,
     "tinytorch/training": 790,
     "tinytorch/serialization": 360,
