@@ -58,6 +58,23 @@ def test_several_results(rng: np.random.Generator, order: int):
     assert_same(gradients(compile(several)), gradients(several))
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_an_argument_that_is_computed_from_another(rng: np.random.Generator, order: int):
+    x = leaf(rng, 3)
+
+    def gradients(function: Callable[..., Any]) -> Any:
+        y = x * 2.0
+        first = grad(function(x, y, y * x), [x, y], tinytorch.ones(3), create_graph=True)
+        if order == 1:
+            return first
+        return grad(sum((g * g).sum() for g in first), [x, y])
+
+    def function(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return (x * y).tanh() * z + x
+
+    assert_same(gradients(compile(function)), gradients(function))
+
+
 def test_a_module_in_an_eager_loop():
     def build() -> nn.Module:
         tinytorch.manual_seed(3)

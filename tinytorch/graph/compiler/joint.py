@@ -173,11 +173,14 @@ class JointFunction:
                     f"place after the call, and create_graph=True computes the call again from "
                     f"it; call backward before writing"
                 )
-        results = list(Interpreter(self.graph).run(*call.inputs))
+        inputs = list(call.inputs)
+        for i in self.wanted:  # an op of its own: one input may be computed from another
+            inputs[i] = apply(ops.reshape, inputs[i], shape=inputs[i].shape)
+        results = list(Interpreter(self.graph).run(*inputs))
         return list(
             grad(
                 [results[i] for i in self.outputs],
-                [call.inputs[i] for i in self.wanted],
+                [inputs[i] for i in self.wanted],
                 self._unpack(g),
                 create_graph=True,
                 allow_unused=True,
