@@ -72,6 +72,29 @@ def test_a_module_stays_a_module():
     assert np.array_equal(compiled(ones(4, 3)).detach().numpy(), model(ones(4, 3)).detach().numpy())
 
 
+def test_attributes_and_names_of_a_compiled_module() -> None:
+    class Scaled(nn.Linear):
+        by = 1.0
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * self.by
+
+        def doubled(self, x: Tensor) -> Tensor:
+            return self(x) * 2.0
+
+    model = Scaled(2, 1)
+    compiled = tinytorch.compile(model)
+    x = ones(1, 2)
+    once = compiled(x).item()
+    assert compiled.in_features == 2 and compiled.doubled(x).item() == 2.0 * once
+    compiled.by = 3.0  # was an attribute of the wrapper alone, which nothing read
+    assert model.by == 3.0 and compiled(x).item() == model(x).item() != once
+    compiled.register_buffer("seen", ones(1))
+    assert list(compiled.state_dict()) == ["seen", "_orig_mod.weight", "_orig_mod.bias"]
+    with pytest.raises(AttributeError, match="'Scaled' object has no attribute 'nothing'"):
+        _ = compiled.nothing
+
+
 def test_a_copy_of_a_compiled_module():
     compiled = tinytorch.compile(nn.Linear(2, 1))
     compiled(ones(1, 2))
@@ -274,7 +297,7 @@ def test_a_compiled_function_in_a_compiled_function():
     model = tinytorch.compile(nn.Linear(2, 2))
     outer = tinytorch.compile(lambda x: inner(model(x)) + 1.0)
     names = {n.target for n in trace(outer, ones(1, 2)).graph.find_nodes(op="placeholder")}
-    assert names == {"x", "model.module.weight", "model.module.bias"}
+    assert names == {"x", "model._orig_mod.weight", "model._orig_mod.bias"}
     for _ in range(3):
         got = outer(ones(1, 2))
     expected = model.module(ones(1, 2)).exp() + 1.0

@@ -156,6 +156,9 @@ class Compiled:
 class CompiledModule(Module):
     """A compiled Module, and itself a Module with the same parameters.
 
+    Attributes that it has not itself are those of the compiled module, to read and to set. Names in
+    its `state_dict` begin with `_orig_mod.`, as PyTorch's do.
+
     Attributes:
         module: what was compiled; `module.state_dict()` has the names that it always had.
         compiled: calls it.
@@ -163,8 +166,25 @@ class CompiledModule(Module):
 
     def __init__(self, module: Module, options: Options) -> None:
         super().__init__()
-        self.module = module
+        self._orig_mod = module
         self.compiled = Compiled(module, options)
+
+    @property
+    def module(self) -> Module:
+        """What was compiled."""
+        return self._orig_mod
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":  # a copy that is being made has none yet
+            raise AttributeError(name)
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = "compiled" not in vars(self) or name in vars(self) or name in self._persistent
+        if own or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module's own forward, compiled."""
@@ -176,7 +196,7 @@ class CompiledModule(Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
         """A copy of the module, to be compiled when it is called."""
-        return CompiledModule(copy.deepcopy(self.module, memo), self.compiled.options)
+        return CompiledModule(copy.deepcopy(self._orig_mod, memo), self.compiled.options)
 
 
 def compile(
