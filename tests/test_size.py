@@ -35,7 +35,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              checkpoints, functions and hooks whose gradients can be
 #                              differentiated, and are given to all that they are of (117);
 #                              diagonals of parts that are views, repeats that are copies (14);
-#                              histc by one division, masked_scatter without an index, one_hot (42).
+#                              histc by one division, masked_scatter without an index, one_hot (42);
+#                              numbers that do not fit into a dtype (47).
 #   replay          0 ->    980  Without programs for what is called often, a function of six ops
 #                              takes four times as long on a small array as PyTorch's kernel;
 #                              without runs of their ops as one loop (130), norms and losses read
@@ -59,7 +60,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              ctc_loss by loops to be read, and by NumPy (200); cross products (9);
 #                              products of int64 by a BLAS (11);
 #                              negative powers of integers (10);
-#                              casts that are not asked whether they gave an array (1).
+#                              casts that are not asked whether they gave an array (1),
+#                              numbers beyond a dtype that are compared (3).
 #   optimized 3,900 ->  6,400  Without attention (695), products with weights of 8 and 4 bits (670)
 #                              and Winograd (275) transformers and CNNs are slower; without sorts,
 #                              gathers, running sums and random numbers of its own it leaves such
@@ -133,7 +135,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              (the last: pseudonyms that look alike, 31; course: a submission
 #                              whose time is missing, 2).
 BUDGETS = {
-    "tinytorch": 8_054,
+    "tinytorch": 8_101,
     "tinytorch/replay": 1_014,
     "tinytorch/nn": 6_065,
     "tinytorch/optim": 1_936,
@@ -147,7 +149,7 @@ BUDGETS = {
     "tinytorch/bench": 795,
     "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
-    "tinytorch/backends": 2_623,
+    "tinytorch/backends": 2_626,
     "tinytorch/backends/optimized": 10_553,
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_352,

@@ -21,6 +21,7 @@ from tinytorch.dtypes import (
     bfloat16,
     bool_,
     float32,
+    number_of,
 )
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.dims import shape_arguments
@@ -96,13 +97,8 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool =
     if dtype is None and isinstance(fill_value, Tensor):
         dtype = fill_value.dtype
     kind = as_dtype(dtype if dtype is not None else type(value))
-    if kind.dtype.kind in "iu" and isinstance(value, int):
-        limits = np.iinfo(kind.dtype)
-        if not limits.min <= value <= limits.max:
-            raise DTypeError(
-                f"full: {value} is not within {limits.min} and {limits.max}, the numbers of "
-                f"{kind.name}; give another dtype"
-            )
+    if isinstance(value, int):
+        value = number_of("full", value, kind)
     sizes = shape_arguments((size,))
     return apply(ops.full, shape=sizes, value=value, dtype=kind).requires_grad_(requires_grad)
 

@@ -25,6 +25,7 @@ from tinytorch.dtypes import (
     is_narrower,
     meta_of_array,
     tensor_meta,
+    wrapped,
 )
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.history import Record, write_clock
@@ -157,6 +158,7 @@ def apply(op: Op, *inputs: Input, **params: Any) -> Tensor:
     plan = op.plan(tuple(map(_operand, inputs)), params)
     if plan.casts is not None:
         return apply(op, *map(_cast, inputs, plan.casts), **params)
+    inputs = _in_range(op, inputs, plan)
     recording = is_recording() and any(map(_requires_grad, inputs))
     if op.decomposition is not None and _decomposes(plan, recording):
         return op.decomposition(*inputs, **params)  # type: ignore[no-any-return]
@@ -180,6 +182,13 @@ def _as_input(op: Op, value: Any) -> Input:
     raise TypeError(
         f"{op.name} takes tensors, NumPy arrays and numbers, not {type(value).__name__}"
     )
+
+
+def _in_range(op: Op, inputs: tuple[Input, ...], plan: Plan) -> tuple[Input, ...]:
+    """The inputs of arithmetic with integers, a Python int as one of them: -1 is 255 of uint8."""
+    if op.kind != "elementwise" or int not in map(type, inputs):
+        return inputs
+    return tuple([wrapped(x, plan.meta.dtype) if type(x) is int else x for x in inputs])
 
 
 def _operand(x: Input) -> Operand:

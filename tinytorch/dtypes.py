@@ -118,6 +118,47 @@ def is_narrower(dtype: DType, other: DType) -> bool:
     return category_of(dtype) < category_of(other)
 
 
+def wrapped(value: Any, dtype: DType) -> Any:
+    """A Python int as the integer of this dtype that has its last bits; others as they are.
+
+    Raises:
+        OverflowError: more than the sign would be lost.
+
+    >>> wrapped(-1, uint8), wrapped(200, int8), wrapped(200, float32)
+    (255, -56, 200)
+    """
+    if type(value) is not int or dtype.is_floating_point or dtype is bool_:
+        return value
+    limits = np.iinfo(dtype.dtype)
+    low, count = int(limits.min), 1 << limits.bits
+    if not -count <= value < count:
+        raise OverflowError(f"{value} does not fit into {dtype.name}") from None
+    return (value - low) % count + low
+
+
+def number_of(name: str, value: Any, dtype: DType) -> Any:
+    """A Python number as one that a dtype has: uint8 counts a negative one from 256, as PyTorch's.
+
+    Raises:
+        DTypeError: the dtype is of integers, and has no such number.
+
+    >>> number_of("full", -1, uint8), number_of("full", 1.5, int64), number_of("full", 2, bool_)
+    (255, 1, True)
+    """
+    number = type(dtype.zero)(value)
+    if type(number) is not int:
+        return number
+    limits = np.iinfo(dtype.dtype)
+    if dtype is uint8 and -256 < number < 0 and not isinstance(value, float):
+        number += 256
+    if limits.min <= number <= limits.max:
+        return number
+    raise DTypeError(
+        f"{name}: {value} is not within {limits.min} and {limits.max}, the numbers of "
+        f"{dtype.name}; give another dtype"
+    )
+
+
 def promote(*metas: TensorMeta | type) -> DType:
     """The common dtype of operands, as in PyTorch.
 

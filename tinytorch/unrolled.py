@@ -79,7 +79,10 @@ def unrolled(meaning: Callable[..., Tensor]) -> Callable[..., Tensor]:
             if op.decomposition is not None and plan.meta.dtype.is_floating_point:
                 return meaning(op, *inputs, **params)
             recording = False
-        result = kernel(*data, **params) if params else kernel(*data)
+        try:
+            result = kernel(*data, **params) if params else kernel(*data)
+        except OverflowError:  # a number is not within the dtype
+            return meaning(op, *inputs, **params)
         out = _new(tensor_class.tensor_class)
         out._data = result
         out.meta = plan.meta

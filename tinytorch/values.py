@@ -45,12 +45,19 @@ def array_of(data: Any, dtype: DType | None) -> tuple[Array, TensorMeta]:
     if dtype is bfloat16:
         return bits_of_bfloat16(array), tensor_meta(array.shape, bfloat16)
     target = as_dtype(array.dtype if dtype is None else dtype).dtype
-    converted = np.ascontiguousarray(array, dtype=target).reshape(array.shape)
-    if not given and array.dtype.kind in "iu" and target.kind in "iu":
-        lost = array[converted != array]
+    with np.errstate(invalid="ignore"):  # of a number that does not fit
+        converted = np.ascontiguousarray(array, dtype=target).reshape(array.shape)
+    if not given and target.kind in "iu":
+        whole = np.trunc(array) if array.dtype.kind == "f" else array
+        lost = array[(converted != whole) & ~_is_wrapped(array, target)]
         if lost.size:
             raise OverflowError(f"{lost.flat[0]} does not fit into {target}")
     return converted, meta_of_array(converted)
+
+
+def _is_wrapped(array: Array, target: np.dtype[Any]) -> Any:
+    """Where whole numbers below 0 count from 256, as those of `dtypes.number_of` do."""
+    return (array < 0) & (array > -256) & (array.dtype.kind != "f" and target.kind == "u")
 
 
 def _has_tensor(data: Any) -> bool:

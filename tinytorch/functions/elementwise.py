@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.dtypes import Array, DType, bool_, meta_of_array, promote
+from tinytorch.dtypes import Array, DType, bool_, meta_of_array, number_of, promote, wrapped
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
@@ -80,6 +80,7 @@ def fmod(a: Tensor | float, b: Tensor | float) -> Tensor:
         rest = apply(ops.remainder, first, second)  # its sign is b's; the least number has no abs
         differ = apply(ops.ne, lt(first, 0), lt(second, 0))
         return apply(ops.where, logical_and(ne(rest, 0), differ), rest - second, rest)
+    first = first.to(promote(first.meta, second.meta))  # the least integer has no abs
     size = apply(ops.remainder, abs(first), abs(second))
     return apply(ops.where, lt(first, 0), neg(size), size)
 
@@ -103,6 +104,7 @@ def scaled(a: Tensor | float, b: Tensor | float, alpha: float) -> Tensor | float
         )
     if dtype is bool_:  # True + True is True
         alpha = bool(alpha)
+    alpha = number_of("alpha", alpha, dtype)
     if not hasattr(b, "meta"):
         return b * alpha if dtype is not bool_ else b and alpha
     return apply(ops.mul, b.to(dtype), alpha)  # type: ignore[union-attr]
@@ -112,7 +114,9 @@ def as_tensors(*values: Tensor | float) -> tuple[Tensor, ...]:
     """The values as tensors: a number as a 0-d one of the common dtype, which does not promote."""
     dtype = promote(*(getattr(v, "meta", type(v)) for v in values))
     return tuple(
-        v if hasattr(v, "meta") else apply(ops.full, shape=(), value=v, dtype=dtype)  # type: ignore[misc]
+        v  # type: ignore[misc]
+        if hasattr(v, "meta")
+        else apply(ops.full, shape=(), value=wrapped(v, dtype), dtype=dtype)
         for v in values
     )
 
@@ -173,6 +177,8 @@ def pow(a: Tensor | float, exponent: Tensor | float) -> Tensor:
             return apply(ops.mul, a, a)
         if exponent < 0 and is_tensor(a) and not a.dtype.is_floating_point:
             raise ValueError(f"pow: {a.dtype.name} to the power of {exponent}; use a.float()")
+        if is_tensor(a) and a.dtype is not bool_:
+            exponent = number_of("pow", exponent, a.dtype)
     return apply(ops.pow_, a, exponent)
 
 
@@ -275,6 +281,9 @@ def where(
     if isinstance(a, (bool, int, float)) and isinstance(b, (bool, int, float)):
         # two numbers do not say which dtype of their category they have: the default one
         a = apply(ops.full, shape=(), value=a, dtype=promote(type(a), type(b)))
+    if type(a) is int or type(b) is int:
+        dtype = promote(*(getattr(v, "meta", type(v)) for v in (a, b)))
+        a, b = (number_of("where", v, dtype) if type(v) is int else v for v in (a, b))
     return apply(ops.where, condition, a, b)
 
 
@@ -297,7 +306,7 @@ def _of_dtype(name: str, value: Any, dtype: DType) -> Any:
         if value.ndim:
             raise ShapeError(f"{name}: the value must be 0-d, not of shape {value.shape}")
         return value.to(dtype)
-    return type(dtype.zero)(value)
+    return number_of(name, value, dtype)
 
 
 def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:
@@ -315,12 +324,13 @@ def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | Non
         raise ValueError("clip needs min, max or both")
     if x.dtype is bool_:
         raise DTypeError("clip is not defined for bool; use logical ops, or x.int()")
-    dtype = promote(x.meta, *[b.meta for b in (min, max) if b is not None and hasattr(b, "meta")])
+    dtype = promote(x.meta, *[getattr(b, "meta", type(b)) for b in (min, max) if b is not None])
     low, high = (
         (-math.inf, math.inf)
         if dtype.is_floating_point
         else (int(np.iinfo(dtype.dtype).min), int(np.iinfo(dtype.dtype).max))
     )
+    min, max = (number_of("clip", b, dtype) if type(b) is int else b for b in (min, max))
     return apply(ops.clip, x, low if min is None else min, high if max is None else max)
 
 

@@ -29,7 +29,7 @@ from tinytorch.dispatch import (
     wrap,
     write,
 )
-from tinytorch.dtypes import bfloat16, is_narrower, meta_of_array
+from tinytorch.dtypes import bfloat16, is_narrower, meta_of_array, number_of
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions import (
     bitwise,
@@ -214,6 +214,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     """Set every element to `value`, a number or a 0-d tensor, cast to x's dtype."""
     if is_tensor(value):
         return copy_(x, value)
+    value = number_of("fill_", value, x.dtype)
     if records(x):
         return rebind(x, "fill", _filled, value)
     write(x, ops.full, shape=x.shape, value=value, dtype=x.dtype)
@@ -222,7 +223,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 
 def _filled(old: Tensor, value: float) -> Tensor:
     """The value everywhere; made from `old`, whose gradient is then 0."""
-    new: Tensor = with_zero_gradient(type(old.dtype.zero)(value), old)
+    new: Tensor = with_zero_gradient(value, old)
     return new
 
 
@@ -324,6 +325,8 @@ def setitem(x: Tensor, index: Any, value: Operand) -> None:
     >>> x
     tensor([1, 0, 0])
     """
+    if type(value) is int:
+        value = number_of("t[...] = value", value, x.dtype)
     if records(x, value):
         rebind(x, "t[...] = value", scattering.put, index, value)
         return

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import promote
+from tinytorch.dtypes import number_of, promote
 from tinytorch.functions import elementwise as e, reductions
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
@@ -114,7 +114,7 @@ def logaddexp(a: Tensor, b: Tensor) -> Tensor:
 
 def xlogy(a: Tensor | float, b: Tensor | float) -> Tensor:
     """a * log(b), and 0 where a is 0 (unless b is NaN)."""
-    x, y = e.as_tensors(a, b)
+    x, y = e.as_tensors(*(v if hasattr(v, "meta") else float(v) for v in (a, b)))
     zero = e.eq(x, 0) & ~e.isnan(y)
     return e.where(zero, 0.0, x * e.log(e.where(zero, 1.0, y)))
 
@@ -132,6 +132,7 @@ def lerp(a: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
 def addcmul(a: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """a + value * tensor1 * tensor2"""
     product = apply(ops.mul, tensor1, tensor2)
+    value = number_of("addcmul", value, product.dtype) if type(value) is int else value
     return a + (product if value == 1 else product * value)
 
 
@@ -209,8 +210,8 @@ def rad2deg(a: Tensor) -> Tensor:
 
 def float_power(a: Tensor | float, exponent: Tensor | float) -> Tensor:
     """`pow` in float64."""
-    x, y = e.as_tensors(a, exponent)
-    return e.pow(x.double(), y.double())
+    x, y = (float(v) if isinstance(v, (int, float)) else v.double() for v in (a, exponent))
+    return e.pow(x, y)
 
 
 # -- comparison within a tolerance -----------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinytorch import ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import Shape, as_dtype, promote
+from tinytorch.dtypes import Shape, as_dtype, number_of, promote
 from tinytorch.errors import ShapeError
 from tinytorch.functions.copies import order_of, permuted, permuted_back
 from tinytorch.functions.dims import (
@@ -355,6 +355,7 @@ def pad(x: Tensor, padding: Sequence[int], value: float = 0) -> Tensor:
     padded = apply(ops.unslice, x, shape=shape, bounds=bounds)
     if value == 0:
         return padded
+    value = number_of("pad", value, x.dtype)
     inside = apply(ops.full, shape=x.shape, value=True, dtype=as_dtype(bool))
     return apply(ops.where, apply(ops.unslice, inside, shape=shape, bounds=bounds), padded, value)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
-from tinytorch.dtypes import Shape, bfloat16, bool_, int64, meta_of_array
+from tinytorch.dtypes import Shape, bfloat16, bool_, int64, meta_of_array, number_of
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import (
     elementwise,
@@ -73,7 +73,9 @@ def scatter(
     """
     src = value if src is None else src
     if type(src) in SCALAR_TYPES:
-        src = apply(ops.full, shape=index.shape, value=type(x.dtype.zero)(src), dtype=x.dtype)
+        src = apply(
+            ops.full, shape=index.shape, value=number_of("scatter", src, x.dtype), dtype=x.dtype
+        )
     if reduce == "add":
         return scatter_add(x, dim, index, src)
     if reduce is not None:

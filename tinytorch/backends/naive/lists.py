@@ -12,10 +12,12 @@ from tinytorch.dtypes import Array, Shape
 def scalar_of(value: Any, dtype: np.dtype[Any]) -> Any:
     """A Python number as an array of this dtype would hold it: 0.1 among float32 is 0.1 rounded.
 
-    Raises:
-        OverflowError: a whole number does not fit into the dtype.
+    A whole number that does not fit into the dtype stays itself, to be compared with.
     """
-    return np.array(value, dtype).item()
+    try:
+        return np.array(value, dtype).item()
+    except OverflowError:
+        return value
 
 
 def lanes(a: Array, dim: int) -> list[list[Any]]:

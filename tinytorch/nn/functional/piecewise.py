@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinytorch.functions.elementwise import abs, clip, logical_or, where
+from tinytorch.functions.elementwise import abs, clip, logical_or, masked_fill, where
 from tinytorch.functions.fusing import fuse
 from tinytorch.nn.functional.activation import leaky_relu
 from tinytorch.nn.functional.arguments import inplaceable
@@ -83,8 +83,8 @@ def threshold(
     threshold: float,
     value: float,
 ) -> Tensor:
-    """x where x > threshold, `value` elsewhere."""
-    return where(x <= threshold, float(value), x)
+    """x where x > threshold, `value` elsewhere; the dtype stays x's."""
+    return masked_fill(x, x <= threshold, value)
 
 
 @inplaceable
