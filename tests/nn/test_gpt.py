@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -154,10 +155,11 @@ def _theirs(kind: str) -> Any:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
-    if kind == "gpt2":
+    if kind.startswith("gpt2"):
         config = transformers.GPT2Config(
-            vocab_size=50, n_positions=24, n_embd=32, n_layer=2, n_head=4
-        )
+            vocab_size=50, n_positions=24, n_embd=32, n_layer=2, n_head=4,
+            tie_word_embeddings=kind == "gpt2",
+        )  # fmt: skip
         return transformers.GPT2LMHeadModel(config).eval()
     config = transformers.LlamaConfig(
         vocab_size=50, hidden_size=32, intermediate_size=40, num_hidden_layers=2,
@@ -168,7 +170,7 @@ def _theirs(kind: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "llama, tied"])
+@pytest.mark.parametrize("kind", ["gpt2", "gpt2, untied", "llama", "llama, tied"])
 def test_the_logits_of_hugging_face(kind: str, rng: np.random.Generator) -> None:
     import torch
 
@@ -207,3 +209,35 @@ def test_a_state_that_is_none_is_refused() -> None:
 
     with pytest.raises(StateDictError, match="'mamba': there are gpt2, llama"):
         gpt_from_huggingface(Config(), {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "said"),
+    [
+        ("gpt2", "scale_attn_weights", False, "scale_attn_weights=False; only True"),
+        ("gpt2", "scale_attn_by_inverse_layer_idx", True, "GPT-2 with scale_attn_by_inverse_layer"),
+        ("llama", "hidden_act", "gelu", "Llama with hidden_act='gelu'; only 'silu'"),
+        ("llama", "mlp_bias", True, "mlp_bias=True"),
+        ("llama", "rope_parameters", {"rope_type": "linear"}, "scaled positions: 'linear'"),
+    ],
+)
+def test_a_variant_of_theirs_whose_logits_ours_has_not_is_refused(
+    kind: str, name: str, value: object, said: str
+) -> None:
+    theirs = _theirs(kind)
+    setattr(theirs.config, name, value)
+    with pytest.raises(StateDictError, match=said):
+        gpt_from_huggingface(theirs.config, theirs.state_dict())
+
+
+@pytest.mark.slow
+def test_the_base_of_rotary_positions_in_an_older_config() -> None:
+    """transformers 4 and config.json have `rope_theta` in place of `rope_parameters`."""
+    theirs = _theirs("llama")
+    older = SimpleNamespace(**{**theirs.config.to_dict(), "rope_theta": 500_000.0})
+    del older.rope_parameters
+    assert gpt_from_huggingface(older, theirs.state_dict()).config.rotary_base == 500_000.0
+    older.rope_scaling = {"type": "dynamic", "factor": 2.0}
+    with pytest.raises(StateDictError, match="scaled positions: 'dynamic'"):
+        gpt_from_huggingface(older, theirs.state_dict())

@@ -94,6 +94,14 @@ def test_tokens_are_streamed_as_they_come() -> None:
     assert [t for i, t in seen if i == 0] == result[0][1:]
 
 
+def test_a_model_trains_on_where_its_cache_could_not_be_made() -> None:
+    net = model()
+    net.make_cache = lambda *args: np.zeros(-1)  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(ValueError, match="negative"):
+        generate(net, [[1]], 1)
+    assert net.training
+
+
 def test_what_cannot_be_continued_is_refused() -> None:
     net = model(context=8)
     with pytest.raises(ShapeError, match=r"a prompt of 6 tokens and 4 new .* of 8.* for 3"):
@@ -105,6 +113,15 @@ def test_what_cannot_be_continued_is_refused() -> None:
         generate(net, [[1]], 1, stop=[2, 31])
     with pytest.raises(ValueError, match="at least one token"):
         generate(net, [[1], []], 1)
+    for prompt, said in ((5, "got 5"), ([1.5], r"got \[1.5\]"), ("ab", "got 'ab'")):
+        with pytest.raises(TypeError, match=f"prompt 1 must be a sequence of integers.*{said}"):
+            generate(net, [[1], prompt], 1)  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"max_new_tokens must be an integer .* 0, got 2\.5"):
+        generate(net, [[1]], 2.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seed must be an integer of at least 0, got -1"):
+        generate(net, [[1]], 1, seed=-1)
+    with pytest.raises(TypeError, match=r"stop must be .* such as \{5\}, got 5"):
+        generate(net, [[1]], 1, stop=5)  # type: ignore[arg-type]
     wrong = {"temperature": [-1.0], "top_k": [0, 2.5], "top_p": [0.0], "repetition_penalty": [0.0]}
     for name, values in wrong.items():
         for value in values:

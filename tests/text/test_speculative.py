@@ -147,5 +147,5 @@ def test_a_draft_that_does_not_fit_is_refused() -> None:
         generate(large, [[1]], 3, draft=large, draft_tokens=0)
     with pytest.raises(ValueError, match="a draft needs the cache"):
         generate(large, [[1]], 3, draft=large, use_cache=False)
-    with pytest.raises(ValueError, match="max_new_tokens must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="max_new_tokens must be an integer of at least 0, got -1"):
         generate(large, [[1]], -1)

@@ -146,6 +146,8 @@ def test_bad_input_is_named(call, message: str, tokenizer: BytePairTokenizer) ->
 def test_text_must_be_text(tokenizer: BytePairTokenizer) -> None:
     with pytest.raises(TypeError, match="text is a str or bytes, not int"):
         tokenizer.encode(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"""must be "all" or names, such as .'<e>'."""):
+        tokenizer.encode("a", allowed_special="<e>")
 
 
 def test_characters() -> None:

@@ -39,5 +39,8 @@ def test_bad_input_is_named() -> None:
         Windows(np.zeros((2, 5)), 2)
     with pytest.raises(ValueError, match="length and stride must be at least 1: 3, 0"):
         Windows(range(5), 3, stride=0)
+    for wrong in (-1, 2):
+        with pytest.raises(IndexError, match=f"window {wrong} of 2"):
+            Windows(range(5), 2).get_batch([0, wrong])
     with pytest.raises(IndexError, match="window 1 of 1"):
         Windows(range(5), 4)[1]

@@ -55,12 +55,21 @@ def _array(value: Any) -> np.ndarray:
     return np.asarray(value.float() if is_half else value)
 
 
+def _refuse(config: Any, kind: str, **supported: Any) -> None:
+    """Raise StateDictError if an attribute of a config is there and has another value."""
+    for name, value in supported.items():
+        if (found := getattr(config, name, value)) != value:
+            raise StateDictError(f"{kind} with {name}={found!r}; only {value!r} is supported")
+
+
 def _gpt2(config: Any, state: Arrays) -> tuple[GPTConfig, dict[str, np.ndarray]]:
     if config.activation_function not in ("gelu_new", "gelu_pytorch_tanh"):
         raise StateDictError(f"GPT-2 with the activation {config.activation_function!r}")
+    _refuse(config, "GPT-2", scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False)
     ours = GPTConfig(
         config.vocab_size, config.n_positions, config.n_layer, config.n_head, config.n_embd,
         hidden=config.n_inner, norm_eps=config.layer_norm_epsilon,
+        tied=getattr(config, "tie_word_embeddings", True),
     )  # fmt: skip
     found = {
         "embedding.weight": state["transformer.wte.weight"],
@@ -68,6 +77,8 @@ def _gpt2(config: Any, state: Arrays) -> tuple[GPTConfig, dict[str, np.ndarray]]
         "norm.weight": state["transformer.ln_f.weight"],
         "norm.bias": state["transformer.ln_f.bias"],
     }
+    if not ours.tied:
+        found["head.weight"] = state["lm_head.weight"]
     for i in range(ours.layers):
         for own, theirs in GPT2_LAYER.items():
             for kind in ("weight", "bias"):
@@ -78,9 +89,15 @@ def _gpt2(config: Any, state: Arrays) -> tuple[GPTConfig, dict[str, np.ndarray]]
 
 
 def _llama(config: Any, state: Arrays) -> tuple[GPTConfig, dict[str, np.ndarray]]:
-    rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type", "default") != "default" or config.attention_bias or config.mlp_bias:
-        raise StateDictError("Llama with scaled positions or with biases")
+    # transformers 4, and published config.json files, have two attributes in place of one
+    rope = getattr(config, "rope_parameters", None) or {
+        "rope_theta": getattr(config, "rope_theta", 10_000.0),
+        **(getattr(config, "rope_scaling", None) or {}),
+    }
+    scaled = rope.get("rope_type", rope.get("type", "default"))
+    if scaled != "default":
+        raise StateDictError(f"Llama with scaled positions: {scaled!r}")
+    _refuse(config, "Llama", attention_bias=False, mlp_bias=False, hidden_act="silu")
     ours = GPTConfig(
         config.vocab_size, config.max_position_embeddings, config.num_hidden_layers,
         config.num_attention_heads, config.hidden_size, kv_heads=config.num_key_value_heads,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -66,9 +67,10 @@ def generate(
             without the cache.
         ShapeError: a prompt and its continuation are longer than the model's context.
         IndexError: a token is outside of the vocabulary.
+        TypeError: a prompt is no sequence of integers.
     """
-    sequences = [[int(token) for token in prompt] for prompt in prompts]
-    _check(model, sequences, max_new_tokens, stop)
+    sequences = [_tokens(i, prompt) for i, prompt in enumerate(prompts)]
+    _check(model, sequences, max_new_tokens, stop, seed)
     sampling = sampling or Sampling()
     if seed is None:
         seed = default_generator.draw_seed() % 2**63
@@ -83,8 +85,8 @@ def generate(
         )  # fmt: skip
     running = set(range(len(sequences)))
     training = model.training
-    step = _Steps(model.eval(), sequences, max_new_tokens, use_cache, compile)
     try:
+        step = _Steps(model.eval(), sequences, max_new_tokens, use_cache, compile)
         with no_grad():
             for _ in range(max_new_tokens):
                 logits = step(sequences)
@@ -191,9 +193,23 @@ def _check_draft(
         )
 
 
-def _check(model: GPT, sequences: list[list[int]], new: int, stop: Collection[int]) -> None:
-    if new < 0:
-        raise ValueError(f"max_new_tokens must be at least 0, got {new}")
+def _tokens(i: int, prompt: Iterable[int]) -> list[int]:
+    try:
+        return [index(token) for token in prompt]
+    except TypeError:
+        raise TypeError(
+            f"prompt {i} must be a sequence of integers, the ids of tokens, got {prompt!r:.80}"
+        ) from None
+
+
+def _check(
+    model: GPT, sequences: list[list[int]], new: int, stop: Collection[int], seed: int | None
+) -> None:
+    for name, value in (("max_new_tokens", new), ("seed", 0 if seed is None else seed)):
+        if not isinstance(value, (int, np.integer)) or value < 0:
+            raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
+    if not isinstance(stop, Collection):
+        raise TypeError(f"stop must be a collection of tokens, such as {{{stop!r}}}, got {stop!r}")
     if not sequences or not all(sequences):
         raise ValueError("generate: give at least one prompt, and at least one token in each")
     longest, context = max(map(len, sequences)), model.config.context

@@ -72,12 +72,15 @@ def split_special(
 
     Raises:
         ValueError: an allowed name is no special token; the message lists those there are.
+        TypeError: one name alone, which is also a collection of its characters.
 
     >>> list(split_special(b"one<|end|>two", {"<|end|>": 9}, "all"))
     [b'one', 9, b'two']
     >>> list(split_special(b"one<|end|>two", {"<|end|>": 9}, ()))
     [b'one<|end|>two']
     """
+    if isinstance(allowed, str) and allowed != "all":
+        raise TypeError(f'allowed_special must be "all" or names, such as {{{allowed!r}}}')
     names = set(special if allowed == "all" else allowed)
     if unknown := names - special.keys():
         known = ", ".join(map(repr, special)) or "none"

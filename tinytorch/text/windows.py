@@ -57,7 +57,14 @@ class Windows(Dataset[tuple[Tensor, Tensor]]):
         return inputs[0], targets[0]
 
     def get_batch(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The windows at `indices`: two int64 tensors of shape (windows, length)."""
-        starts = np.asarray(indices, np.int64)[:, None] * self.stride
+        """The windows at `indices`: two int64 tensors of shape (windows, length).
+
+        Raises:
+            IndexError: there is no such window; those from 0 to len(self) - 1 are.
+        """
+        wanted = np.asarray(indices, np.int64)
+        if (wrong := (wanted < 0) | (wanted >= len(self))).any():
+            raise IndexError(f"window {wanted[wrong][0]} of {len(self)}")
+        starts = wanted[:, None] * self.stride
         rows = self.ids[starts + np.arange(self.length + 1)].astype(np.int64)
         return from_numpy(rows[:, :-1].copy()), from_numpy(rows[:, 1:].copy())
