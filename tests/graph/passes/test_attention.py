@@ -173,6 +173,22 @@ def test_heads_that_are_split_off(rng, fill):
     assert "softmax" not in names and "softmax_backward" not in names
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_heads_that_are_merged_but_for_the_mask(rng, dropout):
+    def step(q, k, v, mask):
+        x, y, z = (t.reshape(6, *t.shape[-2:]) for t in (q, k, v))
+        scores = (x @ y.mT * 0.5).reshape(2, 3, 5, 7).masked_fill(mask, -math.inf)
+        weights = F.dropout(F.softmax(scores, -1), dropout)
+        (weights.reshape(6, 5, 7) @ z).square().sum().backward()
+        return q.grad, k.grad, v.grad
+
+    inputs = arrays(rng, Tensor(~MASK.numpy()))
+    for x in inputs[:3]:
+        x.requires_grad_()
+    names = [n.target.name for n in fused(step, inputs)]
+    assert names == ["scaled_dot_product_attention", "scaled_dot_product_attention_backward"]
+
+
 def test_only_the_last_two_dimensions_exchanged_are_a_transposed_tensor():
     """All dimensions are of one size, so that a wrong order is of the right shape."""
 

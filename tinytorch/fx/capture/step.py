@@ -150,7 +150,11 @@ def _capture(
 def _optimizer_inputs(
     rule: OptimizerRule, model: nn.Module, device: torch.device, guarded: bool
 ) -> dict[Slot, Tensor]:
-    """Learning rates, counters of steps and the moments, as in a first step."""
+    """Learning rates, counters of steps and the moments, as in a first step.
+
+    But variances are 1: beside a variance of 0, a gradient that is rounding alone makes a whole
+    step, and graphs that are rounded otherwise could not be compared.
+    """
     parameters = dict(model.named_parameters())
     values = {
         Slot(STATE, f"{RATE}{i}"): setting(group.options["lr"], device)
@@ -162,8 +166,8 @@ def _optimizer_inputs(
     for group in rule.groups:
         for moment in rule.moments(group):
             for name in group.names:
-                zeros = torch.zeros_like(parameters[name]).detach()
-                values[Slot(STATE, f"{moment}.{name}")] = zeros
+                kind = torch.ones_like if moment == "exp_avg_sq" else torch.zeros_like
+                values[Slot(STATE, f"{moment}.{name}")] = kind(parameters[name]).detach()
     return values
 
 

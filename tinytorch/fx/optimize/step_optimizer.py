@@ -27,6 +27,9 @@ def optimize_step(
         step, report = optimize_step(capture_step(model, batch, "adamw", lr=1e-4))
         loss, state = step.run(state, batch)
 
+    With ("attention", *STEP_PASSES) attention that is written out becomes one op, and its backward
+    another: the step keeps nothing of the size of the scores. Results change by rounding.
+
     After "reinplace" a run updates the state that it is given: parameters and moments of the new
     state are the very tensors of the old one. So it needs no second copy of them; and after
     "early-update" no more than a few gradients are there at a time. The step that is passed in

@@ -53,6 +53,13 @@ def refresh_values(graph: torch.fx.Graph, results: list[Tensor | None]) -> None:
         output.replace_input_with(node, new)
 
 
+def call(graph: torch.fx.Graph, target: Any, *args: Any, like: Node, **kwargs: Any) -> Node:
+    """A new node at the place of insertion, with its fake value; of the phase that `like` is of."""
+    node = insert(graph, target, args, like, **kwargs)
+    node.meta["val"] = _computed(node, _mode(graph))
+    return node
+
+
 def _computed(node: Node, mode: FakeTensorMode) -> Any:
     """The fake value of a node from those of its inputs."""
     if any("val" not in n.meta for n in node.all_input_nodes):

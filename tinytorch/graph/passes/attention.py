@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from tinytorch.graph.passes.attention_pattern import (
+    HIDES_ALL,
+    HIDES_SOME,
     Gradients,
     RecognizedAttention,
     WrittenOut,
@@ -18,10 +20,6 @@ from tinytorch.graph.passes.attention_pattern import (
 )
 from tinytorch.graph.passes.base import register_pass
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, Semantics
-
-#: Filled in for a score these leave nothing of its weight, beside another score: e^-5000 is 0 for
-#: scores of up to 5000. Added to scores of up to 32, all are equal in float32.
-HIDES_SOME, HIDES_ALL = -1e4, -1e9
 
 
 @register_pass
@@ -62,7 +60,8 @@ class FusedAttention(RecognizedAttention):
         known = self.constant(each.mask)
         if known is None:
             return each.fill <= HIDES_ALL
-        seen = np.broadcast_to(known.numpy() ^ each.hides, scores.shape)
+        shape = (*each.front, *scores.shape[-2:])
+        seen = np.broadcast_to(known.numpy() ^ each.hides, shape)
         if each.fill != -math.inf:
             if not (seen.any(-1).all() and each.fill <= HIDES_SOME):
                 return False
@@ -80,7 +79,7 @@ class FusedAttention(RecognizedAttention):
             key = s.call(graph, "permute", (keys,), {"dims": turned})
         if mask is not None:
             mask = self._mask(graph, each)
-        inputs = [each.query, key, each.values]
+        inputs = [self.with_front(graph, x, each.front) for x in (each.query, key, each.values)]
         if each.seed is not None:
             inputs += [True if mask is None else mask, each.seed]
         elif mask is not None:
@@ -92,6 +91,7 @@ class FusedAttention(RecognizedAttention):
             readers = each.backward.readers
             first = next(node for node in graph.nodes if node in readers)
             with graph.inserting_before(first):
+                each.backward.g = self.with_front(graph, each.backward.g, each.front)
                 self._rewrite_backward(graph, each.backward, inputs, params)
 
     def _mask(self, graph: AnyGraph, each: WrittenOut) -> Any:

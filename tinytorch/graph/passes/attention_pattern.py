@@ -3,6 +3,10 @@
 `RecognizedAttention` finds it in our graphs and in PyTorch's alike; how a node is read, what may be
 replaced, and by what, is each world's own. The backward of a training step that was traced with it
 is replaced too, where the world has an op for it.
+
+Batched products of matrices may have the dimensions in front of these merged into one, as PyTorch's
+trace of a product has. So what only divides those otherwise, or copies, is looked through: operands
+and users of a node are those behind it.
 """
 
 from __future__ import annotations
@@ -18,6 +22,13 @@ from tinytorch.graph.passes.base import OptimizationPass
 from tinytorch.graph.semantics import AnyGraph, AnyNode
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+#: Filled in for a score these leave nothing of its weight, beside another score: e^-5000 is 0 for
+#: scores of up to 5000. Added to scores of up to 32, all are equal in float32.
+HIDES_SOME, HIDES_ALL = -1e4, -1e9
+#: Ops that may leave all matrices as they are, each in its place (`detach` where nothing is
+#: differentiated any more).
+PASSAGES = ("reshape", "expand", "clone", "detach")
 
 
 @dataclass
@@ -46,6 +57,8 @@ class WrittenOut:
     Attributes:
         last, query, keys, values: (..., l, v), (..., l, e), (..., e, s), (..., s, v): keys are
             transposed.
+        softmax: the node of the weights.
+        front: the sizes in front of (l, s), as the mask has them.
         scale: what multiplies the scores.
         mask: bool, of what takes part, or floats that are added; None for none.
         fill: what becomes of the scores that do not take part; None if the mask is added.
@@ -60,6 +73,8 @@ class WrittenOut:
     query: AnyNode
     keys: AnyNode
     values: AnyNode
+    softmax: AnyNode | None = None
+    front: tuple[Any, ...] = ()
     scale: float = 1.0
     mask: AnyNode | None = None
     fill: float | None = None
@@ -91,8 +106,9 @@ class RecognizedAttention(OptimizationPass):
         products = [n for n in graph.nodes if self._is(n, "matmul")]
         if not products:
             return []
-        memory = Aliasing(graph, self.semantics)
-        found = [self._match(node, memory) for node in products]
+        self._memory = Aliasing(graph, self.semantics)
+        self._is_closed = self.semantics.is_closed(graph)
+        found = [self._match(node) for node in products]
         return [each for each in found if each is not None]
 
     def transform(self, graph: AnyGraph, found: list[WrittenOut]) -> bool:
@@ -107,11 +123,27 @@ class RecognizedAttention(OptimizationPass):
         return bool(found)
 
     def replace(self, graph: AnyGraph, old: AnyNode, new: AnyNode) -> None:
-        """Put a new node in the place of one that was found."""
+        """Put a new node in the place of one that was found, and of its views in the same shape."""
+        shape = self.semantics.meta(new).shape
         inherit(new, old)
+        for view in [n for n in self._through(old) if self.semantics.meta(n).shape == shape]:
+            view.replace_all_uses_with(new)
+        if old.users:
+            with graph.inserting_before(old):
+                new = self.with_front(graph, new, self.semantics.meta(old).shape[:-2])
         old.replace_all_uses_with(new)
         graph.erase_node(old)
         self._replaced[old] = new
+
+    def with_front(self, graph: AnyGraph, node: AnyNode, front: tuple[Any, ...]) -> AnyNode:
+        """Matrices with these sizes in front of their own two."""
+        old = self.semantics.meta(node).shape
+        shape = (*front, *old[-2:])
+        if tuple(old) == shape:
+            return node
+        new = self.semantics.call(graph, "reshape", (node,), {"shape": shape})
+        inherit(new, node)
+        return new
 
     def call_of(self, node: AnyNode) -> Call | None:
         """The op of our table that a node computes: its name, operands and parameters."""
@@ -127,7 +159,7 @@ class RecognizedAttention(OptimizationPass):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _match(self, last: AnyNode, memory: Aliasing) -> WrittenOut | None:
+    def _match(self, last: AnyNode) -> WrittenOut | None:
         """Follow the weights from the last product back to the first; None if it is none."""
         weights, values = self._operands(last)
         each = WrittenOut(last, last, last, values)
@@ -137,9 +169,11 @@ class RecognizedAttention(OptimizationPass):
             chain.append(weights := self._other(weights, "softmax"))
         if not self._is(weights, "softmax") or not self._is_over_last(weights):
             return None
+        each.softmax, each.front = weights, tuple(self.semantics.meta(weights).shape[:-2])
         scores = self._operands(weights)[0]
         chain.append(scores)
         if self._is(scores, "where") or self._is(scores, "add"):
+            each.front = tuple(self.semantics.meta(scores).shape[:-2])
             scores = self._take_mask(scores, each)
             chain.append(scores)
         if self._is(scores, "mul") or self._is(scores, "div"):
@@ -148,9 +182,9 @@ class RecognizedAttention(OptimizationPass):
         if not self._is(scores, "matmul"):
             return None
         each.query, each.keys = self._operands(scores)
-        if any(memory.touches_written(n) for n in chain):
+        if any(self._memory.touches_written(n) for n in chain):
             return None
-        if any(len(n.users) != 1 for n in chain) and not self._take_backward(each):
+        if any(len(self._users(n)) != 1 for n in chain) and not self._take_backward(each):
             return None
         return each if self._has_one_front(each) and self.fits(each) else None
 
@@ -161,10 +195,48 @@ class RecognizedAttention(OptimizationPass):
         call = self.call_of(value)
         return call is not None and call[0] == name
 
-    def _operands(self, node: AnyNode) -> tuple[Any, ...]:
+    def _given(self, node: AnyNode) -> tuple[Any, ...]:
         call = self.call_of(node)
         assert call is not None
         return call[1]
+
+    def _operands(self, node: AnyNode) -> tuple[Any, ...]:
+        """What is given to a node, behind what only divides the dimensions in front."""
+        return tuple(map(self._behind, self._given(node)))
+
+    def _behind(self, value: Any) -> Any:
+        while self._is_passage(value):
+            value = self._given(value)[0]
+        return value
+
+    def _is_passage(self, value: Any) -> bool:
+        """Whether a node gives the same matrices in the same order."""
+        s = self.semantics
+        call = self.call_of(value) if s.is_node(value) and value.op == "call_function" else None
+        if call is None or call[0] not in PASSAGES or self._memory.touches_written(value):
+            return False
+        new, old = s.meta(value), s.meta(call[1][0])
+        if new is None or old is None or (call[0] == "detach" and not self._is_closed):
+            return False
+        same = new.shape[-2:] == old.shape[-2:]
+        return bool(same and math.prod(new.shape) == math.prod(old.shape))
+
+    def _through(self, node: AnyNode) -> list[AnyNode]:
+        """The nodes that give the same matrices as this one, in the same order."""
+        found = [node]
+        for each in found:  # it grows
+            found += [n for n in each.users if self._is_passage(n)]
+        return found[1:]
+
+    def _users(self, node: AnyNode) -> list[AnyNode]:
+        """Who uses a node, behind what only divides the dimensions in front."""
+        passages = self._through(node)
+        users = dict.fromkeys(n for each in (node, *passages) for n in each.users)
+        return [n for n in users if n not in passages]
+
+    def _only_user(self, node: AnyNode) -> AnyNode | None:
+        users = self._users(node)
+        return users[0] if len(users) == 1 else None
 
     def _parameter(self, node: AnyNode, name: str) -> Any:
         call = self.call_of(node)
@@ -200,7 +272,7 @@ class RecognizedAttention(OptimizationPass):
 
     def _take_mask(self, node: AnyNode, each: WrittenOut) -> Any:
         """The scores before the mask, which have its shape; None if it is no mask."""
-        operands = self._operands(node)
+        operands = self._given(node)
         scores = None
         if self._is(node, "where"):
             each.mask, yes, no = operands
@@ -216,10 +288,11 @@ class RecognizedAttention(OptimizationPass):
                     break
         meta = self.semantics.meta
         is_whole = self.semantics.is_node(scores) and meta(scores).shape == meta(node).shape
-        return scores if is_whole else None
+        return self._behind(scores) if is_whole else None
 
     def _is_product(self, value: Any) -> bool:
         """A product of matrices, perhaps scaled."""
+        value = self._behind(value)
         if self._is(value, "mul") or self._is(value, "div"):
             value = self._take_scale(value, None)
         return self._is(value, "matmul")
@@ -236,11 +309,11 @@ class RecognizedAttention(OptimizationPass):
         return a
 
     def _has_one_front(self, each: WrittenOut) -> bool:
-        """Dtypes and the dimensions in front are equal."""
+        """Dtypes are equal, and as many matrices are in each: none is expanded."""
         q, k, v = (self.semantics.meta(n) for n in (each.query, each.keys, each.values))
         if q is None or k is None or v is None or not q.dtype == k.dtype == v.dtype:
             return False
-        return bool(q.shape[:-2] == k.shape[:-2] == v.shape[:-2])
+        return all(math.prod(x.shape[:-2]) == math.prod(each.front) for x in (q, k, v))
 
     # -- the backward ------------------------------------------------------------------------------
 
@@ -251,19 +324,18 @@ class RecognizedAttention(OptimizationPass):
         dscores = softmax_backward(dweights, weights), masked, * scale
         dquery = dscores @ key            dkeys = query.mT @ dscores, or dkey = dscores.mT @ query
         """
-        dropped = each.chain[0]
-        softmax = each.chain[1] if each.kept is not None else dropped
-        changes = [n for n in softmax.users if self._is(n, "softmax_backward")]
+        dropped, softmax = each.chain[0], each.softmax
+        changes = [n for n in self._users(softmax) if self._is(n, "softmax_backward")]
         others = [n for n in each.chain if n is not dropped and n is not softmax]
-        if len(changes) > 1 or any(len(n.users) != 1 for n in others):
+        if len(changes) > 1 or any(len(self._users(n)) != 1 for n in others):
             return False
         found = each.backward = Gradients()
         allowed = {each.last, dropped, *changes}
         if changes and not self._take_change(each, changes[0], found):
             return False
-        for user in dropped.users:
+        for user in self._users(dropped):
             if self._is(user, "permute") and self._are_transposed(user, dropped):
-                of_values = only_user(user)
+                of_values = self._only_user(user)
                 if not self._is(of_values, "matmul") or self._operands(of_values)[0] is not user:
                     return False
                 g = self._operands(of_values)[1]
@@ -272,8 +344,8 @@ class RecognizedAttention(OptimizationPass):
                 found.g, found.values = g, of_values
                 found.readers.append(of_values)
                 allowed.add(user)
-        is_closed = all(n in allowed for n in (*dropped.users, *softmax.users))
-        return is_closed and (not changes or self._take_scores(each, changes[0], found))
+        all_known = all(n in allowed for n in (*self._users(dropped), *self._users(softmax)))
+        return all_known and (not changes or self._take_scores(each, changes[0], found))
 
     def _take_change(self, each: WrittenOut, change: AnyNode, found: Gradients) -> bool:
         """Whether softmax's backward begins with g @ values.mT, times what is kept."""
@@ -282,10 +354,10 @@ class RecognizedAttention(OptimizationPass):
             if not self._is(product, "mul") or each.kept not in self._operands(product):
                 return False
             a, b = self._operands(product)
-            if only_user(product) is not change:
+            if self._only_user(product) is not change:
                 return False
             product = b if a is each.kept else a
-        if not self._is(product, "matmul") or len(product.users) != 1:
+        if not self._is(product, "matmul") or self._only_user(product) is None:
             return False
         found.g, values = self._operands(product)
         found.readers.append(product)
@@ -295,22 +367,25 @@ class RecognizedAttention(OptimizationPass):
         """Follow the gradient of the scores to those of query and keys."""
         current = change
         if each.fill is not None:
-            masked = only_user(current)
-            expected = (each.mask, 0.0, current) if each.hides else (each.mask, current, 0.0)
-            if not self._is(masked, "where") or self._operands(masked) != expected:
+            masked = self._only_user(current)
+            if not self._is(masked, "where"):
+                return False
+            mask, yes, no = self._given(masked)
+            zero, kept = (yes, no) if each.hides else (no, yes)
+            if mask is not each.mask or zero != 0.0 or self._behind(kept) is not current:
                 return False
             current = masked
         if each.scale != 1.0:
-            scaled = only_user(current)
+            scaled = self._only_user(current)
             factor = WrittenOut(scaled, scaled, scaled, scaled)
             if not (self._is(scaled, "mul") or self._is(scaled, "div")):
                 return False
             if self._take_scale(scaled, factor) is not current or factor.scale != each.scale:
                 return False
             current = scaled
-        for user in current.users:
+        for user in self._users(current):
             if self._is(user, "permute") and self._are_transposed(user, current):
-                of_key = only_user(user)
+                of_key = self._only_user(user)
                 is_product = self._is(of_key, "matmul")
                 if not is_product or self._operands(of_key) != (user, each.query):
                     return False
@@ -332,6 +407,11 @@ class RecognizedAttention(OptimizationPass):
 
         Of heads that were split off, both are permutations of what was split.
         """
+        for one, other in ((a, b), (b, a)):
+            if self._is(one, "permute") and self._operands(one)[0] is other:
+                dims = tuple(self._parameter(one, "dims"))
+                if dims == transposed_dims(len(dims)):
+                    return True
         (source, dims), (same, turned) = self._permuted(a), self._permuted(b)
         if source is not same or dims == turned:
             return False
@@ -346,7 +426,7 @@ class RecognizedAttention(OptimizationPass):
         while self._is(node, "permute"):
             own = tuple(self._parameter(node, "dims"))
             dims = tuple(own[d] for d in dims) or own
-            node = self._operands(node)[0]
+            node = self._given(node)[0]
         return node, dims
 
     def constant(self, node: AnyNode) -> Any:
@@ -361,11 +441,6 @@ class RecognizedAttention(OptimizationPass):
             return None
         args, kwargs = (s.map_arg(x, known.__getitem__) for x in (node.args, dict(node.kwargs)))
         return s.evaluate(node, args, kwargs)
-
-
-def only_user(node: AnyNode) -> AnyNode | None:
-    """The node that uses this one, if there is exactly one."""
-    return next(iter(node.users)) if len(node.users) == 1 else None
 
 
 def inherit(new: AnyNode, old: AnyNode) -> None:
