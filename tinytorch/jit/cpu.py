@@ -71,12 +71,13 @@ class VectorUnit:
     def panel_vectors(self, left: int) -> int:
         """Vectors per row of the next tile, where `left` vectors of a row are left to do.
 
-        The widest is the fastest, unless what it leaves costs more: with 16 registers four vectors
-        are two and two, as a tile of one vector loads more than it multiplies.
+        The widest is the fastest, unless what it leaves costs more: a tile of one vector loads more
+        than it multiplies, so with 16 registers four vectors are two and two, and with 32 five
+        are three and two.
 
         Example:
             >>> AVX2.panel_vectors(4), AVX512.panel_vectors(5)
-            (2, 4)
+            (2, 3)
         """
         fitting = [v for v in reversed(self.tile_vectors) if v <= max(left, 1)]
         return min(fitting, key=lambda v: round(self._cost(v) + self._least_cost(left - v), 6))
@@ -92,7 +93,7 @@ class VectorUnit:
         return min((self._cost(v) + self._least_cost(left - v) for v in fitting), default=0)
 
 
-AVX512 = VectorUnit("avx512", 64, 32, (1, 2, 4), dot_rows=4, dot_columns=6, has_masks=True)
+AVX512 = VectorUnit("avx512", 64, 32, (1, 2, 3, 4), dot_rows=4, dot_columns=6, has_masks=True)
 AVX2 = VectorUnit("avx2", 32, registers=16, tile_vectors=(1, 2, 3), dot_rows=3, dot_columns=4)
 NEON = VectorUnit("neon", 16, registers=32, tile_vectors=(1, 2, 4), dot_rows=4, dot_columns=2)
 GENERIC = VectorUnit("generic", 16, registers=16, tile_vectors=(1, 2, 3), dot_rows=4, dot_columns=2)

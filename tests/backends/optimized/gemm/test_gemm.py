@@ -19,8 +19,11 @@ from tinytorch.backends.optimized.gemm.matmul import (
     small_batch,
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32
+from tinytorch.backends.optimized.gemm.packing import pack_f32
+from tinytorch.backends.optimized.gemm.panels import NARROW_VECTORS, make_pack_block
 from tinytorch.dtypes import meta_of_array
 from tinytorch.jit import threads
+from tinytorch.jit.buffers import empty
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
@@ -126,7 +129,7 @@ def test_operands_that_are_copied_first(rng, shape, layouts):
 def test_heights_of_a_product_whose_right_operand_is_in_a_cache(rng, layouts, k, n):
     """In L2: narrow panels and tall tiles, as even as they can be; in L1: panel by panel."""
     unit = host_vector_unit()
-    most = unit.tile_rows(unit.tile_vectors[-2])
+    most = unit.tile_rows(NARROW_VECTORS)
     b, bias = matrix(rng, (k, n), np.float32, layouts[1]), normal(rng, (n,))
     for m in (*range(8, 2 * most + 3), 5 * most + 1, 101):
         a = matrix(rng, (m, k), np.float32, layouts[0])
@@ -194,6 +197,41 @@ def test_a_ragged_tile_adds_to_its_own_columns_once(rng):
         _tile(a, b, c, c, NOTHING, 0)
         assert_product(c[:, :columns].copy(), a, b, start[:, :columns])
         assert np.array_equal(c[:, columns:], start[:, columns:])
+
+
+def test_a_ragged_tile_leaves_out_what_is_beside_aligned_rows(rng):
+    """It reads the last vector of B whole, and stores the lanes of its columns alone."""
+    unit = host_vector_unit()
+    lanes = unit.register_bytes // 4
+    most = unit.tile_vectors[-1] * lanes
+    wide = empty((20, most + lanes), np.dtype(np.float32))
+    wide.fill(np.nan)
+    for columns in range(1, most + 1):
+        if (columns + lanes - 1) // lanes not in unit.tile_vectors:
+            continue  # no panel is as wide
+        a, b, start = normal(rng, (3, 20)), wide[:, :columns], normal(rng, (3, most + 9))
+        b[...] = normal(rng, b.shape)
+        c = start.copy()
+        _tile(a, b, c, c, NOTHING, 0)
+        assert_product(c[:, :columns].copy(), a, b.copy(), start[:, :columns])
+        assert np.array_equal(c[:, columns:], start[:, columns:])
+
+
+def test_what_is_behind_the_columns_of_a_panel_is_zero(rng):
+    """Where tiles multiply it: a float that was an integer may take a hundred times as long."""
+    unit = host_vector_unit()
+    pack_block, lanes = make_pack_block(pack_f32, 4), unit.register_bytes // 4
+
+    @kernel
+    def packed(n: int, k: int, b: int, row: int, column: int, panels: int) -> None:
+        pack_block(n, k, Matrix(b, row, column), panels, 0, 0)
+
+    for n, layout in itertools.product((1, lanes - 1, lanes, 2 * lanes + 3), ("C", "transposed")):
+        b, whole = matrix(rng, (70, n), np.float32, layout), -(-n // lanes) * lanes
+        panel = np.full((70, whole), 7, np.float32)
+        packed(n, 70, b.ctypes.data, *b.strides, panel.ctypes.data)
+        assert np.array_equal(panel[:, :n], b)
+        assert (panel[:, n:] == (0 if unit.has_masks else 7)).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

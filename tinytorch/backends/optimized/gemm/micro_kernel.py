@@ -12,10 +12,16 @@
                +-+   +------+------+------+------+
 
 The FMA units are the limit, not the loads: a step of k costs rows + vectors loads for rows *
-vectors FMAs, and C leaves the registers only when a block of k is done. For ragged columns the last
-vector of a row begins where it ends with the row, and computes some columns a second time: a mask
-would take a register, of which AVX2 has none left. A single vector is masked. Ragged rows are other
-entries of a jump table over (vectors, rows).
+vectors FMAs, and C leaves the registers only when a block of k is done.
+
+For ragged columns the last vector of a row begins where it ends with the row, and computes some
+columns a second time: a mask would take a register, of which AVX2 has none left. A single vector is
+masked. So the last one is never aligned, and lies in two lines of the cache. Where there are
+registers for masks and the rows of B are aligned, as those of a packed panel are, it begins where
+the one before it ends: of B it is whole (a masked load takes one of the two ports of the FMA
+units), with lanes beyond the row that are not stored, and of C it is masked. An aligned vector of
+which one element may be read may be read whole: it is in one page. Ragged rows are other entries of
+a jump table over (vectors, rows).
 
 The sums of a block begin at zero, and what C starts from is added to them: one running sum over all
 of k would have the rounding errors of a large sum at every step. So an error grows with KC + k / KC
@@ -250,13 +256,29 @@ class Tile(NamedTuple):
     count: Value
 
 
+def _columns_of(e: VectorEmitter, tile: Tile, vectors: int) -> tuple[list[Any], list[Value]]:
+    """Where the vectors of a row begin, in bytes, and which of their lanes are in C (None: all)."""
+    build, size = e.builder, e.register_bytes
+    offsets: list[Any] = [j * size for j in range(vectors)]
+    masks: list[Value] = [None] * vectors
+    if vectors == 1:
+        return offsets, [e.first_lanes(tile.columns)]
+    # all loads of C come before the stores, so that no column is added to twice
+    in_row = e.mul(e.add(tile.columns, -e.lanes), e.itemsize)
+    if not host_vector_unit().has_masks:
+        return [*offsets[:-1], in_row], masks
+    off_line = build.and_(build.or_(tile.b.address, tile.b.stride), i64(size - 1))
+    is_aligned = build.icmp_signed("==", off_line, i64(0))
+    rest = e.add(tile.columns, -(vectors - 1) * e.lanes)
+    offsets[-1] = build.select(is_aligned, i64(offsets[-1]), in_row)
+    masks[-1] = e.first_lanes(build.select(is_aligned, rest, i64(e.lanes)))
+    return offsets, masks
+
+
 def emit_gemm_tile(e: VectorEmitter, tile: Tile, rows: int, vectors: int) -> None:
     """One tile size: accumulate, add what C starts from, store."""
     build = e.builder
-    mask = e.first_lanes(tile.columns) if vectors == 1 else None
-    offsets: list[Any] = [j * e.register_bytes for j in range(vectors)]
-    if vectors > 1:  # all loads of C come before the stores, so that no column is added to twice
-        offsets[-1] = e.mul(e.add(tile.columns, -e.lanes), e.itemsize)
+    offsets, masks = _columns_of(e, tile, vectors)
     placed = (tile.a, tile.b, tile.start, tile.c)
     a, b, start, c = (e.pointer(operand.address) for operand in placed)
     steps, ldc = tile.a.column, tile.c.stride
@@ -266,14 +288,14 @@ def emit_gemm_tile(e: VectorEmitter, tile: Tile, rows: int, vectors: int) -> Non
 
     def from_memory() -> list[Value]:
         return [
-            e.load(at(start, tile.start.stride, r, j), mask)
+            e.load(at(start, tile.start.stride, r, j), masks[j])
             for r in range(rows)
             for j in range(vectors)
         ]
 
     def operands(walk: list[Value]) -> tuple[Value, list[Value], list[Value]]:
         place, b = walk
-        row = [e.load(e.at(b, offset), mask) for offset in offsets]
+        row = [e.load(e.at(b, offset), masks[0] if vectors == 1 else None) for offset in offsets]
         return place, row, [e.at(place, steps), e.at(b, tile.b.stride)]
 
     asks = build.icmp_signed(">", tile.count, i64(0))
@@ -308,7 +330,7 @@ def emit_gemm_tile(e: VectorEmitter, tile: Tile, rows: int, vectors: int) -> Non
         return
     for r in range(rows):
         for j in range(vectors):
-            e.store(sums[r * vectors + j], at(c, ldc, r, j))
+            e.store(sums[r * vectors + j], at(c, ldc, r, j), masks[j])
 
 
 def _gemm_tile_twin(dtype: Any, rows: int, *arguments: Any) -> None:

@@ -54,6 +54,22 @@ def ask_rows(e: VectorEmitter, at: Value, stride: Value, count: Value, nbytes: V
     e.loop(count, [e.pointer(at)], row)
 
 
+def _clear_twin(dtype: Any, width: int, depth: int, panel: Rows, at: int) -> None:
+    memory(dtype, panel.address + at, (depth, width), (panel.stride,))[...] = 0
+
+
+@vector_intrinsic(_clear_twin)
+def clear_columns(e: VectorEmitter, width: Value, depth: Value, panel: Rows, at: Value) -> None:
+    """Zero `width` columns of a panel, less than a vector, from byte `at` of each row on."""
+    mask = e.first_lanes(width)
+
+    def step(state: list[Value]) -> list[Value]:
+        e.store(e.zeros, state[0], mask)
+        return [e.at(state[0], panel.stride)]
+
+    e.loop(depth, [e.at(e.pointer(panel.address), at)], step)
+
+
 def emit_transpose(e: VectorEmitter, rows: list[Value]) -> list[Value]:
     """The transpose of a lanes x lanes block held in registers.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, MC, NC, balanced
-from tinytorch.backends.optimized.gemm.packing import ask_rows
+from tinytorch.backends.optimized.gemm.packing import ask_rows, clear_columns
 from tinytorch.jit.cpu import host_vector_unit
 from tinytorch.jit.library import kernel
 from tinytorch.jit.operands import Matrix, Rows
@@ -16,9 +16,12 @@ _UNIT = host_vector_unit()
 REGISTER_BYTES = _UNIT.register_bytes
 TILE_VECTORS = _UNIT.tile_vectors[-1]
 TILE_ROWS = (0, *(_UNIT.tile_rows(v) for v in range(1, TILE_VECTORS + 1)))  # by vectors per row
-NARROW_VECTORS = _UNIT.tile_vectors[-2]
+NARROW_VECTORS = (TILE_VECTORS + 1) // 2  # tiles of twice the rows
 PANEL_VECTORS = tuple(_UNIT.panel_vectors(left) for left in range(2 * TILE_VECTORS))
 """Vectors per row of the next tile, by how many are left; where more are, as for the last."""
+READS_WHOLE = _UNIT.has_masks
+"""Tiles read the rows of a panel to the end, beyond its columns: what is there is multiplied, and
+must be no number that takes long, as integers often are when they are read as floats."""
 DOT_ROWS, DOT_COLUMNS = _UNIT.dot_rows, _UNIT.dot_columns
 
 PACK_DEPTH = 64  # steps of k packed at a time, so that few pages are open
@@ -84,6 +87,8 @@ def make_pack_block(pack: Callable[..., None], itemsize: int) -> Callable[..., N
                     later, rows = source.address + most * b.row, min(most, k - p - most)
                     ask_rows(real, later, b.row, rows, columns * itemsize)
                 pack(columns, depth, source, to)
+                if READS_WHOLE and columns * itemsize < ld:
+                    clear_columns(real, ld // itemsize - columns, depth, to, columns * itemsize)
                 j += columns
 
     return pack_block
