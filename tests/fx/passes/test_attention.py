@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from tinytorch.fx import passes as _registered  # noqa: F401
 from tinytorch.fx.capture.forward import capture_forward
+from tinytorch.fx.optimize.optimizer import GraphOptimizer
 from tinytorch.fx.optimize.verify import ForwardSemantics
 from tinytorch.graph.passes import PassManager
 
@@ -62,6 +63,8 @@ FOUND: dict[str, Scores] = {
     "mask first": lambda q, k: MASK + product(q, k),
     "filled with a low number": lambda q, k: product(q, k).masked_fill(q[..., :1] > 0, LOW),
     "filled with -inf": lambda q, k: (product(q, k) / 2).masked_fill(CAUSAL, -math.inf),
+    "chosen": lambda q, k: torch.where(CAUSAL, -math.inf, product(q, k) / 2),
+    "chosen, or a tensor": lambda q, k: torch.where(~CAUSAL, product(q, k), torch.full([], LOW)),
     "filled with -inf, unknown where": lambda q, k: product(q, k).masked_fill(
         CAUSAL & (q[..., :1] == q[..., :1]), -math.inf
     ),
@@ -169,3 +172,17 @@ def test_bert_written_out() -> None:
         sorted(float(g.square().sum()) for g in each) for each in (given, wanted)
     )
     assert sizes == pytest.approx(expected_sizes, rel=1e-3, abs=1e-6)
+
+
+def test_a_result_of_the_model_has_the_layout_of_the_model() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = (t.unflatten(-1, (2, -1)).transpose(1, 2) for t in x.split(8, -1))
+            return functional.softmax(product(q, k), dim=-1) @ v
+
+    x = torch.randn(2, 5, 24, generator=torch.Generator().manual_seed(0))
+    optimizer = GraphOptimizer(Model().eval(), x, passes=["attention", "dce"], keep_slower=True)
+    graph = optimizer.optimize().graph_module.graph
+    assert not optimizer.report().undone
+    target = torch.ops.aten.scaled_dot_product_attention.default
+    assert len(graph.find_nodes(op="call_function", target=target)) == 1

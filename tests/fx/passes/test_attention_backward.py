@@ -137,6 +137,11 @@ FOUND: dict[str, tuple[Attend, dict[str, Any]]] = {
     "causal": (masked(lambda m, x: x.masked_fill(below(x, 0), -math.inf)), {}),
     "low number": (masked(lambda m, x: x.masked_fill(below(x, 0), -1e9)), {}),
     "added": (masked(lambda m, x: x + below(x, 0) * -1e4), {}),
+    "chosen": (masked(lambda m, x: torch.where(m.hidden, -math.inf, x)), {}),
+    "chosen, or else": (masked(lambda m, x: torch.where(~below(x, 1), x, -1e9)), {}),
+    "chosen, or a tensor": (
+        masked(lambda m, x: torch.where(~m.hidden, x, torch.full([], -math.inf))), {}
+    ),
     "biases": (masked(distances), {}),
     "window": (masked(window), {"sizes": (B, H, L, L, E)}),
     "float32": (in_float32, {}),
@@ -186,6 +191,8 @@ NOT_FOUND: dict[str, Attend] = {
     "a row may be hidden": masked(lambda m, x: x.masked_fill(m.hidden, -1e9)),
     "a row may be hidden by a sum": masked(lambda m, x: x + m.hidden * -1e9),
     "hides too little": masked(lambda m, x: x.masked_fill(below(x, 0), -20.0)),
+    "chosen from two": masked(lambda m, x: torch.where(m.hidden, m.q[:, :1, :1, None], x)),
+    "a row may not be chosen": masked(lambda m, x: torch.where(m.hidden, -1e9, x)),
     "biases of the query": lambda m, q, k, v: (product(q, k) + q[..., :1]).softmax(-1) @ v,
     "softmax over queries": lambda m, q, k, v: product(q, k).softmax(-2) @ v,
     "capped": masked(lambda m, x: x.tanh()),

@@ -24,6 +24,7 @@ from tinytorch.graph.passes.base import register_pass
 
 PRODUCTS = (aten.matmul.default, aten.bmm.default)
 SOFTMAXES = (aten.softmax.int, aten._softmax.default)
+SELECTIONS = (aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther)
 
 
 @register_pass
@@ -62,9 +63,20 @@ class AttentionPattern(RecognizedAttention):
         if is_call(node, aten.masked_fill.Scalar):
             x, mask, number = node.args
             return "where", (mask, float(number), x), {}  # type: ignore[arg-type]
+        if is_call(node, *SELECTIONS):
+            mask, *branches = node.args
+            return "where", (mask, *map(self._number, branches)), {}
         if is_call(node, aten.clone.default):  # in whatever layout
             return "clone", tuple(node.args), {}
         return super().call_of(node)
+
+    def _number(self, branch: Any) -> Any:
+        """A number that is written as one, or as a tensor without dimensions; all else as it is."""
+        found = value(branch)
+        if found is None:
+            return float(branch) if isinstance(branch, (int, float)) else branch
+        known = self.constant(branch) if found.ndim == 0 else None
+        return branch if known is None else float(known)
 
     def fits(self, each: WrittenOut) -> bool:
         """Shapes and dtypes are those that the fused op takes, and the mask leaves something."""
@@ -110,7 +122,9 @@ class AttentionPattern(RecognizedAttention):
         if each.backward is None:
             target, scale = aten.scaled_dot_product_attention.default, each.scale
             operands = (query, key, values, mask, 0.0, each.is_causal)
-            self.replace(graph, last, call(graph, target, *operands, like=last, scale=scale))
+            new = call(graph, target, *operands, like=last, scale=scale)
+            is_result = last in self._memory.returned  # whose layout the caller sees
+            self.replace(graph, last, _contiguous(graph, new) if is_result else new)
             return
         if mask is not None:
             sizes = list(mask.meta["val"].shape)
