@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,12 @@ def path_of(workspace: Workspace) -> Path:
 def add(workspace: Workspace, result: dict[str, Any]) -> None:
     """Keep a result."""
     tiers = [{k: v for k, v in tier.items() if k not in SEPARATELY} for tier in result["tiers"]]
-    with path_of(workspace).open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps({**result, "tiers": tiers}) + "\n")
+    line = json.dumps({**result, "tiers": tiers}).encode() + b"\n"
+    with path_of(workspace).open("a+b") as stream:
+        if stream.tell():
+            stream.seek(-1, os.SEEK_END)
+            line = line if stream.read() == b"\n" else b"\n" + line  # a kill has cut one off
+        stream.write(line)
 
 
 def load(workspace: Workspace, step: str) -> list[dict[str, Any]]:
