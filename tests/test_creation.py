@@ -33,6 +33,30 @@ def test_tensor_of_an_array_keeps_its_dtype(dtype):
     assert tinytorch.tensor(array.dtype.type(1)).dtype.name == dtype
 
 
+def mixed(library):
+    """Lists in which tensors and NumPy's values are beside Python's numbers."""
+    x, f32, i32 = library.tensor, np.float32, np.int32
+    row = np.array([1, 2], "float32")
+    return [
+        [f32(1), 2], [1.0, f32(2)], [i32(1), 2.5], [i32(1), 2], [np.int64(1), f32(1)],
+        [np.float64(1), 2], [np.uint8(1), 300], [[1, 2], [f32(1), True]], [row, [1, 2]],
+        [x(1.0), 2], (x(1), 2.5), [x([1.0]), 2], [x(1), x(2.0)], [x(1), True], [np.bool_(True)],
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list")
+@pytest.mark.parametrize("i", range(15))
+def test_tensor_of_mixed_data_like_pytorch(i):
+    assert_same(tinytorch.tensor(mixed(tinytorch)[i]), torch.tensor(mixed(torch)[i]))
+
+
+@pytest.mark.parametrize("number", [np.float64(2), np.float32(2), np.int32(2), np.int64(2)])
+def test_numpy_numbers_count_as_pythons(number):
+    assert_same(tinytorch.full((2,), number), torch.full((2,), number))
+    assert_same(tinytorch.arange(number), torch.arange(number))
+    assert_same(tinytorch.arange(0, number, number), torch.arange(0, number, number))
+
+
 def test_tensor_of_tensors():
     x = tinytorch.tensor([1.0, 2.0])
     assert tinytorch.tensor([x, x]).tolist() == [[1, 2], [1, 2]]

@@ -93,7 +93,8 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool =
     >>> full((2,), 7), full((2,), 7.0)
     (tensor([7, 7]), tensor([7., 7.]))
     """
-    value = fill_value.item() if isinstance(fill_value, Tensor) else fill_value
+    is_own = isinstance(fill_value, (Tensor, np.generic))  # NumPy's count as Python's numbers
+    value = fill_value.item() if is_own else fill_value
     if dtype is None and isinstance(fill_value, Tensor):
         dtype = fill_value.dtype
     kind = as_dtype(dtype if dtype is not None else type(value))
@@ -188,7 +189,8 @@ def arange(
         stop = end
     if stop is None:
         start, stop = 0, start
-    start, stop, step = (v.item() if isinstance(v, Tensor) else v for v in (start, stop, step))
+    given = (start, stop, step)
+    start, stop, step = (v.item() if isinstance(v, (Tensor, np.generic)) else v for v in given)
     whole = all(isinstance(v, int) for v in (start, stop, step))
     kind: DType = as_dtype(dtype) if dtype is not None else DEFAULT_INT if whole else DEFAULT_FLOAT
     if step and (stop - start) * step < 0:

@@ -18,9 +18,12 @@ from tinytorch.dtypes import (
     float32,
     int64,
     meta_of_array,
+    promote,
     tensor_meta,
 )
 from tinytorch.errors import DTypeError, ShapeError
+
+_OF_KIND = {"f": float32, "i": int64, "u": int64, "b": bool_}
 
 
 def array_of(data: Any, dtype: DType | None) -> tuple[Array, TensorMeta]:
@@ -38,10 +41,12 @@ def array_of(data: Any, dtype: DType | None) -> tuple[Array, TensorMeta]:
         array = np.array(data, copy=True)
     except ValueError as error:
         raise ShapeError(f"a tensor's rows must be equally long: {error}") from None
-    if dtype is None and not given and not _has_tensor(original):
-        dtype = {"f": float32, "i": int64, "u": int64, "b": bool_}.get(array.dtype.kind)
     if array.dtype.kind not in "fiub":
         raise DTypeError(f"a tensor holds numbers, not {array.dtype} ({data!r:.60})")
+    if dtype is None and not given:
+        dtype = _OF_KIND[array.dtype.kind]
+        if _has_tensor(original):  # NumPy would give float64 for a float32 beside an int
+            dtype = promote(*[TensorMeta((1,), d) for d in _dtypes_in(original)])
     if dtype is bfloat16:
         return bits_of_bfloat16(array), tensor_meta(array.shape, bfloat16)
     target = as_dtype(array.dtype if dtype is None else dtype).dtype
@@ -65,6 +70,14 @@ def _has_tensor(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return any(map(_has_tensor, data))
     return is_tensor(data) or isinstance(data, (np.ndarray, np.generic))
+
+
+def _dtypes_in(data: Any) -> set[DType]:
+    """Those of tensors and NumPy values; Python's numbers have the default one of their kind."""
+    if isinstance(data, (list, tuple)):
+        return set().union(*map(_dtypes_in, data))
+    own = is_tensor(data) or isinstance(data, (np.ndarray, np.generic))
+    return {as_dtype(data.dtype if own else type(data))}
 
 
 def _without_tensors(data: Any) -> Any:

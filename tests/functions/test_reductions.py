@@ -161,6 +161,17 @@ def test_max_and_min_of_two_tensors(x):
     assert_like_torch(lambda x, y: x.min(y), None, x, x[::-1].copy())
 
 
+@pytest.mark.parametrize("name", ["sum", "mean", "amax", "max", "min", "std", "argmax"])
+def test_a_dimension_may_be_a_number_of_numpys(name):
+    x = tinytorch.tensor([[1.0, 5.0, 2.0], [7.0, 0.0, 7.5]])
+    for kind in (np.int64, np.int32):
+        got, expected = getattr(x, name)(kind(1)), getattr(x, name)(1)
+        if isinstance(expected, tuple):  # max(int64(1)) was the larger of x and 1
+            assert got.indices.tolist() == expected.indices.tolist()
+            got, expected = got.values, expected.values
+        assert got.tolist() == expected.tolist()
+
+
 def test_of_zero_dimensions():
     x = np.array(2.5)
     for name in ("sum", "mean", "prod", "max", "min", "argmax", "sort", "all"):

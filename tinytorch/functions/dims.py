@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from tinytorch.dtypes import Shape
 from tinytorch.errors import ShapeError
 
@@ -43,11 +45,10 @@ def normalize_dims(dim: int | Iterable[int] | None, ndim: int) -> tuple[int, ...
         TypeError: it is a bool, or no whole number.
         ValueError: a dimension is named twice.
     """
-    if dim is None or dim == ():
+    if dim is None:
         return tuple(range(ndim))
-    if isinstance(dim, int):
-        if isinstance(dim, bool):
-            _whole(dim, "dim")
+    if isinstance(dim, (int, np.integer)):
+        dim = _whole(dim, "dim")
         if -ndim <= dim < ndim:
             return (dim % ndim,)
         return (normalize_dim(dim, ndim),) if ndim else _none_of_0d(dim)

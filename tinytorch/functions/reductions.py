@@ -121,7 +121,7 @@ def max(
     """
     if dim is None:
         return amax(x)
-    if not isinstance(dim, int):
+    if not isinstance(dim, (int, np.integer)):
         return elementwise.maximum(x, dim)
     return at_index(x, argmax(x, dim, keepdim=True), dim, keepdim)
 
@@ -135,7 +135,7 @@ def min(
     """
     if dim is None:
         return amin(x)
-    if not isinstance(dim, int):
+    if not isinstance(dim, (int, np.integer)):
         return elementwise.minimum(x, dim)
     return at_index(x, argmin(x, dim, keepdim=True), dim, keepdim)
 
