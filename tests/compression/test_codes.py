@@ -104,3 +104,11 @@ def test_int4_round_trip_and_places():
 def test_bad_input_is_named(call, says):
     with pytest.raises(ValueError, match=says):
         call()
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (4, 8), (8, 3)])
+def test_the_scales_of_another_shape_are_refused(shape):
+    params = choose_qparams(np.ones((8, 4), np.float32), granularity="group", group_size=2)
+    for call in (quantize, dequantize):
+        with pytest.raises(ValueError, match=rf"values \({shape[0]}, {shape[1]}\) .* \(8, 2\)"):
+            call(np.zeros(shape, np.int8), params)

@@ -166,6 +166,11 @@ def test_a_model_survives_the_way_out_and_in(tmp_path: Path, rng: np.random.Gene
     assert all(p.grad is not None for p in back.parameters())
 
 
+def test_a_model_that_is_not_traced_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"takes what trace\(model, .* returns, not Linear"):
+        export_onnx(nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
 def test_random_numbers_cannot_be_exported() -> None:
     layer = nn.Dropout(0.5)
     traced = trace(layer, tinytorch.ones(3))

@@ -50,8 +50,14 @@ class QParams:
         return (1 << (self.bits - 1)) - 1 if self.symmetric else (1 << self.bits) - 1
 
     def grouped(self, x: Array) -> Array:
-        """x as (rows, groups, values that share a scale)."""
+        """x as (rows, groups, values that share a scale).
+
+        Raises:
+            ValueError: the scales are those of other shapes.
+        """
         rows, groups = self.scale.shape
+        if (rows > 1 and rows != x.shape[0]) or x.size % (rows * groups):
+            raise ValueError(f"values {x.shape} do not fit scales {self.scale.shape}")
         return x.reshape(rows, groups, x.size // (rows * groups))
 
 

@@ -107,7 +107,12 @@ def export_onnx(
         ValueError: a dynamic axis that there is not, or an operator set that is older than what is
             written, or unknown to the installed onnx.
         MissingExtraError: onnx is not installed.
+        TypeError: a model or a function that has not been traced.
     """
+    if not isinstance(traced, (TracedFunction, Graph)):
+        raise TypeError(
+            f"export_onnx takes what trace(model, *examples) returns, not {type(traced).__name__}"
+        )
     onnx = onnx_package()
     newest = onnx.defs.onnx_opset_version()
     if opset is not None and not OPSET <= opset <= newest:
