@@ -169,6 +169,35 @@ def test_sizes_of_two_dimensions() -> None:
         captured(torch.ones(1, 1))
 
 
+def test_one_small_size_of_two_is_refused_only_where_it_matters() -> None:
+    def expanded(x: Tensor) -> Tensor:
+        rows = torch.arange(2.0)[None, None]
+        if x.shape[:2] != rows.shape[:2]:
+            rows = rows.expand(x.shape[0], x.shape[1], -1)
+        return x + rows
+
+    model = Of(expanded)
+    captured = capture_forward(model, (torch.randn(3, 4, 2),), dynamic_dims=(0, 1))
+    optimized = GraphOptimizer(
+        model.eval(), (torch.randn(3, 4, 2),), device="cpu", dynamic_dims=(0, 1), keep_slower=True
+    ).optimize()
+    for sizes in ((1, 1), (1, 4), (1, 7), (3, 1), (5, 1), (5, 7)):
+        x = torch.randn(*sizes, 2)
+        torch.testing.assert_close(captured(x), model(x))
+        torch.testing.assert_close(optimized(x), model(x))
+
+    def otherwise(x: Tensor) -> Tensor:
+        few = x.shape[0] == 1 and x.shape[1] < 4
+        return x * 2 if few else x * 3
+
+    captured = capture_forward(Of(otherwise), (torch.randn(3, 5),), dynamic_dims=(0, 1))
+    for sizes in ((1, 5), (1, 8), (3, 2), (3, 1)):
+        assert captured(torch.ones(sizes)).equal(torch.full(sizes, 3.0))
+    for sizes in ((1, 3), (1, 2), (1, 1)):
+        with pytest.raises(GuardError, match=OTHER):
+            captured(torch.ones(sizes))
+
+
 def test_small_sizes_leave_state_and_generator() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.BatchNorm1d(2), nn.Dropout(0.5))

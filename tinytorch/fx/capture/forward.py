@@ -98,15 +98,18 @@ def _guard_sizes(
     def compare(flat: list[Any]) -> str | None:
         return difference_on_real_values(module, flat, eager, state, reseed=not exporter.guarded)
 
-    def has_same_ops(flat: list[Any]) -> bool:
+    def guards_if_same(flat: list[Any]) -> SizeGuards | None:
         try:
-            other = exporter.export(tree_unflatten(flat, spec), exported.buffers)
+            other = exporter.export(tree_unflatten(flat, spec), exported.buffers, dims)
         except CaptureError:
-            return False
-        return have_same_ops(module, other.module())
+            return None
+        traced = other.module()
+        if not have_same_ops(module, traced):
+            return None
+        return SizeGuards.of(traced.graph, other.questions, other.guards())
 
     sizes = SizeGuards.of(module.graph, exported.questions, exported.guards())
-    sizes.compare_small(dims, leaves, compare, has_same_ops)
+    sizes.compare_small(dims, leaves, compare, guards_if_same)
     module.meta["size_guards"] = sizes
     module.register_forward_pre_hook(_check_sizes, with_kwargs=True)
 

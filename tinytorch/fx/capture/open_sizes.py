@@ -113,7 +113,8 @@ class SizeGuards:
         tracer: which of the tracer's own guards fails for inputs; None if all hold.
         questions: those that have another answer where sizes are 0 or 1.
         refusals: found by runs.
-        allowed: small sizes, by symbol, for which other answers were seen to make no difference.
+        allowed: small sizes, by symbol, for which other answers were seen to make no difference,
+            and the guards of the model that was traced with these, on its other sizes.
     """
 
     sizes: list[tuple[int, int, Any]]
@@ -122,7 +123,7 @@ class SizeGuards:
     tracer: Callable[[Sequence[Any]], str | None]
     questions: list[Question]
     refusals: list[Refusal] = field(default_factory=list)
-    allowed: list[dict[Any, int]] = field(default_factory=list)
+    allowed: list[tuple[dict[Any, int], SizeGuards]] = field(default_factory=list)
 
     @staticmethod
     def of(
@@ -154,8 +155,12 @@ class SizeGuards:
         for symbol in self.fixed:
             if given[symbol] != self.examples[symbol]:
                 return f"a size was {self.examples[symbol]}, and is {given[symbol]}"
-        if given in self.allowed or all(size > 1 for size in given.values()):
+        small = {symbol: size for symbol, size in given.items() if size in SMALL}
+        if not small:
             return None
+        for sizes, guards in self.allowed:
+            if small == sizes:
+                return guards.failure(leaves)
         for question in self.questions:
             if question.has_other_answer(given):
                 return f"another answer to {question.line}"
@@ -170,7 +175,7 @@ class SizeGuards:
         dims: Sequence[int],
         leaves: Sequence[Any],
         compare: Callable[[list[Any]], str | None],
-        has_same_ops: Callable[[list[Any]], bool],
+        guards_if_same: Callable[[list[Any]], SizeGuards | None],
     ) -> None:
         """Find out what a graph does for sizes of 0 and 1: refuse what the model does not do.
 
@@ -178,7 +183,8 @@ class SizeGuards:
             dims: those whose sizes are open: each alone, and all.
             leaves: the example, in the order of the graph.
             compare: how the results of graph and model differ for inputs; None if they do not.
-            has_same_ops: whether the model, traced with these inputs, computes what the graph does.
+            guards_if_same: the guards of the model traced with these inputs, of which sizes of 0
+                and 1 are closed; None if it computes something else than the graph.
         """
         groups = [
             frozenset(e for i, d, e in self.sizes if e.is_symbol and d == _inside(dim, leaves[i]))
@@ -194,12 +200,12 @@ class SizeGuards:
                 if self.tracer(inputs) is not None:
                     continue
                 is_asked = any(q.has_other_answer(sizes) for q in self.questions)
-                is_whole = small.keys() | self.fixed == sizes.keys()
-                if is_asked and not (is_whole and has_same_ops(inputs)):
+                guards = guards_if_same(inputs) if is_asked else None
+                if is_asked and guards is None:
                     continue
                 why = compare(inputs)
-                if why is None and is_asked:
-                    self.allowed.append(sizes)
+                if why is None and guards is not None:
+                    self.allowed.append((small, guards))
                 if why is not None and not is_asked:
                     self.refusals.append(Refusal(which, size, f"of a size of {size} {why}"))
 
