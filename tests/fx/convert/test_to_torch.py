@@ -210,3 +210,8 @@ def test_a_model_runs_on_cuda(rng: np.random.Generator) -> None:
     (out,) = module(torch.from_numpy(x).cuda())
     expected = model(tinytorch.tensor(x)).detach().numpy()
     np.testing.assert_allclose(out.detach().cpu(), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_model_that_is_not_traced_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"takes what trace\(model, .* returns, not Linear"):
+        to_torch(nn.Linear(2, 2))  # type: ignore[arg-type]

@@ -46,7 +46,12 @@ def to_torch(traced: TracedFunction | Graph, device: str | torch.device = "cpu")
 
     Raises:
         ConversionError: an op has no counterpart.
+        TypeError: a model or a function that has not been traced.
     """
+    if not isinstance(traced, (TracedFunction, Graph)):
+        raise TypeError(
+            f"to_torch takes what trace(model, *examples) returns, not {type(traced).__name__}"
+        )
     graph = traced.graph if isinstance(traced, TracedFunction) else traced
     bindings: list[Binding | None] = (
         list(traced.signature.inputs)
