@@ -153,7 +153,7 @@ BUDGETS = {
     "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
     "tinytorch/backends": 2_626,
-    "tinytorch/backends/optimized": 10_579,
+    "tinytorch/backends/optimized": 10_589,
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_410,
     "tinytorch/graph/recompute": 890,

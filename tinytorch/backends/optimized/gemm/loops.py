@@ -63,7 +63,21 @@ STEPS_OF_A_ROW = GEMV_ROWS // 2 if ASKS_AHEAD else GEMV_ROWS
 loads all of B for each row, at the pace of its sums, but has no beginning and end to pay for, of
 which a tile that has 24 sums and not 12 gives each half as much."""
 
+NEAR_DOT, FAR_DOT = 14 if ASKS_AHEAD else 11, 18
+"""What a multiply-add of a dot product costs, in tenths of a tile's, where A is in L2 and where it
+is beyond: by measurements of 112 shapes (a tile of 12 sums is itself not as fast as one of 24)."""
+
 _ROW_DOT_COLUMNS = tuple(host_vector_unit().columns_of_dots(1, itemsize) for itemsize in (4, 8))
+
+
+@kernel(force_inline=True)
+def cost_of_dots(m: int, n: int, k: int, itemsize: int) -> int:
+    """In multiply-adds of a tile: at the end of each dot product its lanes are added up, and all of
+    A is read again for every `DOT_COLUMNS` columns of C."""
+    tenths = 10
+    if n > DOT_COLUMNS:
+        tenths = FAR_DOT if m * k * itemsize > L2_BYTES else NEAR_DOT
+    return m * n * (tenths * k // 10 + 10 * REGISTER_BYTES // itemsize)
 
 
 def _make_dots(
@@ -193,9 +207,9 @@ def _choosing(
         if n == 1 and a.column != itemsize and c.stride == itemsize and start.address == 0:
             # a column is a row: C.T = B.T @ A.T
             m, n, a, b = 1, m, transposed(b), transposed(a)
-        cost_of_dots = m * n * (k + 10 * lanes)
         contiguous = a.column == itemsize and b.row == itemsize
-        if contiguous and cost_of_dots < cost_of_tiles(m, n, k, lanes, COPY_ROWS // 2):
+        dots_cost = cost_of_dots(m, n, k, itemsize)
+        if contiguous and dots_cost < cost_of_tiles(m, n, k, lanes, COPY_ROWS // 2):
             return dots(m, n, k, a, b, c, start, relu, scratch)
         most = GEMV_ROWS
         if m > TILE_ROWS[TILE_VECTORS]:

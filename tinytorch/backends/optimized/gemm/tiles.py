@@ -78,6 +78,7 @@ def costs_less_turned(m: int, n: int, k: int, a: Matrix, b: Matrix, itemsize: in
     whole = (m + lanes - 1) // lanes * lanes
     # what is copied, and the elements of C that are turned, cost twice where A is beyond L1
     far = 2 if m * k * itemsize > L1_BYTES else 1
+    far = 3 if m * k * itemsize > L2_BYTES else far
     turning = whole * (8 + 8 * far) * n
     if b.column != itemsize:
         has_room, copying = rows_at_once(n, itemsize) >= whole, COPY_ROWS * far // 2
