@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import tinytorch
+from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.errors import ShapeError
 from tinytorch.nn.gpt import GPT, GPTConfig
 from tinytorch.text.generate import generate
@@ -51,6 +52,26 @@ def test_256_tokens_of_compiled_code_are_those_without_a_cache(choices: dict[str
         compiled = generate(net, prompt, 256, GREEDY, compile=tinytorch.compile)
         assert compiled == generate(net, prompt, 256, GREEDY)
     assert compiled == generate(net, prompt, 256, GREEDY, use_cache=False)
+
+
+@pytest.mark.parametrize("choices", [{}, {"positions": "rotary", "qk_norm": True, "window": 9}])
+def test_what_a_step_repeats_is_compiled_at_the_first_of_them(
+    choices: dict[str, object],
+) -> None:
+    """Not at the 32nd call of a function, in the middle of a text."""
+    backend = OptimizedBackend()
+    programs: list[int] = []  # so many after each token
+    with tinytorch.using_backend(backend):
+        generate(
+            model(**choices), [[3, 1, 4]], 60, GREEDY,
+            stream=lambda _, token: programs.append(_programs_of(backend)),
+        )  # fmt: skip
+    assert programs[0] < programs[1] == programs[-1]
+
+
+def _programs_of(backend: OptimizedBackend) -> int:
+    assert backend.programs is not None
+    return sum(not isinstance(each, int) for each in backend.programs.values())
 
 
 def test_compiled_code_goes_with_a_cache() -> None:

@@ -31,7 +31,15 @@ Source: V. Bala, E. Duesterwald, S. Banerjia, "Dynamo: a transparent dynamic opt
 2000 (traces of what is hot).
 """
 
-from tinytorch.replay.function import make_program, replay_all, replayed
+from tinytorch.replay.function import make_program, programs_at_once, replay_all, replayed
 from tinytorch.replay.trace import NotReplayable, holds, must_run
 
-__all__ = ["NotReplayable", "holds", "make_program", "must_run", "replay_all", "replayed"]
+__all__ = [
+    "NotReplayable",
+    "holds",
+    "make_program",
+    "must_run",
+    "programs_at_once",
+    "replay_all",
+    "replayed",
+]

@@ -6,8 +6,9 @@ as such a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
@@ -23,6 +24,8 @@ from tinytorch.state import STATE, State
 
 HOT = 32  # calls of one kind before a program is made, which takes about as long as so many calls
 PROGRAMS = 4096  # kinds of calls that a backend remembers
+
+_at_once: ContextVar[bool] = ContextVar("programs_at_once", default=False)
 
 _NO_TENSORS = frozenset((int, tuple, list))
 _NO_OPTION = ((None, None),)
@@ -207,9 +210,22 @@ def _called(function: Any, key: Any, calls: int, state: State, args: Any, option
     return result
 
 
+@contextmanager
+def programs_at_once() -> Iterator[None]:
+    """Make a program at the first call of each kind, for a step that is known to be repeated.
+
+    So loops are compiled now, and do not hold up one of the steps to come.
+    """
+    token = _at_once.set(True)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
+
+
 def next_count(programs: dict[Any, Any], key: Any, calls: int, largest: int) -> int:
     """Count a call on tensors of up to so many bytes; 0 if it is time for a program."""
-    if calls >= HOT:
+    if calls >= HOT or _at_once.get():
         return 0
     if len(programs) >= PROGRAMS:
         programs.clear()

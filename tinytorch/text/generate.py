@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from operator import index
 from typing import Any
@@ -14,6 +15,7 @@ from tinytorch.errors import ShapeError
 from tinytorch.nn.decoding import DecodeStep
 from tinytorch.nn.gpt import GPT
 from tinytorch.random import default_generator
+from tinytorch.replay import programs_at_once
 from tinytorch.tensor import Tensor
 from tinytorch.text.sampling import Sampling
 from tinytorch.text.speculative import Compiler, Readers, speculate
@@ -154,7 +156,7 @@ class _Steps:
         self.model, self.ends = model, dict[int, int]()
         longest = max(map(len, sequences))
         self.starts = [longest - len(s) for s in sequences]
-        self.cache, self.compiled = None, None
+        self.cache, self.compiled, self.is_first = None, None, True
         if use_cache:
             self.cache = model.make_cache(len(sequences), longest + new, self.starts)
         if self.cache is not None and compile is not None:
@@ -171,7 +173,10 @@ class _Steps:
         new = Tensor.from_numpy(np.array(rows_of_new))
         if used and self.compiled is not None:
             return self.compiled(new).numpy()[:, -1]
-        logits: Tensor = self.model(new, self.cache, keep=1)
+        is_repeated = used > 0 and self.is_first  # the first of the steps that are alike
+        with programs_at_once() if is_repeated else nullcontext():
+            logits: Tensor = self.model(new, self.cache, keep=1)
+        self.is_first = used == 0
         return logits.numpy()[:, -1]
 
 
