@@ -32,15 +32,15 @@ class Attention(nn.Module):
         return functional.dropout(weights, self.dropout, self.training) @ v
 
 
-def inputs() -> tuple[Tensor, ...]:
+def inputs(dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(0)
-    return tuple(torch.randn(B, H, L, E, generator=generator) for _ in range(3))
+    return tuple(torch.randn(B, H, L, E, generator=generator).to(dtype) for _ in range(3))
 
 
-def fused(model: nn.Module, frozen: bool = False) -> int:
+def fused(model: nn.Module, frozen: bool = False, dtype: torch.dtype = torch.float32) -> int:
     """How many fused ops the pass makes; results and gradients are checked by the manager."""
     semantics = ForwardSemantics(frozen)
-    graph = capture_forward(model, inputs()).graph
+    graph = capture_forward(model, inputs(dtype)).graph
     graph, report = PassManager(["no-ops", "attention", "dce"], semantics).run(graph)
     assert not report.failures, report
     target = torch.ops.aten.scaled_dot_product_attention.default
@@ -96,6 +96,12 @@ def test_not_found(name: str) -> None:
         assert fused(Attention(NOT_FOUND[name]).eval()) == 1  # one of them is the mask
     else:
         assert fused(Attention(NOT_FOUND[name]).eval(), frozen=True) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_rounding_is_that_of_the_dtype(dtype: torch.dtype) -> None:
+    """Of bfloat16 too, which NumPy compares as float32."""
+    assert fused(Attention(lambda q, k: product(q, k) / 2), dtype=dtype) == 1
 
 
 def test_dropout_draws_its_own_numbers() -> None:

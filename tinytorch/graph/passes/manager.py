@@ -17,7 +17,13 @@ from tinytorch.graph.passes.halving import Halving, find_bad
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, Semantics
 
 #: (rtol, atol) for |a - b| <= atol + rtol |b|, where a pass may change rounding; all else is equal.
-TOLERANCES = {"float16": (1e-2, 1e-3), "float32": (1e-4, 1e-5), "float64": (1e-9, 1e-11)}
+TOLERANCES = {
+    "bfloat16": (8e-2, 8e-3),
+    "float16": (1e-2, 1e-3),
+    "float32": (1e-4, 1e-5),
+    "float64": (1e-9, 1e-11),
+}
+HALVES = ("bfloat16", "float16")
 
 
 @dataclass
@@ -281,6 +287,7 @@ class _Reference:
         forward = all(n.meta.get("phase", "forward") == "forward" for n in graph.nodes)
         self.gradients = [self._gradients(graph, i) for i in range(trials)] if forward else []
         self._rounded = False
+        self._tolerance = _tolerance_within(semantics, graph)
 
     def _run(self, graph: AnyGraph, trial: int) -> list[Any]:
         try:
@@ -304,15 +311,31 @@ class _Reference:
         self._rounded |= not exact
         for trial, expected in enumerate(self.outputs):
             results = self.semantics.run(graph, self.inputs[trial])
-            _compare("output", results, expected, trial, exact=not self._rounded)
+            tolerance = self._tolerance if self._rounded else None
+            _compare("output", results, expected, trial, tolerance)
         for trial, expected in enumerate(self.gradients):
             gradients = self._gradients(graph, trial)  # sums in another order are rounded otherwise
-            _compare("gradient", gradients, expected, trial, exact=False)
+            _compare("gradient", gradients, expected, trial, self._tolerance)
+
+
+def _tolerance_within(semantics: Semantics, graph: AnyGraph) -> tuple[float, float]:
+    """That of a dtype of two bytes, if any value of the graph has one: what comes after is rounded
+    as coarsely, and NumPy has bfloat16 as float32. Else (0, 0): that of each result's dtype holds.
+    """
+    metas = [semantics.meta(node) for node in graph.nodes]
+    dtypes = {getattr(m.dtype, "name", str(m.dtype)) for m in metas if m is not None}
+    names = {dtype.removeprefix("torch.") for dtype in dtypes}
+    return next((TOLERANCES[name] for name in HALVES if name in names), (0.0, 0.0))
 
 
 def _compare(
-    what: str, results: Sequence[Any], expected: Sequence[Any], trial: int, exact: bool
+    what: str,
+    results: Sequence[Any],
+    expected: Sequence[Any],
+    trial: int,
+    tolerance: tuple[float, float] | None,
 ) -> None:
+    """Raises GraphError at a difference of more than `tolerance`; of a bit, if that is None."""
     if len(results) != len(expected):
         raise GraphError(f"{len(results)} {what}s where there were {len(expected)}")
     for i, (a, b) in enumerate(zip(results, expected, strict=True)):
@@ -322,10 +345,10 @@ def _compare(
         elif (a.shape, a.dtype) != (b.shape, b.dtype):
             kinds = [f"{x.dtype}{list(x.shape)}" for x in (a, b)]
             raise GraphError(f"{what} {i} is {kinds[0]}, and was {kinds[1]}")
-        elif not (_identical(a, b) if exact else _close(a, b)):
+        elif not (_identical(a, b) if tolerance is None else _close(a, b, tolerance)):
             with np.errstate(all="ignore"):
                 worst = np.nanmax(np.abs(np.subtract(a, b, dtype=float)), initial=0.0)
-            kind = "to the last bit" if exact else "within rounding"
+            kind = "to the last bit" if tolerance is None else "within rounding"
             raise GraphError(
                 f"{what} {i} ({b.dtype}{list(b.shape)}) is not the same {kind} on generated input "
                 f"{trial}: it differs by up to {worst:.3g}"
@@ -340,10 +363,10 @@ def _identical(a: Array, b: Array) -> bool:
     return np.array_equal(a, b, equal_nan=True) and bool(np.all(same_zero | (a != 0)))
 
 
-def _close(a: Array, b: Array) -> bool:
-    """Within the tolerance of the dtype, which grows with the largest value there is."""
+def _close(a: Array, b: Array, least: tuple[float, float]) -> bool:
+    """Within the tolerance of the dtype, or `least`; it grows with the largest value there is."""
     if a.dtype.kind != "f":
         return np.array_equal(a, b)
-    rtol, atol = TOLERANCES[a.dtype.name]
+    rtol, atol = max(TOLERANCES[a.dtype.name], least)
     finite = np.abs(b[np.isfinite(b)])
     return np.allclose(a, b, rtol, atol * max(1.0, finite.max(initial=0.0)), equal_nan=True)
