@@ -27,7 +27,7 @@ class DataError(TinyTorchError, ValueError):
     """A data file that is missing, truncated or corrupt."""
 
 
-class StateDictError(TinyTorchError, ValueError):
+class StateDictError(TinyTorchError, ValueError, RuntimeError):
     """A state that does not fit the module. The message lists every name that does not."""
 
 

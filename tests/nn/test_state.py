@@ -30,6 +30,12 @@ def values(module: nn.Module) -> dict[str, list[float]]:
     return {name: tensor.tolist() for name, tensor in module.state_dict().items()}
 
 
+def test_what_does_not_fit_is_a_runtime_error_as_in_pytorch():
+    """Programs try to load a checkpoint, and begin anew at a RuntimeError."""
+    with pytest.raises(RuntimeError, match="weight"):
+        nn.Linear(2, 3).load_state_dict(nn.Linear(2, 4).state_dict())
+
+
 def test_names_and_memory():
     net = model()
     state = net.state_dict()
