@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -145,14 +146,16 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
     >>> number_of("full", -1, uint8), number_of("full", 1.5, int64), number_of("full", 2, bool_)
     (255, 1, True)
     """
-    number = type(dtype.zero)(value)
-    if type(number) is not int:
-        return number
-    limits = np.iinfo(dtype.dtype)
-    if dtype is uint8 and -256 < number < 0 and not isinstance(value, float):
-        number += 256
-    if limits.min <= number <= limits.max:
-        return number
+    limits = None if dtype.is_floating_point or dtype is bool_ else np.iinfo(dtype.dtype)
+    if limits is None:
+        return type(dtype.zero)(value)
+    is_whole = not isinstance(value, (float, np.floating))
+    if is_whole or math.isfinite(value):
+        number = int(value)
+        if dtype is uint8 and is_whole and -256 < number < 0:
+            number += 256
+        if limits.min <= number <= limits.max:
+            return number
     raise DTypeError(
         f"{name}: {value} is not within {limits.min} and {limits.max}, the numbers of "
         f"{dtype.name}; give another dtype"

@@ -139,3 +139,11 @@ def test_powers_in_float64() -> None:
     x = torch.tensor([1, 2, 200], dtype=torch.uint8)
     ours = tinytorch.float_power(tinytorch.tensor(x.tolist(), dtype=tinytorch.uint8), -1)
     np.testing.assert_array_equal(ours.numpy(), torch.float_power(x, -1).numpy())
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_no_integer_is_infinite(number: float) -> None:
+    x = tinytorch.tensor([1, 2])
+    with pytest.raises(DTypeError, match=rf"fill_: {number} is not within .* of int64"):
+        x.fill_(number)
+    assert x.tolist() == [1, 2]
