@@ -69,6 +69,12 @@ DTYPES: dict[str, DType] = {
     )
 }
 _BY_NUMPY: dict[Any, DType] = {d.dtype: d for d in DTYPES.values() if d is not bfloat16}
+_LIMITS: dict[DType, tuple[int, int]] = {
+    d: (int(np.iinfo(name).min), int(np.iinfo(name).max))
+    for name, d in DTYPES.items()
+    if "int" in name
+}
+"""The least and the largest number of each dtype of integers."""
 STORAGE_ONLY = frozenset((float16, bfloat16))  # converted, moved and compared bit by bit, no more
 DEFAULT_FLOAT = float32
 DEFAULT_INT = int64
@@ -128,10 +134,10 @@ def wrapped(value: Any, dtype: DType) -> Any:
     >>> wrapped(-1, uint8), wrapped(200, int8), wrapped(200, float32)
     (255, -56, 200)
     """
-    if type(value) is not int or dtype.is_floating_point or dtype is bool_:
+    limits = _LIMITS.get(dtype)
+    if type(value) is not int or limits is None:
         return value
-    limits = np.iinfo(dtype.dtype)
-    low, count = int(limits.min), 1 << limits.bits
+    low, count = limits[0], limits[1] - limits[0] + 1
     if not -count <= value < count:
         raise OverflowError(f"{value} does not fit into {dtype.name}") from None
     return (value - low) % count + low
@@ -146,7 +152,7 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
     >>> number_of("full", -1, uint8), number_of("full", 1.5, int64), number_of("full", 2, bool_)
     (255, 1, True)
     """
-    limits = None if dtype.is_floating_point or dtype is bool_ else np.iinfo(dtype.dtype)
+    limits = _LIMITS.get(dtype)
     if limits is None:
         return type(dtype.zero)(value)
     is_whole = not isinstance(value, (float, np.floating))
@@ -154,10 +160,10 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
         number = int(value)
         if dtype is uint8 and is_whole and -256 < number < 0:
             number += 256
-        if limits.min <= number <= limits.max:
+        if limits[0] <= number <= limits[1]:
             return number
     raise DTypeError(
-        f"{name}: {value} is not within {limits.min} and {limits.max}, the numbers of "
+        f"{name}: {value} is not within {limits[0]} and {limits[1]}, the numbers of "
         f"{dtype.name}; give another dtype"
     )
 

@@ -281,10 +281,18 @@ def where(
     if isinstance(a, (bool, int, float)) and isinstance(b, (bool, int, float)):
         # two numbers do not say which dtype of their category they have: the default one
         a = apply(ops.full, shape=(), value=a, dtype=promote(type(a), type(b)))
-    if type(a) is int or type(b) is int:
-        dtype = promote(*(getattr(v, "meta", type(v)) for v in (a, b)))
-        a, b = (number_of("where", v, dtype) if type(v) is int else v for v in (a, b))
+    if type(a) is int:
+        a = _beside(b, a)
+    elif type(b) is int:
+        b = _beside(a, b)
     return apply(ops.where, condition, a, b)
+
+
+def _beside(x: Any, number: int) -> Any:
+    """A number as one of its common dtype with x, where that has not every number."""
+    if x.meta.dtype.is_floating_point:
+        return number
+    return number_of("where", number, promote(x.meta, int))
 
 
 def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
