@@ -69,7 +69,7 @@ DTYPES: dict[str, DType] = {
     )
 }
 _BY_NUMPY: dict[Any, DType] = {d.dtype: d for d in DTYPES.values() if d is not bfloat16}
-_LIMITS: dict[DType, tuple[int, int]] = {
+LIMITS: dict[DType, tuple[int, int]] = {
     d: (int(np.iinfo(name).min), int(np.iinfo(name).max))
     for name, d in DTYPES.items()
     if "int" in name
@@ -134,7 +134,7 @@ def wrapped(value: Any, dtype: DType) -> Any:
     >>> wrapped(-1, uint8), wrapped(200, int8), wrapped(200, float32)
     (255, -56, 200)
     """
-    limits = _LIMITS.get(dtype)
+    limits = LIMITS.get(dtype)
     if type(value) is not int or limits is None:
         return value
     low, count = limits[0], limits[1] - limits[0] + 1
@@ -152,7 +152,7 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
     >>> number_of("full", -1, uint8), number_of("full", 1.5, int64), number_of("full", 2, bool_)
     (255, 1, True)
     """
-    limits = _LIMITS.get(dtype)
+    limits = LIMITS.get(dtype)
     if limits is None:
         return type(dtype.zero)(value)
     is_whole = not isinstance(value, (float, np.floating))

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.dtypes import Array, DType, bool_, meta_of_array, number_of, promote, wrapped
+from tinytorch.dtypes import LIMITS, Array, DType, bool_, meta_of_array, number_of, promote, wrapped
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
@@ -333,11 +333,7 @@ def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | Non
     if x.dtype is bool_:
         raise DTypeError("clip is not defined for bool; use logical ops, or x.int()")
     dtype = promote(x.meta, *[getattr(b, "meta", type(b)) for b in (min, max) if b is not None])
-    low, high = (
-        (-math.inf, math.inf)
-        if dtype.is_floating_point
-        else (int(np.iinfo(dtype.dtype).min), int(np.iinfo(dtype.dtype).max))
-    )
+    low, high = LIMITS.get(dtype, (-math.inf, math.inf))
     min, max = (number_of("clip", b, dtype) if type(b) is int else b for b in (min, max))
     return apply(ops.clip, x, low if min is None else min, high if max is None else max)
 

@@ -154,9 +154,9 @@ class _Steps:
         compile: Compiler | None,
     ) -> None:
         self.model, self.ends = model, dict[int, int]()
-        longest = max(map(len, sequences))
+        self.longest = longest = max(map(len, sequences))
         self.starts = [longest - len(s) for s in sequences]
-        self.cache, self.compiled, self.is_first = None, None, True
+        self.cache, self.compiled = None, None
         if use_cache:
             self.cache = model.make_cache(len(sequences), longest + new, self.starts)
         if self.cache is not None and compile is not None:
@@ -173,10 +173,9 @@ class _Steps:
         new = Tensor.from_numpy(np.array(rows_of_new))
         if used and self.compiled is not None:
             return self.compiled(new).numpy()[:, -1]
-        is_repeated = used > 0 and self.is_first  # the first of the steps that are alike
-        with programs_at_once() if is_repeated else nullcontext():
+        is_second = used == self.longest  # behind the prompt: all steps to come are like it
+        with programs_at_once() if is_second else nullcontext():
             logits: Tensor = self.model(new, self.cache, keep=1)
-        self.is_first = used == 0
         return logits.numpy()[:, -1]
 
 

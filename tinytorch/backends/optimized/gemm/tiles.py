@@ -76,7 +76,8 @@ def costs_less_turned(m: int, n: int, k: int, a: Matrix, b: Matrix, itemsize: in
     are far apart, is read as rows of many columns and not of a tile's few rows."""
     lanes = REGISTER_BYTES // itemsize
     whole = (m + lanes - 1) // lanes * lanes
-    # what is copied, and the elements of C that are turned, cost twice where A is beyond L1
+    # what is copied, and the elements of C that are turned, cost twice where A is beyond L1, and
+    # three times beyond L2
     far = 2 if m * k * itemsize > L1_BYTES else 1
     far = 3 if m * k * itemsize > L2_BYTES else far
     turning = whole * (8 + 8 * far) * n
