@@ -161,7 +161,7 @@ BUDGETS = {
     "tinytorch/onnx": 2_091,
     "tinytorch/fx": 13_020,
     "tito": 8_125,
-    "tito/course": 5_446,
+    "tito/course": 5_450,
     "tito/ladder": 714,
     "tito/compete": 2_133,
     "tito/leaderboard": 2_716,

@@ -129,7 +129,12 @@ def dask_pool(scheduler: str | None, size: int) -> Iterator[DaskPool]:
         if scheduler is None:
             with (
                 distributed.LocalCluster(
-                    n_workers=size, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+                    n_workers=size,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    dashboard_address=None,
+                    # its metrics: on a port that no second cluster of this machine can have
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                 ) as cluster,
                 distributed.Client(cluster) as client,
             ):

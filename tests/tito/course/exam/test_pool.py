@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -68,6 +70,16 @@ def test_a_cluster_is_found_by_its_scheduler(caplog: pytest.LogCaptureFixture) -
         address = own.client.scheduler_info()["address"]
         with dask_pool(address, 1) as other:
             assert values(other.run(jobs(3))) == {0: 100, 1: 101, 2: 102}
+
+
+@pytest.mark.slow
+def test_clusters_do_not_ask_for_the_same_port() -> None:
+    with socket.socket() as busy:
+        with suppress(OSError):  # busy already, which is as good
+            busy.bind(("127.0.0.1", 8787))  # of a dashboard, where Dask is left to choose
+            busy.listen()
+        with dask_pool(None, 1) as pool:
+            assert len(pool.client.nthreads()) == 1
 
 
 @pytest.mark.slow
