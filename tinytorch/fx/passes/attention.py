@@ -12,15 +12,10 @@ from torch.fx import Node
 
 from tinytorch.fx.passes.nodes import aten, has_static_shape, is_call, on_cpu, value
 from tinytorch.fx.passes.strides import call
-from tinytorch.graph.passes.attention_pattern import (
-    HIDES_ALL,
-    HIDES_SOME,
-    Call,
-    Gradients,
-    RecognizedAttention,
-    WrittenOut,
-)
+from tinytorch.graph.passes.attention_parts import HIDES_ALL, HIDES_SOME, Gradients, WrittenOut
+from tinytorch.graph.passes.attention_pattern import RecognizedAttention
 from tinytorch.graph.passes.base import register_pass
+from tinytorch.graph.passes.matrix_reader import Call
 
 PRODUCTS = (aten.matmul.default, aten.bmm.default)
 SOFTMAXES = (aten.softmax.int, aten._softmax.default)

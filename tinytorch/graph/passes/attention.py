@@ -9,16 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.graph.passes.attention_pattern import (
-    HIDES_ALL,
-    HIDES_SOME,
-    Gradients,
-    RecognizedAttention,
-    WrittenOut,
-    inherit,
-    transposed_dims,
-)
+from tinytorch.graph.passes.attention_parts import HIDES_ALL, HIDES_SOME, Gradients, WrittenOut
+from tinytorch.graph.passes.attention_pattern import RecognizedAttention
 from tinytorch.graph.passes.base import register_pass
+from tinytorch.graph.passes.matrix_reader import inherit, transposed_dims
 from tinytorch.graph.semantics import TINYTORCH, AnyGraph, Semantics
 
 
