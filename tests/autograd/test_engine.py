@@ -12,6 +12,7 @@ import pytest
 
 import tinytorch
 from tinytorch.autograd import backward, grad
+from tinytorch.bench.counters import OpCounter
 from tinytorch.errors import AutogradError
 from tinytorch.history import owner_of
 
@@ -404,3 +405,11 @@ def test_set_grad_enabled_is_a_call_too_and_no_grad_decorates_generators() -> No
 
         assert record() and not (x * 2).requires_grad
     assert (x * 2).requires_grad
+
+
+def test_a_gradient_is_added_to_in_place_under_a_mode() -> None:
+    w, bucket = tinytorch.ones(3, requires_grad=True), tinytorch.zeros(6)
+    w.grad = bucket[3:]
+    with OpCounter():
+        (w * 2.0).sum().backward()
+    np.testing.assert_array_equal(bucket.numpy(), [0.0, 0.0, 0.0, 2.0, 2.0, 2.0])

@@ -16,7 +16,7 @@ from tinytorch import ops
 from tinytorch.autograd import slices
 from tinytorch.autograd.listeners import BackwardListener, leaves_when_ready, listeners
 from tinytorch.backends import reference
-from tinytorch.dispatch import apply, is_tensor, unaliased, wrap
+from tinytorch.dispatch import apply, is_tensor, unaliased, wrap, write
 from tinytorch.errors import AutogradError, DTypeError, ShapeError
 from tinytorch.functions.reductions import sum_to
 from tinytorch.history import Record, owner_of, set_grad, write_clock
@@ -387,9 +387,10 @@ def _call_hooks(source: Source, g: Tensor) -> Tensor:
 
 
 def _can_add(before: Tensor, g: Tensor) -> bool:
-    """Both are arrays of this process, of one shape, and nobody listens to what is written."""
-    arrays = isinstance(before._data, np.ndarray) and isinstance(g._data, np.ndarray)
-    return arrays and before.meta is g.meta and before._data.flags.writeable and no_mode_active()
+    """Both have one shape and dtype, and the memory, if there is any yet, may be written."""
+    if before.requires_grad or before.meta is not g.meta:
+        return False
+    return not isinstance(before._data, np.ndarray) or before._data.flags.writeable
 
 
 def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -> None:
@@ -402,9 +403,11 @@ def _accumulate(leaf: Tensor, g: Tensor, shared: set[int], create_graph: bool) -
                     f"backward: .grad has shape {before.shape}, the gradient {g.shape}; set it to "
                     f"None or to a tensor of the leaf's shape"
                 )
-            if create_graph or before.requires_grad or not _can_add(before, g):
+            if create_graph or not _can_add(before, g):
                 with grad_mode(create_graph):
                     leaf.grad = before + g
+            elif not no_mode_active():
+                write(before, ops.add, before, g)
             else:
                 np.add(before._data, g._data, before._data)
                 write_clock.write(before._data)

@@ -65,18 +65,27 @@ class StateBinding(Binding):
 
 
 class GradBinding(Binding):
-    """The `.grad` of a tensor, which is replaced and not written into."""
+    """The `.grad` of a tensor.
+
+    Attributes:
+        owner: the tensor.
+        replaces: a write sets another tensor; if not, it is into the one that there is, which
+            others may hold. Code gives new values in either case, and never writes into it itself.
+    """
 
     writes_in_place = False
 
-    def __init__(self, owner: Binding) -> None:
-        self.owner = owner
+    def __init__(self, owner: Binding, replaces: bool = False) -> None:
+        self.owner, self.replaces = owner, replaces
 
     def read(self, leaves: list[Any]) -> Tensor:
         return self.owner.read(leaves).grad  # type: ignore[return-value]
 
     def write(self, leaves: list[Any], value: Any) -> None:
-        self.owner.read(leaves).grad = value
+        if self.replaces:
+            self.owner.read(leaves).grad = value
+        else:
+            super().write(leaves, value)
 
     def same(self, other: Binding) -> bool:
         return isinstance(other, GradBinding) and self.owner.same(other.owner)

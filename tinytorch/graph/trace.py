@@ -192,7 +192,8 @@ def _finish(
     Args:
         asked: the tensors of which it matters whether they have gradients; None: all.
     """
-    updates = tracer.written()
+    written = tracer.written()
+    updates = [u for u in written if keep_grads or type(u[0]) is not GradBinding]
     clears: list[Binding] = []
     grads: list[tuple[str, Binding, bool]] = []
     owners: list[tuple[Tensor, Binding, Tensor | None]] = [
@@ -201,12 +202,13 @@ def _finish(
     owners += tracer.arguments
     read = [b for b in tracer.inputs.values() if isinstance(b, GradBinding)]
     for tensor, owner, before in owners:
-        binding = GradBinding(owner)
+        binding = GradBinding(owner, replaces=True)
         made = tensor.grad is not None and tensor.grad is not before
         name = tracer.environment.name_of(tensor) or "a tensor"
         if made and keep_grads:
             updates.append((binding, tracer.node_of(tensor.grad)))  # type: ignore[arg-type]
-        if (made and not keep_grads) or (before is not None and tensor.grad is None):
+        changed = made or any(binding.same(other) for other, _ in written)
+        if (changed and not keep_grads) or (before is not None and tensor.grad is None):
             clears.append(binding)
         if made and before is None:
             grads.append((name, owner, True))

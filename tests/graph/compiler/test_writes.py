@@ -122,3 +122,47 @@ def test_a_product_of_one_factor_is_not_that_factor():
 
     x = tinytorch.tensor([2.0])
     assert products(x).tolist() == trace(products, x)(x).tolist() == [9.0] and x.item() == 2.0
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_a_gradient_is_added_to_in_place(backend: str) -> None:
+    w, bucket = tinytorch.ones(3, requires_grad=True), tinytorch.zeros(6)
+
+    def step(x: Tensor) -> None:
+        (w * x).sum().backward()
+
+    with using_backend(backend):
+        compiled = tinytorch.compile(step)
+        w.grad = bucket[:3]
+        for _ in range(3):
+            compiled(tinytorch.ones(3))
+        np.testing.assert_array_equal(bucket.numpy(), [3.0, 3.0, 3.0, 0.0, 0.0, 0.0])
+        held, w.grad = w.grad, None
+        for _ in range(3):  # the first of them makes a new one
+            compiled(tinytorch.ones(3))
+    np.testing.assert_array_equal(w.grad.numpy(), [3.0, 3.0, 3.0])
+    np.testing.assert_array_equal(held.numpy(), [3.0, 3.0, 3.0])
+
+
+def test_a_gradient_that_the_function_replaces_is_another_tensor() -> None:
+    w = tinytorch.ones(3, requires_grad=True)
+
+    def step(x: Tensor) -> None:
+        w.grad = None
+        (w * x).sum().backward()
+        (w * x).sum().backward()
+
+    compiled = tinytorch.compile(step)
+    for factor in (1.0, 2.0, 3.0):
+        before = w.grad
+        compiled(tinytorch.full((3,), factor))
+        np.testing.assert_array_equal(w.grad.numpy(), [2.0 * factor] * 3)
+        assert before is None or before.numpy()[0] == 2.0 * (factor - 1.0)
+
+
+def test_a_gradient_that_is_added_to_is_dropped() -> None:
+    w = tinytorch.ones(3, requires_grad=True)
+    compiled = tinytorch.compile(lambda x: (w * x).sum().backward(), keep_grads=False)
+    w.grad = tinytorch.ones(3)
+    compiled(tinytorch.ones(3))
+    assert w.grad is None

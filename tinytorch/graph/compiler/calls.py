@@ -68,7 +68,7 @@ class CompiledTrace(TracedFunction):
         self.written = sorted(set(self.updates.values()))
         for i in self.written:
             check_not_read_only(inputs[i].meta["example"])
-        self._grad_owners = [b.owner for b in s.updates if isinstance(b, GradBinding)]
+        self._grads = [b for b in s.updates if isinstance(b, GradBinding)]
         self._cleared_owners = [b.owner for b in s.clears if isinstance(b, GradBinding)]
         self._returns_one = s.out_spec == LEAF and count == 1 and not s.passed
         results = result_nodes(graph)
@@ -203,9 +203,8 @@ class CompiledTrace(TracedFunction):
         self, leaves: Sequence[Any], results: list[Any], grads: list[Array], inputs: Sequence[Any]
     ) -> Any:
         given: Any = leaves  # bindings take any sequence
-        for owner, array in zip(self._grad_owners, grads, strict=True):
-            tensor = owner.read(given)
-            tensor.grad = wrap(array, tensor.meta)
+        for binding, array in zip(self._grads, grads, strict=True):
+            binding.write(given, wrap(array, binding.owner.read(given).meta))
         for owner in self._cleared_owners:
             owner.read(given).grad = None
         if self._returns_one:
