@@ -131,6 +131,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "take": lambda x: x.take(_int(x, [[0, 5], [-1, 7]])),
     "nonzero": lambda x: (x > 0).nonzero(),
     "where": lambda x: _of(x).where(x > 0),
+    "where of a tensor": lambda x: x.where(x > 0, x * 2),
+    "where of a tensor, a number": lambda x: x.where(x > 0, other=0.5),
     "lerp": lambda x: x.lerp(x * x, 0.3),
     "addcmul": lambda x: x.addcmul(x, x, value=0.5),
     "addcdiv": lambda x: x.addcdiv(x, x * x + 1, value=2),

@@ -17,7 +17,7 @@ from tinytorch.dtypes import LIMITS, Array, DType, bool_, meta_of_array, number_
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
-from tinytorch.functions.publish import publish
+from tinytorch.functions.publish import METHODS, publish
 from tinytorch.state import STATE
 
 if TYPE_CHECKING:
@@ -288,6 +288,17 @@ def where(
     return apply(ops.where, condition, a, b)
 
 
+def _where_of(x: Tensor, condition: Tensor, other: Tensor | float) -> Tensor:
+    """x where the condition is true (not zero), `other` elsewhere; the three broadcast.
+
+    >>> from tinytorch import tensor
+    >>> x = tensor([-1.0, 2.0])
+    >>> x.where(x > 0, 5.0)
+    tensor([5., 2.])
+    """
+    return where(condition, x, other)
+
+
 def _beside(x: Any, number: int) -> Any:
     """A number as one of its common dtype with x, where that has not every number."""
     if x.meta.dtype.is_floating_point:
@@ -495,6 +506,7 @@ publish(
     globals(),
     hidden="as_tensors arrays_of_integers of_array scaled",
     replayed="logical_and logical_or logical_not logical_xor clip",
+    functions="where",
     methods="positive",
     aliases={
         "clamp": "clip", "multiply": "mul", "subtract": "sub", "divide": "div",
@@ -502,3 +514,5 @@ publish(
         "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne", "fix": "trunc",
     },
 )  # fmt: skip
+_where_of.__name__ = "where"
+METHODS["where"] = _where_of  # of the tensor whose method it is, and not of the condition
