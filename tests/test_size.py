@@ -156,7 +156,7 @@ BUDGETS = {
     "tinytorch/backends": 2_626,
     "tinytorch/backends/optimized": 10_589,
     "tinytorch/jit": 2_024,
-    "tinytorch/graph": 4_441,
+    "tinytorch/graph": 4_476,
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_798,
     "tinytorch/onnx": 2_091,

@@ -42,6 +42,7 @@ class Storage:
     Attributes:
         array: what the write clock knows this memory by.
         is_contiguous: its elements are in C order in eager mode; None if a trace cannot know.
+        orders: the inputs that this follows from.
         is_leaf, is_recorded: it is a leaf's that requires a gradient, or a recorded op made it.
         may_be_shared: `contiguous` copied it, or made it, where eager mode may return the same.
         reshaped: a reshape of it that is a view or a copy, depending on an order not known here.
@@ -50,6 +51,7 @@ class Storage:
     node: Node
     array: Array
     is_contiguous: bool | None = True
+    orders: frozenset[Node] = frozenset()
     is_leaf: bool = False
     is_recorded: bool = False
     may_be_shared: bool = False

@@ -141,6 +141,7 @@ def _trace(
     out_leaves = [TENSOR if isinstance(leaf, Tensor) else leaf for leaf in result]
     same = [id(leaf) for leaf in result if isinstance(leaf, Tensor)]
     passed = [tracer.input_of(leaf) for leaf in result if isinstance(leaf, Tensor)]
+    viewed = [tracer.viewed_by(leaf) for leaf in result if isinstance(leaf, Tensor)]
     del result, args, kwargs, arguments
     tracer.make_constants()
     if tracer.live:  # what they read may change
@@ -153,6 +154,12 @@ def _trace(
         out_spec=out_spec,
         out_leaves=out_leaves,
         passed=[(i, inputs.index(node)) for i, node in enumerate(passed) if node in inputs],
+        viewed=[(i, inputs.index(n), views) for i, (n, views) in enumerate(viewed) if n in inputs],
+        orders=[
+            (node.target, tracer.inputs[node], node.meta["example"].flags.c_contiguous)
+            for node in inputs
+            if node in tracer.orders
+        ],
         repeated=[(i, k) for i, one in enumerate(same) if (k := same.index(one)) != i],
         grad=STATE.get().grad,
         optimizer_state=environment.optimizer_state(),

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.dispatch import apply
 from tinytorch.graph.bindings import ArgumentBinding, Binding, GradBinding, StateBinding
 from tinytorch.graph.environment import Environment
 from tinytorch.graph.facts import freeze, mismatch, text_of
 from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.ir import Graph, GraphError
 from tinytorch.graph.pytree import TreeSpec, tree_flatten, tree_unflatten
-from tinytorch.graph.symbols import TraceError
+from tinytorch.graph.symbols import TraceError, View
 from tinytorch.graph.value_guards import ValueGuard, why_not_values
 from tinytorch.history import owner_of
 from tinytorch.state import STATE, UNRECORDED, GradState, grad_mode
@@ -36,12 +37,14 @@ class Signature:
         out_spec, out_leaves: form of the result; each leaf as it is, or TENSOR.
         passed: positions of the function's own results that are inputs, the same tensors, and
             of these inputs.
+        viewed: positions of results that are views of an input, of that, and by which ops.
         repeated: positions of results that are the same tensor as an earlier one, and of that.
         grad: gradients were on; None if they were off for `inference_mode`.
         optimizer_state: which tensors optimizers' states have.
         first_call_differs: tracing made that state, and with it the function does something else.
         grads: for tensors whose `.grad` was met, whether it was None.
         value_guards: what must hold for values of inputs.
+        orders: inputs whose order in memory the function has asked for, and whether it was C's.
         differentiable: the graph has no backward of its own and overwrites no leaf that requires a
             gradient, so calls can be differentiated.
         own_backward: the name of an `autograd.Function` on the way to a result. The graph has the
@@ -57,6 +60,7 @@ class Signature:
     out_spec: TreeSpec
     out_leaves: list[Any]
     passed: list[tuple[int, int]]
+    viewed: list[tuple[int, int, tuple[View, ...]]]
     repeated: list[tuple[int, int]]
     grad: GradState
     optimizer_state: list[tuple[int, str, int]]
@@ -66,6 +70,7 @@ class Signature:
     loses_history: bool
     first_call_differs: bool = False
     value_guards: Sequence[ValueGuard] = ()
+    orders: Sequence[tuple[str, Binding, bool]] = ()
 
     @property
     def grad_owners(self) -> list[Binding]:
@@ -85,6 +90,9 @@ class Signature:
         """What a call returns: inputs, and what it has twice, are the same tensors there."""
         for i, position in self.passed:
             results[i] = results[i] if inputs[position] is None else inputs[position]
+        for i, position, views in self.viewed if inputs else ():
+            if not results[i].requires_grad:  # else it needs the history that it has
+                results[i] = _view(inputs[position], views)
         for i, first in self.repeated:
             results[i] = results[first]
         rest = iter(results)
@@ -94,6 +102,15 @@ class Signature:
 
 
 TENSOR = object()
+_ORDERS = {True: "in C order", False: "not in C order", None: "in an order not known"}
+
+
+def _view(tensor: Tensor, views: tuple[View, ...]) -> Tensor:
+    """A view of the caller's own memory: code may have seen a copy of it, or written it after."""
+    with grad_mode(False):
+        for op, params, _, _ in views:
+            tensor = apply(op, tensor, **params)
+    return tensor
 
 
 def describe(leaf: Any) -> Any:
@@ -167,6 +184,11 @@ class TracedFunction:
         for name, binding, was_none in s.grads:
             if (binding.read(list(leaves)).grad is None) is not was_none:
                 return f"{name}.grad is {'set' if was_none else 'None'}, and was not"
+        for name, binding, is_contiguous in s.orders:
+            data = binding.read(list(leaves))._data
+            given = data.flags.c_contiguous if isinstance(data, np.ndarray) else data.is_contiguous
+            if given is not is_contiguous:
+                return f"{name} is {_ORDERS[given]}, and was {_ORDERS[is_contiguous]}"
         return why_not_values(s.value_guards, leaves)
 
     def why_incomplete(self, leaves: list[Any]) -> str | None:

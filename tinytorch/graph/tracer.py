@@ -78,6 +78,7 @@ class Tracer(Mode):
         self._generators: dict[Generator, dict[str, int]] = {}  # and their states before
         self._grads: dict[int, Binding] = {}  # of tensors that are some tensor's .grad, by id
         self.value_guards: list[ValueGuard] = []
+        self.orders: set[Node] = set()  # inputs of which `contiguous` has asked the order in memory
 
     # -- what a mode does --------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class Tracer(Mode):
             node = self._emit(ops.detach, (node,), {})
             node.meta["from_no_grad"] = True
         if not op.view:
-            symbol = self._symbol(plan.meta, node, self._result_is_contiguous(op, inputs))
+            symbol = self._symbol(plan.meta, node, *self._order_of_result(op, inputs))
             symbol.storage.is_recorded = (
                 plan.differentiable and is_recording() and _any_requires_grad(inputs)
             )
@@ -149,6 +150,7 @@ class Tracer(Mode):
         symbol = tensor._data
         if not isinstance(symbol, Symbol):
             return None
+        self.orders |= symbol.storage.orders
         if symbol.is_contiguous:
             return tensor
         copied: Tensor = tensor.clone()
@@ -239,15 +241,16 @@ class Tracer(Mode):
         self.inputs[node] = binding
         return node
 
-    def _symbol(self, meta: TensorMeta, node: Node, is_contiguous: bool | None = True) -> Symbol:
-        return Symbol(self, meta, node, Storage(node, np.empty(0), is_contiguous), ())
+    def _symbol(self, meta: TensorMeta, node: Node, *order: Any) -> Symbol:
+        return Symbol(self, meta, node, Storage(node, np.empty(0), *order), ())
 
-    def _result_is_contiguous(self, op: Op, inputs: tuple[Input, ...]) -> bool | None:
+    def _order_of_result(self, op: Op, inputs: tuple[Input, ...]) -> tuple[Any, ...]:
         """NumPy lets results of elementwise ops and reductions follow the order of operands."""
         if op.kind not in ("elementwise", "reduction", "scan") and op is not ops.cast:
-            return True
+            return ()
         tensors = [t for t in inputs if type(t) not in SCALAR_TYPES]
-        return all(_is_contiguous(t) for t in tensors) or None
+        orders = [self._storage_and_views(t)[0].orders for t in tensors]
+        return all(_is_contiguous(t) for t in tensors) or None, frozenset().union(*orders)
 
     def argument(self, example: Tensor, name: str, position: int) -> Tensor:
         """The tensor that the traced function is given in place of an example."""
@@ -255,7 +258,8 @@ class Tracer(Mode):
         binding = ArgumentBinding(position)
         node = self.add_input(name, example.meta, binding)
         node.meta["example"] = example._data
-        symbol = self._symbol(example.meta, node, example._data.flags.c_contiguous)
+        in_order = example._data.flags.c_contiguous
+        symbol = self._symbol(example.meta, node, in_order, frozenset([node]))
         self._storages[node] = symbol.storage
         symbol.storage.is_leaf = example.requires_grad
         tensor = wrap(symbol, example.meta)
@@ -325,6 +329,14 @@ class Tracer(Mode):
             binding = argument if given is tensor else binding
         return next((node for node, b in self.inputs.items() if b.same(binding)), None)
 
+    def viewed_by(self, tensor: Tensor) -> tuple[Node | None, tuple[View, ...]]:
+        """The input that a tensor is a view of, and by which views; None for other memory."""
+        data = tensor._data
+        if not isinstance(data, Symbol) or not data.views:
+            return None, ()
+        nodes = [node for node, storage in self._storages.items() if storage is data.storage]
+        return (nodes[0] if nodes else None), data.views
+
     def _storage_and_views(self, tensor: Tensor) -> tuple[Storage, tuple[View, ...]]:
         data = tensor._data
         if isinstance(data, np.ndarray):
@@ -342,7 +354,7 @@ class Tracer(Mode):
             node = self.add_input(name, tensor.meta, binding)
             node.meta["example"] = array
             storage = self._lifted[id(array)] = self._storages[node] = Storage(
-                node, array, array.flags.c_contiguous
+                node, array, array.flags.c_contiguous, frozenset([node])
             )
             storage.is_leaf = tensor.requires_grad
         return storage

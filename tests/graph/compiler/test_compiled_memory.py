@@ -45,6 +45,68 @@ def test_a_view_of_an_argument_is_a_view():
     assert all(written(x) is x for _ in range(2)) and x.tolist() == [[3.0] * 3] * 2
 
 
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_a_view_of_an_argument_that_was_copied_or_written_is_a_view(backend: str):
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[1:], x.tanh()
+
+    def writing(x: Tensor) -> tuple[Tensor, Tensor]:
+        row = x.unsqueeze(0)
+        row.clamp_(0.0, 3.0)
+        return row, x[0].detach()
+
+    def state(x: Tensor) -> Tensor:
+        counts.add_(x)
+        return counts.reshape(9)
+
+    counts = tinytorch.zeros(3, 3)
+    with tinytorch.using_backend(backend):
+        for each in (function, writing, state):
+            compiled = tinytorch.compile(each)
+            for x in (ones(3, 3), ones(3, 3).T, ones(3, 6)[:, ::2], ones(3, 3)):
+                results = compiled(x)
+                for y in [results] if each is state else results[: 1 + (each is writing)]:
+                    memory = counts if each is state else x
+                    assert np.shares_memory(y.numpy(), memory.numpy())
+                    y.fill_(7.0)
+                    assert memory[1:].tolist()[0][0] == 7.0 or y.ndim == 1
+
+
+def test_what_contiguous_copies_depends_on_the_order_of_an_argument():
+    def function(x: Tensor) -> Tensor:
+        y = x.contiguous()
+        y.add_(1.0)
+        return y * 2.0
+
+    def of_a_view(x: Tensor) -> Tensor:
+        y = x.T.contiguous()
+        x.add_(1.0)
+        return y * 2.0
+
+    def of_a_result(x: Tensor) -> Tensor:
+        y = x * 2.0
+        z = y.contiguous()
+        y.add_(1.0)
+        return z * 1.0
+
+    def rows() -> Tensor:
+        return tinytorch.arange(9.0).reshape(3, 3)
+
+    for each in (function, of_a_view, of_a_result):
+        compiled = tinytorch.compile(each)
+        for make in (rows, lambda: rows().T, rows):
+            x, y = make(), make()
+            try:
+                got = compiled(x)
+            except TraceError as error:
+                assert each is not function
+                assert "contiguous() copied it depends on memory order" in str(error)
+            else:
+                assert got.tolist() == each(y).tolist() and x.tolist() == y.tolist()
+        if each is function:
+            assert compiled.reasons[1] == "x is not in C order, and was in C order"
+
+
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_a_tensor_that_is_returned_twice_is_one_tensor(requires_grad: bool):
     def function(x: Tensor) -> tuple[list[Tensor], dict[str, Tensor], Tensor]:

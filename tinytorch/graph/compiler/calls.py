@@ -70,7 +70,7 @@ class CompiledTrace(TracedFunction):
             check_not_read_only(inputs[i].meta["example"])
         self._grads = [b for b in s.updates if isinstance(b, GradBinding)]
         self._cleared_owners = [b.owner for b in s.clears if isinstance(b, GradBinding)]
-        self._returns_one = s.out_spec == LEAF and count == 1 and not s.passed
+        self._returns_one = s.out_spec == LEAF and count == 1 and not (s.passed or s.viewed)
         results = result_nodes(graph)
         self._result_metas = [n.meta["tensor_meta"] for n in results[:count]]
         self._guards = GUARDS
@@ -169,7 +169,8 @@ class CompiledTrace(TracedFunction):
         """`execute` for arguments that the guard has let pass; what it can leave out it does."""
         recorded = self.signature.differentiable and STATE.get().grad
         program, guard = self.code.program, self.guard
-        if recorded or self.signature.passed or program is None:
+        views_written = self.signature.viewed and self.written
+        if recorded or self.signature.passed or views_written or program is None:
             with using_backend(self.target.backend):
                 return self.execute(list(args))
         arrays = program(guard.values(args))

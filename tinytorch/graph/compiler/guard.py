@@ -126,6 +126,9 @@ class _Writer:
         for _, binding, condition, args in s.value_guards:  # of arrays whose metas have been met
             array = f"{self._tensor(binding)}._data"
             self.conditions.append(f"{self.bind(condition)}({array}, *{self.bind(args)})")
+        for _, binding, is_contiguous in s.orders:
+            order = f"{self._tensor(binding)}._data.flags.c_contiguous"
+            self.conditions.append(f"{order} is {is_contiguous}")
         names = "".join(f"a{i}, " for i in range(len(s.in_leaves))) or "()"
         self.namespace.update(all=all, map=map, is_=operator.is_, structure=structure)
         self.namespace["environment"] = self.trace.environment
