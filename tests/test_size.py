@@ -154,7 +154,7 @@ BUDGETS = {
     "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
     "tinytorch/backends": 2_626,
-    "tinytorch/backends/optimized": 10_589,
+    "tinytorch/backends/optimized": 10_593,
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_476,
     "tinytorch/graph/recompute": 890,

@@ -46,8 +46,8 @@ def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
 
 
 @kernel(force_inline=True)
-def _gradient_of_row(upper: Any, row: Any, w: Any, eps: float, add: bool, result: Any) -> Any:
-    """dx of a row, stored or added to `result`; the row's mean and scale.
+def _change_of_row(upper: Any, row: Any, w: Any, eps: float) -> Any:
+    """What dx of a row is made of: mean and scale of the row, mean(h), and the factor of x - mean.
 
     What needs no mean is summed up in the pass that finds it.
     """
@@ -64,20 +64,16 @@ def _gradient_of_row(upper: Any, row: Any, w: Any, eps: float, add: bool, result
         spread += difference * difference
         along += upper[j] * w[j] * difference
     scale = real(1) / np.sqrt(spread / size + real(eps))
-    slope = along * scale * scale / size
-    if add:
-        for j in range(row.size):
-            result[j] += scale * (upper[j] * w[j] - shift - (row[j] - mean) * slope)
-    else:
-        for j in range(row.size):
-            result[j] = scale * (upper[j] * w[j] - shift - (row[j] - mean) * slope)
-    return mean, scale
+    return mean, scale, shift, along * scale * scale / size
 
 
 @kernel
 def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
     for i in range(x.shape[0]):
-        _gradient_of_row(g[i], x[i], w, eps, False, dx[i])
+        upper, row, result = g[i], x[i], dx[i]
+        mean, scale, shift, slope = _change_of_row(upper, row, w, eps)
+        for j in range(row.size):
+            result[j] = scale * (upper[j] * w[j] - shift - (row[j] - mean) * slope)
 
 
 @kernel
@@ -99,11 +95,21 @@ def gradients(
         parts[:] = 0
         dw_part, db_part = parts[0], parts[1]
         for i in range(first, min(first + COLUMN_BLOCK, x.shape[0])):
-            upper, row = g[i], x[i]
-            mean, scale = _gradient_of_row(upper, row, w, eps, add, dx[i])
+            upper, row, result = g[i], x[i], dx[i]
+            mean, scale, shift, slope = _change_of_row(upper, row, w, eps)
+            # One loop: that no memory is shared is asked once. But lines of dx that were not read
+            # are not near yet, and the stores of the sums would wait behind theirs.
+            if add:
+                for j in range(row.size):
+                    u, difference = upper[j], row[j] - mean
+                    result[j] += scale * (u * w[j] - shift - difference * slope)
+                    dw_part[j] += u * (difference * scale)
+                    db_part[j] += u
+                continue
+            for j in range(row.size):
+                result[j] = scale * (upper[j] * w[j] - shift - (row[j] - mean) * slope)
             for j in range(row.size):
                 dw_part[j] += upper[j] * ((row[j] - mean) * scale)
-            for j in range(row.size):
                 db_part[j] += upper[j]
         for j in range(dw.size):
             dw[j] += dw_part[j]
