@@ -99,7 +99,9 @@ ADAM_STEPS = 4  # elementary steps per parameter, for the decision about threads
 def _make_entries(dtype: np.dtype[Any]) -> Entries:
     array, number = flat_type(from_dtype(dtype)), types.float64
     return Entries(
-        sgd=(_sgd, *[array] * 2, *[number] * 2), adam=(_adam, *[array] * 4, *[number] * 8)
+        sgd=(_sgd, *[array] * 2, *[number] * 2),
+        momentum=(_momentum, *[array] * 3, *[number] * 4, types.boolean),
+        adam=(_adam, *[array] * 4, *[number] * 8),
     )
 
 
@@ -165,18 +167,15 @@ def sgd_step(
         lr, momentum, dampening, weight_decay, nesterov: as in PyTorch.
         first: this is the first step: buf starts as the gradient itself.
     """
-    if buf is None and _run_directly("sgd", p.size, (p, g), lr, weight_decay):
-        return
-    flat, gradient = _flat(p), g.ravel()
     if buf is None:
-        _run_sgd(p.size, flat, gradient, lr, weight_decay)
+        if not _run_directly("sgd", p.size, (p, g), lr, weight_decay):
+            _run_sgd(p.size, _flat(p), g.ravel(), lr, weight_decay)
         return
-    fresh = 1.0 if first else 1.0 - dampening
     if first:
         buf[...] = 0
-    _run_momentum(
-        2 * p.size, flat, gradient, _flat(buf), lr, momentum, fresh, weight_decay, nesterov
-    )  # fmt: skip
+    numbers = (lr, momentum, 1.0 if first else 1.0 - dampening, weight_decay, nesterov)
+    if not _run_directly("momentum", 2 * p.size, (p, g, buf), *numbers):
+        _run_momentum(2 * p.size, _flat(p), g.ravel(), _flat(buf), *numbers)
 
 
 def adam_step(
