@@ -139,9 +139,9 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              (the last: pseudonyms that look alike, 31; course: a submission
 #                              whose time is missing, 2; ladder: what a kill leaves behind, 12).
 BUDGETS = {
-    "tinytorch": 8_130,
+    "tinytorch": 8_131,
     "tinytorch/replay": 1_031,
-    "tinytorch/nn": 6_078,
+    "tinytorch/nn": 6_080,
     "tinytorch/optim": 1_936,
     "tinytorch/training": 790,
     "tinytorch/serialization": 360,

@@ -322,3 +322,11 @@ def test_integers_at_full_range_as_in_pytorch(dtype: str, rng: np.random.Generat
 def test_fmod_of_integers_by_zero_is_refused() -> None:
     with pytest.raises(ZeroDivisionError, match="by zero"):
         tinytorch.fmod(tinytorch.tensor([1, 2]), tinytorch.tensor([1, 0]))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_the_gradient_of_fmod_at_zero_is_that_of_either_side(backend: str) -> None:
+    with tinytorch.using_backend(backend):
+        x = tinytorch.tensor([-1.5, -0.0, 0.0, 1.5], requires_grad=True)
+        x.fmod(2.0).sum().backward()
+        assert x.grad.tolist() == [1.0, 1.0, 1.0, 1.0]

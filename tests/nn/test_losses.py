@@ -108,3 +108,14 @@ def test_ctc_of_a_target_that_is_too_long(rng):
         if zero_infinity:
             out.backward()
             assert not logits.grad.numpy().any()
+
+
+def test_multi_margin_loss_has_no_gradient_where_it_is_zero() -> None:
+    x = tinytorch.tensor([[-2.0, -3.0, 1.0]], requires_grad=True)  # the second is at the margin
+    F.multi_margin_loss(x, tinytorch.tensor([0]), reduction="sum").backward()
+    np.testing.assert_allclose(x.grad.numpy(), [[-1 / 3, 0.0, 1 / 3]], rtol=1e-6)
+
+
+def test_multi_margin_loss_refuses_other_powers() -> None:
+    with pytest.raises(ValueError, match="p is 3, and may be 1 or 2"):
+        F.multi_margin_loss(tinytorch.ones(1, 2), tinytorch.tensor([0]), p=3)

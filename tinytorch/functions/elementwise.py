@@ -81,8 +81,9 @@ def fmod(a: Tensor | float, b: Tensor | float) -> Tensor:
         differ = apply(ops.ne, lt(first, 0), lt(second, 0))
         return apply(ops.where, logical_and(ne(rest, 0), differ), rest - second, rest)
     first = first.to(promote(first.meta, second.meta))  # the least integer has no abs
-    size = apply(ops.remainder, abs(first), abs(second))
-    return apply(ops.where, lt(first, 0), neg(size), size)
+    negative = lt(first, 0)  # its gradient at 0 is that of either side, and that of abs is 0
+    size = apply(ops.remainder, apply(ops.where, negative, neg(first), first), abs(second))
+    return apply(ops.where, negative, neg(size), size)
 
 
 def scaled(a: Tensor | float, b: Tensor | float, alpha: float) -> Tensor | float:

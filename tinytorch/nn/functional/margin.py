@@ -10,7 +10,7 @@ from tinytorch.functions.elementwise import clip, minimum, where
 from tinytorch.functions.indexing import gather
 from tinytorch.functions.movement import unsqueeze
 from tinytorch.functions.reductions import mean, sum
-from tinytorch.nn.functional.activation import EXACT_THRESHOLD, logsigmoid, softplus
+from tinytorch.nn.functional.activation import EXACT_THRESHOLD, logsigmoid, relu, softplus
 from tinytorch.nn.functional.reduction import check_same_shape, reduce_loss
 from tinytorch.nn.functional.similarity import pairwise_distance
 from tinytorch.tensor import Tensor
@@ -142,9 +142,14 @@ def multi_margin_loss(
         target: class indices (n,) or ().
         p: 1 or 2.
         weight: (classes,): how much each class counts.
+
+    Raises:
+        ValueError: another p.
     """
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: p is {p!r}, and may be 1 or 2")
     picked = gather(input, -1, unsqueeze(target, -1))
-    terms = clip(margin - picked + input, min=0.0)
+    terms = relu(margin - picked + input)  # whose gradient at 0 is 0
     terms = terms * terms if p == 2 else terms
     if weight is not None:
         terms = terms * unsqueeze(weight[target], -1)
