@@ -36,7 +36,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              differentiated, and are given to all that they are of (117);
 #                              diagonals of parts that are views, repeats that are copies (14);
 #                              histc by one division, masked_scatter without an index, one_hot (42);
-#                              numbers that do not fit into a dtype (47).
+#                              numbers that do not fit into a dtype (47);
+#                              plain parameters of SGD in one call (12; optim 6, blocked 16).
 #   replay          0 ->    980  Without programs for what is called often, a function of six ops
 #                              takes four times as long on a small array as PyTorch's kernel;
 #                              without runs of their ops as one loop (130), norms and losses read
@@ -139,10 +140,10 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              (the last: pseudonyms that look alike, 31; course: a submission
 #                              whose time is missing, 2; ladder: what a kill leaves behind, 12).
 BUDGETS = {
-    "tinytorch": 8_131,
+    "tinytorch": 8_143,
     "tinytorch/replay": 1_031,
     "tinytorch/nn": 6_080,
-    "tinytorch/optim": 1_936,
+    "tinytorch/optim": 1_942,
     "tinytorch/training": 790,
     "tinytorch/serialization": 360,
     "tinytorch/distributions": 525,
@@ -153,7 +154,7 @@ BUDGETS = {
     "tinytorch/bench": 795,
     "tinytorch/compat": 1_452,
     "tinytorch/testing": 745,
-    "tinytorch/backends": 2_626,
+    "tinytorch/backends": 2_642,
     "tinytorch/backends/optimized": 10_593,
     "tinytorch/jit": 2_024,
     "tinytorch/graph": 4_476,

@@ -77,6 +77,25 @@ class Update:
         finally:
             write_clock.write(*[array for array in written if array is not None])
 
+    def together(self, columns: Sequence[Sequence[Tensor]], **params: Any) -> int:
+        """Call the update for the first rows of columns of tensors, as many as are plain.
+
+        That is one call of `kernel.together` of the backend, if there is one: it takes columns of
+        arrays, all of one dtype, and returns how many rows it has done, up to the first that it
+        leaves to the kernel itself. In a mode none is done.
+        """
+        state = STATE.get()
+        if state.mode is not None:
+            return 0
+        backend = state.backend or backends.current or backends.default()
+        kernel = getattr(getattr(backend, self.name, None), "together", None)
+        if kernel is None:
+            return 0
+        arrays = [[t._data for t in column] for column in columns]
+        done: int = kernel(*arrays, **params)
+        write_clock.write(*[a for i in self.writes if i < len(arrays) for a in arrays[i][:done]])
+        return done
+
     def _in_order(self, tensors: Row) -> list[Array | None]:
         """Arrays for a kernel; none if it could not write into one: gaps, or read-only memory."""
         arrays = [None if t is None else t._data for t in tensors]

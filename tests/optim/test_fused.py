@@ -14,6 +14,7 @@ import tinytorch
 from tests.optim.test_against_torch import adam_options, dtypes, seeds, sgd_options
 from tinytorch import AutogradError, Mode, Tensor
 from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.backends.optimized.backend import OptimizedBackend
 from tinytorch.dtypes import Array
 from tinytorch.optim import SGD, Adam, AdamW, Optimizer
 from tinytorch.updates import UPDATES
@@ -176,6 +177,63 @@ def test_a_parameter_that_is_a_view_is_updated_in_parts() -> None:
     one_step(p, SGD([p], lr=0.5), backend)
     assert backend.calls == 0
     assert np.all(whole == 0.5)
+
+
+def parameters_of_all_kinds() -> list[Tensor]:
+    """Plain ones before, between and behind: gradients in another order or read-only, a view."""
+    wide = np.ones((3, 4), np.float32)
+    arrays = [np.full((3, 4), 2.0, np.float32), np.ones(4, np.float32), np.ones((4, 3), np.float32),
+              wide[:, ::2], np.ones((2, 2), np.float32), np.ones(3)]  # fmt: skip
+    params = [tinytorch.from_numpy(a).requires_grad_() for a in arrays]
+    gradients = [np.arange(float(p.meta.size)).reshape(p.shape).astype(a.dtype)
+                 for p, a in zip(params, arrays, strict=True)]  # fmt: skip
+    gradients[2] = np.asfortranarray(gradients[2])
+    gradients[4].flags.writeable = False
+    for p, g in zip(params, gradients, strict=True):
+        p.grad = tinytorch.from_numpy(g)
+    return [*params, tinytorch.ones(2, requires_grad=True)]  # without a gradient
+
+
+def test_plain_parameters_take_a_step_together_with_the_bits_of_each_alone() -> None:
+    steps = []
+    for each_alone in (False, True):
+        params = parameters_of_all_kinds()
+        for group in [[p] for p in params] if each_alone else [params]:
+            with tinytorch.using_backend("optimized"):
+                SGD(group, lr=0.1, weight_decay=0.1).step()
+        steps.append([p.detach().numpy() for p in params])
+    for together, alone in zip(*steps, strict=True):
+        np.testing.assert_array_equal(together, alone, strict=True)
+    assert not np.array_equal(steps[0][3], np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_backward_notices_what_was_written_together(number: int) -> None:
+    params = [tinytorch.ones(2, requires_grad=True) for _ in range(3)]
+    other = tinytorch.ones(2, requires_grad=True)
+    loss = (other * params[number]).sum()
+    for p in params:
+        p.grad = tinytorch.ones(2)
+    with tinytorch.using_backend("optimized"):
+        SGD(params, lr=0.5).step()
+    assert [p.tolist() for p in params] == [[0.5, 0.5]] * 3
+    with pytest.raises(AutogradError, match="overwritten in place"):
+        loss.backward()
+
+
+def test_a_kernel_of_ones_own_is_called_for_each_parameter() -> None:
+    seen = []
+
+    class Mine(OptimizedBackend):
+        def sgd_step(self, p: Array, *rest: Any, **params: Any) -> None:
+            seen.append(p)
+
+    params = [tinytorch.ones(2, requires_grad=True) for _ in range(3)]
+    for p in params:
+        p.grad = tinytorch.ones(2)
+    with tinytorch.using_backend(Mine()):
+        SGD(params, lr=0.5).step()
+    assert len(seen) == 3
 
 
 def test_a_read_only_parameter_is_refused() -> None:

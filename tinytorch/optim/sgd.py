@@ -84,6 +84,12 @@ class SGD(Optimizer):
             )
 
     def update_group(self, params: list[Tensor], group: Group) -> None:
+        if not group["momentum"] and not group["maximize"]:
+            columns: Any = params, [p.grad for p in params]
+            lr, decay = group["lr"], group["weight_decay"]  # a mode must not see lr read
+            params = params[sgd_step.together(columns, lr=lr, weight_decay=decay) :]
+            if not params:
+                return
         fresh: list[Row] = []  # at their first step
         begun: list[Row] = []
         for p in params:

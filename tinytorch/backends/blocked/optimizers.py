@@ -178,6 +178,27 @@ def sgd_step(
         _run_momentum(2 * p.size, _flat(p), g.ravel(), _flat(buf), *numbers)
 
 
+def _sgd_together(ps: list[Array], gs: list[Array], *, lr: float, weight_decay: float) -> int:
+    """`sgd_step` without momentum for columns of arrays, see `Update.together`."""
+    entries, done = _entries.get(ps[0].dtype), 0
+    if entries is None:
+        return 0
+    step, rate = entries.sgd, float(lr)
+    most = threads.SERIAL_BELOW if threads.get_num_threads() > 1 else math.inf
+    try:
+        for p, g in zip(ps, gs, strict=True):
+            if p.size >= most or not p.flags.carray:
+                break
+            step(p, g, rate, weight_decay)
+            done += 1
+    except BufferError:  # a gradient in another order
+        pass
+    return done
+
+
+sgd_step.together = _sgd_together  # type: ignore[attr-defined]
+
+
 def adam_step(
     p: Array,
     g: Array,
