@@ -64,6 +64,14 @@ def test_a_killed_rank_is_named_by_all_others_long_before_the_timeout() -> None:
 
 
 @pytest.mark.slow
+def test_a_rank_that_left_is_named_by_those_in_a_backward() -> None:
+    for text, seconds in launch(endings.says_who_has_left, 3)[:2]:
+        assert "backward of data_parallel" in text
+        assert "rank 2 has gone" in text
+        assert seconds < 9
+
+
+@pytest.mark.slow
 def test_a_run_whose_rank_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     whole = launch(endings.resumable, 2, str(tmp_path / "whole"), 8)
     path = str(tmp_path / "killed")

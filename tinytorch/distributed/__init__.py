@@ -1,6 +1,8 @@
 """Training on several processes, on `torch.distributed` and gloo. Needs the extra `torch`.
 
 heartbeat           which rank has gone
+communicator        a process group in which a collective meets its own kind only
+deadlock            whether the ranks wait for each other
 agreement           whether all ranks make the same call
 group               who the processes are; collectives, sends and receives on our tensors
 sums                sums over the ranks that gradients pass through

@@ -7,16 +7,14 @@ buffer), or is filled in part, and nobody is told.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from tinytorch.distributed.deadlock import DeadlockDetector, differing
 from tinytorch.errors import ProcessGroupError
 from tinytorch.tensor import Tensor
-
-Guard = Callable[[str, Callable[[], Any]], Any]  # runs a call; its error says which rank has gone
 
 
 def describe(name: str, tensor: Tensor, options: str = "") -> str:
@@ -34,41 +32,20 @@ def tag_of(tensor: Tensor) -> int:
     return _digest(describe("message", tensor))
 
 
-class Agreement:
-    """A question to all ranks that is under way: are you about to make this call?
+def ask(call: str, detector: DeadlockDetector) -> None:
+    """Ask all ranks whether they are about to make this call, by a message of 16 bytes.
 
-    It costs each a message of 16 bytes, and `wait` waits for the last of them.
-
-    Args:
-        call: what this rank is about to do, in words.
-        guard: runs the calls into PyTorch.
-
-    Attributes:
-        refused: the ranks differ, and all of them know it.
+    Raises:
+        ProcessGroupError: on every rank: what each is about to do.
+        RuntimeError: of PyTorch, say as a rank has gone.
     """
-
-    def __init__(self, call: str, guard: Guard) -> None:
-        self._call, self._guard, self._own = call, guard, _digest(call)
-        self.refused = False
-        self._bounds = torch.tensor([self._own, -self._own])
-        self._work = guard(
-            call, lambda: dist.all_reduce(self._bounds, dist.ReduceOp.MAX, async_op=True)
-        )
-
-    def wait(self) -> None:
-        """Wait for the answers.
-
-        Raises:
-            ProcessGroupError: on every rank: what each is about to do. Or one has gone.
-        """
-        self._guard(self._call, self._work.wait)
-        if self._bounds.tolist() == [self._own, -self._own]:
-            return
+    own, questions = _digest(call), detector.questions
+    bounds = torch.tensor([own, -own])
+    detector.wait(questions.all_reduce(bounds, dist.ReduceOp.MAX), call, questions)
+    if bounds.tolist() != [own, -own]:
         calls: list[Any] = [None] * dist.get_world_size()
-        self._guard(self._call, lambda: dist.all_gather_object(calls, self._call))
-        self.refused = True
-        each = "; ".join(f"rank {rank}: {call}" for rank, call in enumerate(calls))
-        raise ProcessGroupError(f"the ranks do not call the same, or not on the same: {each}")
+        dist.all_gather_object(calls, call)
+        raise ProcessGroupError(differing(calls))
 
 
 def _digest(text: str) -> int:

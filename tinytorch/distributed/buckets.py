@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinytorch.distributed.group import Work, all_reduce, get_world_size
+from tinytorch.distributed.communicator import Communicator
+from tinytorch.distributed.group import Work, get_world_size, sum_in
 from tinytorch.jit.buffers import ALIGNMENT, empty
 from tinytorch.tensor import Tensor
 
@@ -22,6 +23,9 @@ class Bucket:
 
     Args:
         params: in the order in which their gradients are expected.
+
+    Attributes:
+        layout: size and dtype of the array.
     """
 
     def __init__(self, params: Sequence[Tensor]) -> None:
@@ -33,8 +37,9 @@ class Bucket:
         starts = [end - place for end, place in zip(np.cumsum(places), places, strict=True)]
         self._number = {id(p): i for i, p in enumerate(self.params)}
         self._slices = [slice(a, a + size) for a, size in zip(starts, sizes, strict=True)]
-        self._end, self._dtype = sum(places), dtype
-        is_free = np.ones(self._end + len(sizes), bool)  # by no gradient
+        self._end = sum(places)
+        self.layout = self._end + len(sizes), dtype
+        is_free = np.ones(self.layout[0], bool)  # by no gradient
         for part in self._slices:
             is_free[part] = False
         self._free = np.flatnonzero(is_free)
@@ -56,13 +61,14 @@ class Bucket:
         self.missing -= array[self._end + number] == 0
         array[self._end + number] = 1
 
-    def start(self) -> None:
-        """Begin to add up over the ranks, which have agreed. What has no gradient here is 0."""
+    def start(self, communicator: Communicator) -> None:
+        """Begin to add up over the ranks. What has no gradient here is 0."""
         array = self._memory()
         for p, count in zip(self.params, array[self._end :].tolist(), strict=True):
             if not count:
                 self._part(array, p).fill(0)
-        self._work = all_reduce(Tensor.from_numpy(array), async_op=True, agreed=True)
+        call = f"backward of {communicator.name}"
+        self._work = sum_in(communicator, Tensor.from_numpy(array), call)
 
     def means(self) -> dict[Tensor, Tensor]:
         """Wait, and give the means over all ranks, of parameters that any rank has."""
@@ -79,7 +85,8 @@ class Bucket:
     def _memory(self) -> np.ndarray:
         """The array of this backward, in which no parameter has a gradient at first."""
         if self._array is None:
-            self._array = empty((self._end + len(self.params),), self._dtype)
+            size, dtype = self.layout
+            self._array = empty((size,), dtype)
             self._array[self._free] = 0
         return self._array
 

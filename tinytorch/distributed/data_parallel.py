@@ -13,9 +13,14 @@ from typing import Any
 import numpy as np
 
 from tinytorch.autograd.listeners import listeners
-from tinytorch.distributed.agreement import Agreement
 from tinytorch.distributed.buckets import Bucket, make_buckets
-from tinytorch.distributed.group import agree, broadcast, gather_objects, get_rank
+from tinytorch.distributed.group import (
+    agree,
+    broadcast,
+    gather_objects,
+    get_rank,
+    new_communicator,
+)
 from tinytorch.errors import ProcessGroupError
 from tinytorch.nn import Module
 from tinytorch.tensor import Tensor
@@ -55,6 +60,7 @@ class DataParallel:
     """The handle that `data_parallel` returns.
 
     Attributes:
+        name: in errors: each call of data_parallel has another one.
         buckets: in the order in which they are sent, on every rank the same.
         launched: of the last backward, how many gradients were known when each bucket was sent.
     """
@@ -64,7 +70,7 @@ class DataParallel:
         if not named:
             raise ProcessGroupError("data_parallel: no parameter of the model requires a gradient")
         check_same_parameters("data_parallel", [p for _, p in named], [name for name, _ in named])
-        agree(f"data_parallel with bucket_mb={bucket_mb}").wait()  # else sums would be of others
+        agree(f"data_parallel with bucket_mb={bucket_mb}")  # else sums would be of others
         self.model = model
         for tensor in (*model.parameters(), *model.buffers()):
             broadcast(tensor)
@@ -72,7 +78,10 @@ class DataParallel:
         self.buckets = make_buckets([p for _, p in reversed(named)], int(bucket_mb * 1e6))
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.params}
         self.launched: list[int] = []
-        self._sync, self._is_torn = True, False
+        layouts = [bucket.layout for bucket in self.buckets]
+        self._communicator = new_communicator("data_parallel", layouts, self._begin)
+        self.name = self._communicator.name
+        self._sync = True
         self._begin()
         listeners.append(self)
 
@@ -96,14 +105,15 @@ class DataParallel:
         """Leave gradients alone again."""
         if self in listeners:
             listeners.remove(self)
+            self._communicator.release()
 
     def _begin(self) -> None:
-        """Nothing is known, asked or sent of the next backward."""
+        """Nothing is known or sent of the next backward."""
         for bucket in self.buckets:
             bucket.clear()
         self._known = 0
         self._sent: list[int] = []
-        self._agreement: Agreement | None = None
+        self._is_torn = False
 
     # -- while a backward runs ---------------------------------------------------------------------
 
@@ -123,8 +133,6 @@ class DataParallel:
                 "and other ranks may wait for the rest. Start again from a checkpoint; or, if the "
                 "error was on every rank, remove() this handle and call data_parallel again"
             )
-        if self._agreement is None:  # asked while the backward goes on
-            self._agreement = agree("backward of data_parallel")
         bucket.put(leaf, gradient, *([] if leaf.grad is None else [leaf.grad]))
         self._known += 1
         self._send_full()
@@ -137,23 +145,20 @@ class DataParallel:
             if p.grad is not None and p not in gradients:  # of a backward under no_sync
                 self._bucket_of[id(p)].put(p, p.grad)
         self._send_full(all_of_them=True)
-        for bucket in self.buckets:
-            for p, mean in bucket.means().items():
+        for means in [bucket.means() for bucket in self.buckets]:
+            for p, mean in means.items():
                 p.grad = mean  # what it was is in the mean
                 gradients.pop(p, None)
         self.launched = self._sent
         self._begin()
 
     def abandon(self) -> None:
-        """Drop what is known of a backward that failed: it must not be a part of the next one.
+        """Note that a backward failed: what is known of it must not be a part of the next one.
 
-        That is possible only if nothing was asked, or if the ranks did not agree. Otherwise another
-        rank may be sending what this one has stopped to send.
+        Another rank may be sending what this one has stopped to send. That ends with an error on
+        all ranks, when they wait for each other: what was begun is given up, and they can go on.
         """
-        if self._agreement is not None and not self._agreement.refused:
-            self._is_torn = True
-        else:
-            self._begin()
+        self._is_torn = self._known > 0
 
     def _known_to(self, gradients: dict[Any, Tensor]) -> bool:
         return any(id(leaf) in self._bucket_of for leaf in gradients)
@@ -164,9 +169,7 @@ class DataParallel:
             bucket: Bucket = self.buckets[len(self._sent)]
             if bucket.missing and not all_of_them:
                 return
-            if not self._sent and self._agreement is not None:
-                self._agreement.wait()
-            bucket.start()
+            bucket.start(self._communicator)
             self._sent.append(self._known)
 
 

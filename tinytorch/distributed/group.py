@@ -7,7 +7,8 @@ is what is sent and received: nothing is copied on the way to gloo.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -22,8 +23,11 @@ from tinytorch.tensor import Tensor
 try:
     import torch
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import _get_default_store
 
-    from tinytorch.distributed.agreement import Agreement, describe, tag_of
+    from tinytorch.distributed.agreement import ask, describe, tag_of
+    from tinytorch.distributed.communicator import Communicator
+    from tinytorch.distributed.deadlock import DeadlockDetector
 except ImportError as error:  # pragma: no cover - tested in an environment without it
     raise missing_extra("torch", "torch", "tinytorch.distributed") from error
 
@@ -35,6 +39,8 @@ ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 REDUCTIONS = ("sum", "mean", "max", "min")
 
 _heartbeat: Heartbeat | None = None
+_detector: DeadlockDetector | None = None
+_timeout: timedelta | None = None  # of a collective; None is PyTorch's
 
 
 def init_process_group(timeout: float = 300.0) -> None:
@@ -50,7 +56,7 @@ def init_process_group(timeout: float = 300.0) -> None:
 
         torchrun --nproc-per-node 2 train.py
     """
-    global _heartbeat
+    global _heartbeat, _timeout
     if dist.is_initialized():
         raise ProcessGroupError("this process is in a group already; destroy_process_group() first")
     for name, slurm in SLURM_NAMES.items():
@@ -63,7 +69,8 @@ def init_process_group(timeout: float = 300.0) -> None:
             f"`torchrun --nproc-per-node 2 program.py`, with srun and MASTER_ADDR and MASTER_PORT "
             f"exported, or by tinytorch.distributed.launch"
         )
-    dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+    _timeout = timedelta(seconds=timeout)
+    dist.init_process_group("gloo", timeout=_timeout)
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     _heartbeat = Heartbeat(*address, get_rank(), get_world_size())
     barrier()
@@ -71,10 +78,13 @@ def init_process_group(timeout: float = 300.0) -> None:
 
 def destroy_process_group() -> None:
     """Leave the group. Nothing happens outside of one."""
-    global _heartbeat
+    global _detector, _heartbeat, _timeout
     if _heartbeat is not None:
         _heartbeat.stop()
         _heartbeat = None
+    for each in _detector.communicators if _detector is not None else ():
+        each.destroy()
+    _detector = _timeout = None
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -102,8 +112,8 @@ def get_world_size() -> int:
 class Work:
     """A collective under way. `wait()` returns when its result is in the tensors."""
 
-    def __init__(self, work: Any, name: str, finish: Callable[[], None]) -> None:
-        self._work, self._name, self._finish = work, name, finish
+    def __init__(self, name: str, wait: Callable[[], Any], finish: Callable[[], None]) -> None:
+        self._name, self._wait, self._finish = name, wait, finish
 
     def wait(self) -> None:
         """Wait for the end.
@@ -111,18 +121,56 @@ class Work:
         Raises:
             ProcessGroupError: a rank has gone, or did not take part in time; the message names it.
         """
-        _guarded(self._name, self._work.wait)
+        _guarded(self._name, self._wait)
         self._finish()
 
 
-def agree(call: str) -> Agreement:
-    """Ask all ranks whether they are about to do this; `wait()` for the answer.
+def agree(call: str) -> None:
+    """Ask all ranks whether they are about to do this, and wait for the answer.
 
     Raises:
-        ProcessGroupError: no group; a rank has gone.
+        ProcessGroupError: no group; the ranks differ; a rank has gone.
     """
     _need_group(call)
-    return Agreement(call, _guarded)
+    _guarded(call, lambda: ask(call, _deadlock_detector()))
+
+
+def new_communicator(
+    what: str, arrays: Sequence[tuple[int, np.dtype]], after_deadlock: Callable[[], None]
+) -> Communicator:
+    """A communicator of all ranks, which must all make it now; for `sum_in`.
+
+    Those that all ranks have released by now are destroyed.
+
+    Args:
+        what: needs it, in words.
+        arrays, after_deadlock: as of `Communicator`.
+    """
+    in_use = _deadlock_detector().communicators
+    released = gather_objects({each.name: each.begun for each in in_use if each.released})
+    for each in in_use[1:]:
+        if all(each.name in theirs for theirs in released):
+            each.catch_up(max(theirs[each.name] for theirs in released))
+            each.destroy()
+            in_use.remove(each)
+    group = _guarded(what, lambda: dist.new_group(backend="gloo", timeout=_timeout))
+    made = Communicator(f"{what} {group.group_name}", group, arrays, after_deadlock)
+    in_use.append(made)
+    return made
+
+
+def sum_in(communicator: Communicator, tensor: Tensor, call: str) -> Work:
+    """Begin to put the sum of the ranks' tensors into the tensor of each.
+
+    Nobody is asked whether all ranks do so: in this communicator they do nothing else. If some do
+    not come to it `wait()` raises an error on all ranks; what was begun is given up.
+
+    Args:
+        call: what this is for, in words.
+    """
+    shared, detector = _reducible_view(tensor), _deadlock_detector()
+    work = _guarded(call, lambda: communicator.all_reduce(shared))
+    return Work(call, lambda: detector.wait(work, call, communicator), lambda: written(tensor))
 
 
 def all_reduce(
@@ -151,7 +199,7 @@ def all_reduce(
     is_sum = op in ("sum", "mean")
     reduction = _sum_of(tensor) if is_sum else getattr(dist.ReduceOp, op.upper())
     if not agreed:
-        agree(describe("all_reduce", tensor, f" ({op})")).wait()
+        agree(describe("all_reduce", tensor, f" ({op})"))
 
     def finish() -> None:
         if op == "mean":
@@ -172,7 +220,7 @@ def broadcast(
     shared = torch_view(tensor)
     _check_rank("broadcast: src", src)
     if not agreed:
-        agree(describe("broadcast", tensor, f" from rank {src}")).wait()
+        agree(describe("broadcast", tensor, f" from rank {src}"))
     work = _started(
         "broadcast", lambda: dist.broadcast(shared, src, async_op=True), lambda: written(tensor)
     )
@@ -183,7 +231,7 @@ def all_gather(tensor: Tensor) -> Tensor:
     """The tensors (...) of all ranks, as (world size, ...); those must have the same shape."""
     gathered = _empty((get_world_size(), *tensor.shape), tensor)
     shared = torch_view(gathered)
-    agree(describe("all_gather", tensor)).wait()
+    agree(describe("all_gather", tensor))
     _started(
         "all_gather",
         lambda: dist.all_gather(list(shared), torch_view(tensor), async_op=True),
@@ -205,7 +253,7 @@ def reduce_scatter(tensor: Tensor) -> Tensor:
         )
     result = _empty(tensor.shape[1:], tensor)
     rows, own = list(_reducible_view(tensor)), torch_view(result)
-    agree(describe("reduce_scatter", tensor)).wait()
+    agree(describe("reduce_scatter", tensor))
     _started(
         "reduce_scatter",
         lambda: dist.reduce_scatter(own, rows, _sum_of(tensor), async_op=True),
@@ -249,12 +297,12 @@ def recv(tensor: Tensor, src: int) -> None:
 
 def barrier() -> None:
     """Wait until all ranks are here."""
-    agree("barrier").wait()
+    agree("barrier")
 
 
 def gather_objects(value: Any) -> list[Any]:
     """A Python value of each rank, on each rank. They are pickled: for what is small."""
-    agree("gather_objects").wait()
+    agree("gather_objects")
     values: list[Any] = [None] * get_world_size()
     _guarded("gather_objects", lambda: dist.all_gather_object(values, value))
     return values
@@ -335,6 +383,19 @@ def _count_bytes(shared: Any) -> None:
         counter.total += shared.numel() * shared.element_size()
 
 
+def _deadlock_detector() -> DeadlockDetector:
+    """The one of this group. The first call of all ranks is the same one: they agree on a name."""
+    global _detector
+    if _detector is None:
+        name = torch.tensor([time.time_ns()])  # the store may know of an earlier group
+        dist.broadcast(name, 0)
+        prefix = f"waits/{name.item()}"
+        store = dist.PrefixStore(prefix, _get_default_store())  # type: ignore[attr-defined]
+        questions = Communicator("questions", None, [(2, np.dtype(np.int64))])
+        _detector = DeadlockDetector(store, questions, get_rank(), get_world_size())
+    return _detector
+
+
 def _need_group(name: str) -> None:
     if not dist.is_initialized():
         raise ProcessGroupError(f"{name}: this process is in no group; call init_process_group()")
@@ -354,13 +415,15 @@ def _check_peer(name: str, rank: int) -> None:
 
 def _started(name: str, start: Callable[[], Any], finish: Callable[[], None]) -> Work:
     _need_group(name)
-    return Work(_guarded(name, start), name, finish)
+    return Work(name, _guarded(name, start).wait, finish)
 
 
 def _guarded(name: str, call: Callable[[], Any]) -> Any:
     """The result of a call into PyTorch; an error becomes one that names who has gone."""
     try:
         return call()
+    except ProcessGroupError:
+        raise
     except RuntimeError as error:
         who = _heartbeat.blame() if _heartbeat is not None else "no heartbeat is kept here"
         raise ProcessGroupError(

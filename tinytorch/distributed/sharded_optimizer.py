@@ -91,7 +91,7 @@ class ShardedOptimizer(Optimizer):
                 if name != "params":  # a schedule changes the lr there
                     self.local.param_groups[0][name] = value
             self.local.step()
-        agree("ShardedOptimizer.step").wait()
+        agree("ShardedOptimizer.step")
         works = [
             broadcast(p.detach(), rank, async_op=True, agreed=True)
             for p, rank in zip(self._all, self._owners, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 
-from tests.distributed.programs import averaging, collectives, sharing
+from tests.distributed.programs import averaging, collectives, deadlocks, sharing
 
 CHECKS: dict[str, Callable[[], None]] = {
     check.__name__: check
@@ -26,6 +26,12 @@ CHECKS: dict[str, Callable[[], None]] = {
         averaging.models_that_differ_are_refused,
         averaging.a_trace_is_refused,
         averaging.grad_takes_no_part,
+        deadlocks.a_backward_and_another_call,
+        deadlocks.a_backward_more_than_the_others,
+        deadlocks.two_models,
+        deadlocks.a_part_of_a_backward,
+        deadlocks.a_handle_that_one_rank_has_removed,
+        deadlocks.a_slow_rank_is_waited_for,
         sharing.synchronized_batch_norm,
         sharing.sharded_optimizer,
         sharing.shares_are_of_one_group_of_parameters,

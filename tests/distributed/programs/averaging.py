@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import tinytorch
 from tests.distributed.programs.common import (
+    Fails,
     assert_near,
     assert_same_on_all_ranks,
     batches,
@@ -116,21 +115,11 @@ def gradients_are_views_that_no_later_backward_writes() -> None:
         np.testing.assert_allclose(summed[i], before[i] + p.grad.numpy(), rtol=1e-5)
 
 
-class _Fails(tinytorch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x * 1
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        raise ArithmeticError("on purpose")
-
-
 def what_a_failed_backward_has_sent_is_not_mixed_with_the_next() -> None:
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False))
     handle = data_parallel(model, bucket_mb=1e-6)
     x = tinytorch.full((1, 2), float(get_rank()))
-    loss = model[1](_Fails.apply(model[0](x))).sum()
+    loss = model[1](Fails.apply(model[0](x))).sum()
     raises(ArithmeticError, "on purpose", loss.backward)
     for _ in range(2):
         raises(ProcessGroupError, "remove() this handle", lambda: model(x).sum().backward())

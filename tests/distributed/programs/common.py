@@ -64,3 +64,15 @@ def assert_near(a: Any, b: Any) -> None:
 def assert_same_on_all_ranks(array: np.ndarray) -> None:
     for theirs in gather_objects(array.tobytes()):
         assert theirs == array.tobytes()
+
+
+class Fails(tinytorch.autograd.Function):
+    """The identity, whose backward raises an ArithmeticError."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        raise ArithmeticError("on purpose")

@@ -21,6 +21,7 @@ from tinytorch.distributed import (
     all_reduce,
     broadcast,
     data_parallel,
+    destroy_process_group,
     get_rank,
     get_world_size,
     load_checkpoint,
@@ -59,6 +60,22 @@ def says_who_was_killed() -> tuple[str, float]:
         all_reduce(tinytorch.ones(1000))
     except ProcessGroupError as error:
         raise RuntimeError(f"after {time.monotonic() - begin:.1f} s: {error}") from None
+    raise AssertionError("nobody noticed")
+
+
+def says_who_has_left() -> tuple[str, float]:
+    """The last rank leaves the group, and lives on, while the others are in a backward."""
+    model = mlp()
+    data_parallel(model)
+    begin = time.monotonic()
+    if get_rank() == get_world_size() - 1:
+        destroy_process_group()
+        time.sleep(10.0)
+        return "", 0.0
+    try:
+        model(tinytorch.ones(1, 5)).sum().backward()
+    except ProcessGroupError as error:
+        return str(error), time.monotonic() - begin
     raise AssertionError("nobody noticed")
 
 
