@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
 import warnings
 from typing import Any
@@ -93,6 +94,31 @@ def test_attributes_and_names_of_a_compiled_module() -> None:
     assert list(compiled.state_dict()) == ["seen", "_orig_mod.weight", "_orig_mod.bias"]
     with pytest.raises(AttributeError, match="'Scaled' object has no attribute 'nothing'"):
         _ = compiled.nothing
+
+
+def test_a_compiled_module_is_in_the_mode_of_its_module():
+    model = nn.Sequential(nn.Linear(2, 1), nn.Dropout()).eval()
+    compiled = tinytorch.compile(model)
+    assert not compiled.training and not copy.deepcopy(compiled).training
+    compiled.train(compiled.training)
+    assert not model[1].training
+    compiled.train()
+    assert model.training and model[1].training
+    model.eval()
+    assert not compiled.training
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_and_a_pickle_have_what_the_compiled_module_has(again: Any):
+    compiled = tinytorch.compile(nn.Linear(2, 1), mode="python")
+    compiled.register_buffer("seen", ones(1))
+    wanted = compiled(ones(1, 2)).item()
+    other = again(compiled)
+    assert list(other.state_dict()) == list(compiled.state_dict()) and other.seen.item() == 1.0
+    assert other(ones(1, 2)).item() == wanted and other.compiled.options.mode == "python"
+    other.module.weight.detach().fill_(0.0)
+    other.seen.fill_(2.0)
+    assert compiled(ones(1, 2)).item() == wanted and compiled.seen.item() == 1.0
 
 
 def test_a_copy_of_a_compiled_module():

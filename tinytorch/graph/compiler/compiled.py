@@ -174,6 +174,15 @@ class CompiledModule(Module):
         """What was compiled."""
         return self._orig_mod
 
+    @property
+    def training(self) -> bool:
+        """Whether the compiled module is in training mode; there is one mode for both."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._orig_mod.training = mode
+
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":  # a copy that is being made has none yet
             raise AttributeError(name)
@@ -196,7 +205,17 @@ class CompiledModule(Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
         """A copy of the module, to be compiled when it is called."""
-        return CompiledModule(copy.deepcopy(self._orig_mod, memo), self.compiled.options)
+        new = CompiledModule(copy.deepcopy(self._orig_mod, memo), self.compiled.options)
+        vars(new).update(copy.deepcopy(self._own(), memo))
+        return new
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as the module, to be compiled when it is called."""
+        return CompiledModule, (self._orig_mod, self.compiled.options), self._own()
+
+    def _own(self) -> dict[str, Any]:
+        """The buffers, hooks and the like that were given to the compiled module itself."""
+        return {k: v for k, v in vars(self).items() if k not in ("_orig_mod", "compiled")}
 
 
 def compile(
