@@ -72,6 +72,19 @@ def test_class_weights_are_buffers_and_follow_the_dtype():
     assert list(nn.CrossEntropyLoss().state_dict()) == []
 
 
+@pytest.mark.parametrize(
+    "option, value", [("reduction", "sum"), ("ignore_index", 1), ("label_smoothing", 0.5)]
+)
+def test_cross_entropy_follows_options_that_are_set_later(option: str, value: Any) -> None:
+    x, y = tinytorch.tensor([[0.0, 1.0], [3.0, 0.0]]), tinytorch.tensor([1, 1])
+    loss = nn.CrossEntropyLoss()
+    before = loss(x, y).item()
+    setattr(loss, option, value)
+    expected = nn.functional.cross_entropy(x, y, **{option: value}).item()
+    np.testing.assert_equal(loss(x, y).item(), expected)
+    assert expected != before
+
+
 def test_losses_check_the_reduction_at_once():
     with pytest.raises(ValueError, match="reduction must be one of none, mean, sum, not 'avg'"):
         nn.MSELoss("avg")

@@ -99,6 +99,9 @@ class CrossEntropyLoss(Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Logits (n, classes, ...) and class indices (n, ...) give the loss."""
+        is_usual = self.weight is None and self.reduction == "mean" and self.label_smoothing == 0
+        if is_usual and self.ignore_index == IGNORE:
+            return F.cross_entropy(input, target)  # two tensors are looked up soonest, see replay
         return F.cross_entropy(
             input,
             target,
