@@ -112,6 +112,11 @@ def test_adaptive_avg_pool2d_keeps_infinity_in_its_window(agree, rng):
             r"padding \(2, 2\) must be at most half the window \(2, 2\)",
         ),
         (
+            lambda x: F.avg_pool2d(x, (3, 2), 2, padding=(2, 0), ceil_mode=True),
+            ShapeError,
+            r"padding \(2, 0\) must be at most half the window \(3, 2\)",
+        ),
+        (
             lambda x: F.avg_pool2d(x[0, 0], 2),
             ShapeError,
             r"the input must be \(n, channels, height, width\), not \(5, 5\)",

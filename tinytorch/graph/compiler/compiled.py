@@ -242,7 +242,9 @@ def compile(
     objects too (containers of more than 2,000 entries by their length only, NumPy arrays of more
     than 64 elements not at all). Code that changes Python values, steps a schedule, seeds a
     generator or draws from `random` or `np.random` is refused, since only the trace would do it,
-    once; so `print`, and what else leaves no mark in Python, happens only while tracing.
+    once; so `print`, and what else leaves no mark in Python, happens only while tracing. A call
+    that raises an error while it is traced leaves all tensors as they were; eager code keeps what
+    it has written until then.
 
     Args:
         function: what `trace` takes; left out, a decorator is returned.

@@ -175,11 +175,8 @@ def avg_pool2d(
     kernel, border = pair(kernel_size, "kernel_size"), pair(padding, "padding")
     step = _step(kernel, stride)
     more = overhang(x, kernel, step, border, (1, 1)) if ceil_mode else (0, 0)
-    if any(more):
-        padded = movement.pad(x, (border[1], border[1] + more[1], border[0], border[0] + more[0]))
-        out = apply(ops.avg_pool2d, padded, kernel_size=kernel, stride=step, padding=(0, 0))
-    else:
-        out = apply(ops.avg_pool2d, x, kernel_size=kernel, stride=step, padding=border)
+    padded = movement.pad(x, (0, more[1], 0, more[0])) if any(more) else x
+    out = apply(ops.avg_pool2d, padded, kernel_size=kernel, stride=step, padding=border)
     if divisor_override is not None:
         return out * (kernel[0] * kernel[1] / divisor_override)
     if not any(more) and (count_include_pad or not any(border)):
