@@ -49,11 +49,7 @@ class Update:
 
     def each(self, rows: Iterable[Row], **params: Any) -> None:
         """Call the update for each row of tensors, with the same numbers; it costs half as much."""
-        state = STATE.get()
-        kernel = None
-        if state.mode is None:
-            backend = state.backend or backends.current or backends.default()
-            kernel = getattr(backend, self.name, None)
+        kernel = self._kernel()
         if kernel is None:
             for tensors in rows:
                 self.decomposition(*tensors, **params)
@@ -84,17 +80,20 @@ class Update:
         arrays, all of one dtype, and returns how many rows it has done, up to the first that it
         leaves to the kernel itself. In a mode none is done.
         """
-        state = STATE.get()
-        if state.mode is not None:
-            return 0
-        backend = state.backend or backends.current or backends.default()
-        kernel = getattr(getattr(backend, self.name, None), "together", None)
+        kernel = getattr(self._kernel(), "together", None)
         if kernel is None:
             return 0
         arrays = [[t._data for t in column] for column in columns]
         done: int = kernel(*arrays, **params)
         write_clock.write(*[a for i in self.writes if i < len(arrays) for a in arrays[i][:done]])
         return done
+
+    def _kernel(self) -> Any:
+        """That of the backend in force; None if it has none, and in a mode, which gets the ops."""
+        state = STATE.get()
+        if state.mode is not None:
+            return None
+        return getattr(state.backend or backends.current or backends.default(), self.name, None)
 
     def _in_order(self, tensors: Row) -> list[Array | None]:
         """Arrays for a kernel; none if it could not write into one: gaps, or read-only memory."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tinytorch
 from tinytorch.dtypes import Array, Shape, TensorMeta
 from tinytorch.errors import TinyTorchError
@@ -17,6 +19,7 @@ from tinytorch.op import Op
 
 if TYPE_CHECKING:
     from tinytorch.graph.tracer import Tracer
+    from tinytorch.tensor import Tensor
 
 PACKAGE = str(Path(tinytorch.__file__).parent)
 ADVICE = {
@@ -112,6 +115,12 @@ class Symbol:
             f"  made at {self.node.stack_trace}\n"
             f"  instead: {advice}"
         )
+
+
+def is_contiguous(tensor: Tensor) -> bool | None:
+    """Whether eager mode has the elements in C order; None if a trace cannot know."""
+    data = tensor._data
+    return data.flags.c_contiguous if isinstance(data, np.ndarray) else data.is_contiguous
 
 
 def user_line(with_code: bool = False) -> str:

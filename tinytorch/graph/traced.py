@@ -16,7 +16,7 @@ from tinytorch.graph.facts import freeze, mismatch, text_of
 from tinytorch.graph.interpret import Interpreter
 from tinytorch.graph.ir import Graph, GraphError
 from tinytorch.graph.pytree import TreeSpec, tree_flatten, tree_unflatten
-from tinytorch.graph.symbols import TraceError, View
+from tinytorch.graph.symbols import TraceError, View, is_contiguous
 from tinytorch.graph.value_guards import ValueGuard, why_not_values
 from tinytorch.history import owner_of
 from tinytorch.state import STATE, UNRECORDED, GradState, grad_mode
@@ -184,11 +184,9 @@ class TracedFunction:
         for name, binding, was_none in s.grads:
             if (binding.read(list(leaves)).grad is None) is not was_none:
                 return f"{name}.grad is {'set' if was_none else 'None'}, and was not"
-        for name, binding, is_contiguous in s.orders:
-            data = binding.read(list(leaves))._data
-            given = data.flags.c_contiguous if isinstance(data, np.ndarray) else data.is_contiguous
-            if given is not is_contiguous:
-                return f"{name} is {_ORDERS[given]}, and was {_ORDERS[is_contiguous]}"
+        for name, binding, was_in_order in s.orders:
+            if (given := is_contiguous(binding.read(list(leaves)))) is not was_in_order:
+                return f"{name} is {_ORDERS[given]}, and was {_ORDERS[was_in_order]}"
         return why_not_values(s.value_guards, leaves)
 
     def why_incomplete(self, leaves: list[Any]) -> str | None:

@@ -39,6 +39,7 @@ from tinytorch.graph.symbols import (
     Symbol,
     TraceError,
     View,
+    is_contiguous,
     user_line,
 )
 from tinytorch.graph.value_guards import ValueGuard, source_of
@@ -97,7 +98,7 @@ class Tracer(Mode):
             return symbol
         source = self._storage_and_views(inputs[0])
         view: View = (op, dict(params), inputs[0].meta, plan.meta)
-        if op is ops.reshape and not _is_contiguous(inputs[0]):
+        if op is ops.reshape and not is_contiguous(inputs[0]):
             source[0].reshaped = view
         return Symbol(self, plan.meta, node, source[0], (*source[1], view))
 
@@ -250,7 +251,7 @@ class Tracer(Mode):
             return ()
         tensors = [t for t in inputs if type(t) not in SCALAR_TYPES]
         orders = [self._storage_and_views(t)[0].orders for t in tensors]
-        return all(_is_contiguous(t) for t in tensors) or None, frozenset().union(*orders)
+        return all(is_contiguous(t) for t in tensors) or None, frozenset().union(*orders)
 
     def argument(self, example: Tensor, name: str, position: int) -> Tensor:
         """The tensor that the traced function is given in place of an example."""
@@ -334,8 +335,7 @@ class Tracer(Mode):
         data = tensor._data
         if not isinstance(data, Symbol) or not data.views:
             return None, ()
-        nodes = [node for node, storage in self._storages.items() if storage is data.storage]
-        return (nodes[0] if nodes else None), data.views
+        return next((n for n, s in self._storages.items() if s is data.storage), None), data.views
 
     def _storage_and_views(self, tensor: Tensor) -> tuple[Storage, tuple[View, ...]]:
         data = tensor._data
@@ -436,11 +436,6 @@ class Tracer(Mode):
             if "from_no_grad" in node.meta:
                 node.replace_all_uses_with(node.args[0])
                 self.graph.erase_node(node)
-
-
-def _is_contiguous(tensor: Tensor) -> bool | None:
-    data = tensor._data
-    return data.flags.c_contiguous if isinstance(data, np.ndarray) else data.is_contiguous
 
 
 def _any_requires_grad(inputs: tuple[Input, ...]) -> bool:
