@@ -205,7 +205,7 @@ class _Attempt:
         self.at = ""
         self.nonce = secrets.token_hex(16)
         self.began = self.looked = time.monotonic()
-        self.used_before = Usage(0.0, 0, 0)
+        self.used_before = self.used = Usage(0.0, 0, 0)
         self.compiler = _Compiler(job.budget.compile_seconds)
 
     def run(self, child: Popen[bytes], errors: IO[bytes], path: Sequence[Path]) -> None:
@@ -280,7 +280,7 @@ class _Attempt:
         self.began = time.monotonic()
         self.looked = self.began
         self.compiler.begin()
-        self.used_before = usage(self.child.pid)
+        self.used_before = self.used = usage(self.child.pid)
 
     def _send(self, **message: Any) -> None:
         assert self.child.stdin is not None
@@ -321,7 +321,7 @@ class _Attempt:
         if self.stop is not None and self.stop.is_set():
             raise InfrastructureError("the grader was stopped")
         now, used = time.monotonic(), usage(self.child.pid)
-        self.looked = now
+        self.looked, self.used = now, used
         compiled = self.compiler.seconds(used.cpu_seconds)
         cpu = used.cpu_seconds - self.used_before.cpu_seconds - compiled
         wall = now - self.began - WALL_FACTOR * compiled
@@ -333,13 +333,20 @@ class _Attempt:
         if cpu > seconds or wall > WALL_FACTOR * seconds:
             raise Ended(f"it did not finish in {seconds:g} s: is there an endless loop?")
         if now > self.deadline:
-            raise Ended(f"the notebook did not finish in {self.job.budget.seconds:g} s")
+            raise Ended(self._too_long())
+
+    def _too_long(self) -> str:
+        return f"the notebook did not finish in {self.job.budget.seconds:g} s"
 
     def _gone(self) -> Ended:
+        # by now, at most: /proc leaves out what is less than a tick, for each process
+        cpu = self.used.cpu_seconds + time.monotonic() - self.looked + LOOK_SECONDS
         try:
             code = self.child.wait(EXIT_SECONDS)
         except TimeoutExpired:
             return Ended("its process closed its side of the pipe")
         killed = code in (-9, 128 + 9)
+        if killed and cpu >= self.job.budget.limits().cpu_seconds:  # the system ended it for that
+            return Ended(self._too_long())
         how = "was killed" if killed else f"ended by itself (exit code {code})"
         return Ended(f"its process {how}", killed=killed)

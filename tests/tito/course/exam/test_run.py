@@ -112,6 +112,17 @@ def test_all_is_told_when_the_time_is_over() -> None:
     assert "took all of the time" in said.ended["test"]
 
 
+def test_what_the_system_ends_for_its_processor_time_did_not_finish(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where starting takes longer than a second the system's limit is met before ours."""
+    limits = Budget.limits
+    monkeypatch.setattr(Budget, "limits", lambda budget: replace(limits(budget), cpu_seconds=3))
+    said = go("while True: pass", budget=Budget(cell_seconds=60.0, seconds=60.0))
+    assert said.attempts == 2  # it is no kill by the machine, which is forgiven once
+    assert said.ended["0"] == "the notebook did not finish in 60 s"
+
+
 def test_forged_and_broken_messages_are_no_answers() -> None:
     forge = (
         "import gc\n"
