@@ -144,12 +144,12 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              whose time is missing, 2, what the system ends, 5; ladder: what a
 #                              kill leaves behind, 12).
 BUDGETS = {
-    "tinytorch": 8_143,
+    "tinytorch": 8_156,
     "tinytorch/replay": 1_031,
     "tinytorch/nn": 6_083,
-    "tinytorch/optim": 1_942,
+    "tinytorch/optim": 1_949,
     "tinytorch/training": 790,
-    "tinytorch/serialization": 360,
+    "tinytorch/serialization": 370,
     "tinytorch/distributions": 525,
     "tinytorch/text": 1_872,
     "tinytorch/compression": 1_474,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import uuid
 from collections.abc import Iterator
@@ -29,15 +30,24 @@ def cache_root() -> Path:
 def atomic_write(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
     """A stream to a new file that takes the place of `path` at the end, if there was no error.
 
-    Whoever opens `path` sees the old file or the new one, and never a part.
+    Whoever opens `path` sees the old file or the new one, and never a part. A new file has the
+    permissions of the old one. Of a symbolic link the file is replaced that it leads to. What is no
+    file, a pipe or /dev/null, is written into.
 
     Args:
         sync: wait for the disk, so that this holds after a power cut too.
     """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as stream:
+            yield stream
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    part = path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}.part")
     try:
         with part.open("xb") as stream:
+            if path.is_file():
+                part.chmod(stat.S_IMODE(path.stat().st_mode))
             yield stream
             stream.flush()
             if sync:

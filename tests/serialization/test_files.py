@@ -145,3 +145,34 @@ def test_a_file_of_another_program_may_have_one_of_our_keys(key: str, tmp_path: 
     path = tmp_path / "other.safetensors"
     safetensors.numpy.save_file({"w": np.ones(2, np.float32)}, path, {key: "x"})
     assert tinytorch.load(path)["w"].tolist() == [1, 1]
+
+
+class Halves(io.RawIOBase):
+    """A stream that takes a part of what is written to it, as the system may."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)[:50]
+        self.taken += part
+        return len(part)
+
+
+def test_streams_without_a_buffer_get_all_of_it() -> None:
+    stream = Halves()
+    tinytorch.save({"a": tinytorch.arange(100)}, stream)
+    loaded = tinytorch.load(io.BytesIO(bytes(stream.taken)))
+    assert loaded["a"].tolist() == list(range(100)) and not stream.closed
+
+
+def test_anything_that_names_a_path(tmp_path: Path) -> None:
+    class Named:
+        def __fspath__(self) -> str:
+            return str(tmp_path / "x")
+
+    tinytorch.save([1], Named())
+    assert tinytorch.load(Named()) == [1]

@@ -249,3 +249,19 @@ def test_other_files() -> None:
     namespace = io.BytesIO()
     torch.save({"args": argparse.Namespace(lr=0.1)}, namespace)
     refused(namespace, "it holds an object of argparse.Namespace")
+
+
+def test_the_state_of_a_schedule_with_milestones() -> None:
+    theirs = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 1.0)
+    saved = through(torch.optim.lr_scheduler.MultiStepLR(theirs, [4, 2, 2]).state_dict())
+    optimizer = tinytorch.optim.SGD([tinytorch.ones(1)], 1.0)
+    schedule = tinytorch.optim.lr_scheduler.MultiStepLR(optimizer, [9])
+    schedule.load_state_dict(saved)
+    assert schedule.milestones == [2, 2, 4]
+
+
+def test_a_tensor_that_is_stored_with_the_other_sign_is_refused() -> None:
+    stream = io.BytesIO()
+    torch.save(torch.complex(torch.ones(2), torch.ones(2)).conj().imag, stream)
+    stream.seek(0)
+    refused(stream, "a tensor with .*neg.*; save tensor.resolve_neg()")

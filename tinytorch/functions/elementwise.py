@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch import ops
+from tinytorch import dtypes, ops
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import LIMITS, Array, DType, bool_, meta_of_array, number_of, promote, wrapped
 from tinytorch.errors import DTypeError, ShapeError
@@ -308,15 +308,13 @@ def _beside(x: Any, number: int) -> Any:
 
 
 def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
-    """x, with `value` where the mask, which broadcasts, is true. The dtype stays x's.
-
-    Args:
-        value: a number or a 0-d tensor; it is converted to x's dtype.
+    """x, with `value`, a number or a 0-d tensor, where the bool mask is true; they broadcast.
 
     >>> from tinytorch import tensor
     >>> masked_fill(tensor([1.0, 2.0]), tensor([True, False]), -math.inf)
     tensor([-inf,   2.])
     """
+    dtypes.check_mask("masked_fill", mask)
     return apply(ops.where, mask, _of_dtype("masked_fill", value, x.dtype), x)
 
 

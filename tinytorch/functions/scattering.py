@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
-from tinytorch.dtypes import Shape, bfloat16, bool_, int64, meta_of_array, number_of
+from tinytorch.dtypes import Shape, bfloat16, bool_, check_mask, int64, meta_of_array, number_of
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import (
     elementwise,
@@ -259,7 +259,9 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
     Raises:
         ShapeError: the mask has more true elements than `source` elements. (Not in a trace.)
+        DTypeError: the mask is not bool.
     """
+    check_mask("masked_scatter", mask)
     if not source.numel() or not _is_plain(x, mask, source):
         return _scattered(x, mask, source)
     values, wanted = source.to(x.dtype)._data.reshape(-1), mask._data

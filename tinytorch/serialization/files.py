@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,7 +18,7 @@ from tinytorch.tensor import Tensor
 
 FORMAT = "2"  # in the header, under "tinytorch.checkpoint"; "1" had no tuples
 _KEYS = {"tinytorch.checkpoint", "tree", "sha256"}
-File = str | Path | BinaryIO
+File = str | os.PathLike[str] | BinaryIO
 
 
 def save(obj: Any, f: File) -> None:
@@ -48,9 +49,13 @@ def save(obj: Any, f: File) -> None:
         "sha256": _digest(text, tensors),
     }
     data = safetensors.dump(tensors, header)
-    if isinstance(f, (str, Path)):
+    if isinstance(f, (str, os.PathLike)):
         with atomic_write(Path(f)) as stream:
             stream.write(data)
+    elif isinstance(f, io.RawIOBase):  # whose `write` may take a part, and says how much
+        buffered = io.BufferedWriter(f)
+        buffered.write(data)
+        buffered.detach()
     else:
         f.write(data)
 
@@ -78,8 +83,8 @@ def load(
         FileNotFoundError: there is no such file.
         DataError: it is truncated, was changed, is no such file, or holds objects.
     """
-    name = str(f) if isinstance(f, (str, Path)) else "the file"
-    data = Path(f).read_bytes() if isinstance(f, (str, Path)) else f.read()
+    name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else "the file"
+    data = Path(f).read_bytes() if isinstance(f, (str, os.PathLike)) else f.read()
     tree, header = read(data, name)
     # one damaged key does not make a checkpoint pass for a file of another program
     if header is not None and len(_KEYS & header.keys()) >= 2:

@@ -71,10 +71,18 @@ class _Function:
 
 
 def _rebuild_tensor(
-    storage: Any, offset: int, shape: Any, strides: Any, requires_grad: bool = False, *rest: Any
+    storage: Any,
+    offset: int,
+    shape: Any,
+    strides: Any,
+    requires_grad: bool = False,
+    hooks: Any = None,
+    bits: Any = None,
 ) -> Reference:
     if not isinstance(storage, Storage):
         raise pickle.UnpicklingError("a tensor without a storage")
+    if bits:  # {"neg": True}: the storage has the numbers with the other sign
+        raise pickle.UnpicklingError(f"a tensor with {bits}; save tensor.resolve_neg()")
     return Reference(storage, offset, tuple(shape), tuple(strides), bool(requires_grad))
 
 
@@ -86,6 +94,7 @@ def _rebuild_parameter(data: Any, requires_grad: bool, *rest: Any) -> Reference:
 
 _ALLOWED = {
     ("collections", "OrderedDict"): _Function(lambda *items: OrderedDict(*items)),
+    ("collections", "Counter"): _Function(lambda *items: dict(*items)),
     ("torch._utils", "_rebuild_tensor_v2"): _Function(_rebuild_tensor),
     ("torch._utils", "_rebuild_parameter"): _Function(_rebuild_parameter),
     ("torch", "Size"): _Function(lambda *sizes: tuple(*sizes)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from tinytorch.optim.lr_scheduler.base import LRScheduler, at_least_one
 from tinytorch.optim.optimizer import Optimizer
@@ -95,6 +96,13 @@ class MultiStepLR(LRScheduler):
 
     def lr_at(self, base: float, t: int, group: int) -> float:
         return base * self.gamma ** bisect_right(self.milestones, t)
+
+    def _take(self, state: Mapping[str, Any]) -> None:
+        given = state.get("milestones")
+        if isinstance(given, Mapping):  # PyTorch's: how often each is there
+            given = sorted(m for m, count in given.items() for _ in range(count))
+            state = {**state, "milestones": given}
+        super()._take(state)
 
 
 class ConstantLR(LRScheduler):
