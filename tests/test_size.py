@@ -149,7 +149,7 @@ BUDGETS = {
     "tinytorch/nn": 6_083,
     "tinytorch/optim": 1_949,
     "tinytorch/training": 790,
-    "tinytorch/serialization": 370,
+    "tinytorch/serialization": 426,
     "tinytorch/distributions": 525,
     "tinytorch/text": 1_872,
     "tinytorch/compression": 1_474,

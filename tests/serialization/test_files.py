@@ -15,6 +15,7 @@ import safetensors.numpy
 
 import tinytorch
 from tinytorch import nn, optim
+from tinytorch.serialization import sharing
 
 
 def through(obj: Any) -> Any:
@@ -176,3 +177,38 @@ def test_anything_that_names_a_path(tmp_path: Path) -> None:
 
     tinytorch.save([1], Named())
     assert tinytorch.load(Named()) == [1]
+
+
+def test_tensors_that_share_memory_share_it_again() -> None:
+    x = tinytorch.arange(6.0).reshape(2, 3)
+    flat = tinytorch.arange(8)
+    saved = {
+        "row": x[1], "x": x, "turned": [x.T, x.detach()], "again": x, "one": x[:1, 2:],
+        "wide": x[0].expand(2, 3), "low": flat[:5], "high": flat[3:], "other": tinytorch.ones(6),
+    }  # fmt: skip
+    loaded = through(saved)
+    assert str(loaded) == str(saved) and loaded["again"] is loaded["x"]
+    for nest in (saved, loaded):
+        nest["x"].mul_(10.0)
+        nest["low"].add_(100)
+        nest["other"][0] = 7.0
+    assert str(loaded) == str(saved)
+    weight = nn.Parameter(tinytorch.ones(2))
+    first, second = through([weight, weight.detach()])
+    assert first.requires_grad and not second.requires_grad
+
+
+def test_what_shares_no_element_is_saved_as_before() -> None:
+    array = np.arange(8, dtype=np.float32)
+    halves = [tinytorch.from_numpy(array[i : i + 4]) for i in (4, 0)]
+    assert sharing.places({"a": halves[0], "b": halves[1], "c": tinytorch.ones(0)}) == {}
+    assert sharing.places({"a": halves[0], "b": tinytorch.from_numpy(array.view(np.int32))}) == {}
+
+
+@pytest.mark.parametrize(
+    "place", [[0, 3, 1, 1], [0, 3, -1, 1], [0, 10**15, 0, 1], [0, 3, 0], [0, -1, 0, 1], ["x"], "no"]
+)
+def test_a_crafted_place_leaves_no_memory(place: Any) -> None:
+    tensors = {"a": tinytorch.ones(3)}
+    with pytest.raises(tinytorch.DataError, match=r"damaged|does not fit"):
+        sharing.share(tensors, {"a": place})

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from tinytorch.errors import DataError
 from tinytorch.files import atomic_write
-from tinytorch.serialization import safetensors, torch_zip
+from tinytorch.serialization import safetensors, sharing, torch_zip
 from tinytorch.serialization.tree import flatten, unflatten
 from tinytorch.tensor import Tensor
 
@@ -25,7 +25,8 @@ def save(obj: Any, f: File) -> None:
     """Write a nest of data to a file. Until it is all on disk, `f` is what it was before.
 
     The file is in the safetensors format: other programs find the tensors by dotted names, say
-    "model.0.weight". The rest is JSON in its header.
+    "model.0.weight". The rest is JSON in its header. Tensors of one dtype that share memory do so
+    again when they are loaded, and one that is there twice is one.
 
     Args:
         obj: dicts, lists, tuples, numbers, strings, None, tensors and NumPy arrays, nested.
@@ -42,12 +43,10 @@ def save(obj: Any, f: File) -> None:
     {'epoch': 3, 'weights': [tensor([1., 2.])]}
     """
     tree, tensors = flatten(obj)
-    text = json.dumps(tree)
-    header = {
-        "tinytorch.checkpoint": FORMAT,
-        "tree": text,
-        "sha256": _digest(text, tensors),
-    }
+    header = {"tinytorch.checkpoint": FORMAT, "tree": json.dumps(tree)}
+    if found := sharing.places(tensors):
+        header["shared"] = json.dumps(found)
+    header["sha256"] = _digest(header, tensors)
     data = safetensors.dump(tensors, header)
     if isinstance(f, (str, os.PathLike)):
         with atomic_write(Path(f)) as stream:
@@ -111,21 +110,22 @@ def read(data: bytes, name: str) -> tuple[Any, Mapping[str, str] | None]:
         raise DataError(f"{name} {error}; use another file") from error
 
 
-def verified(tensors: Mapping[str, Tensor], header: Mapping[str, str], name: str) -> Any:
+def verified(tensors: dict[str, Tensor], header: Mapping[str, str], name: str) -> Any:
     """The nest of a file that `save` wrote.
 
     Raises:
         DataError: it was changed since.
     """
-    if header.get("sha256") != _digest(header.get("tree", ""), tensors):
+    if header.get("sha256") != _digest(header, tensors):
         raise DataError(
             f"{name} was changed since it was written: its sha256 differs; use another checkpoint"
         )
+    sharing.share(tensors, json.loads(header.get("shared", "{}")))
     return unflatten(json.loads(header["tree"]), tensors)
 
 
-def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256(text.encode())
+def _digest(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256((header.get("tree", "") + header.get("shared", "")).encode())
     for name in sorted(tensors):
         t = tensors[name]
         digest.update(f"{name} {t.dtype.name} {t.shape}".encode())

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 import numpy as np
 
 from tinytorch.dispatch import wrap
-from tinytorch.dtypes import DTYPES, tensor_meta
+from tinytorch.dtypes import DTYPES, Array, tensor_meta
 from tinytorch.errors import DataError
 from tinytorch.tensor import Tensor
 
@@ -192,7 +192,18 @@ def _tensor(ref: Reference, array_of: Any) -> Tensor:
     storage, offset, shape, strides, requires_grad = ref
     if storage.dtype not in DTYPES:
         raise DataError(f"has a {storage.dtype} tensor; TinyTorch has {', '.join(DTYPES)}")
-    array = array_of(storage)
+    tensor = strided(array_of(storage), storage.dtype, offset, shape, strides)
+    return tensor.requires_grad_(requires_grad)
+
+
+def strided(
+    array: Array, dtype: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> Tensor:
+    """A tensor in the memory of a 1-d array, from an offset, with strides, in elements.
+
+    Raises:
+        DataError: it would leave the array.
+    """
     numbers = [offset, *shape, *strides]
     if len(shape) != len(strides) or not all(type(n) is int and n >= 0 for n in numbers):
         raise DataError(f"is damaged: a tensor of shape {shape} with strides {strides}")
@@ -205,4 +216,4 @@ def _tensor(ref: Reference, array_of: Any) -> Tensor:
     view = np.lib.stride_tricks.as_strided(
         array[offset:], shape, [s * array.itemsize for s in strides]
     )
-    return wrap(view, tensor_meta(shape, DTYPES[storage.dtype])).requires_grad_(requires_grad)
+    return wrap(view, tensor_meta(shape, DTYPES[dtype]))
