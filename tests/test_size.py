@@ -153,7 +153,7 @@ BUDGETS = {
     "tinytorch/distributions": 525,
     "tinytorch/text": 1_872,
     "tinytorch/compression": 1_474,
-    "tinytorch/data": 982,
+    "tinytorch/data": 992,
     "tinytorch/distributed": 1_230,
     "tinytorch/bench": 795,
     "tinytorch/compat": 1_452,

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 import tinytorch
-from tinytorch.data import ChainDataset, DataLoader, Dataset, IterableDataset, TensorDataset
+from tinytorch.data import (
+    BatchSampler,
+    ChainDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+)
 from tinytorch.data.transforms import Compose, RandomCrop, RandomHorizontalFlip
 from tinytorch.dtypes import Array
 from tinytorch.errors import DataError
@@ -212,8 +220,8 @@ def test_a_state_that_does_not_fit_changes_nothing(change: dict[str, int], text:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"batch_size": 0}, "got 0 and 0"),
-        ({"batch_size": 2, "prefetch": -1}, "got 2 and -1"),
+        ({"batch_size": 0}, "got 0"),
+        ({"batch_size": 2, "prefetch": -1}, "got -1"),
         ({"batch_size": 6, "drop_last": True}, "the dataset has 5 samples, batch_size is 6"),
     ],
 )
@@ -229,3 +237,44 @@ def test_a_chain_of_datasets_without_a_length() -> None:
 
     chain = ChainDataset([Counting(), Counting()])
     assert [b.tolist() for b in DataLoader(chain, batch_size=4)] == [[0, 1, 2, 0], [1, 2]]
+
+
+@pytest.mark.parametrize("size", [2.5, "2", True, 0])
+def test_a_batch_size_is_an_integer(size: Any) -> None:
+    for make in (lambda: DataLoader(range(5), size), lambda: BatchSampler(range(5), size, False)):
+        with pytest.raises(ValueError, match="batch_size must be at least 1, and an integer"):
+            make()
+    assert len(DataLoader(range(5), np.int64(2))) == 3
+
+
+def test_a_batch_sampler_leaves_no_batch_size() -> None:
+    loader = DataLoader(range(5), batch_sampler=[[0, 1], [4]])
+    assert loader.batch_size is None and loader.drop_last is False
+    assert [x.tolist() for x in loader] == [[0, 1], [4]]
+
+
+def test_a_sampler_that_gives_fractions_is_refused() -> None:
+    dataset = TensorDataset(tinytorch.arange(5))
+    loaders = [DataLoader(dataset, 2, sampler=[1.7]), DataLoader(dataset, batch_sampler=[[1.7]])]
+    for loader in loaders:
+        with pytest.raises(IndexError, match=r"the sampler gave 1\.7"):
+            list(loader)
+
+
+def test_iterations_at_the_same_time_have_orders_of_their_own() -> None:
+    loader = DataLoader(range(50), batch_size=50, shuffle=True, generator=3)
+    orders = [x.tolist() for pair in zip(loader, loader, strict=True) for x in pair]
+    for (outer,) in zip(loader, strict=True):
+        orders += [outer.tolist(), *(x.tolist() for x in loader)]
+    orders += [x.tolist() for x in loader]
+    assert len({tuple(order) for order in orders}) == len(orders) == 5
+    again = DataLoader(range(50), batch_size=50, shuffle=True, generator=3)
+    assert [x.tolist() for _ in range(5) for x in again] == orders
+
+
+def test_gradients_reach_the_tensors_of_a_dataset() -> None:
+    latents = tinytorch.zeros(5, 2, requires_grad=True)
+    subset = Subset(TensorDataset(latents, tinytorch.arange(5)), [4, 1, 0])
+    for x, y in DataLoader(subset, batch_size=2):
+        (x.sum(1) * y).sum().backward()
+    assert latents.grad is not None and latents.grad[:, 0].tolist() == [0, 1, 0, 0, 4]

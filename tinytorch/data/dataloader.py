@@ -13,7 +13,7 @@ from tinytorch.creation import from_numpy
 from tinytorch.data.collate import collate, convert
 from tinytorch.data.dataset import ChainDataset, IterableDataset, batch_of
 from tinytorch.data.prefetch import prefetch
-from tinytorch.data.sampler import batch_count, batched
+from tinytorch.data.sampler import batch_count, batched, check_batch_size, check_index
 from tinytorch.data.seeding import Randomness, as_seed, generator_at, shuffled
 from tinytorch.data.transforms import Transform
 from tinytorch.errors import DataError
@@ -26,7 +26,8 @@ class DataLoader:
     The order of epoch e is a function of the seed and e alone, and the random numbers of a
     transform one of the seed, e and the batch. So training that is resumed with `load_state_dict`
     sees the very batches that it would have seen, in whatever thread they are made. (With a sampler
-    of your own the order is the sampler's; training can then be resumed between epochs only.)
+    of your own the order is the sampler's; training can then be resumed between epochs only.) Each
+    iteration is an epoch of its own, also beside another: `zip(loader, loader)` gives two orders.
 
     Args:
         dataset: a `Dataset`, any sequence of samples, or an `IterableDataset`.
@@ -49,8 +50,8 @@ class DataLoader:
             Worth it where samples are costly (files, heavy transforms), not for arrays in memory.
 
     Raises:
-        ValueError: batch_size < 1, prefetch < 0, no batch would be left, or options exclude each
-            other.
+        ValueError: batch_size is no integer from 1 up, prefetch < 0, no batch would be left, or
+            options exclude each other.
 
     >>> import tinytorch
     >>> from tinytorch.data import TensorDataset
@@ -95,7 +96,10 @@ class DataLoader:
         self.transform = transform
         self.generator = generator
         self.seed = as_seed(generator) if self.shuffle or transform is not None else 0
+        if batch_sampler is not None:
+            self.batch_size = None
         self.epoch = 0  # of the iteration under way, or of the next one between two
+        self._begun = -1  # the last epoch that an iteration was begun for
         self._taken = 0  # batches handed out in that epoch
         self._resuming = False
 
@@ -114,11 +118,10 @@ class DataLoader:
                 f"{' and '.join(others)} with {type(self.dataset).__name__}: "
                 + ("an IterableDataset has an order of its own" if streamed else "give one of them")
             )
-        if (size is not None and size < 1) or self.prefetch < 0:
-            raise ValueError(
-                f"batch_size must be at least 1 and prefetch at least 0, got {size} and "
-                f"{self.prefetch}"
-            )
+        if size is not None:
+            check_batch_size(size)
+        if self.prefetch < 0:
+            raise ValueError(f"prefetch must be at least 0, got {self.prefetch}")
         if self.drop_last and size is None:
             raise ValueError("drop_last without batches: batch_size is None")
         if self.drop_last and size and not given and samples is not None and samples < size:
@@ -145,9 +148,9 @@ class DataLoader:
         return batch_count(samples, self.batch_size or 1, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._taken and not self._resuming:  # the last iteration was left early
-            self.epoch, self._taken = self.epoch + 1, 0
-        self._resuming = False
+        if self.epoch <= self._begun and not self._resuming:  # left early, or under way
+            self.epoch, self._taken = self._begun + 1, 0
+        self._begun, self._resuming = self.epoch, False
         # here and not in the thread, which must not draw from the default generator
         return self._iterate(self.epoch, self._taken, self._numbers(self.epoch))
 
@@ -192,11 +195,11 @@ class DataLoader:
     def _numbers(self, epoch: int) -> Iterator[Any]:
         """For each batch the numbers of its samples; of an IterableDataset, the samples."""
         if self.batch_sampler is not None:
-            return (list(numbers) for numbers in self.batch_sampler)
+            return ([check_index(i) for i in numbers] for numbers in self.batch_sampler)
         if isinstance(self.dataset, IterableDataset):
             order = iter(self.dataset)
         elif self.sampler is not None:
-            order = iter(self.sampler)
+            order = map(check_index, self.sampler)
         else:
             order = iter(self._order(epoch))
         if self.batch_size is None:

@@ -196,7 +196,9 @@ class ChainDataset(IterableDataset[Sample]):
 
 
 def batch_of(dataset: Any, indices: Sequence[int]) -> Any:
-    """The samples of a dataset or a sequence, collated."""
+    """The samples of a dataset or a sequence, collated; with history if its tensors need one."""
+    if isinstance(dataset, TensorDataset) and any(t.requires_grad for t in dataset.tensors):
+        return collate([dataset[i] for i in indices])
     if isinstance(dataset, Dataset):
         return dataset.get_batch(indices)
     return collate([dataset[i] for i in indices])

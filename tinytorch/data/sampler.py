@@ -175,15 +175,14 @@ class BatchSampler(Sampler[list[int]]):
     """A sampler of batches: what another sampler gives, in lists of `batch_size`.
 
     Raises:
-        ValueError: batch_size is below 1.
+        ValueError: batch_size is no integer from 1 up.
 
     >>> list(BatchSampler(SequentialSampler("abcde"), 2, drop_last=False))
     [[0, 1], [2, 3], [4]]
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        check_batch_size(batch_size)
         self.sampler = sampler
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -193,6 +192,23 @@ class BatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         return batch_count(len(self.sampler), self.batch_size, self.drop_last)  # type: ignore[arg-type]
+
+
+def check_batch_size(size: Any) -> None:
+    """Raise ValueError if it is no integer from 1 up: a batch of 2.5 would never be full."""
+    if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+        raise ValueError(f"batch_size must be at least 1, and an integer, got {size!r}")
+
+
+def check_index(index: Any) -> Any:
+    """The number of a sample, as a sampler gave it.
+
+    Raises:
+        IndexError: it is a fraction, of which an array of integers would drop the digits.
+    """
+    if isinstance(index, float | np.floating):
+        raise IndexError(f"the sampler gave {index!r}; the numbers of samples are integers")
+    return index
 
 
 def batched(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
