@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, strategies as st
 
 import tinytorch
@@ -138,3 +139,127 @@ def test_a_history_notices_a_load():
     layer.load_state_dict(nn.Linear(2, 2).state_dict())
     with pytest.raises(tinytorch.AutogradError, match="overwritten in place"):
         out.sum().backward()
+
+
+def in_both(program):
+    ours, theirs = program(tinytorch), program(torch)
+    assert ours == theirs
+    return ours
+
+
+def test_options_of_state_dict_are_pytorchs():
+    def program(lib):
+        net = lib.nn.Sequential(lib.nn.Linear(1, 1))
+        held, put = net.state_dict(keep_vars=True), {"before": 1}
+        result = net.state_dict(destination=put, prefix="a.")
+        return (
+            held["0.weight"] is net[0].weight,
+            result is put,
+            list(net.state_dict(prefix="b.")),
+            list(put),
+        )
+
+    assert in_both(program)[0]
+
+
+def test_extra_state_is_saved_and_loaded():
+    def program(lib):
+        class Counted(lib.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight, self.count = lib.nn.Parameter(lib.ones(2)), 0
+
+            def get_extra_state(self):
+                return {"count": self.count}
+
+            def set_extra_state(self, state):
+                self.count = state["count"]
+
+        first, second = (lib.nn.Sequential(Counted()) for _ in range(2))
+        first[0].count = 5
+        state = first.state_dict()
+        second.load_state_dict(state)
+        names = list(state)
+        del state["0._extra_state"]
+        with pytest.raises(RuntimeError, match="_extra_state"):
+            second.load_state_dict(state)
+        return names, second[0].count, second.load_state_dict(state, strict=False).missing_keys
+
+    assert in_both(program)[1] == 5
+
+
+def test_classes_say_how_they_are_saved_and_loaded():
+    def program(lib):
+        class Renamed(lib.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight, self.twice = lib.nn.Parameter(lib.zeros(2)), None
+
+            def _save_to_state_dict(self, destination, prefix, keep_vars):
+                super()._save_to_state_dict(destination, prefix, keep_vars)
+                destination[prefix + "more"] = lib.ones(1)
+
+            def _load_from_state_dict(self, state_dict, prefix, *rest):
+                state_dict.pop(prefix + "more", None)
+                if prefix + "old" in state_dict:
+                    state_dict[prefix + "weight"] = state_dict.pop(prefix + "old")
+                super()._load_from_state_dict(state_dict, prefix, *rest)
+                self.twice = (self.weight * 2).tolist()
+
+        class Without(lib.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.kept, self.large = lib.nn.Linear(1, 1), lib.nn.Linear(1, 1)
+
+            def state_dict(self, *args, **kwargs):
+                found = super().state_dict(*args, **kwargs)
+                for name in [name for name in found if "large" in name]:
+                    del found[name]
+                return found
+
+        net = lib.nn.Sequential(Renamed(), Without())
+        names = list(net.state_dict())
+        found = net.load_state_dict({"0.old": lib.ones(2), "x": lib.ones(1)}, strict=False)
+        return names, found.missing_keys, found.unexpected_keys, net[0].twice
+
+    assert in_both(program)[-1] == [2, 2]
+
+
+def test_a_class_that_loads_by_itself_is_put_back_too():
+    class Own(nn.Linear):
+        def _load_from_state_dict(self, *args):
+            super()._load_from_state_dict(*args)
+
+    net = nn.Sequential(Own(2, 2), nn.Linear(2, 2))
+    before = values(net)
+    state = {name: tensor + 1 for name, tensor in net.state_dict().items()}
+    with pytest.raises(StateDictError, match=r"missing: 1\.bias \(2,\)"):
+        net.load_state_dict({name: t for name, t in state.items() if name != "1.bias"})
+    assert values(net) == before
+    net.load_state_dict(state)
+    assert values(net) == {name: tensor.tolist() for name, tensor in state.items()}
+
+
+def test_assign_takes_the_tensors_of_the_state():
+    def program(lib):
+        net = lib.nn.Sequential(lib.nn.Linear(2, 2), lib.nn.BatchNorm1d(2))
+        net[0].bias.requires_grad_(False)
+        old = net[0].weight
+        state = {name: tensor.double() for name, tensor in net.state_dict().items()}
+        state["1.num_batches_tracked"] = lib.tensor(4)
+        net.load_state_dict(state, assign=True)
+        state["0.weight"].fill_(3.0)
+        flags = [
+            (name, p.requires_grad, p.dtype == lib.float64) for name, p in net.named_parameters()
+        ]
+        kept = net[1].running_mean is state["1.running_mean"]
+        return flags, kept, net[0].weight is old, net[0].weight.tolist(), len(list(net.buffers()))
+
+    assert in_both(program)[-1] == 3
+    net = nn.Linear(2, 2)
+    with pytest.raises(StateDictError, match="wrong shape"):
+        net.load_state_dict(
+            {"weight": tinytorch.ones(2, 2), "bias": tinytorch.ones(3)}, assign=True
+        )
+    with pytest.raises(TypeError, match="a state is a dict of tensors by name, not a list"):
+        net.load_state_dict([("weight", 1)])

@@ -11,9 +11,10 @@ from tinytorch.creation import zeros_like
 from tinytorch.dtypes import DType
 from tinytorch.errors import DTypeError
 from tinytorch.history import structure, write_clock
+from tinytorch.nn import state
 from tinytorch.nn.hooks import Hook, Hooks, RemovableHandle
 from tinytorch.nn.parameter import Parameter
-from tinytorch.nn.state import IncompatibleKeys, load_state_dict, state_dict
+from tinytorch.nn.state import IncompatibleKeys
 from tinytorch.nn.store import Store
 from tinytorch.nn.summary import format_module
 from tinytorch.tensor import Tensor
@@ -381,21 +382,63 @@ class Module:
 
     # -- state, hooks, text ------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """All parameters and persistent buffers by dotted name; the tensors share memory."""
-        return state_dict(self)
+    def state_dict(
+        self,
+        destination: dict[str, Any] | None = None,
+        prefix: str = "",
+        keep_vars: bool = False,
+    ) -> dict[str, Any]:
+        """All parameters and persistent buffers by dotted name; the tensors share memory.
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+        Args:
+            destination: the dict to put them into, by default a new one.
+            prefix: is put before all names.
+            keep_vars: give the tensors themselves; they are detached otherwise.
+        """
+        return state.state_dict(self, destination, prefix, keep_vars)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> IncompatibleKeys:
         """Copy values into the parameters and buffers, by dotted name.
 
         Args:
-            state: tensors or NumPy arrays by name.
+            state_dict: tensors or NumPy arrays by name.
             strict: names that are missing or unexpected are errors; otherwise they are returned.
+            assign: put the tensors of the state, with their dtype, in place of the module's; an
+                optimizer that was made before has the old ones.
 
         Raises:
             StateDictError: names or shapes do not fit; all are listed, and nothing was loaded.
         """
-        return load_state_dict(self, state, strict)
+        return state.load_state_dict(self, state_dict, strict, assign)
+
+    def get_extra_state(self) -> Any:
+        """What `state_dict` is to have beside tensors. Override, with `set_extra_state`."""
+        raise NotImplementedError(f"{type(self).__name__} has set_extra_state only: write this too")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take over what `get_extra_state` gave. Override."""
+        raise NotImplementedError(f"{type(self).__name__} has get_extra_state only: write this too")
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        """Put what is of this very module into `destination`. Override to save something else."""
+        state.save_own(self, Module, destination, prefix, keep_vars)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Load what is of this very module. Override to change `state_dict`, in place, before."""
+        state.load_own(self, Module, state_dict, prefix, local_metadata, missing_keys, error_msgs)
 
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False

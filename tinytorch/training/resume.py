@@ -114,7 +114,7 @@ def _check_dtypes(trainer: Trainer, saved: Mapping[str, Tensor]) -> None:
     wrong = [
         f"{name} is {tensor.dtype.name}, must be {own[name].dtype.name}"
         for name, tensor in saved.items()
-        if name in own and tensor.dtype is not own[name].dtype
+        if isinstance(own.get(name), Tensor) and tensor.dtype is not own[name].dtype
     ]
     if wrong:
         raise DataError(f"the state is of a model of other dtypes: {'; '.join(wrong)}")
