@@ -158,3 +158,23 @@ def test_parametrization_errors():
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))
     with pytest.raises(ValueError, match="weight has 2 originals; pass leave_parametrized=True"):
         tools.remove_parametrizations(layer, "weight", leave_parametrized=False)
+
+
+def test_copies_of_a_parametrized_module_change_apart():
+    parametrize = nn.utils.parametrize
+
+    class Doubled(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Doubled())
+    values, bias = layer.weight.tolist(), layer.bias.tolist()
+    first, second = copy.deepcopy(layer), copy.deepcopy(layer)
+    parametrize.remove_parametrizations(first, "weight")
+    parametrize.register_parametrization(second, "bias", Doubled())
+    assert layer.weight.tolist() == first.weight.tolist() == second.weight.tolist() == values
+    assert layer.bias.tolist() == first.bias.tolist() == bias
+    assert second.bias.tolist() == [2 * value for value in bias]
+    parametrize.remove_parametrizations(second, "weight", leave_parametrized=False)
+    assert second.weight.tolist() == [[value / 2 for value in row] for row in values]
+    assert list(second._parameters) == ["weight"] and type(first) is nn.Linear

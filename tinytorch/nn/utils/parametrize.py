@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tinytorch.autograd import no_grad
@@ -109,14 +109,19 @@ def register_parametrization(
             f"register_parametrization: {type(parametrization).__name__} makes {chain().shape} of "
             f"{tensor_name}, whose shape is {shape}"
         )
-    if not is_parametrized(module):
-        own = type(module)
-        module.__class__ = type(f"Parametrized{own.__name__}", (own,), {"__module__": __name__})
+    own = type(module).__mro__[1] if is_parametrized(module) else type(module)
+    if own is type(module):
         module.add_module("parametrizations", ModuleDict())
     delattr(module, tensor_name)
-    setattr(type(module), tensor_name, _computed(tensor_name))
     _chains(module)[tensor_name] = chain
+    module.__class__ = _class_of(own, _chains(module))
     return module
+
+
+def _class_of(own: type, names: Iterable[str]) -> type:
+    """A new class, since copies of a module share theirs, in which these tensors are computed."""
+    computed = {name: _computed(name) for name in names}
+    return type(f"Parametrized{own.__name__}", (own,), {"__module__": __name__, **computed})
 
 
 def _chains(module: Module) -> Any:
@@ -165,9 +170,9 @@ def remove_parametrizations(
     else:
         parameter = original
     del _chains(module)[tensor_name]
-    delattr(type(module), tensor_name)
-    setattr(module, tensor_name, parameter)
-    if not _chains(module):
+    own, names = type(module).__mro__[1], list(_chains(module))
+    if not names:
         delattr(module, "parametrizations")
-        module.__class__ = type(module).__mro__[1]
+    module.__class__ = _class_of(own, names) if names else own
+    setattr(module, tensor_name, parameter)
     return module
