@@ -51,20 +51,21 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest tests begin first, so that the processes end at about the same time."""
-    _mark_slow_cases(items)
+    for mark in ("slow", "exhaustive"):
+        _mark_cases_beyond(items, mark)
     items.sort(key=lambda item: -_seconds(item))
 
 
-def _mark_slow_cases(items: list[pytest.Item]) -> None:
+def _mark_cases_beyond(items: list[pytest.Item], mark: str) -> None:
     """`slow_beyond(n)`: the first n cases of a test are fast ones, and the others slow ones."""
     cases = Counter[str]()
     for item in items:
-        mark = item.get_closest_marker("slow_beyond")
-        if mark is not None:
+        beyond = item.get_closest_marker(f"{mark}_beyond")
+        if beyond is not None:
             function = item.nodeid.partition("[")[0]
             cases[function] += 1
-            if cases[function] > mark.args[0]:
-                item.add_marker("slow")
+            if cases[function] > beyond.args[0]:
+                item.add_marker(mark)
 
 
 def _seconds(item: pytest.Item) -> float:

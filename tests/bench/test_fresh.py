@@ -85,6 +85,7 @@ def test_a_ratio_is_that_of_four_calls() -> None:
     assert ratios == [2.0 / 10.0, 2.0 / 4.0]
 
 
+@pytest.mark.slow
 def test_the_same_code_is_1_within_its_interval() -> None:
     """A hundred A/A trials on a clock that runs slower for a while, now and then, and on which the
     first call on new inputs takes a third longer. No real one: a busy machine has another noise

@@ -35,7 +35,7 @@ PASSES = ("no-ops", "algebra", "cse", "fold", "dce")
 #: have, and take a minute each: `tests/fx/test_zoo.py` trains them.
 TABLE = tuple(name for name in ZOO if name not in ("swin", "glpn", "mamba"))
 FAST = ("graph_network",)
-#: Of what takes up to half a minute each, these: a decoder, convolutions, recurrence, writes.
+#: Of what takes a second to half a minute each, these: a decoder, convolutions, recurrence, writes.
 IN_PART = ("gpt2", "resnet", "lstm", "writer", *FAST)
 #: What Dynamo says of transformers' code, and would raise where warnings are errors.
 DYNAMO_SAYS = ("ignore:The .grad attribute of a Tensor:UserWarning",
@@ -58,8 +58,12 @@ def rows() -> list[Any]:
 def part_of_the_rows() -> list[Any]:
     """The architectures of the table; most are in the exhaustive suite alone."""
     exhaustive = [pytest.mark.exhaustive]
-    return [pytest.param(ZOO[name], id=name, marks=exhaustive * (name not in IN_PART))
-            for name in TABLE]  # fmt: skip
+    return [
+        pytest.param(
+            *row.values, id=row.id, marks=[*row.marks, *exhaustive * (row.id not in IN_PART)]
+        )
+        for row in rows()
+    ]
 
 
 def outputs(module: Any, batch: dict[str, Tensor]) -> list[Tensor]:
@@ -98,7 +102,7 @@ def test_forward(kind: Kind) -> None:
         check_close(outputs(captured, kind.batch(seed)), outputs(model, kind.batch(seed)))
 
 
-@pytest.mark.parametrize("kind", rows())
+@pytest.mark.parametrize("kind", part_of_the_rows())
 def test_each_of_five_passes(kind: Kind) -> None:
     """On the joint graph; the manager compares after each, and takes nothing back."""
     joint = capture_joint(kind.model(), kind.batch(), loss)
@@ -108,7 +112,7 @@ def test_each_of_five_passes(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-@pytest.mark.parametrize("kind", rows())
+@pytest.mark.parametrize("kind", part_of_the_rows())
 def test_both_modes_of_the_optimizer(kind: Kind, frozen: bool) -> None:
     model = kind.model().train(not frozen)
     optimizer = GraphOptimizer(
@@ -130,7 +134,7 @@ def test_both_modes_of_the_optimizer(kind: Kind, frozen: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", rows())
+@pytest.mark.parametrize("kind", part_of_the_rows())
 def test_from_torch(kind: Kind) -> None:
     model = kind.model().eval()
     with tinytorch.using_backend("numpy"), tinytorch.no_grad():

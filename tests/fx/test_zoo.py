@@ -59,6 +59,7 @@ def check_training(
 
 
 @pytest.mark.slow_beyond(1)
+@pytest.mark.exhaustive_beyond(6)
 @pytest.mark.parametrize("kind", every_kind())
 def test_training_steps(kind: Kind):
     name = "sgd" if len(kind.name) % 2 else "adamw"
@@ -77,6 +78,7 @@ def test_training_steps_with_the_other_optimizer(kind: Kind):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_beyond(6)
 @pytest.mark.parametrize("kind", every_kind())
 def test_joint(kind: Kind):
     """Values and strides of the gradients are those of `backward`."""

@@ -90,6 +90,7 @@ def test_a_changed_helper_in_another_file_is_noticed(project):
     assert project.run()[0][0] == 75
 
 
+@pytest.mark.slow
 def test_a_changed_constant_is_noticed(project):
     project.run()
     project.write("helper.py", HELPER.replace("CONSTANT = 0", "CONSTANT = 7"))

@@ -104,13 +104,6 @@ def _claimed_cases() -> list[Any]:
 
 
 @pytest.mark.slow
-def test_a_sixth_of_the_node_tests_passes() -> None:
-    """All of them are run by the slow test below."""
-    cases = _claimed_cases()[::6]
-    assert _check_all(cases) >= LEAST // 6
-
-
-@pytest.mark.slow
 def test_node_tests_of_claimed_operators_pass() -> None:
     assert _check_all(_claimed_cases()) >= LEAST
 

@@ -50,6 +50,7 @@ def test_forward(name: str, decompose: bool):
     assert {"batch", "parameter"} <= roles
 
 
+@pytest.mark.slow_beyond(1)
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_forward_with_an_open_batch_size(name: str):
     e = example(name)

@@ -65,10 +65,8 @@ def test_bit_identical(name: str, kind: str):
     )  # fmt: skip
 
 
-@pytest.mark.slow(seconds=50)
-@pytest.mark.parametrize(
-    "name", [NAMES[0], *(pytest.param(n, marks=pytest.mark.exhaustive) for n in NAMES[1:])]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
 def test_bit_identical_in_full_size(name: str):
     examples = [load_model(name, sequence=16, image=64, seed=0) for _ in range(2)]
     e = examples[0]

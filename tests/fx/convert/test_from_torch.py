@@ -52,7 +52,8 @@ def test_small_models_give_what_pytorch_gives(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.exhaustive_beyond(1)
+@pytest.mark.parametrize("name", NAMES[::-1])
 def test_the_real_architectures_run_on_our_compiler(name: str) -> None:
     example = load_model(name, batch=1, image=64, sequence=32)
     model = example.model.eval()

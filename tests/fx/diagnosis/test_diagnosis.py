@@ -228,6 +228,7 @@ def test_errors():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_beyond(1)
 @pytest.mark.parametrize("name", ["hf:gpt2", "hf:bert-base", "hf:resnet152"])
 def test_real_models(name: str):
     e = load_model(name, small=True, sequence=8, image=32)

@@ -160,7 +160,7 @@ SETTINGS: list[Any] = [
     pytest.param(
         "hf:bert-base", {"batch": 4, "sequence": 128}, 308.0, marks=pytest.mark.exhaustive
     ),
-    ("hf:gpt2", {"batch": 2, "sequence": 128}, 452.0),
+    pytest.param("hf:gpt2", {"batch": 2, "sequence": 128}, 452.0, marks=pytest.mark.exhaustive),
 ]
 
 

@@ -214,6 +214,7 @@ def test_sizes(name: str) -> None:
         assert is_fused(Attention(attend, **{**options, "sizes": sizes}))
 
 
+@pytest.mark.slow
 def test_only_some_gradients() -> None:
     for frozen in ("q", "k", "v", "qk", "qv", "kv"):
         model = Attention(FOUND["buffer"][0])

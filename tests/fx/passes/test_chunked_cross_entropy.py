@@ -82,7 +82,7 @@ def test_the_gradient_of_the_loss_is_respected() -> None:
     compare(model, joint, batch, rows=10, bound=0.8)
 
 
-@pytest.mark.slow_beyond(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [
     ("hf:gpt2", {}), ("hf:bert-base", {"head": "masked-lm"}),
 ])  # fmt: skip

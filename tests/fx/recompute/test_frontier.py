@@ -135,6 +135,7 @@ def test_a_budget_of_everything_costs_nothing(module: torch.fx.GraphModule) -> N
 # -- minimum cut -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_min_cut_is_torchs(module: torch.fx.GraphModule) -> None:
     before = str(module.graph)
     parts = min_cut_partition(module, 0.5)
@@ -146,6 +147,7 @@ def test_min_cut_is_torchs(module: torch.fx.GraphModule) -> None:
     assert any(name in names for name in parts.kept)
 
 
+@pytest.mark.slow
 def test_asking_for_all_budgets_at_once_is_asking_for_each(
     module: torch.fx.GraphModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -267,7 +267,7 @@ def test_nodes_of_symbolic_trace_do_what_they_are_said_to_do(training: bool):
 # -- costs -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_beyond(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_flops_are_those_of_torchs_counter(name: str):
     e = load_model(name, small=True, sequence=8, image=32, dropout=0.0)

@@ -34,12 +34,12 @@ def test_compiled_ids_are_the_references(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", b"a", b"\xe4", b"\xe4\xb8", b"\xf0\x9f\x98"])
-@pytest.mark.parametrize("byte", range(0x75, 0x100))
-def test_every_byte_after_the_beginning_of_a_character(first: bytes, byte: int) -> None:
-    data = b"x" + first + bytes([byte]) + b"\x80\xafx"
-    with tinytorch.using_backend("numpy"):
-        expected = TOKENIZERS[1].encode(data).tolist()
-    assert ENCODERS[1].encode(data).tolist() == expected
+def test_every_byte_after_the_beginning_of_a_character(first: bytes) -> None:
+    for byte in range(0x75, 0x100):
+        data = b"x" + first + bytes([byte]) + b"\x80\xafx"
+        with tinytorch.using_backend("numpy"):
+            expected = TOKENIZERS[1].encode(data).tolist()
+        assert ENCODERS[1].encode(data).tolist() == expected, byte
 
 
 def test_the_backend_chooses(monkeypatch: pytest.MonkeyPatch) -> None:

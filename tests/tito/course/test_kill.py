@@ -69,6 +69,7 @@ def known(course: Course) -> dict[str, Any]:
         return {student: s for (_, student, _), s in States(engine).all(ASSIGNMENT).items()}
 
 
+@pytest.mark.exhaustive_beyond(3)
 @pytest.mark.parametrize("place", [
     ("attempts", "keep", "2", "after"), ("SaveAutoGrades", "preprocess", "2", "after"),
     ("record", "_write", "2", "before"), ("Assignment", "record", "2", "after"),

@@ -443,6 +443,7 @@ def test_without_the_jit():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_beyond(1)
 @pytest.mark.parametrize(
     "features", ("+avx,+avx2,+fma,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt", "+sse,+sse2")
 )

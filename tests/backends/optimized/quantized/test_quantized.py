@@ -190,13 +190,14 @@ def test_without_the_jit():
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_beyond(2)
 @pytest.mark.parametrize(
     ("features", "name"),
     [
-        (f"{AVX2},{AVX512},+avx512dq", "avx512 byte word"),
-        (f"{AVX2},{AVX512},+avx512vnni", "avx2 byte byte"),  # with 32 registers it would be avx512
-        (f"{AVX2},+avxvnni", "avx2 byte byte"),
         (AVX2, "avx2 byte word"),
+        (f"{AVX2},{AVX512},+avx512vnni", "avx2 byte byte"),  # with 32 registers it would be avx512
+        (f"{AVX2},{AVX512},+avx512dq", "avx512 byte word"),
+        (f"{AVX2},+avxvnni", "avx2 byte byte"),
         ("+sse,+sse2", "generic word word"),
     ],
 )

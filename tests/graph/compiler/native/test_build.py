@@ -87,7 +87,7 @@ class AllOps:
     ("dtype", "seed"),
     [
         ("float32", 0),
-        pytest.param("float32", 1, marks=pytest.mark.slow),
+        pytest.param("float32", 1, marks=pytest.mark.exhaustive),
         pytest.param("float64", 0, marks=pytest.mark.exhaustive),
     ],
 )

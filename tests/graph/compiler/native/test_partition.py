@@ -219,6 +219,7 @@ def test_training_steps_equal_eager(model: str, everything_divided):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_beyond(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_ops_conform(seed: int, everything_divided):
     assert_ops_conform("float32", seed)

@@ -40,6 +40,7 @@ def test_each_content_is_kept_with_its_time_and_its_results(course: Course) -> N
     assert [[r.score for r in a.results] for a in found] == [[], [1, 2], []]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_between_file_and_row_is_in_nobodys_way(course: Course) -> None:
     with database(course) as engine:
         keep(course, engine, ASSIGNMENT, "ada", FILE, b"lost", NOON)
