@@ -11,7 +11,6 @@ from tests.docs.pages import commands_of
 from tests.integration.test_student import ROOT, Student, right_answers
 from tito.lessons.build import Course
 
-pytestmark = pytest.mark.slow
 SECONDS = 1800  # on a machine that has other things to do
 PAGE = ROOT / "docs" / "student.md"
 ELSEWHERE = {
@@ -29,7 +28,7 @@ FAILS = {  # before the exercises are written, and as long as not all of it is
 }
 
 
-@pytest.mark.slow(seconds=130)
+@pytest.mark.exhaustive  # test_commands.py sees that they exist, and each has tests of its own
 def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     course, student = Course.load(ROOT), Student(tmp_path)

@@ -110,8 +110,9 @@ def test_options_do_what_they_do_with_pytorch(command):
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_beyond(2)
 @pytest.mark.parametrize("program", ["resnet18.py", "gpt_small.py"])
-@pytest.mark.parametrize("backend", ["naive", "blocked", "optimized"])
+@pytest.mark.parametrize("backend", ["optimized", "blocked", "naive"])
 def test_a_resnet_and_a_gpt_train_on_every_backend(program, backend):
     check([program], [["resnet18.py"], ["gpt_small.py"]], backend)
 

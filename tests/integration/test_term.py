@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_student import LESSONS, MINE, ROOT, Student, right_answers
+from tests.integration.test_student import MINE, ROOT, Student, right_answers
 from tito.lessons.build import Course
 from tito.lessons.mistake import Alternative, load_alternatives
 from tito.lessons.model import Exercise, Lesson
 
-#: By test_student.py, and by test_competitor.py in the same other way.
-COMPLETED_ELSEWHERE = (*LESSONS, "kernels", "benchmarking")
 MILESTONES = ("1958", "1969", "1986", "1998")  # what a course of these lessons can run
 
 
@@ -41,38 +39,19 @@ def answers(course: Course, lesson: Lesson) -> tuple[dict[str, str], int]:
     return found, own
 
 
-@pytest.fixture
-def student(tmp_path: Path) -> Student:
+@pytest.mark.exhaustive  # test_student.py and test_competitor.py complete half of the lessons
+def test_a_term(tmp_path: Path) -> None:
+    course = Course.load(ROOT)
     student = Student(tmp_path / "mine")
     student.tito("init", str(student.root), cwd=tmp_path)
-    return student
-
-
-def complete(student: Student, course: Course, lesson: Lesson) -> None:
-    """Start a lesson, answer it, and put the answers into the package."""
-    number = f"{lesson.number:02}"
-    student.tito("module", "start", number)
-    cells, own = answers(course, lesson)
-    assert own, f"lesson {lesson.slug} has no alternative that is a whole answer"
-    student.write(lesson, cells)
-    done = student.tito("module", "complete", number, timeout=900)
-    assert f"it now powers: {lesson.makes_possible}" in done
-
-
-@pytest.mark.slow(seconds=100)
-def test_lessons_of_a_term(student: Student) -> None:
-    """Those that no other test here completes; all of them and the milestones: below."""
-    course = Course.load(ROOT)
     for lesson in course.lessons:
-        if lesson.slug not in COMPLETED_ELSEWHERE:
-            complete(student, course, lesson)
-
-
-@pytest.mark.exhaustive
-def test_a_term(student: Student) -> None:
-    course = Course.load(ROOT)
-    for lesson in course.lessons:
-        complete(student, course, lesson)
+        number = f"{lesson.number:02}"
+        student.tito("module", "start", number)
+        cells, own = answers(course, lesson)
+        assert own, f"lesson {lesson.slug} has no alternative that is a whole answer"
+        student.write(lesson, cells)
+        done = student.tito("module", "complete", number, timeout=900)
+        assert f"it now powers: {lesson.makes_possible}" in done
     status = json.loads(student.tito("status", "--json"))
     assert all(m["status"] == "completed" for m in status["modules"])
     for year in MILESTONES:

@@ -13,7 +13,7 @@ FOLDERS = sorted(path.parent.name for path in (ROOT / "milestones").glob("*/main
 CNN = "04_1998_cnn"
 ATTENTION, GPT = "05_2017_attention", "06_2019_gpt"
 SMALL = "07_2020_small_and_fast"
-SLOW = (CNN, GPT, SMALL, "08_2023_real_models")
+REAL = "08_2023_real_models"  # their passes and backward are tested in tests/fx
 
 IDLE_SGD = "import tinytorch.optim as o; o.SGD.step = lambda self: None"
 IDLE_ADAM = "import tinytorch.optim as o; o.Adam.step = lambda self: None"
@@ -91,7 +91,7 @@ FAULTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "folder", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in FOLDERS]
+    "folder", [pytest.param(f, marks=pytest.mark.exhaustive) if f == REAL else f for f in FOLDERS]
 )
 def test_all_gates_hold(folder: str, replay: Replay) -> None:
     result = replay(folder, "", "--json")

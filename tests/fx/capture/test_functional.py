@@ -68,15 +68,16 @@ def gradients(result: Tensor, model: nn.Module, tangent: Tensor | None) -> dict[
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive_beyond(3)
 @pytest.mark.parametrize(
     ("name", "dynamic", "with_loss"),
     [
         ("hf:resnet152", (), True),
         ("hf:bert-base", (), False),
+        ("hf:gpt2", (0,), True),
+        ("hf:resnet152", (0,), False),
+        ("hf:bert-base", (0,), True),
         ("hf:gpt2", (), False),
-        pytest.param("hf:resnet152", (0,), False, marks=pytest.mark.slow),
-        pytest.param("hf:bert-base", (0,), True, marks=pytest.mark.slow),
-        pytest.param("hf:gpt2", (0,), True, marks=pytest.mark.slow),
     ],
 )
 def test_joint(name: str, dynamic: tuple[int, ...], with_loss: bool):
