@@ -240,6 +240,20 @@ def test_a_class_that_loads_by_itself_is_put_back_too():
     assert values(net) == {name: tensor.tolist() for name, tensor in state.items()}
 
 
+def test_an_error_of_such_a_class_leaves_everything_as_it_was():
+    class Refuses(nn.Linear):
+        def _load_from_state_dict(self, *args):
+            super()._load_from_state_dict(*args)
+            raise ValueError("another version")
+
+    net = nn.Sequential(nn.Linear(2, 2), Refuses(2, 2))
+    before = values(net)
+    state = {name: tensor + 1 for name, tensor in net.state_dict().items()}
+    with pytest.raises(ValueError, match="another version"):
+        net.load_state_dict(state)
+    assert values(net) == before
+
+
 def test_assign_takes_the_tensors_of_the_state():
     def program(lib):
         net = lib.nn.Sequential(lib.nn.Linear(2, 2), lib.nn.BatchNorm1d(2))

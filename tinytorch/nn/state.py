@@ -55,6 +55,12 @@ class Loading:
         else:
             self.later.append(lambda: _copy(own, given))
 
+    def take_back(self) -> None:
+        """Give back their values to the tensors that were written at once."""
+        with no_grad():
+            for own, before in reversed(self.undo):
+                own.copy_(before)
+
 
 def _copy(own: Tensor, given: Any) -> None:
     if isinstance(own, UNINITIALIZED):
@@ -167,25 +173,26 @@ def load_state_dict(
     unexpected: list[str] = []
     problems: list[str] = []
     silent = []
-    for path, part in module.named_modules(remove_duplicate=False):
-        prefix = f"{path}." if path else ""
-        part._load_from_state_dict(given, prefix, metadata, True, missing, unexpected, problems)
-        if prefix not in loading.asked:
-            silent.append(prefix)
-    unexpected += [
-        name for name in given if name not in loading.expected and not name.startswith((*silent,))
-    ]
-    if strict:
-        problems += [f"missing: {name} {loading.expected.get(name, '')}" for name in missing]
-        problems += [f"unexpected: {name}" for name in unexpected]
-    if problems:
-        with no_grad():
-            for own, before in reversed(loading.undo):
-                own.copy_(before)
-        raise StateDictError(
-            f"the state does not fit {type(module).__name__}; nothing was loaded:\n  "
-            + "\n  ".join(problems)
-        )
+    try:
+        for path, part in module.named_modules(remove_duplicate=False):
+            prefix = f"{path}." if path else ""
+            part._load_from_state_dict(given, prefix, metadata, True, missing, unexpected, problems)
+            if prefix not in loading.asked:
+                silent.append(prefix)
+        unexpected += [
+            n for n in given if n not in loading.expected and not n.startswith((*silent,))
+        ]
+        if strict:
+            problems += [f"missing: {name} {loading.expected.get(name, '')}" for name in missing]
+            problems += [f"unexpected: {name}" for name in unexpected]
+        if problems:
+            raise StateDictError(
+                f"the state does not fit {type(module).__name__}; nothing was loaded:\n  "
+                + "\n  ".join(problems)
+            )
+    except BaseException:
+        loading.take_back()
+        raise
     for write in loading.later:
         write()
     return IncompatibleKeys(missing, unexpected)
