@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from tests.backends.loading import load
 from tinytorch import tensor
 from tinytorch.autograd import gradcheck
 from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.graph import trace
 
 BACKENDS = ("naive", "numpy", "optimized")
 
@@ -215,3 +218,17 @@ def test_masked_scatter_of_no_values():
     assert none.masked_scatter(none.bool(), none).shape == (0,)
     with pytest.raises(ShapeError, match="1 positions, but 0 values"):
         tensor([1.0, 2.0]).masked_scatter(tensor([False, True]), none)
+
+
+@pytest.mark.parametrize("number", [0.5, -0.5, math.nan, 0.0])
+def test_a_traced_write_of_a_fraction_into_bools_is_true_as_in_eager(number):
+    def written(x):
+        y = x.clone()
+        y[0] = number
+        return y
+
+    x, expected = torch.zeros(2, dtype=torch.bool), torch.zeros(2, dtype=torch.bool)
+    expected[0] = number
+    ours = tinytorch.tensor(x.numpy())
+    assert written(ours).tolist() == expected.tolist()
+    assert trace(written, ours)(ours).tolist() == expected.tolist()

@@ -226,7 +226,7 @@ def _as_value(x: Tensor, value: Any) -> Tensor:
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{type(value).__name__} cannot be stored in a tensor")
-    if array.dtype.kind == "f" and not x.dtype.is_floating_point:
+    if array.dtype.kind == "f" and not x.dtype.is_floating_point and x.dtype is not bool_:
         array = np.trunc(array)
     stored = np.float32 if x.dtype is bfloat16 else x.dtype.dtype
     array = np.asarray(array, stored)
