@@ -30,7 +30,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tinytorch.dtypes import DType, Shape, TensorMeta, bool_, float64, int64
+from tinytorch.dtypes import LIMITS, DType, Shape, TensorMeta, bool_, float64, int64
 from tinytorch.errors import TinyTorchError
 from tinytorch.op import Op, Operand
 
@@ -135,6 +135,12 @@ def describe(
             op, the line and what it is.
     """
     wanted, dtype = op._dtype_rule(op.name, list(metas), {})
+    if op.name in COMPARISONS and any(map(_is_outside, operands, metas, wanted)):
+        wanted = [int64] * len(metas)  # x >= -1 of uint8, whose numbers it cannot be said in
+        operands = [
+            vocabulary.cast(operand, int64) if isinstance(meta, TensorMeta) else operand  # type: ignore[arg-type]
+            for operand, meta in zip(operands, metas, strict=True)
+        ]
     given = [
         Value(operand, want, meta.shape) if isinstance(meta, TensorMeta) else _number(operand, want)
         for operand, meta, want in zip(operands, metas, wanted, strict=True)
@@ -150,6 +156,14 @@ def describe(
         return walker.at(result, dtype)
     # an operand does not matter, as in `True or a`, but its shape does
     return vocabulary.expand(walker.at(result, dtype), shape, dtype)
+
+
+def _is_outside(value: Any, meta: Operand, dtype: DType) -> bool:
+    """Whether it is a number that a dtype of integers does not have."""
+    if isinstance(meta, TensorMeta) or dtype not in LIMITS:
+        return False
+    least, largest = LIMITS[dtype]
+    return not least <= value <= largest
 
 
 def _number(value: Any, dtype: DType) -> Number:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import tinytorch
 from tinytorch.fx import load_model
@@ -62,6 +63,42 @@ def test_the_real_architectures_run_on_our_compiler(name: str) -> None:
     with tinytorch.using_backend("optimized"), tinytorch.no_grad():
         results = tinytorch.compile(module)(*inputs)
     assert_same(results, outputs_of(model, example.inputs))
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.function(x)
+        return found
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d])
+def test_an_image_without_a_batch_is_pooled(pool: Any, ceil_mode: bool) -> None:
+    x = torch.randn(3, 5, 7, requires_grad=True)
+    model = Calls(lambda x: pool(x, 2, ceil_mode=ceil_mode))
+    expected = model(x)
+    (wanted,) = torch.autograd.grad(expected.sum(), x)
+    with tinytorch.using_backend("numpy"):
+        ours = tensor_from_torch(x.detach()).clone().requires_grad_()
+        (found,) = from_torch(model, (x.detach(),))(ours)
+        found.sum().backward()
+    np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(ours.grad.numpy(), wanted.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x & 3, lambda x: x | (x + 1), lambda x: x ^ -6, lambda x: ~x]
+)
+def test_bits_of_integers(function: Any) -> None:
+    x = torch.tensor([5, 3, -1])
+    for given in (x, x.int()):
+        with tinytorch.using_backend("numpy"):
+            (found,) = from_torch(Calls(function), (given,))(tensor_from_torch(given))
+        assert found.tolist() == function(given).tolist()
 
 
 def test_memory_is_shared_with_pytorch() -> None:

@@ -92,6 +92,19 @@ def test_an_op_that_a_user_adds_needs_no_entry(definition: Any) -> None:
             np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("number", [-1, 255, 300])
+def test_numbers_are_compared_that_the_dtype_has_not(number: int) -> None:
+    """PyTorch would take the last bits of -1, and say that 255 is equal to it."""
+
+    def compared(x: Tensor) -> tuple[Tensor, ...]:
+        return x >= number, x == number, x < number
+
+    given = np.array([0, 3, 255], np.uint8)
+    x = tinytorch.from_numpy(given)
+    found = to_torch(trace(compared, x))(torch.from_numpy(given))
+    assert [t.tolist() for t in found] == [t.tolist() for t in compared(x)]
+
+
 def test_an_op_that_cannot_be_described_says_where_to_give_it_a_line() -> None:
     def halved(a):  # type: ignore[no-untyped-def]
         while a > 1:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinytorch.dtypes import as_dtype
-from tinytorch.functions import elementwise as e, mathematics
+from tinytorch.functions import bitwise, elementwise as e, mathematics
 from tinytorch.fx.convert.aten.registry import aten
 from tinytorch.nn import functional as F
 from tinytorch.tensor import Tensor
@@ -16,7 +16,7 @@ _UNARY: dict[str, Callable[..., Any]] = {
     "log1p": e.log1p, "log2": e.log2, "sqrt": e.sqrt, "rsqrt": e.rsqrt, "sin": e.sin,
     "cos": e.cos, "tanh": e.tanh, "sigmoid": e.sigmoid, "erf": e.erf, "relu": e.relu,
     "floor": e.floor, "ceil": e.ceil, "round": e.round, "reciprocal": e.reciprocal,
-    "isnan": e.isnan, "isinf": e.isinf, "bitwise_not": e.logical_not, "silu": F.silu,
+    "isnan": e.isnan, "isinf": e.isinf, "bitwise_not": bitwise.bitwise_not, "silu": F.silu,
     "trunc": e.trunc, "tan": mathematics.tan, "asin": mathematics.asin, "acos": mathematics.acos,
     "atan": mathematics.atan, "sinh": mathematics.sinh, "cosh": mathematics.cosh,
     "asinh": mathematics.asinh, "acosh": mathematics.acosh, "atanh": mathematics.atanh,
@@ -24,8 +24,8 @@ _UNARY: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 _BINARY: dict[str, Callable[..., Any]] = {
     "mul": e.mul, "remainder": e.remainder, "eq": e.eq, "ne": e.ne, "lt": e.lt, "le": e.le,
-    "gt": e.gt, "ge": e.ge, "bitwise_and": e.logical_and, "bitwise_or": e.logical_or,
-    "bitwise_xor": e.ne, "fmod": e.fmod,
+    "gt": e.gt, "ge": e.ge, "bitwise_and": bitwise.bitwise_and,
+    "bitwise_or": bitwise.bitwise_or, "bitwise_xor": bitwise.bitwise_xor, "fmod": e.fmod,
 }  # fmt: skip
 for _name, _function in _UNARY.items():
     aten(_name)(_function)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from tinytorch import creation, ops
-from tinytorch.dispatch import apply, wrap
+from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import int64, meta_of_array
 from tinytorch.functions import (
     elementwise as e,
@@ -149,6 +150,22 @@ def _pooling(kernel: Ints, stride: Ints, padding: Ints, dilation: Ints) -> dict[
     return {"kernel_size": _pair(kernel), **_windows(stride or kernel, padding, dilation)}
 
 
+def _of_one_image_too(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of images without a batch: (channels, height, width)."""
+
+    @wraps(function)
+    def of_any(x: Tensor, *given: Any, **options: Any) -> Any:
+        if x.ndim != 3:
+            return function(x, *given, **options)
+        batches = [m.unsqueeze(t, 0) if is_tensor(t) else t for t in (x, *given)]
+        found = function(*batches, **options)
+        if is_tensor(found):
+            return m.squeeze(found, 0)
+        return tuple(m.squeeze(t, 0) for t in found)
+
+    return of_any
+
+
 def _overhanging(x: Tensor, windows: dict[str, Any], ceil_mode: bool, value: float) -> Tensor:
     """An image with what the last windows of `ceil_mode` reach over, behind its own border."""
     names = ("kernel_size", "stride", "padding", "dilation")
@@ -157,6 +174,7 @@ def _overhanging(x: Tensor, windows: dict[str, Any], ceil_mode: bool, value: flo
 
 
 @aten("max_pool2d_with_indices")
+@_of_one_image_too
 def max_pool2d_with_indices(
     x: Tensor,
     kernel_size: Ints,
@@ -177,6 +195,7 @@ def max_pool2d_with_indices(
 
 
 @aten("max_pool2d")
+@_of_one_image_too
 def max_pool2d(
     x: Tensor,
     kernel_size: Ints,
@@ -190,6 +209,7 @@ def max_pool2d(
 
 
 @aten("max_pool2d_with_indices_backward")
+@_of_one_image_too
 def max_pool2d_with_indices_backward(
     grad: Tensor,
     x: Tensor,
@@ -209,6 +229,7 @@ def max_pool2d_with_indices_backward(
 
 
 @aten("avg_pool2d")
+@_of_one_image_too
 def avg_pool2d(
     x: Tensor,
     kernel_size: Ints,
@@ -229,6 +250,7 @@ def avg_pool2d(
 
 
 @aten("avg_pool2d_backward")
+@_of_one_image_too
 def avg_pool2d_backward(
     grad: Tensor,
     x: Tensor,
