@@ -261,17 +261,6 @@ def test_a_sampler_that_gives_fractions_is_refused() -> None:
             list(loader)
 
 
-def test_iterations_at_the_same_time_have_orders_of_their_own() -> None:
-    loader = DataLoader(range(50), batch_size=50, shuffle=True, generator=3)
-    orders = [x.tolist() for pair in zip(loader, loader, strict=True) for x in pair]
-    for (outer,) in zip(loader, strict=True):
-        orders += [outer.tolist(), *(x.tolist() for x in loader)]
-    orders += [x.tolist() for x in loader]
-    assert len({tuple(order) for order in orders}) == len(orders) == 5
-    again = DataLoader(range(50), batch_size=50, shuffle=True, generator=3)
-    assert [x.tolist() for _ in range(5) for x in again] == orders
-
-
 def test_gradients_reach_the_tensors_of_a_dataset() -> None:
     latents = tinytorch.zeros(5, 2, requires_grad=True)
     subset = Subset(TensorDataset(latents, tinytorch.arange(5)), [4, 1, 0])

@@ -26,8 +26,7 @@ class DataLoader:
     The order of epoch e is a function of the seed and e alone, and the random numbers of a
     transform one of the seed, e and the batch. So training that is resumed with `load_state_dict`
     sees the very batches that it would have seen, in whatever thread they are made. (With a sampler
-    of your own the order is the sampler's; training can then be resumed between epochs only.) Each
-    iteration is an epoch of its own, also beside another: `zip(loader, loader)` gives two orders.
+    of your own the order is the sampler's; training can then be resumed between epochs only.)
 
     Args:
         dataset: a `Dataset`, any sequence of samples, or an `IterableDataset`.
@@ -99,7 +98,6 @@ class DataLoader:
         if batch_sampler is not None:
             self.batch_size = None
         self.epoch = 0  # of the iteration under way, or of the next one between two
-        self._begun = -1  # the last epoch that an iteration was begun for
         self._taken = 0  # batches handed out in that epoch
         self._resuming = False
 
@@ -148,9 +146,9 @@ class DataLoader:
         return batch_count(samples, self.batch_size or 1, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.epoch <= self._begun and not self._resuming:  # left early, or under way
-            self.epoch, self._taken = self._begun + 1, 0
-        self._begun, self._resuming = self.epoch, False
+        if self._taken and not self._resuming:  # the last iteration was left early
+            self.epoch, self._taken = self.epoch + 1, 0
+        self._resuming = False
         # here and not in the thread, which must not draw from the default generator
         return self._iterate(self.epoch, self._taken, self._numbers(self.epoch))
 
