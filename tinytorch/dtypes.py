@@ -168,13 +168,6 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
     )
 
 
-def check_mask(name: str, mask: Any) -> None:
-    """Raise DTypeError for a mask that is not bool."""
-    dtype = mask.dtype if hasattr(mask, "meta") else np.asarray(mask).dtype
-    if dtype.name != "bool":
-        raise DTypeError(f"{name}: the mask must be bool, not {dtype.name}; write mask != 0")
-
-
 def promote(*metas: TensorMeta | type) -> DType:
     """The common dtype of operands, as in PyTorch.
 

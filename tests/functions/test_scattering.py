@@ -232,3 +232,17 @@ def test_a_traced_write_of_a_fraction_into_bools_is_true_as_in_eager(number):
     ours = tinytorch.tensor(x.numpy())
     assert written(ours).tolist() == expected.tolist()
     assert trace(written, ours)(ours).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32"])
+def test_masks_are_bool(dtype):
+    x, mask = tinytorch.zeros(2), tinytorch.tensor([1, 0]).to(dtype)
+    for call in (
+        lambda m: x.masked_fill(m, 1.0),
+        lambda m: x.masked_fill_(m, 1.0),
+        lambda m: x.masked_fill(m.numpy(), 1.0),
+        lambda m: x.masked_scatter(m, tinytorch.ones(2)),
+    ):
+        with pytest.raises(tinytorch.DTypeError, match=f"mask must be bool, not {dtype}"):
+            call(mask)
+    assert x.tolist() == [0, 0]

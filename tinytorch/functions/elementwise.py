@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch import dtypes, ops
+from tinytorch import ops
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.dtypes import LIMITS, Array, DType, bool_, meta_of_array, number_of, promote, wrapped
-from tinytorch.errors import DTypeError, ShapeError
+from tinytorch.dtypes import LIMITS, Array, bool_, meta_of_array, number_of, promote, wrapped
+from tinytorch.errors import DTypeError
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import METHODS, publish
@@ -305,26 +305,6 @@ def _beside(x: Any, number: int) -> Any:
     if x.meta.dtype.is_floating_point:
         return number
     return number_of("where", number, promote(x.meta, int))
-
-
-def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
-    """x, with `value`, a number or a 0-d tensor, where the bool mask is true; they broadcast.
-
-    >>> from tinytorch import tensor
-    >>> masked_fill(tensor([1.0, 2.0]), tensor([True, False]), -math.inf)
-    tensor([-inf,   2.])
-    """
-    dtypes.check_mask("masked_fill", mask)
-    return apply(ops.where, mask, _of_dtype("masked_fill", value, x.dtype), x)
-
-
-def _of_dtype(name: str, value: Any, dtype: DType) -> Any:
-    """A number as one of a tensor's dtype, which stays; 0-d tensors are converted."""
-    if hasattr(value, "meta"):
-        if value.ndim:
-            raise ShapeError(f"{name}: the value must be 0-d, not of shape {value.shape}")
-        return value.to(dtype)
-    return number_of(name, value, dtype)
 
 
 def clip(x: Tensor, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Tensor:

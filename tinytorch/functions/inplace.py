@@ -246,7 +246,7 @@ def clamp_(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return _clip(x, min, max)
 
 
-_masked_fill = in_place(elementwise.masked_fill)
+_masked_fill = in_place(scattering.masked_fill)
 _clip = in_place(elementwise.clip)
 addcmul_, addcdiv_ = in_place(mathematics.addcmul), in_place(mathematics.addcdiv)
 lerp_, pow_ = in_place(mathematics.lerp), in_place(elementwise.pow)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
-from tinytorch.dtypes import Shape, bfloat16, bool_, check_mask, int64, meta_of_array, number_of
+from tinytorch.dtypes import DType, Shape, bfloat16, bool_, int64, meta_of_array, number_of
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import (
     elementwise,
@@ -158,7 +158,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     one = apply(ops.full, shape=index.shape, value=1, dtype=int64)
     hit = apply(ops.ne, apply(ops.scatter_add, one, index, length=extent), 0)
     shape = (extent, *(1,) * (x.ndim - dim - 1)) if x.ndim else ()
-    return elementwise.masked_fill(x, movement.reshape(hit, shape), value)
+    return masked_fill(x, movement.reshape(hit, shape), value)
 
 
 def index_put(x: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
@@ -233,14 +233,47 @@ def _as_value(x: Tensor, value: Any) -> Tensor:
     return wrap(array, meta_of_array(array)).to(x.dtype)
 
 
+def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
+    """x, with `value` where the mask, which broadcasts, is true. The dtype stays x's.
+
+    Args:
+        value: a number or a 0-d tensor; it is converted to x's dtype.
+
+    Raises:
+        DTypeError: the mask is not bool, or x's dtype does not have the number.
+        ShapeError: the value is not 0-d.
+
+    >>> from tinytorch import tensor
+    >>> masked_fill(tensor([1.0, 2.0]), tensor([True, False]), -math.inf)
+    tensor([-inf,   2.])
+    """
+    _check_mask("masked_fill", mask)
+    return apply(ops.where, mask, _of_dtype("masked_fill", value, x.dtype), x)
+
+
+def _of_dtype(name: str, value: Any, dtype: DType) -> Any:
+    """A number as one of a tensor's dtype, which stays; 0-d tensors are converted."""
+    if is_tensor(value):
+        if value.ndim:
+            raise ShapeError(f"{name}: the value must be 0-d, not of shape {value.shape}")
+        return value.to(dtype)
+    return number_of(name, value, dtype)
+
+
+def _check_mask(name: str, mask: Any) -> None:
+    """Raise DTypeError for a mask that is not bool."""
+    dtype = mask.dtype if is_tensor(mask) else np.asarray(mask).dtype
+    if dtype.name != "bool":
+        raise DTypeError(f"{name}: the mask must be bool, not {dtype.name}; write mask != 0")
+
+
 def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where the mask is true, 1-d; x and mask broadcast. Cannot be traced.
 
     Raises:
         DTypeError: the mask is not bool.
     """
-    if mask.dtype is not bool_:
-        raise DTypeError(f"masked_select: the mask must be bool, not {mask.dtype.name}")
+    _check_mask("masked_select", mask)
     shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
     x, mask = _expanded(x, shape), _expanded(mask, shape)
     if STATE.get().mode is None:
@@ -261,7 +294,7 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         ShapeError: the mask has more true elements than `source` elements. (Not in a trace.)
         DTypeError: the mask is not bool.
     """
-    check_mask("masked_scatter", mask)
+    _check_mask("masked_scatter", mask)
     if not source.numel() or not _is_plain(x, mask, source):
         return _scattered(x, mask, source)
     values, wanted = source.to(x.dtype)._data.reshape(-1), mask._data

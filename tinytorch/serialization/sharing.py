@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from tinytorch.dtypes import DTYPES, Array
+from tinytorch.dispatch import wrap
+from tinytorch.dtypes import DTYPES, Array, tensor_meta
 from tinytorch.errors import DataError
-from tinytorch.serialization.torch_zip import strided
 from tinytorch.tensor import Tensor
 
 
@@ -84,3 +85,26 @@ def share(tensors: dict[str, Tensor], found: Mapping[str, Any]) -> None:
             tensors[name] = view
     except (KeyError, TypeError, ValueError, MemoryError) as error:
         raise DataError(f"has a damaged header ({error!r})") from error
+
+
+def strided(
+    array: Array, dtype: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> Tensor:
+    """A tensor in the memory of a 1-d array, from an offset, with strides, in elements.
+
+    Raises:
+        DataError: it would leave the array.
+    """
+    numbers = [offset, *shape, *strides]
+    if len(shape) != len(strides) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise DataError(f"is damaged: a tensor of shape {shape} with strides {strides}")
+    last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    if math.prod(shape) and last >= array.size:
+        raise DataError(
+            f"is damaged: a tensor of shape {shape} with strides {strides} from element {offset} "
+            f"does not fit into a storage of {array.size}"
+        )
+    view = np.lib.stride_tricks.as_strided(
+        array[offset:], shape, [s * array.itemsize for s in strides]
+    )
+    return wrap(view, tensor_meta(shape, DTYPES[dtype]))

@@ -8,7 +8,6 @@ dicts, lists, tuples, numbers, strings, None and tensors gets through.
 
 from __future__ import annotations
 
-import math
 import pickle
 import struct
 import zipfile
@@ -18,9 +17,9 @@ from typing import Any, BinaryIO, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
-from tinytorch.dispatch import wrap
-from tinytorch.dtypes import DTYPES, Array, tensor_meta
+from tinytorch.dtypes import DTYPES
 from tinytorch.errors import DataError
+from tinytorch.serialization.sharing import strided
 from tinytorch.tensor import Tensor
 
 #: What a damaged or hostile pickle may raise.
@@ -194,26 +193,3 @@ def _tensor(ref: Reference, array_of: Any) -> Tensor:
         raise DataError(f"has a {storage.dtype} tensor; TinyTorch has {', '.join(DTYPES)}")
     tensor = strided(array_of(storage), storage.dtype, offset, shape, strides)
     return tensor.requires_grad_(requires_grad)
-
-
-def strided(
-    array: Array, dtype: str, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
-) -> Tensor:
-    """A tensor in the memory of a 1-d array, from an offset, with strides, in elements.
-
-    Raises:
-        DataError: it would leave the array.
-    """
-    numbers = [offset, *shape, *strides]
-    if len(shape) != len(strides) or not all(type(n) is int and n >= 0 for n in numbers):
-        raise DataError(f"is damaged: a tensor of shape {shape} with strides {strides}")
-    last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    if math.prod(shape) and last >= array.size:
-        raise DataError(
-            f"is damaged: a tensor of shape {shape} with strides {strides} from element {offset} "
-            f"does not fit into a storage of {array.size}"
-        )
-    view = np.lib.stride_tricks.as_strided(
-        array[offset:], shape, [s * array.itemsize for s in strides]
-    )
-    return wrap(view, tensor_meta(shape, DTYPES[dtype]))

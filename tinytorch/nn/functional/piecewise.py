@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinytorch.functions.elementwise import abs, clip, logical_or, masked_fill, where
+from tinytorch.functions.elementwise import abs, clip, logical_or, where
 from tinytorch.functions.fusing import fuse
+from tinytorch.functions.scattering import masked_fill
 from tinytorch.nn.functional.activation import leaky_relu
 from tinytorch.nn.functional.arguments import inplaceable
 from tinytorch.random import Generator, rand_like
