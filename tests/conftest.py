@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _mark_cases_beyond(items: list[pytest.Item], mark: str) -> None:
-    """`slow_beyond(n)`: the first n cases of a test are fast ones, and the others slow ones."""
+    """`slow_beyond(n)`: all but the first n cases of a test are marked slow; so for other marks."""
     cases = Counter[str]()
     for item in items:
         beyond = item.get_closest_marker(f"{mark}_beyond")

@@ -196,7 +196,10 @@ def test_weights_are_followed() -> None:
         (lambda d: d.WeightedRandomSampler([0, 1], 2, False), "at most the 1 samples whose weight"),
         (lambda d: d.WeightedRandomSampler([1, float("inf")], 2), "weights must be finite"),
         (lambda d: d.RandomSampler([1], num_samples=0), "num_samples must be at least 1, got 0"),
-        (lambda d: d.BatchSampler([1], 0, False), "at least 1, and an integer, got 0"),
+        (
+            lambda d: d.BatchSampler([1], 0, False),
+            "batch_size must be at least 1, and an integer, got 0",
+        ),
         (lambda d: d.ConcatDataset([]), "needs at least one dataset"),
         (lambda d: d.DataLoader([1], shuffle=True, sampler=[0]), "sampler and shuffle with list"),
         (

@@ -132,7 +132,6 @@ def same(found: list[Array], expected: list[Array], what: str) -> None:
 
 
 @pytest.mark.slow_beyond(20)
-@pytest.mark.exhaustive_beyond(100)
 @pytest.mark.parametrize("target", EACH, ids=str)
 @pytest.mark.parametrize("name", sorted(n for n in LAYERS if hasattr(nn, n)))
 def test_layers_and_losses(name: str, target: Target):
@@ -221,7 +220,6 @@ def check_descent(
 
 
 @pytest.mark.slow_beyond(3)
-@pytest.mark.exhaustive_beyond(12)
 @pytest.mark.parametrize("target", EACH, ids=str)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(name: str, target: Target):

@@ -14,7 +14,6 @@ from tinytorch.jit.cpu import host_vector_unit
 
 ROOT = Path(__file__).resolve().parents[3]
 CHECK = Path(__file__).with_name("arm64_check.py")
-CLASSES = list(runpy.run_path(str(CHECK))["CLASSES"])
 #: A compiled step has products and losses in it; the others take as many minutes again.
 CHECKED_EACH_TIME = [
     "elementwise",
@@ -31,7 +30,7 @@ CHECKED_EACH_TIME = [
     "chosen",
     [
         pytest.param(CHECKED_EACH_TIME, marks=pytest.mark.slow(seconds=130), id="some"),
-        pytest.param(CLASSES, marks=pytest.mark.exhaustive, id="all"),
+        pytest.param([], marks=pytest.mark.exhaustive, id="all"),
     ],
 )
 def test_kernels_on_arm64_give_what_numpy_gives(chosen: list[str]) -> None:
@@ -50,7 +49,8 @@ def test_kernels_on_arm64_give_what_numpy_gives(chosen: list[str]) -> None:
     assert ran.returncode == 0, ran.stderr
     where, *classes = map(json.loads, ran.stdout.splitlines())
     assert where == {"machine": "aarch64", "unit": "neon"}
-    assert [c["class"] for c in classes] == chosen
+    expected = chosen or list(runpy.run_path(str(CHECK))["CLASSES"])
+    assert [c["class"] for c in classes] == expected
     for found in classes:
         assert found["problem"] is None, found
         assert found["kernels"] > 0, found

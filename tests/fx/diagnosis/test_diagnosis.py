@@ -100,7 +100,6 @@ def test_the_catalogue_in_short(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive_beyond(20)
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_never_is_a_silently_wrong_trace_called_right(name: str):
     found = check(name)

@@ -36,16 +36,16 @@ def test_a_small_architecture_is_captured_as_eager_computes_it(name: str):
 
 @pytest.mark.slow(seconds=40)
 @pytest.mark.parametrize(
-    "part", [7, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(10) if n != 7)]
+    "part", [7, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(7))]
 )
 def test_a_sample_of_all_architectures_has_nothing_wrong_and_no_crash(part: int, tmp_path: Path):
-    """25: all through forward, training and our compiler, ten of them through all stages."""
-    names = random.Random(21).sample(catalogue(), 25)[part::10]
+    """25: all through forward, training and our compiler, eight of them through all stages."""
+    names = random.Random(21).sample(catalogue(), 25)[part::8]
     ours = [s for s in stages.STAGES if s not in stages.PEERS]
     records = run(names[:1], ours, tmp_path / "all.jsonl", Limits(), jobs=1)
     records |= run(names[1:], MOST_TELLING, tmp_path / "zoo.jsonl", Limits(), jobs=1)
     assert bad(records.values()) == []
-    assert not all(r.skipped for r in records.values())
+    assert sum(not r.skipped for r in records.values()) >= 2
 
 
 class Small(nn.Module):

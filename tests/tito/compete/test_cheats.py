@@ -243,7 +243,7 @@ def test_the_collector_is_as_far_in_every_call_and_arrays_lie_elsewhere_in_every
 @needs_sandbox
 @pytest.mark.slow(seconds=65)
 def test_the_same_as_an_ordinary_user() -> None:
-    """Where this runs as root: what is refused above once more, as the user `nobody`."""
+    """Where this runs as root: all of the above once more, as the user `nobody`."""
     if os.geteuid() != 0:
         refuse("the cheats ran as this ordinary user: run the tests as root to have both")
     setpriv, bwrap = require_tool("setpriv"), require_tool("bwrap")
@@ -256,7 +256,7 @@ def test_the_same_as_an_ordinary_user() -> None:
             setpriv, "--reuid=65534", "--regid=65534", "--clear-groups",
             sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider",
             "--basetemp", home / "pytest", "tests/tito/compete/test_cheats.py",
-            "-m", "slow or not slow", "-k", "wrong_answer or breaks_the_protocol",
+            "-m", "slow or not slow", "-k", "wrong_answer or breaks_the_protocol or trick",
         ]  # fmt: skip
         own = {"HOME": name, "TINYTORCH_REQUIRE_TOOLS": "1", "PYTHONDONTWRITEBYTECODE": "1",
                "HYPOTHESIS_STORAGE_DIRECTORY": name}  # fmt: skip
@@ -264,7 +264,7 @@ def test_the_same_as_an_ordinary_user() -> None:
             list(map(str, command)), cwd=ROOT, env=os.environ | own, capture_output=True, text=True
         )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(WRONG_ANSWERS) + len(PROTOCOL)} passed" in done.stdout
+    assert f"{len(WRONG_ANSWERS) + len(PROTOCOL) + PARTS} passed" in done.stdout
 
 
 def _enterable(*folders: Path) -> list[str]:
