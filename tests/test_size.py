@@ -172,7 +172,7 @@ BUDGETS = {
     "tito": 8_125,
     "tito/course": 5_455,
     "tito/ladder": 714,
-    "tito/compete": 2_133,
+    "tito/compete": 2_135,
     "tito/leaderboard": 2_716,
 }
 

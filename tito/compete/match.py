@@ -33,6 +33,9 @@ from tito.compete.process import Contestant, Failure, Worker
 #: What a worker allocates first: more than fits among what Python has freed, and up to a page more
 #: in steps of what malloc(3) aligns to.
 SHIFT_BYTES, PAGE_BYTES, MALLOC_ALIGNMENT = 1 << 16, 4096, 16
+#: A virtual machine whose core was taken by another takes that time off what it charges its
+#: processes, later as well (update_rq_clock_task in Linux): a short call may have cost nothing.
+MOST_CALLS = 3
 
 T = TypeVar("T")
 Times = dict[str, dict[str, list[float]]]  # contestant, case: seconds of each round
@@ -202,18 +205,19 @@ def _call(
     expected: list[tuple[Array, Array]],
     seconds: float | None = None,
 ) -> float:
-    """Time one call, and check what came of it."""
+    """Time one call, again if the clock stood still, and check what came of it."""
     with _naming(name, case):
         if seconds is not None and seconds <= 0:
             raise Failure("timeout", "its first calls take longer than compiling may")
-        spent, outputs = worker.measure(problem, seconds)
-        wrong = difference(outputs, expected)
-        if wrong is not None:
-            shapes = ", ".join(str(list(a.shape)) for a in problem.inputs)
-            raise Failure("wrong", f"{wrong} (inputs {shapes})")
-        if spent <= 0:
-            raise Failure("infrastructure", "its call took no time on the event's clock")
-    return spent
+        for _ in range(MOST_CALLS):
+            spent, outputs = worker.measure(problem, seconds)
+            wrong = difference(outputs, expected)
+            if wrong is not None:
+                shapes = ", ".join(str(list(a.shape)) for a in problem.inputs)
+                raise Failure("wrong", f"{wrong} (inputs {shapes})")
+            if spent > 0:
+                return spent
+        raise Failure("infrastructure", f"{MOST_CALLS} calls took no time on the event's clock")
 
 
 def _reference(event: Event, problem: Problem) -> list[tuple[Array, Array]]:

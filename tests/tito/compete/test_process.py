@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.tito.compete.conftest import small_event
+from tito.compete.event import Problem
 from tito.compete.match import Failed, launches
 from tito.compete.process import Contestant, Worker, _visit
 
@@ -49,22 +51,38 @@ def _cpu_clock(pid: int) -> int:
     return time.clock_gettime_ns((~pid << 3) | 2)
 
 
-def test_a_call_that_took_no_time_is_our_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its ratio would be none: it is said of whom, and no launch is kept."""
+@pytest.fixture
+def costs(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What calls of workers without a process cost, in turn and from the first again."""
+    costs = [0.0]
+    calls = itertools.count()
     monkeypatch.setattr(Worker, "__init__", lambda self, *a, **b: None)
     monkeypatch.setattr(Worker, "close", lambda self: None)
     monkeypatch.setattr(Worker, "cpu_seconds", lambda self: 0.0)
-    monkeypatch.setattr(
-        Worker, "measure", lambda self, problem, seconds=None: (0.0, [_product(problem)])
-    )
+
+    def measure(self: Worker, problem: Problem, seconds: float | None = None) -> object:
+        return costs[next(calls) % len(costs)], [np.matmul(*problem.inputs)]
+
+    monkeypatch.setattr(Worker, "measure", measure)
+    return costs
+
+
+CONTESTANTS = [Contestant("numpy"), Contestant("optimized")]
+
+
+def test_calls_that_take_no_time_are_our_fault(tmp_path: Path, costs: list[float]) -> None:
+    """Their ratio would be none: it is said of whom, and no launch is kept."""
     event = small_event(tmp_path / "event", "open")
-    with pytest.raises(Failed, match="took no time") as caught:
-        list(launches(event, [Contestant("numpy"), Contestant("optimized")], 1, seed=0))
+    with pytest.raises(Failed, match="3 calls took no time") as caught:
+        list(launches(event, CONTESTANTS, 1, seed=0))
     assert caught.value.verdict == "infrastructure"
 
 
-def _product(problem: object) -> np.ndarray:
-    a, b = problem.inputs  # type: ignore[attr-defined]
-    return np.matmul(a, b)
+def test_a_call_is_made_again_for_which_the_clock_stood_still(
+    tmp_path: Path, costs: list[float]
+) -> None:
+    costs[:] = [0.0, -1.0, 0.25, 0.0, 0.5]
+    event = small_event(tmp_path / "event", "open")
+    (launch,) = launches(event, CONTESTANTS, 1, seed=0)
+    times = {t for cases in launch.seconds.values() for case in cases.values() for t in case}
+    assert times == {0.25, 0.5}
