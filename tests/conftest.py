@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import tinytorch
-from tests import global_state
+from tests import global_state, time_limit
 from tests.system_tools import refuse
 from tinytorch.collector import collected_no_more
 
@@ -35,6 +35,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 def pytest_configure(config: pytest.Config) -> None:
     """A shell starts what runs in the background with Ctrl-C ignored, and children inherit it."""
+    config.pluginmanager.register(time_limit)
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,0 +1,61 @@
+"""What a slow machine has no time for is said, and what has begun is finished."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.time_limit import VARIABLE
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = f"""
+import os
+import time
+import pytest
+
+def test_fast():
+    pass
+
+@pytest.mark.slow
+def test_during_which_the_time_is_over():
+    os.environ[{VARIABLE!r}] = str(time.time() - 1)
+    assert AGREES
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", range(3))
+def test_later(case):
+    assert False
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "agrees", "counts", "left"),
+    [
+        ("1", "False", "1 passed, 4 skipped", "NOT RUN: 4 tests, the time of the run was over"),
+        ("", "True", "2 passed, 3 skipped", "NOT RUN: 3 tests, the time of the run was over"),
+        ("", "False", "1 failed, 1 passed, 3 skipped", "    3 test_program.py"),
+        ("1e12", "True", "2 passed, 3 skipped", "    3 test_program.py"),
+    ],
+)
+def test_slow_tests_begin_until_then(
+    tmp_path: Path, last: str, agrees: str, counts: str, left: str
+) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "from tests import time_limit\n"
+        "def pytest_configure(config):\n"
+        "    config.pluginmanager.register(time_limit)\n"
+    )
+    (tmp_path / "test_program.py").write_text(PROGRAM.replace("AGREES", agrees))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull,
+         "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=ROOT, env={**os.environ, VARIABLE: last},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert counts in done.stdout, done.stdout + done.stderr
+    assert left in done.stdout
+    assert done.returncode == ("failed" in counts)
