@@ -12,17 +12,17 @@ import pytest
 from tests.time_limit import VARIABLE
 
 ROOT = Path(__file__).parents[1]
-PROGRAM = f"""
+PROGRAM = """
 import os
-import time
 import pytest
+from tests import time_limit
 
 def test_fast():
-    pass
+    assert time_limit.VARIABLE not in os.environ
 
 @pytest.mark.slow
 def test_during_which_the_time_is_over():
-    os.environ[{VARIABLE!r}] = str(time.time() - 1)
+    time_limit.last_start = 1
     assert AGREES
 
 @pytest.mark.slow
@@ -32,17 +32,18 @@ def test_later(case):
 """
 
 
+@pytest.mark.slow_beyond(2)
 @pytest.mark.parametrize(
-    ("last", "agrees", "counts", "left"),
+    ("last", "agrees", "options", "counts", "left"),
     [
-        ("1", "False", "1 passed, 4 skipped", "NOT RUN: 4 tests, the time of the run was over"),
-        ("", "True", "2 passed, 3 skipped", "NOT RUN: 3 tests, the time of the run was over"),
-        ("", "False", "1 failed, 1 passed, 3 skipped", "    3 test_program.py"),
-        ("1e12", "True", "2 passed, 3 skipped", "    3 test_program.py"),
+        ("1", "False", "-n 2", "1 passed, 4 skipped", "NOT RUN: 4 tests, the time of the run"),
+        ("", "True", "-n 0", "2 passed, 3 skipped", "NOT RUN: 3 tests, the time of the run"),
+        ("", "False", "-n 1", "1 failed, 1 passed, 3 skipped", "    3 test_program.py"),
+        ("1e12", "True", "-p no:xdist", "2 passed, 3 skipped", "    3 test_program.py"),
     ],
 )
 def test_slow_tests_begin_until_then(
-    tmp_path: Path, last: str, agrees: str, counts: str, left: str
+    tmp_path: Path, last: str, agrees: str, options: str, counts: str, left: str
 ) -> None:
     (tmp_path / "conftest.py").write_text(
         "from tests import time_limit\n"
@@ -52,7 +53,7 @@ def test_slow_tests_begin_until_then(
     (tmp_path / "test_program.py").write_text(PROGRAM.replace("AGREES", agrees))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull,
-         "--rootdir", str(tmp_path), str(tmp_path)],
+         *options.split(), "--rootdir", str(tmp_path), str(tmp_path)],
         cwd=ROOT, env={**os.environ, VARIABLE: last},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

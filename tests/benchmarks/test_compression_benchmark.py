@@ -10,7 +10,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_was_made_smaller_is_set_beside_what_it_was() -> None:
     command = [sys.executable, "compression.py", "--json", "--rounds=2", "--small"]
     done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)

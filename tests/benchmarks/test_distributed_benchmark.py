@@ -69,7 +69,7 @@ def test_the_least_is_taken_number_by_number(benchmark) -> None:
     assert benchmark.least([[1.0, (9, 1)], [2.0, (7, 3)], [5.0, (8, 2)]]) == [1.0, [7, 1]]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_benchmark_says_overhead_and_links() -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--rounds", "3", "--json"],

@@ -11,7 +11,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_token_is_set_beside_reading_the_weights_and_the_peers() -> None:
     """Logits are compared with transformers' before the timing, which raises if they differ."""
     pytest.importorskip("transformers")

@@ -32,7 +32,7 @@ def test_measured(tmp_path: Path) -> None:
     assert (tmp_path / "r.svg").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_simulated(tmp_path: Path) -> None:
     how = ("--simulate", "--budgets", "0.85", "--model", "gpt2", "--rows", "32")
     done = run("--json", *how, "--plot", str(tmp_path / "r.png"))

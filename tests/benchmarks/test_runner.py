@@ -114,7 +114,7 @@ def test_benchmark_of_kernels_as_json_and_picture(tmp_path):
     assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_benchmark_of_kernels_without_avx512():
     from tinytorch.jit.cpu import AVX512, host_vector_unit
 

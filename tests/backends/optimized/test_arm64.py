@@ -14,16 +14,9 @@ from tinytorch.jit.cpu import host_vector_unit
 
 ROOT = Path(__file__).resolve().parents[3]
 CHECK = Path(__file__).with_name("arm64_check.py")
-#: A compiled step has products and losses in it; the others take as many minutes again.
-CHECKED_EACH_TIME = [
-    "elementwise",
-    "sums",
-    "norms",
-    "sorts",
-    "indices",
-    "optimizer steps",
-    "compiled step",
-]
+#: A compiled step has products, sums, losses and an optimizer in it. While no kernel is kept yet, a
+#: class takes minutes of a core.
+CHECKED_EACH_TIME = ["elementwise", "compiled step"]
 
 
 @pytest.mark.parametrize(

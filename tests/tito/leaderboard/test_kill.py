@@ -85,7 +85,7 @@ class Asker:
 
 
 @pytest.mark.slow(seconds=40)
-@pytest.mark.exhaustive_beyond(2)
+@pytest.mark.exhaustive_beyond(1)
 @pytest.mark.parametrize("victim", ["server on PostgreSQL", "PostgreSQL", "server"])
 def test_kill_9_loses_nothing(victim: str, tmp_path: Path) -> None:
     """And whoever was not killed goes on by itself."""
