@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 def report(script: str, *arguments: str) -> Any:
     command = [sys.executable, str(ROOT / "benchmarks" / script), "--json", *arguments]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 

@@ -29,7 +29,7 @@ def entry_cell(course: Course) -> str:
     return cell
 
 
-@pytest.mark.slow(seconds=110)
+@pytest.mark.exhaustive  # that entries are measured, tests/tito/compete checks
 def test_a_product_of_ones_own_is_entered(tmp_path: Path) -> None:
     course = Course.load(ROOT)
     student = Student(tmp_path / "mine")

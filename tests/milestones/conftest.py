@@ -29,7 +29,7 @@ def replay() -> Replay:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
         )
 
     return run

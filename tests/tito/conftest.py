@@ -34,7 +34,7 @@ def tito() -> Tito:
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
         )
 
     return run

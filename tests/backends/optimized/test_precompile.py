@@ -31,7 +31,7 @@ def test_the_library_is_compiled_once(tmp_path):
             env={**os.environ, "TINYTORCH_CACHE_DIR": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=1800,
         )
         assert done.returncode == 0, done.stderr
         return done

@@ -248,7 +248,7 @@ def test_a_contest(kind: str, tmp_path: Path) -> None:
             teacher.check("7 the audit log")
         finally:
             runner.send_signal(signal.SIGINT)
-            runner.communicate(timeout=300)
+            runner.communicate(timeout=1800)
     assert len(list(pictures.glob("*.png"))) == 7
 
 
