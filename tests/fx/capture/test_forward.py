@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -43,6 +45,35 @@ def test_a_model_of_one_tensor_given_twice_is_optimized() -> None:
     torch.testing.assert_close(
         GraphOptimizer(model, (a, a), keep_slower=True).optimize()(a, b), model(a, b)
     )
+
+
+class Teacher(nn.Module):
+    """Has a second layer that follows the first as an average, as momentum encoders do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.average = nn.Linear(3, 2), nn.Linear(3, 2).requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            for average, own in zip(self.average.parameters(), self.own.parameters(), strict=True):
+                average.mul_(0.9).add_(own, alpha=0.1)
+        return (self.own(x) - self.average(x)).square().sum()
+
+
+@pytest.mark.parametrize("decompose", [False, True])
+@pytest.mark.parametrize("dims", [(), (0,)])
+def test_a_frozen_parameter_that_is_written_is_as_before(
+    decompose: bool, dims: tuple[int, ...]
+) -> None:
+    """Each comparison with eager moved the average, and then the two were not the same."""
+    model, x = Teacher(), torch.randn(4, 3)
+    eager, before = copy.deepcopy(model), copy.deepcopy(model.state_dict())
+    graph = capture_forward(model, (x,), decompose=decompose, dynamic_dims=dims)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    for _ in range(3):
+        torch.testing.assert_close(graph(x), eager(x))
+        torch.testing.assert_close(model.state_dict(), eager.state_dict())
 
 
 class Sums(nn.Module):

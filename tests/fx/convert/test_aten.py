@@ -186,6 +186,23 @@ def test_operators_that_only_autograd_and_export_use() -> None:
     call("avg_pool2d", x, [2, 2], [2, 2], [1, 1], True, False)
     call("embedding_dense_backward", torch.randn(3, 4), torch.tensor([1, 0, 1]), 5, 1, False)
     call("scatter.value", torch.zeros(3, 4), 1, torch.tensor([[0], [2], [3]]), -1.0)
+    twice = torch.tensor([[0, 2, 0], [0, 1, 1]])  # the last one is put
+    call("scatter.value", torch.zeros(2, 3), 1, twice, float("inf"))
+    call("scatter.src", torch.zeros(2, 3), 1, twice, torch.randn(3, 4))
+    call(
+        "scatter.src",
+        torch.zeros(2, 3, dtype=torch.int64),
+        1,
+        twice,
+        2**62 + torch.arange(6).view(2, 3),
+    )
+    call("index_put", torch.zeros(3, 4), [None, torch.tensor([2, -1, 2])], torch.randn(3, 3))
+    call(
+        "index_put",
+        torch.zeros(2, 2),
+        [torch.tensor([[True, False], [True, True]])],
+        torch.randn(3),
+    )
     call("select_backward", torch.randn(3, 5), [3, 4, 5], 1, -1)
     call("slice_backward", torch.randn(3, 2), [3, 6], 1, 1, 5, 2)
     y = torch.randn(4, 5)

@@ -19,6 +19,7 @@ from tinytorch.fx.capture.real_run import check_on_real_values, difference_on_re
 from tinytorch.fx.capture.slots import BATCH, BUFFER, PARAMETER, CaptureError, batch_slots
 from tinytorch.fx.capture.stopped_gradients import detach_stopped_gradients
 from tinytorch.fx.models import Batch, call
+from tinytorch.fx.semantics.effects import effects
 
 
 def capture_forward(
@@ -59,7 +60,7 @@ def capture_forward(
     _mark_roles(module.graph, model)
     check_in_graph(module, fixed, exported.buffers)
     leaves, eager = tree_leaves(inputs), _eager(model, inputs)
-    state = list(model.buffers())
+    state = _written_state(model, module)
     check_on_real_values(module, leaves, eager, state=state, may_write=True, reseed=not guarded)
     if dynamic_dims:
         _guard_sizes(module, exporter, exported, dynamic_dims, inputs)
@@ -70,6 +71,20 @@ def _eager(model: nn.Module, inputs: Batch) -> Callable[[list[Any]], Any]:
     """The call of a model on the leaves of inputs like these."""
     spec = tree_flatten(inputs)[1]
     return lambda flat: call(model, tree_unflatten(flat, spec))
+
+
+def _written_state(model: nn.Module, module: torch.fx.GraphModule) -> list[Tensor]:
+    """Buffers, and the frozen parameters that the graph writes (an average of other weights)."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    written: dict[str, Tensor] = {}
+    for node in module.graph.nodes:
+        found = [*effects(node).writes]
+        while found:
+            source = found.pop()
+            if source.op == "get_attr" and source.target in parameters:
+                written[source.target] = parameters[source.target]
+            found += effects(source).views
+    return [*model.buffers(), *written.values()]
 
 
 def _mark_roles(graph: torch.fx.Graph, model: nn.Module) -> None:
@@ -93,7 +108,7 @@ def _guard_sizes(
 ) -> None:
     """Find out for which sizes a graph does what its model does, and have it refuse others."""
     leaves, spec = tree_flatten(inputs)
-    eager, state = _eager(exporter.model, inputs), list(exporter.model.buffers())
+    eager, state = _eager(exporter.model, inputs), _written_state(exporter.model, module)
 
     def compare(flat: list[Any]) -> str | None:
         return difference_on_real_values(module, flat, eager, state, reseed=not exporter.guarded)

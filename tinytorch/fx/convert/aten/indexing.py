@@ -8,7 +8,7 @@ from typing import Any
 
 from tinytorch import creation, ops
 from tinytorch.dispatch import apply
-from tinytorch.dtypes import int64
+from tinytorch.dtypes import bool_
 from tinytorch.functions import (
     diagonals,
     elementwise as e,
@@ -66,67 +66,26 @@ def index(a: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 def index_put(
     a: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    """Write values at indices; dimensions without one are taken whole. Several values for one place
-    add up with `accumulate`; without, PyTorch leaves open which is put, and here it is their mean.
+    """Write values at indices; dimensions without one are taken whole. Of several values for one
+    place the last is put, or with `accumulate` their sum is added.
     """
-    if any(i is not None and i.dtype.name == "bool" for i in indices):
-        return _put_at_mask(a, indices, values, accumulate)
-    given = {dim: i for dim, i in enumerate(indices) if i is not None}
-    dims = list(given)
-    flat = creation.zeros((), dtype=int64)
-    for dim, i in given.items():
-        extent = a.shape[dim]
-        flat = flat * extent + e.where(e.lt(i, 0), i + extent, i)
-    whole = [dim for dim in range(a.ndim) if dim not in dims]
-    rest = [a.shape[dim] for dim in whole]
-    # indices side by side stay where they are in the result, others come first
-    before = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
-    spread = m.expand(values, (*rest[:before], *flat.shape, *rest[before:]))
-    inner = [*range(before, before + flat.ndim)]
-    spread = m.permute(spread, inner + [d for d in range(spread.ndim) if d not in inner])
-    order = [*dims, *whole]
-    rows = m.reshape(m.permute(a, order), (math.prod(a.shape[dim] for dim in dims), *rest))
-    put = _put(rows, flat, spread, accumulate)
-    back = [order.index(dim) for dim in range(a.ndim)]
-    return m.permute(m.reshape(put, tuple(a.shape[dim] for dim in order)), back)
-
-
-def _put_at_mask(
-    a: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
-) -> Tensor:
-    """One value wherever a mask of the first dimensions is True."""
-    mask, *others = indices
-    if others or mask is None or values.numel() != 1 or accumulate:
-        raise NotImplementedError("index_put with a mask, and more than one value")
-    wide = m.reshape(mask, (*mask.shape, *(1,) * (a.ndim - mask.ndim)))
-    return e.where(wide, m.reshape(values, ()), a)
-
-
-def _put(rows: Tensor, index: Tensor, values: Tensor, accumulate: bool) -> Tensor:
-    total = apply(ops.scatter_add, values, index, length=rows.shape[0])
-    if accumulate:
-        return rows + total
-    ones = creation.ones(values.shape, dtype=values.dtype)
-    hit = apply(ops.scatter_add, ones, index, length=rows.shape[0])
-    # an average of equal values where several were put: which one wins is left open
-    return e.where(e.gt(hit, 0), total / e.maximum(hit, 1), rows).to(rows.dtype)
+    mask = indices[0] if len(indices) == 1 else None
+    is_one = values.numel() == 1 and not accumulate
+    if mask is not None and mask.dtype == bool_ and is_one:  # of a known shape: it can be traced
+        wide = m.reshape(mask, (*mask.shape, *(1,) * (a.ndim - mask.ndim)))
+        return e.where(wide, m.reshape(values, ()), a)
+    places = tuple(slice(None) if i is None else i for i in indices)
+    return scattering.put(a, places, values, accumulate)
 
 
 @aten("scatter.value")
 def scatter_value(a: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    counts = creation.zeros(a.shape)
-    hit = scattering.scatter_add(counts, dim, index, creation.ones(index.shape))
-    return e.where(e.gt(hit, 0), value, a)
+    return scattering.scatter(a, dim, index, value)
 
 
 @aten("scatter.src")
 def scatter_src(a: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    src = src[tuple(slice(n) for n in index.shape)]
-    zeros = creation.zeros(a.shape, dtype=a.dtype)
-    total = scattering.scatter_add(zeros, dim, index, src)
-    ones = creation.ones(index.shape, dtype=a.dtype)
-    hit = scattering.scatter_add(zeros, dim, index, ones)
-    return e.where(e.gt(hit, 0), total / e.maximum(hit, 1), a).to(a.dtype)
+    return scattering.scatter(a, dim, index, src)
 
 
 @aten("slice_scatter")
