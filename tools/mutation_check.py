@@ -87,7 +87,7 @@ def run_tests(tree: Path) -> subprocess.CompletedProcess[str]:
     """The tests on the package in `tree`: `python -m` puts it before the installed one."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
     return subprocess.run(
-        [*command, *TESTS], cwd=tree, capture_output=True, text=True, timeout=900, check=False
+        [*command, *TESTS], cwd=tree, capture_output=True, text=True, timeout=3600, check=False
     )
 
 
