@@ -76,15 +76,15 @@ def _eager(model: nn.Module, inputs: Batch) -> Callable[[list[Any]], Any]:
 def _written_state(model: nn.Module, module: torch.fx.GraphModule) -> list[Tensor]:
     """Buffers, and the frozen parameters that the graph writes (an average of other weights)."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    written: dict[str, Tensor] = {}
-    for node in module.graph.nodes:
-        found = [*effects(node).writes]
-        while found:
-            source = found.pop()
-            if source.op == "get_attr" and source.target in parameters:
-                written[source.target] = parameters[source.target]
+    found = [source for node in module.graph.nodes for source in effects(node).writes]
+    seen: dict[torch.fx.Node, None] = {}
+    while found:
+        source = found.pop()
+        if source not in seen:
+            seen[source] = None
             found += effects(source).views
-    return [*model.buffers(), *written.values()]
+    names = dict.fromkeys(node.target for node in seen if node.op == "get_attr")
+    return [*model.buffers(), *(parameters[n] for n in names if n in parameters)]
 
 
 def _mark_roles(graph: torch.fx.Graph, model: nn.Module) -> None:
