@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from runner import ROUNDS, Case, as_json, measure, report
+from runner import ROUNDS, Case, as_json, highest_peak, measure, report
 
 import tinytorch
 import tinytorch.nn.functional as F
-from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
+from tinytorch.bench.peak import memory_bandwidth
 from tinytorch.shapes_attention import visible_pairs
 
 HEADS, FEATURES = 12, 64
@@ -192,15 +192,19 @@ def main() -> None:
     tinytorch.set_num_threads(THREADS)
     tinytorch.set_backend("optimized")
     clock = "cpu" if THREADS == 1 else "wall"
-    peak, bandwidth = multiply_add_peak(), memory_bandwidth()
     measured = chain(cases(), layer_cases())
     results = [measure(case, clock=clock, rounds=options.rounds) for case in measured]
     extra = extra_memory() if Path("/proc/self/clear_refs").exists() else None
     if options.json:
-        facts = {"threads": THREADS, "clock": clock, "peak_flops": peak, "extra_bytes": extra}
+        facts = {
+            "threads": THREADS,
+            "clock": clock,
+            "peak_flops": highest_peak(results),
+            "extra_bytes": extra,
+        }
         print(as_json(results, **facts))
         return
-    report(results, peak=peak, bandwidth=bandwidth)
+    report(results, bandwidth=memory_bandwidth())
     if extra is not None:
         print(f"T = {LONG}: {extra / 1e6:.0f} MB beyond inputs, result and gradients of one head")
 

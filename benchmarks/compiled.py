@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy_models
 import torch
-from tinytorch.bench.peak import multiply_add_peak
-from runner import ATTEMPTS, ROUNDS, Case, Result, as_json, measure
+from runner import ATTEMPTS, ROUNDS, Case, Result, as_json, highest_peak, measure
 from thread_count import THREADS
 from training import AGREEMENT, LR, STEPS_COMPARED, Step, lenet, mlp, step_of, training_step
 
@@ -271,14 +270,15 @@ def main() -> None:
     names = [name for name in (*TRAINING, *INFERENCE) if options.only in name]
     how = options.rounds, options.attempts, not options.no_torch_compile
     results = [compare(name, *how) for name in names]
-    peak = multiply_add_peak() * THREADS
+    peak = highest_peak(results)
     if options.json:
         print(as_json(results, threads=THREADS, peak=peak))
         return
     print(
-        f"{THREADS} thread(s), peak {peak / 1e9:.0f} Gflop/s; how many times as long others take\n"
+        f"{THREADS} thread(s), peak of one up to {peak / 1e9:.0f} Gflop/s; how many times as long "
+        "others take\n"
     )
-    print(table(results, peak))
+    print(table(results))
     if any(result.disturbed for result in results):
         print('"!": other processes were running; measure these again on a quiet machine')
 
@@ -286,13 +286,13 @@ def main() -> None:
 OTHERS = ("eager", "numpy", "torch", "torch.compile", "torch.compile whole")
 
 
-def table(results: list[Result], peak: float) -> str:
+def table(results: list[Result]) -> str:
     """A row per case."""
     rows = [
         [
             result.name + (" !" if result.disturbed else ""),
             format_seconds(result.seconds["ours"]),
-            f"{100 * (result.flops or 0) / result.seconds['ours'] / peak:.0f}",
+            f"{100 * (result.share or 0) / THREADS:.0f}",
             format_seconds(result.seconds["torch"]),
             *(f"{result.ratios[o]:.2f}" if o in result.ratios else "" for o in OTHERS),
         ]

@@ -25,7 +25,7 @@ from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, LlamaConfig,
 from transformers.pytorch_utils import Conv1D
 
 import tinytorch
-from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
+from tinytorch.bench.peak import memory_bandwidth
 from tinytorch.compression import quantize_
 from tinytorch.jit.library import kernel
 from tinytorch.nn.decoding import DecodeStep
@@ -236,7 +236,7 @@ def main() -> None:
     if options.json:
         print(as_json(results, threads=THREADS, clock=clock))
         return
-    report(results, peak=multiply_add_peak(), bandwidth=memory_bandwidth())
+    report(results, bandwidth=memory_bandwidth())
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32
 from tinytorch.backends.optimized.quantized.code_tile import tile_size
 from tinytorch.backends.optimized.quantized.dots import OF_BYTES, OF_PAIRS, OF_WORDS
 from tinytorch.bench import CANNOT_RUN_HERE, format_table
-from tinytorch.bench.peak import multiply_add_peak, share_of_peak
+from tinytorch.bench.peak import share_of_peak
 from tinytorch.jit.buffers import workspace
 from tinytorch.jit.cpu import AVX2, AVX512, NEON, VectorUnit, host_vector_unit
 from tinytorch.jit.library import kernel
@@ -200,7 +200,6 @@ def measured_share(tile: tuple[int, int]) -> float:
     return share_of_peak(
         lambda: _walk_in_place(rows, columns, STEPS, b, c),
         2 * rows * columns * STEPS,
-        multiply_add_peak(),
     )
 
 

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from openblas import OpenBlas, core_types
-from tinytorch.bench.peak import memory_bandwidth, multiply_add_peak
+from tinytorch.bench.peak import memory_bandwidth
 from roofline import draw
 from processor import describe
-from runner import ATTEMPTS, ROUNDS, Case, as_json, check_share, measure, report
+from runner import ATTEMPTS, ROUNDS, Case, as_json, check_share, highest_peak, measure, report
 
 from tinytorch.backends import find_backend, reference
 from tinytorch.backends.optimized import OptimizedBackend
@@ -367,7 +367,7 @@ def main() -> None:
     if unknown:
         parser.error(f"--only: there is no {', '.join(sorted(unknown))}")
     torch.set_num_threads(THREADS)
-    peak, bandwidth = multiply_add_peak(), memory_bandwidth()
+    bandwidth = memory_bandwidth()
     workers = {t: OpenBlas(t) for t in core_types()}
     pids = [w.pid for w in workers.values()]
     clock = "cpu" if THREADS == 1 else "wall"
@@ -381,15 +381,14 @@ def main() -> None:
             if options.match in case.name
             if not (options.short and (case.flops or 0) > MOST_FLOPS)
         ]
-        peak = max(peak, multiply_add_peak())  # at two times, of which one may have been disturbed
     finally:
         for worker in workers.values():
             worker.close()
     counted = {"GEMM", "GEMV", "conv2d forward", "conv2d backward"}
     for result in results:
-        if result.flops and result.group in counted:
-            share = result.flops / result.seconds["ours"] / THREADS / peak
-            check_share(result.name, share, peak)
+        if result.share and result.peak and result.group in counted:
+            check_share(result.name, result.share / THREADS, result.peak)
+    peak = highest_peak(results)
     if options.plot:
         draw(results, options.plot, peak=peak, bandwidth=bandwidth)
     if options.json:
@@ -400,7 +399,7 @@ def main() -> None:
         }  # fmt: skip
         print(as_json(results, **facts))
         return
-    report(results, peak=peak, bandwidth=bandwidth)
+    report(results, bandwidth=bandwidth)
 
 
 if __name__ == "__main__":

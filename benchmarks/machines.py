@@ -62,20 +62,19 @@ def part(found: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: a product is faster than the peak, so the peak is wrong.
     """
-    peak = found["peak_flops"]
     results: dict[str, dict[str, Any]] = {}
     for result in found["results"]:
         row: dict[str, Any] = {name: round(r, 3) for name, r in result["ratios"].items()}
         if result["flops"]:
-            share = result["flops"] / result["seconds"]["ours"] / peak
-            check_share(result["name"], share, peak)
+            share = result["flops"] / result["seconds"]["ours"] / result["peak"]
+            check_share(result["name"], share, result["peak"])
             row["share"] = round(share, 3)
         if result["disturbed"]:
             row["disturbed"] = True
         group = TITLES.get(result["group"], result["group"])
         results.setdefault(group, {})[result["name"]] = row
     return {
-        "peak_gflops": round(peak / 1e9, 1),
+        "peak_gflops": round(found["peak_flops"] / 1e9, 1),
         "memory_gbytes": round(found["bandwidth"] / 1e9, 1),
         "results": results,
     }

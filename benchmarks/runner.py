@@ -1,7 +1,8 @@
 """Measures contestants side by side, says when the machine was not ours alone, and reports.
 
 A round takes one sample of every contestant (A B A B ...), so that all see the same machine; where
-several threads run, after a rest in which those of the contestant before go to sleep. After
+several threads run, after a rest in which those of the contestant before go to sleep. What a core
+can do at most is a contestant, too: its clock goes up and down with what it and others do. After
 the rounds, the kernel's own accounts say how much CPU time other processes had meanwhile: if they
 had more than a little, the case is measured again, and, if it never gets quiet, marked with "!".
 """
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,10 @@ REST_SECONDS = 0.12  # until the threads of the contestant before sleep; OpenBLA
 ATTEMPTS = 3
 MOST_FOREIGN = 0.15  # cores that other processes may use during a measurement
 MOST_SHARE = 1.03
-"""Of the peak; above it the peak was measured wrongly. Clocks change by that much within a run."""
+"""Of the peak; above it the peak was measured wrongly. Clocks change by that much in a case."""
+
+PEAK = "peak"  # the contestant that only multiplies and adds
+PEAK_ROUNDS = 100_000  # of its loop in a call: less than a millisecond
 
 Function = Callable[[], object]
 Remote = Callable[[int, str], float]  # calls, clock -> seconds per call, in another process
@@ -62,7 +67,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds per call of every contestant (the fastest sample, and the lower quartile)."""
+    """Seconds per call of every contestant (the fastest sample, and the lower quartile).
+
+    Attributes:
+        peak: of a case with flops: those that multiply-adds alone reached in a second on one core
+            in the same rounds.
+    """
 
     group: str
     name: str
@@ -72,6 +82,14 @@ class Result:
     flops: float | None
     nbytes: float | None
     disturbed: bool
+    peak: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Of the peak of one core."""
+        if self.flops is None or self.peak is None:
+            return None
+        return self.flops / self.seconds["ours"] / self.peak
 
 
 def foreign_cores(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
@@ -123,14 +141,15 @@ def _measure_until_quiet(
 def _samples(case: Case, clock: str, rounds: int) -> dict[str, list[float]]:
     now = CLOCKS[clock]
     calls: dict[str, int] = {}
-    for name, function in case.contestants.items():
+    contestants = {**case.contestants, **({PEAK: _multiply_adds()[0]} if case.flops else {})}
+    for name, function in contestants.items():
         function()
         calls[name] = _calls_lasting(function, SAMPLE_SECONDS)
     slowest = min(calls.values())
-    samples: dict[str, list[float]] = {n: [] for n in (*case.contestants, *case.remote)}
+    samples: dict[str, list[float]] = {n: [] for n in (*contestants, *case.remote)}
     with collector_paused():
         for _ in range(rounds):
-            for name, function in case.contestants.items():
+            for name, function in contestants.items():
                 if clock == "wall":
                     time.sleep(REST_SECONDS)
                     _time(function, calls[name], now)  # its own wake up
@@ -139,6 +158,13 @@ def _samples(case: Case, clock: str, rounds: int) -> dict[str, list[float]]:
             for name, remote in case.remote.items():
                 samples[name].append(remote(slowest, clock))
     return samples
+
+
+@cache
+def _multiply_adds() -> tuple[Function, int]:
+    from tinytorch.bench.peak import multiply_adds  # which compiles
+
+    return multiply_adds(PEAK_ROUNDS)
 
 
 def _time(function: Function, calls: int, now: Callable[[], float]) -> float:
@@ -170,13 +196,14 @@ def _evaluate(case: Case, samples: Mapping[str, list[float]], disturbed: bool) -
             (n for n in case.remote if n.partition(":")[0] == family), key=fastest.__getitem__
         )
         fastest[family], quartile[family] = fastest[best], quartile[best]
-    families = [n for n in fastest if ":" not in n]
+    families = [n for n in fastest if ":" not in n and n != PEAK]
     return Result(
         case.group, case.name,
         {n: fastest[n] for n in families},
         {n: quartile[n] for n in families},
         {n: fastest[n] / fastest["ours"] for n in families if n != "ours"},
         case.flops, case.nbytes, disturbed,
+        _multiply_adds()[1] / fastest[PEAK] if PEAK in fastest else None,
     )  # fmt: skip
 
 
@@ -191,6 +218,16 @@ def check_share(name: str, share: float, peak: float) -> None:
             f"{name} takes {share:.0%} of a peak of {peak / 1e9:.0f} Gflop/s: the peak was "
             "measured wrongly (tinytorch/bench/peak.py)"
         )
+
+
+def highest_peak(results: Sequence[Result]) -> float:
+    """Floating-point operations a second of one core: the most that was measured beside a case."""
+    beside = [r.peak for r in results if r.peak is not None]
+    if not beside:
+        from tinytorch.bench.peak import multiply_add_peak
+
+        return multiply_add_peak()
+    return max(beside)
 
 
 def verdict(
@@ -214,27 +251,28 @@ def verdict(
     return missed, absent
 
 
-def report(results: Sequence[Result], *, peak: float, bandwidth: float) -> None:
+def report(results: Sequence[Result], *, bandwidth: float) -> None:
     """Print one table for each group: times, rates, and how many times longer the others take."""
-    print(f"peak of one core {peak / 1e9:.0f} Gflop/s float32, memory {bandwidth / 1e9:.0f} GB/s")
+    peak, rate = highest_peak(results) / 1e9, bandwidth / 1e9
+    print(f"peak of one core up to {peak:.0f} Gflop/s float32, memory {rate:.0f} GB/s")
     for group in dict.fromkeys(r.group for r in results):
         rows = [r for r in results if r.group == group]
         others = list(dict.fromkeys(name for r in rows for name in r.ratios))
         columns = [group, "ours", "Gflop/s", "% peak", "GB/s", *(f"{o}/ours" for o in others)]
-        table = [_row(r, others, peak) for r in rows]
+        table = [_row(r, others) for r in rows]
         _print_table(columns, table)
     if any(r.disturbed for r in results):
         print('"!": other processes were running; measure these again on a quiet machine')
 
 
-def _row(result: Result, others: Sequence[str], peak: float) -> list[str]:
+def _row(result: Result, others: Sequence[str]) -> list[str]:
     ours = result.seconds["ours"]
     rate = result.flops / ours if result.flops else None
     return [
         result.name + (" !" if result.disturbed else ""),
         format_seconds(ours),
         f"{rate / 1e9:.1f}" if rate else "",
-        f"{100 * rate / peak:.0f}" if rate else "",
+        f"{100 * result.share:.0f}" if result.share else "",
         f"{result.nbytes / ours / 1e9:.1f}" if result.nbytes else "",
         *(f"{result.ratios[o]:.2f}" if o in result.ratios else "" for o in others),
     ]

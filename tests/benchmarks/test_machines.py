@@ -34,6 +34,7 @@ def measured(unit: str, seconds: float, disturbed: bool = False) -> dict[str, An
         "peak_flops": 1e11, "bandwidth": 2e10,
         "results": [
             {"group": "GEMM", "name": "10x10x10 NN", "seconds": {"ours": seconds}, "flops": 1e9,
+             "peak": 1e11,
              "ratios": {"numpy": 1.23412, "torch": 2.0}, "disturbed": disturbed},
             {"group": "memory-bound", "name": "gelu", "seconds": {"ours": 1.0}, "flops": None,
              "ratios": {"torch": 1.5}, "disturbed": False},

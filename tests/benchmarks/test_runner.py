@@ -37,6 +37,7 @@ def test_a_ratio_says_how_many_times_longer_the_other_takes(runner, monkeypatch)
 
     monkeypatch.setitem(runner.CLOCKS, "cpu", lambda: now[0])
     monkeypatch.setattr(runner, "SAMPLE_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "_multiply_adds", lambda: (lambda: work(0.001), 1000))
     case = runner.Case(
         "group",
         "name",
@@ -77,11 +78,12 @@ def test_a_disturbed_measurement_is_repeated_then_marked(runner, monkeypatch):
 
 def test_report_is_plain_where_there_is_no_terminal(runner, capsys):
     result = runner.Result(
-        "GEMM", "64x64", {"ours": 1e-6, "numpy": 2e-6}, {}, {"numpy": 2.0}, 5e4, 1e3, True
+        "GEMM", "64x64", {"ours": 1e-6, "numpy": 2e-6}, {}, {"numpy": 2.0}, 5e4, 1e3, True, 1e11
     )
-    runner.report([result], peak=1e11, bandwidth=1e10)
+    runner.report([result], bandwidth=1e10)
     out = capsys.readouterr().out
     assert "64x64 !" in out and "50.0" in out and "2.00" in out and "other processes" in out
+    assert "up to 100 Gflop/s" in out and result.share == 0.5
     assert "\x1b" not in out
 
 
@@ -133,6 +135,25 @@ def test_one_round_is_enough_to_report(runner):
     result = runner.measure(case, clock="cpu", rounds=1, attempts=1)
     assert result.quartile["ours"] == result.seconds["ours"] > 0
     assert runner.lower_quartile([4.0, 1.0, 3.0, 2.0]) == 1.25
+
+
+def test_the_peak_is_measured_beside_what_has_flops(runner, monkeypatch):
+    """It was measured once before all cases, at another clock."""
+    now = [0.0]
+
+    def work(seconds):
+        now[0] += seconds
+
+    monkeypatch.setitem(runner.CLOCKS, "cpu", lambda: now[0])
+    monkeypatch.setattr(runner, "SAMPLE_SECONDS", 0.0)
+    monkeypatch.setattr(runner, "_multiply_adds", lambda: (lambda: work(0.002), 4000))
+    case = runner.Case("group", "name", {"ours": lambda: work(0.004)}, flops=2000)
+    result = runner.measure(case, clock="cpu", rounds=2)
+    assert result.peak == pytest.approx(2e6) and result.share == pytest.approx(0.25)
+    assert set(result.seconds) == {"ours"} and result.ratios == {}
+    assert runner.highest_peak([result]) == result.peak
+    without = runner.Case("group", "name", {"ours": lambda: work(0.001)})
+    assert runner.measure(without, clock="cpu", rounds=1).share is None
 
 
 def test_a_peer_that_is_not_installed_is_named(runner):

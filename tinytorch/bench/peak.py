@@ -79,28 +79,38 @@ def _triad(a: Any, b: Any, c: Any) -> None:
         a[i] = b[i] + np.float32(3) * c[i]
 
 
-def _least_seconds(function: Callable[[], object]) -> float:
-    function()
-    best = float("inf")
-    for _ in range(TRIES):
-        start = time.thread_time()
-        function()
-        best = min(best, time.thread_time() - start)
+def _least_seconds(*functions: Callable[[], object]) -> list[float]:
+    """Of each; they take turns, as the clock of a core goes up and down."""
+    best = [float("inf")] * len(functions)
+    for _ in range(1 + TRIES):
+        for i, function in enumerate(functions):
+            start = time.thread_time()
+            function()
+            best[i] = min(best[i], time.thread_time() - start)
     return best
 
 
-def multiply_add_peak() -> float:
-    """Floating-point operations per second of one core in float32; a multiply-add counts as two."""
+def multiply_adds(rounds: int = ROUNDS) -> tuple[Callable[[], None], int]:
+    """A function that does nothing but multiply-adds in float32, as many as one core can start, and
+    the floating-point operations of a call: a multiply-add counts as two."""
     unit, chains = host_vector_unit(), _chains()
     memory = workspace((2 + chains, unit.register_bytes // 4), np.dtype(np.float32))
     memory[...] = 1e-9
-    seconds = _least_seconds(lambda: _run_multiply_adds(ROUNDS, memory.ctypes.data))
-    return 2 * ROUNDS * chains * (unit.register_bytes // 4) / seconds
+    flops = 2 * rounds * chains * (unit.register_bytes // 4)
+    return lambda: _run_multiply_adds(rounds, memory.ctypes.data), flops
 
 
-def share_of_peak(function: Callable[[], object], flops: float, peak: float) -> float:
-    """What part of `peak` a function reaches that does so many operations on this thread."""
-    return flops / _least_seconds(function) / peak
+def multiply_add_peak() -> float:
+    """Floating-point operations per second of one core in float32."""
+    function, flops = multiply_adds()
+    return flops / _least_seconds(function)[0]
+
+
+def share_of_peak(function: Callable[[], object], flops: float) -> float:
+    """What part of the peak a function reaches that does so many operations on this thread."""
+    alone, most = multiply_adds()
+    seconds, least = _least_seconds(function, alone)
+    return flops / seconds * least / most
 
 
 def cache_bandwidth() -> float:
@@ -108,7 +118,7 @@ def cache_bandwidth() -> float:
     size = CACHED_BYTES // (LOADS * host_vector_unit().register_bytes)
     memory = workspace((CACHED_BYTES // 4,), np.dtype(np.float32))
     memory[...] = 1e-9
-    seconds = _least_seconds(lambda: _run_loads(ROUNDS // size, size, memory.ctypes.data))
+    seconds = _least_seconds(lambda: _run_loads(ROUNDS // size, size, memory.ctypes.data))[0]
     return ROUNDS // size * CACHED_BYTES / seconds
 
 
@@ -116,4 +126,4 @@ def memory_bandwidth() -> float:
     """Bytes per second of a[i] = b[i] + 3 c[i] on one core, from main memory."""
     count = TRIAD_BYTES // 3 // 4
     a, b, c = (np.ones(count, np.float32) for _ in range(3))
-    return 3 * 4 * count / _least_seconds(lambda: _triad(a, b, c))
+    return 3 * 4 * count / _least_seconds(lambda: _triad(a, b, c))[0]

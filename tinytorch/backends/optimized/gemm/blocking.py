@@ -4,8 +4,9 @@ Nothing here is tuned to a processor: sizes follow from the caches that `jit.cac
 the register tile.
 
     KC  steps of k that a tile sums up before it is added to others. A panel of B, KC x (columns of
-        a tile), takes half of L1, if that is `LEAST_STEPS` or more: then a tile of C would go to
-        memory and back too often, and the panel comes from L2.
+        a tile), takes half of L1, if that is `LEAST_STEPS` or more: with fewer a tile of C would go
+        to memory and back too often. Then the panel comes from L2, beside a block of A, the next
+        panel and rows of C, and may as well take a sixteenth of that.
     DC  steps of k that are packed together, and MC rows of A: a block of A, MC x DC, takes half of
         L2, as it is read again for each panel of B. Each tile of C is read and written once for DC
         steps, each panel of B read once for MC rows, both beyond L2. Together that is least where
@@ -61,7 +62,8 @@ _ROW_BYTES = _UNIT.tile_vectors[-1] * _UNIT.register_bytes
 
 LEAST_STEPS = 384
 MOST_STEPS = 512
-KC_BYTES = 4 * min(max(_L1.size // 2 // _ROW_BYTES, LEAST_STEPS), MOST_STEPS)
+_STEPS = max(_L1.size // 2, _L2.size // 16) // _ROW_BYTES
+KC_BYTES = 4 * min(max(_STEPS, LEAST_STEPS), MOST_STEPS)
 """Bytes of a row of A in a block: KC elements of four bytes, or half as many of eight."""
 
 DOT_ROW_BYTES = KC_BYTES * (_UNIT.register_bytes // 4)

@@ -47,6 +47,14 @@ def tiles_of(rows: int, vectors: int) -> int:
 
 
 @kernel(force_inline=True)
+def rows_of_block(m: int) -> int:
+    """Rows of C in a block, where there are `m`: up to MC in blocks that are as even as whole tiles
+    allow. A last one of a few rows would read all of B for these."""
+    high = TILE_ROWS[TILE_VECTORS]
+    return balanced(tiles_of(m, TILE_VECTORS), MC // high) * high
+
+
+@kernel(force_inline=True)
 def even_tiles(height: int, vectors: int) -> tuple[int, int]:
     """Rows of the tiles of a panel, as even as they can be: the first rows of C, as many as the
     second number says, are in tiles of the first, the others in tiles with one row less."""

@@ -24,7 +24,7 @@ import numpy as np
 from numba import prange, types
 from numba.np.numpy_support import from_dtype
 
-from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, KC_BYTES, MC, NC, balanced
+from tinytorch.backends.optimized.gemm.blocking import DC_BYTES, KC_BYTES, NC, balanced
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32, gemm_tile_f64
 from tinytorch.backends.optimized.gemm.packing import pack_f32, pack_f64
 from tinytorch.backends.optimized.gemm.panels import (
@@ -34,6 +34,7 @@ from tinytorch.backends.optimized.gemm.panels import (
     make_pack_block,
     panel_columns,
     row_bytes,
+    rows_of_block,
 )
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
@@ -93,7 +94,7 @@ def _make_entries(dtype: np.dtype[Any], function: Callable[..., Any] | None) -> 
     ) -> None:
         """The panels that begin in every `count`-th part of each block, for all rows."""
         n, k = out.size // m, x.size // m
-        depth, place, mc = steps_of(k), address(panels), balanced(m, MC)
+        depth, place, mc = steps_of(k), address(panels), rows_of_block(m)
         for jc in range(0, n, NC):
             block = min(NC, n - jc)
             step = balanced(block, (block + count - 1) // count)

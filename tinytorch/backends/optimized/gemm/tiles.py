@@ -47,6 +47,7 @@ from tinytorch.backends.optimized.gemm.panels import (
     make_pack_block,
     panel_columns,
     row_bytes,
+    rows_of_block,
     tiles_of,
 )
 from tinytorch.jit.library import export, kernel
@@ -146,7 +147,7 @@ def make_blocks(
         else:
             pack_a = broad and rows_collide(min(m, MC), kc * itemsize, a.row)
         most = NARROW_VECTORS * lanes if is_narrow and not pack_b else widest
-        mc = balanced(m, MC) if pack_a else MC
+        mc = rows_of_block(m)
         is_far = (m * k + k * n + m * n) * itemsize > L2_BYTES // 2
         is_large = max(k * n, m * n) * itemsize > L2_BYTES // 2  # else B and C stay in L2
         is_near = is_far and n > most and k * n * itemsize <= L1_BYTES and not pack_a
@@ -170,10 +171,12 @@ def make_blocks(
                 begin = c if pc > 0 else start
                 relu_now = relu if pc + depth == k else 0
                 source = Matrix(b.address + pc * b.row + jc * b.column, b.row, b.column)
-                # rows of B are packed a panel at a time, just before its first use: their lines are
-                # asked for during the panel before; columns, and lines that collide, all at once
+                # rows of B that are beyond L2 are packed a panel at a time, just before its first
+                # use: their lines are asked for during the panel before. Others, columns, and lines
+                # that collide, all at once
                 at_once = pack_b and (
-                    not ASKS_AHEAD
+                    far == 0
+                    or not ASKS_AHEAD
                     or b.column != itemsize
                     or rows_collide(depth, widest * itemsize, b.row)
                 )
