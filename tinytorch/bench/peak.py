@@ -108,8 +108,8 @@ def multiply_add_peak() -> float:
 
 def share_of_peak(function: Callable[[], object], flops: float) -> float:
     """What part of the peak a function reaches that does so many operations on this thread."""
-    alone, most = multiply_adds()
-    seconds, least = _least_seconds(function, alone)
+    reference, most = multiply_adds()
+    seconds, least = _least_seconds(function, reference)
     return flops / seconds * least / most
 
 
