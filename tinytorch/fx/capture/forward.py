@@ -63,7 +63,7 @@ def capture_forward(
     state = _written_state(model, module)
     check_on_real_values(module, leaves, eager, state=state, may_write=True, reseed=not guarded)
     if dynamic_dims:
-        _guard_sizes(module, exporter, exported, dynamic_dims, inputs)
+        _guard_sizes(module, exporter, exported, dynamic_dims, inputs, eager, state)
     return module
 
 
@@ -105,10 +105,11 @@ def _guard_sizes(
     exported: Exported,
     dims: tuple[int, ...],
     inputs: Batch,
+    eager: Callable[[list[Any]], Any],
+    state: list[Tensor],
 ) -> None:
     """Find out for which sizes a graph does what its model does, and have it refuse others."""
     leaves, spec = tree_flatten(inputs)
-    eager, state = _eager(exporter.model, inputs), _written_state(exporter.model, module)
 
     def compare(flat: list[Any]) -> str | None:
         return difference_on_real_values(module, flat, eager, state, reseed=not exporter.guarded)
