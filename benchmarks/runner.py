@@ -31,6 +31,7 @@ CLOCKS = {
     "wall": time.perf_counter,
 }
 ROUNDS = 9
+WARM_CALLS = 4  # before the last one of a sample: until the last cache holds large arrays again
 SAMPLE_SECONDS = 0.004
 REST_SECONDS = 0.12  # until the threads of the contestant before sleep; OpenBLAS's take the longest
 ATTEMPTS = 3
@@ -153,7 +154,8 @@ def _samples(case: Case, clock: str, rounds: int) -> dict[str, list[float]]:
                 if clock == "wall":
                     time.sleep(REST_SECONDS)
                     _time(function, calls[name], now)  # its own wake up
-                function()
+                for _ in range(max(WARM_CALLS - calls[name], 1)):
+                    function()
                 samples[name].append(_time(function, calls[name], now))
             for name, remote in case.remote.items():
                 samples[name].append(remote(slowest, clock))
