@@ -27,9 +27,11 @@ libraries in the second (`tools/without.py`): so it stands for processors that l
 How to read the numbers:
 
 - A **ratio** is the time of another library divided by ours: **above 1 ours is faster**. Both are
-  timed in turns in one process, on the CPU time of one thread, and each by its fastest sample.
+  timed in turns in one process, on the CPU time of one thread; the median of the turns counts
+  (before 2026-11-29 the fastest samples).
 - The **share of the peak** is the multiply-adds of a case for each second, divided by those of a
-  loop that does nothing else on the same core, timed in turns with it: clocks change.
+  loop that does nothing else on the same core, timed in turns with it, as clocks change (before
+  2026-11-29 before and after all cases: shares were too low by up to a seventh).
 - *1.10 (0.94 to 1.81)* says: in the median 1.10; 0.94 in the worst case, 1.81 in the best.
 - A case is **disturbed** if other processes used the machine in all attempts at it. Ratios bear
   that, as both sides are hit; shares of the peak are then too low rather than too high.

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,12 @@ class Result:
     """Seconds per call of every contestant (the fastest sample, and the lower quartile).
 
     Attributes:
-        peak: of a case with flops: those that multiply-adds alone reached in a second on one core
-            in the same rounds.
+        ratios: how many times as long as ours another takes: the median of the rounds. The clock
+            of a core changes more from round to round than within one, and the fastest samples of
+            two contestants need not be of the same round.
+        peak: of a case with flops: the most that multiply-adds alone reached in a second on one
+            core in these rounds.
+        share: of what they reached in the same round, again the median.
     """
 
     group: str
@@ -84,13 +89,7 @@ class Result:
     nbytes: float | None
     disturbed: bool
     peak: float | None = None
-
-    @property
-    def share(self) -> float | None:
-        """Of the peak of one core."""
-        if self.flops is None or self.peak is None:
-            return None
-        return self.flops / self.seconds["ours"] / self.peak
+    share: float | None = None
 
 
 def foreign_cores(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
@@ -198,14 +197,21 @@ def _evaluate(case: Case, samples: Mapping[str, list[float]], disturbed: bool) -
             (n for n in case.remote if n.partition(":")[0] == family), key=fastest.__getitem__
         )
         fastest[family], quartile[family] = fastest[best], quartile[best]
+        samples = {**samples, family: samples[best]}
     families = [n for n in fastest if ":" not in n and n != PEAK]
+    ratios = {
+        n: statistics.median(map(truediv, values, samples["ours"])) for n, values in samples.items()
+    }
+    peak, share = None, None
+    if case.flops:
+        most = _multiply_adds()[1]
+        peak, share = most / fastest[PEAK], ratios[PEAK] * case.flops / most
     return Result(
         case.group, case.name,
         {n: fastest[n] for n in families},
         {n: quartile[n] for n in families},
-        {n: fastest[n] / fastest["ours"] for n in families if n != "ours"},
-        case.flops, case.nbytes, disturbed,
-        _multiply_adds()[1] / fastest[PEAK] if PEAK in fastest else None,
+        {n: ratios[n] for n in families if n != "ours"},
+        case.flops, case.nbytes, disturbed, peak, share,
     )  # fmt: skip
 
 

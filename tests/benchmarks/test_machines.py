@@ -25,7 +25,7 @@ def machines(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SimpleNamespace(**runpy.run_path(str(ROOT / "benchmarks" / "machines.py")))
 
 
-def measured(unit: str, seconds: float, disturbed: bool = False) -> dict[str, Any]:
+def measured(unit: str, share: float, disturbed: bool = False) -> dict[str, Any]:
     return {
         "processor": {
             "model": "Made-up (TM) 9", "core": "madeup9", "vector_unit": unit,
@@ -33,8 +33,8 @@ def measured(unit: str, seconds: float, disturbed: bool = False) -> dict[str, An
         },
         "peak_flops": 1e11, "bandwidth": 2e10,
         "results": [
-            {"group": "GEMM", "name": "10x10x10 NN", "seconds": {"ours": seconds}, "flops": 1e9,
-             "peak": 1e11,
+            {"group": "GEMM", "name": "10x10x10 NN", "seconds": {"ours": 1.0}, "flops": 1e9,
+             "peak": 1e11, "share": share,
              "ratios": {"numpy": 1.23412, "torch": 2.0}, "disturbed": disturbed},
             {"group": "memory-bound", "name": "gelu", "seconds": {"ours": 1.0}, "flops": None,
              "ratios": {"torch": 1.5}, "disturbed": False},
@@ -43,9 +43,7 @@ def measured(unit: str, seconds: float, disturbed: bool = False) -> dict[str, An
 
 
 def test_a_record_has_a_part_for_each_vector_unit(machines: Any) -> None:
-    record = machines.make_record(
-        [measured("avx512", 0.0125), measured("avx2", 0.02)], "2026-01-02"
-    )
+    record = machines.make_record([measured("avx512", 0.8), measured("avx2", 0.5)], "2026-01-02")
     assert record["model"] == "Made-up (TM) 9" and record["date"] == "2026-01-02"
     assert "vector_unit" not in record and list(record["units"]) == ["avx512", "avx2"]
     rows = record["units"]["avx512"]["results"]["GEMM"]
@@ -55,12 +53,12 @@ def test_a_record_has_a_part_for_each_vector_unit(machines: Any) -> None:
 
 def test_faster_than_the_peak_is_an_error(machines: Any) -> None:
     with pytest.raises(ValueError, match=r"10x10x10 NN takes 111% of a peak of 100 Gflop/s"):
-        machines.make_record([measured("avx2", 0.009)], "2026-01-02")
+        machines.make_record([measured("avx2", 1.11)], "2026-01-02")
 
 
 def test_a_page_has_all_machines_side_by_side(machines: Any) -> None:
-    first = machines.make_record([measured("avx512", 0.0125), measured("avx2", 0.02)], "2026-01-02")
-    second = machines.make_record([measured("neon", 0.02, disturbed=True)], "2026-01-03")
+    first = machines.make_record([measured("avx512", 0.8), measured("avx2", 0.5)], "2026-01-02")
+    second = machines.make_record([measured("neon", 0.5, disturbed=True)], "2026-01-03")
     page = machines.page([first, second])
     titles = "madeup9, AVX-512 | madeup9, AVX2 | madeup9, NEON |"
     assert f"| Share of the peak | {titles}" in page  # in short
@@ -74,7 +72,7 @@ def test_a_page_has_all_machines_side_by_side(machines: Any) -> None:
 
 
 def test_a_page_says_the_median_the_range_and_what_is_slower(machines: Any) -> None:
-    found = measured("avx2", 0.02)
+    found = measured("avx2", 0.5)
     (product, _) = found["results"]
     for i, ratio in enumerate((0.5, 0.8, 2.0)):
         ratios = {"numpy": ratio, "blas": 1.0, "torch": 1.5 - ratio}

@@ -56,7 +56,7 @@ class Contest:
 
 
 @pytest.mark.parametrize(
-    ("own", "theirs", "taken"), [(2.0, 1.0, True), (1.0, 1.0, False), (1.0625, 1.0, False)]
+    ("own", "theirs", "taken"), [(2.0, 1.0, True), (1.0, 1.0, False), (1.03125, 1.0, False)]
 )
 def test_the_library_is_taken_where_it_is_clearly_faster(
     tmp_path: Path, own: float, theirs: float, taken: bool
@@ -113,6 +113,22 @@ def test_a_busy_machine_is_no_place_to_measure(tmp_path: Path) -> None:
     assert not choices.prefers_library(PRODUCT)  # and not by this one
     assert not choices.prefers_library(PRODUCT._replace(layout="TT"))  # nor is another
     assert Contest(4.0, 1.0).choices(tmp_path).prefers_library(PRODUCT)
+
+
+def test_a_clock_that_slows_down_is_no_matter(tmp_path: Path) -> None:
+    """Times that were 1.3 apart had every class left to these kernels."""
+    contest = Contest(2.0, 1.0)
+    choices, run = contest.choices(tmp_path), contest._run
+
+    def slower(who: str, a: Array, b: Array) -> Array:
+        if who == "own":
+            contest.seconds = {name: 1.5 * s for name, s in contest.seconds.items()}
+        return run(who, a, b)
+
+    contest._run = slower  # type: ignore[method-assign]
+    assert choices.prefers_library(PRODUCT)
+    own, theirs = choices.known()[str(PRODUCT)]
+    assert own == pytest.approx(2 * theirs)
 
 
 def test_classes_are_kept_side_by_side(tmp_path: Path) -> None:

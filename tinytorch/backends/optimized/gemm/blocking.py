@@ -5,14 +5,15 @@ the register tile.
 
     KC  steps of k that a tile sums up before it is added to others. A panel of B, KC x (columns of
         a tile), takes half of L1, if that is `LEAST_STEPS` or more: with fewer a tile of C would go
-        to memory and back too often. Then the panel comes from L2, beside a block of A, the next
-        panel and rows of C, and may as well take a sixteenth of that.
+        to memory and back too often. Then the panel comes from L2, and where tiles ask ahead
+        (`ASKS_AHEAD`), it may as well take a sixteenth of that.
     DC  steps of k that are packed together, and MC rows of A: a block of A, MC x DC, takes half of
         L2, as it is read again for each panel of B. Each tile of C is read and written once for DC
         steps, each panel of B read once for MC rows, both beyond L2. Together that is least where
-        DC = 2 MC. Where tiles ask ahead (`ASKS_AHEAD`), both are there in time: then DC is KC, so
-        that no sums wait in memory for the next KC steps, and a block of A takes a quarter of L2,
-        as what is asked for goes there, too.
+        DC = 2 MC. Where tiles ask ahead, both are there in time: then DC is KC, so that no sums
+        wait in memory for the next KC steps, and a block of A takes a quarter of L2, as what is
+        asked for goes there, too. So it is where a panel of KC steps takes no more than three
+        quarters of L1 and stays there: a longer one would come from L2 for every tile.
     NC  columns of B: a packed block, DC x NC, is read again for each block of A, from L3. Where
         there is one block of A alone, it takes half of L2.
 
@@ -62,7 +63,11 @@ _ROW_BYTES = _UNIT.tile_vectors[-1] * _UNIT.register_bytes
 
 LEAST_STEPS = 384
 MOST_STEPS = 512
-_STEPS = max(_L1.size // 2, _L2.size // 16) // _ROW_BYTES
+ASKS_AHEAD = _UNIT.registers > 16
+"""Whether a tile asks for its rows of C and for rows of the next panel of B while it sums up. That
+takes some 20 cycles, and a tile that has 12 sums and not 24 is done too soon to gain them back."""
+
+_STEPS = max(_L1.size // 2, _L2.size // 16 if ASKS_AHEAD else 0) // _ROW_BYTES
 KC_BYTES = 4 * min(max(_STEPS, LEAST_STEPS), MOST_STEPS)
 """Bytes of a row of A in a block: KC elements of four bytes, or half as many of eight."""
 
@@ -70,17 +75,15 @@ DOT_ROW_BYTES = KC_BYTES * (_UNIT.register_bytes // 4)
 """Bytes of a row of A in a dot product: about KC terms for each lane."""
 
 _TILE_ROWS = _UNIT.tile_rows(_UNIT.tile_vectors[-1])
-ASKS_AHEAD = _UNIT.registers > 16
-"""Whether a tile asks for its rows of C and for rows of the next panel of B while it sums up. That
-takes some 20 cycles, and a tile that has 12 sums and not 24 is done too soon to gain them back."""
 
 LEAST_PHASE = 512
 """Multiply-adds between two requests, on average over a tile's rows: with fewer, the ends of the
 loops cost more than what is saved. (In each of `rows` phases there are k / rows * rows * vectors.)
 """
 
-DC_BYTES = KC_BYTES if ASKS_AHEAD else 4 * max(math.isqrt(_L2.size // 4), KC_BYTES // 4) // 64 * 64
-MC = max(_L2.size // (4 if ASKS_AHEAD else 2) // DC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
+_IS_SHORT = ASKS_AHEAD or 3 * _L1.size // 4 >= KC_BYTES // 4 * _ROW_BYTES
+DC_BYTES = KC_BYTES if _IS_SHORT else max(4 * math.isqrt(_L2.size // 4) // 64 * 64, KC_BYTES)
+MC = max(_L2.size // (4 if _IS_SHORT else 2) // DC_BYTES // _TILE_ROWS, 1) * _TILE_ROWS
 NC = 2048
 L1_BYTES, L2_BYTES = _L1.size, _L2.size
 

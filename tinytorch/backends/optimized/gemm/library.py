@@ -43,7 +43,7 @@ LARGE = 1 << 24
 """Multiply-adds from which a product is worth a choice: below, a call of the library, and the
 threads that it wakes, are a part of the time."""
 
-MARGIN = 1.1
+MARGIN = 1.05
 """How many times faster the library has to be: a smaller difference may be noise."""
 
 SHAPES = {
@@ -58,10 +58,11 @@ LAYOUTS = ("NN", "NT", "TN", "TT")
 FEW = 64  # rows or columns of C, or terms of its sums
 FEWEST = 8  # below, reading an operand from memory is the limit, for everybody
 LARGEST = 1 << 28  # multiply-adds from which blocks of both operands are in no cache
-ROUNDS = 3
-STEADY = 1.3
-"""How far apart the times of the rounds may be: on a busy machine the library may seem to be
-faster, or slower, by any factor. Then these kernels are taken, and the next process looks again."""
+ROUNDS = 5
+STEADY = 1.25
+"""How far apart the rounds may be in how the two compare, the highest and the lowest left out: on a
+busy machine the library may seem to be faster, or slower, by any factor. Then these kernels are
+taken, and the next process looks again. A clock that changes from round to round is no matter."""
 
 ROW_MAJOR, AS_IT_IS, TRANSPOSED = 101, 111, 112  # of CBLAS
 FILE = "products.json"
@@ -277,25 +278,27 @@ class Choices:
         return {}
 
     def _measure(self, product: ProductClass) -> Times | None:
-        """The least time of each, taken in turns; infinite for a library with wrong results. None
-        where the times of one differ too much, since other programs use the cores."""
+        """The least time of these kernels, and of the library what that is by the median of the
+        rounds' ratios; infinite for a library with wrong results. None where these differ too much,
+        since other programs use the cores."""
         a, b = operands(product)
         given = (a, b, np.empty(0, a.dtype), product.threads)
         mine, theirs = self._own(*given), self._library(*given)
         if not np.allclose(mine, theirs, rtol=1e-3, atol=1e-2):
             return 0.0, float("inf")
         clock = self._clocks[product.threads > 1]
-        spent: tuple[list[float], list[float]] = ([], [])
+        spent: list[tuple[float, float]] = []
         for _ in range(ROUNDS):
             begin = clock()
             self._own(*given)
             middle = clock()
             self._library(*given)
-            spent[0].append(middle - begin)
-            spent[1].append(clock() - middle)
-        if any(max(times) > STEADY * min(times) for times in spent):
+            spent.append((middle - begin, clock() - middle))
+        ratios = sorted(theirs / own for own, theirs in spent)
+        if ratios[-2] > STEADY * ratios[1]:
             return None
-        return min(spent[0]), min(spent[1])
+        own = min(own for own, _ in spent)
+        return own, own * ratios[ROUNDS // 2]
 
     def _keep(self, product: ProductClass, times: Times) -> None:
         folder = self._folders()[1]
