@@ -204,7 +204,7 @@ def main() -> None:
         }
         print(as_json(results, **facts))
         return
-    report(results, bandwidth=memory_bandwidth())
+    report(results, bandwidth=memory_bandwidth(), cores=THREADS)
     if extra is not None:
         print(f"T = {LONG}: {extra / 1e6:.0f} MB beyond inputs, result and gradients of one head")
 

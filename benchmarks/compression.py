@@ -183,7 +183,7 @@ def main() -> None:
         facts["resident"] = memory
         print(as_json(results, **facts))
     else:
-        report(results, bandwidth=bandwidth)
+        report(results, bandwidth=bandwidth, cores=THREADS)
         print("memory of a process that holds a model, of float32's, as the system sees it:")
         print("  ".join(f"{scheme} {share:.2f}" for scheme, share in memory.items()))
 

@@ -236,7 +236,7 @@ def main() -> None:
     if options.json:
         print(as_json(results, threads=THREADS, clock=clock))
         return
-    report(results, bandwidth=memory_bandwidth())
+    report(results, bandwidth=memory_bandwidth(), cores=THREADS)
 
 
 if __name__ == "__main__":

@@ -399,7 +399,7 @@ def main() -> None:
         }  # fmt: skip
         print(as_json(results, **facts))
         return
-    report(results, bandwidth=bandwidth)
+    report(results, bandwidth=bandwidth, cores=THREADS)
 
 
 if __name__ == "__main__":

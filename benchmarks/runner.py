@@ -259,28 +259,32 @@ def verdict(
     return missed, absent
 
 
-def report(results: Sequence[Result], *, bandwidth: float) -> None:
-    """Print one table for each group: times, rates, and how many times longer the others take."""
+def report(results: Sequence[Result], *, bandwidth: float, cores: int = 1) -> None:
+    """Print one table for each group: times, rates, and how many times longer the others take.
+
+    Args:
+        cores: that a case uses: the share is of the peak of all of them.
+    """
     peak, rate = highest_peak(results) / 1e9, bandwidth / 1e9
     print(f"peak of one core up to {peak:.0f} Gflop/s float32, memory {rate:.0f} GB/s")
     for group in dict.fromkeys(r.group for r in results):
         rows = [r for r in results if r.group == group]
         others = list(dict.fromkeys(name for r in rows for name in r.ratios))
         columns = [group, "ours", "Gflop/s", "% peak", "GB/s", *(f"{o}/ours" for o in others)]
-        table = [_row(r, others) for r in rows]
+        table = [_row(r, others, cores) for r in rows]
         _print_table(columns, table)
     if any(r.disturbed for r in results):
         print('"!": other processes were running; measure these again on a quiet machine')
 
 
-def _row(result: Result, others: Sequence[str]) -> list[str]:
+def _row(result: Result, others: Sequence[str], cores: int) -> list[str]:
     ours = result.seconds["ours"]
     rate = result.flops / ours if result.flops else None
     return [
         result.name + (" !" if result.disturbed else ""),
         format_seconds(ours),
         f"{rate / 1e9:.1f}" if rate else "",
-        f"{100 * result.share:.0f}" if result.share else "",
+        f"{100 * result.share / cores:.0f}" if result.share else "",
         f"{result.nbytes / ours / 1e9:.1f}" if result.nbytes else "",
         *(f"{result.ratios[o]:.2f}" if o in result.ratios else "" for o in others),
     ]
