@@ -107,12 +107,29 @@ def test_a_busy_machine_is_no_place_to_measure(tmp_path: Path) -> None:
         return run(who, a, b)
 
     contest._run = disturbed  # type: ignore[method-assign]
-    assert not choices.prefers_library(PRODUCT)
-    assert not list(tmp_path.iterdir())  # it is measured again by another process
+    layouts = ("NN", "NT", "TN", "TT")
+    *unsteady, last = (PRODUCT._replace(layout=layout) for layout in layouts)
+    assert len(unsteady) == library.MOST_UNSTEADY
+    assert not any(choices.prefers_library(product) for product in unsteady)
+    assert not list(tmp_path.iterdir())  # they are measured again by another process
     contest._run = run  # type: ignore[method-assign]
-    assert not choices.prefers_library(PRODUCT)  # and not by this one
-    assert not choices.prefers_library(PRODUCT._replace(layout="TT"))  # nor is another
+    assert not any(choices.prefers_library(product) for product in unsteady)  # and not by this one
+    assert not choices.prefers_library(last)  # nor is another
     assert Contest(4.0, 1.0).choices(tmp_path).prefers_library(PRODUCT)
+
+
+def test_one_unsteady_class_says_nothing_of_others(tmp_path: Path) -> None:
+    contest = Contest(4.0, 1.0)
+    choices, run = contest.choices(tmp_path), contest._run
+
+    def disturbed(who: str, a: Array, b: Array) -> Array:
+        contest.seconds["own"] *= 1.5
+        return run(who, a, b)
+
+    contest._run = disturbed  # type: ignore[method-assign]
+    assert not choices.prefers_library(PRODUCT)
+    contest._run = run  # type: ignore[method-assign]
+    assert choices.prefers_library(PRODUCT._replace(size="large"))
 
 
 def test_a_clock_that_slows_down_is_no_matter(tmp_path: Path) -> None:

@@ -64,6 +64,10 @@ STEADY = 1.25
 busy machine the library may seem to be faster, or slower, by any factor. Then these kernels are
 taken, and the next process looks again. A clock that changes from round to round is no matter."""
 
+MOST_UNSTEADY = 3
+"""Classes that may be so before a process times no others: one that is read from memory says little
+of those that stay in a cache, and to time all on a busy machine would take long."""
+
 ROW_MAJOR, AS_IT_IS, TRANSPOSED = 101, 111, 112  # of CBLAS
 FILE = "products.json"
 
@@ -235,7 +239,7 @@ class Choices:
         self._own, self._library, self._fits = own, library, fits
         self._folders, self._clocks = folders, clocks
         self._chosen: dict[ProductClass, bool] = {}
-        self._is_busy = False  # the machine: timing one class after the other would take long
+        self._unsteady = 0  # classes that could not be timed
         self._lock = threading.RLock()
 
     def prefers_library(self, product: ProductClass) -> bool:
@@ -250,12 +254,12 @@ class Choices:
             if not self._fits(product.threads):
                 return self._chosen.setdefault(product, False)
             times = self.known().get(str(product))
-            if times is None and self._is_busy:
+            if times is None and self._unsteady >= MOST_UNSTEADY:
                 return self._chosen.setdefault(product, False)
             if times is None:
                 times = self._measure(product)
                 if times is None:
-                    self._is_busy = True
+                    self._unsteady += 1
                     return self._chosen.setdefault(product, False)
                 self._keep(product, times)
             own, library = times
