@@ -139,6 +139,30 @@ def test_a_model_that_does_not_repeat_itself_is_refused():
             capture(model, (torch.ones(3, 4),))
 
 
+class Drawing(nn.Module):
+    """Draws from a new generator for each call, or from one that is kept, deep inside."""
+
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 6)
+        self.inner = nn.Module()
+        self.inner.generator = torch.Generator().manual_seed(3) if kept else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        generator = self.inner.generator or torch.Generator().manual_seed(3)
+        return self.linear(x)[:, torch.randperm(6, generator=generator)]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_generator_of_the_models_own_is_refused(kept):
+    """The first run of the graph was that of the model, and each later one another."""
+    x = (torch.ones(3, 4),)
+    expected = r"torch\.Generator of its own.* at .*self\.linear\(x\)(.|\n)*fix: draw before"
+    for capture in (capture_joint, capture_forward):
+        with pytest.raises(CaptureError, match=expected):
+            capture(Drawing(kept), x)
+
+
 def test_a_graph_that_is_another_function_is_refused():
     """As of code that asks whether it is traced."""
     factor = {False: 1.0, True: 1.01}

@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -42,7 +43,13 @@ from tinytorch.fx.capture.slots import (
     Slot,
     UnrepeatableError,
 )
-from tinytorch.fx.diagnosis.reasons import Line, Reason, is_out_of_memory, user_line
+from tinytorch.fx.diagnosis.reasons import (
+    Line,
+    Reason,
+    is_out_of_memory,
+    line_of,
+    user_line,
+)
 from tinytorch.fx.optimize.devices import generators_kept, seed_generators
 from tinytorch.fx.semantics.buffers import buffers_kept
 
@@ -57,6 +64,11 @@ OTHER_WHILE_TRACED = "the model computes something else while it is traced or co
 ASKS = (
     "it asks torch.compiler.is_compiling(), and must mean the same either way (often a mask that "
     "is left out eagerly)"
+)
+OWN_GENERATOR = (
+    "the model draws from a torch.Generator of its own, which is no part of a graph",
+    "draw before the model is called, and pass the numbers in or keep them in a buffer; or draw "
+    "from the default generator",
 )
 REPEATS = "the model gives other results each time, with the same inputs and seeds"
 REPEAT = (
@@ -89,6 +101,7 @@ def check_on_real_values(
     Raises:
         CaptureError: the graph fails, or one of its results is another than eager's.
     """
+    _refuse_generators(module)
     devices = {v.device for v in values if isinstance(v, Tensor)}
 
     def observe(run: Callable[[list[Any]], Any]) -> dict[Slot, Any]:
@@ -204,6 +217,14 @@ def _line_that_asks(
         except Exception:  # what cannot run so cannot be the reason
             continue
     return None
+
+
+def _refuse_generators(module: torch.fx.GraphModule) -> None:
+    """A generator is an object of the graph, and goes on from call to call, also where the model
+    makes a new one for each: a single run shows no difference."""
+    for node in module.graph.find_nodes(op="get_attr"):
+        if isinstance(attrgetter(str(node.target))(module), torch.Generator):
+            raise CaptureError.because(Reason(*OWN_GENERATOR, line_of(node)))
 
 
 def _unrepeatable(error: Exception) -> CaptureError:
