@@ -168,7 +168,7 @@ BUDGETS = {
     "tinytorch/graph/recompute": 890,
     "tinytorch/graph/compiler": 4_813,
     "tinytorch/onnx": 2_091,
-    "tinytorch/fx": 13_032,
+    "tinytorch/fx": 13_060,
     "tito": 8_125,
     "tito/course": 5_455,
     "tito/ladder": 714,

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.fx
 from torch import Tensor, nn
+from torch._decomp import get_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.func import functional_call, functionalize
@@ -54,6 +55,13 @@ from tinytorch.fx.diagnosis.reasons import Line, Reason, explain, line_of
 from tinytorch.fx.diagnosis.tracer_output import caught_output
 from tinytorch.fx.models import Batch, Loss
 from tinytorch.fx.optimize.devices import devices_of, generators_kept
+
+#: Ops in terms of others, as their kernels compute them. `functionalize` has another formula for
+#: the cross entropy of logits, which rounds differently.
+OF_KERNELS = {
+    **functional_batch_norm(),
+    **get_decompositions([torch.ops.aten.binary_cross_entropy_with_logits]),
+}
 
 
 @contextmanager
@@ -159,7 +167,7 @@ def capture(
         compiling(),
     ):  # under the mode, what the function makes without inputs is fake too
         with tracing():
-            traced = make_fx(traceable, functional_batch_norm(), record_stack_traces=True)(*leaves)
+            traced = make_fx(traceable, OF_KERNELS, record_stack_traces=True)(*leaves)
         with torch.no_grad(), autocast_off():
             replay = functionalize(_Replay(traced).run, remove="mutations")
             flat = make_fx(replay)(*fakes)

@@ -53,10 +53,12 @@ def capture_step(
         gradients = autograd.grad(loss, parameters)
         parameters, optimizer_state = optimizer(parameters, gradients, optimizer_state)
 
-    Running it gives to the last bit what eager training gives with the fused optimizer. Learning
-    rates are inputs, in the optimizer's state, and so are `max_norm`, `clip_value` and the scale;
-    all other settings are constants of the graph. A parameter that the loss does not depend on is
-    not updated, as in eager.
+    Running it gives to the last bit what eager training gives with the fused optimizer. (But where
+    eager computes a function in place in a part of a tensor, as in the gates of `nn.GRU`: a graph
+    has no such writes, and PyTorch rounds sigmoid and tanh otherwise where elements are not
+    neighbours.) Learning rates are inputs, in the optimizer's state, and so are `max_norm`,
+    `clip_value` and the scale; all other settings are constants of the graph. A parameter that the
+    loss does not depend on is not updated, as in eager.
 
         step = capture_step(model, batch, "adamw", max_norm=1.0, accumulate=True)
         state = step.state_of(model)
