@@ -104,7 +104,7 @@ def test_the_first_forward_of_a_layer_compiles_what_it_needs(tmp_path: Path) -> 
         *("cost_of_tiles", "costs_less_turned", "crosses_pages"),
         *("even_tiles", "gemm_tile", "pack", "pack_block", "panel_columns", "panels_walk_badly"),
         *("row_bytes", "rows_at_once"),
-        *("rows_collide", "rows_in_a_set", "steps_in_pages"),
+        *("rows_collide", "rows_in_a_set", "rows_of_block", "steps_in_pages"),
         *("tiles", "tiles_of", "transposed", "walks_badly"),
     ]
 
