@@ -29,7 +29,8 @@ def busy(seconds):
         pass
 
 
-def test_a_ratio_says_how_many_times_longer_the_other_takes(runner, monkeypatch):
+def fake_clock(runner, monkeypatch):
+    """A function that lets so many seconds pass on the clock "cpu"."""
     now = [0.0]
 
     def work(seconds):
@@ -37,6 +38,11 @@ def test_a_ratio_says_how_many_times_longer_the_other_takes(runner, monkeypatch)
 
     monkeypatch.setitem(runner.CLOCKS, "cpu", lambda: now[0])
     monkeypatch.setattr(runner, "SAMPLE_SECONDS", 0.0)
+    return work
+
+
+def test_a_ratio_says_how_many_times_longer_the_other_takes(runner, monkeypatch):
+    work = fake_clock(runner, monkeypatch)
     monkeypatch.setattr(runner, "_multiply_adds", lambda: (lambda: work(0.001), 1000))
     case = runner.Case(
         "group",
@@ -87,7 +93,6 @@ def test_report_is_plain_where_there_is_no_terminal(runner, capsys):
         1e3,
         True,
         1e11,
-        0.5,
     )
     runner.report([result], bandwidth=1e10)
     out = capsys.readouterr().out
@@ -148,13 +153,7 @@ def test_one_round_is_enough_to_report(runner):
 
 def test_the_peak_is_measured_beside_what_has_flops(runner, monkeypatch):
     """It was measured once before all cases, at another clock."""
-    now = [0.0]
-
-    def work(seconds):
-        now[0] += seconds
-
-    monkeypatch.setitem(runner.CLOCKS, "cpu", lambda: now[0])
-    monkeypatch.setattr(runner, "SAMPLE_SECONDS", 0.0)
+    work = fake_clock(runner, monkeypatch)
     monkeypatch.setattr(runner, "_multiply_adds", lambda: (lambda: work(0.002), 4000))
     case = runner.Case("group", "name", {"ours": lambda: work(0.004)}, flops=2000)
     result = runner.measure(case, clock="cpu", rounds=2)
