@@ -38,8 +38,8 @@ REST_SECONDS = 0.12  # until the threads of the contestant before sleep; OpenBLA
 ATTEMPTS = 3
 MOST_FOREIGN = 0.15  # cores that other processes may use during a measurement
 MOST_SHARE = 1.1
-"""Of the peak; above it the peak was measured wrongly. Clocks change by some per cent in a case, and
-multiply-adds alone heat a core more than a product does, which may lower its clock."""
+"""Of the peak; above it the peak was measured wrongly. Clocks change by a few per cent in a case,
+and multiply-adds alone heat a core more than a product, which may lower its clock."""
 
 PEAK = "peak"  # the contestant that only multiplies and adds
 PEAK_ROUNDS = 100_000  # of its loop in a call: less than a millisecond
