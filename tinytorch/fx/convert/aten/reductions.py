@@ -121,6 +121,13 @@ def var_dim(a: Tensor, dim: Dims, unbiased: bool = True, keepdim: bool = False) 
     return var(a, dim, correction=int(unbiased), keepdim=keepdim)
 
 
+@aten("var_mean.correction")
+def var_mean(
+    a: Tensor, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> tuple[Tensor, Tensor]:
+    return var(a, dim, correction=correction, keepdim=keepdim), mean(a, dim, keepdim)
+
+
 @aten("cumsum")
 def cumsum(a: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     if dtype is None:
