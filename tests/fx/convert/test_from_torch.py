@@ -138,3 +138,19 @@ def test_dtypes_that_are_not_there_are_named() -> None:
 
     with pytest.raises(UnsupportedAtenError, match="bfloat16 is for storage only"):
         from_torch(Half(), (torch.ones(3),))
+
+
+class Encoded(nn.Module):
+    def forward(self, labels: torch.Tensor) -> torch.Tensor:
+        return F.one_hot(labels, 3)
+
+
+def test_labels_that_are_out_of_range_are_refused() -> None:
+    """PyTorch's `one_hot` in parts ends in an assertion that no op of ours is."""
+    labels = torch.tensor([0, 2, 1])
+    module = from_torch(Encoded(), (labels,))
+    for run in (module, tinytorch.compile(module)):
+        (found,) = run(tensor_from_torch(labels))
+        np.testing.assert_array_equal(found.numpy(), Encoded()(labels).numpy())
+        with pytest.raises(IndexError, match="3 is out of range"):
+            run(tinytorch.tensor([0, 3, 1]))

@@ -95,6 +95,7 @@ CASES: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "distances": (Function(lambda x: torch.cdist(x, x.flip(0) + 1)), ROWS),
     "variance": (Function(lambda x: x.var(1)), ROWS),
     "variance and mean": (Function(lambda x: torch.var_mean(x, 1, correction=0)), ROWS),
+    "one hot": (Function(lambda x: nn.functional.one_hot((x > 0.5).long(), 3)), ROWS),
     "topk": (Function(lambda x: torch.topk(x, 3, dim=1)), ROWS),
     "topk, smallest": (Function(lambda x: torch.topk(x, 2, dim=0, largest=False)), ROWS),
     "sort": (Function(lambda x: torch.sort(x, dim=0, descending=True)), ROWS),

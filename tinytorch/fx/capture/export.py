@@ -142,10 +142,16 @@ class Exporter:
             return Exported(program, {name: buffers[name] for name in sorted(read)}, questions)
 
 
+#: What stays one op: the parts of attention assume strides that its kernel has not, those of
+#: `one_hot` end the program where a label is out of range.
+WHOLE = (torch.ops.aten.scaled_dot_product_attention.default, torch.ops.aten.one_hot.default)
+
+
 def _decomposed(exported: Any, inputs: Batch) -> Any:
     mark_stopped_gradients(exported, inputs)
     table: Any = torch.export.default_decompositions()
-    table.pop(torch.ops.aten.scaled_dot_product_attention.default, None)
+    for op in WHOLE:
+        table.pop(op, None)
     with warnings.catch_warnings():  # torch's own use of what it deprecates
         warnings.simplefilter("ignore", FutureWarning)
         return exported.run_decompositions(table)
