@@ -32,7 +32,7 @@ BY_OTHER_TESTS = {
     "_native_batch_norm_legit_no_training", "_scaled_dot_product_flash_attention_for_cpu",
     "_scaled_dot_product_flash_attention_for_cpu_backward", "adaptive_avg_pool2d",
     "adaptive_avg_pool3d", "col2im", "reflection_pad2d", "reflection_pad3d", "replication_pad3d",
-    "var.dim",
+    "one_hot", "var.dim",
     "arange.start", "argsort", "argsort.stable", "avg_pool2d_backward", "batch_norm",
     "bitwise_and.Scalar", "bitwise_or.Scalar", "bitwise_xor.Scalar", "contiguous", "conv2d",
     "convolution_backward", "copy", "div.Scalar_mode", "embedding_dense_backward", "group_norm",
