@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from datetime import timedelta
@@ -34,9 +35,12 @@ class Heartbeat:
         self._store.add(self._key(rank), 1)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
+        # a thread that is within the store when the interpreter goes away ends the process: abort()
+        atexit.register(self.stop)
 
     def stop(self) -> None:
         """Beat no longer."""
+        atexit.unregister(self.stop)
         self._ended.set()
         self._thread.join(timeout=PATIENCE)
 
