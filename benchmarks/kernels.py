@@ -388,13 +388,13 @@ def main() -> None:
     for result in results:
         if result.share and result.peak and result.group in counted:
             check_share(result.name, result.share / THREADS, result.peak)
-    peak = highest_peak(results)
     if options.plot:
-        draw(results, options.plot, peak=peak, bandwidth=bandwidth)
+        draw(results, options.plot, peak=highest_peak(results), bandwidth=bandwidth)
     if options.json:
         facts = {
-            "processor": describe(), "threads": THREADS, "clock": clock, "peak_flops": peak,
-            "bandwidth": bandwidth, "openblas": {t: w.architecture for t, w in workers.items()},
+            "processor": describe(), "threads": THREADS, "clock": clock,
+            "peak_flops": highest_peak(results), "bandwidth": bandwidth,
+            "openblas": {t: w.architecture for t, w in workers.items()},
             "compile_seconds": cache_info().compile_seconds,
         }  # fmt: skip
         print(as_json(results, **facts))

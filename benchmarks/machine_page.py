@@ -31,7 +31,7 @@ How to read the numbers:
   (before 2026-11-29 the fastest samples).
 - The **share of the peak** is the multiply-adds of a case for each second, divided by those of a
   loop that does nothing else on the same core, timed in turns with it, as clocks change (before
-  2026-11-29 before and after all cases: shares were too low by up to a seventh).
+  2026-11-29 before and after all cases: too low where the clock falls under load).
 - *1.10 (0.94 to 1.81)* says: in the median 1.10; 0.94 in the worst case, 1.81 in the best.
 - A case is **disturbed** if other processes used the machine in all attempts at it. Ratios bear
   that, as both sides are hit; shares of the peak are then too low rather than too high.

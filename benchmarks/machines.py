@@ -66,9 +66,8 @@ def part(found: Mapping[str, Any]) -> dict[str, Any]:
     for result in found["results"]:
         row: dict[str, Any] = {name: round(r, 3) for name, r in result["ratios"].items()}
         if result["flops"]:
-            share = result["flops"] / result["seconds"]["ours"] / result["peak"]
-            check_share(result["name"], share, result["peak"])
-            row["share"] = round(share, 3)
+            check_share(result["name"], result["share"], result["peak"])
+            row["share"] = round(result["share"], 3)
         if result["disturbed"]:
             row["disturbed"] = True
         group = TITLES.get(result["group"], result["group"])

@@ -37,9 +37,8 @@ SAMPLE_SECONDS = 0.004
 REST_SECONDS = 0.12  # until the threads of the contestant before sleep; OpenBLAS's take the longest
 ATTEMPTS = 3
 MOST_FOREIGN = 0.15  # cores that other processes may use during a measurement
-MOST_SHARE = 1.1
-"""Of the peak; above it the peak was measured wrongly. Clocks change by a few per cent in a case,
-and multiply-adds alone heat a core more than a product, which may lower its clock."""
+MOST_SHARE = 1.03
+"""Of the peak; above it the peak was measured wrongly. Clocks change by that much within a case."""
 
 PEAK = "peak"  # the contestant that only multiplies and adds
 PEAK_ROUNDS = 100_000  # of its loop in a call: less than a millisecond
@@ -195,26 +194,20 @@ def lower_quartile(values: Sequence[float]) -> float:
 
 
 def _evaluate(case: Case, samples: Mapping[str, list[float]], disturbed: bool) -> Result:
-    fastest = {name: min(values) for name, values in samples.items()}
-    quartile = {n: lower_quartile(v) for n, v in samples.items()}
-    for name in case.remote:  # the best of a family speaks for it
+    chosen: dict[str, list[float]] = {}
+    for name, values in samples.items():  # the best of a family speaks for it
         family = name.partition(":")[0]
-        best = min(
-            (n for n in case.remote if n.partition(":")[0] == family), key=fastest.__getitem__
-        )
-        fastest[family], quartile[family] = fastest[best], quartile[best]
-        samples = {**samples, family: samples[best]}
-    families = [n for n in fastest if ":" not in n and n != PEAK]
-    ratios = {
-        n: statistics.median(map(truediv, values, samples["ours"])) for n, values in samples.items()
-    }
+        if family not in chosen or min(values) < min(chosen[family]):
+            chosen[family] = values
+    alone = chosen.pop(PEAK, None)
+    others = {n: values for n, values in chosen.items() if n != "ours"}
     return Result(
         case.group, case.name,
-        {n: fastest[n] for n in families},
-        {n: quartile[n] for n in families},
-        {n: ratios[n] for n in families if n != "ours"},
+        {n: min(values) for n, values in chosen.items()},
+        {n: lower_quartile(values) for n, values in chosen.items()},
+        {n: statistics.median(map(truediv, v, chosen["ours"])) for n, v in others.items()},
         case.flops, case.nbytes, disturbed,
-        _multiply_adds()[1] / fastest[PEAK] if PEAK in fastest else None,
+        _multiply_adds()[1] / min(alone) if alone else None,
     )  # fmt: skip
 
 
@@ -310,4 +303,6 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def as_json(results: Sequence[Result], **facts: Any) -> str:
     """Everything that was measured, for a machine."""
-    return json.dumps({**facts, "results": [asdict(r) for r in results]}, indent=2)
+    return json.dumps(
+        {**facts, "results": [{**asdict(r), "share": r.share} for r in results]}, indent=2
+    )

@@ -34,7 +34,7 @@ def measured(unit: str, share: float, disturbed: bool = False) -> dict[str, Any]
         "peak_flops": 1e11, "bandwidth": 2e10,
         "results": [
             {"group": "GEMM", "name": "10x10x10 NN", "flops": 1e9,
-             "seconds": {"ours": 0.01 / share}, "peak": 1e11,
+             "seconds": {"ours": 0.01 / share}, "peak": 1e11, "share": share,
              "ratios": {"numpy": 1.23412, "torch": 2.0}, "disturbed": disturbed},
             {"group": "memory-bound", "name": "gelu", "seconds": {"ours": 1.0}, "flops": None,
              "ratios": {"torch": 1.5}, "disturbed": False},

@@ -151,6 +151,15 @@ def test_one_round_is_enough_to_report(runner):
     assert runner.lower_quartile([4.0, 1.0, 3.0, 2.0]) == 1.25
 
 
+def test_a_ratio_is_the_median_of_the_rounds(runner):
+    """The fastest samples, of which ours is of another round, would say 4."""
+    samples = {"ours": [1.0, 2.0, 4.0], "other": [4.0, 6.0, 8.0], "blas:A": [5.0, 5.0, 5.0],
+               "blas:B": [4.0, 8.0, 16.0]}  # fmt: skip
+    result = runner._evaluate(runner.Case("group", "name", {}), samples, disturbed=False)
+    assert result.ratios == {"other": 3.0, "blas": 4.0}
+    assert result.seconds == {"ours": 1.0, "other": 4.0, "blas": 4.0}
+
+
 def test_the_peak_is_measured_beside_what_has_flops(runner, monkeypatch):
     """It was measured once before all cases, at another clock."""
     work = fake_clock(runner, monkeypatch)
