@@ -23,6 +23,7 @@ from tinytorch.bench import format_seconds, format_table
 LR = 0.01
 AGREEMENT = 1e-4  # relative, of the first losses
 STEPS_COMPARED = 3
+STEPS_BEFORE = 64  # a training has thousands: the first, in which programs are made, are not timed
 Step = Callable[[], Any]  # returns the loss, as something with .item()
 
 
@@ -124,6 +125,9 @@ def compare(case: str, rounds: int, attempts: int) -> Result:
     """The times of one case."""
     steps = steps_of(case)
     check_agreement(case, steps)
+    for step in steps.values():
+        for _ in range(STEPS_BEFORE):
+            step()
     return measure(Case("training", case, steps), clock="cpu", rounds=rounds, attempts=attempts)
 
 

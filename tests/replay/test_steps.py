@@ -20,7 +20,7 @@ from tinytorch.errors import AutogradError
 from tinytorch.gradients import attach_gradient
 from tinytorch.op import OPS
 from tinytorch.replay import function as replaying
-from tinytorch.replay.steps import _Program
+from tinytorch.replay.steps import StepProgram
 from tinytorch.tensor import Tensor
 from tinytorch.testing.op_samples import draw_sample
 
@@ -36,7 +36,7 @@ def hot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def programs(backend: Any) -> list[Any]:
-    return [p for p in backend.programs.values() if type(p) is _Program]
+    return [p for p in backend.programs.values() if type(p) is StepProgram]
 
 
 def bits(t: Tensor | None) -> Any:

@@ -26,6 +26,7 @@ returns its argument. Where it only checks values, the program has a guard (`hol
     gradients  the second program; results that are several tensors
     function   `replayed`: counts calls, runs programs, records their gradients
     steps      the gradients of single ops
+    walks      a whole backward, of such programs
 
 Source: V. Bala, E. Duesterwald, S. Banerjia, "Dynamo: a transparent dynamic optimization system",
 2000 (traces of what is hot).

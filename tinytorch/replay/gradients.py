@@ -91,6 +91,7 @@ class Gradients:
     Attributes:
         saved: for each input, whether gradients read it, or what is computed from it.
         given: positions of the results that they read.
+        is_several: the results are several tensors.
 
     Raises:
         NotReplayable: they depend on values.
@@ -98,6 +99,7 @@ class Gradients:
 
     def __init__(self, traced: Traced, present: tuple[int, ...]) -> None:
         self.call, self.backend, self.name = traced.call, traced.backend, traced.name
+        self.is_several = traced.make is not None
         self.metas = tuple([t.meta for t in traced.inputs])
         self.requires_grad = [t._requires_grad for t in traced.inputs]
         self.outs = [t.meta for t in traced.outs]
@@ -158,15 +160,20 @@ class Gradients:
 
     def op(self) -> Op:
         """The row of a record: of the only result, or of what several share."""
-        present = (0,)
+        return _row(self.name, len(self.metas), self._shared, self.is_view)
 
-        def gradients(g: Any, record: Record, output: Any, position: int) -> Any:
-            if type(g) is _Parts:
-                order = tuple(sorted(g))
-                return self.of(order, [g[i] for i in order], record)
-            return self.of(present, [g], record)
+    def _shared(self, g: Any, record: Record, output: Any, position: int) -> list[Any]:
+        """The formula of such a row, whose result serves all inputs."""
+        if type(g) is _Parts:
+            order = tuple(sorted(g))
+            return self.of(order, [g[i] for i in order], record)
+        return self.of((0,), [g], record)
 
-        return _row(self.name, len(self.metas), gradients, self.is_view)
+    @staticmethod
+    def behind(op: Op) -> Gradients | None:
+        """Those that the row of a record stands for."""
+        gradients = getattr(op.shared_vjp, "__self__", None)
+        return gradients if type(gradients) is Gradients else None
 
 
 class _Backward:
@@ -305,6 +312,11 @@ class Several:
 
 def _part_of_several(g: Tensor, record: Record, output: Any, position: int) -> list[_Parts]:
     return [_Parts({record.params["index"]: g})]
+
+
+def is_part(op: Op) -> bool:
+    """Whether a row is that of one of several results."""
+    return op.vjps is not None and op.vjps[0] is _part and op.shared_vjp is _part_of_several
 
 
 def _row(name: str, inputs: int, gradients: Any, is_view: bool) -> Op:

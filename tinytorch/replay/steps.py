@@ -19,6 +19,7 @@ from tinytorch.backends.base import ComputeBackend
 from tinytorch.dispatch import is_tensor, wrap
 from tinytorch.dtypes import TensorMeta
 from tinytorch.history import Record
+from tinytorch.op import Params
 from tinytorch.replay.function import next_count
 from tinytorch.replay.program import compile_trace
 from tinytorch.replay.trace import NotReplayable, Trace, Tracing
@@ -29,7 +30,7 @@ Source = Any  # see engine.py
 Step = Callable[[Record, Tensor, dict[Source, Tensor]], None]
 
 
-class _Program:
+class StepProgram:
     """What a step runs.
 
     Attributes:
@@ -72,24 +73,17 @@ def run_program(
     formulas, edges, inputs = record.op.formulas, record.edges, record.inputs
     if formulas is None or g.meta is not record.meta or inputs is None:
         return False
-    which = _ONLY if len(edges) == 1 else _wanted(edges, relevant)
-    if len(set(which)) < len(which) and _repeats(which) and not pending.keys().isdisjoint(edges):
+    which = first_edges(edges, relevant)
+    if len(set(which)) < len(which) and repeats(which) and not pending.keys().isdisjoint(edges):
         return False  # the gradients of one source are added up one after the other
-    params = record.params
-    key: Any = (formulas, record.metas, g.meta, which)
     programs = backend.programs
     assert programs is not None
+    key = program_key(record, which)
     try:
-        if params:
-            key = (*key, *params.items(), *map(type, params.values()))  # 1 is not True
-            if any(map(_has_floats, params.values())):
-                key = (*key, repr(params))  # 0.0 is not -0.0
-        if float in record.metas or int in record.metas or bool in record.metas:
-            key = (*key, *[None if is_tensor(x) else repr(x) for x in inputs])
         program = programs.get(key)
     except TypeError:  # a parameter that has no hash
         return False
-    if type(program) is not _Program:
+    if type(program) is not StepProgram:
         if program is not False:
             _count(backend, key, program or 0, record, g, which, step)
         return False
@@ -113,8 +107,34 @@ def run_program(
     return True
 
 
-def _wanted(edges: tuple[Source, ...], relevant: set[Source] | None) -> tuple[int | None, ...]:
+def program_key(record: Record, which: tuple[int | None, ...]) -> tuple[Any, ...]:
+    """What the program of a step is known by, which need not have a hash: nor do parameters."""
+    key = (record.op.formulas, record.metas, record.meta, which)
+    if record.params:
+        key = (*key, *params_key(record.params))
+    return (*key, *numbers_of(record)) if has_numbers(record) else key
+
+
+def params_key(params: Params) -> tuple[Any, ...]:
+    """Parameters, as part of a key."""
+    key = (*params.items(), *map(type, params.values()))  # 1 is not True
+    return (*key, repr(params)) if any(map(_has_floats, params.values())) else key  # nor 0.0 -0.0
+
+
+def has_numbers(record: Record) -> bool:
+    """Whether one of the inputs is a number."""
+    return float in record.metas or int in record.metas or bool in record.metas
+
+
+def numbers_of(record: Record) -> list[str | None]:
+    """The numbers among the inputs, as text: 0.0 is not -0.0."""
+    return [None if is_tensor(x) else repr(x) for x in record.inputs or ()]
+
+
+def first_edges(edges: tuple[Source, ...], relevant: set[Source] | None) -> tuple[int | None, ...]:
     """For each edge the first one to the same source; None where no gradient is wanted."""
+    if len(edges) == 1:
+        return _ONLY
     if len(edges) == 2:
         a, b = edges
         has_a = a is not None and (relevant is None or a in relevant)
@@ -139,7 +159,8 @@ def _wanted(edges: tuple[Source, ...], relevant: set[Source] | None) -> tuple[in
 _ONLY = (0,)
 
 
-def _repeats(which: tuple[int | None, ...]) -> bool:
+def repeats(which: tuple[int | None, ...]) -> bool:
+    """Whether two of these edges are to one source."""
     found = [w for w in which if w is not None]
     return len(set(found)) < len(found)
 
@@ -175,7 +196,7 @@ def _made(
     g: Tensor,
     which: tuple[int | None, ...],
     step: Step,
-) -> _Program:
+) -> StepProgram:
     sources = {w: object() for w in which}
     tokens = [None if w is None else sources[w] for w in which]
     given = trace.input(g.meta, False)
@@ -207,4 +228,4 @@ def _made(
         raise NotReplayable("nothing is computed")
     guards = tuple(trace.guards)
     run = compile_trace(trace, [first, *slots], list(outs), guards, backend, last)
-    return _Program(run, tuple(results), tuple(outs.values()))
+    return StepProgram(run, tuple(results), tuple(outs.values()))

@@ -20,12 +20,12 @@ from tinytorch.backends.optimized.conv.winograd import MATRICES, conv2d_winograd
 from tinytorch.backends.optimized.elementwise import activations
 from tinytorch.backends.optimized.elementwise.scalars import LIMITED_OPS
 from tinytorch.backends.optimized.elementwise.specialized import specialize
+from tinytorch.backends.optimized.gemm import small as small_products
 from tinytorch.backends.optimized.gemm.matmul import (
     linear,
     linear_weight,
     matmul,
     own_affine,
-    small_batch,
 )
 from tinytorch.backends.optimized.pooling import average, maximum, small as small_pooling
 from tinytorch.backends.optimized.quantized import linear as quantized
@@ -359,8 +359,12 @@ _BY_SHAPE: dict[str, Callable[[Plan], Kernel | None]] = {
     "max_pool2d": small_pooling.max_pool2d,
     "reshape": _reshape,
     "copy": _copy,
+    "cross_entropy": cross_entropy.small,
+    "cross_entropy_backward": cross_entropy.small_backward,
     "expand": _expand,
-    "matmul": small_batch,
+    "linear": small_products.linear,
+    "linear_weight": small_products.linear_weight,
+    "matmul": small_products.matmul,
     "uniform": uniform.small,
 }
 

@@ -9,14 +9,15 @@ from hypothesis import given, strategies as st
 
 from tests.backends.optimized.child import run_script
 from tinytorch import ops
+from tinytorch.backends.optimized.gemm import small
 from tinytorch.backends.optimized.gemm.blocking import L2_BYTES
 from tinytorch.backends.optimized.gemm.loops import gemm_f32
 from tinytorch.backends.optimized.gemm.matmul import (
     linear,
+    linear_weight,
     matmul,
     own_affine,
     scratch,
-    small_batch,
 )
 from tinytorch.backends.optimized.gemm.micro_kernel import gemm_tile_f32
 from tinytorch.backends.optimized.gemm.packing import pack_f32
@@ -306,18 +307,51 @@ def test_batches_broadcast(rng, dtype, shapes):
     swapped = np.swapaxes(np.ascontiguousarray(np.swapaxes(b, -1, -2)), -1, -2)
     assert_product(matmul(a, swapped), a, b)
     metas = tuple(meta_of_array(x) for x in (a, b))
-    small = small_batch(ops.matmul.plan(metas, {}))
-    if small is not None:
+    of_batch = small.batch(ops.matmul.plan(metas, {}))
+    if of_batch is not None:
         for x in (a, np.broadcast_to(a[..., :1], a.shape), a[..., ::-1, ::-1]):
             for y in (b, swapped, b[:, ::-1]):
-                assert_product(small(x, y), x, y)
-                assert np.array_equal(small(x, y), matmul(x, y))
+                assert_product(of_batch(x, y), x, y)
+                assert np.array_equal(of_batch(x, y), matmul(x, y))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_small_products_are_those_of_any_size(rng, dtype, layout):
+    """The kernels by shape give what `matmul`, `linear` and `linear_weight` give, bit for bit."""
+    for m, k, n in ((1, 1, 1), (3, 4, 5), (2, 30, 1), (32, 128, 10), (1, 40, 70), (17, 3, 90)):
+        x, w = matrix(rng, (m, k), dtype, layout), matrix(rng, (n, k), dtype, layout)
+        g = matrix(rng, (m, n), dtype, layout)
+        bias = rng.standard_normal(2 * n).astype(dtype)[::2]
+        for op, of_plan, of_any, inputs in (
+            (ops.matmul, small.matmul, matmul, (x, w.T)),
+            (ops.linear, small.linear, linear, (x, w)),
+            (ops.linear, small.linear, linear, (x, w, bias)),
+            (ops.linear_weight, small.linear_weight, linear_weight, (g, x)),
+        ):
+            kernel = of_plan(op.plan(tuple(map(meta_of_array, inputs)), {}))
+            found, wanted = kernel(*inputs), of_any(*inputs)
+            assert found.dtype == dtype and np.array_equal(found, wanted)
+
+
+def test_which_products_are_small():
+    def is_small(m, k, n, dtype=np.float32):
+        x, w, g = (meta_of_array(np.empty(s, dtype)) for s in ((m, k), (n, k), (m, n)))
+        plans = ops.linear.plan((x, w), {}), ops.linear_weight.plan((g, x), {})
+        found = [small.linear(plans[0]) is not None, small.linear_weight(plans[1]) is not None]
+        transposed = meta_of_array(np.empty((k, n), dtype))
+        return [*found, small.matmul(ops.matmul.plan((x, transposed), {})) is not None]
+
+    assert is_small(32, 128, 10) == [True] * 3
+    assert is_small(0, 4, 5)[0] is is_small(3, 0, 5)[0] is is_small(3, 4, 0)[0] is False
+    assert is_small(100, 200, 100) == [False] * 3  # for several threads
+    assert is_small(1, 200, 200)[1:] == [False, True]  # a result that is better pooled
 
 
 def test_which_batches_are_small():
     def is_small(a, b, dtype=np.float32):
         metas = [meta_of_array(np.empty(shape, dtype)) for shape in (a, b)]
-        return small_batch(ops.matmul.plan(tuple(metas), {})) is not None
+        return small.batch(ops.matmul.plan(tuple(metas), {})) is not None
 
     assert is_small((3, 4, 5), (3, 5, 6)) and is_small((3, 1, 4, 5), (2, 5, 6))
     assert not is_small((3, 4, 5), (5, 6)) and not is_small((4, 5), (5, 6))  # one tall matrix

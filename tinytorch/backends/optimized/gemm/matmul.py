@@ -16,15 +16,14 @@ from tinytorch.backends.optimized.gemm import integers, library
 from tinytorch.backends.optimized.gemm.loops import LazyGemm
 from tinytorch.backends.optimized.gemm.panels import SCRATCH_BYTES
 from tinytorch.backends.optimized.gemm.shared import shared_gemm
-from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.dtypes import Array
 from tinytorch.jit import threads
 from tinytorch.jit.blas import find_blas
-from tinytorch.jit.buffers import POOLED_FROM, empty, workspace
+from tinytorch.jit.buffers import empty, workspace
 from tinytorch.jit.entries import Entries, array_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import address
 from tinytorch.jit.operands import NOWHERE, SIZE, Matrix, Rows
-from tinytorch.op import Plan
 
 
 class _Scratch(threading.local):
@@ -43,12 +42,13 @@ class _Scratch(threading.local):
         return self.address
 
 
-_scratch = _Scratch()
+scratch_memory = _Scratch()
+"""`scratch_memory.address` is what `scratch()` returns, at a third of the time."""
 
 
 def scratch(parts: int = 1) -> int:
     """Address of SCRATCH_BYTES times `parts`, for this thread only, until its next call."""
-    return _scratch.grow(parts)
+    return scratch_memory.grow(parts)
 
 
 def _make_entries(dtype: Any) -> Entries:
@@ -128,8 +128,9 @@ lazy_gemm = cache(LazyGemm)
 _products: dict[np.dtype[Any], Callable[..., int]] = {}
 """`entries(...).product` by dtype, once it is there."""
 
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-_NO_BIAS: dict[int, Array] = {4: np.empty(0, np.float32), 8: np.empty(0, np.float64)}
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+NO_BIAS: dict[int, Array] = {4: np.empty(0, np.float32), 8: np.empty(0, np.float64)}
+"""What `affine` takes for no bias, by the bytes of an element."""
 
 
 def own_affine(a: Array, b: Array, bias: Array, count: int = 0) -> Array:
@@ -140,7 +141,7 @@ def own_affine(a: Array, b: Array, bias: Array, count: int = 0) -> Array:
     of_dtype = entries(a.itemsize)
     count = count or threads.threads_for(m * n * k)
     if count == 1:  # as `run` would do, in a third of the time
-        while missing := of_dtype.affine(a, b, bias, out, _scratch.address):
+        while missing := of_dtype.affine(a, b, bias, out, scratch_memory.address):
             lazy_gemm(a.itemsize).load(missing)
     else:
         lazy_gemm(a.itemsize).load_all()
@@ -198,16 +199,16 @@ def matmul(a: Array, b: Array, affine: library.Affine = fastest_affine) -> Array
     except (ValueError, KeyError):
         return _not_yet_or_no_matrices(a, b, affine)
     if m * n * k >= threads.SERIAL_BELOW:
-        return affine(a, b, _NO_BIAS[a.itemsize])
+        return affine(a, b, NO_BIAS[a.itemsize])
     out = np.empty((m, n), dtype)
-    while missing := product(a, b, out, _scratch.address):
+    while missing := product(a, b, out, scratch_memory.address):
         lazy_gemm(a.itemsize).load(missing)
     return out
 
 
 def _not_yet_or_no_matrices(a: Array, b: Array, affine: library.Affine) -> Array:
     """`matmul` where it is not the product of two matrices with a kernel that is ready."""
-    if a.dtype not in _FLOATS:
+    if a.dtype not in FLOATS:
         if (floats := reference.as_exact_floats(a, b)) is not None:
             return matmul(*floats, affine).astype(np.int64)
         is_compiled = a.dtype == np.int64 and min(a.ndim, b.ndim) > 1
@@ -232,7 +233,7 @@ def linear(
     Returns:
         (..., out).
     """
-    bias = _NO_BIAS[x.itemsize] if b is None else np.ascontiguousarray(b)
+    bias = NO_BIAS[x.itemsize] if b is None else np.ascontiguousarray(b)
     if x.ndim == 2:
         return affine(x, w.T, bias)
     return affine(_rows(x), w.T, bias).reshape(*x.shape[:-1], w.shape[0])
@@ -261,29 +262,6 @@ def _batched(a: Array, b: Array, affine: library.Affine) -> Array:
     count = min(threads.threads_for(items * m * n * k), max(items, 1))
     of_dtype.run("batch", count, a, b, target, scratch(count))
     return out
-
-
-def small_batch(plan: Plan) -> Callable[[Array, Array], Array] | None:
-    """The kernel for small products of a batch, with their shapes taken apart once; None for
-    others."""
-    a, b = plan.operands
-    assert isinstance(a, TensorMeta) and isinstance(b, TensorMeta)
-    out, dtype = plan.meta, plan.meta.dtype.dtype
-    work = math.prod(out.shape) * a.shape[-1]
-    if out.ndim not in (3, 4) or b.ndim == 2 or dtype not in _FLOATS or not work:
-        return None
-    if work >= threads.SERIAL_BELOW or out.nbytes >= POOLED_FROM:
-        return None
-    of_a, of_b, of_out = ((1,) * (4 - m.ndim) + m.shape for m in (a, b, out))
-    shape, batch = out.shape, entries(dtype.itemsize).batch
-    lazy_gemm(dtype.itemsize).load_all()
-
-    def product(a: Array, b: Array) -> Array:
-        result = np.empty(shape, dtype)
-        batch(a.reshape(of_a), b.reshape(of_b), result.reshape(of_out), _scratch.address)
-        return result
-
-    return product
 
 
 def _with_two_batch_dimensions(x: Array, batch: tuple[int, ...]) -> Array:

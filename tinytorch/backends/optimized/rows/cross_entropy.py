@@ -9,17 +9,23 @@ over; here the loss needs no such array at all, and the gradient one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import types
+from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.optimized.rows.rows import as_rows
 from tinytorch.backends.optimized.rows.softmax import EXP_STEPS, softmax_and_losses
-from tinytorch.dtypes import Array
-from tinytorch.jit import buffers
-from tinytorch.jit.contiguous import contiguous
+from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.jit import buffers, threads
+from tinytorch.jit.contiguous import contiguous, in_order
+from tinytorch.jit.entries import Entries, flat_type
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
+from tinytorch.op import Plan
 
 
 @kernel
@@ -69,6 +75,9 @@ def cross_entropy(x: Array, target: Array) -> Array:
     return np.array(mean(losses), x.dtype)
 
 
+cross_entropy.gives_arrays = True  # type: ignore[attr-defined]
+
+
 def cross_entropy_backward(g: Array, x: Array, target: Array) -> Array:
     """Gradient of `cross_entropy` for x, (n, classes).
 
@@ -82,3 +91,72 @@ def cross_entropy_backward(g: Array, x: Array, target: Array) -> Array:
         scale = float(g) / rows.shape[0]
         _run_backward(rows.size * EXP_STEPS, rows, contiguous(target), scale, dx)
     return dx
+
+
+# -- small ones, called without numba's dispatch ---------------------------------------------------
+
+
+@kernel(nogil=False)
+def _small(n: int, classes: int, x: Array, target: Array, losses: Array, out: Array) -> None:
+    _row_losses(x.reshape((n, classes)), target, losses)
+    out[0] = mean(losses)
+
+
+@kernel(nogil=False)
+def _small_backward(n: int, classes: int, scale: float, x: Array, target: Array, dx: Array) -> None:
+    shape = (n, classes)
+    _backward(x.reshape(shape), target, scale, dx.reshape(shape))
+
+
+@cache
+def _entries(dtype: np.dtype[Any]) -> Entries:
+    size, array, labels = types.intp, flat_type(from_dtype(dtype)), flat_type(types.int64)
+    return Entries(
+        forward=(_small, size, size, array, labels, array, array),
+        backward=(_small_backward, size, size, types.float64, array, labels, array),
+    )
+
+
+def small(plan: Plan) -> Callable[..., Array] | None:
+    """The kernel of `cross_entropy` for logits of this shape; None where they are many."""
+    x = _small_logits(plan, 0)
+    if x is None:
+        return None
+    (n, classes), dtype, run = x.shape, x.dtype.dtype, _entries(x.dtype.dtype).forward
+
+    def kernel(x: Array, target: Array) -> Array:
+        losses, out = np.empty(n, dtype), np.empty((), dtype)
+        try:
+            run(n, classes, x, target, losses, out)
+        except BufferError:  # not in C order
+            run(n, classes, in_order(x), in_order(target), losses, out)
+        return out
+
+    kernel.gives_arrays = True  # type: ignore[attr-defined]
+    return kernel
+
+
+def small_backward(plan: Plan) -> Callable[..., Array] | None:
+    """The kernel of `cross_entropy_backward` for logits of this shape; None where they are many."""
+    x = _small_logits(plan, 1)
+    if x is None:
+        return None
+    (n, classes), dtype, run = x.shape, x.dtype.dtype, _entries(x.dtype.dtype).backward
+
+    def kernel(g: Array, x: Array, target: Array) -> Array:
+        dx, scale = np.empty((n, classes), dtype), float(g) / n
+        try:
+            run(n, classes, scale, x, target, dx)
+        except BufferError:
+            run(n, classes, scale, in_order(x), in_order(target), dx)
+        return dx
+
+    return kernel
+
+
+def _small_logits(plan: Plan, position: int) -> TensorMeta | None:
+    """The logits among the operands of a plan, where one thread takes them."""
+    x = plan.operands[position]
+    assert isinstance(x, TensorMeta)
+    is_small = 0 < x.nbytes < buffers.POOLED_FROM and x.size * EXP_STEPS < threads.SERIAL_BELOW
+    return x if is_small and x.dtype.dtype in (np.float32, np.float64) and x.ndim == 2 else None

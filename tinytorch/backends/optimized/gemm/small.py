@@ -1,0 +1,112 @@
+"""Small products: their shapes are taken apart once, for a plan, and not at each call.
+
+The kernel of such a product takes a microsecond or two, as long as a function that looks at shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tinytorch.backends.optimized.gemm.matmul import (
+    FLOATS,
+    NO_BIAS,
+    entries,
+    lazy_gemm,
+    scratch_memory,
+)
+from tinytorch.dtypes import Array, TensorMeta
+from tinytorch.jit import threads
+from tinytorch.jit.buffers import POOLED_FROM
+from tinytorch.op import Plan
+
+Product = Callable[..., Array]
+
+
+def matmul(plan: Plan) -> Product | None:
+    """The kernel of `a @ b` for matrices, or a batch of them; None for others."""
+    a, b = _metas(plan)
+    if a.ndim != 2 or b.ndim != 2:
+        return batch(plan)
+    if not _is_small(plan, a.shape[1]):
+        return None
+    dtype, shape = plan.meta.dtype.dtype, plan.meta.shape
+    product, load = entries(dtype.itemsize).product, lazy_gemm(dtype.itemsize).load
+
+    def kernel(a: Array, b: Array) -> Array:
+        out = np.empty(shape, dtype)
+        while missing := product(a, b, out, scratch_memory.address):
+            load(missing)
+        return out
+
+    return kernel
+
+
+def linear_weight(plan: Plan) -> Product | None:
+    """The kernel of `g.T @ x` for matrices; None for others."""
+    g, x = _metas(plan)
+    if g.ndim != 2 or x.ndim != 2 or not _is_small(plan, g.shape[0]):
+        return None
+    dtype, shape = plan.meta.dtype.dtype, plan.meta.shape
+    product, load = entries(dtype.itemsize).product, lazy_gemm(dtype.itemsize).load
+
+    def kernel(g: Array, x: Array) -> Array:
+        out = np.empty(shape, dtype)
+        while missing := product(g.T, x, out, scratch_memory.address):
+            load(missing)
+        return out
+
+    return kernel
+
+
+def linear(plan: Plan) -> Product | None:
+    """The kernel of `x @ w.T + b` for matrices; None for others."""
+    x = _metas(plan)[0]
+    if x.ndim != 2 or not _is_small(plan, x.shape[1]):
+        return None
+    dtype, shape = plan.meta.dtype.dtype, plan.meta.shape
+    affine, load = entries(dtype.itemsize).affine, lazy_gemm(dtype.itemsize).load
+    none = NO_BIAS[dtype.itemsize]
+
+    def kernel(x: Array, w: Array, b: Array | None = None) -> Array:
+        out, bias = np.empty(shape, dtype), none if b is None else np.ascontiguousarray(b)
+        while missing := affine(x, w.T, bias, out, scratch_memory.address):
+            load(missing)
+        return out
+
+    return kernel
+
+
+def batch(plan: Plan) -> Product | None:
+    """The kernel of `a @ b` for a batch of matrices each; None for others."""
+    a, b = _metas(plan)
+    out, dtype = plan.meta, plan.meta.dtype.dtype
+    work = math.prod(out.shape) * a.shape[-1]
+    if out.ndim not in (3, 4) or b.ndim == 2 or dtype not in FLOATS or not work:
+        return None
+    if work >= threads.SERIAL_BELOW or out.nbytes >= POOLED_FROM:
+        return None
+    of_a, of_b, of_out = ((1,) * (4 - m.ndim) + m.shape for m in (a, b, out))
+    shape, products = out.shape, entries(dtype.itemsize).batch
+    lazy_gemm(dtype.itemsize).load_all()
+
+    def product(a: Array, b: Array) -> Array:
+        result = np.empty(shape, dtype)
+        products(a.reshape(of_a), b.reshape(of_b), result.reshape(of_out), scratch_memory.address)
+        return result
+
+    return product
+
+
+def _metas(plan: Plan) -> list[TensorMeta]:
+    return [meta for meta in plan.operands if isinstance(meta, TensorMeta)]
+
+
+def _is_small(plan: Plan, terms: int) -> bool:
+    """Whether a product with sums of so many terms is for one thread, in memory of its own."""
+    meta = plan.meta
+    work = meta.size * terms
+    is_small = 0 < work < threads.SERIAL_BELOW and meta.nbytes < POOLED_FROM
+    return is_small and meta.dtype.dtype in FLOATS
