@@ -32,6 +32,7 @@ from tinytorch import ops
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dispatch import is_tensor, wrap
 from tinytorch.history import Record, write_clock
+from tinytorch.op import Op
 from tinytorch.replay import function
 from tinytorch.replay.gradients import Gradients, is_part
 from tinytorch.replay.steps import (
@@ -49,9 +50,7 @@ Source = Any  # see engine.py
 Found = dict[Source, Tensor]
 Walk = Callable[[Record, Tensor, bool], Found | None]
 
-MOST_SOURCES = (
-    512  # of a walk: where there are more, kernels take the time, or it is never the same
-)
+MOST_SOURCES = 512  # of a walk: one that is longer saves less than a step of it takes
 FIRST_WAIT = 2  # backwards, besides those that made the programs of its steps
 MOST_WALKS = 4  # from results of one kind; the discriminator and the generator of a GAN are two
 
@@ -102,8 +101,8 @@ class Walks:
 
 
 def walks_from(root: Source, backend: ComputeBackend) -> Walks | None:
-    """The walks of backwards from results like this one; None from a leaf."""
-    if type(root) is not Record:
+    """The walks of backwards from results like this one; None where there can be none."""
+    if type(root) is not Record or not _is_known(root.op):
         return None
     key = (Walks, root.op, root.metas)
     programs = backend.programs
@@ -112,6 +111,12 @@ def walks_from(root: Source, backend: ComputeBackend) -> Walks | None:
     if walks is None:
         walks = programs[key] = Walks()
     return walks
+
+
+def _is_known(op: Op) -> bool:
+    """Whether its formulas are ours. Those of a user may do anything, and a `Function` has another
+    row at each call."""
+    return op.formulas is not None or Gradients.behind(op) is not None or is_part(op)
 
 
 class _Writer:
@@ -177,8 +182,8 @@ class _Writer:
         """Write the conditions and the step of a record; False where there can be none."""
         op = record.op
         shared = Gradients.behind(op)
-        if op.formulas is None and shared is None and not is_part(op):
-            return False  # a formula of a user may do anything
+        if not _is_known(op):
+            return False
         targets = [self.numbers.get(e, 0) for e in dict.fromkeys(record.edges) if e is not None]
         if not all(target > i for target in targets):
             return False
