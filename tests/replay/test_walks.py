@@ -24,7 +24,7 @@ from tinytorch.replay.walks import Walks
 from tinytorch.state import no_mode_active
 from tinytorch.tensor import Tensor
 
-TURNS = 6  # backwards: the first makes programs, one of the next the walk, the others take it
+TURNS = 9  # backwards: the first ones make programs and the walk, the others take it
 
 
 class Steps:
@@ -190,7 +190,7 @@ def test_what_is_computed_once_and_what_is_computed_twice(hot: Any, steps: Steps
         return (x.exp() * y.exp()).sum()
 
     wanted = [2 * np.exp(2 * x._data), np.exp(x._data + y._data)]
-    for turn in range(20 * TURNS):
+    for turn in range(40 * TURNS):
         x.grad = y.grad = None
         steps.taken = 0
         (once, twice, other)[turn % 3]().backward()
@@ -290,12 +290,12 @@ def test_histories_that_are_never_the_same_cost_nothing_in_the_end(hot: Any) -> 
         return x.sum()
 
     x = leaf(3)
-    for n in range(2, 200):
+    for n in Random(0).choices(range(2, 40), k=400):
         length(x, n).backward()
         most = max(all_walks(hot), key=lambda known: known.wait)
         waits.append(most.wait)
-    assert waits[-1] >= 64 and len(set(waits)) < 9
-    assert len(most.walks) == walks.MOST_WALKS
+    assert waits[-1] >= 32 and len(set(waits)) <= 4
+    assert 2 <= len(most.walks) <= walks.MOST_WALKS
 
 
 def test_a_history_of_too_many_steps_has_none(

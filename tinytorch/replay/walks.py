@@ -68,14 +68,15 @@ class Walks:
     """The walks of backwards from one kind of results, the one taken last in front.
 
     Attributes:
-        calls: backwards without a walk since one was tried.
-        wait: how many of them there are to be before the next is tried. It doubles with each walk
-            made, so that histories which are never the same cost nothing in the end.
+        calls: backwards without a walk since one was made, by the number of their sources.
+        wait: how many with the same number there are before a walk is tried. To write one takes as
+            long as some forty backwards; so the wait grows with each, and histories that are never
+            the same, or have no walk, cost nothing in the end.
     """
 
     def __init__(self) -> None:
         self.walks: list[Walk] = []
-        self.calls = 0
+        self.calls: dict[int, int] = {}
         self.wait = FIRST_WAIT
 
     def run(self, root: Record, g: Tensor, free: bool) -> Found | None:
@@ -90,11 +91,15 @@ class Walks:
 
     def note(self, order: Sequence[Source], backend: ComputeBackend, engine: Engine) -> None:
         """Count a backward, and make its walk where there were enough of them."""
-        self.calls += 1
-        if self.calls <= self.wait and not function.is_at_once():
+        size = len(order)
+        if size > MOST_SOURCES:
             return
-        self.calls = 0
-        walk = _Writer(order, backend, engine).walk() if len(order) <= MOST_SOURCES else None
+        self.calls[size] = self.calls.get(size, 0) + 1
+        if self.calls[size] <= self.wait and not function.is_at_once():
+            return
+        self.calls.clear()
+        self.wait *= 2
+        walk = _Writer(order, backend, engine).walk()
         if walk is not None:
             self.walks = [walk, *self.walks[: MOST_WALKS - 1]]
             self.wait *= 2
