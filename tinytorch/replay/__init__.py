@@ -12,7 +12,8 @@ and numbers, it runs in a mode that writes down which kernels it calls, a trace.
         return k2(t1)
 
 Where a gradient is wanted, the ops that `grad` applies are traced too, and make a second program.
-Results are the same, bit for bit.
+Results are the same, bit for bit. Of a gradient the last bit may differ where a tensor is read in
+the function several times and elsewhere, too: what comes from the function is added up first.
 
 The function itself runs, as ever, where something could see the difference: in any mode (a trace,
 a profile), for gradients that are differentiated again, on a backend of a user, and wherever its
