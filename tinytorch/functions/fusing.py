@@ -298,7 +298,7 @@ class _Derived:
         self.result, self.numbers = found.result, found.numbers
         self.reads: tuple[int, ...] = (0,)
         self.op: Fused | None = None
-        if found.program is not None and found.program.steps:
+        if found.program is not None and found.result != "x0":  # else it is g, and no copy of it
             used = found.program.reads()
             tensors = found.program.inputs - len(found.numbers)
             self.reads = tuple(i for i in used if i < tensors)

@@ -121,7 +121,7 @@ def xlogy(a: Tensor | float, b: Tensor | float) -> Tensor:
 
 def frac(a: Tensor) -> Tensor:
     """a - trunc(a): the sign is a's."""
-    return a - e.trunc(a)
+    return a - e.trunc(a).detach()  # whose gradient is 0: that of a is g itself
 
 
 def lerp(a: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:

@@ -275,7 +275,7 @@ def unique(
         slices = np.moveaxis(array, axis, 0)
         rows = slices.reshape(len(slices), math.prod(slices.shape[1:]))
         first, inverse, counts = _different(rows)
-        values = np.moveaxis(slices[first], 0, axis)
+        values = np.take(array, first, axis)  # along rows as they are stored
         return _chosen(values, inverse, counts, return_inverse, return_counts)
     values, inverse, counts = np.unique(
         array, return_inverse=True, return_counts=True, equal_nan=False

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tinytorch import ops
 from tinytorch.creation import from_numpy
+from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array
 from tinytorch.errors import ShapeError
-from tinytorch.functions.conversion import clone
 from tinytorch.functions.indexing import index_select
 from tinytorch.functions.movement import expand, permute, reshape, unsqueeze
 from tinytorch.nn.functional.pooling import window_means
@@ -163,7 +164,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     b = len(batch)
     split = reshape(input, (*batch, c // (r * r), r, r, h, w))
     order = (*range(b), b, b + 3, b + 1, b + 4, b + 2)
-    return reshape(clone(permute(split, *order)), (*batch, c // (r * r), h * r, w * r))
+    return reshape(apply(ops.copy, permute(split, *order)), (*batch, c // (r * r), h * r, w * r))
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -179,7 +180,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     b = len(batch)
     split = reshape(input, (*batch, c, h // r, r, w // r, r))
     order = (*range(b), b, b + 2, b + 4, b + 1, b + 3)
-    return reshape(clone(permute(split, *order)), (*batch, c * r * r, h // r, w // r))
+    return reshape(apply(ops.copy, permute(split, *order)), (*batch, c * r * r, h // r, w // r))
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -194,4 +195,4 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         raise ShapeError(f"channel_shuffle: {input.shape} does not split into {groups} groups")
     n, c, *rest = input.shape
     split = reshape(input, (n, groups, c // groups, *rest))
-    return reshape(clone(split.transpose(1, 2)), input.shape)
+    return reshape(apply(ops.copy, split.transpose(1, 2)), input.shape)
