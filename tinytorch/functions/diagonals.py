@@ -19,7 +19,7 @@ from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.jit import buffers
 from tinytorch.replay import holds, replayed
-from tinytorch.state import STATE, current_backend, is_recording
+from tinytorch.state import STATE, current_backend
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -72,26 +72,27 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     >>> diagonal(tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
     """
-    data, is_copied = x._data, False
+    data, is_copied, state = x._data, False, STATE.get()
+    if state.mode is None and not (x._requires_grad and state.grad):
+        try:
+            view = data.diagonal(offset, dim1, dim2)
+            view.flags.writeable = data.flags.writeable
+            return wrap(view, tensor_meta(view.shape, x.meta.dtype))
+        except ValueError:  # the ops say better what is wrong
+            pass
     if isinstance(data, np.ndarray) and not (data.flags.c_contiguous and (dim1, dim2) == (0, 1)):
         dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
         if not _is_by_rows(data, dim1, dim2):
             offset, dim1, dim2 = -offset, dim2, dim1  # the same, in the order of memory
         is_copied = not _is_flat(data, dim1, dim2)  # by `_diagonal`
-        records = x.requires_grad and is_recording()
-        if is_copied and not records and STATE.get().mode is None:
-            view = data.diagonal(offset, dim1, dim2)
-            view.flags.writeable = data.flags.writeable
-            return wrap(view, tensor_meta(view.shape, x.dtype))
-    usual = dim1 == 0 and dim2 == 1  # a shorter key
-    out: Tensor = _diagonal(x, offset) if usual else _diagonal(x, offset, dim1, dim2)
+    out: Tensor = _diagonal(x, offset, dim1, dim2)
     if is_copied and isinstance(out._data, np.ndarray):
         out._data.flags.writeable = False  # a write to it would not reach x
     return out
 
 
 @replayed
-def _diagonal(x: Tensor, offset: int, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> Any:
     dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
     if dim1 == dim2:
         raise ShapeError(f"diagonal needs two different dimensions, not {dim1} twice")

@@ -225,8 +225,9 @@ class OptimizedBackend(NumpyBackend):
 
     def reshape(self, a: Array, *, shape: Shape) -> Array:
         """The elements in another shape; a view, where memory allows."""
-        by_tiles = len(shape) == 1 and pays_by_tiles(a)  # of what flat is no view
-        return (contiguous(a) if by_tiles else a).reshape(shape)
+        if len(shape) == 1 and not a.flags.c_contiguous and pays_by_tiles(a):
+            a = contiguous(a)  # flat, it is no view
+        return a.reshape(shape)
 
     def take(self, a: Array, index: Array) -> Array:
         """Rows of `a`."""

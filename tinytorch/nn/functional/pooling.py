@@ -131,8 +131,8 @@ class _Placed(Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, index: Tensor, size: int) -> Tensor:
         ctx.save_for_backward(index)
-        empty = zeros((*values.shape[:-1], size), dtype=values.dtype)
-        return empty.scatter(-1, index, values)
+        zero = zeros((), dtype=values.dtype)  # `scatter` writes it everywhere
+        return zero.expand(*values.shape[:-1], size).scatter(-1, index, values)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:

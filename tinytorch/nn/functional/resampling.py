@@ -163,8 +163,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *batch, c, h, w = input.shape
     b = len(batch)
     split = reshape(input, (*batch, c // (r * r), r, r, h, w))
-    order = (*range(b), b, b + 3, b + 1, b + 4, b + 2)
-    return reshape(apply(ops.copy, permute(split, *order)), (*batch, c // (r * r), h * r, w * r))
+    turned = permute(split, *range(b), b, b + 3, b + 1, b + 4, b + 2)
+    return reshape(apply(ops.copy, turned), (*batch, c // (r * r), h * r, w * r))
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -179,8 +179,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     *batch, c, h, w = input.shape
     b = len(batch)
     split = reshape(input, (*batch, c, h // r, r, w // r, r))
-    order = (*range(b), b, b + 2, b + 4, b + 1, b + 3)
-    return reshape(apply(ops.copy, permute(split, *order)), (*batch, c * r * r, h // r, w // r))
+    turned = permute(split, *range(b), b, b + 2, b + 4, b + 1, b + 3)
+    return reshape(apply(ops.copy, turned), (*batch, c * r * r, h // r, w // r))
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -193,6 +193,5 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """
     if input.ndim < 2 or input.shape[1] % groups:
         raise ShapeError(f"channel_shuffle: {input.shape} does not split into {groups} groups")
-    n, c, *rest = input.shape
-    split = reshape(input, (n, groups, c // groups, *rest))
+    split = input.unflatten(1, (groups, input.shape[1] // groups))
     return reshape(apply(ops.copy, split.transpose(1, 2)), input.shape)

@@ -107,9 +107,10 @@ def test_the_first_in_order(dtype: str, rng: Any) -> None:
             kernel = small.partial_argsort(plan_of("partial_argsort", a, **params))
             assert kernel
             same(kernel(a), wanted)
-    long = np.zeros(99, dtype)
-    params = {"dim": 0, "descending": True, "start": 0, "length": selection.FEW + 1}
-    assert small.partial_argsort(plan_of("partial_argsort", long, **params)) is None
+    for shape, length in [((99,), selection.FEW + 1), ((64, 64), selection.FEW)]:  # many; sorted
+        params = {"dim": len(shape) - 1, "descending": True, "start": 0, "length": length}
+        plan = plan_of("partial_argsort", np.zeros(shape, dtype), **params)
+        assert small.partial_argsort(plan) is None
 
 
 @pytest.mark.parametrize("dtype", TYPES[:2])

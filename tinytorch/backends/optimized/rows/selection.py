@@ -117,6 +117,11 @@ def _selection(key_of: Any) -> tuple[Any, Any, Any]:
 _of_floats, _of_integers = _selection(number_key), _selection(whole_key)
 
 
+def pays_sorted(size: int, n: int, stop: int) -> bool:
+    """Whether all of so many numbers in rows of n are sorted for the first of each up to `stop`."""
+    return n <= SHORT and size <= SMALL and stop > n // PART
+
+
 def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length: int) -> Array:
     """The indices at the places start, ..., start + length - 1 of `argsort`, as int64.
 
@@ -126,7 +131,7 @@ def partial_argsort(a: Array, *, dim: int, descending: bool, start: int, length:
         start, length: within the size of `dim`.
     """
     stop, n = start + length, a.shape[dim]
-    if n <= SHORT and a.size <= SMALL and stop > n // PART:
+    if pays_sorted(a.size, n, stop):
         order = argsort(a, dim=dim, descending=descending)
         return order[(slice(None),) * dim + (slice(start, stop),)].copy()
     rows: Any = as_rows(a, dim)
