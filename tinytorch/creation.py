@@ -29,7 +29,7 @@ from tinytorch.functions.publish import METHODS
 from tinytorch.replay import replay_all
 from tinytorch.tensor import Tensor
 
-BLOCK = 2**13  # numbers: their float64 stays in the caches
+BLOCK = 2**14  # numbers: their float64 stays in the caches
 
 
 @accepts_device
@@ -240,10 +240,12 @@ def linspace(
 
 def _float32_by_blocks(start: float, end: float, step: float, steps: int) -> Array:
     """What np.linspace gives, in float32: its float64 is rounded while it is in a cache."""
-    array, counted = np.empty(steps, np.float32), np.arange(BLOCK, dtype=np.float64)
+    counted = np.arange(BLOCK, dtype=np.float64)
+    array, exact = np.empty(steps, np.float32), np.empty_like(counted)
     for first in builtins.range(0, steps, BLOCK):
         part = array[first : first + BLOCK]
-        part[:] = (counted[: len(part)] + first) * step + start
+        part[:] = np.add(np.multiply(counted, step, exact), start, exact)[: len(part)]
+        counted += BLOCK
     array[-1] = end
     return array
 
