@@ -123,13 +123,13 @@ def still_outside(flat: Tensor, index: Tensor, size: int) -> Tensor:
     Without that it would be the position of something else. An index whose values are known has
     been looked at: its positions are as they were.
     """
-    if holds(index, _are_known, traced=False):
+    if holds(index, are_known, traced=False):
         return flat
     outside = apply(ops.logical_or, index < 0, index >= size)
     return apply(ops.where, outside, -1, flat)
 
 
-def _are_known(data: Array) -> bool:
+def are_known(data: Array) -> bool:
     """True of any values, if there are some."""
     return True
 
@@ -400,7 +400,7 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:  # as many as there are
         num_classes = int(labels._concrete("one_hot").max(initial=-1)) + 1
     check_range(labels, num_classes, "class")
-    if not holds(labels, _are_known, traced=False):
+    if not holds(labels, are_known, traced=False):
         labels = looked_at(labels, num_classes)
     data = labels._data
     if STATE.get().mode is None and labels.dtype.dtype.kind == "i":
@@ -436,5 +436,5 @@ publish(
     globals(),
     replayed="index_select gather take_along_dim take",
     hidden="take_rows check_range out_of_range flat_index looked_at still_outside getitem "
-    "where_true in_two_steps check_masks from_front one_hot",
+    "where_true in_two_steps check_masks from_front one_hot are_known",
 )

@@ -10,15 +10,7 @@ from tinytorch import ops
 from tinytorch.dispatch import apply
 from tinytorch.errors import ShapeError
 from tinytorch.functions import elementwise
-from tinytorch.functions.elementwise import (
-    abs,
-    exp,
-    expm1,
-    log1p,
-    sigmoid,
-    tanh,
-    where,
-)
+from tinytorch.functions.elementwise import abs, exp, expm1, log1p, sigmoid, tanh, where
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.movement import chunk
 from tinytorch.nn.functional.arguments import inplaceable

@@ -16,10 +16,12 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import Array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import movement
+from tinytorch.functions.indexing import are_known
 from tinytorch.functions.movement import narrow, reshape, squeeze, stack, unsqueeze
-from tinytorch.functions.reductions import argmax, max, mean
+from tinytorch.functions.reductions import amax, argmax, max, mean
 from tinytorch.nn.functional.arguments import Pair, Size, pair, single
 from tinytorch.nn.functional.windows import windows
+from tinytorch.replay import holds
 from tinytorch.tensor import Tensor
 
 MaybeIndices = Any  # a Tensor, or with return_indices two
@@ -294,9 +296,9 @@ def adaptive_max_pool1d(
 
 
 def _largest(x: Tensor, dim: int) -> Tensor:
-    """The maximum along `dim`; of equal ones the first takes the gradient."""
-    values: Tensor = max(x, dim)[0]
-    return values
+    """The maximum along `dim`; of equal ones the first takes the gradient, if there is one."""
+    has_gradient = x.requires_grad or not holds(x, are_known, traced=False)
+    return max(x, dim)[0] if has_gradient else amax(x, dim)
 
 
 def _no_indices(name: str, asked: bool) -> None:

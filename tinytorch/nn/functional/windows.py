@@ -41,11 +41,12 @@ def unfold(
     if input.ndim != 4:
         raise ShapeError(f"unfold: the input must be (n, c, h, w), not {input.shape}")
     kernel, (top, left) = pair(kernel_size, "kernel_size"), pair(padding, "padding")
-    padded = movement.pad(input, (left, left, top, top))
+    padded = movement.pad(input, (left, left, top, top)) if top or left else input
     all_of = windows(padded, kernel, pair(stride, "stride"), pair(dilation, "dilation"))
     n, c, oh, ow = all_of.shape[:4]
     columns = permute(all_of, 0, 1, 4, 5, 2, 3)
-    return reshape(columns, (n, c * kernel[0] * kernel[1], oh * ow))
+    # windows of one number, or of the whole image, would be a view of it
+    return reshape(apply(ops.copy, columns), (n, c * kernel[0] * kernel[1], oh * ow))
 
 
 def fold(
