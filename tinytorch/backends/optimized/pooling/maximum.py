@@ -1,6 +1,7 @@
 """Max pooling of images, with its gradient.
 
-Windows of 2 by 2 side by side, the common case, need no copy of the plane (`pairs`).
+Windows of 2 by 2 side by side, the common case, need no copy of the plane (`pairs`); nor do those of
+1 by 2, whose row is both rows of such a window.
 """
 
 from __future__ import annotations
@@ -154,6 +155,11 @@ def max_pool2d(
     out = buffers.empty((planes.shape[0], *size), x.dtype)
     if is_2x2(kernel_size, stride, padding, dilation):
         _run_max_2x2(x.size, planes, out)
+    elif kernel_size == stride == (1, 2) and padding == (0, 0) and dilation[1] == 1:
+        rows = planes.reshape(-1, x.shape[3])  # each of which is above and below
+        strides = rows.strides[0], 0, x.itemsize
+        twice: Array = np.ndarray((rows.shape[0], 2, rows.shape[1]), x.dtype, rows, 0, strides)
+        _run_max_2x2(2 * x.size, twice, out.reshape(-1, 1, size[1]))
     else:
         steps = out.size * kernel_size[0] * kernel_size[1]
         _run_max(steps, planes, out, kernel_size, stride, padding, dilation)

@@ -20,14 +20,7 @@ import numpy as np
 from tinytorch.backends.optimized.conv.phases import deinterleave, interleave
 from tinytorch.dtypes import Array
 from tinytorch.jit.library import kernel
-from tinytorch.jit.llvm import (
-    Value,
-    VectorEmitter,
-    address,
-    i64,
-    memory,
-    vector_intrinsic,
-)
+from tinytorch.jit.llvm import Value, VectorEmitter, address, i64, memory, vector_intrinsic
 from tinytorch.jit.operands import Rows
 
 
