@@ -72,7 +72,7 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     if not x.ndim:
         return apply(ops.copy, x)
     if dim == 0:
-        return apply(ops.take, x, movement.reshape(index, (-1,)))
+        return apply(ops.take, x, movement.in_shape(index, (index.numel(),)))
     shape = tuple(index.numel() if d == dim else n for d, n in enumerate(x.shape))
     line = movement.reshape(index, tuple(-1 if d == dim else 1 for d in range(x.ndim)))
     return apply(ops.gather, x, movement.expand(line, shape), dim=dim)
@@ -162,7 +162,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
 def where_true(x: Tensor, mask: Tensor) -> Tensor:
     """The elements where a mask of the same shape is true, 1-d. In no mode."""
-    places = np.flatnonzero(mask._data)
+    places = mask._data.reshape(-1).nonzero()[0]  # NumPy's `flatnonzero` is Python
     return apply(ops.take, movement.reshape(x, (-1,)), wrap(places, meta_of_array(places)))
 
 

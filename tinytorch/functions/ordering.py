@@ -21,6 +21,7 @@ from tinytorch.functions import elementwise, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
+from tinytorch.jit import buffers
 from tinytorch.replay import holds
 from tinytorch.state import STATE, current_backend
 
@@ -228,19 +229,20 @@ def _positions(array: Array) -> Array:
         return np.argwhere(array).astype(np.int64)
     rows = np.ascontiguousarray(array != 0).reshape(-1, array.shape[-1])
     found = rows.reshape(-1).nonzero()[0]
-    out = np.empty((len(found), array.ndim), np.int64)
+    out = buffers.empty((len(found), array.ndim), np.dtype(np.int64))
     if array.ndim == 2 and len(found) < FEW:
         row = found // rows.shape[1]  # NumPy's vector code; that of divmod is not
         out[:, 0] = row
         np.subtract(found, row * rows.shape[1], out=out[:, 1])
         return out
     row = np.repeat(np.arange(len(rows)), np.count_nonzero(rows, axis=1))
-    np.subtract(found, row * rows.shape[1], out=out[:, -1])
     if array.ndim == 2:
         out[:, 0] = row
-        return out
-    starts = np.stack(np.unravel_index(np.arange(len(rows)), array.shape[:-1]), -1)
-    out[:, :-1] = starts[row]
+    else:
+        starts = np.stack(np.unravel_index(np.arange(len(rows)), array.shape[:-1]), -1)
+        out[:, :-1] = starts[row]
+    row *= rows.shape[1]
+    np.subtract(found, row, out=out[:, -1])
     return out
 
 
@@ -366,15 +368,18 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     taken.
     """
     array = x._concrete("histc")
+    is_whole = min == max and array.dtype.kind == "f"  # integers may be rounded to beyond the edges
     if min == max and array.size:
-        min, max = array.min(), array.max()
+        min, max = np.minimum.reduce(array, None), np.maximum.reduce(array, None)
     if min == max:
         min, max = min - 1, max + 1
-    return _new(_counts_of_bins(array, bins, float(min), float(max)))
+    return _new(_counts_of_bins(array, bins, float(min), float(max), is_whole))
 
 
-def _counts_of_bins(array: Array, bins: int, low: float, high: float) -> Array:
+def _counts_of_bins(array: Array, bins: int, low: float, high: float, is_whole: bool) -> Array:
     """How many elements are in each of so many equal intervals, in the array's type.
+
+    If `is_whole`, there are none outside.
 
     The interval of an element follows from one division in its own type, as in PyTorch; NumPy's
     `histogram` then compares it with the edges.
@@ -386,9 +391,9 @@ def _counts_of_bins(array: Array, bins: int, low: float, high: float) -> Array:
         is_plain = bins > 0 and width > 0 and np.isfinite(width * count)
     if not is_plain:  # the range is beyond the type, or an error is to be raised
         return np.histogram(array.astype(np.float64), bins, (low, high))[0].astype(array.dtype)
-    flat = array.reshape(-1)
-    is_inside = (flat >= left) & (flat <= right)
-    inside = flat if is_inside.all() else flat[is_inside]
+    inside = array.reshape(-1)
+    if not is_whole and not (is_inside := (inside >= left) & (inside <= right)).all():
+        inside = inside[is_inside]
     places = ((inside - left) * count / width).astype(np.intp)
     np.minimum(places, bins - 1, out=places)  # the last interval has its upper edge
     return np.bincount(places, minlength=bins).astype(array.dtype)

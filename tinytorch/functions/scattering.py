@@ -15,12 +15,7 @@ from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
 from tinytorch.dtypes import DType, Shape, bfloat16, bool_, int64, meta_of_array, number_of
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.functions import (
-    elementwise,
-    indexing,
-    movement,
-    reductions,
-)
+from tinytorch.functions import elementwise, indexing, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
@@ -274,7 +269,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
         DTypeError: the mask is not bool.
     """
     _check_mask("masked_select", mask)
-    shape = tuple(np.broadcast_shapes(x.shape, mask.shape))
+    shape = x.shape if x.shape == mask.shape else np.broadcast_shapes(x.shape, mask.shape)
     x, mask = _expanded(x, shape), _expanded(mask, shape)
     if STATE.get().mode is None:
         return indexing.where_true(x, mask)

@@ -1,7 +1,7 @@
 """Max pooling of images, with its gradient.
 
-Windows of 2 by 2 side by side, the common case, need no copy of the plane (`pairs`); nor do those of
-1 by 2, whose row is both rows of such a window.
+Windows of 2 by 2 side by side, the common case, need no copy of the plane (`pairs`); nor do those
+of 1 by 2, whose row is both rows of such a window.
 """
 
 from __future__ import annotations
