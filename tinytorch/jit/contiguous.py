@@ -58,11 +58,11 @@ def _transpose(x: Array, out: Array, turn_rows: bool, turn_columns: bool) -> Non
 @kernel
 def _reverse(x: Array, out: Array) -> None:
     """Each row of x (rows, n) from its last number to its first."""
-    last = x.shape[1] - 1
+    last = np.uint64(x.shape[1] - 1)
     for i in range(x.shape[0]):
         row, reversed_row = x[i], out[i]
-        for j in range(row.size):
-            reversed_row[j] = row[last - j]
+        for j in range(np.uint64(row.size)):  # with a sign, each index would be asked whether it
+            reversed_row[j] = row[last - j]  # counts from the end: no vector code
 
 
 def _by_strides(x: Array) -> tuple[int, ...]:
