@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ import tinytorch
 import tinytorch.nn.functional as F
 from tinytorch.autograd import grad, gradgradcheck
 from tinytorch.errors import ShapeError
+from tinytorch.graph import trace
 from tinytorch.shapes_conv import window_positions
 
 pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
@@ -90,6 +93,15 @@ def test_adaptive_avg_pool2d_equals_pytorch(agree, size, output):
     agree(
         lambda x: F.adaptive_avg_pool2d(x, output), lambda x: TF.adaptive_avg_pool2d(x, output), x
     )
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_of_equal_adaptive_maxima_the_first_takes_the_gradient(traced):
+    x = tinytorch.zeros(1, 1, 4, 4, requires_grad=True)
+    function = partial(F.adaptive_max_pool2d, output_size=2)
+    function = trace(function, x) if traced else function
+    (g,) = grad([function(x)], [x], [tinytorch.ones(1, 1, 2, 2)])
+    assert g.tolist()[0][0] == [[1.0, 0.0, 1.0, 0.0], [0.0] * 4] * 2
 
 
 def test_adaptive_avg_pool2d_keeps_infinity_in_its_window(agree, rng):

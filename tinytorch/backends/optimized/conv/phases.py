@@ -13,13 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from tinytorch.dtypes import Array
-from tinytorch.jit.llvm import (
-    Value,
-    VectorEmitter,
-    i64,
-    memory,
-    vector_intrinsic,
-)
+from tinytorch.jit.llvm import Value, VectorEmitter, i64, memory, vector_intrinsic
 from tinytorch.jit.operands import Rows, Stack
 
 
