@@ -73,14 +73,15 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     tensor([1, 4])
     """
     data, is_copied, state = x._data, False, STATE.get()
-    if state.mode is None and not (x._requires_grad and state.grad):
+    is_array = isinstance(data, np.ndarray)  # or what a trace has left
+    if is_array and state.mode is None and not (x._requires_grad and state.grad):
         try:
             view = data.diagonal(offset, dim1, dim2)
             view.flags.writeable = data.flags.writeable
             return wrap(view, tensor_meta(view.shape, x.meta.dtype))
         except ValueError:  # the ops say better what is wrong
             pass
-    if isinstance(data, np.ndarray) and not (data.flags.c_contiguous and (dim1, dim2) == (0, 1)):
+    if is_array and not (data.flags.c_contiguous and (dim1, dim2) == (0, 1)):
         dim1, dim2 = normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim)
         if not _is_by_rows(data, dim1, dim2):
             offset, dim1, dim2 = -offset, dim2, dim1  # the same, in the order of memory
