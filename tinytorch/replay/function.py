@@ -223,11 +223,6 @@ def programs_at_once() -> Iterator[None]:
         _at_once.reset(token)
 
 
-def is_at_once() -> bool:
-    """Whether a program is made at the first call of each kind."""
-    return _at_once.get()
-
-
 def next_count(programs: dict[Any, Any], key: Any, calls: int, largest: int) -> int:
     """Count a call on tensors of up to so many bytes; 0 if it is time for a program."""
     if calls >= HOT or _at_once.get():

@@ -33,7 +33,6 @@ from tinytorch.backends.base import ComputeBackend
 from tinytorch.dispatch import is_tensor, wrap
 from tinytorch.history import Record, write_clock
 from tinytorch.op import Op
-from tinytorch.replay import function
 from tinytorch.replay.gradients import Gradients, is_part
 from tinytorch.replay.steps import (
     StepProgram,
@@ -95,7 +94,7 @@ class Walks:
         if size > MOST_SOURCES:
             return
         self.calls[size] = self.calls.get(size, 0) + 1
-        if self.calls[size] <= self.wait and not function.is_at_once():
+        if self.calls[size] <= self.wait:
             return
         self.calls.clear()
         self.wait *= 2

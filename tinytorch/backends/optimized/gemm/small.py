@@ -5,7 +5,6 @@ The kernel of such a product takes a microsecond or two, as long as a function t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -83,10 +82,7 @@ def batch(plan: Plan) -> Product | None:
     """The kernel of `a @ b` for a batch of matrices each; None for others."""
     a, b = _metas(plan)
     out, dtype = plan.meta, plan.meta.dtype.dtype
-    work = math.prod(out.shape) * a.shape[-1]
-    if out.ndim not in (3, 4) or b.ndim == 2 or dtype not in FLOATS or not work:
-        return None
-    if work >= threads.SERIAL_BELOW or out.nbytes >= POOLED_FROM:
+    if out.ndim not in (3, 4) or b.ndim == 2 or not _is_small(plan, a.shape[-1]):
         return None
     of_a, of_b, of_out = ((1,) * (4 - m.ndim) + m.shape for m in (a, b, out))
     shape, products = out.shape, entries(dtype.itemsize).batch
