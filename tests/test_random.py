@@ -215,3 +215,44 @@ def test_weights_and_rates_of_bfloat16_are_numbers(replacement):
         tinytorch.poisson(r, generator=Generator(3)).tolist() for r in (rates, rates.bfloat16())
     ]
     assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.5, float("nan")])
+def test_what_is_no_probability_is_refused(p):
+    """It drew ones, or none, without a word."""
+    ps = tinytorch.tensor([0.5, p])
+    for draw in (
+        lambda: tinytorch.bernoulli(ps),
+        lambda: tinytorch.zeros(2).bernoulli_(ps),
+        lambda: tinytorch.zeros(2).bernoulli_(ps.bfloat16()),
+        lambda: tinytorch.zeros(2).bernoulli_(p),
+    ):
+        with pytest.raises(ValueError, match="p must be from 0 to 1"):
+            draw()
+    certain = tinytorch.tensor([0.0, 1.0])
+    assert tinytorch.bernoulli(certain).tolist() == [0, 1]
+    assert tinytorch.zeros(2).bernoulli_(certain.bfloat16()).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("std", [-1.0, float("nan")])
+def test_what_is_no_standard_deviation_is_refused(std):
+    for draw in (
+        lambda: tinytorch.normal(0.0, std, (2,)),
+        lambda: tinytorch.normal(0.0, tinytorch.tensor([1.0, std])),
+        lambda: tinytorch.zeros(2).normal_(0.0, std),
+        lambda: tinytorch.nn.init.normal_(tinytorch.zeros(2), std=std),
+    ):
+        with pytest.raises(ValueError, match="a standard deviation must not be negative"):
+            draw()
+    assert tinytorch.normal(3.0, 0.0, (2,)).tolist() == [3.0, 3.0]
+
+
+def test_an_interval_without_numbers_and_a_rate_of_none_are_refused():
+    with pytest.raises(ValueError, match="nothing from 1 to below 0"):
+        tinytorch.zeros(2).uniform_(1, 0)
+    with pytest.raises(ValueError, match="nothing from nan to below 1"):
+        tinytorch.nn.init.uniform_(tinytorch.zeros(2), float("nan"), 1)
+    assert tinytorch.zeros(2).uniform_(1.0, 1.0).tolist() == [1.0, 1.0]
+    for rate in (0.0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="rate must be above 0"):
+            tinytorch.zeros(2).exponential_(rate)

@@ -147,6 +147,30 @@ def test_assignment_to_any_index(case, scalar):
     np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
+@pytest.mark.parametrize("index", [slice(None), ..., (), (slice(None), ...)])
+def test_all_of_a_tensor_is_a_view_of_it_and_not_the_tensor(index):
+    """What is then said of the view (`requires_grad_`, a hook) is not said of the tensor."""
+    x = tinytorch.ones(2, 3)
+    view = x[index]
+    view.requires_grad_()
+    assert not x.requires_grad
+    with tinytorch.no_grad():
+        view[0, 0] = 5.0
+    assert x[0, 0].item() == 5.0
+
+
+def test_uint8_is_no_index():
+    """NumPy takes it for positions, PyTorch for a mask: neither is what everybody expects."""
+    x = tinytorch.arange(4.0)
+    for index in (tinytorch.tensor([1, 0, 0, 1]).byte(), np.array([1, 0], np.uint8)):
+        with pytest.raises(IndexError, match=r"t.long\(\) or with t.bool\(\)"):
+            x[index]
+        with pytest.raises(IndexError, match=r"t.long\(\) or with t.bool\(\)"):
+            x[index] = 0.0
+    assert x[np.uint8(3)].item() == 3.0
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
 def test_basic_indices_are_views():
     x = tinytorch.zeros(3, 4)
     for index in (0, slice(1, 3), (..., 1), (None, slice(None, None, 2)), (2, 3)):

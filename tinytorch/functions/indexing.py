@@ -152,12 +152,15 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     """
     entries = index if type(index) is tuple else (index,)
     if _BASIC.issuperset(map(type, entries)):
-        return _basic(x, _spread(x, [*entries]))[0]
+        part = _basic(x, _spread(x, [*entries]))[0]
+        return movement.alias(x) if part is x else part
     is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
     if is_mask and STATE.get().mode is None:
         return where_true(x, index)
-    x, arrays = _basic(x, _read(x, index))
-    return _advanced(x, arrays) if arrays else x
+    part, arrays = _basic(x, _read(x, index))
+    if arrays:
+        return _advanced(part, arrays)
+    return movement.alias(x) if part is x else part
 
 
 def where_true(x: Tensor, mask: Tensor) -> Tensor:
@@ -245,6 +248,7 @@ def _positions(x: Tensor, entry: Any) -> list[Tensor]:
         return [wrap(p, meta_of_array(p)) for p in np.nonzero(entry.numpy())]
     if entry.dtype.is_floating_point:
         raise IndexError(f"an index must be of integers or bool, not {entry.dtype.name}")
+    _refuse_uint8(entry.dtype.dtype)
     return [entry]
 
 
@@ -252,12 +256,19 @@ def _array_of(entry: Any) -> Array:
     array = np.asarray(entry)
     if array.dtype == np.bool_:
         _refuse_bare_bool(array.ndim)
+    _refuse_uint8(array.dtype)
     return array.astype(np.int64) if isinstance(entry, (list, range)) and not entry else array
 
 
 def _refuse_bare_bool(ndim: int) -> None:
     if ndim == 0:
         raise TypeError("a single bool is not an index; use None for a new dimension, or where()")
+
+
+def _refuse_uint8(dtype: np.dtype[Any]) -> None:
+    """PyTorch takes it for a mask, NumPy for positions: to take it for either is wrong."""
+    if dtype == np.uint8:
+        raise IndexError("uint8 may be positions or a mask: index with t.long() or with t.bool()")
 
 
 def check_masks(x: Tensor, index: Any) -> None:

@@ -44,7 +44,14 @@ from tinytorch.functions.copies import with_zero_gradient
 from tinytorch.functions.publish import publish
 from tinytorch.history import Record, keeps_gradient, owner_of, write_clock
 from tinytorch.jit.buffers import pool
-from tinytorch.random import Generator, rand, rand_like, randn_like
+from tinytorch.random import (
+    Generator,
+    check_deviations,
+    check_probabilities,
+    rand,
+    rand_like,
+    randn_like,
+)
 from tinytorch.state import StateContext, is_recording, using_backend
 
 if TYPE_CHECKING:
@@ -282,7 +289,13 @@ def fill_diagonal_(x: Tensor, value: float) -> Tensor:
 def uniform_(
     x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Fill with random numbers evenly distributed over [low, high); see `tinytorch.rand`."""
+    """Fill with random numbers evenly distributed over [low, high); see `tinytorch.rand`.
+
+    Raises:
+        ValueError: low is above high, or one is NaN.
+    """
+    if not low <= high:
+        raise ValueError(f"uniform_: there is nothing from {low} to below {high}")
     with _initializing():
         return copy_(x, rand_like(x, generator=generator) * (high - low) + low)
 
@@ -290,7 +303,12 @@ def uniform_(
 def normal_(
     x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Fill with random numbers of a normal distribution; see `tinytorch.randn`."""
+    """Fill with random numbers of a normal distribution; see `tinytorch.randn`.
+
+    Raises:
+        ValueError: std is negative.
+    """
+    check_deviations("normal_", std)
     with _initializing():
         return copy_(x, randn_like(x, generator=generator) * std + mean)
 
@@ -301,12 +319,23 @@ def _initializing() -> StateContext:
 
 
 def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Fill with 1 with probability p, a number or a tensor that broadcasts, else with 0."""
+    """Fill with 1 with probability p, a number or a tensor that broadcasts, else with 0.
+
+    Raises:
+        ValueError: one of p is not from 0 to 1. (Not checked in a trace.)
+    """
+    check_probabilities("bernoulli_", p)
     return copy_(x, rand(x.shape, generator=generator) < p)
 
 
 def exponential_(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
-    """Fill with random numbers of an exponential distribution of this rate: -log(1 - u) / lambd."""
+    """Fill with random numbers of an exponential distribution of this rate: -log(1 - u) / lambd.
+
+    Raises:
+        ValueError: the rate is not above 0.
+    """
+    if not lambd > 0:
+        raise ValueError(f"exponential_: the rate must be above 0, not {lambd}")
     return copy_(x, elementwise.log1p(-rand_like(x, generator=generator)) / -lambd)
 
 

@@ -45,6 +45,11 @@ def in_shape(x: Tensor, shape: Shape) -> Tensor:
     return x if x.meta.shape == shape else apply(ops.reshape, x, shape=shape)
 
 
+def alias(x: Tensor) -> Tensor:
+    """Another tensor with x's memory, for a view of all of it: what happens to it is not x's."""
+    return apply(ops.reshape, x, shape=x.meta.shape)
+
+
 def view_as(x: Tensor, other: Tensor) -> Tensor:
     """`x` in the shape of `other`, sharing memory.
 
@@ -85,14 +90,14 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def t(x: Tensor) -> Tensor:
-    """Transpose of a matrix; a vector stays as it is.
+    """Transpose of a matrix; of a vector, a view of it.
 
     Raises:
         ShapeError: there are more than two dimensions.
     """
     if x.ndim > 2:
         raise ShapeError(f"t() is for at most 2 dimensions, not {x.shape}; use transpose or .mT")
-    return x if x.ndim < 2 else transpose(x, 0, 1)
+    return alias(x) if x.ndim < 2 else transpose(x, 0, 1)
 
 
 def expand(x: Tensor, *shape: Any) -> Tensor:
@@ -417,7 +422,7 @@ publish(
     "view_as unflatten flip narrow split chunk unbind repeat pad unfold roll cat stack",
     functions="cat stack pad",
     methods="expand expand_as view_as",
-    hidden="rows in_shape unslice",
+    hidden="rows in_shape alias unslice",
     aliases={
         "concat": "cat", "concatenate": "cat", "swapaxes": "transpose", "swapdims": "transpose",
     },
