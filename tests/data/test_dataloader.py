@@ -113,6 +113,25 @@ def test_an_epoch_left_early_is_not_repeated() -> None:
     assert epoch(loader) == epoch(reference)
 
 
+def test_iterations_side_by_side_have_orders_of_their_own() -> None:
+    """`zip(loader, loader)` gave each batch twice: both began the same epoch."""
+    loader, reference = shuffled(), shuffled()
+    pairs = [(a.tolist(), b.tolist()) for (a,), (b,) in zip(loader, loader, strict=True)]
+    first, second, third = (epoch(reference) for _ in range(3))
+    assert [a for a, _ in pairs] == first
+    assert [b for _, b in pairs] == second
+    assert epoch(loader) == third
+
+
+def test_a_state_may_go_back_to_an_epoch_that_was_begun() -> None:
+    loader = shuffled()
+    start = loader.state_dict()
+    first = epoch(loader)
+    second = epoch(loader)
+    loader.load_state_dict(start)
+    assert [epoch(loader), epoch(loader)] == [first, second]
+
+
 def test_a_resumed_epoch_left_early_is_not_repeated() -> None:
     loader, reference = shuffled(), shuffled()
     loader.load_state_dict(loader.state_dict() | {"taken": 2})

@@ -99,6 +99,7 @@ class DataLoader:
             self.batch_size = None
         self.epoch = 0  # of the iteration under way, or of the next one between two
         self._taken = 0  # batches handed out in that epoch
+        self._begun = -1  # the last epoch of which an iteration was begun
         self._resuming = False
 
     def _check_options(self, num_workers: int) -> None:
@@ -146,9 +147,10 @@ class DataLoader:
         return batch_count(samples, self.batch_size or 1, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
-        if self._taken and not self._resuming:  # the last iteration was left early
-            self.epoch, self._taken = self.epoch + 1, 0
-        self._resuming = False
+        if self.epoch <= self._begun and not self._resuming:
+            # the last iteration was left early, or is under way: `zip(loader, loader)`
+            self.epoch, self._taken = self._begun + 1, 0
+        self._resuming, self._begun = False, self.epoch
         # here and not in the thread, which must not draw from the default generator
         return self._iterate(self.epoch, self._taken, self._numbers(self.epoch))
 
