@@ -23,6 +23,10 @@ import tinytorch
 from tests import global_state, time_limit
 from tests.system_tools import refuse
 from tinytorch.collector import collected_no_more
+from tito.usage import cores
+
+if cores() == 1:  # numba reads this when it is imported: what takes two threads is tested, too
+    os.environ.setdefault("NUMBA_NUM_THREADS", "2")
 
 MOST_MORE = 1 << 30  # bytes by which a process that runs tests may grow before it gives some back
 _resident = 1 << 30  # when it last did

@@ -212,7 +212,7 @@ def check_threads() -> Iterator[Check]:
     except ProbeError as error:
         yield Check("threads", "layer", "broken", str(error), "pip install 'tinytorch[fast]'")
         return
-    if layer == "workqueue":
+    if layer == "workqueue" and cores() > 1:  # on one it is chosen (`jit.threads`)
         detail = f"workqueue, {count} threads; starting parallel work takes about 40 us"
         yield Check("threads", "layer", "missing", detail, "pip install tbb")
     else:

@@ -70,6 +70,39 @@ def test_parallel_kernels_survive(setup, body):
     assert done.returncode == 0, done.stderr
 
 
+ON_ONE_CORE = """
+import os, sys, threading
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from tinytorch.jit import threads
+threads.select_layer()
+from numba.np.ufunc.parallel import _launch_threads, threading_layer
+starter = threading.Thread(target=_launch_threads)
+starter.start()
+starter.join()
+if "fork" in sys.argv:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+print(threading_layer())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
+@pytest.mark.parametrize("arguments", [[], ["fork"]], ids=["exit", "fork"])
+def test_a_process_on_one_core_ends(arguments):
+    """With TBB it waited for ever, at a fork and at its end."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    done = subprocess.run(
+        [sys.executable, "-c", ON_ONE_CORE, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "workqueue\n"), done.stderr
+
+
 PRODUCT = """
 import numpy as np, tinytorch
 from tinytorch.jit.compile_progress import progress
@@ -101,7 +134,7 @@ def test_a_product_from_the_cache_runs_on_the_layer_that_was_chosen(tmp_path):
 def test_tbb_is_found_where_pip_puts_it():
     pytest.importorskip("importlib.metadata").version("tbb")
     assert threads._load_tbb()
-    assert threads.select_layer() == "tbb"
+    assert threads.select_layer() == ("tbb" if threads.cores() > 1 else "workqueue")
 
 
 def test_number_of_threads_is_checked(monkeypatch):

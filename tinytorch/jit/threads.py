@@ -7,7 +7,9 @@
 | workqueue | 35 to 50 us  | works             | ends the process               |
 
 So: TBB where it can be loaded, otherwise workqueue, one caller at a time (a second caller meanwhile
-runs on its own thread). OpenMP is never chosen.
+runs on its own thread). OpenMP is never chosen, nor TBB on a single core, where it has no thread of
+its own: nobody then runs the empty task with which numba starts it, and a fork, or the end of a
+process in which another thread started it, waits for that task for ever.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ def select_layer() -> str:
             _State.layer = _launched_layer()  # type: ignore[no-untyped-call]
         except ValueError:  # none runs yet
             if _config.THREADING_LAYER == "default":
-                _config.THREADING_LAYER = "tbb" if _load_tbb() else "workqueue"
+                best = "tbb" if cores() > 1 and _load_tbb() else "workqueue"
+                _config.THREADING_LAYER = best
             _State.layer = str(_config.THREADING_LAYER)
     return _State.layer
 
