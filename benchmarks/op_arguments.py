@@ -381,7 +381,6 @@ NOT_MEASURED = {
     **dict.fromkeys(("equal", "allclose"), "they end at the first difference, in Python's bool"),
     **dict.fromkeys(("tensor", "as_tensor", "from_numpy", "from_dlpack"), "they take no tensors"),
     **dict.fromkeys(("manual_seed", "draw_seed", "seed_tensor"), "they draw no numbers"),
-    **dict.fromkeys(("check_probabilities", "check_deviations"), "they draw no numbers"),
     "bfloat16": "a format that is stored and not computed with",
     "new_tensor": "PyTorch warns of it",
     "F.triplet_margin_with_distance_loss": "its distance is a function that is given",

@@ -21,7 +21,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              so that topk and median need not sort (21);
 #                              the formula of normal numbers as one loop (6);
 #                              what a mask chooses, without an index to read (21);
-#                              arguments of random numbers that mean nothing (35);
+#                              arguments that mean nothing and went through in silence (85):
+#                              probabilities, deviations, shapes that broadcast by accident;
 #                              what is stored by columns is walked by columns (77);
 #                              a backward of few steps without contexts and properties (6);
 #                              a diagonal that turns nothing (1);
@@ -48,7 +49,8 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              backwards of small arrays take up to three times PyTorch's time;
 #                              views that compiled kernels read are in their order (30); copies
 #                              and what is detached are written out (2); without whole backwards
-#                              as one function (262), a small step is slower than NumPy by hand.
+#                              as one function (262), a small step is slower than NumPy by hand;
+#                              an argument that is no tensor is named (38).
 #   nn, optim, training, data, bench
 #             4,200 -> 10,500  Without PyTorch's other layers, losses, optimizers and schedules with
 #                              all their arguments (nn 5,900, optim 1,940) most models could not be
@@ -151,9 +153,9 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              whose time is missing, 2, what the system ends, 5; ladder: what a
 #                              kill leaves behind, 12).
 BUDGETS = {
-    "tinytorch": 8_235,
-    "tinytorch/replay": 1_293,
-    "tinytorch/nn": 6_200,
+    "tinytorch": 8_300,
+    "tinytorch/replay": 1_333,
+    "tinytorch/nn": 6_212,
     "tinytorch/optim": 1_949,
     "tinytorch/training": 790,
     "tinytorch/serialization": 426,

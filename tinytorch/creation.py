@@ -269,9 +269,15 @@ def logspace(
 def range(
     start: float, end: float | None = None, step: float = 1, *, dtype: Any = DEFAULT_FLOAT
 ) -> Tensor:
-    """start, start + step, ... up to and with end, which `arange` leaves out."""
+    """start, start + step, ... up to and with end, which `arange` leaves out.
+
+    Raises:
+        ShapeError: step is 0 or goes the other direction.
+    """
     if end is None:
         start, end = 0, start
+    if not step or (end - start) * step < 0:
+        raise ShapeError(f"range: from {start} to {end} is the other direction than step {step}")
     count = int((end - start) / step) + 1
     return arange(start, start + count * step - step / 2, step, dtype=dtype)
 

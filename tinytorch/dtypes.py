@@ -148,10 +148,13 @@ def number_of(name: str, value: Any, dtype: DType) -> Any:
 
     Raises:
         DTypeError: the dtype is of integers, and has no such number.
+        TypeError: it is None.
 
     >>> number_of("full", -1, uint8), number_of("full", 1.5, int64), number_of("full", 2, bool_)
     (255, 1, True)
     """
+    if value is None:  # of which NumPy makes NaN
+        raise TypeError(f"{name} takes a number, not None")
     limits = LIMITS.get(dtype)
     if limits is None:
         return type(dtype.zero)(value)

@@ -6,9 +6,9 @@ on every backend and in a replayed graph, and the state of a generator is two in
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from tinytorch.dispatch import active_modes, apply, is_tensor, live_seed, wrap
 from tinytorch.dtypes import (
     DEFAULT_FLOAT,
     DEFAULT_INT,
-    Array,
     DType,
     Shape,
     as_dtype,
@@ -35,7 +34,8 @@ from tinytorch.functions.dims import shape_arguments
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.ordering import argsort, searchsorted, topk
 from tinytorch.functions.publish import METHODS
-from tinytorch.replay import holds, replayed
+from tinytorch.functions.value_checks import check_not_negative, check_probabilities
+from tinytorch.replay import replayed
 from tinytorch.state import STATE, current_backend
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def randint(
 
     Raises:
         ValueError: there is no number between low and high.
+        TypeError: one of them is not a whole number.
 
     >>> randint(0, 10, (5,), generator=Generator(0))
     tensor([6, 7, 3, 6, 7])
@@ -195,6 +196,7 @@ def randint(
         low, high = 0, low
     if size is None:
         raise TypeError("randint needs a shape: randint(low, high, size)")
+    low, high = operator.index(low), operator.index(high)
     if high <= low:
         raise ValueError(f"randint: there is no whole number from {low} to below {high}")
     shape, kind = shape_arguments((size,)), as_dtype(DEFAULT_INT if dtype is None else dtype)
@@ -234,39 +236,9 @@ def bernoulli(p: Tensor, *, generator: Generator | None = None) -> Tensor:
     >>> bernoulli(tensor([0.0, 1.0, 1.0]))
     tensor([0., 1., 1.])
     """
-    check_probabilities("bernoulli", p)
+    check_probabilities("bernoulli: p", p)
     drawn = (rand(p.shape, dtype=p.dtype, generator=generator) < p).to(p.dtype)
     return with_zero_gradient(drawn, p)  # type: ignore[no-any-return]
-
-
-def check_probabilities(name: str, p: Tensor | float) -> None:
-    """Raise ValueError unless all of p are from 0 to 1, which NaN is not."""
-    _check(name, "p must be from 0 to 1", _are_probabilities, p)
-
-
-def check_deviations(name: str, std: Tensor | float) -> None:
-    """Raise ValueError unless none is negative, or NaN."""
-    _check(name, "a standard deviation must not be negative", _are_not_negative, std)
-
-
-def _check(name: str, rule: str, condition: Callable[[Any], Any], value: Any) -> None:
-    """Raise ValueError unless a number, or all that a tensor is known to hold, meet a condition."""
-    if not is_tensor(value):
-        if not condition(np.asarray(value)):
-            raise ValueError(f"{name}: {rule}, not {value}")
-        return
-    value = value.float() if value.dtype is bfloat16 else value  # as numbers, not as their bits
-    if not holds(value, condition, traced=True):
-        low, high = value._data.min(), value._data.max()
-        raise ValueError(f"{name}: {rule}; these are from {low} to {high}")
-
-
-def _are_probabilities(values: Array) -> Any:
-    return ((values >= 0) & (values <= 1)).all()
-
-
-def _are_not_negative(values: Array) -> Any:
-    return (values >= 0).all()
 
 
 @accepts_device
@@ -330,7 +302,7 @@ def normal(
         size, dtype = np.broadcast_shapes(*(t.shape for t in tensors)), tensors[0].dtype
     elif size is None:
         raise TypeError("normal needs a size, or a tensor as mean or std")
-    check_deviations("normal", std)
+    check_not_negative("normal: std", std)
     std, mean = (t.detach() if is_tensor(t) else t for t in (std, mean))
     shape, kind = shape_arguments((size,)), as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
     drawn = _normal(seed_tensor(generator), seed_tensor(generator), shape, kind, std, mean)

@@ -100,8 +100,14 @@ def test_what_is_refused():
         x.scatter(1, tensor([0]), tinytorch.ones(1))
     with pytest.raises(DTypeError, match="storage"):
         x.half().scatter_add(1, tensor([[0]]), tinytorch.ones(1, 1).half())
-    with pytest.raises(ShapeError, match="does not expand"):
+    with pytest.raises(ShapeError, match=r"source \(2,\) must have the shape \(3,\)"):
         x.select_scatter(tinytorch.ones(2), 0, 1)
+    with pytest.raises(ShapeError, match=r"source \(1, 3\) must have the shape \(2, 3\)"):
+        x.slice_scatter(tinytorch.ones(1, 3), 0, 0, 2)
+    with pytest.raises(ShapeError, match=r"source \(1, 2\) must have the shape \(1, 3\)"):
+        x.index_copy(0, tensor([1]), tinytorch.ones(1, 2))
+    with pytest.raises(IndexError, match=r"must be 1-d, not of shape \(1, 1\)"):
+        x.index_fill(0, tensor([[1]]), 1.0)
     with pytest.raises(IndexError, match="not in -2 to 1"):
         x.select_scatter(tinytorch.ones(3), 0, 2)
 

@@ -5,6 +5,7 @@ They are made of those of `movement`, and of `take`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         indexing: "ij" for results of shape (s1, s2, ...), "xy" for (s2, s1, ...).
 
     Raises:
-        ValueError: it is neither.
+        ShapeError: one has more than one dimension.
+        ValueError: `indexing` is neither.
 
     >>> from tinytorch import arange
     >>> meshgrid(arange(2), arange(3))[1]
@@ -92,6 +94,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         tensors = tuple(tensors[0])
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}")
+    if any(t.ndim > 1 for t in tensors):
+        raise ShapeError(f"meshgrid takes vectors, not {[t.shape for t in tensors]}")
     vectors = [reshape(t, (-1,)) for t in tensors]
     shape = tuple(v.shape[0] for v in vectors)
     grids = [
@@ -162,7 +166,7 @@ def select(x: Tensor, dim: int, index: int) -> Tensor:
     """
     if not x.ndim:
         raise IndexError("select: a 0-d tensor has no dimension to select from")
-    return x[(slice(None),) * normalize_dim(dim, x.ndim) + (index,)]
+    return x[(slice(None),) * normalize_dim(dim, x.ndim) + (operator.index(index),)]
 
 
 def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> Any:

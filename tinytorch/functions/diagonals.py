@@ -195,9 +195,19 @@ def _trace(x: Tensor) -> Any:
 
 @accepts_device
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
-    """Row and column of each element of a matrix on or below a diagonal, as (2, count)."""
+    """Row and column of each element of a matrix on or below a diagonal, as (2, count).
+
+    Raises:
+        ShapeError: the matrix has a negative size.
+    """
+    _check_sizes("tril_indices", row, col)
     counts = np.clip(np.arange(offset + 1, offset + 1 + row), 0, col)
     return _row_parts(np.zeros_like(counts), counts).to(dtype)
+
+
+def _check_sizes(name: str, row: int, col: int) -> None:
+    if row < 0 or col < 0:
+        raise ShapeError(f"{name}: a matrix of {row} rows and {col} columns")
 
 
 def _row_parts(starts: Array, counts: Array) -> Tensor:
@@ -209,7 +219,12 @@ def _row_parts(starts: Array, counts: Array) -> Tensor:
 
 @accepts_device
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> Tensor:
-    """Row and column of each element of a matrix on or above a diagonal, as (2, count)."""
+    """Row and column of each element of a matrix on or above a diagonal, as (2, count).
+
+    Raises:
+        ShapeError: the matrix has a negative size.
+    """
+    _check_sizes("triu_indices", row, col)
     starts = np.clip(np.arange(offset, offset + row), 0, col)
     return _row_parts(starts, col - starts).to(dtype)
 

@@ -16,6 +16,7 @@ from tinytorch import ops
 from tinytorch.backends.reference import is_within
 from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
+from tinytorch.errors import DTypeError
 from tinytorch.functions import movement
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
@@ -402,12 +403,15 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
 
     Raises:
         IndexError: a label is not in [0, num_classes).
+        DTypeError: the labels are no integers.
 
     >>> from tinytorch import tensor
     >>> one_hot(tensor([2, 0]), 3)
     tensor([[0, 0, 1],
             [1, 0, 0]])
     """
+    if labels.dtype.is_floating_point or labels.dtype is bool_:
+        raise DTypeError(f"one_hot takes labels that are integers, not {labels.dtype.name}")
     if num_classes == -1:  # as many as there are
         num_classes = int(labels._concrete("one_hot").max(initial=-1)) + 1
     check_range(labels, num_classes, "class")

@@ -42,16 +42,10 @@ from tinytorch.functions import (
 )
 from tinytorch.functions.copies import with_zero_gradient
 from tinytorch.functions.publish import publish
+from tinytorch.functions.value_checks import check_not_negative, check_probabilities
 from tinytorch.history import Record, keeps_gradient, owner_of, write_clock
 from tinytorch.jit.buffers import pool
-from tinytorch.random import (
-    Generator,
-    check_deviations,
-    check_probabilities,
-    rand,
-    rand_like,
-    randn_like,
-)
+from tinytorch.random import Generator, rand, rand_like, randn_like
 from tinytorch.state import StateContext, is_recording, using_backend
 
 if TYPE_CHECKING:
@@ -308,7 +302,7 @@ def normal_(
     Raises:
         ValueError: std is negative.
     """
-    check_deviations("normal_", std)
+    check_not_negative("normal_: std", std)
     with _initializing():
         return copy_(x, randn_like(x, generator=generator) * std + mean)
 
@@ -324,7 +318,7 @@ def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -
     Raises:
         ValueError: one of p is not from 0 to 1. (Not checked in a trace.)
     """
-    check_probabilities("bernoulli_", p)
+    check_probabilities("bernoulli_: p", p)
     return copy_(x, rand(x.shape, generator=generator) < p)
 
 

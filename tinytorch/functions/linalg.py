@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,12 @@ def _of_dims(name: str, a: Tensor, a_dims: int, b: Tensor, b_dims: int) -> Tenso
     return matmul(a, b)
 
 
-def _scaled_sum(x: Tensor, beta: float, product: Tensor, alpha: float) -> Tensor:
+def _scaled_sum(name: str, x: Tensor, beta: float, product: Tensor, alpha: float) -> Tensor:
+    sizes = zip(reversed(x.shape), reversed(product.shape), strict=False)
+    if x.ndim > product.ndim or any(n not in (1, m) for n, m in sizes):
+        raise ShapeError(
+            f"{name}: {x.shape} does not broadcast to {product.shape}, the shape of the product"
+        )
     product = product if alpha == 1 else product * alpha
     if beta == 0:  # x does not count, not even its NaN
         return product
@@ -124,27 +130,27 @@ def _scaled_sum(x: Tensor, beta: float, product: Tensor, alpha: float) -> Tensor
 
 def addmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * x + alpha * (a @ b), for matrices; x broadcasts."""
-    return _scaled_sum(x, beta, mm(a, b), alpha)
+    return _scaled_sum("addmm", x, beta, mm(a, b), alpha)
 
 
 def addmv(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * x + alpha * (a @ b), for a matrix and a vector; x broadcasts."""
-    return _scaled_sum(x, beta, mv(a, b), alpha)
+    return _scaled_sum("addmv", x, beta, mv(a, b), alpha)
 
 
 def addr(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * x + alpha * outer(a, b); x broadcasts."""
-    return _scaled_sum(x, beta, outer(a, b), alpha)
+    return _scaled_sum("addr", x, beta, outer(a, b), alpha)
 
 
 def baddbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * x + alpha * bmm(a, b); x broadcasts."""
-    return _scaled_sum(x, beta, bmm(a, b), alpha)
+    return _scaled_sum("baddbmm", x, beta, bmm(a, b), alpha)
 
 
 def addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta * x + alpha * the sum of bmm(a, b) over the batch; x broadcasts."""
-    return _scaled_sum(x, beta, reductions.sum(bmm(a, b), 0), alpha)
+    return _scaled_sum("addbmm", x, beta, reductions.sum(bmm(a, b), 0), alpha)
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
@@ -184,12 +190,15 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> 
 
     Raises:
         ShapeError: the dimensions that are summed have different sizes.
+        ValueError: `dims` is negative.
 
     >>> from tinytorch import ones
     >>> tensordot(ones(2, 3, 4), ones(4, 3, 5), dims=([2, 1], [0, 1])).shape
     (2, 5)
     """
     if isinstance(dims, int):
+        if dims < 0:
+            raise ValueError(f"tensordot: dims must not be negative: {dims}")
         dims = (range(a.ndim - dims, a.ndim), range(dims))
     left, right = ([d % max(t.ndim, 1) for d in ds] for t, ds in zip((a, b), dims, strict=True))
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
@@ -211,8 +220,10 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
 
     Raises:
         ShapeError: x is no square matrix (or batch of them).
+        TypeError: n is not a whole number.
         ValueError: n is negative.
     """
+    n = operator.index(n)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"matrix_power takes square matrices, not shape {x.shape}")
     if n < 0:
@@ -254,15 +265,18 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str | None = BY_PR
             "donot_use_mm_for_euclid_dist" for differences, whose distances are exact.
 
     Raises:
+        ShapeError: an operand has no rows, or their lengths differ.
         ValueError: compute_mode is none of these.
     """
+    if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-1]:
+        raise ShapeError(f"cdist: {a.shape} and {b.shape} must be rows of one length")
     mode = compute_mode or BY_PRODUCT[0]
     if mode not in (*BY_PRODUCT, "donot_use_mm_for_euclid_dist"):
         raise ValueError(
             f"cdist: compute_mode is {', '.join(map(repr, BY_PRODUCT))} or "
             f"'donot_use_mm_for_euclid_dist', not {compute_mode!r}"
         )
-    is_many = min(a.ndim, b.ndim) > 1 and max(a.shape[-2], b.shape[-2]) > MANY
+    is_many = max(a.shape[-2], b.shape[-2]) > MANY
     if p == 2 and (mode == BY_PRODUCT[1] or (mode == BY_PRODUCT[0] and is_many)):
         of_a, of_b = (reductions.sum(t * t, -1) for t in (a, b))
         products = apply(ops.matmul, a, b.mT) * 2.0
@@ -273,14 +287,19 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str | None = BY_PR
 
 
 def cross(a: Tensor, b: Tensor, dim: int = -1) -> Tensor:
-    """Cross product of vectors of three components along `dim`.
+    """Cross product of vectors of three components along `dim`; the other dimensions broadcast.
 
     Raises:
-        ShapeError: there are not three.
+        ShapeError: there are not three, or one operand has other dimensions.
     """
+    if a.ndim != b.ndim:
+        raise ShapeError(f"cross: {a.shape} and {b.shape} must have as many dimensions")
+    place = normalize_dim(dim, a.ndim)
+    if not a.shape[place] == b.shape[place] == 3:
+        raise ShapeError(f"cross: {a.shape} and {b.shape} must have 3 elements along dim {dim}")
     if a.meta.shape != b.meta.shape:
         a, b = arrangement.broadcast_tensors(a, b)
-    return apply(ops.cross, a, b, dim=normalize_dim(dim, a.ndim))
+    return apply(ops.cross, a, b, dim=place)
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:

@@ -60,13 +60,14 @@ def cosh(a: Tensor) -> Tensor:
 
 def asinh(a: Tensor) -> Tensor:
     """The number whose `sinh` is a: log(a + sqrt(a^2 + 1)), accurate near 0 and for a large a."""
-    size = e.abs(_float(a))
+    x = _float(a)
+    size = e.where(e.lt(x, 0), e.neg(x), x)  # not abs, whose gradient at 0 is 0
     large = size > 1e4  # beyond, a^2 would overflow first; there it is log(2 a)
     small = e.where(large, 0.0, size)
     near = e.log1p(small + small * small / (e.sqrt(small * small + 1.0) + 1.0))
     far = e.log(e.where(large, size, 1.0)) + math.log(2)
     positive = e.where(large, far, near)
-    return e.where(e.lt(a, 0), e.neg(positive), positive)
+    return e.where(e.lt(x, 0), e.neg(positive), positive)
 
 
 def acosh(a: Tensor) -> Tensor:
@@ -74,7 +75,8 @@ def acosh(a: Tensor) -> Tensor:
     x = _float(a)
     large = x > 1e4
     small = e.where(large, 1.0, x) - 1.0
-    near = e.log1p(small + e.sqrt(small * (small + 2.0)))
+    # two roots: of a product of two large negative numbers there would be one
+    near = e.log1p(small + e.sqrt(small) * e.sqrt(small + 2.0))
     return e.where(large, e.log(e.where(large, x, 1.0)) + math.log(2), near)
 
 
@@ -115,8 +117,9 @@ def logaddexp(a: Tensor, b: Tensor) -> Tensor:
 def xlogy(a: Tensor | float, b: Tensor | float) -> Tensor:
     """a * log(b), and 0 where a is 0 (unless b is NaN)."""
     x, y = e.as_tensors(*(v if hasattr(v, "meta") else float(v) for v in (a, b)))
-    zero = e.eq(x, 0) & ~e.isnan(y)
-    return e.where(zero, 0.0, x * e.log(e.where(zero, 1.0, y)))
+    # where 0 * log(b) is no number; elsewhere log(b) is the gradient of a, also where a is 0
+    hidden = e.eq(x, 0) & (e.le(y, 0) | e.eq(y, math.inf))
+    return e.where(hidden, 0.0, x * e.log(e.where(hidden, 1.0, y)))
 
 
 def frac(a: Tensor) -> Tensor:

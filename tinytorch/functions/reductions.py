@@ -122,8 +122,15 @@ def max(
     if dim is None:
         return amax(x)
     if not isinstance(dim, (int, np.integer)):
-        return elementwise.maximum(x, dim)
+        return elementwise.maximum(x, _other("max", dim))
     return at_index(x, argmax(x, dim, keepdim=True), dim, keepdim)
+
+
+def _other(name: str, value: Any) -> Any:
+    """What is compared with, element by element: not a `dim` that is no whole number."""
+    if isinstance(value, float):
+        raise TypeError(f"{name}: dim is a whole number, or there is another tensor: not {value}")
+    return value
 
 
 def min(
@@ -136,7 +143,7 @@ def min(
     if dim is None:
         return amin(x)
     if not isinstance(dim, (int, np.integer)):
-        return elementwise.minimum(x, dim)
+        return elementwise.minimum(x, _other("min", dim))
     return at_index(x, argmin(x, dim, keepdim=True), dim, keepdim)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
-from tinytorch.dtypes import DType, Shape, bfloat16, bool_, int64, meta_of_array, number_of
+from tinytorch.dtypes import DType, Shape, bfloat16, bool_, int64, meta_of_array, number_of, uint8
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions import elementwise, indexing, movement, reductions
 from tinytorch.functions.dims import normalize_dim
@@ -112,15 +112,11 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: floa
         return x + reductions.sum(source) * alpha
     dim = normalize_dim(dim, x.ndim)
     check_range(index, x.shape[dim])
-    index = _flat(index)
-    if source.ndim == x.ndim - 1:
-        source = movement.unsqueeze(source, dim)
-    source, wanted = source.to(x.dtype), (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
-    if source.shape != wanted:
-        raise ShapeError(f"index_add: source {source.shape} must have the shape {wanted}")
+    index = _flat("index_add", index)
+    source = _slices("index_add", x, dim, index, source)
     if dim or source.numel() < x.numel():  # along rows as they are in memory; or few rows
         line = movement.reshape(index, (-1, *(1,) * (x.ndim - dim - 1)))
-        places = movement.expand(line, wanted)
+        places = movement.expand(line, source.shape)
         values = source if alpha == 1 else source * alpha
         return apply(ops.scatter, x, places, values, dim=dim, reduce="add")
     added = apply(ops.scatter_add, source, index, length=x.shape[0])
@@ -131,13 +127,26 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """x, with source[i] in place of the slice index[i] along `dim`; errors as of `index_add`."""
     if not x.ndim:
         return movement.reshape(source, ())
-    dim = normalize_dim(dim, x.ndim)
-    return put(x, (slice(None),) * dim + (_flat(index),), source)
+    dim, index = normalize_dim(dim, x.ndim), _flat("index_copy", index)
+    source = _slices("index_copy", x, dim, index, source)
+    return put(x, (slice(None),) * dim + (index,), source)
 
 
-def _flat(index: Tensor) -> Tensor:
+def _flat(name: str, index: Tensor) -> Tensor:
     """An index in one dimension; one that has it already is not reshaped."""
+    if index.ndim > 1:
+        raise IndexError(f"{name}: the index must be 1-d, not of shape {index.shape}")
     return movement.in_shape(index, (index.numel(),))
+
+
+def _slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """A slice of x along `dim` for each index; of one, it may be without that dimension."""
+    if source.ndim == x.ndim - 1:
+        source = movement.unsqueeze(source, dim)
+    wanted = (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
+    if source.shape != wanted:
+        raise ShapeError(f"{name}: source {source.shape} must have the shape {wanted}")
+    return source.to(x.dtype)
 
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -149,7 +158,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """
     dim = normalize_dim(dim, x.ndim)
     extent = x.shape[dim] if x.ndim else 1
-    index = from_front(_flat(index), extent, dim)
+    index = from_front(_flat("index_fill", index), extent, dim)
     one = apply(ops.full, shape=index.shape, value=1, dtype=int64)
     hit = apply(ops.ne, apply(ops.scatter_add, one, index, length=extent), 0)
     shape = (extent, *(1,) * (x.ndim - dim - 1)) if x.ndim else ()
@@ -198,7 +207,7 @@ def _only_array(x: Tensor, index: Any) -> int | None:
     whole = all(isinstance(entry, slice) and entry == slice(None) for entry in before)
     if not whole or len(before) >= x.ndim or not is_tensor(last):
         return None
-    is_places = last.ndim == 1 and last.dtype is not bool_ and not last.is_floating_point()
+    is_places = last.ndim == 1 and last.dtype not in (bool_, uint8) and not last.is_floating_point()
     return len(before) if is_places else None
 
 
@@ -336,14 +345,14 @@ def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 
     Raises:
         IndexError: there is no such slice.
-        ShapeError: `src` does not broadcast to its shape.
+        ShapeError: `src` has another shape than it.
     """
     dim = normalize_dim(dim, x.ndim)
     extent = x.shape[dim] if x.ndim else 0
     if not -extent <= index < extent:
         raise IndexError(f"select_scatter: {index} is not in {-extent} to {extent - 1}")
-    src = _spread(_as_value(x, src), (*x.shape[:dim], *x.shape[dim + 1 :]))
-    return _update(x, movement.unsqueeze(src, dim), dim, index % extent)
+    part = _part("select_scatter", x, src, (*x.shape[:dim], *x.shape[dim + 1 :]))
+    return _update(x, movement.unsqueeze(part, dim), dim, index % extent)
 
 
 def slice_scatter(
@@ -354,14 +363,27 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Tensor:
-    """x, with `src`, which broadcasts, in place of the slices start to end (not included)."""
+    """x, with `src` in place of the slices start to end (not included) along `dim`.
+
+    Raises:
+        ShapeError: `src` has another shape than these.
+    """
     dim = normalize_dim(dim, x.ndim)
-    if step != 1 or not x.ndim:
-        return put(x, (slice(None),) * dim + (slice(start, end, step),), src)
-    first, last, _ = slice(start, end).indices(x.shape[dim])
-    count = max(0, last - first)
-    src = _spread(_as_value(x, src), (*x.shape[:dim], count, *x.shape[dim + 1 :]))
-    return _update(x, src, dim, min(first, x.shape[dim] - count))
+    if not x.ndim:
+        raise IndexError("slice_scatter: a 0-d tensor has no dimension to take a slice of")
+    first, last, _ = slice(start, end, step).indices(x.shape[dim])
+    count = len(range(first, last, step))
+    part = _part("slice_scatter", x, src, (*x.shape[:dim], count, *x.shape[dim + 1 :]))
+    if step != 1:
+        return put(x, (slice(None),) * dim + (slice(start, end, step),), part)
+    return _update(x, part, dim, min(first, x.shape[dim] - count))
+
+
+def _part(name: str, x: Tensor, src: Tensor, shape: Shape) -> Tensor:
+    """What takes the place of a part of x, which has that shape."""
+    if src.shape != shape:
+        raise ShapeError(f"{name}: source {src.shape} must have the shape {shape}")
+    return src.to(x.dtype)
 
 
 def _update(x: Tensor, part: Tensor, dim: int, start: int) -> Tensor:

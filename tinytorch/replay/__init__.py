@@ -25,6 +25,7 @@ returns its argument. Where it only checks values, the program has a guard (`hol
     program    a trace as a function of arrays
     calls      what a call is known by
     gradients  the second program; results that are several tensors
+    no_tensor  what it means that an argument lacks an attribute
     function   `replayed`: counts calls, runs programs, records their gradients
     steps      the gradients of single ops
     walks      a whole backward, of such programs

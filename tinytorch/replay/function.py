@@ -17,6 +17,7 @@ from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import DType, TensorMeta
 from tinytorch.history import Record, write_clock
 from tinytorch.op import Op
+from tinytorch.replay import no_tensor
 from tinytorch.replay.calls import Call, split_of, splits, tensors_of
 from tinytorch.replay.fusion import LARGEST
 from tinytorch.replay.gradients import Gradients, Several, Traced
@@ -76,7 +77,7 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **options)
         programs = (state.backend or backends.current or backends.default()).programs
         if programs is None:
-            return function(*args, **options)
+            return no_tensor.run(function, args, options)
         try:
             count = len(args)
             first = args[0]
@@ -143,7 +144,7 @@ def replayed(function: Callable[..., Any]) -> Callable[..., Any]:
             program = False
         if type(program) is not _Program:
             if program is False:
-                return function(*args, **options)
+                return no_tensor.run(function, args, options)
             if type(program) is Several:
                 arrays = program.run(*tensors)
                 if arrays is None:
@@ -195,7 +196,7 @@ def replay_all(functions: dict[str, Any], names: str, module: str) -> None:
 
 def _called(function: Any, key: Any, calls: int, state: State, args: Any, options: Any) -> Any:
     """Run the function itself, and make a program for such calls when there were enough."""
-    result = function(*args, **options)
+    result = no_tensor.run(function, args, options)
     backend = state.backend or backends.default()
     programs = backend.programs
     assert programs is not None

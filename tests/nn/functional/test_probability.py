@@ -122,9 +122,12 @@ def test_shapes_must_be_equal(name):
 
 @pytest.mark.parametrize("wrong", [-0.25, 1.5, math.nan])
 def test_what_is_not_a_probability(wrong):
-    text = f"{wrong} is not a probability; for logits use binary_cross_entropy_with_logits"
+    text = f"from 0 to 1, not {wrong}; for logits use binary_cross_entropy_with_logits"
+    given = tinytorch.tensor([0.5, wrong])
     with pytest.raises(ValueError, match=text):
-        F.binary_cross_entropy(tinytorch.tensor([0.5, wrong]), tinytorch.ones(2))
+        F.binary_cross_entropy(given, tinytorch.ones(2))
+    with pytest.raises(ValueError, match=f"target must be from 0 to 1, not {wrong}"):
+        F.binary_cross_entropy(tinytorch.ones(2), given)
 
 
 def test_kl_div_names_its_reductions():
@@ -137,3 +140,33 @@ def test_ctc_refuses_whole_numbers():
     scores = tinytorch.zeros(4, 1, 3, dtype="int64")
     with pytest.raises(DTypeError, match="ctc_loss takes floating-point scores, not int64"):
         F.ctc_loss(scores, tinytorch.tensor([[1, 2]]), [4], [2])
+
+
+def test_targets_that_are_no_probabilities_give_no_number():
+    """kl_div left out a target below 0 as if it were 0."""
+    given = tinytorch.tensor([0.5, -3.0]), torch.tensor([0.5, -3.0])
+    ours = F.kl_div(tinytorch.zeros(2), given[0], reduction="none")
+    theirs = torch.nn.functional.kl_div(torch.zeros(2), given[1], reduction="none")
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy())
+
+
+def test_what_is_infinitely_far_costs_nothing():
+    """What does not count was multiplied by 0: of infinity that is NaN."""
+    x = tinytorch.tensor([float("inf"), 0.5], requires_grad=True)
+    loss = F.hinge_embedding_loss(x, tinytorch.tensor([-1, -1]), reduction="sum")
+    loss.backward()
+    assert loss.item() == 0.5 and x.grad.tolist() == [0.0, -1.0]
+
+
+def test_shapes_that_would_broadcast_to_pairs_are_refused():
+    row, column = tinytorch.ones(3), tinytorch.ones(3, 1)
+    with pytest.raises(ShapeError, match=r"margin_ranking_loss: \[\(3,\), \(3, 1\)"):
+        F.margin_ranking_loss(row, column, row)
+    with pytest.raises(ShapeError, match="triplet_margin_loss"):
+        F.triplet_margin_loss(row, row, column)
+    with pytest.raises(ShapeError, match=r"target \(3, 1\) \(3,\)"):
+        F.multi_margin_loss(tinytorch.ones(3, 4), column.long())
+    with pytest.raises(ShapeError, match=r"gaussian_nll_loss: var \(2,\) for input \(3,\)"):
+        F.gaussian_nll_loss(row, row, tinytorch.ones(2))
+    with pytest.raises(ValueError, match=r"var must not be negative, not -1\.0"):
+        F.gaussian_nll_loss(row, row, tinytorch.tensor([1.0, -1.0, 1.0]))

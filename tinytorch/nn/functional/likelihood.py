@@ -15,6 +15,7 @@ from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.elementwise import clip, exp, log, lt, where
 from tinytorch.functions.movement import reshape, unsqueeze
 from tinytorch.functions.scans import cumsum
+from tinytorch.functions.value_checks import check_not_negative
 from tinytorch.nn.functional.reduction import check_reduction, check_same_shape, reduce_loss
 from tinytorch.replay import holds, must_run
 from tinytorch.tensor import Tensor
@@ -34,12 +35,19 @@ def gaussian_nll_loss(
         var: of the shape of input, or without its last dimension, or with size 1 there.
         full: add the constant log(2 pi) / 2.
 
+    Raises:
+        ShapeError: var has another shape.
+        ValueError: one of var is negative. (Not checked in a trace.)
+
     Source: D. Nix, A. Weigend, "Estimating the mean and variance of the target probability
     distribution", 1994.
     """
     variance = as_tensor(var) if not isinstance(var, Tensor) else var
     if variance.ndim == input.ndim - 1 and variance.shape == input.shape[:-1]:
         variance = unsqueeze(variance, -1)
+    elif variance.ndim and variance.shape not in (input.shape, (*input.shape[:-1], 1)):
+        raise ShapeError(f"gaussian_nll_loss: var {variance.shape} for input {input.shape}")
+    check_not_negative("gaussian_nll_loss: var", variance)
     raised = clip(variance.detach(), min=eps)
     variance = variance + (raised - variance.detach())  # constant for the gradient
     difference = input - target

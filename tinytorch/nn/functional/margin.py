@@ -21,19 +21,29 @@ Distance = Callable[[Tensor, Tensor], Tensor]
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """max(0, margin - target * (input1 - input2)): 1 asks for a larger input1."""
+    """max(0, margin - target * (input1 - input2)): 1 asks for a larger input1.
+
+    Raises:
+        ShapeError: the three have different numbers of dimensions.
+    """
+    _check_dimensions("margin_ranking_loss", input1, input2, target)
     return reduce_loss(clip(margin - target * (input1 - input2), min=0.0), reduction)
+
+
+def _check_dimensions(name: str, *tensors: Tensor) -> None:
+    """Raise ShapeError unless all have as many: (n,) and (n, 1) would broadcast to n^2 pairs."""
+    shapes = [t.shape for t in tensors]
+    if len({len(shape) for shape in shapes}) > 1:
+        raise ShapeError(f"{name}: {shapes} must have as many dimensions")
 
 
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
     """input where the target is 1, max(0, margin - input) where it is -1."""
-    zero = input * 0.0
-    loss = where(target == -1, zero, input) + where(
-        target == 1, zero, clip(margin - input, min=0.0)
-    )
-    return reduce_loss(loss, reduction)
+    near = where(target == -1, 0.0, input)
+    far = where(target == 1, 0.0, clip(margin - input, min=0.0))
+    return reduce_loss(near + far, reduction)
 
 
 def cosine_embedding_loss(
@@ -83,6 +93,9 @@ def triplet_margin_loss(
 
     Source: V. Balntas et al., "Learning shallow convolutional feature descriptors with triplet
     losses", 2016.
+
+    Raises:
+        ShapeError: the three have different numbers of dimensions.
     """
 
     def distance(a: Tensor, b: Tensor) -> Tensor:
@@ -106,6 +119,7 @@ def triplet_margin_with_distance_loss(
 ) -> Tensor:
     """`triplet_margin_loss` with any distance; by default `pairwise_distance`."""
     distance = distance_function or pairwise_distance
+    _check_dimensions("triplet_margin_loss", anchor, positive, negative)
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = minimum(far, distance(positive, negative))
@@ -144,10 +158,16 @@ def multi_margin_loss(
         weight: (classes,): how much each class counts.
 
     Raises:
+        ShapeError: the shapes do not fit.
         ValueError: another p.
     """
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: p is {p!r}, and may be 1 or 2")
+    if input.ndim not in (1, 2) or target.shape != input.shape[:-1]:
+        raise ShapeError(
+            f"multi_margin_loss: input {input.shape} must be (n, classes) or (classes,), and "
+            f"target {target.shape} {input.shape[:-1]}"
+        )
     picked = gather(input, -1, unsqueeze(target, -1))
     terms = relu(margin - picked + input)  # whose gradient at 0 is 0
     terms = terms * terms if p == 2 else terms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -35,13 +36,14 @@ def pad(
 
     Raises:
         ValueError: another mode; padding of odd length or longer than the dimensions.
+        TypeError: a width is not a whole number.
         ShapeError: a reflected or circular border is wider than what it is made of.
 
     >>> import tinytorch
     >>> pad(tinytorch.tensor([[1, 2, 3]]), (2, 1), "reflect")
     tensor([[3, 2, 1, 2, 3, 2]])
     """
-    sizes = tuple(int(p) for p in pad)
+    sizes = tuple(operator.index(p) for p in pad)
     if len(sizes) % 2 or len(sizes) > 2 * input.ndim:
         raise ValueError(f"pad: {sizes} is not (before, after) pairs for shape {input.shape}")
     if mode == "constant":

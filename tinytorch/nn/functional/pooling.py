@@ -116,7 +116,12 @@ def max_unpool2d(
     Args:
         input, indices: (n, c, oh, ow), as `max_pool2d(..., return_indices=True)` gives them.
         output_size: of the images, if it is not (oh - 1) * stride - 2 * padding + kernel_size.
+
+    Raises:
+        ShapeError: the indices have another shape than the input.
     """
+    if indices.shape != input.shape:
+        raise ShapeError(f"max_unpool2d: indices {indices.shape} for input {input.shape}")
     kernel, border = pair(kernel_size, "kernel_size"), pair(padding, "padding")
     step = _step(kernel, stride)
     usual = [(input.shape[i - 2] - 1) * step[i] - 2 * border[i] + kernel[i] for i in range(2)]

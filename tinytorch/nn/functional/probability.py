@@ -6,9 +6,9 @@ from typing import Any
 
 from tinytorch.absent import accepts_size_average
 from tinytorch.autograd import Function
-from tinytorch.dtypes import Array
 from tinytorch.functions.elementwise import clip, exp, log, log1p, where
 from tinytorch.functions.reductions import sum
+from tinytorch.functions.value_checks import check_probabilities
 from tinytorch.nn.functional.activation import EXACT_THRESHOLD, softplus
 from tinytorch.nn.functional.reduction import (
     REDUCTIONS,
@@ -16,7 +16,6 @@ from tinytorch.nn.functional.reduction import (
     check_same_shape,
     reduce_loss,
 )
-from tinytorch.replay import holds
 from tinytorch.tensor import Tensor
 
 LOG_LIMIT = -100.0  # where binary_cross_entropy cuts the logarithm of 0 off
@@ -44,26 +43,14 @@ def binary_cross_entropy(
 
     Raises:
         ShapeError: the shapes differ.
-        ValueError: an input is not within 0 and 1; the message gives it. (Not checked in a trace.)
+        ValueError: an input or a target is not within 0 and 1. (Not checked in a trace.)
     """
     check_same_shape("binary_cross_entropy", input, target)
-    _check_probabilities(input)
+    logits = "; for logits use binary_cross_entropy_with_logits"
+    check_probabilities("binary_cross_entropy: input", input, logits)
+    check_probabilities("binary_cross_entropy: target", target)
     loss = _BinaryCrossEntropy.apply(input, target)
     return reduce_loss(loss if weight is None else loss * weight, reduction)
-
-
-def _check_probabilities(input: Tensor) -> None:
-    if not holds(input, _are_probabilities, traced=True):
-        data = input._data
-        wrong = data[~((data >= 0) & (data <= 1))]
-        raise ValueError(
-            f"binary_cross_entropy: {wrong[0]} is not a probability; for logits use "
-            f"binary_cross_entropy_with_logits"
-        )
-
-
-def _are_probabilities(data: Array) -> Any:
-    return ((data >= 0) & (data <= 1)).all()  # so that NaN is none
 
 
 class _BinaryCrossEntropy(Function):
@@ -150,7 +137,7 @@ def kl_div(
         loss = exp(target) * (target - input)
     else:
         # where the target is 0, target * log(target) is 0
-        logarithm = log(where(target > 0, target, 1.0))
+        logarithm = log(where(target == 0, 1.0, target))
         loss = target * logarithm - target * input
     if reduction == "batchmean":
         return sum(loss) / (input.shape[0] if input.ndim else 1)
