@@ -510,19 +510,12 @@ def drop(x, shape, p, training, generator):
 ]
 
 # Changes of the reference that are right too, and why.
-MIRRORED = "the mirror image is uniform over the same interval"
 SAME_SHAPE = "a short cut: two dimensions come back as they are"
 NOTHING_KEPT = "a Module keeps nothing of its own: attributes are found by their type"
 REFUSALS = "zeros takes None and names as well; what is refused is not stated"
 MEASURE_ZERO = "a draw is p itself once in 2^24 times"
 ROUNDED = "the same draws with fewer bits: the same mask but once in 2^24 times"
 EQUIVALENT = [
-    Equivalent(
-        "first-weights",
-        "xavier_uniform_: uniform_(tensor, -bound, bound, generator) -> uniform_(tensor, bound, "
-        "-bound, generator)",
-        MIRRORED,
-    ),
     Equivalent(
         "linear-map",
         "linear: out if x.ndim == 2 else out.reshape((*x.shape[:-1], w.shape[0])) -> "

@@ -123,6 +123,22 @@ def test_iterations_side_by_side_have_orders_of_their_own() -> None:
     assert epoch(loader) == third
 
 
+def test_no_order_comes_again_after_iterations_side_by_side() -> None:
+    """`zip` does not come to the end of the second one, and three may be begun at once."""
+    loader, reference = shuffled(), shuffled()
+    orders = [epoch(reference) for _ in range(9)]
+    for first in (0, 2):
+        taken = [(a.tolist(), b.tolist()) for (a,), (b,) in zip(loader, loader, strict=False)]
+        assert [a for a, _ in taken] == orders[first]
+        assert [b for _, b in taken] == orders[first + 1]
+    for (a,), (b,), (c,) in zip(loader, loader, loader, strict=False):
+        assert [a.tolist(), b.tolist(), c.tolist()] == [order[0] for order in orders[4:7]]
+        break
+    assert epoch(loader) == orders[7]
+    loader.load_state_dict(shuffled().state_dict())
+    assert [epoch(loader), epoch(loader)] == orders[:2]
+
+
 def test_a_state_may_go_back_to_an_epoch_that_was_begun() -> None:
     loader = shuffled()
     start = loader.state_dict()

@@ -99,7 +99,8 @@ class DataLoader:
             self.batch_size = None
         self.epoch = 0  # of the iteration under way, or of the next one between two
         self._taken = 0  # batches handed out in that epoch
-        self._begun = -1  # the last epoch of which an iteration was begun
+        self._unread = False  # an iteration was begun of which nobody has asked for a batch yet
+        self._beside = -1  # the last epoch that was begun beside another
         self._resuming = False
 
     def _check_options(self, num_workers: int) -> None:
@@ -147,12 +148,27 @@ class DataLoader:
         return batch_count(samples, self.batch_size or 1, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.epoch <= self._begun and not self._resuming:
-            # the last iteration was left early, or is under way: `zip(loader, loader)`
-            self.epoch, self._taken = self._begun + 1, 0
-        self._resuming, self._begun = False, self.epoch
+        if not self._resuming:
+            self._move_on()
+        self._resuming, self._unread = False, True
         # here and not in the thread, which must not draw from the default generator
-        return self._iterate(self.epoch, self._taken, self._numbers(self.epoch))
+        numbers = self._read(self._numbers(self.epoch))
+        return self._iterate(self.epoch, self._taken, numbers)
+
+    def _move_on(self) -> None:
+        """To an epoch that is not begun yet: the last one may have been left early, or be under way
+        beside this one, as in `zip(loader, loader)`."""
+        if self._taken or self._unread:
+            self.epoch, self._taken = self.epoch + 1, 0
+        if self._unread:
+            self._beside = self.epoch
+        else:
+            self.epoch = max(self.epoch, self._beside + 1)
+
+    def _read(self, numbers: Iterator[Any]) -> Iterator[Any]:
+        """What `numbers` gives; from the first one on, the iteration is under way."""
+        self._unread = False
+        yield from numbers
 
     def _iterate(self, epoch: int, first: int, numbers: Iterator[Any]) -> Iterator[Any]:
         """The batches of an epoch from number `first` on, and the place in it for `state_dict`.
@@ -270,7 +286,7 @@ class DataLoader:
         if wrong:
             raise DataError(f"this DataLoader cannot continue from that state: {'; '.join(wrong)}")
         self.seed, self.epoch, self._taken = state["seed"], state["epoch"], state["taken"]
-        self._resuming = True
+        self._resuming, self._unread, self._beside = True, False, -1
 
     def _layout(self) -> dict[str, int]:
         """What the batches depend on, beside seed and place."""

@@ -172,6 +172,9 @@ def select(x: Tensor, dim: int, index: int) -> Tensor:
 def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> Any:
     """Pieces along `dim`: so many, whose sizes differ by at most 1; or between the indices listed.
 
+    Raises:
+        ValueError: into fewer than one.
+
     >>> from tinytorch import arange
     >>> tensor_split(arange(5), 2)
     (tensor([0, 1, 2]), tensor([3, 4]))
@@ -180,6 +183,8 @@ def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int =
     if is_tensor(indices_or_sections):
         indices_or_sections = indices_or_sections.tolist()
     if isinstance(indices_or_sections, int):
+        if indices_or_sections < 1:
+            raise ValueError(f"tensor_split: into {indices_or_sections} pieces")
         small, larger = divmod(extent, indices_or_sections)
         sizes = [small + (i < larger) for i in range(indices_or_sections)]
         return split(x, sizes, dim)

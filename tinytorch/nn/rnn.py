@@ -272,6 +272,6 @@ class GRU(_Recurrent):
 
 def reset_recurrent(module: Module, hidden_size: int) -> None:
     """Draw all parameters anew, uniform over +-1 / sqrt(hidden_size)."""
-    bound = 1 / math.sqrt(hidden_size)
+    bound = 1 / math.sqrt(hidden_size) if hidden_size else 0.0
     for parameter in module.parameters():
         init.uniform_(parameter, -bound, bound)

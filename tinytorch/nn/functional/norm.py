@@ -154,8 +154,8 @@ def batch_norm(
 
     Raises:
         ShapeError: x has fewer than two dimensions, or a vector is not as long as the channels.
-        ValueError: training on a single value for each channel, whose variance is 0; or neither
-            training nor running statistics.
+        ValueError: training on a single value for each channel, whose variance is 0, or with a
+            negative eps; or neither training nor running statistics.
 
     Source: S. Ioffe, C. Szegedy, "Batch normalization", 2015, algorithms 1 and 2.
     """
@@ -172,6 +172,8 @@ def batch_norm(
             f"batch_norm: training needs more than one value for each channel, not shape "
             f"{x.shape}; use a larger batch, or eval()"
         )
+    if not eps >= 0:
+        raise ValueError(f"batch_norm: eps must not be negative: {eps}")
     if running_mean is not None and running_var is not None:
         _move_running(x, running_mean, running_var, momentum)
     w = ones(channels, dtype=x.dtype) if weight is None else weight

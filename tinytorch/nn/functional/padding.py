@@ -37,7 +37,8 @@ def pad(
     Raises:
         ValueError: another mode; padding of odd length or longer than the dimensions.
         TypeError: a width is not a whole number.
-        ShapeError: a reflected or circular border is wider than what it is made of.
+        ShapeError: a reflected or circular border is wider than what it is made of, or nothing
+            is left.
 
     >>> import tinytorch
     >>> pad(tinytorch.tensor([[1, 2, 3]]), (2, 1), "reflect")
@@ -78,5 +79,7 @@ def _extended(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor
         )
     if before == after == 0:
         return x
+    if extent + before + after < 1:
+        raise ShapeError(f"pad: {before} and {after} leave nothing of dimension {dim} of {x.shape}")
     positions = _SOURCES[mode](np.arange(-before, extent + after), extent)
     return index_select(x, dim, from_numpy(positions.astype(np.int64)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tinytorch.functions.elementwise import abs, clip, logical_or, where
@@ -71,10 +73,10 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     """0 where |x| <= lambd, and elsewhere x moved towards 0 by lambd.
 
     Raises:
-        ValueError: lambd is negative.
+        ValueError: lambd is negative, or not finite.
     """
-    if lambd < 0:
-        raise ValueError(f"softshrink: lambd cannot be negative: {lambd}")
+    if not 0 <= lambd < math.inf:
+        raise ValueError(f"softshrink: lambd must be a number from 0 up, not {lambd}")
     return x - clip(x, -lambd, lambd)
 
 
@@ -103,7 +105,12 @@ def rrelu(
 
     Source: B. Xu et al., "Empirical evaluation of rectified activations in convolutional network",
     2015.
+
+    Raises:
+        ValueError: lower is above upper, or one is not finite.
     """
+    if not -math.inf < lower <= upper < math.inf:
+        raise ValueError(f"rrelu: there is no slope from {lower} to {upper}")
     if not training:
         return leaky_relu(x, (lower + upper) / 2)
     slope = rand_like(x, generator=generator) * (upper - lower) + lower

@@ -92,7 +92,7 @@ def smooth_l1_loss(
 
     Source: R. Girshick, "Fast R-CNN", 2015, equation 3.
     """
-    if beta < 0:
+    if not beta >= 0:
         raise ValueError(f"smooth_l1_loss: beta cannot be negative: {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction)

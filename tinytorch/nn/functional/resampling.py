@@ -158,7 +158,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     sub-pixel convolutional neural network", 2016.
     """
     r = upscale_factor
-    if input.ndim < 3 or input.shape[-3] % (r * r):
+    if r < 1 or input.ndim < 3 or input.shape[-3] % (r * r):
         raise ShapeError(f"pixel_shuffle: the channels of {input.shape} are no multiple of {r}^2")
     *batch, c, h, w = input.shape
     b = len(batch)
@@ -174,7 +174,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         ShapeError: height or width is no multiple of the factor.
     """
     r = downscale_factor
-    if input.ndim < 3 or input.shape[-1] % r or input.shape[-2] % r:
+    if r < 1 or input.ndim < 3 or input.shape[-1] % r or input.shape[-2] % r:
         raise ShapeError(f"pixel_unshuffle: the size of {input.shape} is no multiple of {r}")
     *batch, c, h, w = input.shape
     b = len(batch)
@@ -191,7 +191,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
     Source: X. Zhang et al., "ShuffleNet", 2017.
     """
-    if input.ndim < 2 or input.shape[1] % groups:
+    if groups < 1 or input.ndim < 2 or input.shape[1] % groups:
         raise ShapeError(f"channel_shuffle: {input.shape} does not split into {groups} groups")
     split = input.unflatten(1, (groups, input.shape[1] // groups))
     return reshape(apply(ops.copy, split.transpose(1, 2)), input.shape)

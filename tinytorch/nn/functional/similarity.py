@@ -23,7 +23,12 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
     Args:
         x1, x2: they broadcast.
+
+    Raises:
+        ValueError: eps is negative.
     """
+    if not eps >= 0:
+        raise ValueError(f"cosine_similarity: eps must not be negative: {eps}")
     if x1.ndim != x2.ndim or x1.shape[dim:][:1] != x2.shape[dim:][:1]:
         x1, x2 = broadcast_tensors(x1, x2)  # a vector that is repeated along `dim` is longer
     lengths = [clip(norm(x, 2, dim, keepdim=True), min=eps) for x in (x1, x2)]

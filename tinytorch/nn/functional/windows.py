@@ -68,7 +68,8 @@ def fold(
         (n, c, h, w)
 
     Raises:
-        ShapeError: images of that size do not have these columns; the message says how many.
+        ShapeError: images of that size do not have these columns; the message says how many. Or a
+            window has no elements, or a step or a dilation is below 1.
     """
     if input.ndim == 2:
         batch = fold(unsqueeze(input, 0), output_size, kernel_size, dilation, padding, stride)
@@ -76,6 +77,10 @@ def fold(
     size, kernel = pair(output_size, "output_size"), pair(kernel_size, "kernel_size")
     spread, border = pair(dilation, "dilation"), pair(padding, "padding")
     step = pair(stride, "stride")
+    if min(*kernel, *spread, *step) < 1 or min(border) < 0:
+        raise ShapeError(
+            f"fold: windows of {kernel} in steps of {step}, dilation {spread}, padding {border}"
+        )
     counts = [window_positions(size[i], kernel[i], step[i], border[i], spread[i]) for i in range(2)]
     area = kernel[0] * kernel[1]
     if input.ndim != 3 or input.shape[1] % area or input.shape[2] != counts[0] * counts[1]:

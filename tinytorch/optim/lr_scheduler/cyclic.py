@@ -63,6 +63,8 @@ class CyclicLR(LRScheduler):
         lowest = per_group("base_lr", base_lr, optimizer)
         self.max_lrs = per_group("max_lr", max_lr, optimizer)
         down = step_size_up if step_size_down is None else step_size_down
+        if min(step_size_up, down) < 0 or not step_size_up + down > 0:
+            raise ValueError(f"a cycle of {step_size_up} steps up and {down} down")
         self.total_size = float(step_size_up + down)
         self.step_ratio = step_size_up / self.total_size
         self.mode, self.gamma, self._scale_fn = mode, gamma, scale_fn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 
 from tinytorch.optim.lr_scheduler.base import LRScheduler, at_least_one
 from tinytorch.optim.optimizer import Optimizer
@@ -16,6 +17,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     Raises:
         ValueError: T_0 or T_mult below 1, or a negative epoch.
+        TypeError: T_0 or T_mult is no whole number.
 
     Source: I. Loshchilov, F. Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017.
     """
@@ -30,8 +32,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         eta_min: float = 0.0,
         last_epoch: int = -1,
     ) -> None:
-        self.T_0 = self.T_i = at_least_one("T_0", T_0)
-        self.T_mult = at_least_one("T_mult", T_mult)
+        self.T_0 = self.T_i = operator.index(at_least_one("T_0", T_0))
+        self.T_mult = operator.index(at_least_one("T_mult", T_mult))
         self.eta_min = eta_min
         self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
