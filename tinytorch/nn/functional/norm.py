@@ -14,8 +14,9 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import float32, float64
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import rsqrt
-from tinytorch.functions.movement import in_shape, pad, reshape, unfold
+from tinytorch.functions.movement import in_shape, pad, reshape
 from tinytorch.functions.reductions import mean
+from tinytorch.nn.functional.pooling import avg_pool2d
 from tinytorch.tensor import Tensor
 from tinytorch.updates import update
 
@@ -324,6 +325,12 @@ def local_response_norm(
     """
     if x.ndim < 3:
         raise ShapeError(f"local_response_norm: the input must be (n, c, ...), not {x.shape}")
-    border = (0, 0) * (x.ndim - 2) + (size // 2, (size - 1) // 2)
-    near = mean(unfold(pad(x * x, border), 1, size, 1), -1)
+    if not x.meta.size:
+        return x * 1.0
+    n, channels, *places = x.shape
+    squares = reshape(x * x, (n, 1, channels, math.prod(places)))
+    before = size // 2
+    if size % 2 == 0:  # a channel less on the other side
+        squares, before = pad(squares, (0, 0, before, before - 1)), 0
+    near = reshape(avg_pool2d(squares, (size, 1), 1, (before, 0)), x.shape)
     return x / (near * alpha + k) ** beta
