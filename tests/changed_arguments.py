@@ -55,7 +55,7 @@ def changed(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, np.ndarray):
         yield from _arrays(value)
     elif isinstance(value, int) and not isinstance(value, bool):
-        yield from ((repr(n), n) for n in (-1, -2, -100, 100, 0))
+        yield from ((repr(n), n) for n in (-1, -2, -100, 100, 0, 2.5))
     elif isinstance(value, float):
         yield from ((repr(n), n) for n in (float("nan"), float("inf"), -1.0, 0.0, 1.0, 2.0))
     elif isinstance(value, str):

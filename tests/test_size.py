@@ -153,7 +153,7 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              whose time is missing, 2, what the system ends, 5; ladder: what a
 #                              kill leaves behind, 12).
 BUDGETS = {
-    "tinytorch": 8_300,
+    "tinytorch": 8_305,
     "tinytorch/replay": 1_333,
     "tinytorch/nn": 6_230,
     "tinytorch/optim": 1_952,

@@ -75,8 +75,8 @@ def conv2d(name: str, shapes: list[Shape], params: Params) -> Shape:
     x, w, groups = shapes[0], shapes[1], params["groups"]
     _image(name, x)
     _positive(name, params)
-    if len(w) == 4 and min(w[2:]) < 1:
-        raise ShapeError(f"{name}: the weight {w} has a window without elements")
+    if len(w) == 4 and min(w) < 1:
+        raise ShapeError(f"{name}: the weight {w} has no elements")
     if len(w) != 4 or groups < 1 or x[1] != w[1] * groups or w[0] % groups:
         raise ShapeError(
             f"{name}: input {x} and weight {w} do not fit with groups={groups}: the weight must be "

@@ -11,7 +11,7 @@ import torch
 import tinytorch
 from tests.torch_compare import assert_like_torch
 from tinytorch.bench import Profiler
-from tinytorch.errors import AutogradError
+from tinytorch.errors import AutogradError, ShapeError
 
 X = np.arange(60.0).reshape(3, 4, 5)
 
@@ -77,3 +77,15 @@ def test_a_diagonal_that_is_a_copy_is_not_written_to() -> None:
     np.testing.assert_array_equal(w.grad.numpy(), np.eye(4, 6) * [2, 2, 2, 0, 0, 0])
     with Profiler(), pytest.raises(AutogradError, match="read-only"):
         y.detach()[:3, :3].diagonal().fill_(0.0)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("sizes", [(2.5, 3), (2, 3.5), (2, 3, 0.5)])
+def test_sizes_that_are_no_whole_numbers_are_refused(backend, sizes):
+    """A kernel took their bits for places in memory."""
+    with tinytorch.using_backend(backend):
+        for indices in (tinytorch.tril_indices, tinytorch.triu_indices):
+            with pytest.raises(TypeError, match="integer"):
+                indices(*sizes)
+            with pytest.raises(ShapeError, match="-1 rows"):
+                indices(-1, 3)

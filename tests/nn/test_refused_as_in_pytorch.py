@@ -81,10 +81,6 @@ LAYERS: dict[str, tuple[tuple[Any, ...], dict[str, Any], list[Any]]] = {
 TAKES_MORE = {
     ("BatchNorm1d", "eps: 0.0"): "the variance of a batch is seldom 0",
     ("BatchNorm2d", "eps: 0.0"): "the variance of a batch is seldom 0",
-    ("Conv1d", "argument 1: 0"): "no output channels",
-    ("Conv2d", "argument 1: 0"): "no output channels",
-    ("ConvTranspose1d", "argument 1: 0"): "no output channels",
-    ("ConvTranspose2d", "argument 1: 0"): "no output channels",
     ("Flatten", "input 0: a number"): "a vector of one, whatever the dimensions",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -199,15 +200,19 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
 
     Raises:
         ShapeError: the matrix has a negative size.
+        TypeError: one of the three is no whole number.
     """
-    _check_sizes("tril_indices", row, col)
-    counts = np.clip(np.arange(offset + 1, offset + 1 + row), 0, col)
+    row, col, offset = _sizes("tril_indices", row, col, offset)
+    counts = np.clip(np.arange(offset + 1, offset + 1 + row, dtype=np.int64), 0, col)
     return _row_parts(np.zeros_like(counts), counts).to(dtype)
 
 
-def _check_sizes(name: str, row: int, col: int) -> None:
+def _sizes(name: str, row: int, col: int, offset: int) -> tuple[int, int, int]:
+    """Whole numbers, of which a kernel makes places in memory."""
+    row, col, offset = (operator.index(n) for n in (row, col, offset))
     if row < 0 or col < 0:
         raise ShapeError(f"{name}: a matrix of {row} rows and {col} columns")
+    return row, col, offset
 
 
 def _row_parts(starts: Array, counts: Array) -> Tensor:
@@ -223,9 +228,10 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
 
     Raises:
         ShapeError: the matrix has a negative size.
+        TypeError: one of the three is no whole number.
     """
-    _check_sizes("triu_indices", row, col)
-    starts = np.clip(np.arange(offset, offset + row), 0, col)
+    row, col, offset = _sizes("triu_indices", row, col, offset)
+    starts = np.clip(np.arange(offset, offset + row, dtype=np.int64), 0, col)
     return _row_parts(starts, col - starts).to(dtype)
 
 

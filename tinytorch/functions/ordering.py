@@ -8,6 +8,7 @@ traced, and say so.
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -80,6 +81,7 @@ def topk(
     """
     at = normalize_dim(dim, x.ndim)
     extent = x.shape[at] if x.ndim else 1
+    k = operator.index(k)
     if not 0 <= k <= extent:
         raise ShapeError(f"topk: k={k} is not within 0 and {extent}, the size of dim {dim}")
     return at_index(x, _places(x, dim, largest, 0, k), dim, keepdim=True)
@@ -98,8 +100,10 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesA
 
     Raises:
         ShapeError: there are fewer than k elements along `dim`, or k is not positive.
+        TypeError: k is no whole number.
     """
     extent = x.shape[normalize_dim(dim, x.ndim)] if x.ndim else 1
+    k = operator.index(k)
     if not 1 <= k <= extent:
         raise ShapeError(f"kthvalue: k={k} is not within 1 and {extent}, the size of dim {dim}")
     return at_index(x, _places(x, dim, False, k - 1, 1), dim, keepdim)
