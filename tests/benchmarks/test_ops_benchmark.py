@@ -27,8 +27,7 @@ APPLIED_ELSEWHERE = {
 
 
 @pytest.fixture
-def arguments(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def arguments():
     import op_arguments
 
     return op_arguments

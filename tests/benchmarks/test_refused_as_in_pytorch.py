@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ import torch
 
 import tinytorch
 from tests.changed_arguments import CRUDE, NO_KERNEL, changed, error_of
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 #: Functions that take more than PyTorch's on purpose, or without harm.
 TAKES_MORE = {
@@ -46,8 +43,7 @@ CRASHES = "F.ctc_loss"
 
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def benchmark() -> Any:
     import ops
 
     return ops

@@ -153,12 +153,12 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     """
     entries = index if type(index) is tuple else (index,)
     if _BASIC.issuperset(map(type, entries)):
-        part = _basic(x, _spread(x, [*entries]))[0]
-        return movement.alias(x) if part is x else part
-    is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
-    if is_mask and STATE.get().mode is None:
-        return where_true(x, index)
-    part, arrays = _basic(x, _read(x, index))
+        part, arrays = _basic(x, _spread(x, [*entries]))
+    else:
+        is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
+        if is_mask and STATE.get().mode is None:
+            return where_true(x, index)
+        part, arrays = _basic(x, _read(x, index))
     if arrays:
         return _advanced(part, arrays)
     return movement.alias(x) if part is x else part

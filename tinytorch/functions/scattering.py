@@ -143,10 +143,7 @@ def _slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Te
     """A slice of x along `dim` for each index; of one, it may be without that dimension."""
     if source.ndim == x.ndim - 1:
         source = movement.unsqueeze(source, dim)
-    wanted = (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :])
-    if source.shape != wanted:
-        raise ShapeError(f"{name}: source {source.shape} must have the shape {wanted}")
-    return source.to(x.dtype)
+    return _part(name, x, source, (*x.shape[:dim], index.numel(), *x.shape[dim + 1 :]))
 
 
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:

@@ -16,11 +16,12 @@ from tests.tito.compete.conftest import small_event
 from tito.compete.event import Problem
 from tito.compete.match import Failed, launches
 from tito.compete.process import Contestant, Worker, _visit
+from tito.usage import cores
 
 ROUNDS, SECONDS = 200, 2e-4
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="there is one core: always visited")
+@pytest.mark.skipif(cores() == 1, reason="there is one core: always visited")
 def test_a_process_is_charged_for_what_it_ran_when_we_visit_its_core() -> None:
     """Between ticks its clock stands still: a thread that has just stopped took no time at all."""
     core = max(os.sched_getaffinity(0))
