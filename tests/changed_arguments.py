@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
 #: What PyTorch says where it lacks a kernel, a type or a default, and nothing is wrong.
 NO_KERNEL = (
@@ -79,3 +83,69 @@ def error_of(run: Callable[[], Any]) -> Exception | None:
     except Exception as error:  # whatever PyTorch raises
         return error
     return None
+
+
+def changed_calls(base: Any) -> Iterator[tuple[str, Any]]:
+    """A call of `benchmarks/op_arguments.py` with one of its arguments changed, and what it is."""
+    for i, value in enumerate(base.args):
+        for what, other in changed(value):
+            args = (*base.args[:i], other, *base.args[i + 1 :])
+            yield f"argument {i}: {what}", type(base)(args, base.options)
+    for name, value in base.options.items():
+        for what, other in changed(value):
+            yield f"{name}: {what}", type(base)(base.args, {**base.options, name: other})
+
+
+def calls_with_options(base: Any, function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """A call with one argument more, or another one, of those that have a default."""
+    for i, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if parameter.default is parameter.empty:
+            continue
+        for what, value in _in_place_of(parameter.default, base):
+            if i < len(base.args):
+                call = type(base)((*base.args[:i], value, *base.args[i + 1 :]), base.options)
+            else:
+                call = type(base)(base.args, {**base.options, parameter.name: value})
+            yield f"{parameter.name}={what}", call
+
+
+#: What the strings among the options of all functions can be.
+WORDS = (
+    *("sum", "none", "mean", "batchmean", "tanh", "reflect", "replicate", "circular", "nearest"),
+    *("bilinear", "bicubic", "left", "lower", "floor", "trunc", "fro", "amax", "prod", "linear"),
+)
+
+
+def _in_place_of(default: Any, base: Any) -> list[tuple[str, Any]]:
+    values: list[Any] = [0, 1, 2, -1, 0.5, 2.0, True, (0,), (1, 0), (2, 2), "floor", "sum"]
+    if isinstance(default, bool):
+        values = [not default]
+    elif isinstance(default, str):
+        values = list(WORDS)
+    elif isinstance(default, (int, float)):
+        values = [0, 1, 2, 3, -1, -2, 0.5, 2.5, -0.5]
+    elif isinstance(default, tuple):
+        values = [(0,), (1,), (0, 1), 1, 2]
+    named = [(repr(v), v) for v in values]
+    return [*named, *_arrays_for(base)] if default is None else named
+
+
+def _arrays_for(base: Any) -> Iterator[tuple[str, Any]]:
+    """Arrays as weights, masks and the like have them: along the rows, the columns, of all."""
+    first = next((a for a in base.args if isinstance(a, np.ndarray)), np.ones(4, np.float32))
+    rng = np.random.default_rng(1)
+    for shape in dict.fromkeys((first.shape[:1], first.shape[1:2], first.shape[-1:], first.shape)):
+        yield f"positive {shape}", np.abs(rng.standard_normal(shape)).astype(first.dtype)
+    yield f"bool {first.shape}", rng.standard_normal(first.shape) > 0
+
+
+def run_in(
+    benchmark: Any, name: str, call: Any, *, ours: bool, requires_grad: bool = False
+) -> tuple[Any, Any, Any]:
+    """A call in one of two libraries: what it gives, its arguments and its options."""
+    library = benchmark.OURS if ours else (torch, torch.nn.functional)
+    make = partial(benchmark.ours_of if ours else benchmark.theirs_of, requires_grad=requires_grad)
+    call = copy.deepcopy(call)
+    args = benchmark.as_tensors(call.args, make, library[0])
+    options = {k: benchmark.as_tensors(v, make, library[0]) for k, v in call.options.items()}
+    return benchmark.of_library(name, *library)(*args, **options), args, options

@@ -125,9 +125,7 @@ def empty(*shape: Any, size: Any = None, dtype: Any = None, requires_grad: bool 
 def _filled(
     shape: tuple[Any, ...], size: Any, value: float, dtype: Any, requires_grad: bool
 ) -> Tensor:
-    if size is not None and shape:
-        raise TypeError(f"the shape was given twice: {shape} and size={size}")
-    sizes = shape_arguments(shape if size is None else (size,))
+    sizes = shape_arguments(shape, size)
     kind = DEFAULT_FLOAT if dtype is None else dtype
     return full(sizes, value, dtype=kind, requires_grad=requires_grad)
 
@@ -312,7 +310,7 @@ def _new_full(
 
 def _new(value: float, like: str) -> Any:
     def new(x: Tensor, *shape: Any, dtype: Any = None, size: Any = None, **options: Any) -> Tensor:
-        sizes = shape_arguments(shape if size is None else (size,))
+        sizes = shape_arguments(shape, size)
         return _new_full(x, sizes, value, dtype=dtype, **options)
 
     new.__name__ = new.__qualname__ = f"new_{like}"

@@ -94,7 +94,9 @@ def as_dtype(dtype: Any) -> DType:
     if dtype == "bfloat16":
         return bfloat16
     try:
-        if dtype is None:  # NumPy would take that for float64
+        if not isinstance(
+            dtype, (str, type, np.dtype)
+        ):  # NumPy takes None for float64, and a tensor for its dtype
             raise TypeError
         return _BY_NUMPY[np.dtype(dtype)]
     except (KeyError, TypeError):

@@ -7,16 +7,13 @@ through in silence there is a broadcast that nobody meant, or a number from nowh
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
-import torch
 
 import tinytorch
-from tests.changed_arguments import CRUDE, NO_KERNEL, changed, error_of
+from tests.changed_arguments import CRUDE, NO_KERNEL, changed_calls, error_of, run_in
 
 #: Functions that take more than PyTorch's on purpose, or without harm.
 TAKES_MORE = {
@@ -49,25 +46,6 @@ def benchmark() -> Any:
     return ops
 
 
-def _calls(base: Any) -> Iterator[tuple[str, Any]]:
-    for i, value in enumerate(base.args):
-        for what, other in changed(value):
-            args = (*base.args[:i], other, *base.args[i + 1 :])
-            yield f"argument {i}: {what}", type(base)(args, base.options)
-    for name, value in base.options.items():
-        for what, other in changed(value):
-            yield f"{name}: {what}", type(base)(base.args, {**base.options, name: other})
-
-
-def _run(benchmark: Any, name: str, call: Any, *, ours: bool) -> Any:
-    library = benchmark.OURS if ours else (torch, torch.nn.functional)
-    make = partial(benchmark.ours_of if ours else benchmark.theirs_of, requires_grad=False)
-    call = copy.deepcopy(call)
-    args = benchmark.as_tensors(call.args, make, library[0])
-    options = {k: benchmark.as_tensors(v, make, library[0]) for k, v in call.options.items()}
-    return benchmark.of_library(name, *library)(*args, **options)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
@@ -82,10 +60,10 @@ def _refuses(benchmark: Any, dtype: str) -> None:
     for name in sorted(set(benchmark.functions()) - {CRASHES}):
         for dim in benchmark.dims_of(name)[:2]:
             base = benchmark.call_of(name, benchmark.Values(benchmark.TINY, dtype, dim=dim))
-            for what, call in _calls(base):
-                theirs = error_of(partial(_run, benchmark, name, call, ours=False))
+            for what, call in changed_calls(base):
+                theirs = error_of(partial(run_in, benchmark, name, call, ours=False))
                 # in any case: what kernels are given in place of numbers must not end the process
-                ours = error_of(partial(_run, benchmark, name, call, ours=True))
+                ours = error_of(partial(run_in, benchmark, name, call, ours=True))
                 if theirs is None or any(words in str(theirs) for words in NO_KERNEL):
                     continue
                 count += 1

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import tinytorch
+import tinytorch.nn.functional as F
 from tinytorch import DTypeError, ShapeError
+from tinytorch.replay.function import HOT
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,48 @@ from tinytorch import DTypeError, ShapeError
 def test_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+X = tinytorch.ones(2, 3)
+INDEX = tinytorch.tensor([[0, 1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: X.sum(dtype=True), DTypeError, "True is not a TinyTorch dtype"),
+        (lambda: X.softmax(1, dtype=X), DTypeError, "is not a TinyTorch dtype"),
+        (lambda: X.cumsum(0, dtype=True), DTypeError, "True is not a TinyTorch dtype"),
+        (lambda: F.log_softmax(X, 1, dtype=True), DTypeError, "True is not a TinyTorch dtype"),
+        (lambda: tinytorch.tril_indices(2, 2, dtype=True), DTypeError, "True is not"),
+        (lambda: X.flip(0, dims=1), TypeError, r"given twice: \(0,\) and 1"),
+        (lambda: X.new_ones(2, size=3), TypeError, r"given twice: \(2,\) and 3"),
+        (lambda: tinytorch.rand(2, size=3), TypeError, r"given twice: \(2,\) and 3"),
+        (lambda: X.tril(0.5), TypeError, "float"),
+        (lambda: X.rot90(0.5), TypeError, "float"),
+        (lambda: X.round(decimals=0.5), TypeError, "float"),
+        (lambda: X.scatter(0, INDEX, X, value=1.0), TypeError, "as src or as value"),
+        (lambda: X.scatter(0, INDEX), TypeError, "as src or as value"),
+        (lambda: X.diff(-1), ValueError, "n must not be negative, not -1"),
+        (lambda: X.isclose(X, atol=-1.0), ValueError, "atol must not be negative, not -1.0"),
+        (lambda: X.isclose(X, rtol=-1.0), ValueError, "rtol must not be negative, not -1.0"),
+        (lambda: INDEX[0].bincount(minlength=-1), ValueError, "minlength must not be negative"),
+        (lambda: X.repeat_interleave(2, output_size=5), ShapeError, "is 5, but there are 12"),
+        (lambda: X.repeat_interleave(INDEX[0], 1, output_size=5), ShapeError, "5, but there are 2"),
+        (lambda: tinytorch.searchsorted(X, X, side="rigth"), ValueError, "not 'rigth'"),
+        (lambda: tinytorch.searchsorted(X, X, side="left", right=True), ValueError, "'left'"),
+        (lambda: F.celu(X, 0), ValueError, "alpha must not be 0"),
+        (lambda: F.triplet_margin_loss(X, X, X, margin=0), ValueError, "positive, not 0"),
+        (lambda: F.cross_entropy(X, INDEX[0, :2], ignore_index=0.5), TypeError, "float"),
+        (lambda: F.embedding(INDEX, X, padding_idx=0.5), TypeError, "float"),
+        (lambda: F.avg_pool2d(X[None], 1, divisor_override=0.5), TypeError, "float"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+def test_an_option_without_meaning_is_refused(
+    call: Callable[[], Any], error: type[Exception], message: str, backend: str
+) -> None:
+    with tinytorch.using_backend(backend):
+        for _ in range(HOT + 2):  # also when a program would be made
+            with pytest.raises(error, match=message):
+                call()

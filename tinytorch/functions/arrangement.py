@@ -201,9 +201,10 @@ def repeat_interleave(
     Args:
         repeats: how often; or integers, one for each slice (which cannot be traced).
         dim: None for the flattened tensor.
+        output_size: how many slices there will be, if it is known.
 
     Raises:
-        ShapeError: there are not as many repeats as slices.
+        ShapeError: there are not as many repeats as slices, or not `output_size` slices.
         ValueError: a number is negative.
 
     >>> from tinytorch import tensor
@@ -217,6 +218,7 @@ def repeat_interleave(
         if repeats < 0:
             raise ValueError(f"repeat_interleave: {repeats} is negative")
         before, after = x.shape[: dim + 1], x.shape[dim + 1 :]
+        _check_output_size(output_size, before[-1] * repeats)
         wide = expand(unsqueeze(x, dim + 1), (*before, repeats, *after))
         wide = apply(ops.copy, wide)  # of once, or of one element, the rest would be a view
         return reshape(wide, (*before[:-1], before[-1] * repeats, *after))
@@ -228,8 +230,14 @@ def repeat_interleave(
     if (counts < 0).any():
         raise ValueError(f"repeat_interleave: {counts.min()} is negative")
     positions = np.repeat(np.arange(x.shape[dim]), counts if len(counts) else 0)
+    _check_output_size(output_size, len(positions))
     rows = apply(ops.take, transpose(x, 0, dim), wrap(positions, meta_of_array(positions)))
     return transpose(rows, 0, dim)
+
+
+def _check_output_size(said: int | None, size: int) -> None:
+    if said not in (None, size):
+        raise ShapeError(f"repeat_interleave: output_size is {said}, but there are {size} slices")
 
 
 def fliplr(x: Tensor) -> Tensor:
@@ -246,7 +254,7 @@ def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """The tensor turned by k times 90 degrees in the plane of two dimensions, from the first to the
     second."""
     first, second = dims
-    turns = k % 4
+    turns = operator.index(k) % 4
     if turns == 2:
         return flip(x, first, second)
     if not turns:

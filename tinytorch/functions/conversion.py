@@ -57,6 +57,11 @@ def to(x: Tensor, *target: Any, **keywords: Any) -> Tensor:
     return x if dtype is None else _converted(x, dtype)
 
 
+def converted(x: Tensor, dtype: Any) -> Tensor:
+    """x in the dtype that a function was given as `dtype=`, if it was; no device, and no tensor."""
+    return x if dtype is None else _converted(x, as_dtype(dtype))
+
+
 def _converted(x: Tensor, dtype: DType) -> Tensor:
     return x if dtype is x.meta.dtype else apply(ops.cast, x, dtype=dtype)
 
@@ -149,7 +154,8 @@ publish(
     globals(),
     methods="to to_float to_double to_half to_bfloat16 to_byte to_char to_short to_int to_long "
     "to_bool contiguous",
-    hidden="to_float to_double to_half to_bfloat16 to_byte to_char to_short to_int to_long to_bool",
+    hidden="converted "
+    "to_float to_double to_half to_bfloat16 to_byte to_char to_short to_int to_long to_bool",
     aliases={
         "float": "to_float", "double": "to_double", "half": "to_half", "bfloat16": "to_bfloat16",
         "byte": "to_byte", "char": "to_char", "short": "to_short", "int": "to_int",

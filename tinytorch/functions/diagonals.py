@@ -15,6 +15,7 @@ from tinytorch.dispatch import apply, wrap
 from tinytorch.dtypes import Array, int64, meta_of_array, tensor_meta
 from tinytorch.errors import ShapeError
 from tinytorch.functions import arrangement, movement, reductions
+from tinytorch.functions.conversion import converted
 from tinytorch.functions.copies import order_of
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
@@ -58,7 +59,7 @@ def _is_by_columns(x: Tensor) -> bool:
 def _below(shape: Sequence[int], diagonal: int) -> Tensor:
     if len(shape) < 2:
         raise ShapeError(f"tril and triu need at least two dimensions, not shape {tuple(shape)}")
-    mask = np.tri(shape[-2], shape[-1], diagonal, dtype=bool)
+    mask = np.tri(shape[-2], shape[-1], operator.index(diagonal), dtype=bool)
     return wrap(mask, meta_of_array(mask))
 
 
@@ -204,7 +205,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
     """
     row, col, offset = _sizes("tril_indices", row, col, offset)
     counts = np.clip(np.arange(offset + 1, offset + 1 + row, dtype=np.int64), 0, col)
-    return _row_parts(np.zeros_like(counts), counts).to(dtype)
+    return converted(_row_parts(np.zeros_like(counts), counts), dtype)
 
 
 def _sizes(name: str, row: int, col: int, offset: int) -> tuple[int, int, int]:
@@ -232,7 +233,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = int64) -> 
     """
     row, col, offset = _sizes("triu_indices", row, col, offset)
     starts = np.clip(np.arange(offset, offset + row, dtype=np.int64), 0, col)
-    return _row_parts(starts, col - starts).to(dtype)
+    return converted(_row_parts(starts, col - starts), dtype)
 
 
 publish(

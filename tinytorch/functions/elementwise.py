@@ -7,6 +7,7 @@ which is for storage, and for bool where they have no meaning for it.
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -445,7 +446,7 @@ def round(a: Tensor, *, decimals: int = 0) -> Tensor:
     >>> round(tensor([0.5, 1.5, 2.5]))
     tensor([0., 2., 2.])
     """
-    if decimals == 0 or not a.dtype.is_floating_point:
+    if operator.index(decimals) == 0 or not a.dtype.is_floating_point:
         return apply(ops.round_, a)
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     first, second = (ops.mul, ops.div) if decimals > 0 else (ops.div, ops.mul)

@@ -18,6 +18,7 @@ from tinytorch.functions import elementwise as e, reductions
 from tinytorch.functions.copies import copied
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.publish import publish
+from tinytorch.functions.value_checks import check_not_negative
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -227,7 +228,12 @@ def isclose(
 
     Args:
         equal_nan: whether NaN is close to NaN.
+
+    Raises:
+        ValueError: rtol or atol is negative.
     """
+    check_not_negative("isclose: rtol", rtol)
+    check_not_negative("isclose: atol", atol)
     same = e.eq(a, b)
     if equal_nan:
         same = same | (e.isnan(a) & e.isnan(b))

@@ -190,7 +190,7 @@ def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 def flip(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """A copy reversed along the dimensions given; along none if none is given."""
-    given = shape_arguments(given if dims is None else (dims,))
+    given = shape_arguments(given, dims)
     reverse = normalize_dims(given, x.ndim) if given else ()
     order = order_of(x)
     if order is None:

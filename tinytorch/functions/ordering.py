@@ -22,6 +22,7 @@ from tinytorch.functions import elementwise, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
+from tinytorch.functions.value_checks import check_not_negative
 from tinytorch.jit import buffers
 from tinytorch.replay import holds
 from tinytorch.state import STATE, current_backend
@@ -164,12 +165,16 @@ def searchsorted(
     Args:
         sorted_sequence: (n,), or (..., n) with the leading dimensions of `values`.
         values: NaN is the largest number.
-        right: behind elements that are equal; `side="right"` says the same.
+        right: behind elements that are equal.
+        side: "right" says the same, "left" the opposite.
         out_int32: give int32 instead of int64.
 
     Raises:
         ShapeError: the leading dimensions differ.
+        ValueError: `side` is something else, or "left" where `right` is True.
     """
+    if side not in (None, "right", *(() if right else ("left",))):
+        raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r} with {right=}")
     if not hasattr(values, "meta"):
         values = apply(ops.full, shape=(), value=values, dtype=sorted_sequence.dtype)
     rows, wanted = sorted_sequence.meta, values.meta
@@ -343,7 +348,8 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         minlength: the least length of the result; it is at least the largest number plus 1.
 
     Raises:
-        DTypeError, ShapeError, ValueError: x is not of integers, not 1-d, or has negative ones.
+        DTypeError, ShapeError, ValueError: x is not of integers, not 1-d, or has negative ones;
+            or minlength is negative.
 
     >>> from tinytorch import tensor
     >>> bincount(tensor([0, 2, 2]))
@@ -353,9 +359,10 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise DTypeError(f"bincount takes integers, not {x.dtype.name}; use x.long()")
     if x.ndim != 1:
         raise ShapeError(f"bincount takes a 1-d tensor, not shape {x.shape}")
+    check_not_negative("bincount: minlength", minlength)
     array = x._concrete("bincount")
     try:
-        counts = np.bincount(array, minlength=max(minlength, 0))
+        counts = np.bincount(array, minlength=minlength)
     except ValueError:
         raise ValueError(f"bincount: {array.min()} is negative") from None
     if weights is None:

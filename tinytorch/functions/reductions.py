@@ -18,6 +18,7 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, bool_, float32, float64, int64, uint8
 from tinytorch.errors import DTypeError
 from tinytorch.functions import elementwise, movement
+from tinytorch.functions.conversion import converted
 from tinytorch.functions.copies import order_of, permuted, with_zero_gradient
 from tinytorch.functions.dims import normalize_dim, normalize_dims
 from tinytorch.functions.publish import publish
@@ -60,9 +61,9 @@ def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None)
     >>> sum(x), sum(x, 0), sum(x, 1, keepdim=True).shape
     (tensor(21), tensor([5, 7, 9]), (2, 1))
     """
-    x = _converted(x, dtype)
+    x = converted(x, dtype)
     dims = normalize_dims(dim, x.ndim)
-    return _converted(apply(ops.sum, x, dims=dims, keepdim=keepdim), dtype)
+    return converted(apply(ops.sum, x, dims=dims, keepdim=keepdim), dtype)
 
 
 def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -80,7 +81,7 @@ def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None
     >>> mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1)
     tensor([1.5, 4.5])
     """
-    x = _converted(x, dtype)
+    x = converted(x, dtype)
     _only_floating("mean", x)
     dims = normalize_dims(dim, x.ndim)
     total = apply(ops.sum, x, dims=dims, keepdim=keepdim)
@@ -200,13 +201,13 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     """
     if dim is None and (order := order_of(x)) is not None:
         x = permuted(x, order)  # the factors may come in any
-    x = _converted(x, dtype)
+    x = converted(x, dtype)
     if dim is None or x.ndim == 0:
         product = apply(ops.prod, movement.reshape(x, (-1,)), dim=0, keepdim=False)
         product = movement.reshape(product, (1,) * x.ndim) if keepdim else product
     else:
         product = apply(ops.prod, x, dim=normalize_dim(dim, x.ndim), keepdim=keepdim)
-    return _converted(product, dtype)
+    return converted(product, dtype)
 
 
 def var(
@@ -309,7 +310,7 @@ def _answer(true: Tensor, x: Tensor) -> Tensor:
 
 def nansum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`sum` of the elements that are not NaN."""
-    x = _converted(x, dtype)
+    x = converted(x, dtype)
     if not x.dtype.is_floating_point:
         return sum(x, dim, keepdim, dtype=dtype)
     return sum(apply(ops.where, apply(ops.ne, x, x), x.dtype.zero, x), dim, keepdim)
@@ -379,7 +380,7 @@ def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> softmax(tensor([1000.0, 1000.0]), 0)
     tensor([0.5, 0.5])
     """
-    x = _converted(x, dtype)
+    x = converted(x, dtype)
     return apply(ops.softmax, x, dim=normalize_dim(dim, x.ndim))
 
 
@@ -393,7 +394,7 @@ def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> log_softmax(tensor([0.0, 1000.0]), 0)
     tensor([-1000.,     0.])
     """
-    x = _converted(x, dtype)
+    x = converted(x, dtype)
     return apply(ops.log_softmax, x, dim=normalize_dim(dim, x.ndim))
 
 
@@ -421,7 +422,7 @@ def norm(
         p = 2
     if isinstance(p, str) or (p < 0 and p != -math.inf):
         raise ValueError(f"norm: p must be a number from 0 up, -inf, or 'fro', not {p!r}")
-    x = _converted(x, dtype)
+    x = converted(x, dtype)
     if p == 2:
         return root(sum(x * x, dim, keepdim), 2)
     magnitude = elementwise.abs(x)
@@ -448,10 +449,6 @@ def root(total: Tensor, p: float) -> Tensor:
     safe = apply(ops.where, zero, 1.0, total)
     root = apply(ops.sqrt, safe) if p == 2 else elementwise.pow(safe, 1 / p)
     return apply(ops.where, zero, 0.0, root)
-
-
-def _converted(x: Tensor, dtype: Any) -> Tensor:
-    return x if dtype is None else x.to(dtype)
 
 
 def _only_floating(name: str, x: Tensor) -> None:

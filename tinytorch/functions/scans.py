@@ -15,12 +15,14 @@ import numpy as np
 
 from tinytorch import ops
 from tinytorch.dispatch import apply, wrap
-from tinytorch.dtypes import bool_, meta_of_array
+from tinytorch.dtypes import bool_, int64, meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import elementwise, mathematics, movement, reductions
+from tinytorch.functions.conversion import converted
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.functions.reductions import ValuesAndIndices, at_index
+from tinytorch.functions.value_checks import check_not_negative
 from tinytorch.op import Op
 
 if TYPE_CHECKING:
@@ -35,9 +37,9 @@ def cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     tensor([1, 3, 6])
     """
     dim = normalize_dim(dim, x.ndim)
-    x = x if dtype is None else x.to(dtype)
+    x = converted(x, dtype)
     out = apply(ops.cumsum, x, dim=dim) if x.ndim else reductions.sum(x)
-    return out if dtype is None else out.to(dtype)
+    return converted(out, dtype)
 
 
 def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
@@ -51,9 +53,9 @@ def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """
     dim = normalize_dim(dim, x.ndim)
     if dtype is not None or not x.dtype.is_floating_point:
-        x = x.to(dtype) if dtype is not None else x.long()
+        x = converted(x, int64 if dtype is None else dtype)
     out = apply(ops.cumprod, x, dim=dim) if x.ndim else apply(ops.copy, x)
-    return out if dtype is None else out.to(dtype)
+    return converted(out, dtype)
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
@@ -146,6 +148,7 @@ def diff(
     >>> diff(tensor([1, 4, 9]))
     tensor([3, 5])
     """
+    check_not_negative("diff: n", n)
     if not x.ndim:
         raise ShapeError("diff needs at least one dimension, not a 0-d tensor")
     parts = [part for part in (prepend, x, append) if part is not None]

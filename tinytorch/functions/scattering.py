@@ -60,12 +60,15 @@ def scatter(
     Raises:
         ShapeError, IndexError: as `scatter_add`.
         ValueError: `reduce` is something else.
+        TypeError: there is no `src`, or a `value` as well.
 
     >>> from tinytorch import tensor, zeros
     >>> scatter(zeros(2, 3), 1, tensor([[2], [0]]), 1.0)
     tensor([[0., 0., 1.],
             [1., 0., 0.]])
     """
+    if (src is None) == (value is None):
+        raise TypeError("scatter takes what it puts as src or as value")
     src = value if src is None else src
     if type(src) in SCALAR_TYPES:
         src = apply(

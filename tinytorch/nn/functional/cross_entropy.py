@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tinytorch import ops
 from tinytorch.absent import accepts_size_average
 from tinytorch.backends.reference import is_within
@@ -118,7 +120,7 @@ def _picked(
         -logp[target] times how much it counts, and how much it counts: two tensors of target's
         shape in logp's dtype. What is ignored is 0 in both.
     """
-    _check_labels(name, logp, target, ignore_index)
+    _check_labels(name, logp, target, operator.index(ignore_index))
     dim, counted = _class_dim(logp), ne(target, ignore_index)
     label = where(counted, target, 0)  # some class, where it does not count
     picked = squeeze(gather(logp, dim, unsqueeze(label, dim)), dim)

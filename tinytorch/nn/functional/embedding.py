@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from tinytorch import ops
@@ -78,6 +80,6 @@ def row_index(row: int | None, rows: int, what: str) -> int | None:
     """
     if row is None:
         return None
-    if not -rows <= row < rows:
+    if not -rows <= operator.index(row) < rows:
         raise ValueError(f"{what} {row} is out of range: there are {rows} rows")
     return row % rows

@@ -96,6 +96,7 @@ def triplet_margin_loss(
 
     Raises:
         ShapeError: the three have different numbers of dimensions.
+        ValueError: margin is not positive.
     """
 
     def distance(a: Tensor, b: Tensor) -> Tensor:
@@ -119,6 +120,8 @@ def triplet_margin_with_distance_loss(
 ) -> Tensor:
     """`triplet_margin_loss` with any distance; by default `pairwise_distance`."""
     distance = distance_function or pairwise_distance
+    if not margin > 0:
+        raise ValueError(f"triplet_margin_loss: margin must be positive, not {margin}")
     _check_dimensions("triplet_margin_loss", anchor, positive, negative)
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -185,7 +186,7 @@ def avg_pool2d(
     padded = movement.pad(x, (0, more[1], 0, more[0])) if any(more) else x
     out = apply(ops.avg_pool2d, padded, kernel_size=kernel, stride=step, padding=border)
     if divisor_override is not None:
-        return out * (kernel[0] * kernel[1] / divisor_override)
+        return out * (kernel[0] * kernel[1] / operator.index(divisor_override))
     if not any(more) and (count_include_pad or not any(border)):
         return out
     rows, columns = (

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from tinytorch.creation import ones_like, zeros_like
+from tinytorch.functions.conversion import converted
 from tinytorch.functions.elementwise import log
 from tinytorch.random import Generator, rand_like
 from tinytorch.replay import must_run
@@ -19,13 +20,12 @@ def softmax(x: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
         dim: None, with a warning, for dimension 0 of 1-d and 3-d tensors and 1 of others.
         dtype: to convert x to first.
     """
-    return (x if dtype is None else x.to(dtype)).softmax(class_dim("softmax", x, dim))
+    return converted(x, dtype).softmax(class_dim("softmax", x, dim))
 
 
 def log_softmax(x: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along `dim`, computed without overflow; arguments as for `softmax`."""
-    x = x if dtype is None else x.to(dtype)
-    return x.log_softmax(class_dim("log_softmax", x, dim))
+    return converted(x, dtype).log_softmax(class_dim("log_softmax", x, dim))
 
 
 def softmin(x: Tensor, dim: int | None = None, *, dtype: Any = None) -> Tensor:
