@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,12 +19,16 @@ from tinytorch.testing.source import TWINS
 def pytorchs_own_samples() -> list[Any]:
     """PyTorch's database of operators with samples of their inputs.
 
-    Importing it forbids the whole process to set flags such as `cudnn.allow_tf32`: that is undone.
+    Importing it forbids the whole process to set flags such as `cudnn.allow_tf32`, and adds what
+    setuptools brings along to the path: that is undone.
     Each sample looks for a `unittest.TestCase` in the source of all callers, to note itself there:
     four fifths of the time, and there is none here.
     """
+    path = sys.path[:]
     from torch.testing._internal import common_utils
     from torch.testing._internal.common_methods_invocations import op_db
+
+    sys.path[:] = path
 
     assert common_utils.extract_test_fn() is None
     common_utils.extract_test_fn = lambda: None

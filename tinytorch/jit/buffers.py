@@ -87,8 +87,7 @@ class BufferPool:
             blocks.appendleft((block, offset))  # type: ignore[union-attr]
         # The block must own its memory: views of views refer to the owner, not to what they view.
         block = np.empty(size + ALIGNMENT, np.uint8)
-        # `block.ctypes.data` takes four times as long
-        offset = -addressof(c_char.from_buffer(block)) % ALIGNMENT  # type: ignore[arg-type]
+        offset = -address_of(block) % ALIGNMENT
         self._keep(size, block, offset)
         return np.ndarray(shape, dtype, block, offset)
 
@@ -166,6 +165,11 @@ def empty_like(x: Array) -> Array:
     if nbytes < POOLED_FROM:
         return np.empty(x.shape, x.dtype)
     return pool.take(nbytes, x.shape, x.dtype)
+
+
+def address_of(block: Array) -> int:
+    """Where writable memory begins; `block.ctypes.data` takes four times as long."""
+    return addressof(c_char.from_buffer(block))  # type: ignore[arg-type]
 
 
 def own(x: Array, owner: Array) -> bool:

@@ -202,6 +202,7 @@ replay_all(
     "l1_loss layer_norm linear local_response_norm margin_ranking_loss max_pool1d "
     "max_pool2d max_unpool2d mse_loss multi_margin_loss multilabel_soft_margin_loss "
     "nll_loss normalize pad pairwise_distance pixel_shuffle pixel_unshuffle "
+    "scaled_dot_product_attention "
     "poisson_nll_loss prelu rms_norm smooth_l1_loss soft_margin_loss triplet_margin_loss "
     "unfold conv_transpose1d conv_transpose2d instance_norm one_hot softmax log_softmax softmin",
     __name__,

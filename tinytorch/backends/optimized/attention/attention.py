@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,10 @@ from tinytorch.backends.optimized.attention.loops import (
 from tinytorch.backends.optimized.attention.weights import BOOL_MASK, FLOAT_MASK, NO_MASK
 from tinytorch.dtypes import Array
 from tinytorch.jit import threads
-from tinytorch.jit.buffers import empty, workspace
+from tinytorch.jit.buffers import address_of, empty, workspace
 
 Mask = Any  # an array; None or True for none
 
-_ZERO = np.zeros(1)
 _BYTES = np.dtype(np.uint8)
 
 
@@ -53,12 +54,9 @@ def scaled_dot_product_attention(
     if not k.shape[-2] or dropout_p == 1:
         out[...] = 0
         return out
-    keys, values = _of_heads(k), _of_heads(v)
-    query, target = _of_groups(q, keys), _of_groups(out, keys)
-    hides, adds, kind = _masks(mask, (*query.shape[:-1], keys.shape[-2]), q)
-    x = Operands(query, keys, values, hides, adds)
-    sizes = _sizes(x, is_causal, kind, scale, dropout_p, seed)
-    _run("forward", *forward_plan(sizes, q.itemsize), query, x, target)
+    x, kind = _operands(q, k, v, mask)
+    plan = _plan(forward_plan, x, kind, is_causal, scale, dropout_p, seed)
+    _run("forward", *plan, x, x, _of_heads(out))
     return out
 
 
@@ -83,23 +81,20 @@ def scaled_dot_product_attention_backward(
         flat[start : start + x.size].reshape(x.shape)
         for x, start in ((q, 0), (k, q.size), (v, q.size + k.size))
     )
-    keys, values = _of_heads(k), _of_heads(v)
-    query = _of_groups(q, keys)
-    hides, adds, kind = _masks(mask, (*query.shape[:-1], keys.shape[-2]), q)
-    x = Operands(query, keys, values, hides, adds)
-    sizes = _sizes(x, is_causal, kind, scale, dropout_p, seed)
-    gradients = Gradients(_of_groups(dq, keys), _of_heads(dk), _of_heads(dv))
-    _run("backward", *backward_plan(sizes, q.itemsize), query, _of_groups(g, keys), x, gradients)
+    x, kind = _operands(q, k, v, mask)
+    plan = _plan(backward_plan, x, kind, is_causal, scale, dropout_p, seed)
+    gradients = Gradients(*map(_of_heads, (dq, dk, dv)))
+    _run("backward", *plan, x, _of_heads(g), x, gradients)
     return flat
 
 
-def _run(name: str, s: Sizes, room: int, query: Array, *arrays: Any) -> None:
+def _run(name: str, s: Sizes, room: int, x: Operands, *arrays: Any) -> None:
     """Call a kernel on as many threads as there is work and heads for."""
-    items = query.shape[0] * query.shape[1]
-    work = items * query.shape[2] * s.queries * s.keys * (s.e + s.v)
-    count = min(threads.threads_for(work), items)
-    of_dtype, scratch = entries(query.itemsize), workspace((room * count,), _BYTES)
-    rest = (s, 0, items, *arrays, scratch.ctypes.data)
+    (batch, heads), query_heads = x.k.shape[:2], x.q.shape[1]
+    work = batch * query_heads * s.queries * s.keys * (s.e + s.v)
+    count = min(threads.threads_for(work), batch * heads)
+    of_dtype, scratch = entries(x.q.itemsize), workspace((room * count,), _BYTES)
+    rest = (s, 0, batch * heads, *arrays, address_of(scratch))
     if count == 1:
         getattr(of_dtype, name)(*rest)
         return
@@ -107,13 +102,10 @@ def _run(name: str, s: Sizes, room: int, query: Array, *arrays: Any) -> None:
     threads.run_parallel(lambda *_: parallel(count, room, *rest), lambda *_: serial(*rest), count)
 
 
-def _with_adjacent_elements(x: Array) -> Array:
-    return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
-
-
 def _of_heads(x: Array) -> Array:
     """As (batch, heads, rows, columns), the elements of a row being adjacent."""
-    x = _with_adjacent_elements(x)
+    if x.strides[-1] != x.itemsize:
+        x = np.ascontiguousarray(x)
     if x.ndim == 4:
         return x
     if x.ndim < 4:
@@ -121,34 +113,53 @@ def _of_heads(x: Array) -> Array:
     return x.reshape((math.prod(x.shape[:-3]), *x.shape[-3:]))
 
 
-def _of_groups(x: Array, keys: Array) -> Array:
-    """As (batch, key heads, group, rows, columns), the elements of a row being adjacent."""
-    x = _with_adjacent_elements(x)
-    batch, heads = keys.shape[:2]
-    group = math.prod(x.shape[:-2]) // (batch * heads)
-    return x.reshape((batch, heads, group, *x.shape[-2:]))
-
-
-def _sizes(
-    x: Operands, is_causal: bool, kind: int, scale: float, dropout_p: float, seed: Any
-) -> Sizes:
-    (queries, e), (keys, v) = x.q.shape[-2:], x.v.shape[-2:]
-    number = int(seed) if dropout_p else 0
-    return Sizes(queries, keys, e, v, is_causal, kind, scale, dropout_p, number, 0, 0)
-
-
-def _masks(mask: Mask, shape: tuple[int, ...], q: Array) -> tuple[Array, Array, int]:
-    """A mask of bool, one of floats, and which is used: the other repeats a single zero."""
-    hides, adds = (np.ndarray(shape, t, _ZERO, 0, (0,) * 5) for t in (np.uint8, q.dtype))
+def _operands(q: Array, k: Array, v: Array, mask: Mask) -> tuple[Operands, int]:
+    """The operands of a kernel, and which mask is used: the other one is nowhere."""
+    query, keys, values = _of_heads(q), _of_heads(k), _of_heads(v)
+    shape = (*query.shape[:-1], keys.shape[-2])
+    no_bool, no_float = _nowhere(shape, q.dtype)
     if not isinstance(mask, np.ndarray):
-        return hides, adds, NO_MASK
+        return Operands(query, keys, values, no_bool, no_float), NO_MASK
     if mask.dtype == np.bool_:
-        return _full_mask(mask.view(np.uint8), q.shape[:-1], shape), adds, BOOL_MASK
-    return hides, _full_mask(mask, q.shape[:-1], shape), FLOAT_MASK
+        hides = _full_mask(mask.view(np.uint8), q.shape[:-1], shape)
+        return Operands(query, keys, values, hides, no_float), BOOL_MASK
+    adds = _full_mask(mask, q.shape[:-1], shape)
+    return Operands(query, keys, values, no_bool, adds), FLOAT_MASK
+
+
+@lru_cache(maxsize=1024)
+def _nowhere(shape: tuple[int, ...], dtype: Any) -> tuple[Array, Array]:
+    """A mask of bool and one of floats that repeat a zero, for kernels that do not read them."""
+    hides, adds = (np.broadcast_to(np.zeros((), t), shape) for t in (np.uint8, dtype))
+    return hides, adds
+
+
+def _plan(
+    plan: Callable[..., tuple[Sizes, int]],
+    x: Operands,
+    kind: int,
+    is_causal: bool,
+    scale: float,
+    dropout_p: float,
+    seed: Any,
+) -> tuple[Sizes, int]:
+    """What a kernel reads beside the operands, and the bytes that a thread needs."""
+    (queries, e), (keys, v) = x.q.shape[2:], x.v.shape[2:]
+    sizes, room = _planned(
+        plan, x.q.itemsize, queries, keys, e, v, is_causal, kind, scale, dropout_p
+    )
+    return (sizes._replace(seed=int(seed)) if dropout_p else sizes), room
+
+
+@lru_cache(maxsize=1024)
+def _planned(
+    plan: Callable[..., tuple[Sizes, int]], itemsize: int, *lengths: Any
+) -> tuple[Sizes, int]:
+    return plan(Sizes(*lengths, seed=0, block=0, pitch=0), itemsize)
 
 
 def _full_mask(mask: Array, front: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """The mask as (batch, key heads, group, l, s), of which the elements of a row are adjacent.
+    """The mask as (batch, heads, l, s), of which the elements of a row are adjacent.
 
     Args:
         front: the dimensions of the query but its last.

@@ -83,8 +83,9 @@ class Operands(NamedTuple):
     """Query, key, value, and the mask as one of bool and as one of floats.
 
     Attributes:
-        q: (batch, heads, group, queries, e); k, v: (batch, heads, keys, e or v).
-        hides, adds: (batch, heads, group, queries, keys).
+        q: (batch, query heads, queries, e); k, v: (batch, heads, keys, e or v). Each head of the
+            keys has a group of query heads, which are next to each other.
+        hides, adds: (batch, query heads, queries, keys).
     """
 
     q: Array
@@ -144,9 +145,9 @@ def _running(at: int, nbytes: int) -> Running:
 
 
 @inner
-def _head(x: Operands, b: int, h: int, g: int) -> Operands:
-    """The matrices of query head g of those that share head h of the keys."""
-    return Operands(x.q[b, h, g], x.k[b, h], x.v[b, h], x.hides[b, h, g], x.adds[b, h, g])
+def _head(x: Operands, b: int, h: int, n: int) -> Operands:
+    """The matrices of query head n, which is one of those that share head h of the keys."""
+    return Operands(x.q[b, n], x.k[b, h], x.v[b, h], x.hides[b, n], x.adds[b, n])
 
 
 @inner
@@ -263,9 +264,9 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
         """Heads of the keys number begin to end, with their query heads.
 
         Args:
-            out: (batch, heads, group, queries, v), the elements of a row being adjacent.
+            out: (batch, query heads, queries, v), the elements of a row being adjacent.
         """
-        heads, group = x.q.shape[1], x.q.shape[2]
+        heads, group = x.k.shape[1], x.q.shape[1] // x.k.shape[1]
         for item in range(begin, end):
             b, h = item // heads, item % heads
             head = x.k[b, h]
@@ -273,11 +274,11 @@ def _make_forward(real: Any, products: Products, steps: Weights) -> Any:
             if group * s.queries > UNPACKED:
                 panels, rest = rest, _aligned(rest + s.keys * s.e * itemsize)
                 pack(s.keys, s.e, Matrix(address(head), *head.strides), panels)
-            for g in range(group):
-                number = ((b * heads + h) * group + g) * s.queries
+            for n in range(h * group, (h + 1) * group):
+                number = (b * heads * group + n) * s.queries
                 for i0 in range(0, s.queries, s.block):
                     first = (number + i0) * s.keys
-                    block(s, i0, _head(x, b, h, g), panels, out[b, h, g], first, rest)
+                    block(s, i0, _head(x, b, h, n), panels, out[b, n], first, rest)
 
     return forward
 
@@ -344,9 +345,9 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
         """As `forward`, for the gradients.
 
         Args:
-            upper: the gradient of the result, (batch, heads, group, queries, v).
+            upper: the gradient of the result, (batch, query heads, queries, v).
         """
-        heads, group = x.q.shape[1], x.q.shape[2]
+        heads, group = x.k.shape[1], x.q.shape[1] // x.k.shape[1]
         for item in range(begin, end):
             b, h = item // heads, item % heads
             keys = _aligned(scratch)
@@ -357,12 +358,12 @@ def _make_backward(real: Any, products: Products, steps: Weights) -> Any:
             pack(s.keys, s.v, Matrix(address(other), *other.strides), values)
             d.k[b, h] = 0
             d.v[b, h] = 0
-            for g in range(group):
-                number = ((b * heads + h) * group + g) * s.queries
+            for n in range(h * group, (h + 1) * group):
+                number = (b * heads * group + n) * s.queries
                 for i0 in range(0, s.queries, s.block):
-                    of_head = Gradients(d.q[b, h, g], d.k[b, h], d.v[b, h])
+                    of_head = Gradients(d.q[b, n], d.k[b, h], d.v[b, h])
                     block(
-                        s, i0, upper[b, h, g], _head(x, b, h, g), (keys, values), of_head,
+                        s, i0, upper[b, n], _head(x, b, h, n), (keys, values), of_head,
                         (number + i0) * s.keys, rest,
                     )  # fmt: skip
 
@@ -399,11 +400,10 @@ def _make_entries(real: Any, dtype: Any) -> Entries:
             first, last = end * t // count, end * (t + 1) // count
             backward(s, first, last, upper, x, d, scratch + t * room)
 
-    four, five = array_type(dtype, 4), array_type(dtype, 5)
-    hides = array_type(types.uint8, 5)
-    first, operands = (SIZES, SIZE, SIZE), _named_tuple((five, four, four, hides, five), Operands)
-    of_forward = (*first, operands, five, SIZE)
-    of_backward = (*first, five, operands, _named_tuple((five, four, four), Gradients), SIZE)
+    four, hides = array_type(dtype, 4), array_type(types.uint8, 4)
+    first, operands = (SIZES, SIZE, SIZE), _named_tuple((four, four, four, hides, four), Operands)
+    of_forward = (*first, operands, four, SIZE)
+    of_backward = (*first, four, operands, _named_tuple((four, four, four), Gradients), SIZE)
     return Entries(
         forward=(forward, *of_forward),
         forward_parallel=(forward_parallel, SIZE, SIZE, *of_forward),

@@ -22,10 +22,10 @@ def _declare(real: Any) -> None:
     def operands(plan: int, q: int, k: int, v: int, mask: int) -> Operands:
         """Query, key, value, and the mask as one of bool and as one of floats."""
         r = AttentionRecord(*words(plan, ATTENTION_WORDS))
-        shape = (r.batch, r.heads, r.group, r.queries, r.keys)
-        steps = (r.mask_batch, r.mask_head, r.mask_group, r.mask_row, r.mask_column)
-        q_shape = (r.batch, r.heads, r.group, r.queries, r.e)
-        q_steps = (r.q_batch, r.q_head, r.q_group, r.q_row, itemsize)
+        shape = (r.batch, r.heads * r.group, r.queries, r.keys)
+        steps = (r.mask_batch, r.mask_head, r.mask_row, r.mask_column)
+        q_shape = (r.batch, r.heads * r.group, r.queries, r.e)
+        q_steps = (r.q_batch, r.q_head, r.q_row, itemsize)
         k_steps = (r.k_batch, r.k_head, r.k_row, itemsize)
         v_steps = (r.v_batch, r.v_head, r.v_row, itemsize)
         return Operands(
@@ -60,8 +60,8 @@ def _declare(real: Any) -> None:
     ) -> None:
         s = sizes(plan, scale, dropout_p, seed)
         r = AttentionRecord(*words(plan, ATTENTION_WORDS))
-        shape = (r.batch, r.heads, r.group, s.queries, s.v)
-        steps = (r.out_batch, r.out_head, r.out_group, r.out_row, itemsize)
+        shape = (r.batch, r.heads * r.group, s.queries, s.v)
+        steps = (r.out_batch, r.out_head, r.out_row, itemsize)
         x, to = operands(plan, q, k, v, mask), strided(real, out, shape, steps)
         forward(s, 0, r.batch * r.heads, x, to, scratch)
 
@@ -86,9 +86,9 @@ def _declare(real: Any) -> None:
     ) -> None:
         s = sizes(plan, scale, dropout_p, seed)
         r = AttentionRecord(*words(plan, ATTENTION_WORDS))
-        front = (r.batch, r.heads, r.group, s.queries)
-        steps = (r.upper_batch, r.upper_head, r.upper_group, r.upper_row, itemsize)
-        dq_steps = (r.out_batch, r.out_head, r.out_group, r.out_row, itemsize)
+        front = (r.batch, r.heads * r.group, s.queries)
+        steps = (r.upper_batch, r.upper_head, r.upper_row, itemsize)
+        dq_steps = (r.out_batch, r.out_head, r.out_row, itemsize)
         dk_steps = (r.dk_batch, r.dk_head, r.dk_row, itemsize)
         dv_steps = (r.dv_batch, r.dv_head, r.dv_row, itemsize)
         gradients = Gradients(

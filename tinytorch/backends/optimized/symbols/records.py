@@ -116,7 +116,7 @@ class PoolRecord(NamedTuple):
 
 
 class AttentionRecord(NamedTuple):
-    """Attention of query (batch, heads, group, queries, e), key (batch, heads, keys, e) and value
+    """Attention of query (batch, heads * group, queries, e), key (batch, heads, keys, e) and value
     (batch, heads, keys, v), whose rows have no gaps; see `optimized.attention.loops.Sizes`.
 
     `out` is the result, or in the backward the gradient of the query; `upper`, `dk` and `dv` are
@@ -136,7 +136,6 @@ class AttentionRecord(NamedTuple):
     pitch: Word
     q_batch: Word  # strides
     q_head: Word
-    q_group: Word
     q_row: Word
     k_batch: Word
     k_head: Word
@@ -146,11 +145,9 @@ class AttentionRecord(NamedTuple):
     v_row: Word
     out_batch: Word
     out_head: Word
-    out_group: Word
     out_row: Word
     upper_batch: Word = 0
     upper_head: Word = 0
-    upper_group: Word = 0
     upper_row: Word = 0
     dk_batch: Word = 0
     dk_head: Word = 0
@@ -160,7 +157,6 @@ class AttentionRecord(NamedTuple):
     dv_row: Word = 0
     mask_batch: Word = 0
     mask_head: Word = 0
-    mask_group: Word = 0
     mask_row: Word = 0
     mask_column: Word = 0
 

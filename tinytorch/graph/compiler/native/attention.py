@@ -46,9 +46,7 @@ def write(code: Code, step: Step) -> None:
     if mask is not None:
         kind = BOOL_MASK if mask.dtype is bool_ else FLOAT_MASK
         mask = _full(code, mask, (*q.shape[:3], keys))
-        m = mask.strides
-        mask_steps = {"mask_batch": m[0], "mask_head": m[1] * group, "mask_group": m[1]}
-        mask_steps |= {"mask_row": m[2], "mask_column": m[3]}
+        mask_steps = _steps("mask", mask) | {"mask_column": mask.strides[3]}
     sizes = Sizes(
         queries=q.shape[2], keys=keys, e=e, v=v.shape[3],
         is_causal=params["is_causal"], mask=kind, scale=float(params["scale"]),
@@ -60,19 +58,16 @@ def write(code: Code, step: Step) -> None:
     results = _gradients(code, step, shapes) if is_backward else [out]
     to, *others = found = [_four(code, view) for view in results]
     assert all(a.offset == b.offset for a, b in zip(found, results, strict=True)), "not a copy"
-    steps = _steps_of_queries("out", to, group)
+    steps = _steps("out", to)
     for view in upper:
-        steps |= _steps_of_queries("upper", view, group)
+        steps |= _steps("upper", view)
     for name, view in zip(("dk", "dv"), others, strict=False):
-        steps |= {f"{name}_batch": view.strides[0], f"{name}_head": view.strides[1]}
-        steps |= {f"{name}_row": view.strides[2]}
+        steps |= _steps(name, view)
     record = AttentionRecord(
         batch=batch, heads=heads, group=group,
         queries=sizes.queries, keys=sizes.keys, e=sizes.e, v=sizes.v,
         is_causal=int(sizes.is_causal), mask=kind, block=sizes.block, pitch=sizes.pitch,
-        **_steps_of_queries("q", q, group),
-        k_batch=k.strides[0], k_head=k.strides[1], k_row=k.strides[2],
-        v_batch=v.strides[0], v_head=v.strides[1], v_row=v.strides[2], **steps, **mask_steps,
+        **_steps("q", q), **_steps("k", k), **_steps("v", v), **steps, **mask_steps,
     )  # fmt: skip
     addresses = [code.address(view) for view in (*upper, q, k, v)]
     seed = code.address(_view(given[4])) if params["dropout_p"] else "0"
@@ -117,11 +112,10 @@ def _gradients(code: Code, step: Step, shapes: list[Shape]) -> list[StridedView]
     return views
 
 
-def _steps_of_queries(name: str, view: StridedView, group: int) -> dict[str, int]:
-    """The strides of a view of query heads, of which each head of the keys has a group."""
+def _steps(name: str, view: StridedView) -> dict[str, int]:
+    """The strides of a view of (batch, heads, rows, columns), as the record names them."""
     batch, head, row, _ = view.strides
-    return {f"{name}_batch": batch, f"{name}_head": head * group, f"{name}_group": head,
-            f"{name}_row": row}  # fmt: skip
+    return {f"{name}_batch": batch, f"{name}_head": head, f"{name}_row": row}
 
 
 def _view(value: Any) -> StridedView:
