@@ -152,3 +152,25 @@ def test_source_of_follows_views_and_wider_integers_alone() -> None:
     assert source_of(wider) is x
     assert source_of(narrower) is narrower
     assert source_of(real) is real
+
+
+@pytest.mark.parametrize("wrong", [2.0, -0.5, float("nan")])
+@pytest.mark.parametrize("compiled_on", ["right", "wrong"])
+def test_a_target_that_is_no_probability_is_refused_in_a_compiled_function(
+    wrong: float, compiled_on: str
+) -> None:
+    compiled = tinytorch.compile(lambda x, y: F.binary_cross_entropy(x.sigmoid(), y))
+    x, y = tinytorch.zeros(3), tinytorch.tensor([0.0, 1.0, 0.5])
+    bad = y.clone()
+    bad[1] = wrong
+    if compiled_on == "right":
+        assert compiled(x, y).item() == pytest.approx(0.6931, abs=1e-4)
+    with pytest.raises(ValueError, match=f"target must be from 0 to 1, not {wrong}"):
+        compiled(x, bad)
+    assert compiled(x, y).item() == pytest.approx(0.6931, abs=1e-4)
+
+
+def test_what_a_view_leaves_out_may_be_no_probability() -> None:
+    compiled = tinytorch.compile(lambda y: F.binary_cross_entropy(y[1:], y[1:]))
+    for values in ([3.0, 0.5], [0.5, 0.5], [-1.0, 0.5]):
+        assert compiled(tinytorch.tensor(values)).item() == pytest.approx(0.6931, abs=1e-4)

@@ -19,12 +19,23 @@ CASES = {
     ),
     "first": (lambda: tinytorch.norm([1.0, 2.0]), "norm: 'x' must be a tensor, not list"),
     "by name": (lambda: F.mse_loss(input=3, target=ONES), "mse_loss: 'input' .* not int"),
+    "beside an equal number": (
+        lambda: F.group_norm(tinytorch.ones(2, 4), 2, 2),
+        "group_norm: 'weight' must be a tensor, not int",
+    ),
     "None": (lambda: F.cross_entropy(None, ONES), "cross_entropy: 'input' .* not NoneType"),
     "one of several": (
         lambda: tinytorch.cat([ONES, np.ones((2, 3), np.float32)]),
         "cat: 'tensors' must be tensors, not numpy.ndarray",
     ),
 }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_no_tensor_is_named_in_a_compiled_function(case: str) -> None:
+    call, message = CASES[case]
+    with pytest.raises(TypeError, match=message):
+        tinytorch.compile(call)()
 
 
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])

@@ -316,7 +316,7 @@ def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -
     """Fill with 1 with probability p, a number or a tensor that broadcasts, else with 0.
 
     Raises:
-        ValueError: one of p is not from 0 to 1. (Not checked in a trace.)
+        ValueError: one of p is not from 0 to 1. (Not of what a trace computes.)
     """
     check_probabilities("bernoulli_: p", p)
     return copy_(x, rand(x.shape, generator=generator) < p)

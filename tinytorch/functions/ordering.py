@@ -170,7 +170,7 @@ def searchsorted(
         out_int32: give int32 instead of int64.
 
     Raises:
-        ShapeError: the leading dimensions differ.
+        ShapeError: the leading dimensions differ, or there is no last one.
         ValueError: `side` is something else, or "left" where `right` is True.
     """
     if side not in (None, "right", *(() if right else ("left",))):
@@ -178,6 +178,8 @@ def searchsorted(
     if not hasattr(values, "meta"):
         values = apply(ops.full, shape=(), value=values, dtype=sorted_sequence.dtype)
     rows, wanted = sorted_sequence.meta, values.meta
+    if not rows.ndim:
+        raise ShapeError("searchsorted: a number is no sequence; give one of shape (1,)")
     if rows.ndim > 1 and rows.shape[:-1] != wanted.shape[:-1]:
         raise ShapeError(
             f"searchsorted: {rows.shape} and {wanted.shape} must agree but in the last dimension"

@@ -1,11 +1,14 @@
-"""What the values of an argument have to be: looked at where they are known, not in a trace."""
+"""What the values of an argument have to be: looked at where they are known.
+
+In a trace these are the values of its inputs, at each call, not what is computed in it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tinytorch.dispatch import is_tensor
+from tinytorch.dispatch import assumed, is_tensor
 from tinytorch.dtypes import Array, bfloat16
 from tinytorch.replay import holds
 
@@ -26,13 +29,30 @@ def _check(rule: str, of_each: Callable[[Any], Any], value: Any, advice: str = "
             raise ValueError(f"{rule}, not {value}{advice}")
         return
     value = value.float() if value.dtype is bfloat16 else value  # as numbers, not as their bits
+    if assumed(value, _is_met, value.meta.size, rule, of_each, advice):
+        return  # by the example of a trace; each of its calls asks again
     if not holds(value, _is_true_of_all, of_each, traced=True):
-        wrong = value._data[~of_each(value._data)]
-        raise ValueError(f"{rule}, not {wrong[0]}{advice}")
+        raise _refusal(value._data, rule, of_each, advice)
+
+
+def _is_met(
+    values: Array, size: int, rule: str, of_each: Callable[[Array], Array], advice: str
+) -> bool:
+    """Whether all of an input of a trace may be given; refused, if all of it is what was given."""
+    met = bool(of_each(values).all())
+    if not met and values.size == size:
+        raise _refusal(values, rule, of_each, advice)
+    return met
 
 
 def _is_true_of_all(values: Array, of_each: Callable[[Array], Array]) -> Any:
     return of_each(values).all()
+
+
+def _refusal(
+    values: Array, rule: str, of_each: Callable[[Array], Array], advice: str
+) -> ValueError:
+    return ValueError(f"{rule}, not {values[~of_each(values)][0]}{advice}")
 
 
 def _is_probability(value: Any) -> Any:

@@ -245,12 +245,30 @@ def _finish(
         )
     bindings = [binding for binding, _ in updates]
     own_backward = _own_backward(result) if differentiable else ""
-    has_history = any(isinstance(leaf, Tensor) and leaf.history is not None for leaf in result)
     return {
-        "loses_history": forward and tracer.wrote_leaf and is_recording() and has_history,
+        "loses_history": _loss_of_history(tracer, result) if forward else "",
         "updates": bindings, "clears": clears, "grads": grads, "differentiable": differentiable,
         "own_backward": own_backward,
     }  # fmt: skip
+
+
+def _loss_of_history(tracer: Tracer, result: list[Any]) -> str:
+    """What a graph of values cannot say of the results, which are then those of eager calls."""
+    tensors = [leaf for leaf in result if isinstance(leaf, Tensor)]
+    if tracer.wrote_leaf and is_recording() and any(t.history is not None for t in tensors):
+        return (
+            "this forward overwrites a leaf that requires a gradient, which a graph whose results "
+            "are differentiated cannot say; write it outside"
+        )
+    given = [t for t, *_ in tracer.arguments]
+    for t in tensors:
+        is_made = isinstance(t._data, Symbol) and not any(t is each for each in given)
+        if is_made and t.requires_grad and t.history is None:
+            return (
+                "a result is a leaf that requires a gradient, which a graph of values cannot say; "
+                "call requires_grad_() outside"
+            )
+    return ""
 
 
 def _own_backward(result: list[Any]) -> str:

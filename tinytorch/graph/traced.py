@@ -49,7 +49,8 @@ class Signature:
             gradient, so calls can be differentiated.
         own_backward: the name of an `autograd.Function` on the way to a result. The graph has the
             ops of its forward, and would be differentiated by theirs.
-        loses_history: a forward whose results would have had one, but it overwrites a leaf.
+        loses_history: why results of a forward would lack the history, or the wish for a gradient,
+            that eager ones have; or nothing.
     """
 
     inputs: list[Binding]
@@ -67,7 +68,7 @@ class Signature:
     grads: list[tuple[str, Binding, bool]]
     differentiable: bool
     own_backward: str
-    loses_history: bool
+    loses_history: str
     first_call_differs: bool = False
     value_guards: Sequence[ValueGuard] = ()
     orders: Sequence[tuple[str, Binding, bool]] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -253,6 +254,23 @@ def test_a_forward_that_overwrites_a_leaf_keeps_the_history_of_its_results():
         y = compile(limited)(tinytorch.ones(2))
     (y * 3 + w).sum().backward()
     assert w.tolist() == [1.0, 0.5] and w.grad.tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_result_that_is_a_leaf_requires_its_gradient(recorded):
+    def start(x):
+        with tinytorch.set_grad_enabled(recorded):
+            return x * 2, tinytorch.zeros_like(x, requires_grad=True)
+
+    compiled = compile(start)
+    for _ in range(3):
+        with pytest.warns(RuntimeWarning, match="is a leaf that requires a gradient"):
+            _, leaf = compiled(tinytorch.ones(2))
+        assert leaf.requires_grad and leaf.is_leaf
+    given = tinytorch.ones(2, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compile(lambda x: x)(given) is given
 
 
 def test_a_leaf_that_is_given_twice_gets_all_of_its_gradient():

@@ -147,13 +147,8 @@ class CompiledTrace(TracedFunction):
     def why_op_by_op(self, leaves: list[Any]) -> str | None:
         """The reason why code would lose gradients that the function itself gives; None if not."""
         own = self.signature.own_backward
-        if self.signature.loses_history:
-            return (
-                "this forward overwrites a leaf that requires a gradient, which a graph whose "
-                "results are differentiated cannot say; write it outside; this call runs op by op"
-            )
-        if reason := self.why_incomplete(leaves):
-            return f"{reason}; this call runs op by op"
+        if lost := self.signature.loses_history or self.why_incomplete(leaves):
+            return f"{lost}; this call runs op by op"
         if not own or not (wanted := self._wanted(self.tensors(leaves))):
             return None
         joint = self._joint(wanted, leaves)

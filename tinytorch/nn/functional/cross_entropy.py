@@ -170,7 +170,7 @@ def _is_plain(input: Tensor, target: Tensor, ignore_index: int, *, guarded: bool
     rows, shape = input.meta, input.meta.shape
     if len(shape) != 2 or target.meta.shape != shape[:1] or 0 in shape:
         return False
-    if not rows.dtype.is_floating_point or 0 <= ignore_index < shape[1]:
+    if not rows.dtype.is_floating_point or 0 <= operator.index(ignore_index) < shape[1]:
         return False
     if target.meta.dtype not in (int32, int64):
         return False
@@ -200,8 +200,14 @@ def _check_input(name: str, input: Tensor, weight: Tensor | None) -> None:
         raise DTypeError(f"{name}: input must be floating-point, not {input.dtype.name}")
     if input.ndim == 0 or input.shape[_class_dim(input)] == 0:
         raise ShapeError(f"{name}: input {input.shape} must be (n, classes, ...) or (classes,)")
+    if weight is not None:
+        check_class_weight(name, input, weight)
+
+
+def check_class_weight(name: str, input: Tensor, weight: Tensor) -> None:
+    """Raise ShapeError unless there is a number for each class of the input."""
     classes = input.shape[_class_dim(input)]
-    if weight is not None and weight.shape != (classes,):
+    if weight.shape != (classes,):
         raise ShapeError(
             f"{name}: weight {weight.shape} must be ({classes},), one number for each class of "
             f"input {input.shape}"

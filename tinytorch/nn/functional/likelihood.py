@@ -37,7 +37,7 @@ def gaussian_nll_loss(
 
     Raises:
         ShapeError: var has another shape.
-        ValueError: one of var is negative. (Not checked in a trace.)
+        ValueError: one of var is negative. (Not of what a trace computes.)
 
     Source: D. Nix, A. Weigend, "Estimating the mean and variance of the target probability
     distribution", 1994.

@@ -11,6 +11,7 @@ from tinytorch.functions.indexing import gather
 from tinytorch.functions.movement import unsqueeze
 from tinytorch.functions.reductions import mean, sum
 from tinytorch.nn.functional.activation import EXACT_THRESHOLD, logsigmoid, relu, softplus
+from tinytorch.nn.functional.cross_entropy import check_class_weight
 from tinytorch.nn.functional.reduction import check_same_shape, reduce_loss
 from tinytorch.nn.functional.similarity import pairwise_distance
 from tinytorch.tensor import Tensor
@@ -171,6 +172,8 @@ def multi_margin_loss(
             f"multi_margin_loss: input {input.shape} must be (n, classes) or (classes,), and "
             f"target {target.shape} {input.shape[:-1]}"
         )
+    if weight is not None:
+        check_class_weight("multi_margin_loss", input, weight)
     picked = gather(input, -1, unsqueeze(target, -1))
     terms = relu(margin - picked + input)  # whose gradient at 0 is 0
     terms = terms * terms if p == 2 else terms

@@ -43,7 +43,7 @@ def binary_cross_entropy(
 
     Raises:
         ShapeError: the shapes differ.
-        ValueError: an input or a target is not within 0 and 1. (Not checked in a trace.)
+        ValueError: an input or a target is not from 0 to 1. (Not of what a trace computes.)
     """
     check_same_shape("binary_cross_entropy", input, target)
     logits = "; for logits use binary_cross_entropy_with_logits"

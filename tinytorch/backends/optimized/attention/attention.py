@@ -135,7 +135,7 @@ def _nowhere(shape: tuple[int, ...], dtype: Any) -> tuple[Array, Array]:
 
 
 def _plan(
-    plan: Callable[..., tuple[Sizes, int]],
+    plan: Callable[[Sizes, int], tuple[Sizes, int]],
     x: Operands,
     kind: int,
     is_causal: bool,
@@ -145,17 +145,9 @@ def _plan(
 ) -> tuple[Sizes, int]:
     """What a kernel reads beside the operands, and the bytes that a thread needs."""
     (queries, e), (keys, v) = x.q.shape[2:], x.v.shape[2:]
-    sizes, room = _planned(
-        plan, x.q.itemsize, queries, keys, e, v, is_causal, kind, scale, dropout_p
-    )
+    lengths = Sizes(queries, keys, e, v, is_causal, kind, scale, dropout_p, 0, 0, 0)
+    sizes, room = plan(lengths, x.q.itemsize)
     return (sizes._replace(seed=int(seed)) if dropout_p else sizes), room
-
-
-@lru_cache(maxsize=1024)
-def _planned(
-    plan: Callable[..., tuple[Sizes, int]], itemsize: int, *lengths: Any
-) -> tuple[Sizes, int]:
-    return plan(Sizes(*lengths, seed=0, block=0, pitch=0), itemsize)
 
 
 def _full_mask(mask: Array, front: tuple[int, ...], shape: tuple[int, ...]) -> Array:

@@ -27,7 +27,7 @@ memory", 2021.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,6 +115,7 @@ def _row_bytes(columns: int, itemsize: int) -> int:
     return (columns * itemsize + PAD - 1) // PAD * PAD + ROOM
 
 
+@lru_cache(maxsize=1024)
 def forward_plan(s: Sizes, itemsize: int) -> tuple[Sizes, int]:
     """The sizes with block and pitch of the forward, and the bytes that a thread needs."""
     pitch = _row_bytes(min(KEYS, s.keys), itemsize)
@@ -123,6 +124,7 @@ def forward_plan(s: Sizes, itemsize: int) -> tuple[Sizes, int]:
     return sizes, numbers * itemsize + BLOCK * pitch + 4 * (PAD + ROOM)
 
 
+@lru_cache(maxsize=1024)
 def backward_plan(s: Sizes, itemsize: int) -> tuple[Sizes, int]:
     """The sizes with block and pitch of the backward, and the bytes that a thread needs."""
     pitch = _row_bytes(s.keys, itemsize)
