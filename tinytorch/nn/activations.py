@@ -183,10 +183,16 @@ class GELU(Module):
 
 
 class Hardtanh(_Inplace):
-    """x limited to [min_val, max_val]; the gradient at the bounds is 0."""
+    """x limited to [min_val, max_val]; the gradient at the bounds is 0.
+
+    Raises:
+        ValueError: min_val is not below max_val.
+    """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace)
+        if not min_val < max_val:
+            raise ValueError(f"Hardtanh: min_val {min_val} must be below max_val {max_val}")
         self.min_val = min_val
         self.max_val = max_val
 

@@ -47,7 +47,8 @@ class _Recurrent(Module):
     one.
 
     Raises:
-        ValueError: dropout is not a probability, or a size is not positive.
+        ValueError: dropout is not a probability, a size is not positive, or proj_size is not
+            below hidden_size.
     """
 
     gates: ClassVar[int] = 1
@@ -72,6 +73,8 @@ class _Recurrent(Module):
                 f"{type(self).__name__}: input_size {input_size}, hidden_size {hidden_size} and "
                 f"num_layers {num_layers} must be positive, and dropout {dropout} from 0 to 1"
             )
+        if not 0 <= proj_size < hidden_size:
+            raise ValueError(f"proj_size {proj_size} must be from 0 to {hidden_size - 1}")
         self.input_size, self.hidden_size = input_size, hidden_size
         self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
         self.dropout, self.bidirectional, self.proj_size = dropout, bidirectional, proj_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 from tinytorch.autograd import enable_grad, no_grad
@@ -37,7 +38,7 @@ class LBFGS(Optimizer):
         line_search_fn: None to go t = lr, "strong_wolfe" to search along d.
 
     Raises:
-        ValueError: there are groups, or another line search.
+        ValueError: there are groups, another line search, or a negative history_size.
         TypeError: `step` without a closure.
 
     >>> import tinytorch
@@ -69,6 +70,8 @@ class LBFGS(Optimizer):
             raise ValueError(
                 f"line_search_fn must be None or 'strong_wolfe', got {line_search_fn!r}"
             )
+        if operator.index(history_size) < 0:
+            raise ValueError(f"history_size must not be negative, got {history_size}")
         super().__init__(
             params,
             {

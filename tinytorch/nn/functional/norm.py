@@ -161,6 +161,8 @@ def batch_norm(
     Source: S. Ioffe, C. Szegedy, "Batch normalization", 2015, algorithms 1 and 2.
     """
     _check_channels("batch_norm", x, running_mean, running_var, weight, bias)
+    if not eps >= 0:
+        raise ValueError(f"batch_norm: eps must not be negative: {eps}")
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: running_mean and running_var are needed out of training")
@@ -173,8 +175,6 @@ def batch_norm(
             f"batch_norm: training needs more than one value for each channel, not shape "
             f"{x.shape}; use a larger batch, or eval()"
         )
-    if not eps >= 0:
-        raise ValueError(f"batch_norm: eps must not be negative: {eps}")
     if running_mean is not None and running_var is not None:
         _move_running(x, running_mean, running_var, momentum)
     w = ones(channels, dtype=x.dtype) if weight is None else weight
