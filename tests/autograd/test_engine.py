@@ -413,3 +413,24 @@ def test_a_gradient_is_added_to_in_place_under_a_mode() -> None:
     with OpCounter():
         (w * 2.0).sum().backward()
     np.testing.assert_array_equal(bucket.numpy(), [0.0, 0.0, 0.0, 2.0, 2.0, 2.0])
+
+
+def test_any_iterable_of_tensors_is_taken() -> None:
+    """`grad(loss, weights.values())` is how meta-learning is written."""
+    x, w = (tinytorch.tensor([2.0], requires_grad=True) for _ in range(2))
+    named = {"x": x, "w": w}
+    found = grad((x * w).sum(), named.values())
+    assert [g.item() for g in found] == [2.0, 2.0]
+    found = grad((t * 3 for t in (x, w)), (t for t in (w, x)), iter([tinytorch.ones(1), None]))
+    assert [g.item() for g in found] == [3.0, 3.0]
+    (x * w).sum().backward(inputs=(t for t in (x,)))
+    assert x.grad is not None and x.grad.item() == 2.0 and w.grad is None
+
+
+@pytest.mark.parametrize("wrong", [[1.0], None, 3, [None]])
+def test_what_is_no_tensor_has_no_gradient(wrong: Any) -> None:
+    x = tinytorch.ones(1, requires_grad=True)
+    with pytest.raises(TypeError, match="a gradient is of tensors and for tensors, not"):
+        grad(x * 2, wrong)
+    with pytest.raises(TypeError, match="a gradient is of tensors and for tensors, not"):
+        grad(wrong, x)

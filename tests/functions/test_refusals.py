@@ -52,6 +52,8 @@ INDEX = tinytorch.tensor([[0, 1, 1]])
         (lambda: X.cumsum(0, dtype=True), DTypeError, "True is not a TinyTorch dtype"),
         (lambda: F.log_softmax(X, 1, dtype=True), DTypeError, "True is not a TinyTorch dtype"),
         (lambda: tinytorch.tril_indices(2, 2, dtype=True), DTypeError, "True is not"),
+        (lambda: tinytorch.cat({0: X}.values()), TypeError, "a list or a tuple.* not dict_values"),
+        (lambda: tinytorch.cat(X), TypeError, "a list or a tuple of tensors, not Tensor"),
         (lambda: X.flip(0, dims=1), TypeError, r"given twice: \(0,\) and 1"),
         (lambda: X.new_ones(2, size=3), TypeError, r"given twice: \(2,\) and 3"),
         (lambda: tinytorch.rand(2, size=3), TypeError, r"given twice: \(2,\) and 3"),

@@ -7,7 +7,7 @@ Reverse-mode automatic differentiation. Source: A. Griewank, A. Walther, "Evalua
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,11 +36,11 @@ _leaf_lock = threading.Lock()
 
 
 def backward(
-    tensor: Tensor | Sequence[Tensor],
-    gradient: Tensor | Sequence[Tensor | None] | None = None,
+    tensor: Tensor | Iterable[Tensor],
+    gradient: Tensor | Iterable[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    inputs: Tensor | Sequence[Tensor] | None = None,
+    inputs: Tensor | Iterable[Tensor] | None = None,
 ) -> None:
     """Add the gradient of `tensor` to `.grad` of every leaf that it was computed from.
 
@@ -77,7 +77,7 @@ def backward(
                 "it out for all leaves"
             )
     outputs, listening = _listed(tensor), tuple(listeners)
-    seeds = [None] * len(outputs) if gradient is None else _listed(gradient)
+    seeds = [None] * len(outputs) if gradient is None else _listed(gradient, gaps=True)
     try:
         sources = None if wanted is None else set(wanted)
         gradients = _propagate(outputs, seeds, retain_graph, create_graph, sources, listening)
@@ -96,9 +96,9 @@ def backward(
 
 
 def grad(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Tensor | Sequence[Tensor],
-    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    outputs: Tensor | Iterable[Tensor],
+    inputs: Tensor | Iterable[Tensor],
+    grad_outputs: Tensor | Iterable[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
@@ -121,7 +121,7 @@ def grad(
         raise ValueError("grad: only_inputs=False was taken out of PyTorch; use backward()")
     many_outputs, many_inputs = _listed(outputs), _listed(inputs)
     seeds: list[Tensor | None]
-    seeds = [None] * len(many_outputs) if grad_outputs is None else _listed(grad_outputs)
+    seeds = [None] * len(many_outputs) if grad_outputs is None else _listed(grad_outputs, gaps=True)
     for i, tensor in enumerate(many_inputs):
         if not tensor._requires_grad:
             raise AutogradError(f"grad: input {i} (shape {tensor.shape}) does not require grad")
@@ -139,11 +139,19 @@ def grad(
     return tuple(result)
 
 
-def _listed(tensors: Any) -> list[Any]:
-    """The tensors of a sequence, or the one there is."""
-    if is_tensor(tensors):  # quicker than to ask for a Sequence
+def _listed(tensors: Any, *, gaps: bool = False) -> list[Any]:
+    """The tensors of an iterable, such as `parameters()`, or the one there is.
+
+    Args:
+        gaps: whether None may be among them.
+    """
+    if is_tensor(tensors):  # quicker than to ask for an Iterable
         return [tensors]
-    return list(tensors) if isinstance(tensors, Sequence) else [tensors]
+    found = list(tensors) if isinstance(tensors, Iterable) else [tensors]
+    for each in found:
+        if not is_tensor(each) and not (gaps and each is None):
+            raise TypeError(f"a gradient is of tensors and for tensors, not {type(each).__name__}")
+    return found
 
 
 def _source(tensor: Tensor) -> Source:

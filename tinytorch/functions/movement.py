@@ -289,11 +289,14 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     Raises:
         ShapeError: another dimension differs.
         ValueError: there is no tensor.
+        TypeError: it is another iterable than a list or a tuple.
 
     >>> from tinytorch import zeros
     >>> cat([zeros(2, 3), zeros(1, 3)]).shape
     (3, 3)
     """
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(f"cat takes a list or a tuple of tensors, not {type(tensors).__name__}")
     if not tensors:
         raise ValueError("cat needs at least one tensor")
     if any([t.meta.shape == (0,) for t in tensors]) and len({t.ndim for t in tensors}) > 1:
