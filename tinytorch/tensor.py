@@ -246,8 +246,10 @@ class Tensor:
                 return  # t.data -= x has written it already
             self._data, self.meta = theirs, value.meta
             write_clock.write(theirs)  # gradients that kept this tensor for its old value notice
-        elif getattr(theirs, "storage", self) is not getattr(mine, "storage", None):
-            write(self, ops.copy, value)  # in a trace: the new value of the same memory
+            return
+        target = self.data  # in a trace: the new value of the same memory, written unrecorded
+        if getattr(theirs, "storage", self) is not getattr(target._data, "storage", None):
+            write(target, ops.copy, value)
 
     register_hook, retain_grad = register_hook, retain_grad
 

@@ -166,3 +166,34 @@ def test_a_gradient_that_is_added_to_is_dropped() -> None:
     w.grad = tinytorch.ones(3)
     compiled(tinytorch.ones(3))
     assert w.grad is None
+
+
+def _multiplied(w, mask):
+    w.data *= mask
+
+
+def _replaced(w, mask):
+    w.data = w.data * mask
+
+
+def _written(w, mask):
+    w.data.mul_(mask)
+
+
+@pytest.mark.parametrize("change", [_multiplied, _replaced, _written])
+def test_the_data_of_a_leaf_is_written_in_a_compiled_forward(change):
+    """As masked convolutions do before each use of their weight."""
+    w, mask = tinytorch.ones(3, requires_grad=True), tinytorch.tensor([1.0, 0.0, 1.0])
+
+    def forward(x):
+        change(w, mask)
+        return (w * x).sum()
+
+    x = tinytorch.tensor([1.0, 2.0, 3.0])
+    with pytest.warns(RuntimeWarning, match="overwrites a leaf"):
+        out = tinytorch.compile(forward)(x)
+    out.backward()
+    assert out.item() == 4.0 and w.tolist() == [1.0, 0.0, 1.0] and w.grad.tolist() == x.tolist()
+    with tinytorch.no_grad():
+        w.fill_(2.0)
+        assert tinytorch.compile(forward)(x).item() == 8.0 and w.tolist() == [2.0, 0.0, 2.0]
