@@ -246,10 +246,8 @@ class Tensor:
                 return  # t.data -= x has written it already
             self._data, self.meta = theirs, value.meta
             write_clock.write(theirs)  # gradients that kept this tensor for its old value notice
-            return
-        target = self.data  # in a trace: the new value of the same memory, written unrecorded
-        if getattr(theirs, "storage", self) is not getattr(target._data, "storage", None):
-            write(target, ops.copy, value)
+        elif getattr(theirs, "storage", self) is not getattr(self.data._data, "storage", None):
+            write(self.data, ops.copy, value)  # in a trace: unrecorded, into the same memory
 
     register_hook, retain_grad = register_hook, retain_grad
 
