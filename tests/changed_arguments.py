@@ -1,4 +1,7 @@
-"""One argument at a time made another: what PyTorch refuses then is refused here, and in words."""
+"""Calls with one argument at a time made another, or with an option more; and what they give.
+
+For tests that compare all functions with PyTorch's, or with themselves in another mode.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+import tinytorch
 
 #: What PyTorch says where it lacks a kernel, a type or a default, and nothing is wrong.
 NO_KERNEL = (
@@ -28,6 +33,11 @@ NO_KERNEL = (
     "must be tuple of ints",
     "invalid combination of arguments",
     "missing 1 required positional argument",
+)
+#: Functions whose results are drawn at random, or have no numbers that mean anything.
+DRAWN = (
+    *("rand", "normal", "bernoulli", "multinomial", "dropout", "rrelu", "poisson", "gumbel"),
+    *("empty", "trunc_normal"),
 )
 #: Errors that say what broke, and not what was wrong.
 CRUDE = (AttributeError, AssertionError, KeyError, ZeroDivisionError, UnboundLocalError)
@@ -139,13 +149,62 @@ def _arrays_for(base: Any) -> Iterator[tuple[str, Any]]:
     yield f"bool {first.shape}", rng.standard_normal(first.shape) > 0
 
 
-def run_in(
-    benchmark: Any, name: str, call: Any, *, ours: bool, requires_grad: bool = False
-) -> tuple[Any, Any, Any]:
-    """A call in one of two libraries: what it gives, its arguments and its options."""
-    library = benchmark.OURS if ours else (torch, torch.nn.functional)
+def tensors_in(
+    benchmark: Any, call: Any, *, ours: bool, requires_grad: bool = False
+) -> tuple[Any, Any]:
+    """The arguments and the options of a call, with tensors of one of two libraries for arrays."""
+    library: Any = tinytorch if ours else torch
     make = partial(benchmark.ours_of if ours else benchmark.theirs_of, requires_grad=requires_grad)
     call = copy.deepcopy(call)
-    args = benchmark.as_tensors(call.args, make, library[0])
-    options = {k: benchmark.as_tensors(v, make, library[0]) for k, v in call.options.items()}
-    return benchmark.of_library(name, *library)(*args, **options), args, options
+    options = {k: benchmark.as_tensors(v, make, library) for k, v in call.options.items()}
+    return benchmark.as_tensors(call.args, make, library), options
+
+
+def function_in(benchmark: Any, name: str, *, ours: bool) -> Callable[..., Any]:
+    """The function of this name of one of two libraries."""
+    library = benchmark.OURS if ours else (torch, torch.nn.functional)
+    function: Callable[..., Any] = benchmark.of_library(name, *library)
+    return function
+
+
+def run_in(benchmark: Any, name: str, call: Any, *, ours: bool) -> Any:
+    """What a call gives in one of two libraries."""
+    args, options = tensors_in(benchmark, call, ours=ours)
+    return function_in(benchmark, name, ours=ours)(*args, **options)
+
+
+def gradients_of(benchmark: Any, out: Any, args: Any, options: Any, *, ours: bool) -> list[Any]:
+    """The gradients of the arguments, for the same gradients of the results in both libraries."""
+    leaves = [
+        t for t in benchmark.tensors([*args, *options.values()]) if t.requires_grad and t.is_leaf
+    ]
+    outs = [t for t in benchmark.tensors(out) if t.requires_grad]
+    if not leaves or not outs:
+        return []
+    rng = np.random.default_rng(2)
+    library: Any = tinytorch if ours else torch
+    gradients = benchmark.our_gradients if ours else benchmark.their_gradients
+    seeds = [library.tensor(rng.standard_normal(tuple(t.shape)), dtype=t.dtype) for t in outs]
+    return list(gradients(outs, leaves, seeds))
+
+
+def arrays_of(tensors: list[Any]) -> list[Any]:
+    """Their values; None where a gradient is missing."""
+    dense = [t.to_dense() if isinstance(t, torch.Tensor) and t.is_sparse else t for t in tensors]
+    return [None if t is None else np.array(t.detach().numpy()) for t in dense]
+
+
+def difference(found: list[Any], wanted: list[Any], rtol: float, atol: float) -> str:
+    """Where two lists of arrays differ, in words; no gradient is the same as one of zeros."""
+    if len(found) != len(wanted):
+        return f"{len(found)} tensors, not {len(wanted)}"
+    for i, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        if a is None or b is None:
+            if (given := b if a is None else a) is not None and given.any():
+                return f"tensor {i}: a gradient, or none"
+        elif a.shape != b.shape or a.dtype != b.dtype:
+            return f"tensor {i}: {a.dtype} {a.shape}, not {b.dtype} {b.shape}"
+        elif not np.allclose(a, b, rtol, atol, equal_nan=True):
+            at = np.argmax(~np.isclose(a, b, rtol, atol, equal_nan=True))
+            return f"tensor {i} of {a.shape}: element {at} is {a.flat[at]}, not {b.flat[at]}"
+    return ""

@@ -21,3 +21,11 @@ def environment_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     stub = ModuleType("thread_count")
     stub.THREADS = 1  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "thread_count", stub)
+
+
+@pytest.fixture
+def benchmark() -> ModuleType:
+    """`benchmarks/ops.py`, which has arguments for every function."""
+    import ops
+
+    return ops

@@ -39,13 +39,6 @@ DIVIDE = ("floor_divide", "fmod", "remainder")
 CRASHES = "F.ctc_loss"
 
 
-@pytest.fixture
-def benchmark() -> Any:
-    import ops
-
-    return ops
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "optimized"])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])

@@ -13,11 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import tinytorch
-from tests.changed_arguments import calls_with_options, changed_calls, run_in
+from tests.changed_arguments import (
+    DRAWN,
+    arrays_of,
+    calls_with_options,
+    changed_calls,
+    difference,
+    function_in,
+    gradients_of,
+    tensors_in,
+)
 
+TOLERANCE = 2e-3, 2e-4
 #: Where the numbers are others on purpose.
 OTHER_VALUES = {
     "F.batch_norm": "a variance of infinity: a number over infinity, where PyTorch has NaN",
@@ -56,20 +65,8 @@ OTHER_DTYPES = (
     *("addbmm", "addcmul", "addmm", "addmv", "baddbmm", "index_add", "F.hardtanh"),
     *("F.embedding", "F.hinge_embedding_loss", "F.local_response_norm"),
 )
-#: Drawn at random, or with no numbers that mean anything.
-DRAWN = (
-    *("rand", "normal", "bernoulli", "multinomial", "dropout", "rrelu", "poisson", "gumbel"),
-    *("_like", "empty", "trunc_normal"),
-)
 #: PyTorch's writes beyond its arrays for labels that are out of range.
 CRASHES = "F.ctc_loss"
-
-
-@pytest.fixture
-def benchmark() -> Any:
-    import ops
-
-    return ops
 
 
 def _calls(benchmark: Any, name: str, dtype: str) -> Iterator[tuple[str, Any]]:
@@ -77,7 +74,7 @@ def _calls(benchmark: Any, name: str, dtype: str) -> Iterator[tuple[str, Any]]:
         base = benchmark.call_of(name, benchmark.Values(benchmark.TINY, dtype, dim=dim))
         yield "as it is", base
         yield from changed_calls(base)
-    function = benchmark.of_library(name, *benchmark.OURS)
+    function = function_in(benchmark, name, ours=True)
     if not isinstance(function, tinytorch.DType):  # tinytorch.int, a function in methods
         yield from calls_with_options(base, function)
 
@@ -87,51 +84,12 @@ def _outcome(benchmark: Any, name: str, call: Any, *, ours: bool, requires_grad:
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            out, args, options = run_in(
-                benchmark, name, call, ours=ours, requires_grad=requires_grad
-            )
-            return benchmark.tensors(out), _gradients(benchmark, out, args, options, ours=ours)
+            args, options = tensors_in(benchmark, call, ours=ours, requires_grad=requires_grad)
+            out = function_in(benchmark, name, ours=ours)(*args, **options)
+            gradients = gradients_of(benchmark, out, args, options, ours=ours)
+            return arrays_of(benchmark.tensors(out)), arrays_of(gradients)
     except Exception:  # what is refused is the subject of other tests
         return None
-
-
-def _gradients(benchmark: Any, out: Any, args: Any, options: Any, *, ours: bool) -> list[Any]:
-    leaves = [
-        t for t in benchmark.tensors([*args, *options.values()]) if t.requires_grad and t.is_leaf
-    ]
-    outs = [t for t in benchmark.tensors(out) if t.requires_grad]
-    if not leaves or not outs:
-        return []
-    rng = np.random.default_rng(2)
-    library, gradients = (
-        (tinytorch, benchmark.our_gradients) if ours else (torch, benchmark.their_gradients)
-    )
-    seeds = [
-        library.tensor(rng.standard_normal(tuple(t.shape)), dtype=t.dtype)  # type: ignore[attr-defined]
-        for t in outs
-    ]
-    return list(gradients(outs, leaves, seeds))
-
-
-def _array(tensor: Any) -> Any:
-    if isinstance(tensor, torch.Tensor) and tensor.is_sparse:
-        tensor = tensor.to_dense()
-    return None if tensor is None else np.asarray(tensor.detach().numpy())
-
-
-def _difference(ours: list[Any], theirs: list[Any]) -> str:
-    if len(ours) != len(theirs):
-        return f"{len(ours)} tensors, PyTorch {len(theirs)}"
-    for a, b in zip(map(_array, ours), map(_array, theirs), strict=True):
-        if a is None or b is None:  # no gradient is one of zeros
-            if (given := b if a is None else a) is not None and given.any():
-                return f"{a}, PyTorch {b}"
-        elif a.shape != b.shape or a.dtype != b.dtype:
-            return f"{a.dtype} {a.shape}, PyTorch {b.dtype} {b.shape}"
-        elif not np.allclose(a, b, 2e-3, 2e-4, equal_nan=True):
-            at = np.argmax(~np.isclose(a, b, 2e-3, 2e-4, equal_nan=True))
-            return f"element {at} of {a.shape}: {a.flat[at]}, PyTorch {b.flat[at]}"
-    return ""
 
 
 def _is_finite(what: str) -> bool:
@@ -170,19 +128,15 @@ def _compared(benchmark: Any, dtype: str) -> tuple[list[Any], list[Any], int]:
             continue
         for what, call in _calls(benchmark, name, dtype):
             theirs = _outcome(benchmark, name, call, ours=False, requires_grad=floating)
-            has_gradients = floating and theirs is not None
+            has_gradients = floating and theirs is not None and _is_finite(what)
             if floating and theirs is None:  # it may have no derivative
                 theirs = _outcome(benchmark, name, call, ours=False, requires_grad=False)
             ours = _outcome(benchmark, name, call, ours=True, requires_grad=floating)
             if theirs is None or ours is None:
                 continue
             count += 1
-            if difference := _difference(ours[0], theirs[0]):
-                values.append((name, f"{what}: {difference}"))
-            elif (
-                has_gradients
-                and _is_finite(what)
-                and (difference := _difference(ours[1], theirs[1]))
-            ):
-                gradients.append((name, f"{what}: {difference}"))
+            if other := difference(ours[0], theirs[0], *TOLERANCE):
+                values.append((name, f"{what}: {other}"))
+            elif has_gradients and (other := difference(ours[1], theirs[1], *TOLERANCE)):
+                gradients.append((name, f"{what}: {other}"))
     return values, gradients, count

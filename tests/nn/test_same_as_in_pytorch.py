@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import tinytorch
+from tests.changed_arguments import arrays_of, difference
 from tests.nn.test_refused_as_in_pytorch import LAYERS as SOME_LAYERS
 
 RNG = np.random.default_rng(1)
@@ -158,7 +159,7 @@ def _run(library: Any, layer: Any, inputs: Arrays) -> list[Any]:
     leaves = [tensors[0], *(p for _, p in sorted(layer.named_parameters()))]
     buffers = [b for _, b in sorted(layer.named_buffers())]
     found = [*outputs, *(leaf.grad for leaf in leaves), *buffers]
-    return [None if t is None else t.detach().numpy() for t in found]
+    return arrays_of(found)
 
 
 def _pair(name: str, args: tuple[Any, ...], options: dict[str, Any], training: bool) -> Any:
@@ -174,20 +175,6 @@ def _pair(name: str, args: tuple[Any, ...], options: dict[str, Any], training: b
         return None
 
 
-def _difference(ours: list[Any], theirs: list[Any]) -> str:
-    if len(ours) != len(theirs):
-        return f"{len(ours)} tensors, PyTorch {len(theirs)}"
-    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        if a is None or b is None:
-            if (given := b if a is None else a) is not None and given.any():
-                return f"tensor {i}: a gradient, or none"
-        elif a.shape != b.shape or a.dtype != b.dtype:
-            return f"tensor {i}: {a.dtype} {a.shape}, PyTorch {b.dtype} {b.shape}"
-        elif not np.allclose(a, b, 2e-3, 2e-4, equal_nan=True):
-            return f"tensor {i}: {np.abs(a - b).max()} apart"
-    return ""
-
-
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_argument_means_the_same(name: str) -> None:
     other, count = [], 0
@@ -200,8 +187,8 @@ def test_every_argument_means_the_same(name: str) -> None:
                     assert what != "as it is"
                     continue
                 count += 1
-                difference = _difference(*found)
-                if difference and (name, what) not in OTHER:
-                    other.append(f"{what}, training {training}: {difference}")
+                wrong = difference(*found, 2e-3, 2e-4)
+                if wrong and (name, what) not in OTHER:
+                    other.append(f"{what}, training {training}: {wrong}")
     assert count >= 2
     assert not other, "\n".join(other)
