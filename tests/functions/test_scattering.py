@@ -252,3 +252,21 @@ def test_masks_are_bool(dtype):
         with pytest.raises(tinytorch.DTypeError, match=f"mask must be bool, not {dtype}"):
             call(mask)
     assert x.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4])
+def test_a_compiled_masked_scatter_has_as_many_values_as_places(count: int) -> None:
+    x, source = tinytorch.arange(6).float(), tinytorch.arange(10.0, 13.0)
+    compiled = tinytorch.compile(lambda x, source: x.masked_scatter(x < count, source))
+    if count > 3:
+        with pytest.raises(IndexError, match=r"index 3 is out of range|not in 0 \.\. 2"):
+            compiled(x, source)
+    else:
+        expected = [10.0 + i if i < count else i for i in range(6)]
+        assert compiled(x, source.double()).tolist() == expected
+        assert compiled(x, source.double()).dtype is tinytorch.float32
+    if count:
+        with pytest.raises(IndexError, match=r"index 1 is out of range|not in 0 \.\. 0"):
+            compiled(x, source[:0])
+    else:
+        assert compiled(x, source[:0]).tolist() == x.tolist()

@@ -15,7 +15,7 @@ from tinytorch import ops
 from tinytorch.dispatch import SCALAR_TYPES, apply, is_tensor, wrap
 from tinytorch.dtypes import DType, Shape, bfloat16, bool_, int64, meta_of_array, number_of, uint8
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.functions import elementwise, indexing, movement, reductions
+from tinytorch.functions import indexing, movement, reductions
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.indexing import check_range, from_front
 from tinytorch.functions.publish import publish
@@ -295,7 +295,8 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """x, with the first elements of `source`, in order, where the mask is true.
 
     Raises:
-        ShapeError: the mask has more true elements than `source` elements. (Not in a trace.)
+        ShapeError: the mask has more true elements than `source` elements. (A trace raises
+            IndexError when it is run.)
         DTypeError: the mask is not bool.
     """
     _check_mask("masked_scatter", mask)
@@ -327,16 +328,20 @@ def _scattered(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     places = np.flatnonzero(flat._data) if isinstance(flat._data, np.ndarray) else None
     if places is not None:
         _check_count(len(places), source)
-    if not source.numel():
+    if places is not None and not source.numel():
         return apply(ops.copy, movement.expand(x, shape))
     if places is not None:
         index = wrap(places, meta_of_array(places))
         values = movement.narrow(movement.reshape(source, (-1,)), 0, 0, len(places))
         given = apply(ops.scatter, kept, index, values.to(x.dtype), dim=0, reduce="none")
         return movement.reshape(given, shape)
-    order = apply(ops.cumsum, flat.long(), dim=0) - 1
-    order = elementwise.clip(order, 0, source.numel() - 1)
-    values = apply(ops.take, movement.reshape(source, (-1,)), order)
+    given, order = movement.reshape(source, (-1,)), flat.long()
+    if source.numel():
+        order = apply(ops.where, flat, apply(ops.cumsum, order, dim=0) - 1, 0)
+    else:  # the mask must be false everywhere: 1 is beyond the end
+        given = kept[:1]
+    # the graph looks for indices beyond the end: more places than values
+    values = apply(ops.take, given.to(x.dtype), order)
     return movement.reshape(apply(ops.where, flat, values, kept), shape)
 
 
