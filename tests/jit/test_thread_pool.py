@@ -36,7 +36,8 @@ from tinytorch.jit.barrier import (
 )
 from tinytorch.jit.library import kernel
 from tinytorch.jit.llvm import memory
-from tinytorch.jit.thread_pool import ThreadPool, ThreadStartError
+from tinytorch.jit.thread_pool import ThreadPool
+from tinytorch.jit.threads import ThreadStartError
 from tinytorch.jit.views import view
 from tinytorch.state import using_backend
 

@@ -176,3 +176,43 @@ def test_workqueue_has_one_caller_at_a_time(monkeypatch):
 def test_one_thread_runs_the_serial_version():
     out = threads.run_parallel(None, np.add, 1, 1, 2)
     assert out == 3
+
+
+WITHOUT_THREADS = """
+import threading, tinytorch
+from tinytorch.jit.threads import ThreadStartError
+tinytorch.set_backend("optimized")
+start, x = threading.Thread.start, tinytorch.ones(1500, 1000)
+
+def refused(thread):
+    raise RuntimeError("can't start new thread")
+
+threading.Thread.start = refused
+for _ in range(2):
+    try:
+        x.exp()
+    except ThreadStartError as error:
+        print(error)
+tinytorch.set_num_threads(1)
+assert x.exp()[0, 0].item() > 2.7 and (x @ x.T)[1, 2].item() == 1000
+threading.Thread.start = start
+tinytorch.set_num_threads(2)
+assert x.exp()[-1, -1].item() > 2.7
+"""
+
+
+@needs_jit
+def test_where_no_thread_can_be_started_that_is_said() -> None:
+    """Numba's layers ended the process: `terminate called after throwing ...`."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THREADS],
+        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == second and "thread 1 for parallel kernels was refused" in first
+    assert "ulimit -u" in first and "set_num_threads(1)" in first

@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from tinytorch.errors import TinyTorchError
 from tinytorch.jit.barrier import (
     LINE,
     call,
@@ -43,6 +42,7 @@ from tinytorch.jit.barrier import (
     store,
 )  # fmt: skip
 from tinytorch.jit.library import JIT, kernel
+from tinytorch.jit.threads import start_error
 
 READY, ASLEEP, POSTED, RUNNING, STOPPING = range(5)
 FUNCTION, TABLE = 8, 16
@@ -52,10 +52,6 @@ MOST_THREADS = 8
 
 MOST_SERIAL_CALLS = 64
 PATIENCE = 20_000  # pauses of about 20 ns until a helper without work sleeps
-
-
-class ThreadStartError(TinyTorchError, RuntimeError):
-    """The operating system gave no thread, for lack of memory or by a limit of the process."""
 
 
 @kernel
@@ -200,12 +196,8 @@ class ThreadPool:
         try:
             thread.start()
         except RuntimeError as error:
-            raise ThreadStartError(
-                f"{error}: helper {len(self._threads) + 1} of native code was refused by the "
-                "operating system, for lack of memory (its stack, `ulimit -s`, must fit into "
-                "`ulimit -d` and `ulimit -v`) or for the number of processes (`ulimit -u`). Raise "
-                "that limit, or do without: tinytorch.set_num_threads(1)"
-            ) from error
+            which = f"helper {len(self._threads) + 1} of native code"
+            raise start_error(error, which) from error
         self._threads.append(thread)
         self._semaphores.append(semaphore)
 

@@ -24,6 +24,8 @@ from typing import Any
 import numba
 from numba.np.ufunc.parallel import threading_layer as _launched_layer
 
+from tinytorch.errors import TinyTorchError
+
 # Work in elementary steps (a multiply-add, or an element of an elementwise kernel) below which a
 # second thread costs more than it brings.
 SERIAL_BELOW = 500_000
@@ -41,6 +43,19 @@ class _State:
 
 
 _workqueue_lock = threading.Lock()
+
+
+class ThreadStartError(TinyTorchError, RuntimeError):
+    """The operating system gave no thread, for lack of memory or by a limit of the process."""
+
+
+def start_error(error: RuntimeError, which: str) -> ThreadStartError:
+    """The error for a thread that could not be started."""
+    return ThreadStartError(
+        f"{error}: {which} was refused by the operating system, for lack of memory (its stack, "
+        "`ulimit -s`, must fit into `ulimit -d` and `ulimit -v`) or for the number of processes "
+        "(`ulimit -u`). Raise that limit, or do without: tinytorch.set_num_threads(1)"
+    )
 
 
 def _load_tbb() -> bool:
@@ -74,16 +89,37 @@ def select_layer() -> str:
     """Choose the threading layer for this process, once, and return its name.
 
     A layer that the user has chosen (NUMBA_THREADING_LAYER) or that runs already is kept.
+
+    Raises:
+        ThreadStartError: the operating system gives no threads; a later call tries again.
     """
     if _State.layer is None:
         try:
             _State.layer = _launched_layer()  # type: ignore[no-untyped-call]
         except ValueError:  # none runs yet
+            _check_that_threads_start(int(_config.NUMBA_NUM_THREADS) - 1)
             if _config.THREADING_LAYER == "default":
                 best = "tbb" if cores() > 1 and _load_tbb() else "workqueue"
                 _config.THREADING_LAYER = best
             _State.layer = str(_config.THREADING_LAYER)
     return _State.layer
+
+
+def _check_that_threads_start(count: int) -> None:
+    """Start so many threads at once, and end them: where one is refused, a layer of numba's ends
+    the process, without a word of Python's."""
+    done, started = threading.Event(), list[threading.Thread]()
+    try:
+        for _ in range(count):
+            thread = threading.Thread(target=done.wait, daemon=True)
+            thread.start()
+            started.append(thread)
+    except RuntimeError as error:
+        raise start_error(error, f"thread {len(started) + 1} for parallel kernels") from error
+    finally:
+        done.set()
+        for thread in started:
+            thread.join()
 
 
 def cores() -> int:

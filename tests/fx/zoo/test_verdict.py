@@ -5,7 +5,7 @@ import torch
 
 from tinytorch.errors import TinyTorchError
 from tinytorch.fx.zoo.verdict import CORNER, Again, judge, of_error, of_peer
-from tinytorch.jit.thread_pool import ThreadStartError
+from tinytorch.jit.threads import ThreadStartError
 
 EXACT = torch.linspace(1, 2, 100, dtype=torch.float64) * torch.pi
 EAGER = EXACT.float()
