@@ -24,7 +24,7 @@ from tinytorch.dtypes import (
     number_of,
 )
 from tinytorch.errors import DTypeError, ShapeError
-from tinytorch.functions.dims import shape_arguments
+from tinytorch.functions.dims import named_or_not, shape_arguments
 from tinytorch.functions.publish import METHODS
 from tinytorch.replay import replay_all
 from tinytorch.tensor import Tensor
@@ -125,7 +125,7 @@ def empty(*shape: Any, size: Any = None, dtype: Any = None, requires_grad: bool 
 def _filled(
     shape: tuple[Any, ...], size: Any, value: float, dtype: Any, requires_grad: bool
 ) -> Tensor:
-    sizes = shape_arguments(shape, size)
+    sizes = named_or_not(shape, size)
     kind = DEFAULT_FLOAT if dtype is None else dtype
     return full(sizes, value, dtype=kind, requires_grad=requires_grad)
 
@@ -310,7 +310,7 @@ def _new_full(
 
 def _new(value: float, like: str) -> Any:
     def new(x: Tensor, *shape: Any, dtype: Any = None, size: Any = None, **options: Any) -> Tensor:
-        sizes = shape_arguments(shape, size)
+        sizes = named_or_not(shape, size)
         return _new_full(x, sizes, value, dtype=dtype, **options)
 
     new.__name__ = new.__qualname__ = f"new_{like}"

@@ -30,7 +30,7 @@ from tinytorch.dtypes import (
 )
 from tinytorch.errors import DTypeError, ShapeError
 from tinytorch.functions.copies import with_zero_gradient
-from tinytorch.functions.dims import shape_arguments
+from tinytorch.functions.dims import named_or_not, shape_arguments
 from tinytorch.functions.fusing import fuse
 from tinytorch.functions.ordering import argsort, searchsorted, topk
 from tinytorch.functions.publish import METHODS
@@ -134,7 +134,7 @@ def rand(
     >>> rand(2, 3, generator=Generator(0)).shape
     (2, 3)
     """
-    sizes = shape_arguments(shape, size)
+    sizes = named_or_not(shape, size)
     kind = as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
     out = apply(ops.uniform, seed_tensor(generator), shape=sizes, dtype=kind)
     return out.requires_grad_(requires_grad)
@@ -152,7 +152,7 @@ def randn(
 
     Source: G. Box, M. Muller, "A note on the generation of random normal deviates", 1958.
     """
-    sizes = shape_arguments(shape, size)
+    sizes = named_or_not(shape, size)
     kind = as_dtype(DEFAULT_FLOAT if dtype is None else dtype)
     out: Tensor = _normal(seed_tensor(generator), seed_tensor(generator), sizes, kind)
     return out.requires_grad_(requires_grad)

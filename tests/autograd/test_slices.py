@@ -13,6 +13,8 @@ import tinytorch
 from tinytorch.autograd import grad, slices
 from tinytorch.backends import reference
 from tinytorch.backends.numpy import NumpyBackend
+from tinytorch.replay import replayed
+from tinytorch.replay.function import HOT
 
 
 def _halves(x: Any) -> Any:
@@ -59,6 +61,30 @@ def test_gradients_of_slices_are_pytorchs(
     for seed, given in zip(seeds, ours, strict=True):
         np.testing.assert_array_equal(given.numpy(), seed)  # nothing was added to them
         assert not np.shares_memory(given.numpy(), found.numpy())
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized"])
+@pytest.mark.parametrize("name", CUTS)
+def test_gradients_of_slices_in_a_program_are_pytorchs(
+    name: str, backend: str, rng: np.random.Generator
+) -> None:
+    """A function that is called often is one program, and so is its gradient."""
+
+    def mixed(x: Any, w: Any) -> Any:
+        parts = CUTS[name](x * w)
+        return sum((part.tanh() * (i + 1.0)).sum() for i, part in enumerate(parts))
+
+    run, values = replayed(mixed), rng.standard_normal((4, 6, 5)).astype("float32")
+    x = torch.from_numpy(values).requires_grad_(True)
+    w = torch.from_numpy(values[::-1].copy()).requires_grad_(True)
+    wanted = torch.autograd.grad(mixed(x, w), [x, w])
+    with tinytorch.using_backend(backend):
+        y = tinytorch.from_numpy(values).requires_grad_(True)
+        v = tinytorch.from_numpy(values[::-1].copy()).requires_grad_(True)
+        for _ in range(2 * HOT):
+            found = grad(run(y, v), [y, v])
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("shape", [(200, 300), (20, 30, 100)])

@@ -6,6 +6,7 @@ Zeros around each of the n parts of a split, added up one by one, would cost n t
 from __future__ import annotations
 
 import math
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tinytorch.dispatch import apply, wrap
 from tinytorch.functions.copies import LARGE
 from tinytorch.functions.movement import cat, unslice
 from tinytorch.history import Record
-from tinytorch.state import is_recording, no_mode_active
+from tinytorch.state import STATE, is_recording, no_mode_active
 
 Tensor = Any
 Part = tuple[Record, Tensor]  # of a slice, and its gradient
@@ -25,9 +26,13 @@ LINE = 64  # bytes of a cache line
 
 
 def may_wait(record: Record, g: Tensor) -> bool:
-    """Whether nobody follows what is computed, and the gradient is an array as the slice was."""
-    if is_recording() or not no_mode_active():
+    """Whether nobody follows what is computed but a program of ops, as in `tinytorch.replay`, and
+    the gradient is as the slice was."""
+    if is_recording():
         return False
+    mode = STATE.get().mode
+    if mode is not None:
+        return mode.fused and g.meta == record.meta
     return isinstance(g._data, np.ndarray) and g.meta is record.meta
 
 
@@ -38,17 +43,24 @@ def joined(whole: Tensor | None, parts: list[Part]) -> Tensor:
         whole: what is to be added to it; stays as it is.
         parts: at least one, all of the same tensor.
     """
+    if whole is None and (out := _side_by_side(parts)) is not None:
+        return out
+    if not no_mode_active():
+        around = [_within_zeros(part) for part in parts]
+        return reduce(partial(apply, ops.add), around if whole is None else [whole, *around])
     if whole is None:
-        if (out := _side_by_side(parts)) is not None:
-            return out
-        record, g = parts[0]
-        out, rest = unslice(g, record.metas[0].shape, record.params["bounds"]), parts[1:]
+        out, rest = _within_zeros(parts[0]), parts[1:]
     else:
         out, rest = wrap(np.array(whole._data), whole.meta), parts
     for record, g in rest:
         part = reference.slice_(out._data, **record.params)
         np.add(part, g._data, part)
     return out
+
+
+def _within_zeros(part: Part) -> Tensor:
+    record, g = part
+    return unslice(g, record.metas[0].shape, record.params["bounds"])
 
 
 def _side_by_side(parts: list[Part]) -> Tensor | None:
@@ -74,7 +86,8 @@ def _side_by_side(parts: list[Part]) -> Tensor | None:
             return None
         end += g.meta.shape[cut]
     pieces = [g for _, g in placed]
-    if placed[0][1].meta.nbytes >= LINE * math.prod(shape[:cut]) or meta.nbytes < LARGE:
+    has_long_rows = placed[0][1].meta.nbytes >= LINE * math.prod(shape[:cut])
+    if has_long_rows or meta.nbytes < LARGE or not no_mode_active():
         return cat(pieces, cut)
     # a few elements of each row at a time would take as many walks through all of the memory
     rows = np.concatenate([g._data.swapaxes(0, cut) for g in pieces])

@@ -76,30 +76,37 @@ def _none_of_0d(dim: int) -> tuple[int, ...]:
     return ()
 
 
-def shape_arguments(sizes: Sequence[Any], named: Any = None) -> Shape:
+def shape_arguments(sizes: Sequence[Any]) -> Shape:
     """The shape that a function was given as numbers, `f(2, 3)`, or as one sequence, `f((2, 3))`.
 
     Args:
         sizes: the arguments after `def f(*sizes)`: whole numbers, or one sequence of them.
-        named: the same, from an argument with a name, if it was given.
 
     Returns:
         A tuple of ints.
 
     Raises:
-        TypeError: a size is not a whole number (`operator.index` refuses it), or all were given
-            twice.
+        TypeError: a size is not a whole number (`operator.index` refuses it).
 
     >>> shape_arguments((2, 3)), shape_arguments(([2, 3],)), shape_arguments(())
     ((2, 3), (2, 3), ())
     """
-    if named is not None:
-        if sizes:
-            raise TypeError(f"the sizes or dimensions were given twice: {sizes} and {named}")
-        sizes = (named,)
     if len(sizes) == 1 and type(sizes[0]) is not int and isinstance(sizes[0], Iterable):
         sizes = sizes[0]  # type: ignore[assignment]
     return tuple([operator.index(s) for s in sizes])
+
+
+def named_or_not(sizes: Sequence[Any], named: Any) -> Shape:
+    """`shape_arguments` of `def f(*sizes, size=None)`: one of the two ways is taken.
+
+    Raises:
+        TypeError: both are; or as `shape_arguments`.
+    """
+    if named is None:
+        return shape_arguments(sizes)
+    if sizes:
+        raise TypeError(f"the sizes or dimensions were given twice: {sizes} and {named}")
+    return shape_arguments((named,))
 
 
 def infer_size(shape: Shape, elements: int) -> Shape:

@@ -16,6 +16,7 @@ from tinytorch.errors import ShapeError
 from tinytorch.functions.copies import order_of, permuted, permuted_back
 from tinytorch.functions.dims import (
     infer_size,
+    named_or_not,
     normalize_dim,
     normalize_dims,
     shape_arguments,
@@ -190,7 +191,7 @@ def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 def flip(x: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """A copy reversed along the dimensions given; along none if none is given."""
-    given = shape_arguments(given, dims)
+    given = named_or_not(given, dims)
     reverse = normalize_dims(given, x.ndim) if given else ()
     order = order_of(x)
     if order is None:

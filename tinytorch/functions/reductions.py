@@ -18,7 +18,7 @@ from tinytorch.dispatch import apply
 from tinytorch.dtypes import Shape, bool_, float32, float64, int64, uint8
 from tinytorch.errors import DTypeError
 from tinytorch.functions import elementwise, movement
-from tinytorch.functions.conversion import converted
+from tinytorch.functions.conversion import converted as _converted
 from tinytorch.functions.copies import order_of, permuted, with_zero_gradient
 from tinytorch.functions.dims import normalize_dim, normalize_dims
 from tinytorch.functions.publish import publish
@@ -61,9 +61,9 @@ def sum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None)
     >>> sum(x), sum(x, 0), sum(x, 1, keepdim=True).shape
     (tensor(21), tensor([5, 7, 9]), (2, 1))
     """
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     dims = normalize_dims(dim, x.ndim)
-    return converted(apply(ops.sum, x, dims=dims, keepdim=keepdim), dtype)
+    return _converted(apply(ops.sum, x, dims=dims, keepdim=keepdim), dtype)
 
 
 def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -81,7 +81,7 @@ def mean(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None
     >>> mean(tensor([[1.0, 2.0], [3.0, 6.0]]), 1)
     tensor([1.5, 4.5])
     """
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     _only_floating("mean", x)
     dims = normalize_dims(dim, x.ndim)
     total = apply(ops.sum, x, dims=dims, keepdim=keepdim)
@@ -201,13 +201,13 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     """
     if dim is None and (order := order_of(x)) is not None:
         x = permuted(x, order)  # the factors may come in any
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     if dim is None or x.ndim == 0:
         product = apply(ops.prod, movement.reshape(x, (-1,)), dim=0, keepdim=False)
         product = movement.reshape(product, (1,) * x.ndim) if keepdim else product
     else:
         product = apply(ops.prod, x, dim=normalize_dim(dim, x.ndim), keepdim=keepdim)
-    return converted(product, dtype)
+    return _converted(product, dtype)
 
 
 def var(
@@ -310,7 +310,7 @@ def _answer(true: Tensor, x: Tensor) -> Tensor:
 
 def nansum(x: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """`sum` of the elements that are not NaN."""
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     if not x.dtype.is_floating_point:
         return sum(x, dim, keepdim, dtype=dtype)
     return sum(apply(ops.where, apply(ops.ne, x, x), x.dtype.zero, x), dim, keepdim)
@@ -380,7 +380,7 @@ def softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> softmax(tensor([1000.0, 1000.0]), 0)
     tensor([0.5, 0.5])
     """
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     return apply(ops.softmax, x, dim=normalize_dim(dim, x.ndim))
 
 
@@ -394,7 +394,7 @@ def log_softmax(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> log_softmax(tensor([0.0, 1000.0]), 0)
     tensor([-1000.,     0.])
     """
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     return apply(ops.log_softmax, x, dim=normalize_dim(dim, x.ndim))
 
 
@@ -422,7 +422,7 @@ def norm(
         p = 2
     if isinstance(p, str) or (p < 0 and p != -math.inf):
         raise ValueError(f"norm: p must be a number from 0 up, -inf, or 'fro', not {p!r}")
-    x = converted(x, dtype)
+    x = _converted(x, dtype)
     if p == 2:
         return root(sum(x * x, dim, keepdim), 2)
     magnitude = elementwise.abs(x)

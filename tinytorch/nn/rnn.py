@@ -12,7 +12,16 @@ from tinytorch.creation import from_numpy, zeros
 from tinytorch.dtypes import Shape
 from tinytorch.errors import ShapeError
 from tinytorch.functions.elementwise import where
-from tinytorch.functions.movement import cat, squeeze, stack, transpose, unbind, unsqueeze
+from tinytorch.functions.movement import (
+    cat,
+    reshape,
+    split,
+    squeeze,
+    stack,
+    transpose,
+    unbind,
+    unsqueeze,
+)
 from tinytorch.nn import functional as F, init
 from tinytorch.nn.factory import parameter_dtype
 from tinytorch.nn.functional.recurrent import ACTIVATIONS, State, gru_step, lstm_step, rnn_step
@@ -190,7 +199,9 @@ class _Recurrent(Module):
         if self.proj_size:
             step = partial(lstm_step, w_hr=getattr(self, "weight_hr" + suffix))
         order = range(len(x) - 1, -1, -1) if suffix.endswith("_reverse") else range(len(x))
-        parts = unbind(gates, 0)
+        n = x.shape[1]
+        # slices of one matrix: `unbind` takes two ops for each position
+        parts = split(reshape(gates, (-1, gates.shape[-1])), n) if n else unbind(gates)
         outs: list[Any] = [None] * len(x)
         for t in order:
             new = step(parts[t], state, w_hh, b_hh)
@@ -199,7 +210,7 @@ class _Recurrent(Module):
                 new = tuple(where(mask, a, b) for a, b in zip(new, state, strict=True))
             state = new
             outs[t] = new[0]
-        return stack(outs), state
+        return reshape(cat(outs), (len(outs), *outs[0].shape)), state
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
@@ -235,7 +246,8 @@ class RNN(_Recurrent):
 
     def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
         """See `rnn_step`."""
-        return rnn_step(gates, state, w_hh, b_hh, self.nonlinearity)
+        new: State = rnn_step(gates, state, w_hh, b_hh, self.nonlinearity)
+        return new
 
 
 class LSTM(_Recurrent):
@@ -244,7 +256,8 @@ class LSTM(_Recurrent):
 
     def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
         """See `lstm_step`."""
-        return lstm_step(gates, state, w_hh, b_hh)
+        new: State = lstm_step(gates, state, w_hh, b_hh)
+        return new
 
 
 class GRU(_Recurrent):
@@ -270,7 +283,8 @@ class GRU(_Recurrent):
 
     def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
         """See `gru_step`."""
-        return gru_step(gates, state, w_hh, b_hh)
+        new: State = gru_step(gates, state, w_hh, b_hh)
+        return new
 
 
 def reset_recurrent(module: Module, hidden_size: int) -> None:

@@ -122,7 +122,8 @@ class RNNCell(_Cell):
 
     def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
         """See `rnn_step`."""
-        return rnn_step(gates, state, w_hh, b_hh, self.nonlinearity)
+        new: State = rnn_step(gates, state, w_hh, b_hh, self.nonlinearity)
+        return new
 
 
 class LSTMCell(_Cell):
@@ -131,7 +132,8 @@ class LSTMCell(_Cell):
 
     def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
         """See `lstm_step`."""
-        return lstm_step(gates, state, w_hh, b_hh)
+        new: State = lstm_step(gates, state, w_hh, b_hh)
+        return new
 
 
 class GRUCell(_Cell):
@@ -140,4 +142,5 @@ class GRUCell(_Cell):
 
     def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
         """See `gru_step`."""
-        return gru_step(gates, state, w_hh, b_hh)
+        new: State = gru_step(gates, state, w_hh, b_hh)
+        return new

@@ -121,13 +121,8 @@ def celu(
 ) -> Tensor:
     """x where x > 0, alpha * (exp(x / alpha) - 1) elsewhere: smooth at 0 for every alpha.
 
-    Raises:
-        ValueError: alpha is 0.
-
     Source: J. Barron, "Continuously differentiable exponential linear units", 2017.
     """
-    if alpha == 0:
-        raise ValueError("celu: alpha must not be 0")
     below = x <= 0
     return where(below, expm1(where(below, x, 0.0) / alpha) * alpha, x)
 

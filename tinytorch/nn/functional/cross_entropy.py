@@ -120,7 +120,7 @@ def _picked(
         -logp[target] times how much it counts, and how much it counts: two tensors of target's
         shape in logp's dtype. What is ignored is 0 in both.
     """
-    _check_labels(name, logp, target, operator.index(ignore_index))
+    _check_labels(name, logp, target, ignore_index)
     dim, counted = _class_dim(logp), ne(target, ignore_index)
     label = where(counted, target, 0)  # some class, where it does not count
     picked = squeeze(gather(logp, dim, unsqueeze(label, dim)), dim)
@@ -215,6 +215,7 @@ def check_class_weight(name: str, input: Tensor, weight: Tensor) -> None:
 
 
 def _check_labels(name: str, input: Tensor, target: Tensor, ignore_index: int) -> None:
+    ignore_index = operator.index(ignore_index)
     dim = _class_dim(input)
     classes, expected = input.shape[dim], input.shape[:dim] + input.shape[dim + 1 :]
     if target.dtype not in (int32, int64):

@@ -8,12 +8,14 @@ from __future__ import annotations
 from tinytorch.functions.elementwise import relu, sigmoid, tanh
 from tinytorch.functions.movement import chunk
 from tinytorch.nn.functional.linear import linear
+from tinytorch.replay import replayed
 from tinytorch.tensor import Tensor
 
 State = tuple[Tensor, ...]
 ACTIVATIONS = {"tanh": tanh, "relu": relu}
 
 
+@replayed
 def rnn_step(
     gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None, nonlinearity: str = "tanh"
 ) -> State:
@@ -28,6 +30,7 @@ def rnn_step(
     return (ACTIVATIONS[nonlinearity](gates + linear(state[0], w_hh, b_hh)),)
 
 
+@replayed
 def lstm_step(
     gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None, w_hr: Tensor | None = None
 ) -> State:
@@ -48,6 +51,7 @@ def lstm_step(
     return (h if w_hr is None else linear(h, w_hr)), c
 
 
+@replayed
 def gru_step(gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
     """h = (1 - z) * n + z * h, with r and z of both parts, and n = tanh(n_x + r * n_h).
 
