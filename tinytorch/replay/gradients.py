@@ -19,7 +19,7 @@ from tinytorch.op import Op
 from tinytorch.replay.calls import Call
 from tinytorch.replay.fusion import is_light
 from tinytorch.replay.program import compile_trace
-from tinytorch.replay.trace import NotReplayable, Trace, Tracing
+from tinytorch.replay.trace import NotReplayable, Step, Trace, Tracing
 from tinytorch.state import STATE, State, StateContext, is_recording
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class Traced:
             raise NotReplayable(f"{self.name} returns a leaf that requires a gradient")
         self.slots, self.results = self.indices(self.inputs), self.indices(self.outs)
         self.guards = tuple(trace.guards)
-        self.check_light()
 
     def tracing(self) -> Any:
         """A context in which ops are traced."""
@@ -74,11 +73,6 @@ class Traced:
     def views(self) -> list[bool]:
         """For each result whether it is a view of an input."""
         return [self.trace.root(n) in self.slots for n in self.results]
-
-    def check_light(self) -> None:
-        """Raise NotReplayable for what takes long, if it must not."""
-        if self.must_be_light and not is_light(self.trace.steps.values(), self.backend.fusible):
-            raise NotReplayable("on large arrays the gradient, by ops run again, costs too much")
 
 
 class Gradients:
@@ -189,10 +183,17 @@ class _Backward:
         guards = tuple(trace.guards)
         with traced.tracing():
             found = iter(history.grad(outs, leaves, self.gs, allow_unused=True))
-        traced.check_light()
         if not set(guards).issuperset(trace.guards):
             raise NotReplayable(f"the gradient of {traced.name} depends on values")
         self.gradients = [next(found) if t._requires_grad else None for t in traced.inputs]
+        if traced.must_be_light and not is_light(self._run_again(), traced.backend.fusible):
+            raise NotReplayable("on large arrays the gradient, by ops run again, costs too much")
+
+    def _run_again(self) -> list[Step]:
+        """The steps of the function that the gradients run once more."""
+        given = self.traced.results if self.traced.make is None else ()
+        steps = self.traced.trace.needed(self.found(), given)
+        return [step for step in steps if step.out < self._first]
 
     def found(self) -> list[int]:
         """The slots of the gradients."""
