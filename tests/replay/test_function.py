@@ -82,7 +82,10 @@ def test_large_tensors_have_programs_whose_gradients_run_little_twice(hot: None)
         summed_sine(y)  # whose gradient would sum once more
         x.sum()
         x.view(-1, 1).index_select(0, tensor([2, 1]))
+        F.one_hot(tensor([2, 1]), 3)
+        F.one_hot(tensor([2, 1]), replaying.LARGEST)  # whose zeros are written at once
     assert runs(sorted_twice)
+    assert programs(F.one_hot)[-1] is False and len(programs(F.one_hot)) == 2
     assert programs(summed_sine) == [False]
     assert runs(tinytorch.sum)
     assert runs(tinytorch.index_select)  # it reads a few elements

@@ -15,12 +15,13 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.backends.reference import is_within
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.dtypes import Array, Shape, bool_, meta_of_array
+from tinytorch.dtypes import Array, Shape, bool_, int64, meta_of_array
 from tinytorch.errors import DTypeError
 from tinytorch.functions import movement
+from tinytorch.functions.copies import LARGE
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
-from tinytorch.replay import holds
+from tinytorch.replay import holds, must_run
 from tinytorch.state import STATE
 
 if TYPE_CHECKING:
@@ -424,6 +425,8 @@ def one_hot(labels: Tensor, num_classes: int = -1) -> Tensor:
         ones[np.arange(rows.size), rows] = 1
         ones = ones.reshape(*data.shape, num_classes)
         return wrap(ones, meta_of_array(ones))
+    if labels.meta.size * num_classes * int64.itemsize > LARGE:
+        must_run("zeros with ones written into them are there sooner")
     classes = np.arange(num_classes)
     hit = apply(ops.eq, labels.unsqueeze(-1), wrap(classes, meta_of_array(classes)))
     return hit.long()
