@@ -94,9 +94,8 @@ def as_dtype(dtype: Any) -> DType:
     if dtype == "bfloat16":
         return bfloat16
     try:
-        if not isinstance(
-            dtype, (str, type, np.dtype)
-        ):  # NumPy takes None for float64, and a tensor for its dtype
+        # NumPy takes None for float64, and a tensor for its dtype
+        if not isinstance(dtype, (str, type, np.dtype)):
             raise TypeError
         return _BY_NUMPY[np.dtype(dtype)]
     except (KeyError, TypeError):
