@@ -148,9 +148,11 @@ def report(results: Sequence[Result]) -> None:
         ))]
         for name in ordered
     ]  # fmt: skip
-    heads = [f"{what} {who}" for what in ("forward", "training") for who in ("ours", "torch", "")]
+    heads = [
+        f"{what}, {who}" for what in ("forward", "training") for who in ("ours", "torch", "ratio")
+    ]
     print("ours / PyTorch, CPU time of one thread\n")
-    print(format_table(["layer", *(h.replace(" ", ", ", 1).rstrip(", ") for h in heads)], cells))
+    print(format_table(["layer", *heads], cells))
 
 
 def main() -> None:

@@ -328,9 +328,8 @@ def _scattered(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     places = np.flatnonzero(flat._data) if isinstance(flat._data, np.ndarray) else None
     if places is not None:
         _check_count(len(places), source)
-    if places is not None and not source.numel():
-        return apply(ops.copy, movement.expand(x, shape))
-    if places is not None:
+        if not source.numel():
+            return apply(ops.copy, movement.expand(x, shape))
         index = wrap(places, meta_of_array(places))
         values = movement.narrow(movement.reshape(source, (-1,)), 0, 0, len(places))
         given = apply(ops.scatter, kept, index, values.to(x.dtype), dim=0, reduce="none")

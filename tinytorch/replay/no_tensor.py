@@ -32,8 +32,9 @@ def _explained(
         given = signature.bind(*args, **options).arguments
     except TypeError:  # too many arguments, or too few
         return error
-    is_tensor = {name: "Tensor" in str(p.annotation) for name, p in signature.parameters.items()}
-    for name, value in sorted(given.items(), key=lambda item: not is_tensor[item[0]]):
+    said = {name: "Tensor" in str(p.annotation) for name, p in signature.parameters.items()}
+    # what is said to be a tensor first: an equal number may be the same object
+    for name, value in sorted(given.items(), key=lambda item: not said[item[0]]):
         is_sequence = isinstance(value, (list, tuple))
         for each in (value, *value) if is_sequence else (value,):
             is_left_out = each is None is signature.parameters[name].default
