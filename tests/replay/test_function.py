@@ -17,7 +17,8 @@ from tinytorch.backends.numpy import NumpyBackend
 from tinytorch.backends.optimized import OptimizedBackend
 from tinytorch.dispatch import Mode, apply
 from tinytorch.errors import AutogradError, ShapeError
-from tinytorch.replay import NotReplayable, function as replaying, make_program, replayed
+from tinytorch.replay import NotReplayable, function as replaying, keep, make_program, replayed
+from tinytorch.replay.gradients import Several
 from tinytorch.state import current_backend
 from tinytorch.tensor import Tensor
 
@@ -400,6 +401,40 @@ def test_a_value_that_the_gradient_reads_is_missed_when_it_was_overwritten(hot: 
         w.mul_(2.0)
     with pytest.raises(AutogradError, match="overwritten in place"):
         out.backward()
+
+
+@replayed
+def bent(x: Tensor, w: Tensor) -> Tensor:
+    return F.linear(x, w).sin() * 2.0
+
+
+@replayed
+def bent_once(x: Tensor, w: Tensor) -> Tensor:
+    return keep(F.linear(x, w)).sin() * 2.0
+
+
+@replayed
+def bent_and_straight(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    product = keep(F.linear(x, w))
+    return product.sin() * 2.0, product
+
+
+def test_what_is_kept_is_not_computed_again(hot: None) -> None:
+    x = tinytorch.ones(2, 4)
+    w = tinytorch.linspace(0, 1, 4 * replaying.LARGEST).view(-1, 4).requires_grad_()
+    results = [grad(f(x, w).sum(), [w])[0] for _ in range(4) for f in (bent, bent_once)]
+    assert programs(bent) == [False]  # its gradient would make the product once more
+    assert type(programs(bent_once)[-1]) is Several
+    assert all(bool((g == results[0]).all()) for g in results)
+
+
+def test_a_result_that_may_be_written_is_computed_again(hot: None) -> None:
+    x, w = tinytorch.ones(2, 3), tinytorch.ones(4, 3, requires_grad=True)
+    expected = grad(bent(x, w).sum(), [w])[0].tolist()
+    for _ in range(3):
+        out, product = bent_and_straight(x, w)
+    product.detach().zero_()
+    assert grad(out.sum(), [w])[0].tolist() == expected
 
 
 def test_errors_are_those_of_the_function(hot: None) -> None:

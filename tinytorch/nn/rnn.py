@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -19,16 +18,17 @@ from tinytorch.functions.movement import (
     squeeze,
     stack,
     transpose,
-    unbind,
     unsqueeze,
 )
 from tinytorch.nn import functional as F, init
 from tinytorch.nn.factory import parameter_dtype
-from tinytorch.nn.functional.recurrent import ACTIVATIONS, State, gru_step, lstm_step, rnn_step
+from tinytorch.nn.functional.recurrent import CELLS, Cell, State, steps
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
 from tinytorch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from tinytorch.tensor import Tensor
+
+STEPS = 16  # at once: most of what is between the kernels is saved, for few lengths to be traced
 
 
 class _Recurrent(Module):
@@ -60,8 +60,7 @@ class _Recurrent(Module):
             below hidden_size.
     """
 
-    gates: ClassVar[int] = 1
-    states: ClassVar[int] = 1
+    mode: str  # one of `CELLS`
 
     def __init__(
         self,
@@ -87,7 +86,8 @@ class _Recurrent(Module):
         self.input_size, self.hidden_size = input_size, hidden_size
         self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
         self.dropout, self.bidirectional, self.proj_size = dropout, bidirectional, proj_size
-        kind, rows, out = parameter_dtype(device, dtype), self.gates * hidden_size, self._out_size
+        kind, out = parameter_dtype(device, dtype), self._out_size
+        rows = self._cell.gates * hidden_size
         for layer in range(num_layers):
             width = out * len(self._directions) if layer else input_size
             for suffix in self._directions:
@@ -100,6 +100,10 @@ class _Recurrent(Module):
                     parameter = Parameter(zeros(shape, dtype=kind))
                     setattr(self, f"{name}_l{layer}{suffix}", parameter)
         self.reset_parameters()
+
+    @property
+    def _cell(self) -> Cell:
+        return CELLS[self.mode]
 
     @property
     def _directions(self) -> tuple[str, ...]:
@@ -115,10 +119,6 @@ class _Recurrent(Module):
 
     def flatten_parameters(self) -> None:
         """Do nothing: PyTorch's kernels on GPUs need the weights in one piece of memory."""
-
-    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """Run one step of a cell. Override."""
-        raise NotImplementedError
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]:
         """The results at all positions of the last layer, and the last states of all layers.
@@ -146,10 +146,10 @@ class _Recurrent(Module):
         return transpose(out, 0, 1) if self.batch_first else out, self._result(last)
 
     def _tuple(self, hx: Any) -> State:
-        return (hx,) if self.states == 1 else tuple(hx)
+        return (hx,) if self._cell.states == 1 else tuple(hx)
 
     def _result(self, states: State) -> Any:
-        return states[0] if self.states == 1 else states
+        return states[0] if self._cell.states == 1 else states
 
     def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         """Padded for the while; positions beyond a sequence's end leave its state as it is."""
@@ -166,7 +166,8 @@ class _Recurrent(Module):
 
     def _run(self, x: Tensor, states: State | None, lengths: Any) -> tuple[Tensor, State]:
         """x (length, n, input_size) through all layers."""
-        shapes = [(x.shape[1], self._out_size), (x.shape[1], self.hidden_size)][: self.states]
+        n = x.shape[1]
+        shapes = [(n, self._out_size), (n, self.hidden_size)][: self._cell.states]
         count = self.num_layers * len(self._directions)
         if states is None:
             states = tuple(zeros((count, *shape), dtype=x.dtype) for shape in shapes)
@@ -193,24 +194,22 @@ class _Recurrent(Module):
         """One layer in one direction."""
         b_ih = getattr(self, "bias_ih" + suffix) if self.bias else None
         b_hh = getattr(self, "bias_hh" + suffix) if self.bias else None
+        w_hr = getattr(self, "weight_hr" + suffix) if self.proj_size else None
+        w_hh, backwards = getattr(self, "weight_hh" + suffix), suffix.endswith("_reverse")
         gates = F.linear(x, getattr(self, "weight_ih" + suffix), b_ih)
-        w_hh = getattr(self, "weight_hh" + suffix)
-        step = self.step
-        if self.proj_size:
-            step = partial(lstm_step, w_hr=getattr(self, "weight_hr" + suffix))
-        order = range(len(x) - 1, -1, -1) if suffix.endswith("_reverse") else range(len(x))
-        n = x.shape[1]
-        # slices of one matrix: `unbind` takes two ops for each position
-        parts = split(reshape(gates, (-1, gates.shape[-1])), n) if n else unbind(gates)
-        outs: list[Any] = [None] * len(x)
-        for t in order:
-            new = step(parts[t], state, w_hh, b_hh)
-            if inside is not None and not inside[t].all():
-                mask = from_numpy(inside[t])
-                new = tuple(where(mask, a, b) for a, b in zip(new, state, strict=True))
-            state = new
-            outs[t] = new[0]
-        return reshape(cat(outs), (len(outs), *outs[0].shape)), state
+        # one by one where sequences may end, or have no rows to be counted by
+        count = STEPS if inside is None and x.shape[1] else 1
+        pieces = split(gates, count)
+        outs: list[Any] = [None] * len(pieces)
+        for i in range(len(pieces))[:: -1 if backwards else 1]:
+            rows = reshape(pieces[i], (-1, gates.shape[-1]))
+            outs[i], *new = steps(self.mode, rows, state, w_hh, b_hh, w_hr, backwards)
+            if inside is not None and not inside[i].all():
+                mask = from_numpy(inside[i])
+                new = [where(mask, a, b) for a, b in zip(new, state, strict=True)]
+                outs[i] = new[0]
+            state = tuple(new)
+        return reshape(cat(outs), (*x.shape[:2], self._out_size)), state
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
@@ -222,6 +221,7 @@ class _Recurrent(Module):
 
 class RNN(_Recurrent):
     __doc__ = f"h = tanh(W x + b + U h + c), over sequences.\n{_Recurrent.__doc__}"
+    mode = "RNN_TANH"
 
     def __init__(
         self,
@@ -236,33 +236,22 @@ class RNN(_Recurrent):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if nonlinearity not in ACTIVATIONS:
-            raise ValueError(f"RNN: nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
+        check_nonlinearity("RNN", nonlinearity)
         super().__init__(
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0,
             device, dtype,
         )  # fmt: skip
-        self.nonlinearity = nonlinearity
-
-    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """See `rnn_step`."""
-        new: State = rnn_step(gates, state, w_hh, b_hh, self.nonlinearity)
-        return new
+        self.nonlinearity, self.mode = nonlinearity, f"RNN_{nonlinearity.upper()}"
 
 
 class LSTM(_Recurrent):
     __doc__ = f"Long short-term memory, over sequences; its state is (h, c).\n{_Recurrent.__doc__}"
-    gates, states = 4, 2
-
-    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """See `lstm_step`."""
-        new: State = lstm_step(gates, state, w_hh, b_hh)
-        return new
+    mode = "LSTM"
 
 
 class GRU(_Recurrent):
     __doc__ = f"Gated recurrent units, over sequences.\n{_Recurrent.__doc__}"
-    gates = 3
+    mode = "GRU"
 
     def __init__(
         self,
@@ -281,10 +270,11 @@ class GRU(_Recurrent):
             device, dtype,
         )  # fmt: skip
 
-    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """See `gru_step`."""
-        new: State = gru_step(gates, state, w_hh, b_hh)
-        return new
+
+def check_nonlinearity(layer: str, nonlinearity: str) -> None:
+    """Raise ValueError if a layer has no such nonlinearity."""
+    if nonlinearity not in ("tanh", "relu"):
+        raise ValueError(f"{layer}: nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
 
 
 def reset_recurrent(module: Module, hidden_size: int) -> None:

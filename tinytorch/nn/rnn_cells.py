@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from tinytorch.creation import zeros
 from tinytorch.errors import ShapeError
 from tinytorch.functions.movement import squeeze, unsqueeze
 from tinytorch.nn import functional as F
 from tinytorch.nn.factory import parameter_dtype
-from tinytorch.nn.functional.recurrent import ACTIVATIONS, State, gru_step, lstm_step, rnn_step
+from tinytorch.nn.functional.recurrent import CELLS, State, steps
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
-from tinytorch.nn.rnn import reset_recurrent
+from tinytorch.nn.rnn import check_nonlinearity, reset_recurrent
 from tinytorch.tensor import Tensor
 
 
@@ -33,8 +33,7 @@ class _Cell(Module):
     Shapes: (n, input_size) and states (n, hidden_size) give states; or all without n.
     """
 
-    gates: ClassVar[int] = 1
-    states: ClassVar[int] = 1
+    mode: str  # one of `CELLS`
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class _Cell(Module):
     ) -> None:
         super().__init__()
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        kind, rows = parameter_dtype(device, dtype), self.gates * hidden_size
+        kind, rows = parameter_dtype(device, dtype), CELLS[self.mode].gates * hidden_size
         self.weight_ih = Parameter(zeros(rows, input_size, dtype=kind))
         self.weight_hh = Parameter(zeros(rows, hidden_size, dtype=kind))
         self.bias_ih = Parameter(zeros(rows, dtype=kind)) if bias else None
@@ -56,10 +55,6 @@ class _Cell(Module):
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
         reset_recurrent(self, self.hidden_size)
-
-    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """Run one step of the cell. Override."""
-        raise NotImplementedError
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         """The next state.
@@ -85,19 +80,20 @@ class _Cell(Module):
     def _step(self, x: Tensor, state: State | None) -> State:
         shape = (x.shape[0], self.hidden_size)
         if state is None:
-            state = (zeros(shape, dtype=x.dtype),) * self.states
+            state = (zeros(shape, dtype=x.dtype),) * CELLS[self.mode].states
         if any(h.shape != shape for h in state):
             raise ShapeError(
                 f"{type(self).__name__}: the state must be {shape}, not {[h.shape for h in state]}"
             )
         gates = F.linear(x, self.weight_ih, self.bias_ih)
-        return self.step(gates, state, self.weight_hh, self.bias_hh)
+        _, *new = steps(self.mode, gates, state, self.weight_hh, self.bias_hh)
+        return tuple(new)
 
     def _tuple(self, hx: Any) -> State:
-        return (hx,) if self.states == 1 else tuple(hx)
+        return (hx,) if CELLS[self.mode].states == 1 else tuple(hx)
 
     def _result(self, states: State) -> Any:
-        return states[0] if self.states == 1 else states
+        return states[0] if CELLS[self.mode].states == 1 else states
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
@@ -105,6 +101,7 @@ class _Cell(Module):
 
 class RNNCell(_Cell):
     __doc__ = f"h = tanh(W x + b + U h + c), once.\n{_Cell.__doc__}"
+    mode = "RNN_TANH"
 
     def __init__(
         self,
@@ -115,32 +112,16 @@ class RNNCell(_Cell):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        if nonlinearity not in ACTIVATIONS:
-            raise ValueError(f"RNNCell: nonlinearity must be 'tanh' or 'relu': {nonlinearity!r}")
+        check_nonlinearity("RNNCell", nonlinearity)
         super().__init__(input_size, hidden_size, bias, device, dtype)
-        self.nonlinearity = nonlinearity
-
-    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """See `rnn_step`."""
-        new: State = rnn_step(gates, state, w_hh, b_hh, self.nonlinearity)
-        return new
+        self.nonlinearity, self.mode = nonlinearity, f"RNN_{nonlinearity.upper()}"
 
 
 class LSTMCell(_Cell):
     __doc__ = f"Long short-term memory, once; its state is (h, c).\n{_Cell.__doc__}"
-    gates, states = 4, 2
-
-    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """See `lstm_step`."""
-        new: State = lstm_step(gates, state, w_hh, b_hh)
-        return new
+    mode = "LSTM"
 
 
 class GRUCell(_Cell):
     __doc__ = f"A gated recurrent unit, once.\n{_Cell.__doc__}"
-    gates = 3
-
-    def step(self, gates: Tensor, state: State, w_hh: Tensor, b_hh: Tensor | None) -> State:
-        """See `gru_step`."""
-        new: State = gru_step(gates, state, w_hh, b_hh)
-        return new
+    mode = "GRU"

@@ -13,7 +13,8 @@ and numbers, it runs in a mode that writes down which kernels it calls, a trace.
 
 Where a gradient is wanted, the ops that `grad` applies are traced too, and make a second program.
 Results are the same, bit for bit. Of a gradient the last bit may differ where a tensor is read in
-the function several times and elsewhere, too: what comes from the function is added up first.
+the function several times and elsewhere, too: what comes from the function is added up first; and
+where it is the sum of products, which are one.
 
 The function itself runs, as ever, where something could see the difference: in any mode (a trace,
 a profile), for gradients that are differentiated again, on a backend of a user, and wherever its
@@ -21,6 +22,7 @@ trace would not hold for the next call: it reads values, draws random numbers, w
 returns its argument. Where it only checks values, the program has a guard (`holds`).
 
     trace      a mode that writes down ops; guards
+    products   sums of the gradients of one weight, as one product
     fusion     runs of elementwise ops, and sums of them, as one loop
     program    a trace as a function of arrays
     calls      what a call is known by
@@ -35,11 +37,12 @@ Source: V. Bala, E. Duesterwald, S. Banerjia, "Dynamo: a transparent dynamic opt
 """
 
 from tinytorch.replay.function import make_program, programs_at_once, replay_all, replayed
-from tinytorch.replay.trace import NotReplayable, holds, must_run
+from tinytorch.replay.trace import NotReplayable, holds, keep, must_run
 
 __all__ = [
     "NotReplayable",
     "holds",
+    "keep",
     "make_program",
     "must_run",
     "programs_at_once",

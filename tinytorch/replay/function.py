@@ -259,14 +259,15 @@ def make_program(
 
 
 def _program_of(traced: Traced) -> Any:
-    run, outs = traced.run(), traced.outs
+    outs = traced.outs
     metas = tuple([t.meta for t in traced.inputs])
     present = tuple([i for i, t in enumerate(outs) if t._requires_grad])
     if not present and traced.make is not None:
-        return Several(run, tuple([t.meta for t in outs]), traced.make)
+        return Several(traced.run(), tuple([t.meta for t in outs]), traced.make)
     if not present:
-        return _Program(run, metas, outs[0].meta, None, (), False)
+        return _Program(traced.run(), metas, outs[0].meta, None, (), False)
     gradients = Gradients(traced, present)
+    run = traced.run([traced.kept[i] for i in gradients.kept])
     if traced.make is None:
         saved, is_saved = gradients.saved, bool(gradients.given)
         return _Program(run, metas, outs[0].meta, gradients.op(), saved, is_saved)

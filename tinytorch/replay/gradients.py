@@ -8,6 +8,7 @@ shared one, and whose gradient is a `_Parts` with one gradient in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tinytorch import dtype_rules, history, ops, shapes
@@ -31,7 +32,10 @@ class Traced:
 
     Attributes:
         inputs, outs: tensors without values.
-        make: what makes the function's result of several tensors; None if it returns one.
+        kept: slots that gradients may read: see `trace.keep`. None is in the memory of a result,
+            which may be written in place.
+        make: what makes the function's result of several tensors; None if it returns one, and
+            nothing is kept.
     """
 
     def __init__(
@@ -47,6 +51,8 @@ class Traced:
         self.make: Any = None
         if is_tensor(out):
             self.outs = [out]
+            if trace.kept:
+                self.make = itemgetter(0)
         elif isinstance(out, (tuple, list)) and out and all(map(is_tensor, out)):
             self.outs, self.make = list(out), getattr(type(out), "_make", type(out))
         else:
@@ -56,6 +62,8 @@ class Traced:
         if any(t._requires_grad and t.history is None for t in self.outs):
             raise NotReplayable(f"{self.name} returns a leaf that requires a gradient")
         self.slots, self.results = self.indices(self.inputs), self.indices(self.outs)
+        roots = {trace.root(n) for n in self.results}
+        self.kept = [n for n in self.indices(trace.kept) if trace.root(n) not in roots]
         self.guards = tuple(trace.guards)
 
     def tracing(self) -> Any:
@@ -66,9 +74,10 @@ class Traced:
         """The slots of tensors."""
         return [self.trace.slot_of(t).index for t in tensors]
 
-    def run(self) -> Callable[..., Any]:
-        """The program of the function."""
-        return compile_trace(self.trace, self.slots, self.results, self.guards, self.backend)
+    def run(self, kept: Iterable[int] = ()) -> Callable[..., Any]:
+        """The program of the function; it also returns these slots."""
+        found = [*self.results, *kept]
+        return compile_trace(self.trace, self.slots, found, self.guards, self.backend)
 
     def views(self) -> list[bool]:
         """For each result whether it is a view of an input."""
@@ -85,6 +94,7 @@ class Gradients:
     Attributes:
         saved: for each input, whether gradients read it, or what is computed from it.
         given: positions of the results that they read.
+        kept: positions of what is kept that they read.
         is_several: the results are several tensors.
 
     Raises:
@@ -104,7 +114,7 @@ class Gradients:
             raise NotReplayable(f"{self.name} returns a view of its second argument")
         back = _Backward(traced, present)
         found = back.found()
-        read = {n for step in traced.trace.needed(found) for n in step.reads}
+        read = {n for step in traced.trace.needed(found, traced.kept) for n in step.reads}
         self.saved = tuple([n in read for n in traced.slots])
         self.given = [
             i
@@ -113,6 +123,7 @@ class Gradients:
             and traced.trace.is_computed(n)
             and (traced.make is None or not meta.dtype.is_floating_point)
         ]
+        self.kept = [i for i, n in enumerate(traced.kept) if n in read]
         self._runs = {present: back.run(self)}
 
     def run(self, present: tuple[int, ...]) -> tuple[Any, list[TensorMeta | None]]:
@@ -145,7 +156,10 @@ class Gradients:
         if run is None:
             return [None] * count
         saved = [t for t in inputs[:count] if t is not None]
-        results = [t._data for t in inputs[count:]] if record.output is None else [record.output]
+        if record.output is None:
+            results = [t._data if is_tensor(t) else t for t in inputs[count:]]
+        else:
+            results = [record.output]
         arrays = run(*gs, *saved, *results)
         if type(arrays) is not tuple:
             arrays = (arrays,)
@@ -192,7 +206,7 @@ class _Backward:
     def _run_again(self) -> list[Step]:
         """The steps of the function that the gradients run once more."""
         given = self.traced.results if self.traced.make is None else ()
-        steps = self.traced.trace.needed(self.found(), given)
+        steps = self.traced.trace.needed(self.found(), [*given, *self.traced.kept])
         return [step for step in steps if step.out < self._first]
 
     def found(self) -> list[int]:
@@ -215,7 +229,7 @@ class _Backward:
             return None, metas
         used = [n for n, s in zip(traced.slots, of.saved, strict=True) if s]
         inputs = [*traced.indices(self.gs), *used]
-        given = [traced.results[i] for i in of.given]
+        given = [traced.results[i] for i in of.given] + [traced.kept[i] for i in of.kept]
         return compile_trace(traced.trace, inputs, found, (), traced.backend, given), metas
 
 
@@ -266,7 +280,8 @@ class Several:
     """What calls run whose result is several tensors.
 
     Args:
-        run: takes the tensors among the arguments, gives the arrays of the results.
+        run: takes the tensors among the arguments, gives the arrays of the results, and behind them
+            those that are kept.
         metas: of the results.
         make: the tuple, or what the function returns, from an iterable.
         gradients: of those that are recorded; None if none is.
@@ -301,6 +316,7 @@ class Several:
                 t if s else None for t, s in zip(tensors, gradients.saved, strict=True)
             ]
             inputs += [wrap(arrays[i], self._metas[i]) for i in gradients.given]
+            inputs += arrays[len(self._metas) :]  # what is kept: nobody else has it
             shared = Record(
                 self._op, {}, tuple(edges), tuple(inputs), gradients.metas, outs[0].meta
             )

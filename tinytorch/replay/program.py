@@ -13,6 +13,7 @@ from tinytorch.backends import reference
 from tinytorch.backends.base import ComputeBackend
 from tinytorch.dtypes import TensorMeta
 from tinytorch.replay.fusion import LARGEST, fuse_steps
+from tinytorch.replay.products import join_products
 from tinytorch.replay.trace import Guard, NotReplayable, Slot, Step, Trace
 
 CONSTANTS = 2**18  # bytes that a program may keep
@@ -50,7 +51,8 @@ def compile_trace(
         given: slots that are handed over as arrays, after the tensors; they are not computed.
     """
     arrays = [*outputs, *(g.slot for g in guards)]
-    steps = fuse_steps(trace.needed(arrays, given), arrays, backend.fusible)
+    steps = join_products(trace, trace.needed(arrays, given), arrays)
+    steps = fuse_steps(steps, arrays, backend.fusible)
     names: dict[str, Any] = {"copy": np.array, "concatenate": np.concatenate, "empty": np.empty}
     names |= {f"t{index}": array for index, array in trace.constants.items()}
     created = [s for s in steps if not s.args]

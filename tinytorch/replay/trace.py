@@ -51,6 +51,16 @@ def must_run(why: str) -> None:
         raise NotReplayable(why)
 
 
+def keep(tensor: Tensor) -> Tensor:
+    """The tensor, which the gradient of a replayed function reads, and shall not compute again.
+
+    What is not kept is: to run an elementwise op twice takes less than to write its result.
+    """
+    if type(tensor._data) is Slot:
+        tensor._data.trace.kept.append(tensor)
+    return tensor
+
+
 class Guard(NamedTuple):
     """A condition that the values of a slot meet."""
 
@@ -98,6 +108,7 @@ class Trace(Mode):
         self.constants: dict[int, Array] = {}
         self.slots = count()
         self.guards: list[Guard] = []
+        self.kept: list[Tensor] = []
 
     def input(self, meta: TensorMeta, requires_grad: bool) -> Tensor:
         """A new tensor without values."""
@@ -131,6 +142,7 @@ class Trace(Mode):
         """Let go of the steps: their slots refer to the trace."""
         self.steps.clear()
         self.guards.clear()
+        self.kept.clear()
 
     def needed(self, outputs: Iterable[int], given: Iterable[int] = ()) -> list[Step]:
         """The steps that lead to these slots, in their order, from those that are given."""
