@@ -248,16 +248,14 @@ def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
     >>> write(x, ops.mul, x, 3.0); x
     tensor([3., 6.])
     """
-    _check_writable(target, op, inputs)
-    with grad_mode(False):
-        value = apply(op, *inputs, **params)
-        if value.meta.dtype is not target.meta.dtype:
-            if op.kind == "elementwise" and is_narrower(target.meta.dtype, value.meta.dtype):
-                raise DTypeError(
-                    f"in-place {op.name}: a {value.meta.dtype.name} result does not fit into a "
-                    f"{target.meta.dtype.name} tensor; compute a new tensor, or use t.to(dtype)"
-                )
-            value = apply(cast, value, dtype=target.meta.dtype)
+    state = STATE.get()
+    if state.grad:
+        check_unrecorded(target, op, *inputs)
+    if state.mode is None:  # nothing is recorded: a context takes as long as a small kernel
+        value = _to_be_written(target, op, inputs, params)
+    else:
+        with grad_mode(False):
+            value = _to_be_written(target, op, inputs, params)
     if value.meta is not target.meta and value.meta.shape != target.meta.shape:
         raise ShapeError(
             f"in-place {op.name}: a result of shape {value.meta.shape} does not fit into a tensor "
@@ -266,11 +264,22 @@ def write(target: Tensor, op: Op, *inputs: Input, **params: Any) -> None:
     _write_below(target, value._data)
 
 
-def _check_writable(target: Tensor, op: Op, inputs: tuple[Input, ...]) -> None:
-    if not STATE.get().grad:
-        return
-    needs = any(type(t) not in SCALAR_TYPES and t.requires_grad for t in (target, *inputs))
-    if needs:
+def _to_be_written(target: Tensor, op: Op, inputs: tuple[Input, ...], params: Params) -> Tensor:
+    """The result of the op, in the target's dtype."""
+    value = apply(op, *inputs, **params)
+    if value.meta.dtype is target.meta.dtype:
+        return value
+    if op.kind == "elementwise" and is_narrower(target.meta.dtype, value.meta.dtype):
+        raise DTypeError(
+            f"in-place {op.name}: a {value.meta.dtype.name} result does not fit into a "
+            f"{target.meta.dtype.name} tensor; compute a new tensor, or use t.to(dtype)"
+        )
+    return apply(cast, value, dtype=target.meta.dtype)
+
+
+def check_unrecorded(target: Tensor, op: Op, *inputs: Input) -> None:
+    """Raise AutogradError if a history would be falsified by writing into the target."""
+    if target._requires_grad or any([_requires_grad(t) for t in inputs]):
         kind = "a leaf that requires a gradient" if target.history is None else "a recorded result"
         raise AutogradError(
             f"in-place {op.name} on {kind} (shape {target.meta.shape}) would falsify the recorded "

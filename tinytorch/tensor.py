@@ -186,7 +186,7 @@ class Tensor:
     @property
     def T(self) -> Tensor:
         """The dimensions in reverse order."""
-        return movement.permute(self, *reversed(range(self.ndim)))
+        return self.permute(*range(self.ndim)[::-1])
 
     @property
     def mT(self) -> Tensor:
@@ -415,7 +415,7 @@ class Tensor:
     def __iter__(self) -> Iterator[Tensor]:
         if not self.shape:
             raise TypeError("a 0-d tensor cannot be iterated over")
-        return iter(movement.unbind(self, 0))
+        return iter(self.unbind(0))
 
     def __bool__(self) -> Any:
         if self.meta.size != 1:

@@ -180,6 +180,34 @@ def test_basic_indices_are_views():
     assert not np.shares_memory(x[[0, 1]].numpy(), x.numpy())
 
 
+@given(indices())
+def test_a_view_without_ops_is_that_of_the_ops(case):
+    """Where nothing is recorded NumPy alone makes it; on a backend of a user the ops do."""
+    shape, index = case
+    index = tuple(entry for entry in index if not isinstance(entry, np.ndarray))
+    x = tinytorch.tensor(np.arange(float(np.prod(shape))).reshape(shape))
+    with tinytorch.using_backend("naive"):
+        expected = x[index]
+    for entries in (index, index[0] if len(index) == 1 else index):
+        with tinytorch.using_backend("numpy"):
+            found = x[entries]
+        assert found.meta is expected.meta and found.tolist() == expected.tolist()
+        assert found is not x and type(found.numpy()) is np.ndarray
+        assert np.shares_memory(found.numpy(), x.numpy()) == (found.numel() > 0)
+
+
+@pytest.mark.parametrize("backend", ["naive", "numpy"])
+@pytest.mark.parametrize(
+    "index", [3, (0, -5), (0, 0, 0, 0), (..., 0, ...), slice(None, None, -1), slice(0, None, 0)]
+)
+def test_errors_of_a_view_without_ops(index, backend):
+    with tinytorch.using_backend(backend), pytest.raises((IndexError, ValueError)) as caught:
+        tinytorch.tensor(X)[index]
+    with tinytorch.using_backend(backend), pytest.raises(type(caught.value)) as recorded:
+        tinytorch.tensor(X, requires_grad=True)[index]
+    assert str(caught.value) == str(recorded.value)
+
+
 @pytest.mark.parametrize(
     "index, error, text",
     [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import types
 
-from tinytorch.jit.entries import BorrowedArray, Entries, array_type
+from tinytorch.jit.entries import BorrowedArray, Entries, array_type, memory_type
 from tinytorch.jit.library import JIT, kernel
 from tinytorch.jit.operands import SIZE
 
@@ -29,6 +29,11 @@ def describe(x, out):
 @kernel
 def add(count, x):
     x[0] += count
+
+
+@kernel
+def ends(x, out):
+    out[0], out[1] = x[0], x[x.size - 1]
 
 
 def made(dtype):
@@ -52,6 +57,22 @@ def test_an_array_is_read_as_numpy_describes_it(x):
     weights = 1 + np.add.outer(np.arange(x.shape[0]), 10 * np.arange(x.shape[1]))
     assert list(out) == [x.size, 4, *x.shape, *x.strides, int((weights * x).sum())]
     assert (sys.getrefcount(x), sys.getrefcount(out)) == before
+
+
+@pytest.mark.skipif(not JIT, reason="entries are the functions themselves")
+@pytest.mark.parametrize(
+    "x", [GRID, GRID.T, GRID[::2, 1::2], GRID[:, 2:5], GRID[1:, ::6].T, GRID[0], GRID[2, 3:4]]
+)
+def test_memory_is_read_from_the_first_number_to_the_last(x):
+    out = np.zeros(2, np.int64)
+    entries = Entries(ends=(ends, memory_type(types.float32), array_type(types.int64, 1)))
+    before = sys.getrefcount(x)
+    entries.ends(x, out)
+    assert out.tolist() == [x.ravel()[0], x.ravel()[-1]]
+    assert sys.getrefcount(x) == before
+    unaligned = np.zeros(9, np.uint8)[1:].view(np.float32)
+    with pytest.raises(BufferError, match="not aligned"):
+        entries.ends(unaligned, out)
 
 
 def test_an_entry_is_made_once_and_an_unknown_one_is_named():

@@ -15,14 +15,14 @@ import numpy as np
 from tinytorch import ops
 from tinytorch.backends.reference import is_within
 from tinytorch.dispatch import apply, is_tensor, wrap
-from tinytorch.dtypes import Array, Shape, bool_, int64, meta_of_array
+from tinytorch.dtypes import Array, Shape, bool_, int64, meta_of_array, tensor_meta
 from tinytorch.errors import DTypeError
 from tinytorch.functions import movement
 from tinytorch.functions.copies import LARGE
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
 from tinytorch.replay import holds, must_run
-from tinytorch.state import STATE
+from tinytorch.state import STATE, current_backend
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -154,6 +154,9 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     """
     entries = index if type(index) is tuple else (index,)
     if _BASIC.issuperset(map(type, entries)):
+        view = _view(x, entries)
+        if view is not None:
+            return view
         part, arrays = _basic(x, _spread(x, [*entries]))
     else:
         is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
@@ -163,6 +166,23 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     if arrays:
         return _advanced(part, arrays)
     return movement.alias(x) if part is x else part
+
+
+def _view(x: Tensor, entries: tuple[Any, ...]) -> Tensor | None:
+    """x[entries] by NumPy alone, where nobody would see the ops; None where somebody would, or
+    there is an error to explain."""
+    state = STATE.get()
+    if state.mode is not None or (x._requires_grad and state.grad):
+        return None
+    if (state.backend or current_backend()).programs is None:
+        return None  # a backend of a user may have its own kernels
+    if any([type(e) is slice and e.step is not None and e.step < 1 for e in entries]):
+        return None
+    try:
+        part = x._data[entries if Ellipsis in entries else (*entries, Ellipsis)]
+    except (IndexError, TypeError):
+        return None
+    return wrap(part, tensor_meta(part.shape, x.meta.dtype))
 
 
 def where_true(x: Tensor, mask: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ from tinytorch.functions.value_checks import check_not_negative, check_probabili
 from tinytorch.history import Record, keeps_gradient, owner_of, write_clock
 from tinytorch.jit.buffers import pool
 from tinytorch.random import Generator, rand, rand_like, randn_like
-from tinytorch.state import StateContext, is_recording, using_backend
+from tinytorch.state import StateContext, is_recording, no_mode_active, using_backend
 
 if TYPE_CHECKING:
     from tinytorch.tensor import Tensor
@@ -57,7 +57,7 @@ Compute = Callable[..., "Tensor"]
 
 def records(*values: Any) -> bool:
     """Whether a computation with these is being recorded."""
-    return is_recording() and any(is_tensor(v) and v.requires_grad for v in values)
+    return is_recording() and any([is_tensor(v) and v.requires_grad for v in values])
 
 
 def rebind(x: Tensor, name: str, compute: Compute, *args: Any, **options: Any) -> Tensor:
@@ -218,7 +218,12 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     value = number_of("fill_", value, x.dtype)
     if records(x):
         return rebind(x, "fill", _filled, value)
-    write(x, ops.full, shape=x.shape, value=value, dtype=x.dtype)
+    if no_mode_active() and x.dtype is not bfloat16:
+        check_not_read_only(x._data)
+        x._data.fill(value)
+        write_clock.write(x._data)
+    else:
+        write(x, ops.full, shape=x.shape, value=value, dtype=x.dtype)
     return x
 
 

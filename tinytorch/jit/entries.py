@@ -36,7 +36,8 @@ _local: Callable[..., Any] = cgutils.alloca_once_value
 # dtype, flags.
 _HEADER_BYTES = object.__basicsize__
 _DATA, _NDIM, _DIMENSIONS, _STRIDES, _FLAGS = (_HEADER_BYTES + 8 * word for word in (0, 1, 2, 3, 6))
-_IN_ORDER = 0x101  # NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED
+_ALIGNED = 0x100  # NPY_ARRAY_ALIGNED
+_IN_ORDER = 0x001 | _ALIGNED  # NPY_ARRAY_C_CONTIGUOUS, too
 
 
 class BorrowedArray(types.Array):
@@ -63,6 +64,21 @@ class FlatArray(types.Array):
 
     def __repr__(self) -> str:  # part of the name of machine code in the cache
         return f"FlatArray({self.dtype!r})"
+
+
+class MemoryArray(types.Array):
+    """Numba's type of the memory from such an array's first number to its last, as a kernel sees it
+    that knows the steps between them.
+
+    The caller answers for the steps: whole numbers of elements, and none is negative. An entry
+    raises BufferError, and does nothing, where an array is not aligned.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        super().__init__(dtype, 1, "C", name=f"memory array({dtype})")
+
+    def __repr__(self) -> str:  # part of the name of machine code in the cache
+        return f"MemoryArray({self.dtype!r})"
 
 
 def _field(build: Any, array: Any, offset: int, of: Any) -> Any:
@@ -100,15 +116,26 @@ def _read_fields(kind: Any, array: Any, c: Any) -> Any:
     return _native(_array_of(kind, array, c, words(_DIMENSIONS), words(_STRIDES)))
 
 
-def _read_in_order(kind: Any, array: Any, c: Any) -> Any:
+def _is_missing(flags: int, array: Any, c: Any) -> Any:
+    """Whether an array has not all of these flags; then a BufferError is set."""
     build = c.builder
-    flags = _field(build, array, _FLAGS, _INT)
-    other = build.icmp_signed("!=", build.and_(flags, _INT(_IN_ORDER)), _INT(_IN_ORDER))
+    found = build.and_(_field(build, array, _FLAGS, _INT), _INT(flags))
+    other = build.icmp_signed("!=", found, _INT(flags))
     with build.if_then(other, likely=False):
-        c.pyapi.err_set_string("PyExc_BufferError", "an array is not in C order")
-    size = _local(build, _WORD(1))
+        c.pyapi.err_set_string("PyExc_BufferError", "an array is in another order, or not aligned")
+    return other
+
+
+def _lengths(array: Any, c: Any) -> tuple[Any, Any]:
+    """The lengths of an array's dimensions, and how many these are."""
+    build = c.builder
     lengths = _field(build, array, _DIMENSIONS, _WORD.as_pointer())
-    count = build.sext(_field(build, array, _NDIM, _INT), _WORD)
+    return lengths, build.sext(_field(build, array, _NDIM, _INT), _WORD)
+
+
+def _read_in_order(kind: Any, array: Any, c: Any) -> Any:
+    build, other = c.builder, _is_missing(_IN_ORDER, array, c)
+    size, (lengths, count) = _local(build, _WORD(1)), _lengths(array, c)
     with _each(build, count) as loop:
         length = build.load(build.gep(lengths, [loop.index]))
         build.store(build.mul(build.load(size), length), size)
@@ -116,10 +143,25 @@ def _read_in_order(kind: Any, array: Any, c: Any) -> Any:
     return _native(flat, is_error=other)
 
 
+def _read_memory(kind: Any, array: Any, c: Any) -> Any:
+    build, other = c.builder, _is_missing(_ALIGNED, array, c)
+    last, (lengths, count) = _local(build, _WORD(0)), _lengths(array, c)
+    strides = _field(build, array, _STRIDES, _WORD.as_pointer())
+    with _each(build, count) as loop:
+        length, step = (build.load(build.gep(each, [loop.index])) for each in (lengths, strides))
+        walk = build.mul(build.sub(length, _WORD(1)), step)
+        build.store(build.add(build.load(last), walk), last)
+    itemsize = _itemsize(kind, c)
+    size = build.add(build.sdiv(build.load(last), itemsize), _WORD(1))
+    return _native(_array_of(kind, array, c, [size], [itemsize]), is_error=other)
+
+
 _models(BorrowedArray)(models.ArrayModel)
 _unboxes(BorrowedArray)(_read_fields)
 _models(FlatArray)(models.ArrayModel)
 _unboxes(FlatArray)(_read_in_order)
+_models(MemoryArray)(models.ArrayModel)
+_unboxes(MemoryArray)(_read_memory)
 
 
 def array_type(dtype: Any, ndim: int) -> Any:
@@ -130,6 +172,11 @@ def array_type(dtype: Any, ndim: int) -> Any:
 def flat_type(dtype: Any) -> Any:
     """Numba's type of an array argument that is read in C order, however many dimensions it has."""
     return FlatArray(dtype)
+
+
+def memory_type(dtype: Any) -> Any:
+    """Numba's type of an array argument whose memory is read by steps that the kernel knows."""
+    return MemoryArray(dtype)
 
 
 class Entries:

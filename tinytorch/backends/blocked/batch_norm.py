@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.backends.blocked import batch_norm_columns as columns
 from tinytorch.backends.blocked.sums import squares, total
 from tinytorch.dtypes import Array
 from tinytorch.jit import buffers
@@ -106,6 +107,17 @@ def _as_channels(x: Array) -> Array:
     return np.ascontiguousarray(x).reshape(*x.shape[:2], math.prod(x.shape[2:]))
 
 
+def _as_rows(x: Array) -> Array:
+    """x (n, c, ...) as a contiguous (n, c * positions)."""
+    return np.ascontiguousarray(x).reshape(len(x), -1)
+
+
+def _few_positions(x: Array) -> int:
+    """How many positions x (n, c, ...) has for each channel; 0 where they are many, or none."""
+    positions = math.prod(x.shape[2:])
+    return positions if positions < columns.FEW and x.size else 0
+
+
 def batch_norm(x: Array, w: Array, b: Array, *, eps: float) -> Array:
     """Normalise every channel to mean 0 and variance 1 over the batch, then scale and shift.
 
@@ -114,26 +126,32 @@ def batch_norm(x: Array, w: Array, b: Array, *, eps: float) -> Array:
         w, b: (c,).
         eps: added to the variance.
     """
-    channels = _as_channels(x)
-    out = buffers.empty(channels.shape, x.dtype)
-    if x.size:
-        _forward(channels, np.ascontiguousarray(w), np.ascontiguousarray(b), float(eps), out)
-    return out.reshape(x.shape)
+    out = buffers.empty(x.shape, x.dtype)
+    w, b, eps = np.ascontiguousarray(w), np.ascontiguousarray(b), float(eps)
+    if positions := _few_positions(x):
+        columns.forward(_as_rows(x), positions, w, b, eps, _as_rows(out))
+    elif x.size:
+        _forward(_as_channels(x), w, b, eps, _as_channels(out))
+    return out
 
 
 def batch_norm_backward(g: Array, x: Array, w: Array, *, eps: float) -> Array:
     """Gradient of `batch_norm` for x, through the statistics as well."""
-    channels = _as_channels(x)
-    dx = buffers.empty(channels.shape, x.dtype)
-    if x.size:
-        _backward(_as_channels(g), channels, np.ascontiguousarray(w), float(eps), dx)
-    return dx.reshape(x.shape)
+    dx = buffers.empty(x.shape, x.dtype)
+    w, eps = np.ascontiguousarray(w), float(eps)
+    if positions := _few_positions(x):
+        columns.backward(_as_rows(g), _as_rows(x), positions, w, eps, _as_rows(dx))
+    elif x.size:
+        _backward(_as_channels(g), _as_channels(x), w, eps, _as_channels(dx))
+    return dx
 
 
 def batch_norm_weight(g: Array, x: Array, *, eps: float) -> Array:
     """Gradient of `batch_norm` for w, (c,): the sum over batch and positions of g xhat."""
     dw = np.zeros(x.shape[1], x.dtype)
-    if x.size:
+    if positions := _few_positions(x):
+        columns.weight(_as_rows(g), _as_rows(x), positions, float(eps), dw)
+    elif x.size:
         _weight(_as_channels(g), _as_channels(x), float(eps), dw)
     return dw
 
@@ -147,4 +165,7 @@ def running_statistics(x: Array, means: Array, variances: Array, *, momentum: fl
         variances: (channels,), those without bias: with a sum divided by the count less one.
         momentum: from 0 (stay) to 1 (become those of x).
     """
-    _move(_as_channels(x), means, variances, float(momentum))
+    if positions := _few_positions(x):
+        columns.move(_as_rows(x), positions, means, variances, float(momentum))
+    else:
+        _move(_as_channels(x), means, variances, float(momentum))

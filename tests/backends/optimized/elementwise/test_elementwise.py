@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from tinytorch.backends.optimized.elementwise import specialized
 from tinytorch.backends.optimized.elementwise.loops import Loops, compile_elementwise
 from tinytorch.backends.optimized.elementwise.nest import memory_of, steps_of_rows
 from tinytorch.backends.optimized.elementwise.specialized import specialize
@@ -149,6 +150,40 @@ def test_a_small_kernel_takes_operands_in_any_layout(shapes, rng):
             out = run(x, y)
             assert out.flags.c_contiguous and out.dtype == np.float32
             np.testing.assert_array_equal(out, a + b)
+
+
+def reordered(draw, shape, rng):
+    """An array of a shape, with its dimensions in any order of memory, and as part of a larger."""
+    order = draw(st.permutations(range(len(shape))))
+    around = [(draw(st.integers(0, 2)), draw(st.integers(0, 2))) for _ in order]
+    whole = rng.standard_normal([sum(around[d]) + shape[d] for d in order]).astype(np.float32)
+    part = whole.transpose(np.argsort(order))
+    return part[tuple(slice(a, a + n) for (a, _), n in zip(around, shape, strict=True))]
+
+
+@pytest.mark.parametrize("pooled", [64, 2**16])
+@given(data=st.data(), seed=st.integers(0, 999))
+def test_parts_of_larger_arrays_in_any_order(pooled, data, seed):
+    """As they are where they have rows in memory; of large ones the result is in their order."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(data.draw(st.lists(st.sampled_from([1, 2, 3, 16, 20]), min_size=1, max_size=3)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(buffers, "POOLED_FROM", pooled)
+        run = specialize(add, np.dtype(np.float32), (shape, shape))
+        for _ in range(3):
+            a, b = reordered(data.draw, shape, rng), reordered(data.draw, shape, rng)
+            np.testing.assert_array_equal(run(a, b), a + b)
+        raw = np.zeros(a.nbytes + 1, np.uint8)[1:].view(a.dtype).reshape(shape)  # not aligned
+        np.testing.assert_array_equal(run(raw, b), b)
+
+
+def test_layouts_are_remembered_but_bounded(monkeypatch):
+    monkeypatch.setattr(specialized, "LAYOUTS", 3)
+    whole = np.ones((40, 64), np.float32)
+    run = specialize(add, whole.dtype, ((2, 16), (2, 16)))
+    for step in range(1, 20):
+        part = whole[: step + 1 : step, 16:32]
+        assert (run(part, part) == 2).all()
 
 
 def test_a_small_kernel_takes_truth_values_and_numbers(rng):

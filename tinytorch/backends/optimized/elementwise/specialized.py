@@ -1,14 +1,16 @@
-"""The kernel of a definition for known shapes: small arrays without numba's dispatch.
+"""The kernel of a definition for known shapes: arrays for one thread without numba's dispatch.
 
 It holds the interpreter lock. The loop over 2,000 elements takes a tenth of a microsecond, so what
 counts is how it is called. The plan knows the dtypes, and one compiled entry serves all shapes;
-that arrays are in C order its machine code looks at (`jit.entries.FlatArray`).
+that arrays are in C order its machine code looks at (`jit.entries.FlatArray`). Where they are not,
+but have rows in memory (`x[:, 1:]`), another entry walks along these (`nest.steps_of_rows`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,12 +20,14 @@ from numba.np.numpy_support import from_dtype
 
 from tinytorch.backends.optimized.elementwise.loop_text import nested_source, small_source
 from tinytorch.backends.optimized.elementwise.loops import Loops, Plan, Scalar, loops_of
-from tinytorch.backends.optimized.elementwise.nest import Nest, Shape, kind_of
+from tinytorch.backends.optimized.elementwise.nest import Nest, Shape, kind_of, steps_of_rows
 from tinytorch.dtypes import Array
-from tinytorch.jit import buffers
-from tinytorch.jit.contiguous import in_order
-from tinytorch.jit.entries import flat_type
+from tinytorch.jit import buffers, threads
+from tinytorch.jit.contiguous import in_order, inverse, order_in_memory
+from tinytorch.jit.entries import flat_type, memory_type
 from tinytorch.jit.library import JIT
+
+LAYOUTS = 64  # of the operands of one plan, to remember
 
 
 def specialize(
@@ -40,18 +44,18 @@ def specialize(
         bools: positions of the operands that are bool.
     """
     loops = loops_of(scalar, dtype)
-    return _small(loops, shapes, bools) or loops.plan(shapes)
+    return _serial(loops, shapes, bools) or loops.plan(shapes)
 
 
-def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]) -> Plan | None:
-    """As `loops.plan` for small arrays in C order, with the least overhead; None for large ones.
+def _serial(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]) -> Plan | None:
+    """As `loops.plan`, with the least overhead; None for arrays that several threads share.
 
     Args:
         bools: positions of the operands that are bool; the caller answers for the dtypes.
     """
     shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
     dtype = loops.result
-    if math.prod(shape) * dtype.itemsize >= buffers.POOLED_FROM:
+    if math.prod(shape) >= threads.SERIAL_BELOW:
         return None
     kinds, entry = "".join(kind_of(s, shape) for s in shapes), partial(_entry, loops, bools)
     if not {"b", "r"}.isdisjoint(kinds):
@@ -60,34 +64,38 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
             return None
         given = 0, nest.length, nest.geometry
         loop: Any = partial(entry(nested_source, nest.kinds), *given)
+        otherwise = _Reordered(loops, shapes, loop)
     else:
         loop = entry(small_source, kinds)
+        otherwise = _Reordered(
+            loops, shapes, loop, partial(entry, nested_source, kinds, memory_type)
+        )
+    empty = np.empty if math.prod(shape) * dtype.itemsize < buffers.POOLED_FROM else buffers.empty
 
     def run(*operands: Any) -> Array:
-        out = np.empty(shape, dtype)
+        out = empty(shape, dtype)
         try:
             loop(*operands, out)
         except BufferError:  # in another order, or not aligned
-            loop(*[in_order(x) if isinstance(x, np.ndarray) else x for x in operands], out)
+            return otherwise.run(operands, out)
         return out
 
     # the same for so many operands, without a tuple of them
 
     def run_two(a: Any, b: Any) -> Array:
-        out = np.empty(shape, dtype)
+        out = empty(shape, dtype)
         try:
             loop(a, b, out)
         except BufferError:
-            a, b = [in_order(x) if isinstance(x, np.ndarray) else x for x in (a, b)]
-            loop(a, b, out)
+            return otherwise.run((a, b), out)
         return out
 
     def run_one(a: Any) -> Array:
-        out = np.empty(shape, dtype)
+        out = empty(shape, dtype)
         try:
             loop(a, out)
         except BufferError:
-            loop(in_order(a), out)
+            return otherwise.run((a,), out)
         return out
 
     by_arity: dict[int, Any] = {1: run_one, 2: run_two}
@@ -96,19 +104,89 @@ def _small(loops: Loops, shapes: tuple[Shape | None, ...], bools: frozenset[int]
     return found
 
 
+class _Reordered:
+    """What runs where operands are not in C order.
+
+    Args:
+        loop: takes arrays in C order.
+        by_rows: makes the entry that walks along rows in memory; None where operands broadcast.
+    """
+
+    def __init__(
+        self,
+        loops: Loops,
+        shapes: tuple[Shape | None, ...],
+        loop: Callable[..., Any],
+        by_rows: Callable[[], Callable[..., Any]] | None = None,
+    ) -> None:
+        self.loops, self.shapes, self.loop, self.by_rows = loops, shapes, loop, by_rows
+        self.places = [i for i, s in enumerate(shapes) if s is not None]
+        self.known: dict[tuple[Any, ...], Any] = {}
+
+    def run(self, operands: Sequence[Any], out: Array) -> Array:
+        """The result, in `out`; of large arrays in the order of the operands."""
+        is_large = out.nbytes >= buffers.POOLED_FROM
+        if self.by_rows is not None:
+            arrays = [operands[i] for i in self.places]
+            key = tuple([x.strides for x in arrays])
+            if key not in self.known:
+                if len(self.known) >= LAYOUTS:
+                    self.known.clear()
+                self.known[key] = self._in_place(arrays, is_large)
+            in_place = self.known[key]
+            if in_place is not None:
+                with suppress(BufferError):  # not aligned
+                    return in_place(operands, out)
+        if is_large:
+            loops = self.loops
+            return (loops.plans.get(self.shapes) or loops.plan(self.shapes))(*operands)
+        self.loop(*[in_order(x) if isinstance(x, np.ndarray) else x for x in operands], out)
+        return out
+
+    def _in_place(self, arrays: Sequence[Array], is_large: bool) -> Callable[..., Array] | None:
+        """What reads operands with such strides where they are; None if they are to be copied."""
+        assert self.by_rows is not None
+        rows = steps_of_rows(arrays[0].shape, arrays, self.places, len(self.shapes))
+        if rows is not None:
+            return partial(_by_rows, self.by_rows(), rows)
+        order = order_in_memory(arrays) if is_large else None
+        return None if order is None else partial(_turned, self.loop, order)
+
+
+def _by_rows(
+    entry: Callable[..., Any], rows: tuple[int, Array], operands: Sequence[Any], out: Array
+) -> Array:
+    entry(0, *rows, *operands, out)
+    return out
+
+
+def _turned(
+    loop: Callable[..., Any], order: tuple[int, ...], operands: Sequence[Any], out: Array
+) -> Array:
+    """The result in the order of memory of the operands."""
+    turned = [x.transpose(order) if isinstance(x, np.ndarray) else x for x in operands]
+    result = out.reshape([out.shape[d] for d in order])
+    loop(*turned, result)
+    return result.transpose(inverse(order))
+
+
 def _entry(
-    loops: Loops, bools: frozenset[int], source: Callable[[str, bool], str], kinds: str
+    loops: Loops,
+    bools: frozenset[int],
+    source: Callable[[str, bool], str],
+    kinds: str,
+    type_of: Callable[[Any], Any] = flat_type,
 ) -> Callable[..., Any]:
     loop: Any = loops.loop(source, kinds, is_small=True)
     if not JIT:
         return loop
-    arrays = {False: flat_type(from_dtype(loops.dtype)), True: flat_type(types.boolean)}
+    arrays = {False: type_of(from_dtype(loops.dtype)), True: type_of(types.boolean)}
     geometry = (types.intp, types.intp, flat_type(types.intp))
     entry: Callable[..., Any] = loop.compile(
         (
             *(geometry if source is nested_source else ()),
             *(types.float64 if k == "s" else arrays[i in bools] for i, k in enumerate(kinds)),
-            arrays[loops.result.kind == "b"],
+            flat_type(from_dtype(loops.result)),
         )
     )
     return entry

@@ -1,0 +1,164 @@
+"""Batch normalisation where a channel has few positions in each sample, as after a linear layer.
+
+x (n, channels, positions) is read as rows of all channels, a block of columns at a time: along one
+channel there would be one number in each cache line. The formulas are those of `batch_norm`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinytorch.dtypes import Array
+from tinytorch.jit.library import kernel
+
+FEW = 16  # positions: fewer than a cache line has numbers
+_BLOCK = 2**16  # numbers that the passes over a block read again: a quarter of a megabyte
+_LEAST = 64  # columns of a block
+
+
+@kernel(force_inline=True)
+def _columns_at_once(x: Any, positions: int) -> int:
+    """Columns of a block, of whole channels."""
+    return max(_BLOCK // x.shape[0], _LEAST, positions) // positions * positions
+
+
+@kernel(force_inline=True)
+def _join(values: Any, positions: int) -> None:
+    """In the place of each column's value the sum over its channel."""
+    for c in range(0, values.size, positions):
+        every = 0.0
+        for j in range(c, c + positions):
+            every += values[j]
+        for j in range(c, c + positions):
+            values[j] = every
+
+
+@kernel(force_inline=True)
+def _shifts(x: Any, positions: int, first: int, end: int) -> Any:
+    """For each column the first number of its channel: see above."""
+    shifts = np.empty(end - first)
+    for j in range(shifts.size):
+        shifts[j] = x[0, first + j // positions * positions]
+    return shifts
+
+
+@kernel(force_inline=True)
+def _moments(x: Any, positions: int, first: int, end: int) -> Any:
+    """Mean, and sum of squared differences from it, of the channels of columns of x (n, k).
+
+    In one pass and in float64, from the sums of differences from a number of the channel.
+    """
+    shifts = _shifts(x, positions, first, end)
+    means, all_squares = np.zeros(shifts.size), np.zeros(shifts.size)
+    for i in range(x.shape[0]):
+        row = x[i, first:end]
+        for j in range(shifts.size):
+            difference = row[j] - shifts[j]
+            means[j] += difference
+            all_squares[j] += difference * difference
+    _join(means, positions)
+    _join(all_squares, positions)
+    for j in range(shifts.size):
+        mean = means[j] / (x.shape[0] * positions)
+        all_squares[j] -= mean * means[j]
+        means[j] = shifts[j] + mean
+    return means, all_squares
+
+
+@kernel(force_inline=True)
+def _scale(all_squares: float, count: int, eps: float) -> float:
+    """1 / sqrt(variance + eps)"""
+    return 1.0 / math.sqrt(max(all_squares, 0.0) / count + eps)
+
+
+@kernel
+def move(x: Array, positions: int, means: Array, variances: Array, momentum: float) -> None:
+    """The running statistics (channels,) towards those of x (n, channels * positions)."""
+    width = _columns_at_once(x, positions)
+    for first in range(0, x.shape[1], width):
+        end = min(first + width, x.shape[1])
+        found, all_squares = _moments(x, positions, first, end)
+        for j in range(0, found.size, positions):
+            c = (first + j) // positions
+            variance = all_squares[j] / (x.shape[0] * positions - 1)
+            means[c] += momentum * (found[j] - means[c])
+            variances[c] += momentum * (variance - variances[c])
+
+
+@kernel
+def forward(x: Array, positions: int, w: Array, b: Array, eps: float, out: Array) -> None:
+    """`batch_norm` of x (n, channels * positions); w and b (channels,)."""
+    width, count = _columns_at_once(x, positions), x.shape[0] * positions
+    for first in range(0, x.shape[1], width):
+        end = min(first + width, x.shape[1])
+        found, all_squares = _moments(x, positions, first, end)
+        means, factors = found.astype(x.dtype), np.empty(found.size, x.dtype)
+        shifts = np.empty_like(means)
+        for j in range(means.size):
+            c = (first + j) // positions
+            factors[j], shifts[j] = _scale(all_squares[j], count, eps) * w[c], b[c]
+        for i in range(x.shape[0]):
+            row, result = x[i, first:end], out[i, first:end]
+            for j in range(means.size):
+                result[j] = (row[j] - means[j]) * factors[j] + shifts[j]
+
+
+@kernel(force_inline=True)
+def _sums(g: Any, x: Any, positions: int, first: int, end: int) -> Any:
+    """Of the channels of columns: mean, sum of squared differences, sum g, sum g (x - mean).
+
+    One pass, as in `_moments`.
+    """
+    shifts = _shifts(x, positions, first, end)
+    means, all_squares = np.zeros(shifts.size), np.zeros(shifts.size)
+    sums, along = np.zeros(shifts.size), np.zeros(shifts.size)
+    for i in range(x.shape[0]):
+        upper, row = g[i, first:end], x[i, first:end]
+        for j in range(shifts.size):
+            difference = row[j] - shifts[j]
+            means[j] += difference
+            all_squares[j] += difference * difference
+            sums[j] += upper[j]
+            along[j] += upper[j] * difference
+    for values in (means, all_squares, sums, along):
+        _join(values, positions)
+    for j in range(shifts.size):
+        mean = means[j] / (x.shape[0] * positions)
+        all_squares[j] -= mean * means[j]
+        along[j] -= mean * sums[j]
+        means[j] = shifts[j] + mean
+    return means, all_squares, sums, along
+
+
+@kernel
+def backward(g: Array, x: Array, positions: int, w: Array, eps: float, dx: Array) -> None:
+    """`batch_norm_backward` of g and x (n, channels * positions)."""
+    width, count = _columns_at_once(x, positions), x.shape[0] * positions
+    for first in range(0, x.shape[1], width):
+        end = min(first + width, x.shape[1])
+        found, all_squares, sums, along = _sums(g, x, positions, first, end)
+        means, shifts = found.astype(x.dtype), (sums / count).astype(x.dtype)
+        factors, slopes = np.empty_like(means), np.empty_like(means)
+        for j in range(means.size):
+            scale = _scale(all_squares[j], count, eps)
+            factors[j] = scale * w[(first + j) // positions]
+            slopes[j] = along[j] / count * scale * scale
+        for i in range(x.shape[0]):
+            upper, row, result = g[i, first:end], x[i, first:end], dx[i, first:end]
+            for j in range(means.size):
+                slope = (row[j] - means[j]) * slopes[j]
+                result[j] = factors[j] * (upper[j] - shifts[j] - slope)
+
+
+@kernel
+def weight(g: Array, x: Array, positions: int, eps: float, dw: Array) -> None:
+    """`batch_norm_weight` of g and x (n, channels * positions)."""
+    width, count = _columns_at_once(x, positions), x.shape[0] * positions
+    for first in range(0, x.shape[1], width):
+        end = min(first + width, x.shape[1])
+        _, all_squares, _, along = _sums(g, x, positions, first, end)
+        for j in range(0, along.size, positions):
+            dw[(first + j) // positions] = along[j] * _scale(all_squares[j], count, eps)
