@@ -1,4 +1,6 @@
-"""Layers and losses as models use them, small, beside PyTorch's: forward, and a training step.
+"""Layers and losses as models use them, beside PyTorch's: forward, and a training step.
+
+Small ones show what a call costs, large ones what the kernels do, between those of `kernels.py`.
 
 Ratios are ours / PyTorch: 2.00 says that we take twice as long. One thread, CPU time, interleaved
 samples. Both have the same parameters, and their results must agree before anything is timed.
@@ -7,8 +9,10 @@ samples. Both have the same parameters, and their results must agree before anyt
 import thread_count  # noqa: F401, I001 - before NumPy
 
 import argparse
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,55 +37,111 @@ def _labels(classes: int, *shape: int) -> Any:
     return RNG.integers(0, classes, shape)
 
 
-ROWS, IMAGES, SIGNALS = _reals(32, 64), _reals(4, 8, 16, 16), _reals(4, 8, 32)
-SEQUENCE, TOKENS = _reals(16, 8, 32), _reals(2, 16, 64)
-PLAIN = {"dropout": 0.0, "batch_first": True}
-#: Arguments of the constructor, options, inputs.
-LAYERS: dict[str, tuple[Arguments, dict[str, Any], Arguments]] = {
-    "Linear": ((64, 64), {}, (ROWS,)),
-    "Bilinear": ((16, 16, 8), {}, (_reals(8, 16), _reals(8, 16))),
-    "Embedding": ((100, 32), {}, (_labels(100, 8, 16),)),
-    "Conv1d": ((8, 16, 3), {"padding": 1}, (SIGNALS,)),
-    "Conv2d": ((8, 16, 3), {"padding": 1}, (IMAGES,)),
-    "ConvTranspose2d": ((8, 8, 2), {"stride": 2}, (IMAGES,)),
-    "BatchNorm1d": ((64,), {}, (ROWS,)),
-    "BatchNorm2d": ((8,), {}, (IMAGES,)),
-    "InstanceNorm2d": ((8,), {}, (IMAGES,)),
-    "GroupNorm": ((4, 8), {}, (IMAGES,)),
-    "LayerNorm": ((64,), {}, (ROWS,)),
-    "RMSNorm": ((64,), {}, (ROWS,)),
-    "RNN": ((32, 32), {}, (SEQUENCE,)),
-    "LSTM": ((32, 32), {}, (SEQUENCE,)),
-    "GRU": ((32, 32), {}, (SEQUENCE,)),
-    "LSTMCell": ((32, 32), {}, (SEQUENCE[0],)),
-    "GRUCell": ((32, 32), {}, (SEQUENCE[0],)),
-    "MultiheadAttention": ((64, 4), {"batch_first": True}, (TOKENS,) * 3),
-    "TransformerEncoderLayer": ((64, 4, 128), PLAIN, (TOKENS,)),
-    "TransformerDecoderLayer": ((64, 4, 128), PLAIN, (TOKENS, TOKENS)),
-    "MaxPool2d": ((2,), {}, (IMAGES,)),
-    "AvgPool2d": ((2,), {}, (IMAGES,)),
-    "AdaptiveAvgPool2d": ((1,), {}, (IMAGES,)),
-    "Upsample": ((), {"scale_factor": 2, "mode": "bilinear"}, (IMAGES,)),
-    "PixelShuffle": ((2,), {}, (IMAGES,)),
-    "Unfold": ((3,), {}, (IMAGES,)),
-    "PReLU": ((), {}, (ROWS,)),
-    "GELU": ((), {}, (ROWS,)),
-    "SiLU": ((), {}, (ROWS,)),
-    "Softmax": ((-1,), {}, (ROWS,)),
-    "CrossEntropyLoss": ((), {}, (_reals(32, 10), _labels(10, 32))),
-    "NLLLoss": ((), {}, (_reals(32, 10), _labels(10, 32))),
-    "MSELoss": ((), {}, (ROWS, _reals(32, 64))),
-    "SmoothL1Loss": ((), {}, (ROWS, _reals(32, 64))),
-    "BCEWithLogitsLoss": ((), {}, (ROWS, RNG.random((32, 64), np.float32))),
-    "KLDivLoss": ((), {"reduction": "batchmean"}, (ROWS, RNG.random((32, 64), np.float32))),
-    "CosineEmbeddingLoss": ((), {}, (ROWS, _reals(32, 64), np.sign(_reals(32)))),
-    "TripletMarginLoss": ((), {}, (ROWS, _reals(32, 64), _reals(32, 64))),
+@dataclass(frozen=True)
+class Scale:
+    """How large a model is.
+
+    Attributes:
+        rows: (n, features) of a linear layer.
+        images, signals: (n, channels, height, width) and (n, channels, length).
+        sequence: (length, n, features) of a recurrent layer.
+        tokens: (n, length, features) of a transformer, with so many heads.
+        table: words of an embedding, and features.
+        classes: of a classifier.
+    """
+
+    rows: tuple[int, int]
+    images: tuple[int, int, int, int]
+    signals: tuple[int, int, int]
+    sequence: tuple[int, int, int]
+    tokens: tuple[int, int, int]
+    heads: int
+    table: tuple[int, int]
+    classes: int
+
+
+SCALES = {
+    "small": Scale(
+        (32, 64), (4, 8, 16, 16), (4, 8, 32), (16, 8, 32), (2, 16, 64), 4, (100, 32), 10
+    ),
+    "large": Scale(
+        (512, 512),
+        (16, 64, 32, 32),
+        (16, 64, 256),
+        (64, 32, 128),
+        (8, 128, 256),
+        8,
+        (5000, 256),
+        1000,
+    ),
 }
+PLAIN = {"dropout": 0.0, "batch_first": True}
+OF_ROWS = "PReLU", "GELU", "SiLU", "ELU", "SELU", "LeakyReLU", "Mish", "Softplus", "Tanh", "GLU"
+OF_PAIRS = "MSELoss", "L1Loss", "HuberLoss", "SmoothL1Loss"
 
 
-def functions_of(library: Any, name: str, state: dict[str, Any]) -> list[Callable[[], Any]]:
+def layers_of(s: Scale) -> dict[str, tuple[Arguments, dict[str, Any], Arguments]]:
+    """Arguments of the constructor, options, inputs."""
+    rows, images, signals = _reals(*s.rows), _reals(*s.images), _reals(*s.signals)
+    sequence, tokens = _reals(*s.sequence), _reals(*s.tokens)
+    n, features = s.rows
+    channels, width, words = s.images[1], s.tokens[-1], s.sequence[-1]
+    ones, target = RNG.random(s.rows, np.float32), _reals(*s.rows)
+    scores, labels = _reals(n, s.classes), _labels(s.classes, n)
+    quarter = (features // 4,) * 2
+    return {
+        "Linear": ((features, features), {}, (rows,)),
+        "Bilinear": ((*quarter, 8), {}, (_reals(n, quarter[0]), _reals(n, quarter[0]))),
+        "Embedding": (s.table, {}, (_labels(s.table[0], 8, n // 2),)),
+        "Conv1d": ((channels, 2 * channels, 3), {"padding": 1}, (signals,)),
+        "Conv2d": ((channels, 2 * channels, 3), {"padding": 1}, (images,)),
+        "ConvTranspose2d": ((channels, channels, 2), {"stride": 2}, (images,)),
+        "BatchNorm1d": ((features,), {}, (rows,)),
+        "BatchNorm2d": ((channels,), {}, (images,)),
+        "InstanceNorm2d": ((channels,), {}, (images,)),
+        "GroupNorm": ((4, channels), {}, (images,)),
+        "LayerNorm": ((features,), {}, (rows,)),
+        "RMSNorm": ((features,), {}, (rows,)),
+        "LocalResponseNorm": ((5,), {}, (images,)),
+        "RNN": ((words, words), {}, (sequence,)),
+        "LSTM": ((words, words), {}, (sequence,)),
+        "GRU": ((words, words), {}, (sequence,)),
+        "LSTMCell": ((words, words), {}, (sequence[0],)),
+        "GRUCell": ((words, words), {}, (sequence[0],)),
+        "MultiheadAttention": ((width, s.heads), {"batch_first": True}, (tokens,) * 3),
+        "TransformerEncoderLayer": ((width, s.heads, 2 * width), PLAIN, (tokens,)),
+        "TransformerDecoderLayer": ((width, s.heads, 2 * width), PLAIN, (tokens, tokens)),
+        "MaxPool2d": ((2,), {}, (images,)),
+        "AvgPool2d": ((2,), {}, (images,)),
+        "AdaptiveAvgPool2d": ((1,), {}, (images,)),
+        "AdaptiveMaxPool2d": ((5,), {}, (images,)),
+        "Upsample": ((), {"scale_factor": 2, "mode": "bilinear"}, (images,)),
+        "UpsamplingNearest2d": ((), {"scale_factor": 2}, (images,)),
+        "PixelShuffle": ((2,), {}, (images,)),
+        "ReflectionPad2d": ((2,), {}, (images,)),
+        "Unfold": ((3,), {}, (images,)),
+        **{name: ((), {}, (rows,)) for name in OF_ROWS},
+        "Softmax": ((-1,), {}, (rows,)),
+        **{name: ((), {}, (rows, target)) for name in OF_PAIRS},
+        "CrossEntropyLoss": ((), {}, (scores, labels)),
+        "NLLLoss": ((), {}, (scores, labels)),
+        "MultiMarginLoss": ((), {}, (scores, labels)),
+        "BCEWithLogitsLoss": ((), {}, (rows, ones)),
+        "KLDivLoss": ((), {"reduction": "batchmean"}, (rows, ones)),
+        "CosineSimilarity": ((), {}, (rows, target)),
+        "CosineEmbeddingLoss": ((), {}, (rows, target, np.sign(_reals(n)))),
+        "TripletMarginLoss": ((), {}, (rows, target, _reals(*s.rows))),
+    }
+
+
+LAYERS = {size: layers_of(scale) for size, scale in SCALES.items()}
+
+
+def functions_of(
+    library: Any, size: str, name: str, state: dict[str, Any]
+) -> list[Callable[[], Any]]:
     """A forward that is not recorded, and a forward with all gradients."""
-    args, options, inputs = LAYERS[name]
+    args, options, inputs = LAYERS[size][name]
     layer = getattr(library.nn, name)(*args, **options)
     layer.load_state_dict({k: library.from_numpy(v.copy()) for k, v in state.items()})
     tensors = [library.from_numpy(np.array(x)) for x in inputs]
@@ -108,21 +168,21 @@ def functions_of(library: Any, name: str, state: dict[str, Any]) -> list[Callabl
     return [forward, training]
 
 
-def cases(names: Sequence[str]) -> Iterator[Case]:
+def cases(names: Sequence[str], sizes: Sequence[str] = ("small",)) -> Iterator[Case]:
     """Forward and training step of each layer.
 
     Raises:
         AssertionError: ours gives something else than PyTorch's.
     """
-    for name in names:
-        args, options, _ = LAYERS[name]
+    for size, name in itertools.product(sizes, names):
+        args, options, _ = LAYERS[size][name]
         torch.manual_seed(0)
         layer = getattr(torch.nn, name)(*args, **options)
         state = {k: np.array(v.numpy()) for k, v in layer.state_dict().items()}
         pairs = zip(
             ("forward", "training"),
-            functions_of(tinytorch, name, state),
-            functions_of(torch, name, state),
+            functions_of(tinytorch, size, name, state),
+            functions_of(torch, size, name, state),
             strict=True,
         )
         for what, ours, theirs in pairs:
@@ -131,7 +191,9 @@ def cases(names: Sequence[str]) -> Iterator[Case]:
             np.testing.assert_allclose(
                 found.detach().numpy(), wanted.detach().numpy(), SAME, SAME, err_msg=name
             )
-            yield Case(name, f"{name}, {what}", {"ours": ours, "torch": theirs})
+            yield Case(
+                f"{name}, {size}", f"{name}, {size}, {what}", {"ours": ours, "torch": theirs}
+            )
 
 
 def report(results: Sequence[Result]) -> None:
@@ -158,17 +220,20 @@ def report(results: Sequence[Result]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="layers, by name, with commas between")
+    parser.add_argument("--sizes", default=",".join(SCALES), help=f"of {', '.join(SCALES)}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args()
-    names = options.only.split(",") if options.only else list(LAYERS)
-    if unknown := set(names) - LAYERS.keys():
-        parser.error(f"--only: there is no {', '.join(sorted(unknown))}")
+    known, sizes = list(LAYERS["small"]), options.sizes.split(",")
+    names = options.only.split(",") if options.only else known
+    if unknown := {*names, *sizes} - {*known, *SCALES}:
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
     tinytorch.set_backend("optimized")
     warnings.simplefilter("ignore")
     results = [
-        measure(case, clock="cpu", rounds=options.rounds, attempts=1) for case in cases(names)
+        measure(case, clock="cpu", rounds=options.rounds, attempts=1)
+        for case in cases(names, sizes)
     ]
     print(as_json(results)) if options.json else report(results)
 

@@ -19,23 +19,27 @@ def test_every_layer_agrees_with_pytorch_before_it_is_timed() -> None:
     import layers
 
     with tinytorch.using_backend("optimized"):
-        names = [case.name for case in layers.cases(list(layers.LAYERS))]
-    assert names == [f"{n}, {what}" for n in layers.LAYERS for what in ("forward", "training")]
+        known = list(layers.LAYERS["small"])
+        names = [case.name for case in layers.cases(known)]
+    assert names == [f"{n}, small, {what}" for n in known for what in ("forward", "training")]
+    assert {*layers.LAYERS["large"]} == {*known}
 
 
 @pytest.mark.slow
 def test_layers_are_compared_with_pytorch() -> None:
-    command = [sys.executable, "layers.py", "--rounds=2", "--only=LSTMCell,GELU"]
+    command = [sys.executable, "layers.py", "--rounds=2", "--only=LSTMCell,GELU", "--sizes=small"]
     done = subprocess.run(
         [*command, "--json"], cwd=BENCHMARKS, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     results = {r["name"]: r["seconds"] for r in json.loads(done.stdout)["results"]}
     assert results.keys() == {
-        f"{name}, {what}" for name in ("LSTMCell", "GELU") for what in ("forward", "training")
+        f"{name}, small, {what}"
+        for name in ("LSTMCell", "GELU")
+        for what in ("forward", "training")
     }
     assert all(seconds.keys() == {"ours", "torch"} for seconds in results.values())
     done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
     assert "GELU" in done.stdout and "training, torch" in done.stdout
-    wrong = subprocess.run([*command[:2], "--only=Nothing"], cwd=BENCHMARKS, check=False)
-    assert wrong.returncode == 2
+    for wrong in ("--only=Nothing", "--sizes=huge"):
+        assert subprocess.run([*command[:2], wrong], cwd=BENCHMARKS, check=False).returncode == 2
