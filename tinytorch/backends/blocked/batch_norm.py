@@ -3,7 +3,8 @@
     xhat = (x - mean_c) r_c,   r_c = 1 / sqrt(var_c + eps),   out = xhat w_c + b_c
 
 for every channel c, over the batch and all positions; the variance is the biased one. The formula
-of the gradient is that of layer normalisation, with a channel in the place of a row.
+of the gradient is that of layer normalisation, with a channel in the place of a row. Where channels
+have few positions, `batch_norm_columns` reads them all at once.
 
 Source: S. Ioffe, C. Szegedy, "Batch normalization", ICML 2015, section 3.
 """
@@ -47,6 +48,9 @@ def _statistics(x: Any, c: int, eps: Any) -> Any:
 
 @kernel
 def _move(x: Array, means: Array, variances: Array, momentum: float) -> None:
+    if x.shape[2] < columns.FEW:
+        columns.move(x, means, variances, momentum)
+        return
     for c in range(x.shape[1]):
         mean, all_squares = _moments(x, c)
         variance = all_squares / (x.shape[0] * x.shape[2] - 1)
@@ -56,6 +60,9 @@ def _move(x: Array, means: Array, variances: Array, momentum: float) -> None:
 
 @kernel
 def _forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
+    if x.shape[2] < columns.FEW:
+        columns.forward(x, w, b, eps, out)
+        return
     for c in range(x.shape[1]):
         mean, scale = _statistics(x, c, eps)
         factor = scale * w[c]
@@ -83,6 +90,9 @@ def _sums(g: Any, x: Any, c: int, mean: Any) -> Any:
 
 @kernel
 def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
+    if x.shape[2] < columns.FEW:
+        columns.backward(g, x, w, eps, dx)
+        return
     real, count = x.dtype.type, x.shape[0] * x.shape[2]
     for c in range(x.shape[1]):
         mean, scale = _statistics(x, c, eps)
@@ -97,6 +107,9 @@ def _backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
 
 @kernel
 def _weight(g: Array, x: Array, eps: float, dw: Array) -> None:
+    if x.shape[2] < columns.FEW:
+        columns.weight(g, x, eps, dw)
+        return
     for c in range(x.shape[1]):
         mean, scale = _statistics(x, c, eps)
         dw[c] = _sums(g, x, c, mean)[1] * scale
@@ -107,17 +120,6 @@ def _as_channels(x: Array) -> Array:
     return np.ascontiguousarray(x).reshape(*x.shape[:2], math.prod(x.shape[2:]))
 
 
-def _as_rows(x: Array) -> Array:
-    """x (n, c, ...) as a contiguous (n, c * positions)."""
-    return np.ascontiguousarray(x).reshape(len(x), -1)
-
-
-def _few_positions(x: Array) -> int:
-    """How many positions x (n, c, ...) has for each channel; 0 where they are many, or none."""
-    positions = math.prod(x.shape[2:])
-    return positions if positions < columns.FEW and x.size else 0
-
-
 def batch_norm(x: Array, w: Array, b: Array, *, eps: float) -> Array:
     """Normalise every channel to mean 0 and variance 1 over the batch, then scale and shift.
 
@@ -126,32 +128,26 @@ def batch_norm(x: Array, w: Array, b: Array, *, eps: float) -> Array:
         w, b: (c,).
         eps: added to the variance.
     """
-    out = buffers.empty(x.shape, x.dtype)
-    w, b, eps = np.ascontiguousarray(w), np.ascontiguousarray(b), float(eps)
-    if positions := _few_positions(x):
-        columns.forward(_as_rows(x), positions, w, b, eps, _as_rows(out))
-    elif x.size:
-        _forward(_as_channels(x), w, b, eps, _as_channels(out))
-    return out
+    channels = _as_channels(x)
+    out = buffers.empty(channels.shape, x.dtype)
+    if x.size:
+        _forward(channels, np.ascontiguousarray(w), np.ascontiguousarray(b), float(eps), out)
+    return out.reshape(x.shape)
 
 
 def batch_norm_backward(g: Array, x: Array, w: Array, *, eps: float) -> Array:
     """Gradient of `batch_norm` for x, through the statistics as well."""
-    dx = buffers.empty(x.shape, x.dtype)
-    w, eps = np.ascontiguousarray(w), float(eps)
-    if positions := _few_positions(x):
-        columns.backward(_as_rows(g), _as_rows(x), positions, w, eps, _as_rows(dx))
-    elif x.size:
-        _backward(_as_channels(g), _as_channels(x), w, eps, _as_channels(dx))
-    return dx
+    channels = _as_channels(x)
+    dx = buffers.empty(channels.shape, x.dtype)
+    if x.size:
+        _backward(_as_channels(g), channels, np.ascontiguousarray(w), float(eps), dx)
+    return dx.reshape(x.shape)
 
 
 def batch_norm_weight(g: Array, x: Array, *, eps: float) -> Array:
     """Gradient of `batch_norm` for w, (c,): the sum over batch and positions of g xhat."""
     dw = np.zeros(x.shape[1], x.dtype)
-    if positions := _few_positions(x):
-        columns.weight(_as_rows(g), _as_rows(x), positions, float(eps), dw)
-    elif x.size:
+    if x.size:
         _weight(_as_channels(g), _as_channels(x), float(eps), dw)
     return dw
 
@@ -165,7 +161,4 @@ def running_statistics(x: Array, means: Array, variances: Array, *, momentum: fl
         variances: (channels,), those without bias: with a sum divided by the count less one.
         momentum: from 0 (stay) to 1 (become those of x).
     """
-    if positions := _few_positions(x):
-        columns.move(_as_rows(x), positions, means, variances, float(momentum))
-    else:
-        _move(_as_channels(x), means, variances, float(momentum))
+    _move(_as_channels(x), means, variances, float(momentum))

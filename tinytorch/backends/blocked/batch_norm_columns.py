@@ -20,6 +20,12 @@ _LEAST = 64  # columns of a block
 
 
 @kernel(force_inline=True)
+def _rows(x: Any) -> Any:
+    """x (n, channels, positions) as rows of columns, (n, channels * positions)."""
+    return x.reshape(x.shape[0], x.shape[1] * x.shape[2])
+
+
+@kernel(force_inline=True)
 def _columns_at_once(x: Any, positions: int) -> int:
     """Columns of a block, of whole channels."""
     return max(_BLOCK // x.shape[0], _LEAST, positions) // positions * positions
@@ -75,8 +81,9 @@ def _scale(all_squares: float, count: int, eps: float) -> float:
 
 
 @kernel
-def move(x: Array, positions: int, means: Array, variances: Array, momentum: float) -> None:
-    """The running statistics (channels,) towards those of x (n, channels * positions)."""
+def move(x: Array, means: Array, variances: Array, momentum: float) -> None:
+    """The running statistics (channels,) towards those of x (n, channels, positions)."""
+    positions, x = x.shape[2], _rows(x)
     width = _columns_at_once(x, positions)
     for first in range(0, x.shape[1], width):
         end = min(first + width, x.shape[1])
@@ -89,8 +96,9 @@ def move(x: Array, positions: int, means: Array, variances: Array, momentum: flo
 
 
 @kernel
-def forward(x: Array, positions: int, w: Array, b: Array, eps: float, out: Array) -> None:
-    """`batch_norm` of x (n, channels * positions); w and b (channels,)."""
+def forward(x: Array, w: Array, b: Array, eps: float, out: Array) -> None:
+    """`batch_norm` of x (n, channels, positions); w and b (channels,)."""
+    positions, x, out = x.shape[2], _rows(x), _rows(out)
     width, count = _columns_at_once(x, positions), x.shape[0] * positions
     for first in range(0, x.shape[1], width):
         end = min(first + width, x.shape[1])
@@ -134,8 +142,9 @@ def _sums(g: Any, x: Any, positions: int, first: int, end: int) -> Any:
 
 
 @kernel
-def backward(g: Array, x: Array, positions: int, w: Array, eps: float, dx: Array) -> None:
-    """`batch_norm_backward` of g and x (n, channels * positions)."""
+def backward(g: Array, x: Array, w: Array, eps: float, dx: Array) -> None:
+    """`batch_norm_backward` of g and x (n, channels, positions)."""
+    positions, g, x, dx = x.shape[2], _rows(g), _rows(x), _rows(dx)
     width, count = _columns_at_once(x, positions), x.shape[0] * positions
     for first in range(0, x.shape[1], width):
         end = min(first + width, x.shape[1])
@@ -154,8 +163,9 @@ def backward(g: Array, x: Array, positions: int, w: Array, eps: float, dx: Array
 
 
 @kernel
-def weight(g: Array, x: Array, positions: int, eps: float, dw: Array) -> None:
-    """`batch_norm_weight` of g and x (n, channels * positions)."""
+def weight(g: Array, x: Array, eps: float, dw: Array) -> None:
+    """`batch_norm_weight` of g and x (n, channels, positions)."""
+    positions, g, x = x.shape[2], _rows(g), _rows(x)
     width, count = _columns_at_once(x, positions), x.shape[0] * positions
     for first in range(0, x.shape[1], width):
         end = min(first + width, x.shape[1])
