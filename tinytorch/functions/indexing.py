@@ -8,6 +8,7 @@ An index is read in three steps. Ints, slices, None and Ellipsis become one `sli
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tinytorch.functions import movement
 from tinytorch.functions.copies import LARGE
 from tinytorch.functions.dims import normalize_dim
 from tinytorch.functions.publish import publish
-from tinytorch.replay import holds, must_run
+from tinytorch.replay import holds, keep, must_run, replayed
 from tinytorch.state import STATE, current_backend
 
 if TYPE_CHECKING:
@@ -158,6 +159,8 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         if view is not None:
             return view
         part, arrays = _basic(x, _spread(x, [*entries]))
+    elif len(entries) <= x.ndim and all([is_tensor(e) and e.dtype is int64 for e in entries]):
+        return _at(x, entries)
     else:
         is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
         if is_mask and STATE.get().mode is None:
@@ -363,6 +366,12 @@ def _slice_bound(entry: slice, extent: int) -> tuple[int, int, int]:
     return entry.indices(extent)
 
 
+@replayed
+def _at(x: Tensor, indices: Sequence[Tensor]) -> Tensor:
+    """x[indices] for integer tensors alone, of which a program asks whether they are in range."""
+    return _advanced(x, list(enumerate(indices)))
+
+
 def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
     """Apply integer tensors, which broadcast against each other.
 
@@ -385,7 +394,7 @@ def _advanced(x: Tensor, arrays: list[tuple[int, Tensor]]) -> Tensor:
         for index, size in parts:
             flat = still_outside(flat, index, size)
         rows = rows.reshape(int(np.prod(sizes, dtype=np.int64)), *rows.shape[len(dims) :])
-    result = take_rows(rows, flat)
+    result = take_rows(rows, keep(flat))
     single = [dim for dim, index in arrays if index.ndim == 0]
     placed = [dim - sum(s < dim for s in single) for dim in dims if dim not in single]
     if not placed or placed != list(range(placed[0], placed[0] + len(placed))):
