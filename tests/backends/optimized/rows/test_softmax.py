@@ -139,3 +139,22 @@ def test_along_another_dimension_than_the_last(shape):
             found = backward(g, out, dim=dim)
             wanted = backward(back, np.moveaxis(out, dim, -1), dim=len(shape) - 1)
             np.testing.assert_allclose(np.moveaxis(found, dim, -1), wanted, 1e-4, 1e-5)
+
+
+@pytest.mark.slow_beyond(2)
+@pytest.mark.parametrize("shape", [(2, 3, 33_000), (3, 700, 65), (1, 5000, 130)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_blocks_of_columns_are_those_of_turned_rows(shape, dtype, rng):
+    x, g = rng.standard_normal((2, *shape)).astype(dtype)
+    x[0, 1, :3] = np.nan, np.inf, -np.inf
+    x[0, :, 5] = -np.inf
+    eps = 50 * np.finfo(dtype).eps
+    turned, upper = (np.ascontiguousarray(a.swapaxes(1, 2)) for a in (x, g))
+    for forward, backward in (
+        (softmax.softmax, softmax.softmax_backward),
+        (softmax.log_softmax, softmax.log_softmax_backward),
+    ):
+        out, rows = forward(x, dim=1), forward(turned, dim=2)
+        np.testing.assert_allclose(out, rows.swapaxes(1, 2), rtol=eps, atol=eps)
+        dx = backward(upper, rows, dim=2).swapaxes(1, 2)
+        np.testing.assert_allclose(backward(g, out, dim=1), dx, rtol=100 * eps, atol=20 * eps)

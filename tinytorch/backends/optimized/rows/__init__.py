@@ -3,6 +3,7 @@
 rows            what they share: layout, sums and maxima of a row
 reductions      sums, maxima and minima
 program_sums    of what a fused function gives
+softmax_columns softmax and log-softmax along another dimension than the last
 softmax         with log-softmax
 cross_entropy
 cross           products of vectors of three components

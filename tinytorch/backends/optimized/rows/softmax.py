@@ -12,17 +12,15 @@ Source: Goodfellow, Bengio, Courville, "Deep learning", 2016, section 4.1.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from tinytorch.backends.blocked.sums import total
 from tinytorch.backends.optimized.elementwise.math import exp, exp_of_negative, log
-from tinytorch.backends.optimized.rows import reductions
+from tinytorch.backends.optimized.rows import softmax_columns as columns
 from tinytorch.backends.optimized.rows.rows import largest, map_rows
 from tinytorch.dtypes import Array
-from tinytorch.jit.contiguous import contiguous
 from tinytorch.jit.library import kernel
 from tinytorch.jit.parallel import shared
 
@@ -167,70 +165,27 @@ def softmax(x: Array, *, dim: int) -> Array:
         x: any shape, float32 or float64.
         dim: a non-negative dimension.
     """
-    return _softmax_down(x, dim) if _is_down(x, dim) else map_rows(_run_softmax, EXP_STEPS, dim, x)
+    if columns.is_down(x, dim):
+        return columns.map_columns(columns.softmax, EXP_STEPS, dim, x)
+    return map_rows(_run_softmax, EXP_STEPS, dim, x)
 
 
 def log_softmax(x: Array, *, dim: int) -> Array:
     """x - log sum exp(x) along `dim`: the logarithm of `softmax`, without its underflow."""
-    if _is_down(x, dim):
-        return _log_softmax_down(x, dim)
+    if columns.is_down(x, dim):
+        return columns.map_columns(columns.log_softmax, EXP_STEPS, dim, x)
     return map_rows(_run_log_softmax, EXP_STEPS, dim, x)
 
 
 def softmax_backward(g: Array, out: Array, *, dim: int) -> Array:
     """Gradient of `softmax` for its input, from its result `out`."""
-    if _is_down(g, dim):
-        return _softmax_backward_down(g, out, dim)
+    if columns.is_down(g, dim):
+        return columns.map_columns(columns.softmax_backward, 1, dim, g, out)
     return map_rows(_run_softmax_backward, 1, dim, g, out)
 
 
 def log_softmax_backward(g: Array, out: Array, *, dim: int) -> Array:
     """Gradient of `log_softmax` for its input, from its result `out`."""
-    if _is_down(g, dim):
-        return _log_softmax_backward_down(g, out, dim)
+    if columns.is_down(g, dim):
+        return columns.map_columns(columns.log_softmax_backward, EXP_STEPS, dim, g, out)
     return map_rows(_run_log_softmax_backward, EXP_STEPS, dim, g, out)
-
-
-# Along a dimension that is not the last, whole rows are combined: to turn the array and back, so
-# that its columns become rows, costs more than to walk along it three times.
-
-LEAST_WIDTH = 8  # elements of such a row
-
-
-def _is_down(x: Array, dim: int) -> bool:
-    return x.size > 0 and math.prod(x.shape[dim + 1 :]) >= LEAST_WIDTH
-
-
-def _shifted(x: Array, dim: int) -> Array:
-    """x minus its largest along `dim`, in new memory."""
-    x = contiguous(x)
-    return x - reductions.amax(x, dims=(dim,), keepdim=True)
-
-
-@np.errstate(all="ignore")
-def _softmax_down(x: Array, dim: int) -> Array:
-    e = _shifted(x, dim)
-    np.exp(e, out=e)
-    e /= reductions.sum(e, dims=(dim,), keepdim=True)
-    return e
-
-
-@np.errstate(all="ignore")
-def _log_softmax_down(x: Array, dim: int) -> Array:
-    shifted = _shifted(x, dim)
-    shifted -= np.log(reductions.sum(np.exp(shifted), dims=(dim,), keepdim=True))
-    return shifted
-
-
-@np.errstate(all="ignore")
-def _softmax_backward_down(g: Array, out: Array, dim: int) -> Array:
-    g, out = contiguous(g), contiguous(out)
-    result: Array = (g - reductions.sum(g * out, dims=(dim,), keepdim=True)) * out
-    return result
-
-
-@np.errstate(all="ignore")
-def _log_softmax_backward_down(g: Array, out: Array, dim: int) -> Array:
-    g, out = contiguous(g), contiguous(out)
-    result: Array = g - np.exp(out) * reductions.sum(g, dims=(dim,), keepdim=True)
-    return result
