@@ -160,7 +160,8 @@ def getitem(x: Tensor, index: Any) -> Tensor:
             return view
         part, arrays = _basic(x, _spread(x, [*entries]))
     elif len(entries) <= x.ndim and all([is_tensor(e) and e.dtype is int64 for e in entries]):
-        return _at(x, entries)
+        found: Tensor = _at(x, entries)
+        return found
     else:
         is_mask = is_tensor(index) and index.dtype is bool_ and index.shape == x.shape != ()
         if is_mask and STATE.get().mode is None:
