@@ -31,7 +31,7 @@ def update(
     for lesson in lessons:
         done = bring(workspace, lesson)
         if done is None:
-            path = module.write_file(workspace, lesson, module.form_of(workspace))
+            path = module.write_file(workspace, lesson, module.form_of(workspace, lesson))
             say(f"{path.name}: new")
         elif done.backup is None:
             say(f"{done.path.name}: up to date")

@@ -46,30 +46,37 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
 
 
-def write_file(workspace: Workspace, lesson: Lesson, form: str) -> Path:
+def write_file(workspace: Workspace, lesson: Lesson, form: str, *, anew: bool = False) -> Path:
     """Write a lesson's file without answers, and remember it as written by tito.
 
-    A file that is there and was not edited is brought up to date; an edited one stays.
+    A file that is there and was not edited is brought up to date; an edited one, in whatever
+    format, stays.
+
+    Args:
+        anew: in place of edited ones as well, which the caller has kept.
     """
     fresh = build(course.cells(lesson), student=True)
     text = notebook.render(fresh, form)
     with state.edit(workspace) as remembered:
         module = remembered.module(lesson.slug)
-        path = notebook.find(workspace.root, lesson.folder)
-        if path is not None and notebook.digest(path.read_bytes()) != module.written:
-            return path
-        if path is not None and path.suffix != f".{form}":
-            path.unlink()  # it is as tito wrote it
-        path = workspace.root / f"{lesson.folder}.{form}"
-        state.write(path, text)
-        module.written = notebook.digest(text.encode())
-        module.lesson, module.sources = digest_of(fresh), sources_of(lesson)
+        there = notebook.files(workspace.root, lesson.folder)
+        ours = [p for p in there if anew or notebook.digest(p.read_bytes()) == module.written]
+        edited = [p for p in there if p not in ours]
+        path = edited[-1] if edited else workspace.root / f"{lesson.folder}.{form}"
+        if not edited:
+            state.write(path, text)
+            module.written = notebook.digest(text.encode())
+            module.lesson, module.sources = digest_of(fresh), sources_of(lesson)
+        for other in ours:
+            if other != path:
+                other.unlink()
     return path
 
 
-def form_of(workspace: Workspace) -> str:
-    """The format that files of lessons are written in: "ipynb" or "py"."""
-    return state.load(workspace).format
+def form_of(workspace: Workspace, lesson: Lesson) -> str:
+    """The format of a lesson's file, "ipynb" or "py"; without one that of the workspace."""
+    path = notebook.find(workspace.root, lesson.folder)
+    return path.suffix.removeprefix(".") if path else state.load(workspace).format
 
 
 def start(workspace: Workspace, lesson: Lesson, form: str | None = None) -> Path:
@@ -78,7 +85,7 @@ def start(workspace: Workspace, lesson: Lesson, form: str | None = None) -> Path
     Raises:
         WorkspaceError: another format is asked for than that of the file they have worked in.
     """
-    path = write_file(workspace, lesson, form or form_of(workspace))
+    path = write_file(workspace, lesson, form or form_of(workspace, lesson))
     if form is not None and path.suffix != f".{form}":
         raise WorkspaceError(
             f"you have worked in {path.name}: convert it, with "
@@ -181,18 +188,19 @@ def refresh(workspace: Workspace) -> package.Report:
 
 
 def reset(workspace: Workspace, lesson: Lesson) -> list[Path]:
-    """Begin a module anew; returns the backups of the file and of what was completed."""
-    path = notebook.find(workspace.root, lesson.folder)
-    kept = []
-    if path is not None:
-        kept.append(workspace.keep(path, move=True))
+    """Begin a module anew; returns the backups of the file and of what was completed.
+
+    They are copies, made before anything changes: on a full disk all is as it was.
+    """
+    there = notebook.files(workspace.root, lesson.folder)
     done = completed.path_of(workspace, lesson.slug)
-    if done.exists():
-        kept.append(workspace.keep(done, move=True))
-    form = path.suffix.removeprefix(".") if path else form_of(workspace)
+    kept = [workspace.keep(path) for path in (*there, done) if path.exists()]
+    form = form_of(workspace, lesson)
     with state.edit(workspace) as remembered:
         remembered.modules.pop(lesson.slug, None)
-    start(workspace, lesson, form)
+    write_file(workspace, lesson, form, anew=True)
+    done.unlink(missing_ok=True)
+    start(workspace, lesson)
     refresh(workspace)
     return kept
 

@@ -37,10 +37,16 @@ class FileCell:
     number: int
 
 
-def find(folder: Path, stem: str) -> Path | None:
-    """The file of a lesson in a workspace; of a notebook and a .py file the one changed last."""
+def files(folder: Path, stem: str) -> list[Path]:
+    """The files of a lesson in a workspace, a notebook and a .py file: the one changed last comes
+    last."""
     there = [p for suffix in FORMATS if (p := folder / f"{stem}.{suffix}").is_file()]
-    return max(there, key=lambda path: path.stat().st_mtime_ns, default=None)
+    return sorted(there, key=lambda path: path.stat().st_mtime_ns)
+
+
+def find(folder: Path, stem: str) -> Path | None:
+    """The file of a lesson in a workspace; of several the one changed last."""
+    return next(reversed(files(folder, stem)), None)
 
 
 def digest(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.tito.workspace.conftest import (
     SIZE,
     Student,
 )
+from tito.workspace import state
 
 
 def test_start_says_what_it_is_and_where_to_write(student: Student) -> None:
@@ -158,6 +160,59 @@ def test_the_format_can_be_changed_until_something_is_written(student: Student) 
     assert result.exit_code == 1
     assert "you have worked in 01_first.py: convert it, with `jupytext --to ipynb" in result.output
     assert path.read_text() == mine
+
+
+def test_answers_in_another_format_stay_when_the_later_file_is_as_tito_wrote_it(
+    student: Student,
+) -> None:
+    """A notebook that a synchronised folder brings back has its old time."""
+    notebook = student.file("01_first.ipynb")
+    student.write("01_first.ipynb", FIRST_ANSWERS)
+    mine = notebook.read_text()
+    notebook.unlink()
+    assert student.tito("module", "start", "1", "--format", "py").exit_code == 0
+    notebook.write_text(mine)
+    os.utime(notebook, ns=(0, 0))
+    result = student.tito("module", "start", "1")
+    assert f"write in {notebook}" in result.output
+    assert notebook.read_text() == mine
+    assert not student.file("01_first.py").exists()
+    assert student.tito("init", ".").exit_code == 0
+    assert notebook.read_text() == mine
+
+
+def test_a_format_stays_the_file_s_own(student: Student) -> None:
+    student.tito("module", "start", "1", "--format", "py")
+    for command in ("start", "open", "reset"):
+        assert student.tito("module", command, "1").exit_code == 0
+        assert student.file("01_first.py").exists(), command
+        assert not student.file("01_first.ipynb").exists(), command
+
+
+def test_a_reset_for_which_there_is_no_room_changes_nothing(
+    student: Student, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    student.write("01_first.ipynb", FIRST_ANSWERS)
+    mine = student.file("01_first.ipynb").read_text()
+
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(state, "write", full)
+    result = student.tito("module", "reset", "1")
+    assert result.exit_code == 1 and "No space left" in result.output
+    assert student.file("01_first.ipynb").read_text() == mine
+
+
+def test_a_reset_keeps_a_notebook_and_a_plain_file(student: Student) -> None:
+    student.write("01_first.ipynb", FIRST_ANSWERS)
+    student.file("01_first.py").write_text("# %%\nx = 1\n")
+    result = student.tito("module", "reset", "1")
+    assert result.exit_code == 0
+    kept = {path.name for path in (student.root / ".tito/backups").rglob("01_first.*")}
+    assert kept == {"01_first.ipynb", "01_first.py"}
+    there = list(student.root.glob("01_first.*"))
+    assert len(there) == 1 and "x = 1" not in there[0].read_text()
 
 
 @pytest.mark.slow
