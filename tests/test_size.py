@@ -189,7 +189,7 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_813,
     "tinytorch/onnx": 2_091,
     "tinytorch/fx": 13_060,
-    "tito": 8_128,
+    "tito": 8_136,
     "tito/course": 5_455,
     "tito/ladder": 714,
     "tito/compete": 2_135,

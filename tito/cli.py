@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from importlib.util import find_spec
@@ -133,4 +134,6 @@ app.add_typer(lessons.app, name="lessons", rich_help_panel=AUTHORS)
 def main() -> None:
     """The entry point of the command `tito`."""
     leave_out_workspaces()
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack a path's letters
     app(prog_name="tito")

@@ -46,6 +46,8 @@ def plainly(command: Callable[P, T]) -> Callable[P, T]:
             message = str(error)
         except LessonError as error:
             message = f"a lesson is broken, please report it:\n{error}"
+        except BrokenPipeError:
+            raise  # whoever reads has enough: no error, and typer says nothing
         except OSError as error:
             message = f"{error.filename or 'a file'}: {error.strerror or error}"
         console.errors.print(message, markup=False, highlight=False, soft_wrap=True)

@@ -93,6 +93,23 @@ def test_output_in_a_pipe_is_plain() -> None:
         assert not set(result.stdout) & set("│─╭╮")
 
 
+def test_a_path_with_spaces_and_letters_that_the_terminal_lacks(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tito"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    result = subprocess.run(
+        [*command, "init", "Übung 1"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert result.stderr == ""
+    assert "next: cd '\\xdcbung 1' && tito module start 01" in result.stdout
+    with subprocess.Popen(
+        [*command, "next", "--json"], cwd=tmp_path / "Übung 1", env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as reader:  # fmt: skip
+        assert reader.stdout is not None and reader.stderr is not None
+        reader.stdout.close()  # as `head` does when it has enough
+        assert reader.stderr.read() == b""
+
+
 def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(name='typer')")
     result = subprocess.run(

@@ -26,11 +26,11 @@ keeps in `.tito/backups/`.
 IGNORED = "__pycache__/\n.ipynb_checkpoints/\n"
 
 
-def init(folder: Path, form: str) -> Workspace:
+def init(folder: Path, form: str | None = None) -> Workspace:
     """Make a workspace in a folder; in one that is a workspace already, bring it up to date.
 
     Args:
-        form: of the lessons' files, "ipynb" or "py".
+        form: of the lessons' files, "ipynb" or "py"; if not given, what it was.
 
     Raises:
         WorkspaceError: the folder is in another workspace, or has a `tinytorch` of its own.
@@ -51,7 +51,7 @@ def init(folder: Path, form: str) -> Workspace:
         raise WorkspaceError(f"{folder} is a file: choose a folder")
     (folder / MARK).mkdir(parents=True, exist_ok=True)
     with state.edit(workspace) as remembered:
-        remembered.format = form
+        remembered.format = form or remembered.format
     module.refresh(workspace)
     for name, text in (("README.md", README), (".gitignore", IGNORED)):
         if not (folder / name).exists():
@@ -59,5 +59,5 @@ def init(folder: Path, form: str) -> Workspace:
     if not backends.path_of(workspace).exists():
         backends.begin(workspace, backends.MINE, backends.text_of(backends.MINE))
     for lesson in course.lessons():
-        module.write_file(workspace, lesson, form)
+        module.write_file(workspace, lesson, form or module.form_of(workspace, lesson))
     return workspace

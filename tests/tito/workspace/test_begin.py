@@ -45,6 +45,13 @@ def test_init_makes_lessons_without_answers_and_a_package(student: Student) -> N
     assert changed.stdout == ""
 
 
+def test_init_again_leaves_the_format_as_it_was(student: Student) -> None:
+    for wanted, form in (("py", "py"), ("", "py"), ("ipynb", "ipynb"), ("", "ipynb")):
+        arguments = ["--format", wanted] if wanted else []
+        assert student.tito("init", str(student.root), *arguments).exit_code == 0
+        assert {path.suffix for path in student.root.glob("0*")} == {f".{form}"}
+
+
 def test_init_again_brings_up_to_date_and_keeps_what_was_written(
     student: Student, repository: Path
 ) -> None:
