@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -64,3 +65,12 @@ def test_atomic_write_leaves_links_permissions_and_pipes_as_they_are(tmp_path: P
     with atomic_write(tmp_path / ("n" * 250)) as stream:
         stream.write(b"long")
     assert (tmp_path / ("n" * 250)).read_bytes() == b"long"
+
+
+def test_an_error_names_the_file_and_not_its_part(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError) as error, atomic_write(tmp_path) as stream:
+        stream.write(b"new")
+    assert error.value.filename == str(tmp_path) and error.value.filename2 is None
+    path = tmp_path / "file"
+    with pytest.raises(OSError, match=r"No space left on device: '.*/file'"), atomic_write(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -53,5 +53,9 @@ def atomic_write(path: Path, sync: bool = True) -> Iterator[BinaryIO]:
             if sync:
                 os.fsync(stream.fileno())
         part.replace(path)
+    except OSError as error:
+        if error.filename in (None, str(part)):  # who reads the error knows `path`
+            error.filename, error.filename2 = str(path), None
+        raise
     finally:
         part.unlink(missing_ok=True)

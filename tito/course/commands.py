@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 
 from tito import console
-from tito.course.common import INCOMPLETE, Json, Unsafe, Where, explained, noted, say
+from tito.course.common import INCOMPLETE, Jobs, Json, Unsafe, Where, explained, noted, say
 from tito.course.history import commands as history
 from tito.course.similar import commands as similar
 from tito.course.students import commands as students
@@ -179,7 +179,7 @@ def grade(
         list[str] | None, typer.Option(help="Only this student; may be given again.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also what is graded already.")] = False,
-    jobs: Annotated[int | None, typer.Option(help="At once; one a core if not given.")] = None,
+    jobs: Jobs = None,
     cluster: Annotated[
         bool, typer.Option("--cluster", help="On a Dask cluster, started here for it.")
     ] = False,

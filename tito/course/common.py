@@ -17,6 +17,7 @@ INCOMPLETE = 3  # exit code: the machine failed for some submissions; grade agai
 
 Where = Annotated[Path, typer.Option("--course", help="The course directory.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="At once; one a core if not given.")]
 Unsafe = Annotated[
     bool,
     typer.Option(
@@ -52,10 +53,13 @@ def explained() -> Iterator[None]:
         )
         raise typer.Exit(1) from None
     except Exception as error:
-        if (sentence := _of_the_machine(error)) is None:
+        sentence, code = _of_the_machine(error), INCOMPLETE
+        if sentence is None and isinstance(error, OSError) and error.filename:
+            sentence, code = f"{error.filename}: {error.strerror}", 1
+        if sentence is None:
             raise
         console.errors.print(sentence, markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(INCOMPLETE) from None
+        raise typer.Exit(code) from None
 
 
 def _of_the_machine(error: Exception) -> str | None:

@@ -121,6 +121,28 @@ def test_without_a_sandbox_nothing_is_graded_unless_told(
     assert [(row["score"], row["level"][:4]) for row in json.loads(done.output)] == [(10, "none")]
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["export --to FOLDER", "export --to FILE/grades.csv", "init FILE", "init FILE/cs101",
+     "release small --to FILE", "request answer --from FOLDER/none.csv",
+     "request list --to FOLDER", "grade small --jobs -1", "regrade small --jobs 0"],
+)  # fmt: skip
+def test_a_file_that_cannot_be_there_is_a_sentence(
+    course_root: Path, tmp_path: Path, command: str
+) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "file"
+    folder.mkdir()
+    file.touch()
+    words = command.replace("FOLDER", str(folder)).replace("FILE", str(file)).split()
+    here = () if words[0] == "init" else ("--course", course_root)
+    result = tito(*words, *here)
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == (2 if "--jobs" in words else 1)
+    named = "--jobs" if "--jobs" in words else str(folder if "FOLDER" in command else file)
+    assert named in result.output
+    assert not list(tmp_path.glob(".*"))  # of the export
+
+
 def test_a_name_that_is_almost_right(course_root: Path) -> None:
     result = tito("generate", "tensro", "--course", course_root)
     assert result.exit_code == 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tito import console
-from tito.course.common import INCOMPLETE, Json, Unsafe, Where, explained, say
+from tito.course.common import INCOMPLETE, Jobs, Json, Unsafe, Where, explained, say
 
 if TYPE_CHECKING:
     from tito.course.history.regrade import Change
@@ -60,7 +60,7 @@ def regrade(
         list[str] | None, typer.Option(help="Only this student; may be given again.")
     ] = None,
     to: Annotated[Path | None, typer.Option(help="A CSV of what changed.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="At once; one a core if not given.")] = None,
+    jobs: Jobs = None,
     course: Where = Path(),
     unsafe: Unsafe = False,
     as_json: Json = False,
