@@ -83,6 +83,23 @@ def say(as_json: bool, report: Any, text: str) -> None:
         console.out.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def note_unknown(course: Any, student: str) -> None:
+    """Say of a student that nobody has heard of them, and who may be meant: what is kept for a name
+    that is typed wrongly is found by nobody."""
+    from difflib import get_close_matches
+
+    from tito.course.config import quiet
+    from tito.course.students.roster import known_students
+
+    with quiet(), course.gradebook() as gradebook:
+        known = known_students(course, gradebook)
+    if student not in known:
+        meant = get_close_matches(student, known)
+        hint = f": did you mean {' or '.join(map(repr, meant))}?" if meant else ""
+        text = f"nobody called {student!r} is on a roster or has handed anything in{hint}"
+        console.errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def noted(course: Any, action: str, assignment: str = "", **details: Any) -> None:
     """Add an entry to the audit log."""
     from tito.course.history import audit

@@ -7,15 +7,17 @@ import os
 import sqlite3
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tito.course.exam.job import Budget
 from tito.course.students.policy import Policy
+from tito.scripts import ROOT
 
 CONFIG = "nbgrader_config.py"
 NO_NAME = "default_course"  # nbgrader's, for a course without a name
@@ -118,6 +120,7 @@ class Course:
             titles = dict(settings.pop("titles", {}))
             budget = _budget(settings)
             budgets = {name: _budget({**settings, **values}) for name, values in own.items()}
+            _check_assignments(root, [*policy.deadlines, *budgets, *titles])
         except Exception as error:  # it is a program of the instructor's
             raise CourseError(f"{root / CONFIG}: {type(error).__name__}: {error}") from None
         return cls(root, config, budget, budgets, policy, titles)
@@ -177,6 +180,21 @@ class Course:
         except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
             said = str(error).splitlines()[0]
             raise GradebookError(f"the gradebook does not answer: {said}") from error
+
+
+def _check_assignments(root: Path, names: Iterable[str]) -> None:
+    """Refuse a setting for an assignment that is a lesson's by another name, "tensor" or
+    "02_tenzor": it would never be used. One of your own may be there later.
+
+    Raises:
+        CourseError: there is such a name.
+    """
+    lessons = [path.parent.name for path in (ROOT / "modules").glob("*/lesson.md")]
+    there = {*lessons, *(path.name for path in root.glob("source/*"))}
+    for name in set(names) - there:
+        same = [lesson for lesson in lessons if name.lower() in lesson.split("_", 1)]
+        if meant := same or get_close_matches(name, lessons, 1, 0.85):
+            raise CourseError(f"there is no assignment {name!r}: say {meant[0]}")
 
 
 @cache

@@ -92,8 +92,10 @@ def test_exit_codes_say_what_happened(
 
 
 @pytest.mark.parametrize(
-    "command", [("feedback",), ("export",), ("grades",), ("roster", "compare", "--assignment")]
-)
+    "command",
+    [("feedback",), ("export",), ("grades",), ("attempts",), ("audit",),
+     ("roster", "compare", "--assignment")],
+)  # fmt: skip
 def test_an_assignment_that_is_not_there_is_said(
     course_root: Path, command: tuple[str, ...]
 ) -> None:
@@ -162,6 +164,20 @@ def test_an_assignment_goes_by_its_whole_name(course: Course) -> None:
         result = tito(*command, "--course", course.root)
         assert result.exit_code == 1
         assert result.output == f"there is no assignment {name!r}: say 02_tensor\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["extend small --until 2026-10-01T12:00+00:00", "request add small --text why"]
+)
+def test_a_student_of_whom_nobody_has_heard_is_said(
+    course: Course, hand_in: Callable[..., Path], command: str
+) -> None:
+    """An extension for "aad" was kept, and ada was late."""
+    hand_in("ada", submission())
+    for student, said in (("aad", "nobody called 'aad' is on a roster"), ("ada", "")):
+        result = tito(*command.split(), "--student", student, "--course", course.root)
+        assert result.exit_code == 0
+        assert result.stderr.startswith(said) and bool(said) == bool(result.stderr)
 
 
 @pytest.mark.parametrize("days", ["nan", "1e300"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tito import console
-from tito.course.common import INCOMPLETE, Jobs, Json, Unsafe, Where, explained, say
+from tito.course.common import INCOMPLETE, Jobs, Json, Unsafe, Where, explained, note_unknown, say
 
 if TYPE_CHECKING:
     from tito.course.history.regrade import Change
@@ -39,6 +39,8 @@ def attempts(
         here = Course.load(course)
         with database(here) as engine:
             found = step.attempts(here, engine, assignment or "", student)
+        if assignment and not found:
+            here.require(assignment)
     if as_json:
         console.print_json([asdict(each) for each in found])
         return
@@ -131,8 +133,11 @@ def audit(
         from tito.course.history.audit import entries
         from tito.course.tables import database
 
-        with database(Course.load(course)) as engine:
+        here = Course.load(course)
+        with database(here) as engine:
             found = entries(engine, assignment or "", student)
+        if assignment and not found:
+            here.require(assignment)
     if as_json:
         console.print_json([asdict(each) for each in found])
         return
@@ -164,6 +169,7 @@ def add(
 
         here = Course.load(course)
         here.require(assignment)
+        note_unknown(here, student)
         with database(here) as engine:
             number = ask(engine, assignment, student, text, test)
     say(as_json, {"request": number}, f"request {number}")
@@ -227,9 +233,10 @@ def answer(
         from tito.course.history import requests as step
         from tito.course.tables import database
 
-        with database(Course.load(course)) as engine:
+        here = Course.load(course)
+        with database(here) as engine:
             if source is not None:
-                found = step.from_csv(engine, source.read_bytes(), source.name)
+                found = step.from_csv(here, engine, source.read_bytes(), source.name)
             else:
                 assert number is not None
                 found = [step.answer(engine, number, text)]

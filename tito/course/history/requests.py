@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Engine
 
-from tito.course.config import CourseError
+from tito.course.config import Course, CourseError
 from tito.course.history import audit
 from tito.course.students import sheet as tables
 from tito.course.students.sheet import Sheet
@@ -92,13 +92,14 @@ def to_csv(found: Sequence[Request]) -> str:
     return text.getvalue()
 
 
-def from_csv(engine: Engine, data: bytes, name: str) -> list[Request]:
+def from_csv(course: Course, engine: Engine, data: bytes, name: str) -> list[Request]:
     """Take the answers of a table in; those that were there before are left alone.
 
     A row without `id` is a new request: student, assignment, text, and perhaps test.
 
     Raises:
-        CourseError: it has no such columns, or a number that there is not; nothing is taken then.
+        CourseError: it has no such columns, or a number or an assignment that there is not; nothing
+            is taken then.
     """
     sheet = tables.read(data, name)
     columns = ("id", "answer") if sheet.column("id") is not None else ("student", "assignment")
@@ -107,6 +108,8 @@ def from_csv(engine: Engine, data: bytes, name: str) -> list[Request]:
         raise CourseError(f"{name} has no column {missing[0]!r}: it has {', '.join(sheet.header)}")
     known = {each.id: each for each in requests(engine)}
     rows = [(_id(sheet, row, known, name), row) for row in sheet.rows]
+    for assignment in {sheet.cell(row, "assignment") for number, row in rows if number is None}:
+        course.require(assignment)
     changed = []
     for number, row in rows:
         text = sheet.cell(row, "answer")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tito import console
-from tito.course.common import Json, Where, explained, noted, say
+from tito.course.common import Json, Where, explained, note_unknown, noted, say
 
 app = typer.Typer()
 roster = typer.Typer(
@@ -153,6 +153,7 @@ def extend(
                     raise CourseError(f"{student} has no extension for {assignment}")
             else:
                 here.require(assignment)
+                note_unknown(here, student)
                 deadline = step.extend(
                     engine, here.policy, assignment, student,
                     until=time, days=days or 0.0, reason=reason,

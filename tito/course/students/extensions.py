@@ -31,18 +31,21 @@ def extend(
         until: the new deadline; if not given, the class's deadline and `days`.
 
     Raises:
-        CourseError: the assignment has no deadline to count from.
+        CourseError: the assignment has no deadline to count from, or an earlier one is asked for.
     """
+    due = policy.deadlines.get(assignment)
     if until is None:
-        if assignment not in policy.deadlines:
+        if due is None:
             raise CourseError(
-                f"{assignment} has no deadline to count {days:g} days from: set "
-                f"c.TinyTorch.deadlines[{assignment!r}], or say --until"
+                f"{assignment} has no deadline to count {days:g} days from: add one to "
+                f"c.TinyTorch.deadlines, or say --until"
             )
         try:
-            until = policy.deadlines[assignment] + timedelta(days=days)
+            until = due + timedelta(days=days)
         except (ValueError, OverflowError):
             raise CourseError(f"{days:g} days later is no time") from None
+    if due is not None and until < due:
+        raise CourseError(f"{stamp(until)} is before the class's deadline, {stamp(due)}")
     row = {
         "assignment": assignment,
         "student": student,

@@ -89,6 +89,10 @@ class Policy:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
                 raise PolicyError(f"TinyTorch.late[{name!r}] is {value!r}, not a number from 0 on")
+            if name == "penalty_per_day" and value > 1:
+                raise PolicyError(
+                    f"TinyTorch.late[{name!r}] is {value!r}, not a part: 0.1 for 10 %"
+                )
         times = {name: parse_time(text) for name, text in deadlines.items()}
         return cls(times, **late, set=bool(late))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.engine import Engine
@@ -67,7 +68,7 @@ def import_roster(course: Course, data: bytes, name: str, assignment: str = "") 
     results, people = [], {}
     with database(course) as engine:
         with quiet(), course.gradebook() as gradebook:
-            taken = {s.id for s in gradebook.students} | _folders(course)
+            taken = known_students(course, gradebook)
             known = identities(engine)
             before = set(known)
             for person in platform.people(sheet):
@@ -106,8 +107,10 @@ def _scope(platform: Platform, assignment: str) -> str:
     return assignment
 
 
-def _folders(course: Course) -> set[str]:
-    return {path.name for path in course.root.glob("submitted/*") if path.is_dir()}
+def known_students(course: Course, gradebook: Any) -> set[str]:
+    """All who are on a roster or have handed something in."""
+    folders = {path.name for path in course.root.glob("submitted/*") if path.is_dir()}
+    return {student.id for student in gradebook.students} | folders
 
 
 def _keys(person: Person, scope: str) -> list[tuple[str, str, str]]:

@@ -24,8 +24,8 @@ def test_answers_come_back_in_the_column_that_was_empty(course: Course) -> None:
         table = list(csv.DictReader(io.StringIO(to_csv(requests(engine, unanswered=True)))))
         assert [(row["id"], row["text"], row["answer"]) for row in table] == [("1", "'=why?", "")]
         text = to_csv(requests(engine)).replace("'=why?,,", "'=why?,three points more,")
-        assert [r.id for r in from_csv(engine, text.encode(), "r.csv")] == [1]
-        assert from_csv(engine, text.encode(), "r.csv") == []  # once is enough
+        assert [r.id for r in from_csv(course, engine, text.encode(), "r.csv")] == [1]
+        assert from_csv(course, engine, text.encode(), "r.csv") == []  # once is enough
         found = requests(engine)
         assert [(r.text, r.answer) for r in found] == [
             ("=why?", "three points more"), ("and me?", "no"),
@@ -40,7 +40,7 @@ def test_a_table_from_a_form_is_new_requests(course: Course) -> None:
     head = b"student,assignment,text,test\n"
     data = head + b'ada,small,"why, though",\nbob,small,me too,clamp-values\n'
     with database(course) as engine:
-        from_csv(engine, data, "form.csv")
+        from_csv(course, engine, data, "form.csv")
         found = [(r.student, r.text, r.test) for r in requests(engine)]
     assert found == [("ada", "why, though", ""), ("bob", "me too", "clamp-values")]
 
@@ -53,10 +53,11 @@ def test_a_wrong_table_changes_nothing(course: Course) -> None:
             ("id,answer\n1,yes\n²,no\n".encode(), "no request '²'"),
             (b"id,answer\n1,yes\n,no\n", "needs student, assignment and text"),
             (b"name,text\nada,why\n", "no column 'student'"),
+            (b"student,assignment,text\nada,small,why\nada,smal,why\n", "'smal' is not generated"),
         ]:
             with pytest.raises(CourseError, match=said):
-                from_csv(engine, data, "r.csv")
-        assert requests(engine)[0].answer == ""
+                from_csv(course, engine, data, "r.csv")
+        assert [each.answer for each in requests(engine)] == [""]
         with pytest.raises(CourseError, match="no request 9"):
             answer(engine, 9, "yes")
         with pytest.raises(CourseError, match="is empty"):

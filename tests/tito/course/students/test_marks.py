@@ -56,6 +56,14 @@ def test_an_extension_is_one_students_deadline_until_it_is_withdrawn(course: Cou
     ]
 
 
+def test_an_extension_is_no_earlier_than_the_class_has(course: Course) -> None:
+    with database(course) as engine:
+        for wrong in ({"days": -1.0}, {"until": parse_time("2026-10-01 11:59 UTC")}):
+            with pytest.raises(CourseError, match="is before the class's deadline, 2026-10-01T12"):
+                extend(engine, course.policy, ASSIGNMENT, "bob", **wrong)  # type: ignore[arg-type]
+        assert not extensions(engine)
+
+
 def test_nbgraders_own_tables_have_the_penalty(course: Course) -> None:
     give(course, "bob", submitted="2026-10-04 11:00", **FULL)
     settle(course)
@@ -76,6 +84,28 @@ def test_hidden_results_wait_for_the_last_students_deadline(course: Course) -> N
     assert concealed(policy, extended, ASSIGNMENT, before) == parse_time("2026-10-04 12:00 UTC")
     assert concealed(policy, extended, ASSIGNMENT, parse_time("2026-10-04 12:00 UTC")) is None
     assert concealed(policy, {}, "other", before) is None
+
+
+@pytest.mark.parametrize("name", ["tensor", "02", "02_tenzor"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "deadlines = {NAME: '2026-10-01 12:00 UTC'}",
+        "assignments = {NAME: {}}",
+        "titles = {NAME: ''}",
+    ],
+)
+def test_a_setting_for_an_assignment_that_is_not_there(
+    course: Course, setting: str, name: str
+) -> None:
+    """A deadline for "tensor" was nobody's: the assignment is 02_tensor."""
+    with pytest.raises(CourseError, match=f"there is no assignment '{name}': say 02_tensor"):
+        settings(course, "c.TinyTorch." + setting.replace("NAME", repr(name)))
+
+
+def test_settings_for_assignments_that_will_be_there(course: Course) -> None:
+    names = {"02_tensor": "lesson", ASSIGNMENT: "here", "homework7": "later"}
+    assert settings(course, f"c.TinyTorch.titles = {names}").titles == names
 
 
 def test_wrong_settings_are_said_with_the_file(course: Course) -> None:

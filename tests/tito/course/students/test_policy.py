@@ -76,7 +76,8 @@ def test_without_a_time_or_a_deadline_nothing_is_late() -> None:
 @pytest.mark.parametrize(
     ("late", "said"),
     [({"free": 3}, "no such setting"), ({"free_days": -1}, "from 0 on"),
-     ({"penalty_per_day": "10%"}, "'10%'"), ({"most_days": True}, "from 0 on")],
+     ({"penalty_per_day": "10%"}, "'10%'"), ({"penalty_per_day": 10}, "not a part: 0.1"),
+     ({"most_days": True}, "from 0 on")],
 )  # fmt: skip
 def test_wrong_settings_are_named(late: dict[str, object], said: str) -> None:
     with pytest.raises(PolicyError, match=said):
