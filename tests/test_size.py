@@ -192,7 +192,7 @@ BUDGETS = {
     "tito": 8_136,
     "tito/course": 5_455,
     "tito/ladder": 714,
-    "tito/compete": 2_135,
+    "tito/compete": 2_177,
     "tito/leaderboard": 2_716,
 }
 

@@ -17,7 +17,7 @@ MODULES = frozenset(
 #: Functions of NumPy that end in BLAS or LAPACK.
 BLAS = frozenset(
     {"dot", "matmul", "inner", "vdot", "outer", "einsum", "einsum_path", "tensordot", "convolve",
-     "correlate", "cov", "corrcoef", "linalg", "matvec", "vecmat", "vecdot", "polyfit"}
+     "correlate", "cov", "corrcoef", "linalg", "matvec", "vecmat", "vecdot", "polyfit", "polymul"}
 )  # fmt: skip
 #: Ways to foreign code, to files, or around this list.
 WAYS_ROUND = frozenset(
@@ -27,16 +27,21 @@ WAYS_ROUND = frozenset(
      "get_include", "f_globals", "f_locals", "f_builtins", "f_back", "gi_frame", "tb_frame",
      "modules", "from_dlpack", "builtins", "importlib", "import_module", "inspect", "FunctionType",
      "CodeType", "subprocess", "methodcaller", "attrgetter", "pickle", "socket", "threading",
-     "multiprocessing", "frombuffer", "as_strided", "stride_tricks"}
+     "multiprocessing", "frombuffer", "as_strided", "stride_tricks", "matrix", "asmatrix", "bmat",
+     "innerproduct", "outerproduct", "imatmul", "eval", "exec", "get_type_hints", "ForwardRef",
+     "evaluate_forward_ref", "singledispatch", "singledispatchmethod", "update_wrapper", "wraps",
+     "gi_code", "cr_code", "ag_code", "cr_frame", "ag_frame", "f_code", "func_code"}
 )  # fmt: skip
 BUILTINS = frozenset(
     {"breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "help",
      "input", "locals", "memoryview", "open", "setattr", "vars", "__import__", "__builtins__"}
 )  # fmt: skip
+#: Modules below those that may be imported, beside what these call public.
+PARTS = frozenset({"collections.abc", "numba.types", "numba.typed", "numpy.typing"})
 METHODS = frozenset({"__init__", "__call__", "__post_init__", "__name__", "__doc__"})
 
 
-def broken_rules(tree: ast.Module) -> Iterator[str]:
+def broken_rules(tree: ast.AST) -> Iterator[str]:
     """Each place where the kernel division's rules are broken, as a sentence with its line.
 
     >>> next(broken_rules(ast.parse("c = a @ b")))
@@ -60,8 +65,8 @@ def _broken(node: ast.AST) -> Iterator[str]:
         yield _name(node.id)
     elif isinstance(node, (ast.BinOp, ast.AugAssign)) and isinstance(node.op, ast.MatMult):
         yield "the operator @ calls the product that this event is about"
-    elif isinstance(node, (ast.AsyncFunctionDef, ast.Global)):
-        yield "async functions and `global` are not for kernels"
+    elif isinstance(node, (ast.AsyncFunctionDef, ast.Global, ast.MatchClass)):  # case x(dot=f)
+        yield "async functions, `global` and patterns of classes are not for kernels"
 
 
 def _allowed(module: str) -> bool:

@@ -9,6 +9,7 @@ process: the parent believes only what it finds in the shared memory.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import gc
 import importlib.util
@@ -22,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from tito.compete.memory import Arena
-from tito.compete.rules import BLAS, BUILTINS, MODULES
+from tito.compete.rules import BLAS, BUILTINS, MODULES, PARTS, WAYS_ROUND, broken_rules
 
 PREPARED, DONE, FAILED = b"p", b"d", b"e"
 MAX_MESSAGE = 4000
+ABSENT = object()
 
 
 def main() -> None:
@@ -103,9 +105,22 @@ def _restricted(path: Path) -> dict[str, Any]:
     """Run a file whose imports are held to the list, and that has no other way to modules."""
 
     def import_(name: str, scope: Any = None, own: Any = None, wanted: Any = (), level: int = 0):  # type: ignore[no-untyped-def]
-        if level or name.partition(".")[0] not in MODULES:
+        top, *parts = name.split(".")
+        if level or top not in MODULES:
             raise ImportError(f"{name!r} is not among what may be imported")
-        return __import__(name, scope, own, wanted, level)
+        first = found = public(__import__(name))
+        if top == "numba":
+            _check_signatures()
+        if wanted == []:  # of code in C, which takes the module from sys.modules
+            return first
+        try:
+            for part in parts:
+                found = getattr(found, part)
+            for each in wanted or ():  # or Python would look for a module of this name itself
+                getattr(found, each)
+        except AttributeError as error:
+            raise ImportError(str(error)) from None
+        return found if wanted else first
 
     allowed = {k: v for k, v in vars(builtins).items() if k not in BUILTINS}
     module = ModuleType("entry")
@@ -117,8 +132,41 @@ def _restricted(path: Path) -> dict[str, Any]:
     return scope
 
 
+def public(module: ModuleType) -> ModuleType:
+    """A module without private names and the modules that it imports: through these, code that is
+    only text (`dataclasses._create_fn`) or another's (`numba.np`) can be reached."""
+    shown = ModuleType(module.__name__)
+
+    def find(name: str) -> Any:
+        own = name[0] == "_" or name in WAYS_ROUND
+        value = ABSENT if own else getattr(module, name, ABSENT)
+        if isinstance(value, ModuleType):
+            known = name in set(getattr(module, "__all__", ())) - BLAS
+            known = known or f"{module.__name__}.{name}" in PARTS
+            value = public(value) if known else ABSENT
+        if value is ABSENT:  # an error of the module itself would have it as its `obj`
+            raise AttributeError(f"{module.__name__} has no {name!r} for kernels")
+        vars(shown)[name] = value  # found without this function from now on
+        return value
+
+    vars(shown)["__getattr__"] = find
+    return shown
+
+
+def _check_signatures() -> None:
+    """Hold to the rules what numba evaluates: signatures that are text."""
+    from numba.core import sigutils
+
+    def read(text: str, scope: Any, names: Any) -> Any:
+        if broken := next(broken_rules(ast.parse(text, mode="eval")), None):
+            raise PermissionError(broken)
+        return eval(text, {"__builtins__": {}}, names)
+
+    vars(sigutils)["eval"] = read
+
+
 def _hide_libraries() -> None:
-    """Replace NumPy's functions that end in BLAS."""
+    """Replace NumPy's functions that end in BLAS, also where its other functions find them."""
 
     def hidden(name: str) -> Any:
         def refuse(*_: Any, **__: Any) -> Any:
@@ -126,9 +174,10 @@ def _hide_libraries() -> None:
 
         return refuse
 
-    for name in BLAS:
-        if callable(getattr(np, name, None)):
-            setattr(np, name, hidden(name))
+    for module in (np, np._core.numeric):
+        for name in BLAS:
+            if callable(getattr(module, name, None)):
+                setattr(module, name, hidden(name))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,14 @@ BROKEN = [
     "with numba.objmode(): pass",
     "g = f.__code__.replace()",
     "np.load('x.npy', allow_pickle=True)",
+    "np.asmatrix(a) * np.asmatrix(b)",
+    "np.ma.innerproduct(a, b.T)",
+    "dataclasses.re.enum.bltns.eval('a')",
+    "from typing import get_type_hints",
+    "functools.update_wrapper(f, np.poly, (), ('__globals__',))",
+    "match f:\n    case object(__globals__=g): pass",
+    "(x.y for x in z).gi_code.replace(co_names=('__globals__',))",
+    "njit(f).func_code",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 from tinytorch.collector import collector_paused
 from tito.compete.event import Event, Problem, list_events, load_event
 from tito.compete.study import COPY
-from tito.compete.worker import load_contestant
+from tito.compete.worker import load_contestant, public
+from tito.scripts import ROOT
 
 
 def _called(event: Event, entry: Any, problem: Problem) -> Counter[str]:
@@ -57,3 +59,66 @@ def test_the_optimized_baseline_is_our_kernels_and_no_library() -> None:
     task = load_event("matmul").task
     both = {"division": "open", "class": "", "threads": 1, "entry": ""}
     assert load_contestant({**both, "baseline": "optimized"}, task).own_kernels_only
+
+
+def test_of_a_module_an_entry_sees_what_is_public() -> None:
+    import dataclasses
+    import typing
+
+    import numba
+
+    shown = public(np)
+    assert shown.newaxis is None and shown.float32 is np.float32
+    assert shown.ma.array is np.ma.array and shown.typing.NDArray
+    assert public(numba).types.float32 is numba.float32 and public(numba).typed.List
+    for module, names in (
+        (np, ("_core", "matrixlib", "linalg", "ctypeslib", "asmatrix", "no_such")),
+        (numba, ("np", "misc", "core", "cpython")),
+        (dataclasses, ("_create_fn", "re", "types")),
+        (typing, ("sys", "operator", "get_type_hints")),
+    ):
+        for name in names:
+            with pytest.raises(AttributeError, match="for kernels") as error:
+                getattr(public(module), name)
+            assert error.value.obj is not module
+
+
+def test_kernels_find_what_is_public(tmp_path: Path) -> None:
+    """numba reads globals of a kernel, which here are such modules."""
+    code = (
+        "import numba\nimport math\nimport collections.abc\nimport numpy as np\n"
+        "from numba.typed import List\n@numba.njit('f4[:](f4[:])', parallel=True)\n"
+        "def f(a):\n    out = np.zeros_like(a)\n    for i in numba.prange(len(a)):\n"
+        "        out[i] = math.sqrt(a[i]) + np.sum(a)\n    return out\n"
+        "class Entry:\n    one = f(np.ones(3, np.float32))\n"
+    )
+    assert _restricted_run(tmp_path, code) == "[4.0, 4.0, 4.0]"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("from numba.np.ufunc.parallel import CDLL", "numba has no 'np' for kernels"),
+        ("from numba import misc", "numba has no 'misc' for kernels"),
+        ("import numba.np.linalg", "numba has no 'np' for kernels"),
+        ("import numba\nnumba.njit('a @ b')(lambda x: x)", "the operator @ calls the product"),
+        ("import numba\nnumba.njit('f4.__class__')(lambda x: x)", "'__class__' is not allowed"),
+        ("import numpy as np\nnp.poly1d([1, 2]) * np.poly1d([1, 2])", "np.convolve is a library"),
+    ],
+)
+def test_ways_round_the_list_end_at_run_time(tmp_path: Path, code: str, said: str) -> None:
+    assert said in _restricted_run(tmp_path, code)
+
+
+def _restricted_run(folder: Path, code: str) -> str:
+    """What an entry's class has as `one`, or the error: in a process of its own, which stays with
+    what was hidden in it."""
+    (folder / "entry.py").write_text(code)
+    probe = (
+        "import sys\nfrom pathlib import Path\nfrom tito.compete import worker\n"
+        "worker._hide_libraries()\nfound = worker._restricted(Path(sys.argv[1]))\n"
+        "print(found['Entry'].one.tolist())"
+    )
+    command = [sys.executable, "-c", probe, str(folder / "entry.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return (done.stdout or done.stderr).strip()
