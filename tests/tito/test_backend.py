@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,8 @@ def test_a_name_is_resolved_to_file_and_class(workspace: Path) -> None:
     assert backends.resolve(str(mine), None) == f"{mine}:MyBackend"
     assert backends.resolve(f"{mine}:Other", None) == f"{mine}:Other"
     assert backends.resolve("optimized", here) == "optimized"
+    mine.write_bytes(codecs.BOM_UTF8 + mine.read_bytes())  # as Windows' Notepad saves it
+    assert backends.resolve("mine", here) == f"{mine}:MyBackend"
     assert backends.own_names(here) == ["mine"]
     with pytest.raises(WorkspaceError, match=r"no backends/mine.py here: make one in a workspace"):
         backends.resolve("mine", None)

@@ -76,7 +76,7 @@ def parse_entry(data: bytes, name: str) -> Entry:
     if len(data) > MAX_BYTES:
         raise EntryError(f"{name} has {len(data):,} bytes; an entry has at most {MAX_BYTES:,}")
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
         tree = ast.parse(text)
     except UnicodeDecodeError:
         raise EntryError(f"{name} is no UTF-8 text") from None

@@ -128,7 +128,7 @@ def _restricted(path: Path) -> dict[str, Any]:
     scope = vars(module)
     scope["__builtins__"] = {**allowed, "__import__": import_}
     scope["__file__"] = str(path)
-    exec(compile(path.read_text(), str(path), "exec"), scope)
+    exec(compile(path.read_text("utf-8-sig"), str(path), "exec"), scope)
     return scope
 
 

@@ -144,7 +144,7 @@ def class_in(path: Path) -> str:
         WorkspaceError: it cannot be read, or has none or several.
     """
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        tree = ast.parse(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
         raise WorkspaceError(f"there is no file {path}") from None
     except (SyntaxError, ValueError) as error:

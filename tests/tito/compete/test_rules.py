@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,14 @@ def test_every_starter_is_an_entry_of_its_event(name: str) -> None:
     entry = read_entry(BUILT_IN / name / "starter.py")
     assert entry.event == name
     entry.check_rules(event.division)
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_an_entry(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    text = "# tito: event = matmul\r\nclass A: pass\r\n"
+    file.write_bytes(codecs.BOM_UTF8 + text.encode())  # as Windows' Notepad saves it
+    entry = read_entry(file)
+    assert (entry.text, entry.event, entry.class_name) == (text, "matmul", "A")
 
 
 def test_what_is_no_entry_is_said(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_kernels_find_what_is_public(tmp_path: Path) -> None:
         "        out[i] = math.sqrt(a[i]) + np.sum(a)\n    return out\n"
         "class Entry:\n    one = f(np.ones(3, np.float32))\n"
     )
-    assert _restricted_run(tmp_path, code) == "[4.0, 4.0, 4.0]"
+    assert _restricted_run(tmp_path, "\ufeff" + code) == "[4.0, 4.0, 4.0]"
 
 
 @pytest.mark.parametrize(
