@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tito.course.notebook import grade_id
+from tito.lessons.magic import plain
 from tito.lessons.needed import SpliceError
 from tito.lessons.source import Package, SourceError, Target
 from tito.lessons.splice import is_written, splice
@@ -57,7 +58,7 @@ def answers(node: Any, source: Any) -> list[Answer]:
         if cell.cell_type != "code":
             continue
         if name not in theirs:
-            own.append(cell.source)
+            own.append(plain(cell.source))
             continue
         assert name is not None
         places = theirs[name].metadata.get("tinytorch", {}).get("definitions", ())
@@ -65,7 +66,7 @@ def answers(node: Any, source: Any) -> list[Answer]:
             targets = tuple(map(Target.parse, places))
             text = theirs[name].source
             found.append(
-                Answer(name, targets, cell.source, text, "\n".join(context), "\n".join(own))
+                Answer(name, targets, plain(cell.source), text, "\n".join(context), "\n".join(own))
             )
             named = [t for t in targets if t.op is None]
             context += [f"from {t.module} import {t.owner or t.name}" for t in named]

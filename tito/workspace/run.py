@@ -8,7 +8,6 @@ imports and definitions run, as nothing that is graded may depend on more.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from tito import cells as runner, scripts
 from tito.cells import CELL_SECONDS, Outcome, run_cells
 from tito.lessons.cells import Cell
+from tito.lessons.magic import plain
 from tito.lessons.model import Exercise, Lesson, Test
 from tito.limits import Limits
 from tito.workspace import course, notebook
@@ -23,7 +23,6 @@ from tito.workspace.folder import Workspace
 from tito.workspace.notebook import FileCell
 
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Answer:
     """An exercise: the student's cell, how it went, and its tests.
 
     Attributes:
-        cell: its source; None if the file has no such cell.
+        cell: its source as plain Python; None if the file has no such cell.
     """
 
     exercise: Exercise
@@ -118,7 +117,7 @@ def run_tests(
         limits=limits,
     )
     by_id = {step.id: outcome for step, outcome in zip(steps, outcomes, strict=True) if step.id}
-    written = {cell.id: cell.source for cell in file}
+    written = {cell.id: plain(cell.source) for cell in file}
     absent = Outcome(ran=False)
     answers = tuple(
         Answer(
@@ -153,7 +152,7 @@ def _steps(cells: Sequence[Cell], lesson: Lesson, file: Sequence[FileCell]) -> l
     for cell in file:
         if cell.id in known:
             is_answer = known[cell.id].kind == "solution"
-            steps.append(_Step(cell.id, cell.source if is_answer else source[cell.id]))
+            steps.append(_Step(cell.id, plain(cell.source) if is_answer else source[cell.id]))
         elif cell.kind == "code":
             is_ours = cell.source.strip() in demonstrations
             steps.append(
@@ -168,20 +167,3 @@ def only_definitions(source: str) -> str:
     """The imports, functions and classes of a cell."""
     body = ast.parse(source).body
     return "\n".join(ast.unparse(node) for node in body if isinstance(node, DEFINITIONS))
-
-
-def plain(source: str) -> str:
-    """A cell without what only IPython understands; its lines keep their numbers.
-
-    >>> plain("%matplotlib inline\\nx = 1")
-    'pass\\nx = 1'
-    """
-    if source.lstrip().startswith("%%"):
-        return ""
-    try:
-        ast.parse(source)
-    except SyntaxError:
-        return MAGIC.sub(r"\1pass", source)
-    except (ValueError, RecursionError, MemoryError):  # a NUL, or deeper than Python can parse
-        return source
-    return source

@@ -125,9 +125,18 @@ def test_what_has_no_place_in_the_package_raises_there(cell_text: str, reason: s
     compile(text, "dims.py", "exec")
 
 
+def test_what_only_ipython_understands_costs_nothing() -> None:
+    """A right solution under `%%time` was half of the points: the package had it as not written."""
+    mine = "%%time\ndef normalize_dim(dim, ndim, what='dim'):\n    return 'mine'\n%timeit f()\nf?"
+    (answer, _) = answers(submitted(normalize=mine), source())
+    assert answer.written
+    text = files(normalize=mine)
+    assert "return 'mine'" in text and "throw(" not in text
+
+
 def test_a_helper_in_a_cell_of_their_own_goes_with_it() -> None:
     text = files(
-        helper="def extent_of(ndim):\n    return max(ndim, 1)",
+        helper="%matplotlib inline\ndef extent_of(ndim):\n    return max(ndim, 1)",
         normalize="def normalize_dim(dim, ndim, what='dim'):\n    return dim % extent_of(ndim)",
     )
     assert "def extent_of(ndim)" in text

@@ -14,6 +14,7 @@ import pytest
 
 from tests.tito.workspace.conftest import COUNT, FIRST_ANSWERS, SIZE, Student
 from tito import console
+from tito.lessons.magic import plain
 from tito.limits import Limits
 from tito.module import say
 from tito.workspace import begin, course, folder, notebook, run, show, state, update
@@ -167,7 +168,7 @@ def test_a_cell_that_python_cannot_even_parse(student: Student, source: str) -> 
     path = student.file("01_first.ipynb")
     before = path.read_bytes()
     workspace = folder.require(student.root)
-    assert run.plain(notebook.read(path)[1].source)
+    assert plain(notebook.read(path)[1].source)
     updated = update.update(workspace, course.find("1"))
     assert updated is not None and (updated.backup or path).read_bytes() == before
 

@@ -48,6 +48,13 @@ def test_complete_puts_the_code_into_the_package(student: Student) -> None:
     assert python(student, "import tinytorch; print(tinytorch.zeros(4, 6).reshape(8, -1).shape)")
 
 
+def test_what_only_ipython_understands_is_no_error(student: Student) -> None:
+    """In a notebook it runs, and for a course's grade as well."""
+    answers = {"count": f"%%time{COUNT}%timeit normalize_dim(-1, 3)\n", "size": f"{SIZE}!ls\n"}
+    student.complete("first", answers)
+    assert COUNT.strip() in student.package_file("functions/dims.py")
+
+
 @pytest.mark.slow
 def test_methods_and_gradient_lines(student: Student) -> None:
     student.complete("second", SECOND_ANSWERS)

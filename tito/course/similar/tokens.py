@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tito.lessons.magic import plain
+
 SKIPPED = (ast.Load, ast.Store, ast.Del, ast.Pass)
 SMALL = range(-1, 3)  # that mean something on their own
 
@@ -34,7 +36,7 @@ def tokens(source: str) -> list[Token]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            tree = ast.parse(plain(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     try:

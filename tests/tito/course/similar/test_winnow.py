@@ -34,6 +34,7 @@ def test_names_comments_annotations_and_layout_do_not_count() -> None:
     texts = [[token.text for token in tokens(source)] for source in (SOLUTION, RENAMED)]
     assert texts[0] == texts[1]
     assert fingerprints(tokens(SOLUTION)).keys() == fingerprints(tokens(RENAMED)).keys()
+    assert texts[0] == [token.text for token in tokens(f"{SOLUTION}\n%timeit normalize([1], 0)")]
 
 
 def test_what_is_computed_counts() -> None:
