@@ -174,7 +174,7 @@ def _hide_libraries() -> None:
 
         return refuse
 
-    for module in (np, np._core.numeric):
+    for module in (np, sys.modules["numpy._core.numeric"]):
         for name in BLAS:
             if callable(getattr(module, name, None)):
                 setattr(module, name, hidden(name))
