@@ -193,7 +193,7 @@ BUDGETS = {
     "tito/course": 5_455,
     "tito/ladder": 714,
     "tito/compete": 2_177,
-    "tito/leaderboard": 2_716,
+    "tito/leaderboard": 2_724,
 }
 
 

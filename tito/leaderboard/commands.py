@@ -211,8 +211,11 @@ def join(server: Annotated[str, typer.Argument(help="Address of the server.")]) 
     _need_extra()
     from tito.leaderboard.client import save_settings
 
+    address = server.partition("/join#")[0].rstrip("/")  # of a join link, too
+    if not address.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{server!r} is no address: write https://board.example.org")
     token = typer.prompt("token", hide_input=True)
-    path = save_settings(server.rstrip("/"), token.strip())
+    path = save_settings(address, token.strip())
     print(f"saved for this user alone: {path}")
 
 
@@ -271,7 +274,12 @@ def submit(
             raise EntryError(f"{file.name} does not say its event: give --event")
         client = _client(server, None)
         made = client.submit(name, file)
-        told = made if no_wait else _wait(client, made["submission"])
+        try:
+            told = made if no_wait else _wait(client, made["submission"])
+        except KeyboardInterrupt:
+            page = f"{client.server}/submissions/{made['submission']}"
+            typer.echo(f"it is in the queue all the same: {page}", err=True)
+            raise typer.Exit(130) from None
     except (EntryError, ServerError, UnreachableError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(REFUSED) from None

@@ -78,6 +78,27 @@ def test_a_token_is_kept_for_this_user_alone(home: Path) -> None:
     assert client.load_settings() == {"server": "http://x:1", "token": "abc"}
 
 
+def test_joining_takes_the_address_of_a_join_link_and_no_other_text(home: Path) -> None:
+    refused = run("leaderboard", "join", "board.example.org", input="abc\n")
+    assert refused.exit_code == 2 and "is no address" in refused.output
+    assert client.load_settings() == {}
+    assert run("leaderboard", "join", "https://b/x/join#secret", input="abc\n").exit_code == 0
+    assert client.load_settings() == {"server": "https://b/x", "token": "abc"}
+
+
+def test_who_no_longer_waits_is_told_that_the_entry_is_in_the_queue(
+    connected: Board, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv(client.VARIABLE, connected.join("ada").token)
+    monkeypatch.setattr(commands, "_wait", interrupt)
+    answer = run("submit", entry(tmp_path), "--server", "http://b")
+    assert answer.exit_code == 130
+    assert answer.stderr == "it is in the queue all the same: http://b/submissions/1\n"
+
+
 def test_without_server_or_token_it_says_what_to_do(tmp_path: Path) -> None:
     path = entry(tmp_path)
     answer = run("submit", path)
