@@ -56,14 +56,15 @@ def ladder(
     result = report.as_json(
         step, found, moment=module.now(), threads=threads, rounds=rounds, completed=done
     )
-    if any(each.status == measure.OK for each in found):
-        history.add(workspace, result)
+    title = steps.title(step, threads)
     if as_json:
         console.print_json(result)
     else:
-        title = steps.title(step, threads)
         say(f"{title}\n")
         show(found)
+    if any(each.status == measure.OK for each in found):
+        history.add(workspace, result)  # what was measured is shown, also where nothing can be kept
+    if not as_json:
         try:
             past_ones = [r for r in history.load(workspace, step) if r["threads"] == threads]
             written = drawing.draw(past_ones, title, workspace.root / PICTURE)

@@ -45,7 +45,8 @@ def init(folder: Path, form: str | None = None) -> Workspace:
         )
     if outer is None and workspace.package.exists():
         raise WorkspaceError(
-            f"{workspace.package} exists and is not tito's: choose an empty folder"
+            f"{workspace.package} exists and is not tito's: choose an empty folder; or, if a "
+            f"workspace has lost its folder {MARK}, move it away: the notebooks stay as they are"
         )
     if folder.exists() and not folder.is_dir():
         raise WorkspaceError(f"{folder} is a file: choose a folder")

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.tito.workspace.conftest import FORWARD, SECOND_ANSWERS, Student
-from tito.ladder import history, measure
+from tito.ladder import commands, history, measure
 from tito.ladder.commands import MATMUL, speed_line
+from tito.ladder.tiers import TIERS
 from tito.workspace.folder import Workspace
 
 MINE = """
@@ -55,6 +56,19 @@ def test_a_step_is_timed_on_the_students_package_and_kept(student: Student) -> N
     assert tiers(kept)["mine"]["seconds"] == mine["seconds"]
     past = student.tito("ladder", "mlp", "--history")
     assert past.exit_code == 0 and "mine" in past.output
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_was_measured_is_shown_where_nothing_can_be_kept(
+    student: Student, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    """On a read-only folder minutes of measuring ended in the error alone."""
+    found = [measure.Measured(TIERS[0], cpu=[0.25], wall=[0.25])]
+    monkeypatch.setattr(commands, "run_tiers", lambda *_, **__: found)
+    history.path_of(Workspace(student.root)).mkdir()  # root may write into read-only folders
+    result = student.tito("ladder", "mlp", *(["--json"] if as_json else []))
+    assert result.exit_code == 1 and "ladder.jsonl: Is a directory" in result.stderr
+    assert "250 ms" in result.stdout or json.loads(result.stdout)["tiers"][0]["seconds"] == 0.25
 
 
 @pytest.mark.slow
