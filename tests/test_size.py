@@ -166,8 +166,11 @@ from tests.syntax import PACKAGE, code_lines, nodes
 #                              (the last: pseudonyms that look alike, 31; course: a submission
 #                              whose time is missing, 2, what the system ends, 5; ladder: what a
 #                              kill leaves behind, 12).
+#                              Names that nobody has, files that cannot be read, lines of IPython,
+#                              modules as an entry sees them (tito 20, course 41, compete 42,
+#                              leaderboard 8).
 BUDGETS = {
-    "tinytorch": 8_384,
+    "tinytorch": 8_389,
     "tinytorch/replay": 1_401,
     "tinytorch/nn": 6_285,
     "tinytorch/optim": 1_955,
@@ -189,9 +192,9 @@ BUDGETS = {
     "tinytorch/graph/compiler": 4_813,
     "tinytorch/onnx": 2_091,
     "tinytorch/fx": 13_060,
-    "tito": 8_136,
-    "tito/course": 5_455,
-    "tito/ladder": 714,
+    "tito": 8_156,
+    "tito/course": 5_496,
+    "tito/ladder": 715,
     "tito/compete": 2_177,
     "tito/leaderboard": 2_724,
 }
