@@ -153,6 +153,108 @@ def test_an_argument_by_keyword_gets_no_gradient() -> None:
     assert Cube.apply(x, scale=x.detach()).tolist() == [1.0, 1.0]
 
 
+class Products(Function):
+    """x y and x + y, by the newer form of a Function."""
+
+    @staticmethod
+    def forward(x: Any, y: Any) -> Any:  # type: ignore[override]
+        return x * y, x + y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs, output[0])
+
+    @staticmethod
+    def backward(ctx: Any, g: Any, h: Any) -> Any:
+        x, _, product = ctx.saved_tensors
+        return g * product / x + h, g * x + h
+
+
+def test_a_function_with_several_results() -> None:
+    x, y = (tinytorch.rand(3, dtype="float64").add_(1).requires_grad_() for _ in range(2))
+    for use in (
+        lambda p, s: p * s,
+        lambda p, s: p.exp(),
+        lambda p, s: s * s * s,
+        lambda p, s: p + p * s[1:].sum(),
+    ):
+        assert gradcheck(lambda x, y: use(*Products.apply(x, y)), [x, y], order=2)  # noqa: B023
+    product, total = Products.apply(x, y)
+    product.retain_grad()
+    (product * 2 + total).sum().backward()
+    assert product.grad.tolist() == [2.0] * 3 and x.grad.tolist() == (2 * y + 1).tolist()
+    assert not any(t.requires_grad for t in Products.apply(x.detach(), y.detach()))
+
+
+def test_results_without_a_gradient() -> None:
+    given = []
+
+    class Sorted(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, materialize: bool) -> Any:
+            values, order = x.sort()
+            ctx.order = order
+            ctx.set_materialize_grads(materialize)
+            mask = values > 0
+            halves = values * 0.5
+            ctx.mark_non_differentiable(halves)
+            return values, order, mask, halves, values * 2, "text"
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            given.append(gradients)
+            return tinytorch.zeros(3).scatter(0, ctx.order, gradients[0]), None
+
+    x = tinytorch.tensor([3.0, 1.0, 2.0], requires_grad=True)
+    for materialize in (True, False):
+        *results, text = Sorted.apply(x, materialize)
+        assert [t.requires_grad for t in results] == [True, False, False, False, True]
+        assert text == "text"
+        (results[0] * tinytorch.arange(3.0)).sum().backward()
+    assert x.grad.tolist() == [4.0, 0.0, 2.0]
+    (_, *zeros, last), (_, *nothing) = given
+    assert [(z.dtype.name, z.tolist()) for z in zeros[:2]] == [
+        ("int64", [0, 0, 0]),
+        ("bool", [False, False, False]),
+    ]
+    assert [z.tolist() for z in zeros[2:]] == [[0.0] * 3] * 2 and last is None
+    assert nothing == [None] * 5
+
+
+def test_integers_from_a_function_require_no_gradient() -> None:
+    class Nearest(Cube):
+        @staticmethod
+        def forward(ctx: Any, x: Any, scale: float = 1.0) -> Any:
+            return x.argmin()
+
+    assert not Nearest.apply(tinytorch.ones(2, requires_grad=True)).requires_grad
+
+
+def test_mark_dirty_is_refused() -> None:
+    class Relu(Cube):
+        @staticmethod
+        def forward(ctx: Any, x: Any, scale: float = 1.0) -> Any:
+            ctx.mark_dirty(x)
+            return x.clamp_(min=0)
+
+    with pytest.raises(tinytorch.AutogradError, match="cannot write into its arguments"):
+        Relu.apply(tinytorch.ones(2, requires_grad=True) * 1)
+
+
+def test_a_compiled_function_of_several_results() -> None:
+    x, y = (tinytorch.rand(3).add_(1).requires_grad_() for _ in range(2))
+
+    def loss(x: Any, y: Any) -> Any:
+        product, total = Products.apply(x, y)
+        return (product * total).sum()
+
+    plain = grad(loss(x, y), [x, y])
+    for _ in range(2):
+        compiled = grad(tinytorch.compile(loss)(x, y), [x, y])
+    for a, b in zip(plain, compiled, strict=True):
+        assert np.allclose(a.tolist(), b.tolist(), rtol=1e-6)
+
+
 def test_checkpoint_gives_the_same_gradients_and_keeps_less() -> None:
     calls = []
 

@@ -35,7 +35,7 @@ class SyncBatchNorm(_BatchNorm):
         totals = SumOverRanks.apply(cat([x.sum(dims), count]))
         n = totals[self.num_features :].detach()
         centred = x - (totals[: self.num_features] / n).reshape(shape)
-        variance = SumOverRanks.apply((centred * centred).sum(dims)) / n
+        variance: Tensor = SumOverRanks.apply((centred * centred).sum(dims)) / n
         self._track(totals[: self.num_features] / n, variance, n)
         y = centred / (variance + self.eps).sqrt().reshape(shape)
         if self.weight is not None:

@@ -52,5 +52,5 @@ class RowParallelLinear(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in / N) to (..., out), the same on all ranks"""
-        y = ReduceFromRanks.apply(F.linear(x, self.weight))
+        y: Tensor = ReduceFromRanks.apply(F.linear(x, self.weight))
         return y if self.bias is None else y + self.bias

@@ -48,6 +48,8 @@ READS_ALL = frozenset({"getattr", "vars", "__dict__", "asdict", "astuple", "attr
 READS_RATE = frozenset({"lr", "param_groups", "get_last_lr", "state_dict"})
 #: Methods that a trace does not run on an object that it meets.
 NOT_RUN = frozenset({"__init__", "__new__", "__post_init__", "__repr__", "__str__"})
+#: Methods of an `autograd.Function` that always matter.
+FUNCTION_METHODS = ("forward", "setup_context", "backward")
 
 
 class Edge(NamedTuple):
@@ -309,7 +311,7 @@ def _of_function(function: FunctionType, code: Code) -> Iterator[Edge]:
 
 def _of_class(dot: str, cls: type, skipped: frozenset[str] = frozenset()) -> Iterator[Edge]:
     """The attributes of a class of the user's and its bases; its operators always matter."""
-    always = ("forward", "backward") if issubclass(cls, Function) else ("forward",)
+    always = FUNCTION_METHODS if issubclass(cls, Function) else ("forward",)
     for base in cls.__mro__:
         if is_library(base.__module__) or base in NAMESPACES:
             continue
