@@ -308,7 +308,41 @@ def test_checkpoint_without_an_argument_that_requires_a_gradient() -> None:
     (y + w).sum().backward()
     assert w.grad.tolist() == [2.0, 2.0]
     with pytest.raises(TypeError, match="checkpoint: the function must return a Tensor"):
-        checkpoint(lambda x: (x, x), w)
+        checkpoint(lambda x: (1, [x]), w)
+
+
+def test_checkpoint_of_several_results() -> None:
+    x, w = (tinytorch.randn(3, dtype="float64", requires_grad=True) for _ in range(2))
+
+    def block(x: Any) -> Any:
+        return x * w, (x + w).sin(), x.argmax(), w.detach() * 2, "text"
+
+    found = []
+    for run in (block, lambda x: checkpoint(block, x)):
+        a, b, *others, text = run(x)
+        assert [t.requires_grad for t in others] == [False, False] and text == "text"
+        found.append(grad((a * b).sum(), [x, w]) + grad(run(x)[1].sum(), [x, w]))
+    for plain, again in zip(*found, strict=True):
+        assert plain.tolist() == again.tolist()
+
+
+def test_checkpoint_of_a_function_that_uses_what_was_computed_before() -> None:
+    w, x = (tinytorch.randn(3, dtype="float64", requires_grad=True) for _ in range(2))
+    found = []
+    for run in (lambda f, *args: f(*args), checkpoint):
+        memory = (w * 2).sin()
+        part = memory[1:]
+        y = x
+        for _ in range(2):
+            y = run(lambda y: y * memory + w + part.sum(), y)  # noqa: B023
+        loss = y.sum() + memory.sum() * part.sum()
+        first = grad(loss, [w, x], create_graph=True)
+        found.append([*first, *grad((first[0] * first[1]).sum(), [w, x], retain_graph=True)])
+        w.grad = x.grad = None
+        loss.backward()
+        found[-1] += [w.grad, x.grad]
+    for plain, again in zip(*found, strict=True):
+        assert np.allclose(plain.tolist(), again.tolist(), rtol=1e-12)
 
 
 def test_gradcheck_finds_a_wrong_first_derivative_and_a_wrong_second() -> None:

@@ -162,3 +162,12 @@ def test_a_loss_of_the_users_derives_from_pytorchs_base_class():
 def test_distributed_is_available():
     pytest.importorskip("torch")
     assert tinytorch.distributed.is_available() and not tinytorch.distributed.is_initialized()
+
+
+def test_checkpoint_passes_other_keywords_on():
+    from tinytorch.utils.checkpoint import checkpoint
+
+    w = tinytorch.ones(2, requires_grad=True)
+    y = checkpoint(lambda x, k: x * k, tinytorch.ones(2), k=w, use_reentrant=False)
+    y.sum().backward()
+    assert w.grad.tolist() == [1.0, 1.0]

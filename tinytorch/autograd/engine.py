@@ -311,11 +311,27 @@ def _topological_order(roots: list[Source]) -> list[Source]:
     return order
 
 
-def leaves_of(tensor: Tensor) -> list[Tensor]:
-    """The leaves that a tensor was computed from and that require a gradient."""
-    if not tensor.requires_grad:
-        return []
-    return [s for s in _topological_order([_source(tensor)]) if type(s) is not Record]
+def captured_by(tensors: list[Tensor], since: int) -> list[Tensor]:
+    """What tensors were computed from: leaves, and results of ops that ran before `since`.
+
+    Args:
+        since: a time of the write clock, which ticked before the first op that is looked into.
+    """
+    found: dict[Source, Tensor] = {}
+    seen: set[Source] = set()
+    waiting = [_source(t) for t in tensors if t._requires_grad]
+    while waiting:
+        source = waiting.pop()
+        if source is None or source in seen:
+            continue
+        seen.add(source)
+        if type(source) is not Record:
+            found[source] = source
+        elif source.clock < since:
+            found[source] = _output_of(source)
+        else:
+            waiting += source.edges
+    return list(found.values())
 
 
 def _leading_to(order: list[Source], wanted: set[Source]) -> set[Source]:

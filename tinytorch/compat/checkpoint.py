@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tinytorch import autograd
@@ -14,10 +15,15 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **options: Any,
 ) -> Any:
-    """`autograd.checkpoint`, which computes again in backward what it does not store."""
-    unknown = set(options) - {"context_fn", "determinism_check", "debug", "early_stop"}
-    keywords = {name: options[name] for name in unknown}
-    return autograd.checkpoint(function, *args, **keywords)
+    """`autograd.checkpoint`, which computes again in backward what it does not store.
+
+    Options that are none of PyTorch's are arguments of `function`.
+    """
+    known = {"context_fn", "determinism_check", "debug", "early_stop"}
+    keywords = {name: value for name, value in options.items() if name not in known}
+    if keywords:
+        function = functools.partial(function, **keywords)
+    return autograd.checkpoint(function, *args)
 
 
 def checkpoint_sequential(functions: Any, segments: int, input: Any, **options: Any) -> Any:
