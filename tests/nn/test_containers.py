@@ -105,6 +105,14 @@ def test_module_list_is_a_list():
         layers[9]
 
 
+def test_the_sum_of_module_lists_is_another_one():
+    layers = nn.ModuleList([nn.ReLU()])
+    both = layers + [nn.Tanh()] + nn.ModuleList([nn.Linear(1, 2)])
+    assert isinstance(both, nn.ModuleList) and len(layers) == 1
+    assert [type(layer).__name__ for layer in both] == ["ReLU", "Tanh", "Linear"]
+    assert both[0] is layers[0]
+
+
 def test_module_dict_is_a_dict():
     heads = nn.ModuleDict({"digit": nn.Linear(2, 10)})
     heads["colour"] = nn.Linear(2, 3)

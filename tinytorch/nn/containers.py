@@ -109,6 +109,9 @@ class ModuleList(_Row):
         super().__init__()
         self.extend(modules or ())
 
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
+
 
 class Sequential(_Row):
     """Layers in a row: each one's result is the next one's input.
