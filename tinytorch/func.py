@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinytorch.absent import names_of
-from tinytorch.autograd.engine import grad as gradients_of
+from tinytorch.autograd.engine import captured_by, grad as gradients_of
+from tinytorch.dispatch import is_tensor
 from tinytorch.errors import AutogradError
 from tinytorch.state import grad_mode
 
@@ -26,15 +27,26 @@ def grad_and_value(
             y = result[0] if has_aux else result
             if y.numel() != 1:
                 raise AutogradError(f"func.grad: the result has shape {y.shape}, not one element")
-            recording = any(x.requires_grad for i in chosen for x in _leaves(args[i]))
             leaves = [x for i in chosen for x in _leaves(values[i])]
             found = gradients_of(y.reshape(()), leaves, None, None, True, allow_unused=True)
-        pairs = zip(leaves, found, strict=True)
-        whole = iter([x * 0 if g is None else g if recording else g.detach() for x, g in pairs])
+            pairs = zip(leaves, found, strict=True)
+            whole = iter([x * 0 if g is None else g for x, g in pairs])
         gradient = tuple(_map(lambda _: next(whole), values[i]) for i in chosen)
-        return (gradient[0] if isinstance(argnums, int) else gradient), result
+        given = (gradient[0] if isinstance(argnums, int) else gradient), result
+        return _without_history_of(leaves, given)
 
     return both
+
+
+def _without_history_of(leaves: list[Any], tree: Any) -> Any:
+    """The tree, in which what was computed from these leaves alone requires no gradient."""
+    own = set(map(id, leaves))
+
+    def depends(*tensors: Any) -> bool:
+        return any(id(leaf) not in own for leaf in captured_by(list(tensors), 0))
+
+    others = depends(*filter(is_tensor, _leaves(tree)))  # one walk, where there are none
+    return _map(lambda x: x.detach() if is_tensor(x) and not (others and depends(x)) else x, tree)
 
 
 def grad(
@@ -118,7 +130,8 @@ def _map(function: Callable[[Any], Any], tree: Any) -> Any:
     if isinstance(tree, dict):
         return {key: _map(function, value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return type(tree)([_map(function, value) for value in tree])
+        items = [_map(function, value) for value in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     return function(tree)
 
 

@@ -88,6 +88,25 @@ def test_a_gradient_is_that_of_one_element():
         func.grad(lambda a: a * 2)(tinytorch.tensor([1.0, 2.0]))
 
 
+def test_only_what_was_computed_from_other_tensors_requires_a_gradient():
+    from tinytorch.func import grad, grad_and_value
+
+    x, w = tinytorch.tensor(2.0), tinytorch.tensor(3.0, requires_grad=True)
+
+    def plain(x):
+        return x * x, {"x": x, "twice": (x * 2, "text")}
+
+    g, (y, aux) = grad_and_value(plain, has_aux=True)(x)
+    assert not any(t.requires_grad for t in (g, y, aux["x"], aux["twice"][0]))
+    assert (g.item(), y.item(), aux["twice"][1]) == (4.0, 4.0, "text")
+    g, y = grad_and_value(lambda x: x * x * w)(x)
+    (g + y).backward()
+    assert w.grad.item() == 8.0 and x.grad is None
+    g, (y, z) = grad_and_value(lambda x: (x * w, x * x), has_aux=True)(x)
+    assert g.requires_grad and y.requires_grad and not z.requires_grad
+    assert grad(lambda x: grad_and_value(lambda x: x**3)(x)[1])(x).item() == 12.0
+
+
 def test_func_needs_no_import_of_its_own():
     """As `torch.func`; in a fresh process, since this file has imported it."""
     code = "import tinytorch; tinytorch.func.grad(lambda x: (x * x).sum())(tinytorch.ones(2))"
