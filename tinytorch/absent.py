@@ -179,3 +179,9 @@ def conversion_target(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[
         args, keywords
     )
     return target
+
+
+def array_ufunc(value: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """The `__array_ufunc__` of tensors: what NumPy's `ufunc` gives where an input is a tensor."""
+    ufuncs = importlib.import_module("tinytorch.compat.ufuncs")
+    return ufuncs.array_ufunc(ufunc, method, inputs, options)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.absent import add_foreign_names
+from tinytorch.absent import add_foreign_names, array_ufunc
 from tinytorch.autograd.engine import backward
 from tinytorch.autograd.hooks import register_hook, retain_grad
 from tinytorch.dispatch import active_modes, apply, set_tensor_class, wrap, write
@@ -79,7 +79,7 @@ class Tensor:
 
     __slots__ = ("__weakref__", "_data", "_hooks", "_requires_grad", "grad", "history", "meta")
 
-    __array_ufunc__ = None  # NumPy leaves `array + tensor` to the tensor
+    __array_ufunc__ = array_ufunc  # NumPy leaves `array + tensor` to the tensor
 
     _data: Any
     meta: TensorMeta

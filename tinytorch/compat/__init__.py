@@ -8,6 +8,7 @@ functions      other spellings of what there is, and methods in place
 constructors   `FloatTensor`, `LongTensor`, ...
 checkpoint     `utils.checkpoint`
 linalg         `linalg`: norms and products
+ufuncs         NumPy's functions of elements, called with tensors
 special        `special`: the functions of it that there are
 gradients      `autograd.function.once_differentiable` and others
 amp            autocast and GradScaler, which do nothing on one float type
