@@ -26,6 +26,8 @@ INF = float("inf")
         lambda la, x: la.matrix_norm(x, 1, keepdim=True),
         lambda la, x: la.multi_dot([x, x.T, x]),
         lambda la, x: la.vecdot(x, 2 * x),
+        lambda la, x: la.cross(x[:, :3], x[:, 1:]),
+        lambda la, x: la.cross(x, x.flip(0), dim=0),
         lambda la, x: la.matrix_power(x @ x.T, 3),
         lambda la, x: la.matrix_power(x @ x.T, 0),
     ],

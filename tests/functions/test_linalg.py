@@ -184,6 +184,13 @@ def test_cross(shape, dim, rng):
     assert_like_torch(lambda x, y: x.cross(y, dim=dim), None, x, y)
 
 
+@pytest.mark.filterwarnings("ignore:Using torch.cross without")
+@pytest.mark.parametrize("shape", [(3, 3), (3, 2), (2, 3), (3, 2, 3), (2, 3, 3)])
+def test_cross_without_a_dim_is_along_the_first_that_has_three(shape, rng):
+    x, y = rng.standard_normal((2, *shape))
+    assert_like_torch(lambda x, y: x.cross(y), None, x, y)
+
+
 def test_cdist_refuses_another_mode():
     x = tinytorch.ones(2, 3)
     with pytest.raises(ValueError, match=r"compute_mode is 'use_mm_for_euclid.*not 'fast'"):

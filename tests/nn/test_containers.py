@@ -107,7 +107,7 @@ def test_module_list_is_a_list():
 
 def test_the_sum_of_module_lists_is_another_one():
     layers = nn.ModuleList([nn.ReLU()])
-    both = layers + [nn.Tanh()] + nn.ModuleList([nn.Linear(1, 2)])
+    both = layers + [nn.Tanh()] + nn.ModuleList([nn.Linear(1, 2)])  # noqa: RUF005
     assert isinstance(both, nn.ModuleList) and len(layers) == 1
     assert [type(layer).__name__ for layer in both] == ["ReLU", "Tanh", "Linear"]
     assert both[0] is layers[0]

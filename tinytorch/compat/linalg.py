@@ -68,6 +68,11 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     return tinytorch.sum(x * y, dim)
 
 
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """The cross product of vectors of three components along a dim."""
+    return tinytorch.cross(input, other, dim)
+
+
 def matrix_power(A: Tensor, n: int) -> Tensor:
     """A times itself, n times.
 

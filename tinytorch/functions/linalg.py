@@ -286,14 +286,19 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str | None = BY_PR
     return reductions.norm(differences, p, -1)
 
 
-def cross(a: Tensor, b: Tensor, dim: int = -1) -> Tensor:
+def cross(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:
     """Cross product of vectors of three components along `dim`; the other dimensions broadcast.
+
+    Args:
+        dim: None for the first dimension of `a` that has three elements, as in PyTorch.
 
     Raises:
         ShapeError: there are not three, or one operand has other dimensions.
     """
     if a.ndim != b.ndim:
         raise ShapeError(f"cross: {a.shape} and {b.shape} must have as many dimensions")
+    if dim is None:
+        dim = a.shape.index(3) if 3 in a.shape else -1
     place = normalize_dim(dim, a.ndim)
     if not a.shape[place] == b.shape[place] == 3:
         raise ShapeError(f"cross: {a.shape} and {b.shape} must have 3 elements along dim {dim}")
