@@ -137,6 +137,8 @@ def sliced(name: str, shapes: list[Shape], params: Params) -> Shape:
 
 def concatenated(name: str, shapes: list[Shape], params: Params) -> Shape:
     """Sizes add along `dim`; all others are equal."""
+    if () in shapes:
+        raise ShapeError(f"{name}: a 0-d tensor has no dimension to join along; use stack")
     dim, first = params["dim"], shapes[0]
     for shape in shapes[1:]:
         others = shape[:dim] + shape[dim + 1 :]

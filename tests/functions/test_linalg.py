@@ -108,6 +108,26 @@ def test_einsum(equation, shapes, rng):
                       lambda *x: torch.einsum(equation, *x), *arrays)  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("lists", "result"),
+    [
+        ([[0, 1], [1, 2]], [0, 2]),
+        ([[0, 1], [1, 2]], None),
+        ([[30, 1], [1, 2]], None),
+        ([[..., 1], [1, 2]], [2, ...]),
+        ([[0, 0]], []),
+    ],
+)
+def test_einsum_with_numbers_for_letters(lists, result, rng):
+    arrays = [rng.standard_normal((3, 3)) for _ in lists]
+
+    def use(einsum):
+        end = () if result is None else (result,)
+        return lambda *x: einsum(*[a for pair in zip(x, lists, strict=True) for a in pair], *end)
+
+    assert_like_torch(use(tinytorch.einsum), use(torch.einsum), *arrays)
+
+
 @given(data=st.data())
 def test_einsum_of_any_equation(data):
     sizes = {"a": 2, "b": 3, "c": 1, "d": 2}

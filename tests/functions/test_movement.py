@@ -255,3 +255,9 @@ def test_what_is_repeated_is_a_copy(shape, counts):
     wide = tinytorch.ones(1).expand(4).repeat(2)
     wide[0] = 3
     assert wide.tolist() == [3] + [1] * 7
+
+
+@pytest.mark.parametrize("shapes", [((), ()), ((), (2,)), ((2,), ())])
+def test_cat_of_a_0d_tensor_says_what_to_use(shapes):
+    with pytest.raises(tinytorch.ShapeError, match=r"cat: a 0-d tensor .*; use stack"):
+        tinytorch.cat([tinytorch.zeros(shape) for shape in shapes])

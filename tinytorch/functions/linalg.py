@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
+import string
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinytorch import ops
-from tinytorch.dispatch import apply, wrap
+from tinytorch.dispatch import apply, is_tensor, wrap
 from tinytorch.dtypes import meta_of_array
 from tinytorch.errors import ShapeError
 from tinytorch.functions import arrangement, diagonals, elementwise, movement, reductions
@@ -307,8 +308,10 @@ def cross(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:
     return apply(ops.cross, a, b, dim=place)
 
 
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: Any, *operands: Any) -> Tensor:
     """Einstein summation: `einsum("bij,bjk->bik", x, y)` is a batched matrix product.
+
+    Or `einsum(x, [0, 1, 2], y, [0, 2, 3], [0, 1, 3])`, with numbers and `...` in place of letters.
 
     Letters name dimensions; those not in the result are summed. "..." stands for dimensions that
     broadcast. Without "->" the result has the letters that occur once, in alphabetical order.
@@ -323,7 +326,9 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     >>> einsum("ij,j->i", x, tensor([1, 10])), einsum("ii->", x)
     (tensor([21, 43]), tensor(5))
     """
-    if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+    if is_tensor(equation):
+        equation, operands = _with_letters(equation, *operands)
+    elif len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     terms, result = _parse(equation, operands)
     sizes = _sizes(terms, operands)
@@ -337,6 +342,16 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         value = reductions.sum(value, gone)
         term = [letter for letter in term if letter in result]
     return movement.permute(value, *[term.index(letter) for letter in result]) if term else value
+
+
+def _with_letters(*arguments: Any) -> tuple[str, tuple[Tensor, ...]]:
+    """The equation and the operands, where a list of numbers follows each operand."""
+    letters = string.ascii_uppercase + string.ascii_lowercase  # in this order they are sorted
+    has_result = len(arguments) % 2 == 1
+    lists = [*arguments[1::2], *arguments[-1:]] if has_result else arguments[1::2]
+    terms = ["".join(["..." if i is ... else letters[i] for i in numbers]) for numbers in lists]
+    count = len(arguments) // 2
+    return ",".join(terms[:count]) + "->" * has_result + "".join(terms[count:]), arguments[:-1:2]
 
 
 def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
