@@ -171,3 +171,22 @@ def test_checkpoint_passes_other_keywords_on():
     y = checkpoint(lambda x, k: x * k, tinytorch.ones(2), k=w, use_reentrant=False)
     y.sum().backward()
     assert w.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_module_that_there_is_not_says_what_to_use():
+    from tinytorch.compat.program import installed
+
+    with installed():
+        with pytest.raises(ModuleNotFoundError, match=r"swa_utils.*use copy\.deepcopy\(model\)"):
+            from torch.optim.swa_utils import AveragedModel  # noqa: F401
+        with pytest.raises(ModuleNotFoundError, match=r"see docs/pytorch\.md"):
+            import torch.no_such_module  # noqa: F401
+
+
+def test_detect_anomaly_says_that_it_finds_nothing():
+    with (
+        pytest.warns(UserWarning, match="no gradient is searched for NaN"),
+        tinytorch.autograd.detect_anomaly(),
+    ):
+        pass
+    tinytorch.autograd.set_detect_anomaly(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,14 +23,16 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class set_detect_anomaly:
-    """Accept the setting without effect; `with detect_anomaly():` as well.
-
-    TinyTorch's own check of every op is `tinytorch.graph` and `bench`, and errors of backward name
-    the op.
-    """
+    """Accept the setting without effect, with a warning; `with detect_anomaly():` as well."""
 
     def __init__(self, mode: bool = True, check_nan: bool = True) -> None:
         self.mode = mode
+        if mode:
+            warnings.warn(
+                "detect_anomaly finds nothing here: no gradient is searched for NaN. To find where "
+                "one begins, look by x.register_hook(print) at the gradients of tensors on the way",
+                stacklevel=2,
+            )
 
     def __enter__(self) -> None:
         """Nothing is switched on."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import tinytorch
 from tinytorch.compat import types
-from tinytorch.compat.answers import explain
+from tinytorch.compat.answers import explain, sentence_for
 from tinytorch.compat.modules import OVERRIDES, find_module, spec_of
 
 
@@ -52,9 +52,11 @@ class TorchFinder:
             return None
         module = find_module(fullname.partition(".")[2], as_torch=True)
         if module is None:
+            sentence = sentence_for(*fullname.rpartition(".")[::2])
             raise ModuleNotFoundError(
                 f"no module named {fullname!r}: TinyTorch runs this program in place of PyTorch "
-                f"and has nothing for this path (see docs/pytorch.md)",
+                f"and has nothing for this path "
+                + (f"({sentence})" if sentence else "(see docs/pytorch.md)"),
                 name=fullname,
             )
         return spec_of(fullname, module)
