@@ -179,6 +179,11 @@ def test_a_module_that_there_is_not_says_what_to_use():
     with installed():
         with pytest.raises(ModuleNotFoundError, match=r"swa_utils.*use copy\.deepcopy\(model\)"):
             from torch.optim.swa_utils import AveragedModel  # noqa: F401
+        with pytest.raises(ModuleNotFoundError, match="use tensorboardX"):
+            from torch.utils.tensorboard import SummaryWriter  # noqa: F401
+        from torch.nn.utils.clip_grad import clip_grad_norm_
+
+        assert clip_grad_norm_ is tinytorch.nn.utils.clip_grad_norm_
         with pytest.raises(ModuleNotFoundError, match=r"see docs/pytorch\.md"):
             import torch.no_such_module  # noqa: F401
 
@@ -190,3 +195,11 @@ def test_detect_anomaly_says_that_it_finds_nothing():
     ):
         pass
     tinytorch.autograd.set_detect_anomaly(False)
+
+
+def test_a_repr_of_the_users_asks_for_the_name_of_the_class():
+    class Block(tinytorch.nn.Module):
+        def __repr__(self):
+            return self._get_name() + "()"
+
+    assert repr(Block()) == "Block()"

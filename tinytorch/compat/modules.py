@@ -41,6 +41,8 @@ PATHS: dict[str, tuple[str, str]] = {
     "nn.modules.*": ("compat.bases", ""),
     "nn.parallel": ("compat.layers", ""),
     "nn.parallel.*": ("compat.layers", ""),
+    "nn.utils.clip_grad": ("nn.utils", ""),
+    "nn.utils.convert_parameters": ("nn.utils", ""),
     "special": ("compat.special", ""),
     "testing": ("compat.testing", ""),
     "types": ("compat.types", ""),

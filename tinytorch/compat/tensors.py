@@ -173,6 +173,10 @@ class Variable(metaclass=_VariableType):
 class ModuleNames:
     """PyTorch's methods of modules that `nn.Module` does not define; `self` is a module."""
 
+    def _get_name(self: Any) -> str:
+        """The name of its class, for a `__repr__`."""
+        return type(self).__name__
+
     def cpu(self: Any) -> Any:
         """The module itself: it is on the CPU."""
         return self

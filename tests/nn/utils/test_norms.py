@@ -143,6 +143,28 @@ def test_writing_a_parametrized_weight():
     assert layer.weight.tolist() == [[1, 2], [0, 3]]
 
 
+def test_a_parametrized_tensor_is_computed_once_in_a_block_of_cached():
+    from tinytorch.nn.utils import parametrize
+
+    calls = []
+
+    class Exp(nn.Module):
+        def forward(self, x):
+            calls.append(1)
+            return x.exp()
+
+    layer = nn.Linear(2, 2)
+    parametrize.register_parametrization(layer, "weight", Exp())
+    calls.clear()
+    with parametrize.cached():
+        with parametrize.cached():
+            first = layer.weight
+        assert layer.weight is first and len(calls) == 1
+        (first.sum() + layer.weight.sum()).backward()
+    assert layer.weight is not first and len(calls) == 2
+    assert layer.parametrizations.weight.original.grad.tolist() == (first * 2).tolist()
+
+
 def test_parametrization_errors():
     class Wider(nn.Module):
         def forward(self, x):

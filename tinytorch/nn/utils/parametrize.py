@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from tinytorch.autograd import no_grad
@@ -10,6 +12,9 @@ from tinytorch.nn.containers import ModuleDict, ModuleList
 from tinytorch.nn.module import Module
 from tinytorch.nn.parameter import Parameter
 from tinytorch.tensor import Tensor
+
+#: In a block of `cached`: the `ParametrizationList` of each tensor that was read -> its value.
+_values: ContextVar[dict[Any, Any] | None] = ContextVar("parametrized_values", default=None)
 
 
 class ParametrizationList(ModuleList):
@@ -131,10 +136,17 @@ def _chains(module: Module) -> Any:
 
 def _computed(name: str) -> property:
     def read(module: Any) -> Any:
-        return _chains(module)[name]()
+        chain, values = _chains(module)[name], _values.get()
+        if values is None:
+            return chain()
+        if chain not in values:
+            values[chain] = chain()
+        return values[chain]
 
     def write(module: Any, value: Tensor) -> None:
-        _chains(module)[name].right_inverse(value)
+        chain = _chains(module)[name]
+        chain.right_inverse(value)
+        (_values.get() or {}).pop(chain, None)
 
     return property(read, write)
 
@@ -145,6 +157,17 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
     if not isinstance(held, ModuleDict):
         return False
     return len(held) > 0 if tensor_name is None else tensor_name in held
+
+
+@contextlib.contextmanager
+def cached() -> Iterator[None]:
+    """A block in which each parametrized tensor is computed once, and not at every use."""
+    outer = _values.get()
+    token = _values.set({} if outer is None else outer)
+    try:
+        yield
+    finally:
+        _values.reset(token)
 
 
 def remove_parametrizations(
