@@ -261,3 +261,13 @@ def test_what_is_repeated_is_a_copy(shape, counts):
 def test_cat_of_a_0d_tensor_says_what_to_use(shapes):
     with pytest.raises(tinytorch.ShapeError, match=r"cat: a 0-d tensor .*; use stack"):
         tinytorch.cat([tinytorch.zeros(shape) for shape in shapes])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "optimized", "naive"])
+@pytest.mark.parametrize("join", [tinytorch.cat, tinytorch.stack, tinytorch.vstack])
+def test_what_is_joined_is_in_row_major_order(backend, join):
+    x = tinytorch.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
+    with tinytorch.using_backend(backend):
+        for _ in range(40):  # as a program of kernels, too
+            out = join([x, x * 2])
+            assert out.is_contiguous() and out.view(-1).shape == (48,)

@@ -102,7 +102,8 @@ def _blocks(a: Array, out: Array, step: int) -> Iterator[tuple[Array, Array]]:
 
 
 def cat(*arrays: Array, dim: int) -> Array:
-    return np.concatenate(arrays, axis=dim)
+    """In row-major order, as PyTorch's; NumPy keeps the order of parts that have another one."""
+    return np.ascontiguousarray(np.concatenate(arrays, axis=dim))
 
 
 def detach(a: Array) -> Array:

@@ -24,7 +24,7 @@ _INLINE: dict[Any, Callable[..., tuple[str, Any]]] = {
     reference.reshape: lambda shape: ("{0}.reshape({1})", shape),
     reference.permute: lambda dims: ("{0}.transpose({1})", dims),
     reference.slice_: lambda bounds: ("{0}[{1}]", (*reference.slices(bounds), ...)),
-    reference.cat: lambda dim: ("concatenate(({0},), {1})", dim),
+    reference.cat: lambda dim: ("in_rows(concatenate(({0},), {1}))", dim),
     reference.copy: lambda: ("{0}.copy()", None),
     reference.detach: lambda: ("{0}.view()", None),
 }
@@ -54,6 +54,7 @@ def compile_trace(
     steps = join_products(trace, trace.needed(arrays, given), arrays)
     steps = fuse_steps(steps, arrays, backend.fusible)
     names: dict[str, Any] = {"copy": np.array, "concatenate": np.concatenate, "empty": np.empty}
+    names["in_rows"] = np.ascontiguousarray
     names |= {f"t{index}": array for index, array in trace.constants.items()}
     created = [s for s in steps if not s.args]
     constants = {*trace.constants, *(s.out for s in created)}
