@@ -110,6 +110,19 @@ def test_options_survive_json() -> None:
     assert other.param_groups[0]["lr"] == 0.5
 
 
+def test_options_of_a_schedule_or_of_the_program_are_loaded() -> None:
+    theirs = torch.optim.AdamW([torch.zeros(2)])
+    torch.optim.lr_scheduler.OneCycleLR(theirs, max_lr=0.5, total_steps=10)
+    optimizer = AdamW([tinytorch.zeros(2)])
+    optimizer.load_state_dict(theirs.state_dict())
+    assert optimizer.param_groups[0]["max_lr"] == 0.5
+    assert optimizer.param_groups[0]["lr"] == theirs.param_groups[0]["lr"]
+    optimizer.param_groups[0]["lr_scale"] = 0.25
+    other = AdamW([tinytorch.zeros(2)])
+    other.load_state_dict(optimizer.state_dict())
+    assert other.param_groups[0]["lr_scale"] == 0.25
+
+
 def test_a_state_that_does_not_fit_changes_nothing() -> None:
     params = parameters()
     optimizer = Adam(params)

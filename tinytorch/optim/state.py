@@ -100,14 +100,18 @@ def _structure_mismatches(optimizer: Optimizer, state: Mapping[str, Any]) -> lis
 
 
 def _group_mismatches(optimizer: Optimizer, state: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the options of a state, in sentences."""
+    """What is wrong with the options of a state, in sentences.
+
+    Options that the optimizer lacks are a program's own (`lr_scale`) or those of a schedule
+    (PyTorch's OneCycleLR keeps `max_lr` there), and are wrong only where others are missing.
+    """
     wrong = []
     for i, (own, group) in enumerate(
         zip(optimizer.param_groups, state["param_groups"], strict=True)
     ):
         missing = sorted(optimizer.defaults.keys() - group.keys())
         unknown = sorted(group.keys() - own.keys() - _FOREIGN)
-        if missing or unknown:
+        if missing:
             wrong.append(f"group {i}: missing options {missing}, unknown options {unknown}")
         decoupled = "decoupled_weight_decay"
         if decoupled in own and group.get(decoupled, own[decoupled]) != own[decoupled]:
