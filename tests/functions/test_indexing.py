@@ -302,3 +302,26 @@ def test_a_range_is_an_index_as_in_pytorch():
     ours[range(3), [0, 1, 2]] = 5.0
     theirs[range(3), [0, 1, 2]] = 5.0
     assert ours.tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [[0, 1], [1, 0]],
+        [[0, 1]],
+        [slice(0, 1), 1],
+        [None, 0],
+        [..., 0],
+        [np.array([0, 1]), 1],
+        [tinytorch.tensor([0, 1]), tinytorch.tensor([1, 0])],
+        [tinytorch.tensor(0), tinytorch.tensor(1)],
+    ],
+)
+def test_a_list_of_lists_is_read_in_two_ways_and_refused(index):
+    x = tinytorch.arange(12.0).reshape(2, 3, 2)
+    with pytest.raises(IndexError, match=r"index with tuple\(index\), or with a tensor"):
+        x[index]
+    with pytest.raises(IndexError, match=r"index with tuple\(index\), or with a tensor"):
+        x[index] = 0.0
+    assert x[tuple(index)].sum().item() > 0
+    assert x[[0, 1]].shape == (2, 3, 2) and x[[True, False]].shape == (1, 3, 2)

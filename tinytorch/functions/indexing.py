@@ -231,6 +231,8 @@ def _is_basic(entry: Any) -> bool:
 def _read(x: Tensor, index: Any) -> list[Any]:
     """One entry per dimension of x (plus the Nones): ints, slices and integer tensors."""
     entries: list[Any] = []
+    if isinstance(index, list):
+        _refuse_nested(index)
     index = index if isinstance(index, tuple) else (index,)
     index = tuple(
         _array_of(entry) if isinstance(entry, (list, range)) else entry for entry in index
@@ -286,6 +288,18 @@ def _array_of(entry: Any) -> Array:
     return array.astype(np.int64) if isinstance(entry, (list, range)) and not entry else array
 
 
+def _refuse_nested(index: list[Any]) -> None:
+    """PyTorch reads a short list of lists as a tuple of them, NumPy as positions."""
+    if len(index) < 32 and any(
+        e is None or e is Ellipsis or is_tensor(e) or isinstance(e, (slice, Sequence, np.ndarray))
+        for e in index
+    ):
+        raise IndexError(
+            "a list of lists, tensors or slices is one index for each dimension, or positions: "
+            "index with tuple(index), or with a tensor of the positions"
+        )
+
+
 def _refuse_bare_bool(ndim: int) -> None:
     if ndim == 0:
         raise TypeError("a single bool is not an index; use None for a new dimension, or where()")
@@ -298,8 +312,11 @@ def _refuse_uint8(dtype: np.dtype[Any]) -> None:
 
 
 def check_masks(x: Tensor, index: Any) -> None:
-    """Raise IndexError unless a boolean mask has the sizes of the dimensions that it stands for."""
+    """Raise IndexError unless a boolean mask has the sizes of the dimensions that it stands for, and
+    for a list that can be read in two ways."""
     dim = 0
+    if isinstance(index, list):
+        _refuse_nested(index)
     entries = index if isinstance(index, tuple) else (index,)
     entries = tuple(_array_of(entry) if isinstance(entry, list) else entry for entry in entries)
     for place, entry in enumerate(entries):
