@@ -312,8 +312,10 @@ def _refuse_uint8(dtype: np.dtype[Any]) -> None:
 
 
 def check_masks(x: Tensor, index: Any) -> None:
-    """Raise IndexError unless a boolean mask has the sizes of the dimensions that it stands for, and
-    for a list that can be read in two ways."""
+    """Raise IndexError unless a boolean mask has the sizes of the dimensions that it stands for.
+
+    The same for a list that can be read in two ways.
+    """
     dim = 0
     if isinstance(index, list):
         _refuse_nested(index)
