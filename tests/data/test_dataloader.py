@@ -15,6 +15,7 @@ from tinytorch.data import (
     DataLoader,
     Dataset,
     IterableDataset,
+    RandomSampler,
     Subset,
     TensorDataset,
 )
@@ -286,6 +287,20 @@ def test_a_batch_sampler_leaves_no_batch_size() -> None:
     loader = DataLoader(range(5), batch_sampler=[[0, 1], [4]])
     assert loader.batch_size is None and loader.drop_last is False
     assert [x.tolist() for x in loader] == [[0, 1], [4]]
+
+
+def test_each_loader_has_a_sampler_but_of_a_stream() -> None:
+    data = range(5)
+    assert list(DataLoader(data, 2).sampler) == [0, 1, 2, 3, 4]  # type: ignore[arg-type]
+    shuffled = DataLoader(data, 2, shuffle=True).sampler
+    assert isinstance(shuffled, RandomSampler) and len(shuffled) == 5
+    assert DataLoader(data, 2, sampler=[3, 1]).sampler == [3, 1]
+
+    class Stream(IterableDataset):
+        def __iter__(self) -> Any:
+            return iter(data)
+
+    assert DataLoader(Stream(), 2).sampler is None
 
 
 def test_a_sampler_that_gives_fractions_is_refused() -> None:

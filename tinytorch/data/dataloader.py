@@ -13,7 +13,14 @@ from tinytorch.creation import from_numpy
 from tinytorch.data.collate import collate, convert
 from tinytorch.data.dataset import ChainDataset, IterableDataset, batch_of
 from tinytorch.data.prefetch import prefetch
-from tinytorch.data.sampler import batch_count, batched, check_batch_size, check_index
+from tinytorch.data.sampler import (
+    RandomSampler,
+    SequentialSampler,
+    batch_count,
+    batched,
+    check_batch_size,
+    check_index,
+)
 from tinytorch.data.seeding import Randomness, as_seed, generator_at, shuffled
 from tinytorch.data.transforms import Transform
 from tinytorch.errors import DataError
@@ -85,7 +92,7 @@ class DataLoader:
         self.dataset = dataset
         self.batch_size = batch_size
         self.shuffle = bool(shuffle)
-        self.sampler = sampler
+        self._sampler = sampler
         self.batch_sampler = batch_sampler
         self.drop_last = drop_last
         self.prefetch = prefetch
@@ -106,7 +113,8 @@ class DataLoader:
     def _check_options(self, num_workers: int) -> None:
         size, samples = self.batch_size, _length(self.dataset)
         streamed = isinstance(self.dataset, IterableDataset)
-        given = [name for name in ("sampler", "batch_sampler") if getattr(self, name) is not None]
+        samplers = {"sampler": self._sampler, "batch_sampler": self.batch_sampler}
+        given = [name for name, sampler in samplers.items() if sampler is not None]
         others = [*given, *["shuffle"] * self.shuffle]
         if self.batch_sampler is not None and (size != 1 or self.drop_last or len(others) > 1):
             raise ValueError(
@@ -136,6 +144,15 @@ class DataLoader:
                 stacklevel=3,
             )
 
+    @property
+    def sampler(self) -> Iterable[int] | None:
+        """The sampler that was given, or one of the samples there are; None for a stream."""
+        if self._sampler is not None or isinstance(self.dataset, IterableDataset):
+            return self._sampler
+        if self.shuffle:
+            return RandomSampler(self.dataset, generator=self.seed)
+        return SequentialSampler(self.dataset)
+
     def __len__(self) -> int:
         """Batches per epoch.
 
@@ -144,7 +161,7 @@ class DataLoader:
         """
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
-        samples = len(self.dataset if self.sampler is None else self.sampler)  # type: ignore[arg-type]
+        samples = len(self.dataset if self._sampler is None else self._sampler)  # type: ignore[arg-type]
         return batch_count(samples, self.batch_size or 1, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
@@ -214,8 +231,8 @@ class DataLoader:
             return ([check_index(i) for i in numbers] for numbers in self.batch_sampler)
         if isinstance(self.dataset, IterableDataset):
             order = iter(self.dataset)
-        elif self.sampler is not None:
-            order = map(check_index, self.sampler)
+        elif self._sampler is not None:
+            order = map(check_index, self._sampler)
         else:
             order = iter(self._order(epoch))
         if self.batch_size is None:
@@ -281,7 +298,7 @@ class DataLoader:
         batches = state["taken"] if _length(self.dataset) is None else len(self)
         if min(state["seed"], state["epoch"]) < 0 or not 0 <= state["taken"] <= batches:
             wrong.append(f"seed, epoch, taken are {[state[k] for k in ('seed', 'epoch', 'taken')]}")
-        if state["taken"] and (self.sampler is not None or self.batch_sampler is not None):
+        if state["taken"] and (self._sampler is not None or self.batch_sampler is not None):
             wrong.append("it was left within an epoch, whose order the sampler does not give again")
         if wrong:
             raise DataError(f"this DataLoader cannot continue from that state: {'; '.join(wrong)}")
