@@ -203,3 +203,13 @@ def test_a_repr_of_the_users_asks_for_the_name_of_the_class():
             return self._get_name() + "()"
 
     assert repr(Block()) == "Block()"
+
+
+def test_layers_of_the_users_ask_for_the_fans_of_a_weight():
+    from tinytorch.nn.init import _calculate_correct_fan, _calculate_fan_in_and_fan_out
+
+    weight = tinytorch.zeros(6, 3, 2, 2)
+    assert _calculate_fan_in_and_fan_out(weight) == (12, 24)
+    assert _calculate_correct_fan(weight, "fan_out") == 24
+    with pytest.raises(ValueError, match="not 'fan'"):
+        tinytorch.nn.init._calculate_correct_fan(weight, "fan")

@@ -105,6 +105,17 @@ def test_second_derivatives(check_twice, rng):
         check_twice(lambda x, f=layer: f(x)[0].sum() + (f(x)[0] ** 2).sum(), rng.random((2, 2, 2)))
 
 
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"proj_size": 2}])
+def test_weights_by_layer_and_direction(options):
+    ours, theirs = (
+        library.LSTM(3, 4, 2, bidirectional=True, **options) for library in (nn, torch.nn)
+    )
+    assert ours._all_weights == theirs._all_weights
+    shapes = [[tuple(w.shape) for w in weights] for weights in theirs.all_weights]
+    assert [[w.shape for w in weights] for weights in ours.all_weights] == shapes
+    assert ours.all_weights[1][0] is ours.weight_ih_l0_reverse
+
+
 def test_initial_values_and_text():
     layer = nn.LSTM(3, 100, 2, batch_first=True, dropout=0.2)
     for parameter in layer.parameters():

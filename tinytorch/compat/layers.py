@@ -1,4 +1,4 @@
-"""`nn.DataParallel` on no GPU, and the tuples of `torch.nn.modules.utils`."""
+"""`nn.DataParallel` on no GPU, the tuples of `torch.nn.modules.utils`, the fans of `nn.init`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from itertools import repeat
 from typing import Any
 
 from tinytorch.nn import Module
+from tinytorch.nn.init import fan_in_and_fan_out
+from tinytorch.tensor import Tensor
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
@@ -18,6 +20,17 @@ def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
 
 
 _single, _pair, _triple, _quadruple = (_ntuple(n) for n in (1, 2, 3, 4))
+
+
+def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
+    return fan_in_and_fan_out(tensor.shape)
+
+
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    fans = dict(zip(("fan_in", "fan_out"), fan_in_and_fan_out(tensor.shape), strict=True))
+    if mode.lower() not in fans:
+        raise ValueError(f"mode must be 'fan_in' or 'fan_out', not {mode!r}")
+    return fans[mode.lower()]
 
 
 class DataParallel(Module):

@@ -37,6 +37,10 @@ PROVIDED: dict[str, tuple[str, str]] = {
     "torch.autograd.Variable": ("tensors", "Variable"),
     "torch.nn.DataParallel": ("layers", "DataParallel"),
     "torch.nn.parallel": ("layers", ""),
+    **{
+        f"torch.nn.init._calculate_{name}": ("layers", f"_calculate_{name}")
+        for name in ("fan_in_and_fan_out", "correct_fan")
+    },
     "torch.random.fork_rng": ("settings", "fork_rng"),
     "torch.set_flush_denormal": ("scripting", "do_nothing"),
     "torch.set_float32_matmul_precision": ("scripting", "do_nothing"),

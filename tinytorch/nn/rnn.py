@@ -113,6 +113,19 @@ class _Recurrent(Module):
     def _out_size(self) -> int:
         return self.proj_size or self.hidden_size
 
+    @property
+    def _all_weights(self) -> list[list[str]]:
+        """The names of the parameters, a list for each layer and direction."""
+        kinds = ["weight_ih", "weight_hh"] + ["bias_ih", "bias_hh"] * bool(self.bias)
+        kinds += ["weight_hr"] * bool(self.proj_size)
+        ends = [f"_l{layer}{way}" for layer in range(self.num_layers) for way in self._directions]
+        return [[kind + end for kind in kinds] for end in ends]
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters, a list for each layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
         reset_recurrent(self, self.hidden_size)
