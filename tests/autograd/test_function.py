@@ -368,6 +368,21 @@ def test_gradcheck_finds_a_wrong_first_derivative_and_a_wrong_second() -> None:
         gradgradcheck(lambda x: WrongSecond.apply(x, 1.0), [x])
 
 
+def test_gradcheck_of_several_results_and_of_the_only_input() -> None:
+    x, y = (tinytorch.rand(3, dtype="float64").add_(1).requires_grad_() for _ in range(2))
+    assert gradgradcheck(Products.apply, [x, y]) and gradcheck(lambda x: x.sin(), x)
+
+    class Wrong(Products):
+        @staticmethod
+        def backward(ctx: Any, g: Any, h: Any) -> Any:
+            return h + g, h
+
+    with pytest.raises(tinytorch.AutogradError, match="central differences say"):
+        gradcheck(Wrong.apply, [x, y])
+    with pytest.raises(tinytorch.AutogradError, match="do not depend on any input"):
+        gradcheck(lambda x: (x.detach(), 1), [x])
+
+
 def test_gradcheck_wants_float64() -> None:
     with pytest.raises(tinytorch.AutogradError, match="float64 inputs that require a gradient"):
         gradcheck(lambda x: x, [tinytorch.ones(2, requires_grad=True)])

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def gradcheck(
-    function: Callable[..., Tensor],
-    inputs: Sequence[Any],
+    function: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
     *,
     order: int = 1,
     eps: float = 1e-6,
@@ -34,8 +34,10 @@ def gradcheck(
     function itself.
 
     Args:
-        function: takes the inputs and returns a Tensor.
-        inputs: float64 tensors with requires_grad, and anything else the function takes.
+        function: takes the inputs and returns a Tensor, or a tuple, each of whose tensors that
+            requires a gradient is checked.
+        inputs: float64 tensors with requires_grad, and anything else the function takes; or the
+            only tensor.
         order: 1 for gradients, 2 for gradients of gradients, ...
 
     Returns:
@@ -46,11 +48,23 @@ def gradcheck(
 
     Source: the directional check of HIPS autograd (D. Maclaurin et al., 2015), `check_grads`.
     """
-    rng = np.random.default_rng(seed)
+    if not isinstance(inputs, Sequence):
+        return gradcheck(function, [inputs], order=order, eps=eps, rtol=rtol, atol=atol, seed=seed)
     checked = [i for i, x in enumerate(inputs) if getattr(x, "requires_grad", False)]
     if not checked or any(inputs[i].dtype is not float64 for i in checked):
         raise AutogradError("gradcheck needs float64 inputs that require a gradient")
     out = function(*inputs)
+    if isinstance(out, (tuple, list)):
+        parts = [i for i, each in enumerate(out) if getattr(each, "requires_grad", False)]
+        for i in parts:
+            gradcheck(
+                lambda *args, i=i: function(*args)[i],
+                inputs, order=order, eps=eps, rtol=rtol, atol=atol, seed=seed,
+            )  # fmt: skip
+        if parts:
+            return True
+        raise AutogradError("gradcheck: the results do not depend on any input")
+    rng = np.random.default_rng(seed)
     weight = _random(rng, out)
     if not out.requires_grad:
         raise AutogradError("gradcheck: the result does not depend on any input")
@@ -76,7 +90,9 @@ def gradcheck(
     return True
 
 
-def gradgradcheck(function: Callable[..., Tensor], inputs: Sequence[Any], **options: Any) -> bool:
+def gradgradcheck(
+    function: Callable[..., Any], inputs: Tensor | Sequence[Any], **options: Any
+) -> bool:
     """`gradcheck` of the gradient too: second derivatives."""
     return gradcheck(function, inputs, order=2, **options)
 

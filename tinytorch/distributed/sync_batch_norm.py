@@ -32,7 +32,7 @@ class SyncBatchNorm(_BatchNorm):
         dims = [d for d in range(x.ndim) if d != 1]
         shape = [1, self.num_features, *[1] * (x.ndim - 2)]
         count = full((1,), float(math.prod(x.shape[d] for d in dims)), dtype=x.dtype)
-        totals = SumOverRanks.apply(cat([x.sum(dims), count]))
+        totals: Tensor = SumOverRanks.apply(cat([x.sum(dims), count]))
         n = totals[self.num_features :].detach()
         centred = x - (totals[: self.num_features] / n).reshape(shape)
         variance: Tensor = SumOverRanks.apply((centred * centred).sum(dims)) / n
