@@ -299,3 +299,23 @@ def test_a_view_with_a_name_is_not_written_where_that_is_recorded():
     with pytest.raises(AutogradError, match="shares memory"):
         views[0] *= 2
     assert y.tolist() == [3.0, 3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("mode", ["floor", "trunc"])
+def test_quotients_rounded_in_place(mode):
+    for dtype in ("float32", "int64"):
+        ours = tinytorch.tensor([-7, 7, 5]).to(dtype)
+        theirs = torch.tensor([-7, 7, 5], dtype=getattr(torch, dtype))
+        same = ours.div_(2, rounding_mode=mode)
+        assert same is ours and ours.dtype.name == dtype
+        assert ours.tolist() == theirs.div_(2, rounding_mode=mode).tolist()
+        assert (
+            ours.divide_(3, rounding_mode=mode).tolist()
+            == theirs.divide_(3, rounding_mode=mode).tolist()
+        )
+
+
+@pytest.mark.parametrize("name", ["mul_", "div_"])
+def test_only_sums_take_alpha(name):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'alpha'"):
+        getattr(tinytorch.ones(2), name)(2, alpha=3)

@@ -170,7 +170,11 @@ def _arithmetic(op: Any, function: Callable[..., Tensor]) -> Callable[..., Tenso
 
     def method(x: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
         if op is ops.div and not x.dtype.is_floating_point:
-            raise DTypeError(f"in-place division would round {x.dtype.name}; use t = t / other")
+            raise DTypeError(
+                f"in-place division would round {x.dtype.name}; use t = t / other, or rounding_mode"
+            )
+        if alpha != 1 and op not in (ops.add, ops.sub):
+            raise TypeError(f"{op.name}_() got an unexpected keyword argument 'alpha'")
         scaled = elementwise.scaled(x, other, alpha)
         if records(x, other):
             return rebind(x, op.name, function, scaled)
@@ -189,7 +193,18 @@ def _arithmetic(op: Any, function: Callable[..., Tensor]) -> Callable[..., Tenso
 add_ = _arithmetic(ops.add, elementwise.add)
 sub_ = _arithmetic(ops.sub, elementwise.sub)
 mul_ = _arithmetic(ops.mul, elementwise.mul)
-div_ = _arithmetic(ops.div, elementwise.div)
+_quotient, _rounded_quotient = _arithmetic(ops.div, elementwise.div), in_place(elementwise.div)
+
+
+def div_(x: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """x becomes `div(x, other)`, rounded as its `rounding_mode` says.
+
+    Raises:
+        DTypeError: the result does not fit into x's dtype (a quotient, into integers).
+    """
+    if rounding_mode is None:
+        return _quotient(x, other)
+    return _rounded_quotient(x, other, rounding_mode=rounding_mode)
 
 
 def copy_(x: Tensor, source: Operand, non_blocking: bool = False) -> Tensor:
